@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo loc check test test-long sim mutants fuzz bench swarm showcase packages static deploy krew docs cluster-tools cluster-test
+.PHONY: build demo loc check test test-long sim mutants fuzz bench swarm showcase packages static deploy krew docs matrix cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -50,7 +50,7 @@ fuzz:
 	python3 fuzz/run.py $(if $(SECONDS),--seconds $(SECONDS)) $(TARGETS)
 
 # How fast it is, in one table: functions, the running agent, real nodes beside the stock controller.
-# make bench WHAT=functions (or agent, manifest, apply, power, cold, hundred) measures a part. As root.
+# make bench WHAT=functions (or agent, manifest, apply, power, cold, hundred, foreign) measures a part. As root.
 bench:
 	python3 tests/bench.py $(WHAT)
 
@@ -78,6 +78,12 @@ krew: static
 # The pages as a book, in target/book, if mdbook is installed, with every link looked at.
 docs:
 	python3 docs/book.py
+
+# Which kubelets, API servers and containerds it works with, by running each: the table in docs/versioning.md. As root;
+# the first run builds them, some ten minutes a version.
+matrix: cluster-tools
+	cargo build
+	python3 tests/cluster/matrix.py
 
 # A swarm of N real agents on this machine, against a real etcd and API server: make swarm N=1000. As root;
 # a thousand take some 8 GB. Without N: 100, 300 and 1,000 one after the other, to see what grows how.

@@ -19,6 +19,7 @@ use crate::core::time::Span;
 use crate::log;
 use crate::node::agent::AgentError;
 
+mod approve;
 mod ask;
 mod boot_guard;
 mod coordinator;
@@ -140,6 +141,7 @@ enum Command {
     BootGuard(boot_guard::Arguments),
     Generate(generate::Arguments),
     Retry(retry::Arguments),
+    Approve(approve::Arguments),
     Release(release::Arguments),
     SupportBundle(support_bundle::Arguments),
     Replay(replay::Arguments),
@@ -234,6 +236,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Retry(arguments) => retry::run(&arguments),
+        Command::Approve(arguments) => approve::run(&arguments),
         Command::Release(arguments) => release::run(&arguments),
         Command::SupportBundle(arguments) => support_bundle::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),

@@ -24,6 +24,7 @@ use crate::core::cluster::pass::Settings;
 use crate::core::cluster::state::CoordinatorState;
 use crate::core::cluster::telemetry;
 use crate::node::api::Connector;
+use crate::node::api::Selection;
 
 use inputs::ClusterInputs;
 use write::Writer;
@@ -53,8 +54,9 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) {
     let mut stop = pin!(stop);
     let connector = Connector::new(options.kubeconfig.clone());
     let client = connector.client();
+    let selection = Selection::of_label();
+    let (mut inputs, events) = ClusterInputs::new(&options, connector.client_of(selection.clone()), selection);
     tokio::spawn(connector.keep());
-    let (mut inputs, events) = ClusterInputs::new(&options, client.clone());
     let (ends, ended) = oneshot::channel();
     let lease = tokio::spawn(lease::keep(options.clone(), client.clone(), events.clone(), ended));
     let mut writer = Writer::new(client, events);

@@ -34,6 +34,9 @@ pub use keys::Config;
 pub use listen::Listen;
 pub(crate) use read::reason as io_reason;
 
+/// Where the agent has its socket unless the configuration says otherwise.
+pub const DEFAULT_RUN_DIR: &str = "/run/daemonlet";
+
 /// The file that is read when no `--config` is given.
 pub const MAIN_FILE: &str = "/etc/daemonlet/daemonlet.toml";
 
@@ -225,6 +228,7 @@ impl Config {
             taints: self.node_taints.clone(),
             kubelet_version: self.kubelet_version.clone(),
             allocatable: None,
+            unschedulable: false,
             registered: false,
         }
     }

@@ -21,7 +21,7 @@ REPO = Path(__file__).resolve().parent.parent
 GOALS = {"render one large DaemonSet": 200e3, "pass over 100 quiet daemons": 2e6,
          "coordinator: pass over 5,000 nodes x 20 daemons": 50e6}
 # The running agent.
-STORIES = ("manifest", "apply", "power", "cold", "hundred", "coordinator")
+STORIES = ("manifest", "apply", "power", "cold", "hundred", "coordinator", "foreign")
 # The stripped release binary, in bytes.
 LARGEST = 12 << 20
 

@@ -4,7 +4,7 @@
 type Examples = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// By command; each with what it is for.
-const OF_DAEMONLET: [Examples; 21] = [
+const OF_DAEMONLET: [Examples; 22] = [
     (
         "run",
         &[
@@ -61,6 +61,7 @@ const OF_DAEMONLET: [Examples; 21] = [
         &[("daemonlet generate rbac -f kube-flannel.yml | kubectl apply -f -", "the rights that flannel's data need")],
     ),
     ("retry", &[("daemonlet retry kube-system/kube-proxy", "after you have mended what made it fail")]),
+    ("approve", &[("daemonlet approve kube-system/gpu-driver", "once nothing on this node needs the old one")]),
     (
         "release",
         &[

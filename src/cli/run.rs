@@ -17,6 +17,7 @@ use crate::cli::output::Colour;
 use crate::cli::start_log;
 use crate::cli::status;
 use crate::cluster;
+use crate::config;
 use crate::config::Config;
 use crate::core::status::DaemonStatus;
 use crate::core::status::State;
@@ -25,12 +26,9 @@ use crate::node::agent::Agent;
 use crate::node::agent::Ended;
 use crate::node::agent::block_sighup;
 use crate::node::fsx;
-use crate::node::fsx::Real;
 use crate::node::notify::Notifier;
 use crate::node::notify::READY_WITHIN;
 use crate::node::notify::ReadyGuard;
-use crate::node::volumes::Volumes;
-use crate::node::volumes::VolumesRoot;
 
 /// Run the agent of this node
 #[derive(Debug, Args)]
@@ -52,6 +50,15 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
+    if arguments.open_gates {
+        // Without a valid configuration, too: nothing is to stay closed for that.
+        let config = arguments.config.load().ok();
+        let run_dir = config.map_or_else(|| config::DEFAULT_RUN_DIR.into(), |config| config.run_dir);
+        return match agent::open_gates(&run_dir) {
+            Ok(()) => Ok(Exit::Success),
+            Err(message) => Err(CommandFailure::new(Exit::Refused, message)),
+        };
+    }
     let config = arguments.config.load()?;
     if arguments.print_config {
         output::data(&config.print())?;
@@ -59,14 +66,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
     if arguments.check_config {
         return check(config);
-    }
-    if arguments.open_gates {
-        let root = VolumesRoot::kubelet(&config.kubelet_root);
-        let opened = Volumes::new(Real::shared(), root).open_gates();
-        return match opened {
-            Ok(()) => Ok(Exit::Success),
-            Err(error) => Err(CommandFailure::new(Exit::Refused, error.to_string())),
-        };
     }
     if arguments.once && !config.is_written("node-name") {
         let message = "node-name: `run --once` needs it written: every pod's UID contains the node's name";

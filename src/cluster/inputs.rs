@@ -4,6 +4,7 @@
 //! one between two decisions; its clock is theirs.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,9 @@ use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::KINDS;
 use crate::core::cluster::snapshot::WatchedKind;
+use crate::core::model::ObjectKey;
 use crate::core::time::Timestamp;
+use crate::node::api::Selection;
 
 use super::Options;
 use super::lease::Held;
@@ -42,6 +45,8 @@ pub(super) enum ClusterEvent {
     Unreadable(u64, WatchedKind, Option<String>),
     /// A request ended; with what it shows of the object.
     Replied(u64, Reply, Option<Change>),
+    /// In this term: a DaemonSet was read, or could not be.
+    Read(u64, ObjectKey, Option<Change>),
 }
 
 /// Where what happens is told.
@@ -50,6 +55,9 @@ pub(super) type ClusterEvents = mpsc::Sender<ClusterEvent>;
 /// What happens, gathered into observations.
 pub(super) struct ClusterInputs {
     client: kube::Client,
+    selection: Selection,
+    /// DaemonSets that are being read whole.
+    reading: BTreeSet<ObjectKey>,
     options: Options,
     received: mpsc::Receiver<ClusterEvent>,
     events: ClusterEvents,
@@ -64,11 +72,14 @@ pub(super) struct ClusterInputs {
 }
 
 impl ClusterInputs {
-    /// The inputs of a coordinator that does not hold the Lease yet, and where to tell them what happens.
-    pub(super) fn new(options: &Options, client: kube::Client) -> (Self, ClusterEvents) {
+    /// The inputs of a coordinator that does not hold the Lease yet, and where to tell them what happens. `client`: reads
+    /// what is of the `selection`.
+    pub(super) fn new(options: &Options, client: kube::Client, selection: Selection) -> (Self, ClusterEvents) {
         let (events, received) = mpsc::channel(1024);
         let inputs = Self {
             client,
+            selection,
+            reading: BTreeSet::new(),
             options: options.clone(),
             received,
             events: events.clone(),
@@ -115,8 +126,16 @@ impl ClusterInputs {
                     }
                     replies.push(reply);
                 }
+                ClusterEvent::Read(term, key, change) if term == self.term => {
+                    self.reading.remove(&key);
+                    is_news = change.is_some();
+                    change.map(|change| Arc::make_mut(&mut self.snapshot).take(change));
+                }
                 // What an earlier term still had to say is nothing to this one.
-                ClusterEvent::Changed(..) | ClusterEvent::Unreadable(..) | ClusterEvent::Replied(..) => is_news = false,
+                ClusterEvent::Changed(..)
+                | ClusterEvent::Unreadable(..)
+                | ClusterEvent::Replied(..)
+                | ClusterEvent::Read(..) => is_news = false,
             }
             if is_news && std::mem::take(&mut is_first) {
                 until = Instant::now() + GATHER;
@@ -132,6 +151,7 @@ impl ClusterInputs {
             }
         }
         self.follow_the_lease();
+        self.read_daemon_sets();
         Arc::make_mut(&mut self.snapshot).heed_clocks(now);
         let leadership = match &self.running {
             Some((lease, _)) => Leadership::Leading { term: self.term, lease: lease.clone() },
@@ -139,6 +159,17 @@ impl ClusterInputs {
         };
         let (snapshot, watches) = (Arc::clone(&self.snapshot), self.watches.clone());
         ClusterObservation { now, leadership, snapshot, unreadable, watches, replies }
+    }
+
+    /// Reads the DaemonSets that the watch leaves out and that matter all the same.
+    fn read_daemon_sets(&mut self) {
+        let Some((_, running)) = &mut self.running else { return };
+        for key in self.snapshot.unread() {
+            if self.reading.insert(key.clone()) {
+                self.selection.add(key);
+                running.spawn(watch::read(key.clone(), self.client.clone(), self.term, self.events.clone()));
+            }
+        }
     }
 
     /// Starts watching when the Lease is acquired, and stops when it is lost.
@@ -153,6 +184,8 @@ impl ClusterInputs {
         self.snapshot = Arc::new(ClusterSnapshot::new(settings.default_node_selector.clone()));
         self.running = None;
         self.watches.clear();
+        self.reading.clear();
+        self.selection.retain(|_| false);
         let Some(held) = held else {
             tracing::warn!(lease, "{identity} does not hold the Lease any more");
             return;

@@ -22,12 +22,17 @@ use crate::core::cluster::node_daemons;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::enrolment;
+use crate::core::model::ObjectKey;
 
-use super::inputs;
+use super::inputs::ClusterEvent;
 use super::inputs::ClusterEvents;
 
 /// Objects a page.
 const PAGE: u32 = 500;
+/// ControllerRevisions a page: each may have a megabyte, and the page is in memory three times while it is read.
+const REVISIONS_PAGE: u32 = 8;
+/// DaemonSets a page: most pass by, but the API server holds the page.
+const DAEMON_SETS_PAGE: u32 = 50;
 /// A watch that cannot be opened is tried again after this.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -53,6 +58,21 @@ pub(super) fn value(object: DynamicObject) -> Value {
     value
 }
 
+/// Reads one DaemonSet that the watch leaves out.
+pub(super) async fn read(key: ObjectKey, client: kube::Client, term: u64, events: ClusterEvents) {
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource(WatchedKind::DaemonSets));
+    let change = match api.get(&key.name).await {
+        Ok(object) => Some(Change::Read(Box::new(value(object)))),
+        Err(_) => {
+            // The watch tells if it is gone; else it is read again after this.
+            tokio::time::sleep(AGAIN).await;
+            None
+        }
+    };
+    // Nobody waits for it when the coordinator has ended.
+    let _ = events.send(ClusterEvent::Read(term, key, change)).await;
+}
+
 /// Starts all watches; they end when what this gives is dropped.
 pub(super) fn start(
     kinds: impl Iterator<Item = WatchedKind>,
@@ -69,7 +89,11 @@ async fn follow(kind: WatchedKind, client: kube::Client, term: u64, events: Clus
         WatchedKind::CertificateRequests => Config::default().fields(&format!("spec.signerName={}", enrolment::SIGNER)),
         _ => Config::default(),
     };
-    let config = config.page_size(PAGE);
+    let config = config.page_size(match kind {
+        WatchedKind::Revisions => REVISIONS_PAGE,
+        WatchedKind::DaemonSets => DAEMON_SETS_PAGE,
+        _ => PAGE,
+    });
     let mut stream = pin!(watcher(api, config).default_backoff());
     let mut reported = String::new();
     while let Some(event) = stream.next().await {
@@ -86,12 +110,12 @@ async fn follow(kind: WatchedKind, client: kube::Client, term: u64, events: Clus
                 let words = error.to_string();
                 let is_new = words != reported;
                 reported.clone_from(&words);
-                let _ = events.send(inputs::ClusterEvent::Unreadable(term, kind, is_new.then_some(words))).await;
+                let _ = events.send(ClusterEvent::Unreadable(term, kind, is_new.then_some(words))).await;
                 tokio::time::sleep(AGAIN).await;
                 continue;
             }
         };
-        if events.send(inputs::ClusterEvent::Changed(term, change)).await.is_err() {
+        if events.send(ClusterEvent::Changed(term, change)).await.is_err() {
             return;
         }
     }

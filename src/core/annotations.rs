@@ -32,11 +32,13 @@ use crate::core::model::ROLLBACK;
 use crate::core::model::SPREAD_KEY;
 use crate::core::model::STEPS;
 use crate::core::model::TOPOLOGY_KEY;
+use crate::core::model::UPDATE;
 use crate::core::model::WINDOW;
 use crate::core::nearest;
 use crate::core::overlays;
 use crate::core::start_order;
 use crate::core::time::Span;
+use crate::core::update_trigger::UpdateTrigger;
 use crate::core::window::Window;
 
 /// The prefix of all our names.
@@ -46,7 +48,7 @@ const OURS: &str = "daemonlet.dev/";
 /// one.
 type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
-const KNOWN: [KnownAnnotation; 22] = [
+const KNOWN: [KnownAnnotation; 23] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
@@ -81,6 +83,7 @@ const KNOWN: [KnownAnnotation; 22] = [
         "days, times and a zone, such as Mon-Fri 02:00-04:00 Europe/Berlin; Sun",
         "nothing is rolled out",
     ),
+    (UPDATE, |text| UpdateTrigger::parse(text).is_some(), "drain, boot or manual", "nothing is replaced"),
     (
         PROMOTED,
         |text| text.contains('/'),

@@ -2,11 +2,15 @@
 //!
 //! Owns the numbers and the wording of a refusal. Nothing is left out to get below a bound.
 
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::policy::PodRules;
 
@@ -53,6 +57,9 @@ pub const TENANT: Bound = Bound {
     data: 16 << 20,
 };
 
+/// How many DaemonSets of the API in one namespace that is not trusted have instances on a node.
+pub const DAEMON_SETS: usize = 100;
+
 /// All others: of each as much as takes the agent well under a second.
 pub const EVERYONE: Bound = Bound {
     containers: 20_000,
@@ -68,6 +75,37 @@ pub const EVERYONE: Bound = Bound {
     template: 4 << 20,
     data: 64 << 20,
 };
+
+/// Those of the DaemonSets, each with whether it runs here, that are beyond [`DAEMON_SETS`] of their namespace: what runs
+/// is not, and of the others the first by name are not.
+pub fn beyond<'a>(all: impl Iterator<Item = (&'a ObjectKey, bool)>) -> BTreeSet<&'a ObjectKey> {
+    let (mut counts, mut others): (BTreeMap<&str, usize>, _) = (BTreeMap::new(), BTreeSet::new());
+    for (key, runs) in all {
+        match runs {
+            true => *counts.entry(&key.namespace).or_default() += 1,
+            false => drop(others.insert(key)),
+        }
+    }
+    others.retain(|key| {
+        let count = counts.entry(&key.namespace).or_default();
+        *count += 1;
+        *count > DAEMON_SETS
+    });
+    others
+}
+
+/// That the DaemonSet `key` is one of those [`beyond`].
+pub fn beyond_error(key: &ObjectKey) -> FieldError {
+    let namespace = &key.namespace;
+    FieldError {
+        field: "metadata.namespace".to_owned(),
+        reason: format!(
+            "namespace {namespace} has more than {DAEMON_SETS} DaemonSets for this node; those that run come first, then \
+             the others by name"
+        ),
+        hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
+    }
+}
 
 /// The bound of `daemon_set` under `rules`.
 pub fn of(daemon_set: &DaemonSet, rules: &PodRules) -> &'static Bound {
@@ -160,6 +198,21 @@ mod tests {
 
     fn list(count: usize, item: &Value) -> Value {
         vec![item.clone(); count].into()
+    }
+
+    #[test]
+    fn what_runs_is_not_pushed_out_of_a_namespace_by_what_is_new() {
+        let keys: Vec<ObjectKey> = (0..=DAEMON_SETS).map(|n| ObjectKey::new("a", format!("d-{n:03}"))).collect();
+        let other = ObjectKey::new("b", "z");
+        let all = |runs: &'static [usize]| {
+            let of = keys.iter().enumerate().map(move |(number, key)| (key, runs.contains(&number)));
+            of.chain([(&other, false)])
+        };
+        let last = keys.last().expect("a key");
+        assert_eq!(beyond(all(&[])), [last].into(), "the first by name");
+        assert_eq!(beyond(all(&[DAEMON_SETS])), [&keys[DAEMON_SETS - 1]].into(), "what runs, then by name");
+        assert_eq!(beyond(all(&[]).filter(|(key, _)| *key != last)), [].into());
+        assert_eq!(beyond(keys.iter().map(|key| (key, true))), [].into(), "what runs stays");
     }
 
     #[test]

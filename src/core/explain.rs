@@ -65,6 +65,15 @@ pub fn explain(daemon_set: &DaemonSet, node: &NodeView, rules: &ExplainRules<'_>
     terms
 }
 
+/// The same of a DaemonSet of the API that is not ours, and of which no more is read.
+pub fn not_selected(reason: &str) -> Vec<Term> {
+    vec![term("source", None, Source::Api.to_string()), not_covered(reason)]
+}
+
+fn not_covered(reason: &str) -> Term {
+    term("mode and policy", Some(false), reason.to_owned())
+}
+
 fn policy(daemon_set: &DaemonSet, covered: &Covered) -> Term {
     match covered {
         Covered::Yes(mode) => {
@@ -79,7 +88,7 @@ fn policy(daemon_set: &DaemonSet, covered: &Covered) -> Term {
             };
             term("mode and policy", Some(true), format!("{mode} ({why})"))
         }
-        Covered::No(reason) => term("mode and policy", Some(false), reason.clone()),
+        Covered::No(reason) => not_covered(reason),
     }
 }
 

@@ -198,6 +198,17 @@ pub enum Mode {
     Bootstrap,
 }
 
+impl Mode {
+    /// The mode that the label among `labels` asks for; `None` without the label or with an invalid value.
+    pub fn of(labels: &BTreeMap<String, String>) -> Option<Self> {
+        match labels.get(MODE_LABEL).map(String::as_str) {
+            Some("static") => Some(Mode::Static),
+            Some("bootstrap") => Some(Mode::Bootstrap),
+            _ => None,
+        }
+    }
+}
+
 /// The label whose value is a [`Mode`].
 pub const MODE_LABEL: &str = "daemonlet.dev/mode";
 /// The node selector key that keeps the stock controller away; ignored in placement.
@@ -227,6 +238,8 @@ pub const TOPOLOGY_KEY: &str = "daemonlet.dev/topology-key";
 pub const SPREAD_KEY: &str = "daemonlet.dev/spread-key";
 /// Annotation: when nodes are approved, such as `Mon-Fri 02:00-04:00 Europe/Berlin`.
 pub const WINDOW: &str = "daemonlet.dev/window";
+/// Annotation: what an approved replacement waits for on its node: `drain`, `boot` or `manual`.
+pub const UPDATE: &str = "daemonlet.dev/update";
 /// Annotation: the ControllerRevision and the step, or `canary`, whose hold was ended by hand.
 pub const PROMOTED: &str = "daemonlet.dev/promoted";
 /// Annotation: the ControllerRevision whose rollout was taken back by hand.
@@ -319,13 +332,31 @@ pub struct DaemonSet {
     /// The overlays that apply to this node, if it names any; part of no identity and of no definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlays: Option<Arc<Overlays>>,
-    /// Whether its pods get a gate, so that they start after others at a boot (`daemonlet.dev/after`). A running
+    /// Whether its pods have a gate, so that they start after others at a boot (`daemonlet.dev/after`). A running
     /// instance keeps what it was made with, whatever its definition says later: without a restart it cannot change.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub gate: bool,
+    #[serde(default, skip_serializing_if = "StartGate::is_none")]
+    pub gate: StartGate,
     /// What its status says of its rollouts; part of no identity.
     #[serde(default, skip_serializing_if = "RolloutStatus::is_empty")]
     pub rollout: RolloutStatus,
+}
+
+/// The gate of a pod that starts after others at a boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StartGate {
+    #[default]
+    None,
+    /// A new pod gets one if the kubelet is known to understand it.
+    Wanted,
+    /// The pod was made with one.
+    Has,
+}
+
+impl StartGate {
+    fn is_none(&self) -> bool {
+        *self == Self::None
+    }
 }
 
 impl DaemonSet {
@@ -347,8 +378,8 @@ impl DaemonSet {
         Arc::new(Self { admitted: admitted.cloned(), ..Self::clone(self) })
     }
 
-    /// The same DaemonSet, whose pods have a gate or none.
-    pub fn with_gate(self: &Arc<Self>, gate: bool) -> Arc<Self> {
+    /// The same DaemonSet with another gate.
+    pub fn with_gate(self: &Arc<Self>, gate: StartGate) -> Arc<Self> {
         match self.gate == gate {
             true => Arc::clone(self),
             false => Arc::new(Self { gate, ..Self::clone(self) }),
@@ -391,11 +422,7 @@ impl DaemonSet {
 
     /// The mode that its label asks for; `None` without the label or with an invalid value.
     pub fn mode_label(&self) -> Option<Mode> {
-        match self.labels.get(MODE_LABEL).map(String::as_str) {
-            Some("static") => Some(Mode::Static),
-            Some("bootstrap") => Some(Mode::Bootstrap),
-            _ => None,
-        }
+        Mode::of(&self.labels)
     }
 }
 
@@ -426,6 +453,9 @@ pub struct NodeView {
     /// Cpu and memory of `status.allocatable`, once the kubelet has written it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocatable: Option<Resources>,
+    /// `spec.unschedulable`: it is cordoned or drained.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unschedulable: bool,
     /// Whether this is the API's Node; `false`: what the configuration and the kubelet's defaults say.
     pub registered: bool,
 }

@@ -30,6 +30,7 @@ pub fn view(node: &Value) -> Result<NodeView, FieldError> {
         taints: taints(&node["spec"]["taints"])?,
         kubelet_version: text(&node["status"]["nodeInfo"]["kubeletVersion"]).filter(|version| !version.is_empty()),
         allocatable: allocatable(&node["status"]["allocatable"]),
+        unschedulable: node["spec"]["unschedulable"] == true,
     })
 }
 
@@ -101,7 +102,7 @@ mod tests {
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": "n1", "uid": "u", "labels": {"a": "b"}},
-            "spec": {"taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": null}]},
+            "spec": {"taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": null}], "unschedulable": true},
             "status": {"nodeInfo": {"kubeletVersion": "v1.36.2"}},
         });
         let expected = NodeView {
@@ -111,6 +112,7 @@ mod tests {
             taints: vec![Taint { key: "k".to_owned(), value: String::new(), effect: "NoSchedule".to_owned() }],
             kubelet_version: Some("v1.36.2".to_owned()),
             allocatable: None,
+            unschedulable: true,
             registered: true,
         };
         assert_eq!(view(&node), Ok(expected));

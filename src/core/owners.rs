@@ -99,7 +99,7 @@ mod tests {
             min_ready_seconds: 0,
             admitted: None,
             overlays: None,
-            gate: false,
+            gate: Default::default(),
             rollout: Default::default(),
             source: Source::Api,
         }

@@ -24,6 +24,7 @@ mod retry;
 mod run;
 #[cfg(test)]
 mod tests;
+mod trigger;
 mod turn;
 
 use std::collections::BTreeSet;
@@ -69,6 +70,7 @@ pub use facts::VolumesFact;
 pub use facts::Withheld;
 pub use note::Note;
 pub use run::jitter;
+pub use trigger::AwaitedTrigger;
 use turn::Gate;
 
 /// How long to wait, after its manifest's removal, for an instance whose sandbox was never seen: the kubelet may have
@@ -197,6 +199,9 @@ pub struct Summary {
     pub refused_field: Option<String>,
     /// Whether the coordinator withholds its approval.
     pub awaits_approval: bool,
+    /// What its replacement waits for, which nothing else withholds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub awaited: Option<AwaitedTrigger>,
     /// Why an image of the wanted revision cannot be pulled, while the old instance stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_failed: Option<String>,
@@ -230,6 +235,9 @@ pub struct DaemonPlan {
     pub overlays: Option<Arc<Overlays>>,
     /// The revision whose approval is to be claimed, or to which an instance is being updated.
     pub replacing: Option<String>,
+    /// The revision that replaces what runs at the next boot: its approval is claimed, or to be claimed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staging: Option<String>,
     /// Whether the container runtime is to be asked: a replacement needs to know who can say when the old one is gone.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub asks_runtime: bool,
@@ -283,6 +291,7 @@ pub(crate) fn empty(record: DaemonRecord) -> DaemonPlan {
         question: None,
         overlays: None,
         replacing: None,
+        staging: None,
         asks_runtime: false,
         wake_at: None,
     }
@@ -301,6 +310,7 @@ struct Planner<'a> {
     question: Option<Question>,
     overlays: Option<Arc<Overlays>>,
     replacing: Option<String>,
+    staging: Option<String>,
     asks_runtime: bool,
     /// What happens to the gates of what runs.
     gate: Gate,
@@ -326,6 +336,7 @@ impl<'a> Planner<'a> {
             question: None,
             overlays: None,
             replacing: None,
+            staging: None,
             asks_runtime: false,
             gate: Gate::Open,
             may_return: false,
@@ -348,6 +359,7 @@ impl<'a> Planner<'a> {
             question: self.question,
             overlays: self.overlays,
             replacing: self.replacing,
+            staging: self.staging,
             asks_runtime: self.asks_runtime,
             wake_at: self.wake_at,
         }

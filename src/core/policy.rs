@@ -174,26 +174,35 @@ impl Policy {
     /// Whether `daemon_set` of the API runs here. `folder` is the folder's definition of the same name, whose mode it
     /// inherits.
     pub fn covers(&self, daemon_set: &DaemonSet, folder: Option<&Arc<DaemonSet>>) -> Covered {
-        let mode = match (mode_label(daemon_set), folder) {
+        let inherited = folder.map(|folder| folder.mode_label().unwrap_or(Mode::Static));
+        self.covers_labels(&daemon_set.key.namespace, &daemon_set.labels, inherited)
+    }
+
+    /// The same of a DaemonSet of which no more is known. `inherited`: the mode of the folder's definition of the same
+    /// name.
+    pub fn covers_labels(
+        &self,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+        inherited: Option<Mode>,
+    ) -> Covered {
+        let mode = match (mode_label(labels), inherited) {
             (Err(reason), _) => return Covered::No(reason),
             (Ok(Some(mode)), _) => mode,
-            (Ok(None), Some(folder)) => folder.mode_label().unwrap_or(Mode::Static),
+            (Ok(None), Some(mode)) => mode,
             (Ok(None), None) => match self.default_mode {
                 Some(mode) => mode,
                 None => return Covered::No(format!("it has no label {MODE_LABEL}, and default-mode is labelled")),
             },
         };
-        if folder.is_none() && !self.selector.matches(&daemon_set.labels) {
+        if !self.allows_namespace(namespace) {
+            let namespaces = self.namespaces.join(", ");
+            return Covered::No(format!("namespace {namespace} is not among policy.namespaces ({namespaces})"));
+        }
+        if inherited.is_none() && !self.selector.matches(labels) {
             return Covered::No(format!("its labels do not match selector {}", self.selector));
         }
-        if self.allows_namespace(&daemon_set.key.namespace) {
-            return Covered::Yes(mode);
-        }
-        Covered::No(format!(
-            "namespace {} is not among policy.namespaces ({})",
-            daemon_set.key.namespace,
-            self.namespaces.join(", ")
-        ))
+        Covered::Yes(mode)
     }
 
     /// Whether DaemonSets of the API in `namespace` may run here.
@@ -203,8 +212,8 @@ impl Policy {
 }
 
 /// The mode label, or what is wrong with it.
-fn mode_label(daemon_set: &DaemonSet) -> Result<Option<Mode>, String> {
-    match (daemon_set.mode_label(), daemon_set.labels.get(MODE_LABEL)) {
+fn mode_label(labels: &BTreeMap<String, String>) -> Result<Option<Mode>, String> {
+    match (Mode::of(labels), labels.get(MODE_LABEL)) {
         (None, Some(value)) => Err(format!("label {MODE_LABEL} is {value:?}, which is neither static nor bootstrap")),
         (mode, _) => Ok(mode),
     }
@@ -261,7 +270,7 @@ mod tests {
             min_ready_seconds: 0,
             admitted: None,
             overlays: None,
-            gate: false,
+            gate: Default::default(),
             rollout: Default::default(),
             source: Source::Api,
         }

@@ -96,6 +96,9 @@ pub struct DaemonRecord {
     /// The revision that an administrator asked to try here now; it needs no permission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_hand: Option<String>,
+    /// The revision that replaces what runs at the next boot: its approval is claimed, and its images were here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<String>,
     /// The last order of the cluster to try a revision again (`daemonlet.dev/retry`) that was followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<String>,
@@ -263,6 +266,7 @@ impl DaemonRecord {
             failed: None,
             progress: None,
             by_hand: None,
+            staged: None,
             retry: None,
             last: None,
             previous: None,
@@ -328,6 +332,10 @@ impl DaemonRecord {
     /// Resets times in the future to `now`: the clock was set back, and nothing should wait until it catches up.
     pub fn not_after(&mut self, now: Timestamp) {
         self.each_time(|time| *time = now.min(*time));
+        // Not shifted forward with the others: what was Ready before the clock was set has an older time than that.
+        if let Some(not_before) = self.this_boot.as_mut().and_then(|this| this.not_before.as_mut()) {
+            *not_before = now.min(*not_before);
+        }
         for order in self.instances.iter_mut().filter_map(|i| i.restart.as_mut()) {
             order.due = order.due.min(now + MAX_BACKOFF);
         }
@@ -361,9 +369,7 @@ impl DaemonRecord {
         times.extend(self.answer.as_mut().map(|answer| &mut answer.at));
         times.extend(self.backoff.as_mut().map(|backoff| &mut backoff.last));
         times.extend(self.unheard_since.as_mut());
-        if let Some(this) = &mut self.this_boot {
-            times.extend([&mut this.waits_since, &mut this.not_before].into_iter().flatten());
-        }
+        times.extend(self.this_boot.as_mut().and_then(|this| this.waits_since.as_mut()));
         times.extend(self.hand_over.as_mut().and_then(|hand_over| hand_over.missing.as_mut()));
         times.into_iter().for_each(change);
     }

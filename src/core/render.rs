@@ -49,6 +49,7 @@ use crate::core::volume::VolumeData;
 
 pub use part::HeldPart;
 pub use part::Part;
+pub use start_gate::FILE as GATE_FILE;
 pub use start_gate::GATE;
 pub use start_gate::open as open_gate;
 pub use volumes::cannot_mount;
@@ -178,6 +179,9 @@ pub struct RenderedPod {
     pub images: Vec<PodImage>,
     /// The Secrets with the credentials for its images.
     pub pull_secrets: Vec<ObjectRef>,
+    /// Whether it has a gate, and so can start after others at a boot.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub has_gate: bool,
 }
 
 impl RenderedPod {
@@ -199,6 +203,7 @@ impl RenderedPod {
             data_version: self.data_version.clone(),
             images: self.images.clone(),
             pull_secrets: self.pull_secrets.clone(),
+            has_gate: self.has_gate,
         }
     }
 }
@@ -302,6 +307,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
         notes: std::mem::take(&mut ctx.notes),
         images,
         pull_secrets,
+        has_gate: ctx.has_gate,
     })
 }
 

@@ -1,4 +1,4 @@
-//! The values behind `daemonlet plan`, `explain`, `retry`, `restart` and `release`.
+//! The values behind `daemonlet plan`, `explain`, `retry`, `approve`, `restart` and `release`.
 //!
 //! Owns their schema; as with [`crate::core::status`], fields are only added.
 
@@ -104,6 +104,22 @@ pub struct RetryReport {
     pub backoff: bool,
     /// What happens next, in order; empty: nothing changes.
     pub changes: Vec<PlannedChange>,
+}
+
+/// What `daemonlet approve` did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApproveReport {
+    /// [`crate::core::status::SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// The node's name.
+    pub node: String,
+    /// The revision that may start.
+    pub revision: String,
+    /// What happens next, in order; empty: `reason` says what it waits for.
+    pub changes: Vec<PlannedChange>,
+    /// What the daemon does, or waits for.
+    pub reason: String,
 }
 
 /// What `daemonlet restart` did.

@@ -74,6 +74,8 @@ pub enum ApiState<'a> {
     None,
     /// Not listed completely yet.
     Unknown,
+    /// It exists, and an API server that is connected is asked what it defines.
+    Unread,
     /// It exists.
     Present(&'a Arc<DaemonSet>),
     /// It exists but is invalid; what runs stays.
@@ -210,7 +212,11 @@ fn by_sources(
         ApiState::Absent { by_event } => resolve_absent(known, *by_event, record, policy),
         ApiState::Orphaned if record.instances.is_empty() => resolve_absent(known, true, record, policy),
         ApiState::Orphaned => orphaned(),
-        ApiState::Unknown => match last_known(known.remembered, record) {
+        // A file's would be replaced a moment later.
+        ApiState::Unread if known.remembered.is_none() && !record.runs() => {
+            Desired::Unsure { reason: "the API server has a DaemonSet of this name, which is being read".to_owned() }
+        }
+        ApiState::Unknown | ApiState::Unread => match last_known(known.remembered, record) {
             Some(daemon_set) => resolve_remembered(known, daemon_set, record, (policy, objects)),
             None if may_be_older(known.folder, record) => {
                 Desired::Unsure { reason: "what runs may be of the API server, which has not answered yet".to_owned() }

@@ -130,8 +130,9 @@ fn is_awaited(plan: &DaemonPlan, boot: &str) -> bool {
     let was_ready = plan.record.this_boot.as_ref().is_some_and(|this| this.boot == boot && this.ready);
     !was_ready
         && match plan.summary.state {
-            State::NotSelected | State::Refused | State::Stopping | State::NotAccepted | State::Orphaned => false,
-            State::Held | State::Unknown => plan.record.live().next().is_some(),
+            State::NotSelected | State::Stopping | State::NotAccepted | State::Orphaned => false,
+            // What runs here does so all the same.
+            State::Refused | State::Held | State::Unknown => plan.record.live().next().is_some(),
             State::Running | State::Stale | State::Starting | State::Waiting | State::Replacing | State::Failing => {
                 true
             }

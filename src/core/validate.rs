@@ -29,6 +29,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+use crate::core::model::StartGate;
 use crate::core::start_order;
 
 pub use selector::label_selector;
@@ -105,7 +106,10 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
         min_ready_seconds,
         admitted: None,
         overlays: None,
-        gate: metadata.at(["annotations", AFTER]).and_then(Value::as_str).and_then(start_order::daemons).is_some(),
+        gate: match metadata.at(["annotations", AFTER]).and_then(Value::as_str).and_then(start_order::daemons) {
+            Some(_) => StartGate::Wanted,
+            None => StartGate::None,
+        },
         rollout: match source {
             Source::Api => {
                 let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);

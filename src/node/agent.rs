@@ -92,6 +92,7 @@ use wake::Until;
 use wake::Wake;
 
 pub use answers::answer_offline;
+pub use executor::open_gates;
 pub use release::held_by;
 pub use release::release_offline;
 pub use reload::Ended;
@@ -319,6 +320,8 @@ impl Agent {
             selector: (!self.config.selector.is_empty()).then(|| self.config.selector.clone()),
             known: self.state.inputs.objects.keys().cloned().collect(),
             namespaces_bind: !self.config.default_node_selector.is_empty(),
+            policy: self.state.policy.clone(),
+            daemon_sets: self.last.plan.daemons.iter().map(|daemon| daemon.key.clone()).collect(),
         };
         let api = Api::start(options);
         api.store().had_reached(self.state.inputs.reached);
@@ -333,7 +336,10 @@ impl Agent {
             let is_asked = self.state.concerns.admission_dry_runs.is_open(&d.key);
             !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || is_asked
         };
-        let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.last.plan.daemons.iter().any(waits);
+        let is_complete = |api: &Api| {
+            let (snapshot, plan) = (api.store().snapshot(), &self.last.plan);
+            snapshot.is_complete() && !plan.daemons.iter().any(|d| waits(d) || snapshot.is_unread(&d.key))
+        };
         let observation = &self.last.observation;
         let rests = observation.pulls.open() == 0 && !observation.folders.view.is_held;
         rests && !self.state.asks_runtime && self.inputs.api().is_none_or(is_complete)

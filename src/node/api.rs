@@ -17,6 +17,7 @@ pub(in crate::node) mod kubeconfig;
 mod leases;
 mod object;
 mod reports;
+mod selection;
 mod store;
 mod tls;
 mod tokens;
@@ -42,6 +43,7 @@ use crate::core::cluster::node_daemons::StatusPatch;
 use crate::core::dry_run::DryRunReply;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::policy::Policy;
 use crate::core::render::Endpoint;
 use crate::core::time::Timestamp;
 
@@ -67,11 +69,13 @@ pub use kubeconfig::endpoint;
 pub(crate) use kubeconfig::parse as parse_kubeconfig;
 pub(crate) use kubeconfig::read as read_kubeconfig;
 pub use reports::PodEvent;
+pub use selection::Selection;
 pub use store::Converted;
 pub use store::Definition;
 pub use store::Entry;
 pub use store::EtcdRollback;
 pub use store::EtcdRollbackDetection;
+pub use store::Outline;
 pub use store::Presence;
 pub use store::Scope;
 pub use store::ScopeState;
@@ -118,6 +122,11 @@ pub struct ApiOptions {
     /// Whether a default node selector applies to Namespaces without one (`policy.default-node-selector`). Then a
     /// Namespace's missing annotation can end a daemon, so Namespaces are never listed from the API server's cache.
     pub namespaces_bind: bool,
+    /// Which DaemonSets may run here: others are not read whole.
+    pub policy: Arc<Policy>,
+    /// DaemonSets that are read whole whatever the policy says of them: what runs, what is remembered, and what folders
+    /// have under the same name.
+    pub daemon_sets: BTreeSet<ObjectKey>,
 }
 
 /// The agent's access to the API server; clones share it. Its tasks end with the last clone.
@@ -148,7 +157,8 @@ impl Api {
     pub fn start(options: ApiOptions) -> Self {
         let connector = Connector::new(options.kubeconfig);
         let client = connector.client();
-        let store = Store::default();
+        let selection = Selection::of_policy(options.policy, options.daemon_sets);
+        let store = Store::new(selection.clone());
         let tokens = Tokens::default();
         let events = Events::new(&options.node_name);
         let node = options.node_name;
@@ -161,7 +171,7 @@ impl Api {
             tokio::spawn(events.clone().keep(client.clone(), connector.link())).abort_handle(),
         ];
         let context = WatchContext {
-            client: client.clone(),
+            client: connector.client_of(selection),
             store: store.clone(),
             link: connector.link(),
             etcd_rollback,
@@ -204,6 +214,11 @@ impl Api {
     /// Watches the unschedulable pods of exactly these DaemonSets, by label selector.
     pub fn set_pending(&self, wanted: &BTreeMap<ObjectKey, String>) {
         self.with_watches(|watches| watches.set_pending(wanted));
+    }
+
+    /// Reads these DaemonSets whole from now on, of which no more is known than that they exist.
+    pub fn read_daemon_sets(&self, keys: &BTreeSet<ObjectKey>) {
+        self.with_watches(|watches| watches.read_daemon_sets(keys));
     }
 
     /// ServiceAccount tokens: [`Tokens::set_wanted`] for what daemons need, [`Tokens::import`] once at the start. A

@@ -43,6 +43,8 @@ pub enum Request {
     Explain { namespace: String, name: String },
     /// Try a failed revision again, and end back-offs.
     Retry { namespace: String, name: String },
+    /// Let a revision start that waits for this.
+    Approve { namespace: String, name: String },
     /// The last passes, written to a file in the run folder.
     Recording,
     /// Let go what stays only because nobody has let it go; no name: all of it.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the running agent, each story of `benches/` in a sandbox of its own.
 
-    bench.py [STORY…]      STORY: `manifest`, `apply`, `power`, `cold`, `hundred`, `coordinator`; all of them without one
+    bench.py [STORY…]      STORY: `manifest`, `apply`, `power`, `cold`, `hundred`, `coordinator`, `foreign`; all of them without one
 
 `swarm` is told when it is named alone: it takes the whole machine for minutes.
 
@@ -21,7 +21,7 @@ from kit import cgroups  # noqa: E402
 from kit import sandbox  # noqa: E402
 from kit import tools  # noqa: E402
 
-STORIES = ("manifest", "apply", "power", "cold", "hundred", "coordinator")
+STORIES = ("manifest", "apply", "power", "cold", "hundred", "coordinator", "foreign")
 
 
 def _tell(story):

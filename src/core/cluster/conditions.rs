@@ -8,6 +8,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::json::Json;
+use crate::core::update_trigger::UpdateTrigger;
 
 use super::counters::Counters;
 use super::released;
@@ -31,6 +32,8 @@ pub struct ConditionFacts<'a> {
     pub counters: Counters,
     /// Why the rollout stands still; empty if it does not.
     pub held: &'a str,
+    /// What approved nodes wait for, and how many.
+    pub waiting: Option<(UpdateTrigger, usize)>,
     /// Nodes on which the wanted revision failed, or whose daemon is in trouble, by cause.
     pub causes: &'a Causes,
     /// What is wrong with the cluster for this DaemonSet, such as a stock controller that acts on it: reason and words.
@@ -63,7 +66,12 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
     let progressing = match (to_do, facts.held) {
         _ if facts.back.is_some() => facts.back.as_ref().map(going_back).unwrap_or_default(),
         (0, _) => (false, "Complete", format!("{} nodes have the current revision", c.updated_number_scheduled)),
-        (_, "") => (true, "RollingOut", format!("{to_do} of {} nodes are left", c.desired_number_scheduled)),
+        (_, "") => {
+            let words = format!("{to_do} of {} nodes are left", c.desired_number_scheduled);
+            let waiting = facts.waiting.filter(|(_, nodes)| *nodes > 0);
+            let waiting = waiting.map_or_else(String::new, |(when, nodes)| format!(": {}", when.words_of(nodes)));
+            (true, "RollingOut", words + &waiting)
+        }
         (_, held) => (false, "Held", format!("{to_do} of {} nodes are left: {held}", c.desired_number_scheduled)),
     };
     let all = c.number_unavailable == 0;
@@ -191,6 +199,7 @@ mod tests {
         let facts = ConditionFacts {
             counters,
             held: "",
+            waiting: None,
             causes: &causes,
             trouble: None,
             back: &None,

@@ -88,6 +88,7 @@ mod tests {
             overlays: None,
             approval: None,
             replacing: false,
+            staged: false,
             failed: false,
             passed_over: false,
         };

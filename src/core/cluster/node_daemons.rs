@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::core::identity;
 use crate::core::model::Mode;
 use crate::core::status::State;
+use crate::core::update_trigger::UpdateTrigger;
 
 mod patch;
 
@@ -55,6 +56,9 @@ pub struct Approval {
     /// Who gave it. A coordinator or a resource of an earlier version names nobody.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease: Option<LeaseTerm>,
+    /// What the node waits for before it claims it. `None`: for nothing, and it is claimed soon or withdrawn.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub when: Option<UpdateTrigger>,
 }
 
 impl Approval {
@@ -127,6 +131,10 @@ pub struct DaemonReport {
     /// claim of an approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacing: Option<String>,
+    /// The revision that replaces it at the next boot, with its images on the node: the claim of an approval that waits
+    /// for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staged: Option<String>,
     /// The revision that failed on this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedReport>,
@@ -174,6 +182,20 @@ pub struct FailedReport {
     pub message: String,
 }
 
+impl InstanceReport {
+    /// What it is current by ([`identity::patched_revision`]).
+    pub fn pair(&self) -> String {
+        identity::patched_revision(&self.revision, &self.overlays)
+    }
+}
+
+impl DaemonReport {
+    /// The revision whose approval it claims: for now, or for the next boot.
+    pub fn claim(&self) -> Option<&str> {
+        self.replacing.as_deref().or(self.staged.as_deref())
+    }
+}
+
 impl Status {
     /// The report of one daemon.
     pub fn daemon(&self, namespace: &str, name: &str, uid: &str) -> Option<&DaemonReport> {
@@ -182,9 +204,9 @@ impl Status {
 
     /// Whether this claims an approval that `live` does not.
     pub fn claims(&self, live: &Status) -> bool {
-        self.daemons.iter().filter(|d| d.replacing.is_some()).any(|d| {
+        self.daemons.iter().filter(|d| d.claim().is_some()).any(|d| {
             let before = live.daemons.iter().find(|l| l.namespace == d.namespace && l.name == d.name);
-            before.and_then(|l| l.replacing.as_ref()) != d.replacing.as_ref()
+            before.and_then(DaemonReport::claim) != d.claim()
         })
     }
 }

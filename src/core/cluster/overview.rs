@@ -10,9 +10,11 @@ use serde_json::json;
 
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::node_daemons::Approval;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::FailedReport;
 use crate::core::cluster::node_daemons::InstanceReport;
+use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::released::HALTED;
 use crate::core::cluster::released::RolloutStatus;
@@ -47,6 +49,8 @@ pub struct Node {
     pub ready: bool,
     /// What its agent says; none: it has no agent.
     pub report: Option<Status>,
+    /// What the coordinator has approved there.
+    pub approvals: Vec<Approval>,
 }
 
 /// A DaemonSet of the API.
@@ -199,18 +203,21 @@ impl Cluster {
     /// is left out.
     pub fn new(nodes: &[Value], daemon_sets: &[Value], reports: &[Value], namespaces: &[Value]) -> Self {
         let name = |value: &Value| value.str_at(["metadata", "name"]).to_owned();
-        let mut told: BTreeMap<String, Status> = reports
+        let mut told: BTreeMap<String, (Status, Spec)> = reports
             .iter()
             .map(|report| {
-                let status = report.get("status").cloned().unwrap_or_default();
-                (name(report), serde_json::from_value(status).unwrap_or_default())
+                let part = |name: &str| report.get(name).cloned().unwrap_or_default();
+                let status = serde_json::from_value(part("status")).unwrap_or_default();
+                (name(report), (status, serde_json::from_value(part("spec")).unwrap_or_default()))
             })
             .collect();
         let nodes = nodes.iter().filter_map(|value| {
             let view = node::view(value).ok()?;
             let mut conditions = value.list_at(["status", "conditions"]).iter();
             let ready = conditions.any(|c| c["type"] == "Ready" && c["status"] == "True");
-            Some((view.name.clone(), Node { report: told.remove(&view.name), ready, view }))
+            let (report, spec) = told.remove(&view.name).unzip();
+            let approvals = spec.map(|spec: Spec| spec.approvals).unwrap_or_default();
+            Some((view.name.clone(), Node { report, approvals, ready, view }))
         });
         let nodes = nodes.collect();
         let daemons = daemon_sets.iter().filter_map(daemon).map(|daemon| (daemon.daemon_set.key.clone(), daemon));
@@ -345,6 +352,20 @@ fn condition(daemon: Option<&Daemon>, kind: &str, is_so: fn(&Value) -> bool) -> 
     found.map(|c| c.str_at("message").to_owned()).unwrap_or_default()
 }
 
+/// What an approved revision waits for on a node.
+fn awaited(node: &Node, report: &DaemonReport) -> Option<String> {
+    let is_it = |approval: &&Approval| {
+        approval.namespace == report.namespace && approval.name == report.name && approval.uid == report.uid
+    };
+    let approval = node.approvals.iter().find(is_it).filter(|_| report.replacing.is_none())?;
+    let (revision, when) = (approval.pair(), approval.when?);
+    if report.instances.iter().any(|instance| instance.pair() == revision && !instance.ending) {
+        return None;
+    }
+    let images = if report.staged.as_ref() == Some(&revision) { "; its images are on the node" } else { "" };
+    Some(format!("revision {revision} waits: {}{images}", when.words()))
+}
+
 fn reason(node: &Node, report: &DaemonReport) -> String {
     let mut parts = Vec::new();
     if !node.ready {
@@ -355,6 +376,8 @@ fn reason(node: &Node, report: &DaemonReport) -> String {
     }
     if !report.message.is_empty() {
         parts.push(report.message.clone());
+    } else if let Some(awaited) = awaited(node, report) {
+        parts.push(awaited);
     }
     // Of a daemon that fails with that very revision, the message says it already.
     let is_said = |failed: &FailedReport| {

@@ -320,7 +320,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let refused = revisions::refused(known, key, &history);
     let own = if gated { Vec::new() } else { std::mem::take(&mut history.writes) };
     plan.writes.extend(own.into_iter().chain(marks).map(|write| Write::Revision { key: key.clone(), write }));
-    approvals::give(known, daemon, (&facts, &rolled), target, plan);
+    approvals::give(known, daemon, (&facts, &rolled), (target, rules.when), plan);
     plan.unclaimed.extend(rolled.unclaimed.iter().map(|i| (key.clone(), facts[*i].name.to_owned())));
     // Counters follow the current revision: it has to be there first.
     if history.current.is_some() || gated || refused.is_some() {
@@ -337,6 +337,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         let told = conditions::ConditionFacts {
             counters: counted,
             held: &rolled.held,
+            waiting: rules.when.map(|when| (when, rolled.waiting)),
             causes: &causes,
             trouble: match (&conflict, &refused) {
                 (Some(conflict), _) => Some(("Conflict", conflict)),

@@ -11,13 +11,16 @@
 use crate::core::model::IntOrPercent;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::update_trigger::UpdateTrigger;
 
 use super::names::Name;
 use super::steps::StepLimit;
+use standing::Reach;
 
 mod canary;
 mod first_install;
 mod order;
+mod standing;
 
 /// How long a replaced node keeps its slot at least.
 pub const HOLD: Span = Span::from_secs(2);
@@ -46,6 +49,8 @@ pub struct Rules {
     /// Whether canary nodes go first; the others follow when all of them are available for this
     /// long.
     pub canary_hold: Option<Span>,
+    /// What nodes with an old instance wait for before they claim their approval.
+    pub when: Option<UpdateTrigger>,
     /// While so many nodes are unreachable, and more than [`UNREACHABLE_FLOOR`], nothing more is approved.
     pub max_unreachable: IntOrPercent,
     /// Upstream's rule to the letter.
@@ -76,6 +81,8 @@ pub struct ApprovalFact {
     pub overlays: Option<Name>,
     /// When it was given.
     pub at: Timestamp,
+    /// What its node waits for before it claims it: until then it takes no slot and has no time limit.
+    pub when: Option<UpdateTrigger>,
 }
 
 /// One node as the daemon sees it.
@@ -107,6 +114,8 @@ pub struct NodeFact<'a> {
     pub approval: Option<ApprovalFact>,
     /// Whether its agent has claimed one: it replaces.
     pub replacing: bool,
+    /// Whether its agent replaces at the next boot: it claims an approval that waits for that.
+    pub staged: bool,
     /// Whether the wanted revision has failed there, or cannot be made there.
     pub failed: bool,
     /// Whether its agent did not claim an approval of the wanted revision in time: others come first.
@@ -143,6 +152,8 @@ pub struct RolloutPlan {
     pub withdraw: Vec<usize>,
     /// Approvals that nobody claimed in time, among those withdrawn.
     pub unclaimed: Vec<usize>,
+    /// How many approvals wait for their trigger, among those that stand.
+    pub waiting: usize,
     /// Nodes that are done.
     pub updated: usize,
     /// Nodes that are on the way.
@@ -187,11 +198,14 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         let done = matches!(stand, Stand::New { released: true, .. });
         // What was made has been claimed.
         let waits = !node.replacing && !matches!(stand, Stand::New { .. } | Stand::Both(_));
-        let late = waits && now - approval.at >= UNCLAIMED;
-        if waits && !late {
+        let is_timed = waits && !approval.is_standing();
+        let late = is_timed && now - approval.at >= UNCLAIMED;
+        if is_timed && !late {
             earlier(&mut plan.look_again, approval.at + UNCLAIMED);
         }
-        let void = !node.wants(rules, approval.pair()) || hold.is_some() || node.failed || !node.should_run;
+        let is_other = matches!(stand, Stand::Old(_)) && approval.when != rules.when;
+        let is_void = !node.wants(rules, approval.pair()) || is_other || hold.is_some();
+        let void = is_void || node.failed || !node.should_run;
         if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
             if late {
@@ -209,7 +223,8 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     // has claimed meanwhile wins, and what is withdrawn keeps its slot until it is gone.
     let surplus = plan.slots.saturating_sub(budget);
     let idle = |i: &usize| {
-        let waits = nodes[*i].approval.is_some() && !nodes[*i].replacing && stands[*i] == Stand::Old(true);
+        let is_timed = nodes[*i].approval.is_some_and(|approval| !approval.is_standing());
+        let waits = is_timed && !nodes[*i].replacing && stands[*i] == Stand::Old(true);
         waits && !plan.withdraw.contains(i)
     };
     let withdrawn: Vec<usize> = (0..nodes.len()).rev().filter(idle).take(surplus).collect();
@@ -229,8 +244,12 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     let is_canary = rules.canary_hold.is_some_and(|hold| !canary::are_settled(rules, hold, min_ready, nodes, now));
     plan.is_through = kept == 0 && !is_canary && !is_staged;
     plan.is_open = hold.is_none() && plan.is_through;
+    standing::withdraw_surplus(rules, &Reach { kept, is_canary }, nodes, &stands, &mut plan.withdraw);
+    let waits = |i: &usize| nodes[*i].waits_for_trigger() && matches!(stands[*i], Stand::Old(_));
+    plan.waiting = (0..nodes.len()).filter(|i| waits(i) && !plan.withdraw.contains(i)).count();
     let installs = first_install::plan(rules, nodes, &stands, desired, &mut plan.withdraw);
-    if candidates.is_empty() && installs.is_empty() {
+    let is_taken_back = hold.is_some() && !plan.withdraw.is_empty();
+    if candidates.is_empty() && installs.is_empty() && !is_taken_back {
         let left = |(node, stand): &(&NodeFact<'_>, &Stand)| node.should_run && matches!(stand, Stand::Old(_));
         let unable = nodes.iter().zip(&stands).filter(left).filter(|(node, _)| !node.able).count();
         if unable > 0 && plan.slots == 0 {
@@ -278,28 +297,31 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     }
     order::sort(nodes, &stands, &mut candidates);
     let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, Stand::Old(_))).count();
-    let on_the_way =
-        nodes.iter().zip(&stands).filter(|(n, s)| n.approval.is_some() && matches!(s, Stand::Old(_))).count();
+    let on_the_way = nodes
+        .iter()
+        .zip(&stands)
+        .filter(|(n, s)| (n.approval.is_some() || n.staged) && matches!(s, Stand::Old(_)))
+        .count();
     let has_begun = |(n, s): &(&NodeFact<'_>, &Stand)| {
-        n.should_run && (n.approval.is_some() || n.replacing || matches!(s, Stand::New { .. } | Stand::Both(_)))
+        n.should_run && (n.has_word() || matches!(s, Stand::New { .. } | Stand::Both(_)))
     };
     let allowed = match &rules.step {
         // Nodes that run nothing yet are no part of a step.
         Some(step) => step.nodes.saturating_sub(nodes.iter().zip(&stands).filter(has_begun).count()),
         None => old.saturating_sub(on_the_way).saturating_sub(kept),
     };
-    let is_full = allowed == 0 && on_the_way == 0 && rules.step.is_some();
-    if is_full || allowed == 0 && plan.slots == 0 {
+    if allowed == 0 && on_the_way == 0 && (rules.step.is_some() || plan.slots == 0) {
         plan.held = match &rules.step {
             Some(step) => step.words.clone(),
             None => format!("{kept} nodes are kept on the old revision"),
         };
     }
     for index in candidates.into_iter().take(allowed) {
-        // What is unavailable already costs nothing to replace.
-        let free = stands[index] == Stand::Old(false);
+        // What is unavailable already costs nothing to replace, and what waits for a trigger does not before that.
+        let free = stands[index] == Stand::Old(false) || rules.when.is_some();
         if free || plan.slots < budget {
-            plan.slots += usize::from(!takes(index));
+            plan.slots += usize::from(!takes(index) && rules.when.is_none());
+            plan.waiting += usize::from(rules.when.is_some());
             plan.approve.push(index);
         }
     }
@@ -370,10 +392,11 @@ fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool 
         Stand::Both(available) if exact && surges => !available,
         // It may be on its way to another revision, which was wanted before.
         Stand::New { released, .. } => {
-            !released || node.replacing || node.approval.is_some_and(|approval| !node.wants(rules, approval.pair()))
+            let may_leave = |approval: ApprovalFact| !node.wants(rules, approval.pair()) && !approval.is_standing();
+            !released || node.replacing || node.approval.is_some_and(may_leave)
         }
         Stand::Both(_) => true,
-        _ if node.approval.is_some() || node.replacing => true,
+        _ if node.replacing || node.approval.is_some_and(|approval| !approval.is_standing()) => true,
         Stand::Missing | Stand::Old(false) => is_known && !surges,
         Stand::Old(true) => false,
     }

@@ -6,6 +6,7 @@ mod certificates;
 mod clocks;
 mod daemon_sets;
 mod objects;
+mod outlines;
 mod renumber;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ use super::rollout::ApprovalFact;
 use super::rollout::InstanceFact;
 
 pub use certificates::OpenCertificateRequest;
+use outlines::Outline;
 
 /// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,6 +87,8 @@ pub enum Change {
     Complete(WatchedKind),
     /// An object as an answer to one of our own requests shows it.
     Written(WatchedKind, Box<Value>),
+    /// A DaemonSet of [`ClusterSnapshot::unread`] as a GET shows it.
+    Read(Box<Value>),
 }
 
 impl Change {
@@ -96,6 +100,7 @@ impl Change {
             | Self::Gone(kind, _)
             | Self::Complete(kind)
             | Self::Written(kind, _) => *kind,
+            Self::Read(_) => WatchedKind::DaemonSets,
         }
     }
 }
@@ -222,6 +227,8 @@ pub(super) struct Told {
     pub(super) pod: Option<Box<str>>,
     /// Whether it claims an approval.
     pub(super) replacing: bool,
+    /// Whether it claims one for the next boot.
+    pub(super) staged: bool,
     /// The revision that failed, and the cause.
     pub(super) failed: Option<(Name, Name)>,
     /// The revision that ran before, and that it can return to.
@@ -262,6 +269,10 @@ pub struct ClusterSnapshot {
     pub nodes: BTreeMap<String, NodeEntry>,
     /// DaemonSets.
     pub daemons: BTreeMap<ObjectKey, WatchedDaemon>,
+    /// DaemonSets that are not the agents' to run: no more is known of them than that they exist.
+    outlines: BTreeMap<ObjectKey, Outline>,
+    /// Those of them that are to be read whole all the same.
+    unread: BTreeSet<ObjectKey>,
     /// ControllerRevisions.
     pub revisions: BTreeMap<ObjectKey, KnownRevision>,
     /// Certificate requests, by name.
@@ -334,6 +345,7 @@ impl ClusterSnapshot {
                     self.put(kind, *object);
                 }
             }
+            Change::Read(object) => self.take_read(*object),
         }
         true
     }
@@ -351,7 +363,7 @@ impl ClusterSnapshot {
         match kind {
             WatchedKind::Nodes => with(|entry| entry.node.is_some()),
             WatchedKind::NodeDaemons => with(|entry| entry.report.is_some()),
-            WatchedKind::DaemonSets => self.daemons.keys().cloned().collect(),
+            WatchedKind::DaemonSets => self.daemons.keys().chain(self.outlines.keys()).cloned().collect(),
             WatchedKind::Revisions => self.revisions.keys().cloned().collect(),
             WatchedKind::Namespaces => self.namespaces.keys().map(|name| ObjectKey::new("", name)).collect(),
             WatchedKind::CertificateRequests => {
@@ -363,7 +375,10 @@ impl ClusterSnapshot {
     fn remove(&mut self, kind: WatchedKind, key: &ObjectKey) {
         let entry = self.nodes.get_mut(&key.name);
         match (kind, entry) {
-            (WatchedKind::DaemonSets, _) => drop(self.daemons.remove(key)),
+            (WatchedKind::DaemonSets, _) => {
+                self.daemons.remove(key);
+                self.remove_outline(key);
+            }
             (WatchedKind::Revisions, _) => drop(self.revisions.remove(key)),
             (WatchedKind::CertificateRequests, _) => drop(self.certificate_requests.remove(&key.name)),
             // Its DaemonSets go by themselves.

@@ -27,7 +27,7 @@ fn daemon_set(spec: Value) -> DaemonSet {
         min_ready_seconds: 0,
         admitted: None,
         overlays: None,
-        gate: false,
+        gate: Default::default(),
         rollout: Default::default(),
         source: Source::Api,
     }

@@ -20,6 +20,7 @@ use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::rendering::RenderResult;
 use crate::core::time::Timestamp;
+use crate::core::update_trigger::UpdateTrigger;
 
 /// What the manifest folder holds for an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +139,10 @@ pub enum Permission {
     Free,
     /// The coordinator approved it; the agent must claim the approval first.
     Approved,
+    /// The same, and it is claimed only once its trigger comes.
+    Standing(UpdateTrigger),
+    /// Such an approval is claimed for the next boot.
+    Staged,
     /// The approval is claimed.
     Claimed,
     /// It waits.
@@ -149,6 +154,10 @@ pub enum Permission {
 pub enum Withheld {
     /// The coordinator has not approved it.
     NotApproved,
+    /// Whether it has, has not been read yet.
+    NotRead,
+    /// Nothing withholds it but the trigger that its owner wrote.
+    Until(UpdateTrigger),
     /// The cluster's NodeDaemons, with the approvals, are not served or cannot be read.
     NotServed,
     /// It cannot be read whether who approved it still coordinates.
@@ -164,6 +173,8 @@ impl Withheld {
     pub fn words(self) -> &'static str {
         match self {
             Self::NotApproved => "the coordinator has not approved it for this node yet",
+            Self::NotRead => "it has not been read yet whether the coordinator has approved it for this node",
+            Self::Until(trigger) => trigger.words(),
             Self::NotServed => {
                 "the API server does not serve NodeDaemons, which hold the coordinator's approvals, or they cannot be \
                  read; hint: apply nodedaemons.yaml and rbac.yaml of this version, or annotate the DaemonSet \
@@ -239,6 +250,9 @@ pub trait Facts {
     fn moment(&self, instance: &Instance) -> Moment;
     /// Whether it can be observed that the instance has ended, if it ends now.
     fn end_observable(&self, instance: &Instance) -> EndObservable;
+    /// Whether the instance's pod is ready, whatever the Node is: a Node without a pod network is not ready, and what
+    /// makes that network may start after others.
+    fn pod_readiness(&self, instance: &Instance) -> Readiness;
     /// Whether the instance is ready.
     fn readiness(&self, instance: &Instance) -> Readiness;
     /// The stock controller's pod for this daemon on this node; `known`: the one that took over.

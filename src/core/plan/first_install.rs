@@ -35,7 +35,7 @@ impl Planner<'_> {
         let withheld = match self.permission(target) {
             Permission::Free => Withheld::NoCoordinator,
             Permission::Withheld(withheld) => withheld,
-            Permission::Approved | Permission::Claimed => return false,
+            Permission::Approved | Permission::Standing(_) | Permission::Staged | Permission::Claimed => return false,
         };
         let Some(why) = self.withheld(target, withheld) else { return false };
         self.summary.state = State::Waiting;
@@ -51,7 +51,7 @@ impl Planner<'_> {
         match self.permission(target) {
             Permission::Claimed => return false,
             Permission::Approved => self.replacing = Some(target.revision.clone()),
-            Permission::Free | Permission::Withheld(_) => {}
+            Permission::Free | Permission::Standing(_) | Permission::Staged | Permission::Withheld(_) => {}
         }
         self.summary.state = State::Waiting;
         self.add_reason("its approval is being claimed");

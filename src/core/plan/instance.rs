@@ -8,9 +8,9 @@ use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::Mode;
 use crate::core::model::ObjectRef;
+use crate::core::model::StartGate;
 use crate::core::record::Instance;
 use crate::core::record::WrittenData;
-use crate::core::render::GATE;
 use crate::core::render::HeldPart;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
@@ -43,6 +43,8 @@ pub(super) enum StartFor {
     Restart,
     /// An instance ends for it, or runs beside it, and stays while something is missing.
     Replacement,
+    /// The same at a boot, before anything runs: its images were here before.
+    Boot,
 }
 
 /// What a new instance is made from.
@@ -67,13 +69,17 @@ impl Planner<'_> {
         }
         // A rendering that waits for something cannot be dry-run yet.
         let as_written = self.rendered(&target.daemon_set, target.data, start_for)?;
-        let replaces = start_for == StartFor::Replacement;
+        let replaces = matches!(start_for, StartFor::Replacement | StartFor::Boot);
         let daemon_set = self.as_admitted(target, replaces)?;
         let rendering = match Arc::ptr_eq(&daemon_set, &target.daemon_set) {
             true => as_written,
             false => self.rendered(&daemon_set, target.data, start_for)?,
         };
-        Some(NewInstance { rendering: self.with_images(rendering, replaces)?, daemon_set })
+        let rendering = match start_for {
+            StartFor::Boot => rendering,
+            _ => self.with_images(rendering, replaces)?,
+        };
+        Some(NewInstance { rendering, daemon_set })
     }
 
     /// Requests what the target waits for besides its Namespace, so that the first daemon of a namespace does not wait
@@ -102,7 +108,7 @@ impl Planner<'_> {
                 self.note(rendered);
                 let can_start = match start_for {
                     StartFor::Nothing => rendered.pod.can_start() && self.has_heard(&rendered.pod.held),
-                    StartFor::Restart | StartFor::Replacement => rendered.pod.waiting_for.is_empty(),
+                    StartFor::Restart | StartFor::Replacement | StartFor::Boot => rendered.pod.waiting_for.is_empty(),
                 };
                 if can_start {
                     return Some(rendering);
@@ -189,15 +195,19 @@ impl Planner<'_> {
         self.record.next_incarnation = incarnation.saturating_add(1);
         self.record.pending_update = None;
         self.record.by_hand = None;
+        self.record.staged = None;
         self.record.last = None;
         self.record.unheard_since = None;
-        self.note_started();
+        self.open_for_new();
         let waiting = refresh::waiting_alone(&rendered.pod.held);
         // What starts a container that waits is no change of its data.
         let data_version = if waiting.is_empty() { rendered.pod.data_version.clone() } else { String::new() };
         self.record.bootstrap = self.summary.mode == Some(Mode::Bootstrap);
         let instance = Instance {
-            daemon_set: Some(daemon_set.with_gate(rendered.pod.volumes.iter().any(|volume| volume.name == GATE))),
+            daemon_set: Some(daemon_set.with_gate(match rendered.pod.has_gate {
+                true => StartGate::Has,
+                false => StartGate::None,
+            })),
             data_version,
             waiting,
             data: Some(WrittenData::of(rendering, &BTreeSet::new())),

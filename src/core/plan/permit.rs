@@ -59,7 +59,7 @@ impl Planner<'_> {
         match permission {
             Permission::Claimed => Permission::Claimed,
             _ if is_paused(&target.daemon_set) => Permission::Withheld(Withheld::Paused),
-            permission => permission,
+            permission => self.at_its_trigger(target, permission),
         }
     }
 
@@ -78,8 +78,9 @@ impl Planner<'_> {
 
     /// The revision to return to, if the cluster withdraws the rollout.
     pub(super) fn taken_back(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) -> Option<Target> {
+        let approved = self.facts.approved(daemon_set).or_else(|| self.staged_before(daemon_set).map(str::to_owned));
         // What is approved with other overlays alone is nothing to return to.
-        let approved = self.facts.approved(daemon_set).filter(|approved| !is_same_template(approved, desired))?;
+        let approved = approved.filter(|approved| !is_same_template(approved, desired))?;
         let approved = template_hash(&approved);
         // The released one has the annotations and the strategy of today.
         let released = daemon_set.rollout.released.clone().filter(|released| released.hash == approved);
@@ -116,7 +117,13 @@ impl Planner<'_> {
                 self.replacing = Some(target.revision.clone());
                 None
             }
-            Permission::Withheld(withheld) => self.withheld(target, withheld),
+            Permission::Withheld(withheld) => {
+                self.stage(target, withheld);
+                let why = self.withheld(target, withheld)?;
+                Some(if self.record.staged.is_some() { format!("{why}; its images are on the node") } else { why })
+            }
+            // The answer of the facts, which is one of the others by now.
+            Permission::Standing(_) | Permission::Staged => None,
             // A rendering that could not start is not claimed.
             Permission::Approved => {
                 let before = self.summary.clone();
@@ -150,9 +157,9 @@ impl Planner<'_> {
         {
             return None;
         }
-        self.summary.awaits_approval = true;
-        let is_held = withheld != Withheld::NotApproved || target.daemon_set.rollout.halted.is_some();
-        if is_held || !self.pulls_ahead(target) {
+        self.note_awaited(target, withheld);
+        let is_open = matches!(withheld, Withheld::NotApproved | Withheld::NotRead | Withheld::Until(_));
+        if !is_open || target.daemon_set.rollout.halted.is_some() || !self.pulls_ahead(target) {
             return Some(withheld.words().to_owned());
         }
         let daemon_set = self.last_admitted(&target.daemon_set);
@@ -170,7 +177,7 @@ impl Planner<'_> {
 
     /// Whether the images of a revision that waits for its approval are pulled: each node begins at a moment of its own
     /// within the window, so that a registry is not asked by all at once.
-    fn pulls_ahead(&mut self, target: &Target) -> bool {
+    pub(super) fn pulls_ahead(&mut self, target: &Target) -> bool {
         let window = target.daemon_set.annotations.get(PRE_PULL).and_then(|text| duration::parse(text));
         let now = self.context.now;
         let since = match &self.record.pending_update {
@@ -336,6 +343,6 @@ impl Planner<'_> {
 }
 
 /// Whether people have paused the rollouts of a DaemonSet.
-fn is_paused(daemon_set: &DaemonSet) -> bool {
+pub(super) fn is_paused(daemon_set: &DaemonSet) -> bool {
     daemon_set.annotations.get(PAUSED).is_some_and(|value| value == "true")
 }

@@ -120,7 +120,7 @@ impl Planner<'_> {
                 is_other && !kept.manifest
             }
         };
-        let kept = self.without_gate(kept);
+        let kept = self.with_gate(kept);
         self.note_rendered(instance, &rendering, &kept);
         let data = self.facts.volumes(&rendering, &kept.volumes);
         let volumes = data == VolumesFact::Differ || data == VolumesFact::Unverified && manifest;
@@ -132,10 +132,11 @@ impl Planner<'_> {
         }
     }
 
-    /// The gate stays as it is while it is closed.
-    fn without_gate(&self, mut kept: Kept) -> Kept {
-        if self.gate.is_closed() {
-            kept.volumes.insert(GATE.to_owned());
+    /// The gate stays as it is while it is closed. Nothing else that is missing keeps it so.
+    fn with_gate(&self, mut kept: Kept) -> Kept {
+        match self.gate.is_closed() {
+            true => drop(kept.volumes.insert(GATE.to_owned())),
+            false => drop(kept.volumes.remove(GATE)),
         }
         kept
     }

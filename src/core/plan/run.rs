@@ -6,6 +6,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::IntOrPercent;
 use crate::core::model::Mode;
 use crate::core::model::Source;
+use crate::core::model::StartGate;
 use crate::core::model::UpdateStrategy;
 use crate::core::policy::namespace_of;
 use crate::core::record::EndConfirmation;
@@ -15,6 +16,7 @@ use crate::core::time::Span;
 
 use super::Data;
 use super::EndObservable;
+use super::Facts;
 use super::ManifestFact;
 use super::Note;
 use super::Planner;
@@ -113,6 +115,7 @@ impl Planner<'_> {
             None => self.target(daemon_set, &desired),
         };
         let target = self.or_last(target);
+        self.record.staged.take_if(|staged| *staged != target.revision);
         let Some(target) = self.or_released(target) else { return };
         let (current, outdated) = self.split(&target);
         let needs_word = self.needs_word(&target);
@@ -214,7 +217,7 @@ impl Planner<'_> {
             if instance.revision == wanted && !adopted && !is_foreign && !known.is_some_and(follows) {
                 // What admission returned for the template stays with the instance, and so does its gate.
                 let admitted = known.and_then(|d| d.admitted.clone());
-                let gate = known.map_or(daemon_set.gate, |d| d.gate);
+                let gate = known.map_or_else(|| gate_on_disk(self.facts, daemon_set, instance), |d| d.gate);
                 instance.daemon_set = Some(daemon_set.with_admitted(admitted.as_ref()).with_gate(gate));
             }
         }
@@ -289,7 +292,9 @@ impl Planner<'_> {
 
     /// Not ready, with evidence of what is wrong with it. A Node that is not ready is no such evidence.
     fn is_broken(&self, instance: &Instance) -> bool {
-        matches!(self.facts.readiness(instance), Readiness::NotReady(_))
+        // One that waits at its gate has not shown anything yet.
+        !self.gate.is_closed()
+            && matches!(self.facts.readiness(instance), Readiness::NotReady(_))
             && self.facts.failure(instance).is_some_and(|f| f.cause.blames_revision())
     }
 
@@ -325,7 +330,8 @@ impl Planner<'_> {
             self.show(old);
             return self.add_reason(&format!("revision {wanted} waits: {hold}"));
         }
-        let beside = surge && order.is_none();
+        let at_boot = order.is_none() && self.is_swapped_at_boot(target, old);
+        let beside = surge && order.is_none() && !at_boot;
         if let Some(why) = self.in_the_way(target, old, beside) {
             self.stays(old);
             self.summary.state = State::Waiting;
@@ -334,6 +340,7 @@ impl Planner<'_> {
         // A running instance has its images: another instance of its revision need not wait for a check of them.
         let same = order.is_some() && old.revision == target.revision;
         let start_for = match (old.not_accepted, same) {
+            _ if at_boot => StartFor::Boot,
             (true, _) => StartFor::Nothing,
             (false, true) => StartFor::Restart,
             (false, false) => StartFor::Replacement,
@@ -347,7 +354,13 @@ impl Planner<'_> {
             }
             return self.add_reason(&format!("revision {wanted} cannot start, the old instance stays: {lacks}"));
         };
-        if beside {
+        if at_boot {
+            // Nothing of either runs before the kubelet does.
+            self.replacing = None;
+            self.begin(target, &prepared, "a new revision, at this boot");
+            let cause = format!("it is replaced by revision {wanted} at this boot");
+            self.end_as(&old.uid, &cause, true, EndConfirmation::NeverStarted);
+        } else if beside {
             self.refresh(old);
             self.begin(target, &prepared, "a new revision, beside the old one");
         } else {
@@ -430,4 +443,14 @@ pub fn jitter(node: &str, revision: &str, bound: Span) -> Span {
     let digest = crate::core::rendering::digest(format!("{node}\n{revision}").as_bytes());
     let number = digest.bytes().take(12).fold(0_i64, |n, b| n * 16 + i64::from((b as char).to_digit(16).unwrap_or(0)));
     Span::from_millis(number % bound.as_millis().max(1))
+}
+
+/// Whether the manifest of an instance whose definition is not remembered has a gate: what runs gets or loses none.
+fn gate_on_disk(facts: &dyn Facts, daemon_set: &Arc<DaemonSet>, instance: &Instance) -> StartGate {
+    let ManifestFact::Present(on_disk) = facts.manifest(&instance.uid) else { return StartGate::None };
+    let with_gate = facts.rendering(&daemon_set.with_gate(StartGate::Has), instance.incarnation, Data::Current);
+    match with_gate.result.as_ref().is_ok_and(|rendered| rendered.pod.has_gate && rendered.digest == on_disk) {
+        true => StartGate::Has,
+        false => StartGate::None,
+    }
 }

@@ -7,6 +7,7 @@ mod ports;
 mod progress;
 mod refresh;
 mod retry;
+mod trigger;
 mod turn;
 mod unrecorded;
 
@@ -25,6 +26,7 @@ use crate::core::model::IntOrPercent;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::OWNER_ANNOTATION;
+use crate::core::model::StartGate;
 use crate::core::model::Taint;
 use crate::core::model::UpdateStrategy;
 use crate::core::placement::NamespaceSelector;
@@ -145,6 +147,7 @@ impl Facts for World {
                     data_version: data_version.clone(),
                     images: Vec::new(),
                     pull_secrets: Vec::new(),
+                    has_gate: daemon_set.gate == StartGate::Has,
                 },
             }),
         };
@@ -179,6 +182,10 @@ impl Facts for World {
             return Evidence::Unknown("the runtime does not answer".to_owned());
         }
         if self.running.contains(&instance.uid) { Evidence::Running } else { Evidence::Gone }
+    }
+
+    fn pod_readiness(&self, instance: &Instance) -> Readiness {
+        self.readiness(instance)
     }
 
     fn moment(&self, _: &Instance) -> Moment {
@@ -337,7 +344,7 @@ fn daemon_set(image: &str) -> DaemonSet {
         min_ready_seconds: 0,
         admitted: None,
         overlays: None,
-        gate: false,
+        gate: Default::default(),
         rollout: Default::default(),
         source: Source::File { path: "/etc/daemonlet/daemonsets.d/net.yaml".into() },
     }

@@ -6,6 +6,7 @@
 use crate::core::model::AFTER;
 use crate::core::model::AFTER_TIMEOUT;
 use crate::core::model::ObjectKey;
+use crate::core::model::StartGate;
 use crate::core::record::Instance;
 use crate::core::record::ThisBoot;
 use crate::core::render::Missing;
@@ -45,7 +46,6 @@ impl Planner<'_> {
     pub(super) fn take_turn(&mut self) {
         let this = self.record.this_boot.as_ref().filter(|this| this.boot == self.context.boot);
         let was_closed = this.map(|this| this.gate_closed);
-        let has_gate = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| d.gate);
         let moments: Vec<Moment> = self.record.live().filter(has_gate).map(|i| self.facts.moment(i)).collect();
         let is_before_kubelet = self.record.live().any(|i| self.facts.moment(i) == Moment::BeforeKubelet);
         let may_be_closed = match was_closed {
@@ -56,9 +56,14 @@ impl Planner<'_> {
         self.gate = match (was_closed == Some(true), &waits) {
             (true, Err(_)) => Gate::Closed,
             (false, Err(_)) => Gate::Closes,
+            (true, Ok(_)) if !may_be_closed => Gate::Opens("the agent has started again".to_owned()),
             (true, Ok(though)) => Gate::Opens(format!("it is its turn{though}")),
             (false, Ok(_)) => Gate::Open,
         };
+        if let (Gate::Opens(_), Some(progress)) = (&self.gate, &mut self.record.progress) {
+            // Its deadline counts from when its containers can start.
+            progress.since = self.context.now;
+        }
         if self.gate != Gate::Open {
             self.record.in_boot(self.context.boot).gate_closed = self.gate.is_closed();
         }
@@ -70,11 +75,23 @@ impl Planner<'_> {
         }
         let Some(after) = self.context.turn.after else { return };
         self.summary.notes.extend(remarks(after).map(Note::Other));
+        if self.record.live().any(|instance| !has_gate(&instance)) {
+            let note = format!("{AFTER}: its pod was made without a gate, so at a boot the kubelet starts it at once");
+            self.summary.notes.push(Note::Other(note));
+        }
+    }
+
+    /// Notes that a new instance starts, with an open gate; so does an older one beside it.
+    pub(super) fn open_for_new(&mut self) {
+        self.gate = Gate::Open;
+        if let Some(this) = &mut self.record.this_boot {
+            this.gate_closed = false;
+        }
+        self.note_started();
     }
 
     /// The actions on gates, after the data has been written; says for whom what runs waits.
     pub(super) fn move_gates(&mut self) {
-        let has_gate = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| d.gate);
         let gated =
             self.record.live().filter(has_gate).map(|instance| (instance.uid.clone(), instance.pod_name.clone()));
         let actions = gated.filter_map(|(uid, pod)| match &self.gate {
@@ -114,7 +131,7 @@ impl Planner<'_> {
         // Kubernetes' times have no fractions.
         let not_before =
             looked.map_or(self.context.booted, |looked| self.context.booted.max(looked - Span::from_secs(1)));
-        let since = self.record.live().filter_map(|instance| match self.facts.readiness(instance) {
+        let since = self.record.live().filter_map(|instance| match self.facts.pod_readiness(instance) {
             Readiness::Ready { since } => (since >= not_before).then_some(since),
             Readiness::Steady { since } => Some(since + STEADY),
             Readiness::NotReady(_) | Readiness::Unknown(_) => None,
@@ -165,6 +182,10 @@ impl Planner<'_> {
         self.summary.waiting_for.extend(self.context.turn.awaited.iter().map(missing));
         self.add_reason(why);
     }
+}
+
+fn has_gate(instance: &&Instance) -> bool {
+    instance.daemon_set.as_ref().is_some_and(|daemon_set| daemon_set.gate == StartGate::Has)
 }
 
 fn missing(key: &ObjectKey) -> Missing {

@@ -52,6 +52,8 @@ pub(super) struct RenderContext<'a> {
     left: usize,
     /// How much of [`WITH_TOKENS`] is left.
     left_with_tokens: usize,
+    /// Whether the pod has a gate (`start_gate`).
+    pub(super) has_gate: bool,
 }
 
 impl<'a> RenderContext<'a> {
@@ -69,6 +71,7 @@ impl<'a> RenderContext<'a> {
             values: BTreeMap::new(),
             left: bounds::of(input.daemon_set, &input.options.rules).data,
             left_with_tokens: WITH_TOKENS,
+            has_gate: false,
         }
     }
 

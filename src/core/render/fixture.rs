@@ -53,7 +53,7 @@ impl Fixture {
                 min_ready_seconds: 0,
                 admitted: None,
                 overlays: None,
-                gate: false,
+                gate: Default::default(),
                 rollout: Default::default(),
                 source: Source::Api,
             },

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::core::json::Json;
 use crate::core::model::AFTER;
+use crate::core::model::StartGate;
 use crate::core::render::context::RenderContext;
 use crate::core::render::env_file;
 use crate::core::render::json;
@@ -21,23 +22,33 @@ use crate::core::volume::VolumeFile;
 /// The volume of the gate.
 pub const GATE: &str = "daemonlet-gate";
 const MOUNT_PATH: &str = "/.daemonlet-gate";
-const FILE: &str = "gate";
+/// The file in that volume.
+pub const FILE: &str = "gate";
 const KEY: &str = "OPEN";
+const VARIABLE: &str = "DAEMONLET_GATE";
 
 /// Puts the gate before the first init container, else before all containers.
 pub(super) fn add(ctx: &mut RenderContext<'_>, spec: &mut Object) {
-    let is_taken = spec.list_at("volumes").iter().any(|volume| volume.str_at("name") == GATE);
-    if !ctx.input.daemon_set.gate || is_taken {
+    let gate = ctx.input.daemon_set.gate;
+    if gate == StartGate::None {
         return;
     }
-    match ctx.input.options.kubelet_version {
-        Some(version) if version >= env_file::SINCE => {}
-        Some(_) => {
-            let reason = "this kubelet is older than 1.35, so only first starts are ordered, and no boot";
-            return ctx.note(format!("metadata.annotations[{AFTER}]"), reason, "upgrade the kubelet");
-        }
-        None => return,
+    let field = || format!("metadata.annotations[{AFTER}]");
+    if spec.list_at("volumes").iter().any(|volume| volume.str_at("name") == GATE) {
+        let reason = format!("the pod has a volume {GATE} of its own, so only first starts are ordered, and no boot");
+        return ctx.note(field(), &reason, "give the volume another name");
     }
+    match (ctx.input.options.kubelet_version, gate) {
+        (Some(version), _) if version >= env_file::SINCE => {}
+        // While the kubelet's version is not known, what runs stays as it is.
+        (None, StartGate::Has) => {}
+        (Some(_), _) => {
+            let reason = "this kubelet is older than 1.35, so only first starts are ordered, and no boot";
+            return ctx.note(field(), reason, "upgrade the kubelet");
+        }
+        (None, _) => return,
+    }
+    ctx.has_gate = true;
     let (list, count) = match spec.list_at("initContainers").is_empty() {
         true => ("containers", usize::MAX),
         false => ("initContainers", 1),
@@ -49,7 +60,11 @@ pub(super) fn add(ctx: &mut RenderContext<'_>, spec: &mut Object) {
         mounts.push(json!({"name": GATE, "mountPath": path, "readOnly": true}));
         let reference = json!({"volumeName": GATE, "path": FILE, "key": KEY});
         let Some(variables) = json::list_mut(container, "env") else { continue };
-        variables.push(json!({"name": "DAEMONLET_GATE", "valueFrom": {"fileKeyRef": reference}}));
+        let mut name = VARIABLE.to_owned();
+        while variables.iter().any(|variable| variable.str_at("name") == name) {
+            name.push('_');
+        }
+        variables.push(json!({"name": name, "valueFrom": {"fileKeyRef": reference}}));
     }
     if let Some(volumes) = json::list_mut(spec, "volumes") {
         volumes.push(json!({"name": GATE, "emptyDir": {}}));

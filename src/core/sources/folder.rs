@@ -44,7 +44,7 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
         FolderState::Absent if record.api_uid.is_none() => {
             Desired::Gone { reason: "its file is gone".to_owned(), by_list: false, ignore_file: None }
         }
-        FolderState::Absent if known.api == ApiState::Unknown => Desired::Unsure { reason: api.to_owned() },
+        FolderState::Absent if is_unknown(known) => Desired::Unsure { reason: api.to_owned() },
         FolderState::Absent => Desired::Kept { reason: api.to_owned() },
         FolderState::Unsure { reason } => Desired::Kept { reason: format!("{reason}; {api}") },
     }
@@ -55,15 +55,13 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
 pub(super) fn resolve_unselected(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
     let namespace = &record.key.namespace;
     let why = format!("policy.namespaces does not contain {namespace}: the API server's DaemonSet says nothing here");
-    let is_there = matches!(known.api, ApiState::Present(_) | ApiState::Invalid { .. });
+    let is_there = matches!(known.api, ApiState::Present(_) | ApiState::Invalid { .. } | ApiState::Unread);
     let note = is_there.then(|| format!("the folder's stays in force: {why}"));
     match folder_of(known, record) {
         Some(folder) => match of_the_api(record, folder) {
             Some(running) => wanted(running, folder_mode(folder), Some(format!("what runs stays: {why}"))),
             // It may have been selected when that started.
-            None if known.api == ApiState::Unknown && may_be_older(known.folder, record) => {
-                Desired::Unsure { reason: why }
-            }
+            None if is_unknown(known) && may_be_older(known.folder, record) => Desired::Unsure { reason: why },
             None => wanted(folder, folder_mode(folder), note),
         },
         None => resolve_folder(known, record, &why),
@@ -92,4 +90,9 @@ pub(super) fn ignored_from_now(known: &KnownDefinition<'_>, record: &DaemonRecor
         FolderState::Unsure { .. } => record.ignored_file.clone(),
         FolderState::Absent => None,
     }
+}
+
+/// Whether it is not known what the API defines.
+fn is_unknown(known: &KnownDefinition<'_>) -> bool {
+    matches!(known.api, ApiState::Unknown | ApiState::Unread)
 }

@@ -35,7 +35,7 @@ fn daemon_set(source: Source, mode: Option<&str>) -> Arc<DaemonSet> {
         min_ready_seconds: 0,
         admitted: None,
         overlays: None,
-        gate: false,
+        gate: Default::default(),
         rollout: Default::default(),
         source,
     })
@@ -120,6 +120,8 @@ fn a_folder_replaces_nothing_that_an_api_server_may_have_defined_which_has_not_a
     let present = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
     let mut runs = record(None, true);
     assert_eq!(Case::new(present, ApiState::Unknown).desired(&runs), "unsure");
+    assert_eq!(Case::new(present, ApiState::Unread).desired(&runs), "unsure");
+    assert_eq!(Case::new(present, ApiState::Unread).desired(&record(None, false)), "unsure", "not for a moment");
     assert_eq!(Case::new(present, ApiState::None).desired(&runs), "wanted from file, Static");
     runs.instances[0].revision = Revision::of(&file).hash;
     assert_eq!(Case::new(present, ApiState::Unknown).desired(&runs), "wanted from file, Static", "it is the file's");

@@ -1,4 +1,4 @@
-//! Answers to `status`, `plan`, `explain`, `retry` and `restart`; which daemons `release` may end says [`super::release`].
+//! Answers to `status`, `plan`, `explain`, `retry`, `approve` and `restart`; which daemons `release` may end says [`super::release`].
 //!
 //! All of them come from [`super::decide::decide`]: `plan` shows the decision of the very pass that follows it, and
 //! `retry` and `restart` differ from that only in the state that they pass. Without an agent the decision is that of the
@@ -14,11 +14,14 @@ use crate::config::Config;
 use crate::core::model::ObjectKey;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
+use crate::core::record::DaemonRecord;
 use crate::core::record::RestartCause;
+use crate::core::replies::ApproveReport;
 use crate::core::replies::PlannedChange;
 use crate::core::replies::RestartReport;
 use crate::core::replies::RetryReport;
 use crate::core::status::SCHEMA_VERSION;
+use crate::core::update_trigger::UpdateTrigger;
 use crate::node::socket::Request;
 
 use super::Agent;
@@ -47,6 +50,7 @@ pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentE
         Request::Plan => to_json(&view.plan_report()),
         Request::Explain { namespace, name } => to_json(&view.explain(&ObjectKey::new(namespace, name))),
         Request::Retry { .. } => json!({"error": "the agent does not run: nothing is changed"}),
+        Request::Approve { .. } => json!({"error": "the agent does not run: nothing is approved"}),
         Request::Recording => json!({"error": "no agent is running here: nothing is recorded"}),
         Request::Release { .. } => json!({"error": "the state folder is not locked: nothing is released"}),
         Request::Restart { namespace, name } => {
@@ -72,6 +76,7 @@ impl Agent {
             Request::Plan => self.answer_plan().await,
             Request::Explain { namespace, name } => to_json(&self.view().explain(&ObjectKey::new(namespace, name))),
             Request::Retry { namespace, name } => self.retry(&ObjectKey::new(namespace, name)).await,
+            Request::Approve { namespace, name } => self.approve(&ObjectKey::new(namespace, name)).await,
             Request::Recording => json!({"error": "the loop hands the recording over"}),
             Request::Release { daemons } => self.release(&daemons.iter().cloned().collect()).await,
             Request::Restart { namespace, name } => self.restart(&ObjectKey::new(namespace, name)).await,
@@ -113,6 +118,40 @@ impl Agent {
             forgotten: retried.failed,
             backoff: retried.backoff || asked,
             changes: next.unwrap_or_default(),
+        })
+    }
+
+    /// Lets the revision start that waits for this, on disk first, and makes a pass.
+    async fn approve(&mut self, key: &ObjectKey) -> Value {
+        let refuse = |why: &str| json!({"error": format!("{key} is not approved: {why}")});
+        let began = Instant::now();
+        let observation = self.observe().await;
+        let before = decide(&observation, &self.state, &self.config, &mut self.render_cache);
+        let daemon = before.daemon(key).map(|daemon| (daemon.summary.awaited.clone(), daemon.summary.reason.clone()));
+        let (awaited, reason) = daemon.unwrap_or((None, "no such DaemonSet is known here".to_owned()));
+        let awaited = awaited.filter(|awaited| awaited.trigger == UpdateTrigger::Manual);
+        let Some((awaited, record)) = awaited.zip(self.state.records.get(key).cloned()) else {
+            self.carry_out(observation, before, began);
+            return refuse(if reason.is_empty() { "no revision waits for this" } else { &reason });
+        };
+        let mut state = self.state.clone();
+        state.set_record(DaemonRecord { by_hand: Some(awaited.revision.clone()), ..record });
+        tracing::info!(daemonset = %key, "revision {} of {key} was approved by hand", awaited.revision);
+        let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
+        let linked = decision.state.unlinked(&observation).is_none();
+        let next = decision.daemon(key).map(|daemon| (steps(daemon, linked), daemon.summary.reason.clone()));
+        self.state = state;
+        self.carry_out(observation, decision, began);
+        if let Some(failure) = self.last.outcome.failures.get(key) {
+            return refuse(&failure.message);
+        }
+        let (changes, reason) = next.unwrap_or_default();
+        to_json(&ApproveReport {
+            schema_version: SCHEMA_VERSION,
+            node: self.config.node_name.clone(),
+            revision: awaited.revision,
+            changes,
+            reason,
         })
     }
 

@@ -28,6 +28,7 @@ use super::concerns::images;
 use super::concerns::removal_guard::Known;
 use super::decision::Decision;
 use super::decision::SaveInputs;
+use super::executor::Gates;
 use super::log::Log;
 use super::objects::Objects;
 use super::objects::is_override;
@@ -88,6 +89,7 @@ fn decide_in_order(
     let gave_up = state.concerns.manifests_lost_at_boot.give_up(&plan);
     let mut requests = Vec::new();
     requests.extend(follow(observation, &mut state, &plan));
+    requests.extend(read(observation, &plan));
     let save_inputs = remember(observation, &mut state, &plan);
     requests.extend(concerns(order, observation, &mut state, config, &mut plan, &mut log));
     if let Some(status) = claims {
@@ -101,6 +103,7 @@ fn decide_in_order(
     Decision {
         save_inputs,
         adopters,
+        gates: Gates::of(&plan, observation, before.passes == 0),
         to_touch,
         to_clear: state.to_clear(observation.now),
         requests,
@@ -151,6 +154,14 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     };
     state.inputs.follow(api, &ours, &objects, is_kept, is_overridden);
     Some(Request::Follow { objects, tokens })
+}
+
+/// Asks for what the API defines of daemons that only an outline is known of.
+fn read(observation: &Observation, plan: &Plan) -> Option<Request> {
+    let api = observation.snapshot()?;
+    let keys = plan.daemons.iter().map(|daemon| &daemon.key);
+    let unread: BTreeSet<ObjectKey> = keys.filter(|key| api.is_unread(key)).cloned().collect();
+    (!unread.is_empty()).then_some(Request::ReadDaemonSets(unread))
 }
 
 /// Whether the API may define a daemon, though neither that nor anything that runs says what it refers to, or it is

@@ -12,6 +12,7 @@ use crate::core::time::Timestamp;
 use crate::node::api::EventKind;
 
 use super::concerns::kubelet_resync::ToTouch;
+use super::executor::Gates;
 use super::log::Log;
 use super::requests::Request;
 use super::state::AgentState;
@@ -26,6 +27,8 @@ pub(super) struct Decision {
     /// Daemons that adopt instances of others: their records are written first, or what is in neither record would be
     /// unrelated.
     pub(super) adopters: Vec<ObjectKey>,
+    /// Gates of pods that start after others.
+    pub(super) gates: Gates,
     /// Manifests that are touched so that the kubelet tries again.
     pub(super) to_touch: Vec<ToTouch>,
     /// Folders of ended pods that are to be cleared.

@@ -62,6 +62,7 @@ impl ApiDefinitions {
             (None, Presence::Deleted { orphan: true, .. }) => ApiState::Orphaned,
             (None, Presence::Deleted { .. }) => ApiState::Absent { by_event: true },
             (None, Presence::ListedAbsent { .. }) => ApiState::Absent { by_event: false },
+            (None, Presence::NotSelected) => ApiState::Unread,
             (None, Presence::Unknown | Presence::Present(_)) => ApiState::Unknown,
         }
     }

@@ -211,14 +211,27 @@ pub(super) fn grace_period(instance: &Instance) -> Span {
     Span::from_secs(seconds.unwrap_or(30))
 }
 
+/// Whether nothing on a Node that is not ready is ready, as for Services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeCondition {
+    Counts,
+    Ignored,
+}
+
 /// Whether an instance is ready: the mirror pod's word while the API answers, else the kubelet's, else the
 /// runtime's. A mirror pod that does not come (the API may refuse it) keeps nobody else from telling.
-pub(super) fn readiness(instance: &Instance, observation: &Observation, namespace: &str, node: &str) -> Readiness {
+pub(super) fn readiness(
+    instance: &Instance,
+    observation: &Observation,
+    namespace: &str,
+    node: &str,
+    condition: NodeCondition,
+) -> Readiness {
     let pod = observation.runtime_pod(&instance.uid);
     let api = observation.snapshot().filter(|_| observation.api_answers());
     if let Some(api) = api.filter(|api| api.lists(&Scope::Pods) > 0) {
         if let Some(mirror) = mirror(api, namespace, instance, node) {
-            return reported_readiness(mirror, node_ready(api));
+            return reported_readiness(mirror, condition == NodeCondition::Ignored || node_ready(api));
         }
         if observation.now - instance.created < MIRROR_LATE || pod.is_none() {
             return Readiness::NotReady("the kubelet has not created its mirror pod".to_owned());

@@ -5,6 +5,7 @@
 
 mod daemon;
 mod floor;
+mod gates;
 mod inputs;
 mod records;
 mod touch;
@@ -35,6 +36,8 @@ use super::start::AgentError;
 
 pub(super) use floor::FLOOR;
 pub(super) use floor::Floor;
+pub(super) use gates::Gates;
+pub use gates::open_gates;
 
 /// The node's disk as the agent writes it.
 pub(super) struct Executor {
@@ -158,7 +161,8 @@ impl Executor {
     ///
     /// 1. the state folder is made anew where it was removed; the floor is raised before a number beyond it is used;
     /// 2. data for a roll-back and the other remembered inputs, where what runs is changed by them;
-    /// 3. records of daemons that adopt instances of others;
+    /// 3. gates: those that close do so before the kubelet starts, and a process opens the others in its first pass;
+    ///    records of daemons that adopt instances of others;
     /// 4. manifests and volume data that are new on this disk, staged together;
     /// 5. daemon by daemon: record before a removal; volume data, record, manifest at a start. Whoever acts goes first:
     ///    no manifest waits for what is only noted of other daemons;
@@ -182,6 +186,7 @@ impl Executor {
             SaveInputs::BootBefore => self.write_boot(decision, observation, &mut outcome),
             SaveInputs::No | SaveInputs::After => {}
         }
+        self.move_gates(&decision.gates, config, &mut outcome);
         self.save_adopters(decision, &mut outcome);
         self.prewrite(decision);
         let daemons = &decision.plan.daemons;

@@ -63,6 +63,7 @@ use super::concerns::stock_controller::UnrelatedPod;
 use super::ending;
 use super::ending::Ends;
 use super::evidence;
+use super::evidence::NodeCondition;
 use super::failing;
 use super::failing::FailureEvidence;
 use super::objects::Objects;
@@ -95,6 +96,8 @@ pub(super) struct ObservedState<'a> {
     pub(super) unlinked: Option<&'a str>,
     /// What daemons of namespaces that are not trusted request, once it is asked for.
     pub(super) requesters: OnceCell<Vec<Requester<'a>>>,
+    /// DaemonSets of which their namespaces have too many, once it is asked for.
+    pub(super) beyond: OnceCell<BTreeSet<&'a ObjectKey>>,
 }
 
 /// An object of which no source has said anything yet.
@@ -165,6 +168,13 @@ impl ObservedState<'_> {
             ended_for: since.map_or(Span::ZERO, |since| self.observation.steady - *since),
             is_api_current: self.state.concerns.api_freshness.is_current(self.observation.now),
         }
+    }
+}
+
+impl ObservedState<'_> {
+    fn readiness_with(&self, instance: &Instance, condition: NodeCondition) -> Readiness {
+        let namespace = self.namespace(instance);
+        evidence::readiness(instance, self.observation, namespace, &self.config.node_name, condition)
     }
 }
 
@@ -278,7 +288,11 @@ impl Facts for ObservedState<'_> {
     }
 
     fn readiness(&self, instance: &Instance) -> Readiness {
-        evidence::readiness(instance, self.observation, self.namespace(instance), &self.config.node_name)
+        self.readiness_with(instance, NodeCondition::Counts)
+    }
+
+    fn pod_readiness(&self, instance: &Instance) -> Readiness {
+        self.readiness_with(instance, NodeCondition::Ignored)
     }
 
     fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock {
@@ -377,6 +391,9 @@ impl Facts for ObservedState<'_> {
     }
 
     fn admission(&self, daemon_set: &DaemonSet) -> Admission {
+        if let Some(error) = self.too_many(daemon_set) {
+            return Admission::Refused(vec![error]);
+        }
         let namespace = self.objects.lookup(&namespace_of(daemon_set));
         let judged = overlays::as_judged(daemon_set, |config_map| self.objects.is_folders(config_map));
         self.state.policy.admit(&judged, namespace).and(|| self.no_room(&judged))

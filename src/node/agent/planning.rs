@@ -117,6 +117,7 @@ fn with_facts<T>(
         unrelated_pods: &unrelated_pods,
         unlinked: state.unlinked(observation),
         requesters: OnceCell::new(),
+        beyond: OnceCell::new(),
     };
     f(&subjects, &facts)
 }
@@ -146,6 +147,9 @@ fn desired<'a>(
         let mut of_api = api.map_or(ApiState::None, |api| state.definitions.api_state(key, api));
         if let (ApiState::Absent { .. }, Some(api)) = (&of_api, api) {
             of_api = orphans::unless_orphaned(of_api, record, api, node);
+        }
+        if of_api == ApiState::Unread && !observation.is_linked() {
+            of_api = ApiState::Unknown;
         }
         let about = state.definitions.version(key);
         let folder = observation.folders.state(key, &state.inputs.origins, record);

@@ -250,7 +250,13 @@ impl Recorder {
         let Some(decision) = decision else { return };
         let renderings = renderings.known();
         let config = Arc::clone(&self.config);
-        let pass = RecordedPass::new(config, before, observation.clone(), decision, outcome.clone(), renderings);
+        let mut observation = observation.clone();
+        if let Some(api) = &mut observation.api {
+            // Of what is not selected a pass reads only what it plans for.
+            let planned: BTreeSet<&ObjectKey> = decision.daemons.values().map(|daemon| &daemon.key).collect();
+            Arc::make_mut(&mut api.snapshot).retain_outlines(|key| planned.contains(key));
+        }
+        let pass = RecordedPass::new(config, before, observation, decision, outcome.clone(), renderings);
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(Job::Keep(Box::new(pass))).is_ok());
         self.missed.fetch_add(u64::from(!sent), Ordering::Relaxed);
     }
@@ -285,6 +291,7 @@ fn is_same(one: &Plan, other: &Plan) -> bool {
             question,
             overlays,
             replacing,
+            staging,
             // They only say when and with what to look again.
             asks_runtime: _,
             wake_at: _,
@@ -299,6 +306,7 @@ fn is_same(one: &Plan, other: &Plan) -> bool {
             && *question == other.question
             && *overlays == other.overlays
             && *replacing == other.replacing
+            && *staging == other.staging
     };
     one.removals_held == other.removals_held
         && one.daemons.len() == other.daemons.len()

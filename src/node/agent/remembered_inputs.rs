@@ -340,6 +340,7 @@ pub(super) fn node_view(value: &Value) -> NodeView {
         taints: serde_json::from_value(taints).unwrap_or_default(),
         kubelet_version: text("/status/nodeInfo/kubeletVersion").filter(|v| !v.is_empty()),
         allocatable: value.pointer("/status/allocatable").and_then(crate::core::node::allocatable),
+        unschedulable: value.pointer("/spec/unschedulable").is_some_and(|is| is == true),
         registered: true,
     }
 }

@@ -207,6 +207,13 @@ impl View<'_> {
                 status = Some(DaemonStatus { notes, ..bare(key, Some(daemon_set.source.clone()), reason) });
             }
         }
+        let outline = self.last.observation.snapshot().and_then(|api| api.outline(key));
+        if let (None, Some(outline)) = (from_api.or(folder), outline)
+            && let Covered::No(reason) = self.state.policy.covers_labels(&key.namespace, &outline.labels(), None)
+        {
+            terms = explain::not_selected(&reason);
+            status = Some(bare(key, Some(Source::Api), &reason));
+        }
         ExplainReport {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),

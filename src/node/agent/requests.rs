@@ -60,6 +60,8 @@ pub(super) enum Request {
     ForgetApiView,
     /// Watch exactly these objects and hold exactly these tokens.
     Follow { objects: BTreeSet<ObjectRef>, tokens: BTreeSet<TokenRequest> },
+    /// Read these DaemonSets, of which no more is known than that they exist.
+    ReadDaemonSets(BTreeSet<ObjectKey>),
     /// Watch the pods of exactly these DaemonSets that the scheduler could not bind, by label selector.
     FollowPending(BTreeMap<ObjectKey, String>),
     /// Everything that a deleted or ended mirror pod goes with. `daemon_set`: the UID that is remembered of it.
@@ -96,7 +98,7 @@ impl Request {
     /// Whether it says how things are to be, rather than what is to be done: sent again, it changes nothing.
     pub(super) fn is_standing(&self) -> bool {
         match self {
-            Request::Follow { .. } | Request::FollowPending(_) | Request::Pin(_) => true,
+            Request::Follow { .. } | Request::ReadDaemonSets(_) | Request::FollowPending(_) | Request::Pin(_) => true,
             Request::Pull { wishes, .. } => wishes.is_empty(),
             _ => false,
         }
@@ -225,6 +227,10 @@ impl Requests {
                 api.set_wanted(&objects);
                 api.tokens().set_wanted(&tokens);
             }
+            Request::ReadDaemonSets(daemon_sets) => {
+                let Some(api) = &clients.api else { return };
+                api.read_daemon_sets(&daemon_sets);
+            }
             Request::FollowPending(daemon_sets) => {
                 let Some(api) = &clients.api else { return };
                 api.set_pending(&daemon_sets);
@@ -330,6 +336,7 @@ async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
         Request::RelistDaemonSets
         | Request::ForgetApiView
         | Request::Follow { .. }
+        | Request::ReadDaemonSets(_)
         | Request::FollowPending(_)
         | Request::Pull { .. }
         | Request::Pin(_) => None,

@@ -19,11 +19,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio::time::Sleep;
 
+use crate::core::outline::Outliner;
 use crate::node::api::connector::pool::Inner;
 use crate::node::api::dial::Line;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
+use crate::node::api::selection::Selection;
 
 /// An ordinary response that pauses this long is given up.
 pub(super) const BODY_SILENCE: Duration = Duration::from_secs(30);
@@ -66,6 +68,8 @@ pub(super) struct ResponseBody {
     silence: Option<Pin<Box<Sleep>>>,
     watch_since: Option<Instant>,
     done: bool,
+    /// Shortens what is not selected.
+    outline: Option<(Box<Outliner>, Selection)>,
     _guard: StreamGuard,
 }
 
@@ -77,8 +81,24 @@ impl ResponseBody {
             silence: (!is_watch).then(|| Box::pin(tokio::time::sleep(BODY_SILENCE))),
             watch_since: is_watch.then(Instant::now),
             done: false,
+            outline: None,
             _guard: guard,
         }
+    }
+
+    /// The same with DaemonSets that are not selected cut short.
+    pub(super) fn outlined(self, selection: Selection) -> Self {
+        Self { outline: Some((Box::new(Outliner::new(selection.status())), selection)), ..self }
+    }
+
+    /// What of a frame is read on; `None`: nothing.
+    fn shortened(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
+        let Some((outliner, selection)) = &mut self.outline else { return Some(frame) };
+        let bytes = match frame.into_data() {
+            Ok(bytes) => outliner.feed(&bytes, &|metadata| selection.takes(metadata)),
+            Err(trailers) => return Some(trailers),
+        };
+        (!bytes.is_empty()).then(|| Frame::data(bytes.into()))
     }
 
     fn end(&self) -> Option<ApiFailure> {
@@ -96,32 +116,35 @@ impl Body for ResponseBody {
         if self.done {
             return Poll::Ready(None);
         }
-        match Pin::new(&mut self.incoming).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
-                if let Some(silence) = &mut self.silence {
-                    silence.as_mut().reset(Instant::now() + BODY_SILENCE);
+        loop {
+            return match Pin::new(&mut self.incoming).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Some(silence) = &mut self.silence {
+                        silence.as_mut().reset(Instant::now() + BODY_SILENCE);
+                    }
+                    let Some(frame) = self.shortened(frame) else { continue };
+                    Poll::Ready(Some(Ok(frame)))
                 }
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Ready(Some(Err(error))) => {
-                self.done = true;
-                let failure = self.line.cause().unwrap_or_else(|| {
-                    ApiFailure::new(FailureKind::Unreachable, format!("response cut off: {}", words(&error)))
-                });
-                Poll::Ready(Some(Err(failure)))
-            }
-            Poll::Ready(None) => {
-                self.done = true;
-                Poll::Ready(self.end().map(Err))
-            }
-            Poll::Pending => {
-                let Some(silence) = &mut self.silence else { return Poll::Pending };
-                if silence.as_mut().poll(cx).is_pending() {
-                    return Poll::Pending;
+                Poll::Ready(Some(Err(error))) => {
+                    self.done = true;
+                    let failure = self.line.cause().unwrap_or_else(|| {
+                        ApiFailure::new(FailureKind::Unreachable, format!("response cut off: {}", words(&error)))
+                    });
+                    Poll::Ready(Some(Err(failure)))
                 }
-                self.done = true;
-                Poll::Ready(Some(Err(ApiFailure::timeout("the response stopped in the middle", BODY_SILENCE))))
-            }
+                Poll::Ready(None) => {
+                    self.done = true;
+                    Poll::Ready(self.end().map(Err))
+                }
+                Poll::Pending => {
+                    let Some(silence) = &mut self.silence else { return Poll::Pending };
+                    if silence.as_mut().poll(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    self.done = true;
+                    Poll::Ready(Some(Err(ApiFailure::timeout("the response stopped in the middle", BODY_SILENCE))))
+                }
+            };
         }
     }
 
@@ -131,6 +154,9 @@ impl Body for ResponseBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        match &self.outline {
+            Some(_) => SizeHint::default(),
+            None => self.incoming.size_hint(),
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The agent's connections to the API server: few HTTP/2 connections under `kube::Client`.
 //!
 //! kube's stock client speaks HTTP/1.1, with a TLS connection for each watch. Owns the connections, their number, the
-//! credentials in force and the counters. Must know of Kubernetes only "watch" and "list".
+//! credentials in force and the counters. Must know of Kubernetes only "watch", "list", and which DaemonSets are read
+//! whole.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::node::api::connector::pool::Inner;
 use crate::node::api::connector::pool::PoolState;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::kubeconfig::ApiCredentials;
+use crate::node::api::selection::Selection;
 use crate::node::api::watches::WatchProgress;
 
 pub(super) mod pool;
@@ -106,7 +108,12 @@ impl Connector {
 
     /// A client over these connections. Needs a running tokio runtime.
     pub fn client(&self) -> kube::Client {
-        kube::Client::new(Sender { inner: self.inner.clone() }, "default")
+        self.client_of(Selection::default())
+    }
+
+    /// The same for a client whose lists and watches of all DaemonSets read only what is selected whole.
+    pub fn client_of(&self, selection: Selection) -> kube::Client {
+        kube::Client::new(Sender { inner: self.inner.clone(), selection }, "default")
     }
 
     /// Keeps one connection open for ever: reconnects with back-off.

@@ -15,7 +15,9 @@ use tokio::sync::watch;
 use crate::clock::now;
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
+use crate::core::outline::is_outline;
 use crate::node::api::error::ApiFailure;
+use crate::node::api::selection::Selection;
 
 mod definition;
 mod sightings;
@@ -30,6 +32,7 @@ use sightings::Sightings;
 pub use snapshot::Entry;
 pub use snapshot::EtcdRollback;
 pub use snapshot::EtcdRollbackDetection;
+pub use snapshot::Outline;
 pub use snapshot::Presence;
 pub use snapshot::Scope;
 pub use snapshot::ScopeState;
@@ -46,15 +49,21 @@ pub struct Store {
     inner: Arc<Mutex<Arc<Snapshot>>>,
     sightings: Arc<Mutex<Sightings>>,
     changed: watch::Sender<u64>,
+    selection: Selection,
 }
 
 impl Default for Store {
     fn default() -> Self {
-        Self { inner: Arc::default(), sightings: Arc::default(), changed: watch::Sender::new(0) }
+        Self::new(Selection::default())
     }
 }
 
 impl Store {
+    /// An empty store. What is read whole once is of the `selection` for as long as it exists.
+    pub(super) fn new(selection: Selection) -> Self {
+        Self { inner: Arc::default(), sightings: Arc::default(), changed: watch::Sender::new(0), selection }
+    }
+
     /// The present knowledge, for one pass.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.inner.lock().unwrap_or_else(PoisonError::into_inner))
@@ -171,10 +180,15 @@ impl Store {
     /// A DaemonSet has this content.
     fn define(&self, value: &Value) {
         let (key, reached) = (key_of(value), resource_version(value).unwrap_or(0));
+        if is_outline(value) {
+            return self.outline(key, Outline::of(value, reached));
+        }
+        self.selection.add(&key);
         let fingerprint = definition::fingerprint(value);
         self.with(|snapshot| {
             snapshot.etcd_rollback_detection.reached = snapshot.etcd_rollback_detection.reached.max(reached);
             snapshot.deleted.remove(&key);
+            snapshot.remove_outline(&key);
             let before = snapshot.daemon_sets.get(&key);
             if before.is_some_and(|before| before.fingerprint == fingerprint) {
                 return;
@@ -190,12 +204,45 @@ impl Store {
         });
     }
 
+    /// A DaemonSet that is not selected exists. Its changes are no news.
+    fn outline(&self, key: ObjectKey, outline: Outline) {
+        self.with(|snapshot| {
+            snapshot.etcd_rollback_detection.reached = snapshot.etcd_rollback_detection.reached.max(outline.version);
+            snapshot.deleted.remove(&key);
+            // Of one that was added to the selection only now, this may be newer than what was read whole.
+            let was_whole = snapshot.daemon_sets.remove(&key).is_some();
+            let is_new = Arc::make_mut(&mut snapshot.not_selected).insert(key, outline).is_none();
+            if was_whole || is_new {
+                snapshot.changed();
+            }
+        });
+    }
+
+    /// A GET of a DaemonSet whose outline is known gave this. False: a later state of it has been seen.
+    pub(super) fn read(&self, value: &Value) -> bool {
+        let seen = self.snapshot().outline(&key_of(value)).map(|outline| outline.version);
+        let is_new = seen.is_some_and(|seen| resource_version(value).unwrap_or(0) >= seen);
+        if is_new {
+            self.define(value);
+            self.wake();
+        }
+        is_new
+    }
+
+    /// From now on `key` is read whole.
+    pub(super) fn select(&self, key: &ObjectKey) {
+        self.selection.add(key);
+    }
+
     /// A DELETED event.
     pub(super) fn delete(&self, scope: &Scope, value: &Value) {
         let key = key_of(value);
         self.with(|snapshot| {
             let gone = match scope {
+                // What nobody here has anything of needs no evidence.
+                Scope::DaemonSets if snapshot.remove_outline(&key) => true,
                 Scope::DaemonSets => {
+                    self.selection.retain(|named| *named != key);
                     let uid = value.str_at(["metadata", "uid"]);
                     if snapshot.deleted.len() >= TOMBSTONES {
                         snapshot.deleted.pop_first();
@@ -249,13 +296,21 @@ impl Store {
     /// ([`Store::recovered`]).
     pub(super) fn complete(&self, scope: &Scope, seen: &BTreeSet<ObjectKey>) {
         self.with(|snapshot| {
-            let before = (snapshot.daemon_sets.len(), snapshot.pods.len(), snapshot.objects.len());
+            let count = |snapshot: &Snapshot| {
+                let daemon_sets = snapshot.daemon_sets.len() + snapshot.not_selected.len();
+                (daemon_sets, snapshot.pods.len(), snapshot.objects.len())
+            };
+            let before = count(snapshot);
             let mut gone = false;
             match scope {
                 Scope::DaemonSets => {
                     snapshot.etcd_rollback_detection.is_known = false;
                     snapshot.etcd_rollback_detection.at_list = snapshot.etcd_rollback_detection.reached;
                     snapshot.daemon_sets.retain(|key, _| seen.contains(key));
+                    if snapshot.not_selected.keys().any(|key| !seen.contains(key)) {
+                        Arc::make_mut(&mut snapshot.not_selected).retain(|key, _| seen.contains(key));
+                    }
+                    self.selection.retain(|key| seen.contains(key));
                 }
                 Scope::Pods => snapshot.pods.retain(|key, _| seen.contains(key)),
                 Scope::Object(reference) => {
@@ -272,7 +327,7 @@ impl Store {
                 Scope::Node => gone = seen.is_empty() && snapshot.node.take().is_some(),
                 Scope::NodeDaemons => gone = seen.is_empty() && snapshot.node_daemons.take().is_some(),
             }
-            gone |= before != (snapshot.daemon_sets.len(), snapshot.pods.len(), snapshot.objects.len());
+            gone |= before != count(snapshot);
             let state = snapshot.scopes.entry(scope.clone()).or_default();
             state.lists += 1;
             state.missing = false;

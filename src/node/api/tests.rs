@@ -22,16 +22,27 @@ use crate::core::cluster::node_daemons::Precondition;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
+use crate::core::model::MODE_LABEL;
+use crate::core::model::Mode;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
+use crate::core::policy::Policy;
 
 fn options(fake: &Fake) -> ApiOptions {
     with_kubeconfig(fake.kubeconfig())
 }
 
 fn with_kubeconfig(kubeconfig: PathBuf) -> ApiOptions {
-    ApiOptions { kubeconfig, node_name: "n1".into(), selector: None, known: BTreeSet::new(), namespaces_bind: false }
+    ApiOptions {
+        kubeconfig,
+        node_name: "n1".into(),
+        selector: None,
+        known: BTreeSet::new(),
+        namespaces_bind: false,
+        policy: Arc::new(Policy::new(Some(Mode::Static), "", vec!["*".into()]).unwrap()),
+        daemon_sets: BTreeSet::new(),
+    }
 }
 
 fn config_map(name: &str, value: &str) -> Value {
@@ -373,6 +384,42 @@ async fn only_the_servers_word_on_this_object_is_not_found() {
     });
     assert_eq!(api.get_daemon_set(&key).await, GetResult::NotFound);
     assert_eq!(api.cluster_uid().await, Ok("cluster".into()));
+}
+
+#[tokio::test]
+async fn what_is_not_selected_is_an_outline_until_it_is_asked_for() {
+    let key = |name: &str| ObjectKey::new("default", name);
+    let labelled = |name: &str, mode: Option<&str>| {
+        let mut daemon_set = daemon_set(name);
+        daemon_set["metadata"]["labels"] = mode.map_or_else(|| json!({}), |mode| json!({MODE_LABEL: mode}));
+        daemon_set
+    };
+    let (events, watched) = mpsc::unbounded_channel();
+    let mut watched = Some(watched);
+    let fake = Fake::start(100, move |_, path| match (path.contains("/daemonsets"), is_watch(path)) {
+        (true, true) => watched.take().map_or_else(quiet, FakeReply::Watch),
+        (true, false) if path.ends_with("/daemonsets/asked") => FakeReply::Json(200, labelled("asked", None)),
+        (true, false) => list(
+            &["ours", "foreign", "asked", "known"].map(|name| labelled(name, (name == "ours").then_some("static"))),
+        ),
+        _ => empty(path),
+    })
+    .await;
+    let policy = Arc::new(Policy::new(None, "", vec!["default".into()]).unwrap());
+    let api = Api::start(ApiOptions { policy, daemon_sets: [key("known")].into(), ..options(&fake) });
+    until(&api, "listed", |api| api.store().lists(&Scope::DaemonSets) > 0).await;
+    let is_whole = |api: &Api, name: &str| matches!(api.store().snapshot().presence(&key(name)), Presence::Present(_));
+    let unread = |api: &Api, name: &str| api.store().snapshot().is_unread(&key(name));
+    assert!(is_whole(&api, "ours") && is_whole(&api, "known"));
+    assert!(unread(&api, "foreign") && unread(&api, "asked"));
+    api.read_daemon_sets(&[key("asked")].into());
+    until(&api, "read", |api| is_whole(api, "asked")).await;
+    let modified = |daemon_set: Value| json!({"type": "MODIFIED", "object": daemon_set});
+    // What is whole stays whole without its label; what gets one becomes whole.
+    events.send(modified(labelled("ours", None))).unwrap();
+    events.send(modified(labelled("foreign", Some("static")))).unwrap();
+    until(&api, "labelled", |api| is_whole(api, "foreign")).await;
+    assert!(is_whole(&api, "ours") && is_whole(&api, "asked"));
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ use crate::node::api::store::Store;
 
 mod etcd_rollback;
 mod named;
+mod outlines;
 mod pending;
 mod retry;
 mod task;
@@ -77,6 +78,7 @@ pub(super) struct Watches {
     fixed: Vec<AbortHandle>,
     wanted: BTreeMap<ObjectRef, AbortHandle>,
     pending: BTreeMap<ObjectKey, AbortHandle>,
+    reads: BTreeMap<ObjectKey, AbortHandle>,
 }
 
 impl Watches {
@@ -84,8 +86,8 @@ impl Watches {
     pub(super) fn start(context: WatchContext, node: &str, selector: Option<String>) -> Self {
         let context = Arc::new(context);
         let daemon_sets = spawn_daemon_sets(&context, selector.clone());
-        let (fixed, wanted, pending) = Default::default();
-        let mut watches = Self { context, node: node.into(), selector, daemon_sets, fixed, wanted, pending };
+        let (fixed, wanted, pending, reads) = Default::default();
+        let mut watches = Self { context, node: node.into(), selector, daemon_sets, fixed, wanted, pending, reads };
         watches.start_fixed();
         watches
     }
@@ -161,7 +163,8 @@ impl Watches {
 impl Drop for Watches {
     fn drop(&mut self) {
         self.daemon_sets.abort();
-        self.fixed.iter().chain(self.wanted.values()).chain(self.pending.values()).for_each(AbortHandle::abort);
+        let all = self.fixed.iter().chain(self.wanted.values()).chain(self.pending.values()).chain(self.reads.values());
+        all.for_each(AbortHandle::abort);
     }
 }
 

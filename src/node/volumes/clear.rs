@@ -77,7 +77,7 @@ pub(super) fn withdraw(
 }
 
 /// The folder `path` below `dir`; no step follows a link.
-fn descend(dir: &Dir, path: &Path) -> Result<Option<Dir>, FsError> {
+pub(super) fn descend(dir: &Dir, path: &Path) -> Result<Option<Dir>, FsError> {
     let mut found = dir.child(".")?;
     for name in path {
         let Some(dir) = found else { return Ok(None) };

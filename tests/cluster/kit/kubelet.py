@@ -168,8 +168,8 @@ class Node:
         self.socket = self.home / "containerd.sock"
         self.cri = Cri(self.socket)
         self.containerd = self.kubelet = None
-        # A folder with another containerd than the system's.
-        self.programs = containerd
+        # A folder with another containerd than the system's; `make matrix` gives one to every node.
+        self.programs = containerd or os.environ.get("DAEMONLET_CONTAINERD")
 
     def __enter__(self):
         for folder in (self.manifests, self.root):

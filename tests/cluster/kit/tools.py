@@ -31,7 +31,7 @@ CONTAINERD = "2.2.1"
 _SHIM = "containerd-shim-runc-v2"
 _VERSION = "k8s.io/component-base/version"
 # One set of flags for all: other flags would compile the same packages again.
-_FLAGS = ["-trimpath", "-buildvcs=false", "-ldflags",
+FLAGS = ["-trimpath", "-buildvcs=false", "-ldflags",
           f"-s -w -X {_VERSION}.gitVersion=v{KUBERNETES} -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=36"]
 
 # The kubelet first: it compiles most of what the others share.
@@ -92,7 +92,7 @@ def bin_dir():
     if given:
         return Path(given)
     pinned = [(MODULE / name).read_bytes() for name in ("go.mod", "go.sum")]
-    return cache() / _digest(*pinned, repr((_FLAGS, sorted(UPSTREAM.items()))).encode()) / "bin"
+    return cache() / _digest(*pinned, repr((FLAGS, sorted(UPSTREAM.items()))).encode()) / "bin"
 
 
 @functools.cache
@@ -224,7 +224,7 @@ def _go_build(packages, out):
     """Builds {name: package}: one call, so that one program is linked while the next is compiled."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as fresh:
-        subprocess.run(["go", "build", *_FLAGS, "-o", f"{fresh}/", *packages.values()], cwd=MODULE, check=True, env=os.environ | {"CGO_ENABLED": "0"})
+        subprocess.run(["go", "build", *FLAGS, "-o", f"{fresh}/", *packages.values()], cwd=MODULE, check=True, env=os.environ | {"CGO_ENABLED": "0"})
         for name, package in packages.items():
             (Path(fresh) / _output(package)).rename(out / name)
     say(f"built {', '.join(packages)} in {time.monotonic() - began:.0f} s")

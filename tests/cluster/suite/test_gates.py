@@ -15,6 +15,7 @@ from kit.wait import never
 from kit.wait import until
 
 NAMESPACE = "kube-system"
+ALONE = "two seconds from Ready to a container"
 
 
 def named(name, after=None, **fields):

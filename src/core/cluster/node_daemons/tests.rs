@@ -19,6 +19,7 @@ fn full() -> Value {
         overlays: text(),
         approved_at: text(),
         lease: Some(lease),
+        when: Some(UpdateTrigger::Boot),
     };
     let instance = InstanceReport {
         pod: text(),
@@ -38,6 +39,7 @@ fn full() -> Value {
         instances: vec![instance],
         overlays: text(),
         replacing: Some(text()),
+        staged: Some(text()),
         failed: Some(FailedReport { revision: text(), cause: text(), message: text() }),
         pull_failed: Some(text()),
         stock_pod: Some(text()),

@@ -111,3 +111,23 @@ fn a_namespace_keeps_its_daemons_off_nodes() {
     let cluster = Cluster::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[], &[namespace]);
     assert_eq!(cluster.overview(None).daemon_sets[0].desired, 0);
 }
+
+#[test]
+fn what_an_approved_revision_waits_for_is_said() {
+    let reason = |when: Value, more: Value| {
+        let mut report = report("n1", "running", "old", true);
+        report["spec"] = json!({"approvals": [{"namespace": "kube-system", "name": "net", "uid": "u", "revision": "new",
+            "approvedAt": "2026-11-21T10:00:00Z", "when": when}]});
+        for (field, value) in more.as_object().into_iter().flatten() {
+            report["status"]["daemons"][0][field] = value.clone();
+        }
+        let cluster = Cluster::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[report], &[]);
+        cluster.overview(None).daemon_sets[0].nodes[0].reason.clone()
+    };
+    let drain = "revision new waits: the node has to be drained or cordoned first (daemonlet.dev/update: drain)";
+    assert_eq!(reason(json!("drain"), json!({})), drain);
+    let staged = reason(json!("boot"), json!({"staged": "new"}));
+    assert!(staged.ends_with("at the next boot of the node (daemonlet.dev/update: boot); its images are on the node"));
+    assert_eq!(reason(json!("drain"), json!({"replacing": "new"})), "is being replaced by revision new");
+    assert_eq!(reason(Value::Null, json!({})), "", "one that waits for nothing");
+}

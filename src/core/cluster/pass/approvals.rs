@@ -10,16 +10,18 @@ use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::ObjectKey;
+use crate::core::update_trigger::UpdateTrigger;
 
 use super::Basis;
 use super::ClusterPlan;
 
-/// Gives and withdraws what the rollout of one DaemonSet to the revision `target` has planned.
+/// Gives and withdraws what the rollout of one DaemonSet to the revision `target` has planned. `when`: what nodes wait
+/// for on which something runs.
 pub(super) fn give(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
     (facts, rolled): (&[NodeFact<'_>], &RolloutPlan),
-    target: Name,
+    (target, when): (Name, Option<UpdateTrigger>),
     plan: &mut ClusterPlan,
 ) {
     let (view, key) = (known.view, &daemon.daemon_set.key);
@@ -39,6 +41,7 @@ pub(super) fn give(
                 overlays: facts[index].overlays.map_or_else(String::new, |digest| view.names.text(digest).to_owned()),
                 approved_at: known.now.to_string(),
                 lease: known.state.lease().cloned(),
+                when: when.filter(|_| facts[index].instances.iter().any(|instance| !instance.ending)),
             });
         }
     }

@@ -65,6 +65,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             overlays: told.and_then(|t| t.overlays),
             approval: mine.next().map(|(_, _, fact)| *fact),
             replacing: told.is_some_and(|t| t.replacing),
+            staged: told.is_some_and(|t| t.staged),
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || told.is_some_and(|t| is_cut_off(known, daemon, t, name, node.reachable)),
             passed_over: passed_over.is_some_and(|nodes| nodes.contains(name)),

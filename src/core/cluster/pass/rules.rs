@@ -23,10 +23,12 @@ use crate::core::model::PAUSED;
 use crate::core::model::PROMOTED;
 use crate::core::model::ROLLBACK;
 use crate::core::model::STEPS;
+use crate::core::model::UPDATE;
 use crate::core::model::UpdateStrategy;
 use crate::core::model::WINDOW;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::update_trigger::UpdateTrigger;
 use crate::core::window::Window;
 
 use super::Settings;
@@ -81,6 +83,7 @@ pub(super) fn of(
         first_install: installs.map(|text| first_install(text).unwrap_or(IntOrPercent::Int(0))),
         step: None,
         canary_hold: canary(daemon_set).map(|_| canary_hold),
+        when: UpdateTrigger::of(daemon_set),
         max_unreachable: annotation(daemon_set, MAX_UNREACHABLE).and_then(int_or_percent).unwrap_or(UNREACHABLE),
         exact: settings.exact_rollouts,
     }
@@ -120,6 +123,9 @@ fn not_now(daemon_set: &DaemonSet, installs: Option<&str>, now: Timestamp) -> Op
     }
     if let Some(text) = installs.filter(|text| first_install(text).is_none()) {
         return Some(format!("the annotation {FIRST_INSTALL} is not understood: {:?}", short(text)));
+    }
+    if let Some(text) = annotation(daemon_set, UPDATE).filter(|text| UpdateTrigger::parse(text).is_none()) {
+        return Some(format!("the annotation {UPDATE} is not understood: {:?}", short(text)));
     }
     let text = annotation(daemon_set, WINDOW)?;
     match Window::parse(text) {

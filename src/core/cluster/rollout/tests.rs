@@ -19,6 +19,7 @@ fn rules(max_unavailable: u32) -> Rules {
         first_install: None,
         step: None,
         canary_hold: None,
+        when: None,
         max_unreachable: IntOrPercent::Percent(33),
         exact: false,
     }
@@ -53,13 +54,14 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         overlays: None,
         approval: None,
         replacing: false,
+        staged: false,
         failed: false,
         passed_over: false,
     }
 }
 
 fn approved(name: &str, at: Timestamp) -> NodeFact<'_> {
-    NodeFact { approval: Some(ApprovalFact { revision: WANTED, overlays: None, at }), ..node(name, OLD) }
+    NodeFact { approval: Some(ApprovalFact { revision: WANTED, overlays: None, at, when: None }), ..node(name, OLD) }
 }
 
 fn approves(rules: &Rules, nodes: &[NodeFact<'_>]) -> Vec<String> {
@@ -103,7 +105,7 @@ fn a_node_that_may_leave_the_wanted_revision_takes_a_slot() {
     let old = |name| node(name, OLD);
     let replacing = NodeFact { replacing: true, ..node("b", NEW) };
     assert_eq!(approves(&rules(1), &[old("a"), replacing]), NONE, "it has claimed what was wanted before");
-    let approval = Some(ApprovalFact { revision: PAST, overlays: None, at: NOW });
+    let approval = Some(ApprovalFact { revision: PAST, overlays: None, at: NOW, when: None });
     let approved = NodeFact { approval, ..node("b", NEW) };
     let planned = plan(&rules(1), ms(0), &[old("a"), approved], NOW);
     assert_eq!((planned.approve, planned.withdraw), (vec![], vec![1]), "it may claim it before it is withdrawn");
@@ -273,7 +275,7 @@ proptest! {
                 nodes[index].approval = None;
             }
             for index in planned.approve {
-                nodes[index].approval = Some(ApprovalFact { revision: WANTED, overlays: None, at: now });
+                nodes[index].approval = Some(ApprovalFact { revision: WANTED, overlays: None, at: now, when: None });
             }
             let ready = |n: &SimNode| n.instances.iter().any(|i| i.ready_since.is_some());
             let ours = nodes.iter().filter(|n| !ready(n)).count();
@@ -382,11 +384,71 @@ fn a_node_is_done_when_its_revision_and_its_overlays_are() {
         [wants("a", one, &plain), wants("b", one, &patched), wants("c", None, &plain), wants("d", two, &patched)];
     let found = planned(&nodes);
     assert_eq!((found.approve, found.updated), (vec![0], 2), "within the budget of one");
-    let approved = |overlays| Some(ApprovalFact { revision: WANTED, overlays, at: NOW });
+    let approved = |overlays| Some(ApprovalFact { revision: WANTED, overlays, at: NOW, when: None });
     let given = [NodeFact { approval: approved(one), ..nodes[0].clone() }];
     assert_eq!(planned(&given).withdraw, Vec::<usize>::new());
     let other = [NodeFact { approval: approved(two), ..nodes[0].clone() }];
     assert_eq!(planned(&other).withdraw, [0], "its overlays have changed since");
     let claimed = [NodeFact { replacing: true, ..other[0].clone() }];
     assert_eq!(planned(&claimed).withdraw, Vec::<usize>::new(), "what is claimed goes on");
+}
+
+/// A node with an approval that waits for this trigger.
+fn standing(name: &str, when: UpdateTrigger) -> NodeFact<'_> {
+    NodeFact { approval: Some(ApprovalFact { revision: WANTED, overlays: None, at: at(0), when: Some(when) }), ..node(name, OLD) }
+}
+
+fn on(when: UpdateTrigger) -> Rules {
+    Rules { when: Some(when), ..rules(1) }
+}
+
+#[test]
+fn what_waits_for_a_trigger_is_given_to_all_and_takes_a_slot_from_its_claim_on() {
+    let drain = on(UpdateTrigger::Drain);
+    let three = [node("a", OLD), node("b", OLD), node("c", OLD_BROKEN)];
+    let planned = plan(&drain, ms(0), &three, NOW);
+    assert_eq!((planned.approve.len(), planned.slots, planned.waiting), (3, 1, 3), "c is unavailable already");
+    let nodes = [standing("a", UpdateTrigger::Drain), standing("b", UpdateTrigger::Drain), node("c", NEW)];
+    let planned = plan(&drain, ms(0), &nodes, NOW);
+    assert_eq!((planned.withdraw, planned.unclaimed), (vec![], vec![]), "without time limit");
+    assert_eq!((planned.slots, planned.waiting, planned.look_again), (0, 2, None));
+    let claimed = NodeFact { replacing: true, ..standing("a", UpdateTrigger::Drain) };
+    let planned = plan(&drain, ms(0), &[claimed, standing("b", UpdateTrigger::Drain)], NOW);
+    assert_eq!((planned.slots, planned.waiting, planned.withdraw), (1, 1, vec![]));
+}
+
+#[test]
+fn what_waits_for_a_trigger_is_withdrawn_when_that_or_the_rollout_ends() {
+    let withdrawn = |rules: &Rules, nodes: &[NodeFact<'_>]| plan(rules, ms(0), nodes, NOW).withdraw;
+    let nodes = [standing("a", UpdateTrigger::Drain)];
+    let drain = on(UpdateTrigger::Drain);
+    assert_eq!(withdrawn(&Rules { hold: Some("paused".into()), ..drain.clone() }, &nodes), [0]);
+    assert_eq!(withdrawn(&Rules { wanted: Name::first(2), ..drain.clone() }, &nodes), [0]);
+    for other in [Rules { when: None, ..drain.clone() }, on(UpdateTrigger::Boot)] {
+        assert_eq!(withdrawn(&other, &nodes), [0], "its owner has written another trigger, or none");
+    }
+    assert_eq!(withdrawn(&drain, &[approved("a", NOW)]), [0], "one that waits for nothing");
+    assert_eq!(withdrawn(&drain, &[NodeFact { failed: true, ..nodes[0].clone() }]), [0]);
+    assert_eq!(withdrawn(&drain, &[NodeFact { able: false, ..nodes[0].clone() }]), [0], "its agent is dead");
+    let away = NodeFact { able: false, reachable: false, ready: false, ..nodes[0].clone() };
+    assert!(withdrawn(&drain, &[away]).is_empty(), "a node that is down may be drained");
+}
+
+#[test]
+fn steps_partition_and_canaries_bound_what_waits_for_a_trigger() {
+    let boot = on(UpdateTrigger::Boot);
+    let step = |nodes| Some(StepLimit { nodes, is_last: false, words: "step 1".to_owned() });
+    let one = Rules { step: step(1), ..boot.clone() };
+    assert_eq!(approves(&one, &[node("a", OLD), node("b", OLD)]), ["a"]);
+    let nodes = [standing("a", UpdateTrigger::Boot), standing("b", UpdateTrigger::Boot)];
+    assert_eq!(plan(&one, ms(0), &nodes, NOW).withdraw, [1], "the steps were changed");
+    let staged = NodeFact { staged: true, ..node("b", OLD) };
+    assert_eq!(approves(&one, &[node("a", OLD), staged]), NONE, "what was withdrawn counts until its agent says so");
+    let kept = Rules { partition: IntOrPercent::Int(1), ..boot.clone() };
+    assert_eq!(approves(&kept, &[node("a", OLD), node("b", OLD)]), ["a"]);
+    assert_eq!(plan(&kept, ms(0), &nodes, NOW).withdraw, [1]);
+    let canary = Rules { canary_hold: Some(ms(0)), ..boot };
+    let first = NodeFact { canary: true, ..standing("b", UpdateTrigger::Boot) };
+    let nodes = [standing("a", UpdateTrigger::Boot), first];
+    assert_eq!(plan(&canary, ms(0), &nodes, NOW).withdraw, [0]);
 }

@@ -29,6 +29,7 @@ const WORDS: usize = 4_096;
 impl ClusterSnapshot {
     pub(super) fn put_daemon(&mut self, mut object: Value) {
         let key = key(&object);
+        self.remove_outline(&key);
         let status = object.get_mut("status").map(Value::take).unwrap_or_default();
         let (uid, resource_version) =
             (object.str_at(["metadata", "uid"]).to_owned(), object.str_at(["metadata", "resourceVersion"]).to_owned());
@@ -106,7 +107,7 @@ impl ClusterSnapshot {
             min_ready_seconds: 0,
             admitted: None,
             overlays: None,
-            gate: false,
+            gate: Default::default(),
             rollout: Default::default(),
             source: Source::Api,
         };

@@ -27,6 +27,7 @@ use crate::core::model::Lookup;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::node;
+use crate::core::outline;
 use crate::core::placement::NamespaceSelector;
 use crate::core::time::Timestamp;
 
@@ -72,6 +73,7 @@ impl ClusterSnapshot {
     pub fn put(&mut self, kind: WatchedKind, object: Value) -> bool {
         match kind {
             WatchedKind::Nodes => return self.put_node(&object),
+            WatchedKind::DaemonSets if outline::is_outline(&object) => return self.put_outline(&object),
             WatchedKind::DaemonSets => self.put_daemon(object),
             WatchedKind::NodeDaemons => self.put_report(object),
             WatchedKind::Revisions => self.put_revision(&object),
@@ -136,8 +138,9 @@ impl ClusterSnapshot {
         let said = if status.is_null() { 0 } else { said.finish() | 1 };
         let status: Status = serde_json::from_value(status).unwrap_or_default();
         let spec: Spec = serde_json::from_value(part("spec")).unwrap_or_default();
-        let names = &mut self.names;
         let mut said_of = status.daemons;
+        self.note_claims(&said_of);
+        let names = &mut self.names;
         // What runs is never left out for what does not.
         said_of.sort_by_key(|daemon| daemon.instances.is_empty());
         let left_out = said_of.len().saturating_sub(DAEMONS);
@@ -145,7 +148,7 @@ impl ClusterSnapshot {
         daemons.sort_by_key(|(key, _)| *key);
         let approvals = spec.approvals.iter().map(|a| {
             let (revision, overlays) = (names.of(&a.revision), digest(names, &a.overlays));
-            let fact = ApprovalFact { revision, overlays, at: time(&a.approved_at) };
+            let fact = ApprovalFact { revision, overlays, at: time(&a.approved_at), when: a.when };
             (names.of(&ObjectKey::new(&a.namespace, &a.name).to_string()), names.of(&a.uid), fact)
         });
         let report = NodeReport {
@@ -230,6 +233,7 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
         pod,
         uid: (!report.uid.is_empty()).then(|| names.of(&report.uid)),
         replacing: report.replacing.is_some(),
+        staged: report.staged.is_some(),
         failed: report.failed.map(|f| (names.of(&f.revision), names.of(&f.cause))),
         previous: report.previous.map(|p| names.of(&p)),
         phase: report.phase,

@@ -155,6 +155,48 @@ fn daemon(node_selector: Value) -> Value {
             "spec": {"containers": [{"name": "c", "image": "i"}], "nodeSelector": node_selector}}}})
 }
 
+#[test]
+fn an_outline_is_read_whole_where_an_agent_runs_it_or_a_condition_of_ours_is_left() {
+    let at = |mut daemon_set: Value, version: &str| {
+        daemon_set["metadata"]["resourceVersion"] = json!(version);
+        daemon_set
+    };
+    let outline = |version: &str, conditions: Value| {
+        let mut outline = at(daemon(json!({})), version);
+        (outline["spec"], outline["status"]) = (Value::Null, json!({"conditions": conditions}));
+        outline
+    };
+    let present = |object| Change::Present(WatchedKind::DaemonSets, Box::new(object), false);
+    let runs = |uid: &str, mode: &str| {
+        json!({"metadata": {"name": "a", "uid": "a"}, "spec": {}, "status": {"daemons": [
+            {"namespace": "n", "name": "d", "uid": uid, "mode": mode, "phase": "running"}]}})
+    };
+    let mut view = ClusterSnapshot::default();
+    assert!(!view.take(present(outline("3", json!([])))), "no decision looks at it");
+    for (uid, mode) in [("another", "static"), ("u", "bootstrap")] {
+        view.put(WatchedKind::NodeDaemons, runs(uid, mode));
+        assert!(view.unread().is_empty() && view.daemons.is_empty(), "{uid} {mode}");
+    }
+    view.put(WatchedKind::NodeDaemons, runs("u", "static"));
+    assert_eq!(view.unread().len(), 1);
+    view.take(Change::Read(Box::new(at(daemon(json!({})), "2"))));
+    assert!(view.daemons.is_empty(), "the watch has come further");
+    view.take(Change::Read(Box::new(at(daemon(json!({})), "3"))));
+    assert!(view.unread().is_empty() && view.daemons.len() == 1);
+    view.take(Change::Read(Box::new(at(daemon(json!({"zone": "b"})), "4"))));
+    let selector = &view.daemons.values().next().unwrap().template["spec"]["nodeSelector"];
+    assert_eq!(*selector, json!({}), "the watch tells what comes then");
+    assert!(view.take(present(outline("5", json!([])))), "an agent runs it");
+    assert!(view.unread().len() == 1 && view.daemons.is_empty());
+    view.take(Change::Gone(WatchedKind::DaemonSets, Box::new(outline("6", json!([])))));
+    assert!(view.unread().is_empty());
+
+    let mut view = ClusterSnapshot::default();
+    let ours = json!([{"type": "Available", "status": "True", "reason": "AllAvailable"}]);
+    assert!(view.take(present(outline("3", ours))));
+    assert_eq!(view.unread().len(), 1);
+}
+
 fn should(view: &ClusterSnapshot, name: &str) -> bool {
     view.daemons.values().next().unwrap().should_run(&view.nodes[name])
 }

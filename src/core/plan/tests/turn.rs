@@ -172,13 +172,13 @@ fn a_pass_looks_at_those_before_first_unless_it_is_the_only_one() {
 /// An instance with a gate that ran before the boot, in the first look of a boot.
 fn booted() -> (Bench, Desired) {
     let mut definition = daemon_set("v1");
-    definition.gate = true;
+    definition.gate = StartGate::Wanted;
     let desired = wanted(&definition);
     let mut bench = waiting();
     let awaited = std::mem::take(&mut bench.awaited);
     assert_eq!(bench.pass(&desired), ["start uid-v1-0"]);
     for instance in &mut bench.record.instances {
-        instance.daemon_set = instance.daemon_set.as_ref().map(|d| d.with_gate(true));
+        instance.daemon_set = instance.daemon_set.as_ref().map(|d| d.with_gate(StartGate::Has));
     }
     (bench.awaited, bench.boot) = (awaited, "boot-2".to_owned());
     bench.world.moment = Some(Moment::BeforeKubelet);
@@ -233,11 +233,11 @@ fn a_gate_closes_at_the_first_look_of_a_boot_alone() {
     assert_eq!(bench.pass(&desired), Vec::<String>::new(), "nobody is awaited");
     let (mut bench, desired) = booted();
     for instance in &mut bench.record.instances {
-        instance.daemon_set = instance.daemon_set.as_ref().map(|d| d.with_gate(false));
+        instance.daemon_set = instance.daemon_set.as_ref().map(|d| d.with_gate(StartGate::None));
     }
     assert_eq!(bench.pass(&desired), Vec::<String>::new(), "it was made without a gate");
-    let gates: Vec<bool> = bench.record.live().filter_map(|i| Some(i.daemon_set.as_ref()?.gate)).collect();
-    assert_eq!(gates, [false], "and gets none while it runs");
+    let gates: Vec<StartGate> = bench.record.live().filter_map(|i| Some(i.daemon_set.as_ref()?.gate)).collect();
+    assert_eq!(gates, [StartGate::None], "and gets none while it runs");
 }
 
 #[test]
@@ -253,4 +253,56 @@ fn readiness_from_before_the_first_look_is_of_an_earlier_boot() {
     bench.world.ready.insert("uid-v1-0".to_owned(), NOW);
     bench.pass(&desired);
     assert!(bench.record.this_boot.as_ref().is_some_and(|this| this.ready));
+}
+
+#[test]
+fn a_gate_opens_though_everything_else_of_the_pod_is_held_back() {
+    let (mut bench, desired) = booted();
+    bench.pass(&desired);
+    bench.world.moment = Some(Moment::Later);
+    bench.world.held =
+        vec![HeldPart { part: crate::core::render::Part::Everything, unheard: true, ..HeldPart::default() }];
+    bench.awaited.clear();
+    let opens = |bench: &Bench| bench.plan(&desired).actions.iter().any(|a| matches!(a, Action::OpenGate { .. }));
+    assert!(opens(&bench));
+}
+
+#[test]
+fn a_new_instance_starts_with_an_open_gate() {
+    let (mut bench, desired) = booted();
+    bench.pass(&desired);
+    bench.world.moment = Some(Moment::Later);
+    bench.world.running.clear();
+    let other = wanted(&daemon_set("v2"));
+    assert_eq!(bench.pass(&other), ["end uid-v1-0"]);
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&other), ["finish uid-v1-0", "start uid-v2-1"]);
+    assert!(bench.record.this_boot.as_ref().is_some_and(|this| !this.gate_closed));
+    assert_eq!(bench.pass(&other), Vec::<String>::new(), "nothing opens that was not closed");
+}
+
+#[test]
+fn the_deadline_of_a_rollout_counts_from_when_the_gate_opens() {
+    let (mut bench, desired) = booted();
+    bench.record.progress = Some(crate::core::record::Progress {
+        revision: "v1".to_owned(),
+        data_version: None,
+        since: NOW - Span::from_secs(600),
+    });
+    bench.pass(&desired);
+    bench.world.moment = Some(Moment::Later);
+    bench.awaited.clear();
+    bench.now += Span::from_secs(60);
+    bench.pass(&desired);
+    assert_eq!(bench.record.progress.as_ref().map(|progress| progress.since), Some(bench.now));
+}
+
+#[test]
+fn what_was_made_without_a_gate_is_reported() {
+    let (mut bench, desired) = booted();
+    for instance in &mut bench.record.instances {
+        instance.daemon_set = instance.daemon_set.as_ref().map(|d| d.with_gate(StartGate::None));
+    }
+    let notes: Vec<String> = bench.plan(&desired).summary.notes.iter().map(ToString::to_string).collect();
+    assert!(notes.iter().any(|note| note.contains("made without a gate")), "{notes:?}");
 }

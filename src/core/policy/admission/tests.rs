@@ -22,7 +22,7 @@ fn daemon_set(source: Source, namespace: &str, spec: Value) -> DaemonSet {
         min_ready_seconds: 0,
         admitted: None,
         overlays: None,
-        gate: false,
+        gate: Default::default(),
         rollout: Default::default(),
         source,
     }

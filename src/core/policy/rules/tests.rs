@@ -19,7 +19,7 @@ fn daemon_set(namespace: &str, spec: Value) -> DaemonSet {
         min_ready_seconds: 0,
         admitted: None,
         overlays: None,
-        gate: false,
+        gate: Default::default(),
         rollout: Default::default(),
         source: crate::core::model::Source::Api,
     }

@@ -22,6 +22,7 @@ use crate::core::plan::Permission;
 use crate::core::plan::Withheld;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::update_trigger::UpdateTrigger;
 use crate::node::api::FailureKind;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
@@ -59,6 +60,9 @@ pub(in super::super) struct Claims {
     live: Status,
     /// Whether the object was there.
     exists: bool,
+    /// Whether this process has read it, or that it is not there.
+    #[serde(default)]
+    is_read: bool,
     /// Whether the API server does not serve the resource, or does not let it be read.
     #[serde(default)]
     is_unserved: bool,
@@ -94,7 +98,7 @@ type Claim = (String, String, String);
 
 fn holds(status: &Status, (namespace, name, revision): &Claim) -> bool {
     let mut of_it = status.daemons.iter().filter(|d| d.namespace == *namespace && d.name == *name);
-    of_it.any(|d| d.replacing.as_ref() == Some(revision))
+    of_it.any(|d| d.claim() == Some(revision))
 }
 
 impl Claims {
@@ -142,15 +146,22 @@ impl Claims {
         let mine =
             |a: &&Approval| a.namespace == key.namespace && a.name == key.name && a.uid == uid && a.pair() == revision;
         let Some(approval) = self.spec.approvals.iter().find(mine) else {
-            let why = if self.is_unserved { Withheld::NotServed } else { Withheld::NotApproved };
-            return Permission::Withheld(why);
+            return Permission::Withheld(match (self.is_unserved, self.is_read) {
+                (true, _) => Withheld::NotServed,
+                (false, true) => Withheld::NotApproved,
+                (false, false) => Withheld::NotRead,
+            });
         };
-        let claimed = self.live.daemon(&key.namespace, &key.name, uid).and_then(|d| d.replacing.as_deref());
+        let daemon = self.live.daemon(&key.namespace, &key.name, uid);
         // What is read may be older than what was said: a claim that was given back holds no more, until it is made anew.
         let claim = (key.namespace.clone(), key.name.clone(), revision.to_owned());
-        match claimed == Some(revision) && !self.returned.contains(&claim) {
-            true => Permission::Claimed,
-            false => self.terms.withholds(approval).map_or(Permission::Approved, Permission::Withheld),
+        match daemon.filter(|d| d.claim() == Some(revision) && !self.returned.contains(&claim)) {
+            Some(daemon) if daemon.replacing.is_some() => Permission::Claimed,
+            Some(_) if approval.when == Some(UpdateTrigger::Boot) => Permission::Staged,
+            _ => {
+                let given = || approval.when.map_or(Permission::Approved, Permission::Standing);
+                self.terms.withholds(approval).map_or_else(given, Permission::Withheld)
+            }
         }
     }
 
@@ -159,13 +170,13 @@ impl Claims {
         &self.live
     }
 
-    /// Approvals that have not been claimed.
+    /// Approvals that have not been claimed, though they wait for nothing.
     pub(in super::super) fn unclaimed(&self) -> usize {
         let claims = |a: &&Approval| {
             let daemon = self.live.daemon(&a.namespace, &a.name, &a.uid);
             daemon.and_then(|d| d.replacing.clone()) == Some(a.pair())
         };
-        self.spec.approvals.iter().filter(|a| !claims(a)).count()
+        self.spec.approvals.iter().filter(|a| a.when.is_none() && !claims(a)).count()
     }
 
     /// When the status is to be written: nothing to say, or a write under way, is never. A claim does not wait
@@ -207,7 +218,7 @@ impl Claims {
             self.claimed_on.clone_from(&self.resource_version);
         }
         for daemon in &self.live.daemons {
-            let Some(revision) = daemon.replacing.clone() else { continue };
+            let Some(revision) = daemon.claim().map(str::to_owned) else { continue };
             let claim = (daemon.namespace.clone(), daemon.name.clone(), revision);
             if !holds(&self.wanted, &claim) {
                 self.returned.insert(claim);
@@ -257,7 +268,7 @@ impl Claims {
         if let Some(said) = &self.accepted {
             // What it claims was bound to the version that was read: nothing came in between.
             self.returned.retain(|claim| !holds(said, claim));
-            if said.daemons.iter().any(|daemon| daemon.replacing.is_some()) {
+            if said.daemons.iter().any(|daemon| daemon.claim().is_some()) {
                 self.terms.held();
             }
         }
@@ -300,6 +311,7 @@ impl Claims {
         }
         // What was approved and claimed stands while it cannot be read whether it does.
         if is_listed {
+            self.is_read = true;
             self.follow(api);
         }
         is_listed

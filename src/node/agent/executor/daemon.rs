@@ -7,7 +7,6 @@ use crate::core::manifest;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
-use crate::core::render::GATE;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::Rendered;
 use crate::node::agent::decision::Decision;
@@ -82,11 +81,9 @@ impl Executor {
                     outcome.counts.refreshes += 1;
                 }
                 Action::Verify { rendering, kept } => self.write_volumes(rendering, kept, outcome)?,
-                Action::CloseGate { uid, .. } => {
-                    let closed = self.volumes.withdraw(uid, |volume| volume != GATE);
-                    closed.map_err(|e| failure::of(&e, e.hint()))?;
-                }
-                Action::Confirm { .. } | Action::Keep { .. } | Action::OpenGate { .. } => {}
+                // Done before anything else.
+                Action::CloseGate { .. } | Action::OpenGate { .. } => {}
+                Action::Confirm { .. } | Action::Keep { .. } => {}
             }
         }
         self.persist(plan, decision, outcome).inspect_err(|_| {

@@ -1,7 +1,8 @@
-//! What daemons of namespaces that are not trusted request of this node.
+//! What daemons of namespaces that are not trusted request of this node, and how many they are.
 
 use std::sync::Arc;
 
+use crate::core::bounds;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::pass::Subject;
@@ -15,6 +16,20 @@ use crate::core::sources::Desired;
 use super::ObservedState;
 
 impl ObservedState<'_> {
+    /// That the namespace of `daemon_set`, which is not trusted, has too many DaemonSets to start this one.
+    pub(super) fn too_many(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
+        let policy = &self.state.policy;
+        policy.confines(daemon_set)?;
+        let beyond = self.beyond.get_or_init(|| {
+            let counted = |subject: &&Subject<'_>| {
+                let runs = subject.record.definition().filter(|_| subject.record.runs());
+                subject.desired.definition().or(runs).is_some_and(|d| policy.confines(d).is_some())
+            };
+            bounds::beyond(self.subjects.iter().filter(counted).map(|s| (&s.record.key, s.record.runs())))
+        });
+        beyond.contains(&daemon_set.key).then(|| bounds::beyond_error(&daemon_set.key))
+    }
+
     /// Why a new instance of `daemon_set` has no room among those of namespaces that are not trusted.
     pub(super) fn no_room(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
         self.state.policy.confines(daemon_set)?;

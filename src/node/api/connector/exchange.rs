@@ -27,6 +27,7 @@ use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
 use crate::node::api::kubeconfig::ApiCredentials;
+use crate::node::api::selection::Selection;
 
 /// For the head of any response; watches answer at once, too.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -126,6 +127,8 @@ fn address(request: Request<Body>, credentials: &ApiCredentials) -> Result<Reque
 /// The service below `kube::Client`.
 pub(super) struct Sender {
     pub(super) inner: Arc<Inner>,
+    /// Which DaemonSets lists and watches read whole.
+    pub(super) selection: Selection,
 }
 
 impl tower::Service<Request<Body>> for Sender {
@@ -138,6 +141,14 @@ impl tower::Service<Request<Body>> for Sender {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(self.inner.clone().send(request))
+        let selection = self.selection.applies_to(&request).then(|| self.selection.clone());
+        let sent = self.inner.clone().send(request);
+        Box::pin(async move {
+            let response = sent.await?;
+            Ok(match selection {
+                Some(selection) => response.map(|body| body.outlined(selection)),
+                None => response,
+            })
+        })
     }
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::model::Lookup;
+use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
@@ -67,11 +69,34 @@ pub struct Entry {
     pub value: Arc<Value>,
 }
 
+/// What is known of a DaemonSet that is not selected.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Outline {
+    /// Its resource version.
+    pub(super) version: u64,
+    /// Its label `daemonlet.dev/mode`.
+    mode: Option<Box<str>>,
+}
+
+impl Outline {
+    /// Of `object`, of which the API server's answer was cut short.
+    pub(super) fn of(object: &Value, version: u64) -> Self {
+        Self { version, mode: object.text_at(["metadata", "labels", MODE_LABEL]).map(Box::from) }
+    }
+
+    /// Of its labels those that policy looks at; the API server itself looks at `selector`.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        self.mode.iter().map(|mode| (MODE_LABEL.to_owned(), mode.to_string())).collect()
+    }
+}
+
 /// What is known of one DaemonSet in the API.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Presence {
     /// It exists.
     Present(Definition),
+    /// It exists, and what it defines has not been read: this node does not select it, or did not until now.
+    NotSelected,
     /// A watch reported DELETED, or that it no longer matches the selector; the UID that it had.
     Deleted {
         /// `metadata.uid` of the deleted object.
@@ -96,6 +121,9 @@ pub struct Snapshot {
     /// The version with which its content last changed: a list that brings nothing new raises `version` alone.
     pub content: u64,
     pub daemon_sets: BTreeMap<ObjectKey, Definition>,
+    /// DaemonSets of which no more is known than that they exist.
+    #[serde(default)]
+    pub(super) not_selected: Arc<BTreeMap<ObjectKey, Outline>>,
     /// The own Node.
     pub node: Option<Entry>,
     /// Pods of this node (see [`Scope::Pods`]).
@@ -167,10 +195,35 @@ impl Snapshot {
         self.lists(&Scope::DaemonSets) > 0 && self.scopes.iter().all(listed)
     }
 
+    /// Removes what is known of a DaemonSet that is not selected. Whether there was anything.
+    pub(super) fn remove_outline(&mut self, key: &ObjectKey) -> bool {
+        self.not_selected.contains_key(key) && Arc::make_mut(&mut self.not_selected).remove(key).is_some()
+    }
+
+    /// What is known of a DaemonSet that is not selected, if that is all.
+    pub fn outline(&self, key: &ObjectKey) -> Option<&Outline> {
+        self.not_selected.get(key)
+    }
+
+    /// Whether a DaemonSet is known to exist, and no more of it.
+    pub fn is_unread(&self, key: &ObjectKey) -> bool {
+        self.not_selected.contains_key(key)
+    }
+
+    /// Forgets the DaemonSets that are not selected, but for those of `kept`.
+    pub(crate) fn retain_outlines(&mut self, kept: impl Fn(&ObjectKey) -> bool) {
+        if self.not_selected.keys().any(|key| !kept(key)) {
+            Arc::make_mut(&mut self.not_selected).retain(|key, _| kept(key));
+        }
+    }
+
     /// What is known of one DaemonSet.
     pub fn presence(&self, key: &ObjectKey) -> Presence {
         if let Some(entry) = self.daemon_sets.get(key) {
             return Presence::Present(entry.clone());
+        }
+        if self.not_selected.contains_key(key) {
+            return Presence::NotSelected;
         }
         if let Some(Tombstone { uid, orphan }) = self.deleted.get(key) {
             return Presence::Deleted { uid: uid.clone(), orphan: *orphan };

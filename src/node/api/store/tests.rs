@@ -44,6 +44,37 @@ fn a_relist_removes_only_when_it_is_complete() {
 }
 
 #[test]
+fn of_what_is_not_selected_it_is_known_that_it_exists() {
+    let store = Store::default();
+    let key = ObjectKey::new("kube-system", "a");
+    let outline = |version: &str| {
+        let mut outline = daemon_set("a", version, "i");
+        outline["spec"] = Value::Null;
+        outline
+    };
+    let presence = || store.snapshot().presence(&key);
+    store.apply(&Scope::DaemonSets, outline("3"));
+    store.complete(&Scope::DaemonSets, &seen(&["a"]));
+    assert_eq!(presence(), Presence::NotSelected);
+    let content = store.snapshot().content;
+    store.apply(&Scope::DaemonSets, outline("5"));
+    assert_eq!(store.snapshot().content, content, "its changes are no news");
+    assert!(!store.read(&daemon_set("a", "4", "i")), "the watch has come further");
+    assert_eq!(presence(), Presence::NotSelected);
+    assert!(store.read(&daemon_set("a", "5", "i")));
+    assert!(matches!(presence(), Presence::Present(_)));
+    assert!(store.snapshot().content > content);
+    assert!(!store.read(&daemon_set("a", "6", "i")), "the watch tells what comes then");
+    store.apply(&Scope::DaemonSets, outline("7"));
+    assert_eq!(presence(), Presence::NotSelected, "what was read may be older");
+    store.delete(&Scope::DaemonSets, &outline("8"));
+    assert_eq!(presence(), Presence::ListedAbsent { list: 1 });
+    store.apply(&Scope::DaemonSets, outline("9"));
+    store.complete(&Scope::DaemonSets, &seen(&[]));
+    assert_eq!(presence(), Presence::ListedAbsent { list: 2 });
+}
+
+#[test]
 fn a_deletion_that_was_seen_is_told_from_an_absence() {
     let store = Store::default();
     let object = daemon_set("a", "1", "i");

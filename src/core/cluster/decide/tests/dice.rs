@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
+use crate::core::model::UPDATE;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -71,6 +72,8 @@ struct Life {
     /// Nodes at the most, and those that had what is wanted when it was last written.
     most: usize,
     had: usize,
+    /// Until when approvals may still be claimed that were given to all nodes before steps were written.
+    unbound: Timestamp,
     /// The largest first install that was ever written.
     install: usize,
     /// Nodes that were given each revision in place of another, by their names.
@@ -93,6 +96,7 @@ impl Life {
             joined: 0,
             most: 0,
             had: 0,
+            unbound: START,
             install: 0,
             spread: BTreeMap::new(),
             story: Vec::new(),
@@ -143,7 +147,12 @@ impl Life {
         let template =
             json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}});
         let hash = history::RevisionFact::hash_of(&history::data(&template));
-        let has = |node: &&Node| node.running.as_ref().is_some_and(|running| running.hash == hash);
+        let has = |node: &&Node| {
+            node.running.as_ref().is_some_and(|running| running.hash == hash) || node.may_take(&self.api, &hash)
+        };
+        if before["metadata"]["annotations"].get(UPDATE).is_some() {
+            self.unbound = self.now + WITHDRAWN;
+        }
         self.had = self.nodes.values().filter(has).count();
         self.generation += i64::from(before["spec"]["template"] != template);
         self.api.put(
@@ -161,7 +170,9 @@ impl Life {
     }
 
     fn annotations(&mut self) -> Value {
-        match self.dice.below(9) {
+        match self.dice.below(11) {
+            7 => json!({UPDATE: self.dice.one_of(&["drain", "boot", "manual"])}),
+            8 => json!({UPDATE: self.dice.one_of(&["drain", "boot"]), "daemonlet.dev/steps": "1, 20s; 50%, 20s; 100%"}),
             0 => json!({"daemonlet.dev/paused": "true"}),
             1 => json!({"daemonlet.dev/partition": "2"}),
             2 => json!({"daemonlet.dev/steps": "1, 20s; 50%, 20s; 100%"}),
@@ -178,7 +189,12 @@ impl Life {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
         let name = names[self.dice.below(names.len())].clone();
         let later = self.now + Span::from_secs(i64::try_from(1 + self.dice.below(100)).unwrap());
-        match self.dice.below(10) {
+        match self.dice.below(14) {
+            10 | 11 => {
+                self.tell(format!("{name} is drained until {}", (later - START).as_secs_ceil()));
+                self.nodes.entry(name).and_modify(|node| node.triggered = later);
+            }
+            12 | 13 => self.boot(&name),
             0 | 1 => {
                 let image = self.dice.one_of(&["good-1", "good-2", "good-3", "bad-1", "bad-2"]);
                 let annotations = self.annotations();
@@ -295,6 +311,18 @@ impl Life {
         }
     }
 
+    /// A node boots, and its agent with it.
+    fn boot(&mut self, name: &str) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(name).filter(|node| node.dead <= now) else { return };
+        let replaced = node.boot(now);
+        if let Some(revision) = replaced {
+            self.tell(format!("{name} replaces by {revision} at its boot"));
+            self.halt_holds(name, &revision);
+            self.step_holds(name, &revision);
+        }
+    }
+
     /// No more nodes are without the service that a rollout took from them than the budget allows. One that is not
     /// heard does not count, unless it has the revision that the rollout goes to.
     fn budget_holds(&self, name: &str, hash: &str) {
@@ -337,7 +365,10 @@ impl Life {
         let daemon = self.daemon();
         let Some(text) = daemon["metadata"]["annotations"]["daemonlet.dev/steps"].as_str() else { return };
         let released = RolloutStatus::of(&daemon["status"], 0).released.is_some_and(|released| released.hash == hash);
-        if released || history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"])) != hash {
+        if released
+            || self.now < self.unbound
+            || history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"])) != hash
+        {
             return;
         }
         let current = self.current();
@@ -360,12 +391,16 @@ impl Life {
     /// Everybody is well, and nobody touches anything: all come to rest at what is wanted.
     fn calm_down(&mut self) {
         let image = if self.image().starts_with("bad") { "good-9".to_owned() } else { self.image() };
-        let annotations = if self.dice.below(2) == 0 { json!({}) } else { self.first_install() };
+        let annotations = match self.dice.below(4) {
+            0 | 1 => json!({}),
+            2 => self.first_install(),
+            _ => json!({UPDATE: self.dice.one_of(&["drain", "boot", "manual"])}),
+        };
         self.template(&image, annotations);
         for which in 0..2 {
             self.processes[which].frozen = self.now;
         }
-        self.nodes.values_mut().for_each(|node| node.dead = Timestamp::MIN);
+        self.nodes.values_mut().for_each(|node| (node.dead, node.triggered) = (Timestamp::MIN, Timestamp::MAX));
         let names: Vec<String> = self.unreachable.keys().cloned().collect();
         names.iter().for_each(|name| self.ready(name, "True"));
         self.unreachable.clear();
@@ -379,7 +414,10 @@ impl Life {
                 while self.processes[which].deliver(&mut self.api, self.now, true) {}
             }
             let names: Vec<String> = self.nodes.keys().cloned().collect();
-            names.iter().for_each(|name| self.agent(name, true));
+            names.iter().for_each(|name| {
+                self.agent(name, true);
+                self.boot(name);
+            });
             self.now += Span::from_secs(3);
             if round == 279 {
                 self.api.writes = 0;
@@ -408,6 +446,9 @@ impl Life {
             found.map_or("", |c| c.str_at("reason")).to_owned()
         };
         assert_eq!(condition("Released"), "Complete", "{conditions}");
+        let approved = |it: &&Value| it["spec"]["approvals"].as_array().is_some_and(|approvals| !approvals.is_empty());
+        let approved: Vec<&Value> = self.api.list(WatchedKind::NodeDaemons).filter(approved).collect();
+        assert!(approved.is_empty(), "what is done is approved: {approved:?}");
         assert_eq!(self.api.writes, 0, "somebody writes though nothing happens; {conditions}");
         assert!(self.api.events.len() < 60, "{} events", self.api.events.len());
     }

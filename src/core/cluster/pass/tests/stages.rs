@@ -4,6 +4,7 @@ use super::releases::released;
 use super::releases::with_one_released;
 use super::*;
 use crate::core::cluster::steps::StepState;
+use crate::core::update_trigger::UpdateTrigger;
 
 fn step(plan: &ClusterPlan) -> Option<StepState> {
     let of = |write: &Write| match write {
@@ -203,4 +204,58 @@ fn what_was_never_released_starts_on_so_many_nodes_at_a_time() {
     let released =
         json!({"conditions": [{"type": "Released", "status": "True", "reason": "Complete", "message": words}]});
     assert!(approved(&never_installed(install("2"), released).plan(NOW)).is_empty(), "it was released once");
+}
+
+/// What the approvals that a plan writes wait for, by node.
+fn when(plan: &ClusterPlan) -> Vec<(String, Option<UpdateTrigger>)> {
+    let of = |write: &Write| match write {
+        Write::Approvals { node, spec } => Some((node.clone(), spec.approvals.first().map(|a| a.when))),
+        _ => None,
+    };
+    plan.writes.iter().filter_map(of).filter_map(|(node, when)| Some((node, when?))).collect()
+}
+
+#[test]
+fn a_trigger_makes_approvals_that_stand_and_what_is_not_understood_holds() {
+    let mut view = with_one_released(json!({"daemonlet.dev/update": "drain"}));
+    let plan = view.plan(NOW);
+    let drain = Some(UpdateTrigger::Drain);
+    assert_eq!(when(&plan), NODES.map(|node| (node.to_owned(), drain)), "the budget of one bounds what is claimed");
+    for write in &plan.writes {
+        let Write::Approvals { node, spec } = write else { continue };
+        let approvals = serde_json::to_value(&spec.approvals).unwrap();
+        view.put(WatchedKind::NodeDaemons, report(node, "one", json!({}), approvals));
+    }
+    let plan = view.plan(NOW + ms(3_600_000));
+    assert!(when(&plan).is_empty() && plan.unclaimed.is_empty(), "they have no time limit");
+    let (_, reason, words) = condition(&plan, "Progressing");
+    assert_eq!(
+        (reason.as_str(), words.as_str()),
+        ("RollingOut", "4 of 4 nodes are left: 4 nodes wait until they are drained")
+    );
+    let withdrawn = |plan: &ClusterPlan| {
+        approved(plan).is_empty() && plan.writes.iter().any(|w| matches!(w, Write::Approvals { .. }))
+    };
+    annotate(&mut view, json!({"daemonlet.dev/update": "drain", "daemonlet.dev/paused": "true"}));
+    assert!(withdrawn(&view.plan(NOW + ms(3_600_000))));
+    annotate(&mut view, json!({"daemonlet.dev/update": "reboot"}));
+    let plan = view.plan(NOW + ms(3_600_000));
+    assert!(withdrawn(&plan));
+    let (_, reason, words) = condition(&plan, "Progressing");
+    assert_eq!(reason, "Held");
+    assert!(words.ends_with("the annotation daemonlet.dev/update is not understood: \"reboot\""), "{words}");
+}
+
+#[test]
+fn a_first_instance_that_waits_for_its_approval_waits_for_no_trigger() {
+    let annotations = json!({"daemonlet.dev/update": "boot", "daemonlet.dev/first-install": "100%"});
+    let mut view = world(annotations);
+    view.put(
+        WatchedKind::NodeDaemons,
+        json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "2"},
+        "spec": {"approvals": []}, "status": {"agentVersion": "1", "daemons": []}}),
+    );
+    let plan = view.plan(NOW);
+    assert!(when(&plan).contains(&("a".to_owned(), None)), "{:?}", when(&plan));
+    assert!(when(&plan).contains(&("b".to_owned(), Some(UpdateTrigger::Boot))));
 }

@@ -18,6 +18,7 @@ pub(super) fn matters(wanted: &Status, live: &Status) -> bool {
         let replaces = before.replacing.is_some() && (d.replacing == before.replacing || starts);
         d.replacing != before.replacing && !(replaces && d.replacing.is_none())
             || d.overlays != before.overlays
+            || d.staged != before.staged
             || d.failed != before.failed
             || d.stock_pod != before.stock_pod
             || is_bad(d) != is_bad(before)

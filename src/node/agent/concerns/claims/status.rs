@@ -91,6 +91,7 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
         instances: daemon.record.instances.iter().map(instance).collect(),
         overlays: overlays(daemon),
         replacing: daemon.replacing.clone(),
+        staged: daemon.staging.clone(),
         failed: daemon.record.failed.as_ref().map(|f| FailedReport {
             revision: template_hash(&f.revision).to_owned(),
             cause: f.failure.cause.as_str().to_owned(),

@@ -50,18 +50,26 @@ fn a_failure_is_waited_out_and_a_conflict_is_none() {
     assert_eq!(c.due(), Some(at(0) + AGAIN + PERIOD));
 }
 
-#[test]
-fn a_claim_that_is_given_back_holds_no_more_whatever_is_still_read() {
+fn daemon_set() -> DaemonSet {
     let template =
         json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let value = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "net", "namespace": "a", "uid": "u"},
         "spec": {"selector": {"matchLabels": {"app": "net"}}, "template": template}});
-    let daemon_set = validate::daemon_set(&value, Source::Api).expect("a DaemonSet");
+    validate::daemon_set(&value, Source::Api).expect("a DaemonSet")
+}
+
+/// The approval of `r2` for that DaemonSet.
+fn approval(when: Option<UpdateTrigger>) -> Approval {
     let text = str::to_owned;
     let (namespace, name, uid, revision, approved_at) = (text("a"), text("net"), text("u"), text("r2"), text(""));
+    Approval { namespace, name, uid, revision, overlays: String::new(), approved_at, lease: None, when }
+}
+
+#[test]
+fn a_claim_that_is_given_back_holds_no_more_whatever_is_still_read() {
+    let (daemon_set, text) = (daemon_set(), str::to_owned);
     let mut c = claims(None);
-    c.spec.approvals =
-        vec![Approval { namespace, name, uid, revision, overlays: String::new(), approved_at, lease: None }];
+    c.spec.approvals = vec![approval(None)];
     c.live = claims(Some("r2")).wanted;
     for daemon in c.live.daemons.iter_mut().chain(&mut c.wanted.daemons) {
         (daemon.namespace, daemon.uid) = (text("a"), text("u"));
@@ -165,6 +173,7 @@ fn what_an_earlier_holder_of_the_lease_has_approved_is_not_claimed() {
         overlays: String::new(),
         approved_at: String::new(),
         lease: Some(lease(transitions)),
+        when: None,
     };
     let mut c = claims(Some("r2"));
     c.spec.approvals = vec![approval(1)];
@@ -324,4 +333,32 @@ proptest! {
         }
         prop_assert_eq!(server.status(), c.wanted);
     }
+}
+
+#[test]
+fn an_approval_for_the_next_boot_is_claimed_as_staged_and_bound_to_what_was_read() {
+    let mut c = claims(None);
+    c.spec.approvals = vec![approval(Some(UpdateTrigger::Boot))];
+    let permission = |c: &Claims| c.permission(true, &daemon_set(), "r2");
+    assert_eq!(permission(&c), Permission::Standing(UpdateTrigger::Boot));
+    assert_eq!(c.unclaimed(), 0, "nobody waits for it");
+    let text = str::to_owned;
+    let staged = DaemonReport {
+        namespace: text("a"),
+        name: text("net"),
+        uid: text("u"),
+        staged: Some(text("r2")),
+        ..DaemonReport::default()
+    };
+    let wanted = Status { daemons: vec![staged], ..Status::default() };
+    c.want(wanted.clone(), at(0), 0.0);
+    assert_eq!(c.due(), Some(Timestamp::MIN), "a claim does not wait");
+    c.live = wanted;
+    assert_eq!(permission(&c), Permission::Staged);
+    c.spec.approvals[0].when = Some(UpdateTrigger::Drain);
+    assert_eq!(permission(&c), Permission::Standing(UpdateTrigger::Drain), "it waits for another trigger by now");
+    c.spec.approvals.clear();
+    assert_eq!(permission(&c), Permission::Withheld(Withheld::NotRead));
+    c.is_read = true;
+    assert_eq!(permission(&c), Permission::Withheld(Withheld::NotApproved));
 }

@@ -13,6 +13,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::PAUSED;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::update_trigger::UpdateTrigger;
 
 use super::KEY;
 use super::api::Api;
@@ -48,6 +49,10 @@ pub(super) struct Node {
     previous: Option<String>,
     failed: Option<String>,
     replacing: Option<String>,
+    /// What it replaces at its next boot by, and whether that never gets ready.
+    staged: Option<(String, bool)>,
+    /// Until when it is drained, and somebody says what is to be said on it.
+    pub(super) triggered: Timestamp,
     /// The agent makes no step until then.
     pub(super) dead: Timestamp,
     /// The NodeDaemons that it has read.
@@ -66,11 +71,39 @@ pub(super) fn needs_word(daemon: &Value) -> bool {
     daemon["metadata"]["annotations"].get(FIRST_INSTALL).is_some() && status.released.is_none()
 }
 
+impl Running {
+    fn new(hash: String, is_bad: bool, created: Timestamp) -> Self {
+        Self { hash, is_bad, created, ready: None, told_ready: None, is_disruption: false, by_word: false }
+    }
+}
+
 impl Node {
     pub(super) fn new(name: String, number: usize) -> Self {
         let (running, previous, failed, replacing) = (None, None, None, None);
         let uid = format!("n{number}");
-        Self { name, uid, running, previous, failed, replacing, dead: Timestamp::MIN, read: Value::Null }
+        let (staged, triggered, dead) = (None, Timestamp::MIN, Timestamp::MIN);
+        Self { name, uid, running, previous, failed, replacing, staged, triggered, dead, read: Value::Null }
+    }
+
+    /// It boots: what is staged takes the place of what ran, and nobody is asked. Gives the revision.
+    pub(super) fn boot(&mut self, now: Timestamp) -> Option<String> {
+        let (hash, is_bad) = self.staged.take()?;
+        let old = self.running.take()?;
+        self.previous = Some(old.hash);
+        self.running = Some(Running::new(hash.clone(), is_bad, now));
+        Some(hash)
+    }
+
+    /// The revision that it claims.
+    fn claim(&self) -> Option<&String> {
+        self.replacing.as_ref().or(self.staged.as_ref().map(|(hash, _)| hash))
+    }
+
+    /// Whether it has, or may take, the revision by an approval that waits for a trigger.
+    pub(super) fn may_take(&self, api: &Api, hash: &str) -> bool {
+        let written = api.get(WatchedKind::NodeDaemons, &ObjectKey::new("", &self.name));
+        let is_approved = |it: &&Value| it["spec"]["approvals"][0]["revision"] == hash;
+        self.claim().is_some_and(|claim| claim == hash) || written.filter(is_approved).is_some()
     }
 
     /// One step of the agent: what runs gets ready, a first instance starts, an approval is read, claimed, carried out.
@@ -107,18 +140,28 @@ impl Node {
         let is_back = target.is_some() && target == self.previous;
         let is_known = target.as_ref() == Some(&wanted) || is_back;
         let is_paused = daemon["metadata"]["annotations"][PAUSED] == "true";
+        let when = approval.as_ref().and_then(|approval| approval.when);
+        let is_for_boot = when == Some(UpdateTrigger::Boot);
+        if is_paused || !is_for_boot || self.staged.as_ref().is_some_and(|(hash, _)| target.as_ref() != Some(hash)) {
+            self.staged = None;
+        }
         match approval {
-            Some(approval) if is_new && is_known && self.replacing.as_ref() != Some(&approval.revision) => {
+            Some(approval) if is_new && is_known && self.claim() != Some(&approval.revision) => {
                 let holds = approval.lease.as_ref() == Some(&api.lease.term());
-                if holds && !is_paused {
-                    let claim = Some(approval.revision);
+                if holds && !is_paused && (when.is_none() || is_for_boot || now < self.triggered) {
+                    let field = if is_for_boot { "staged" } else { "replacing" };
+                    let claim = approval.revision;
                     let mut status = self.status();
-                    status["daemons"][0]["replacing"] = json!(claim);
+                    status["daemons"][0][field] = json!(claim);
                     let metadata =
                         json!({"uid": self.uid, "resourceVersion": self.read["metadata"]["resourceVersion"]});
                     let patch = json!({"metadata": metadata, "status": status});
                     if let Ok(read) = api.patch(WatchedKind::NodeDaemons, &key, &patch) {
-                        (self.replacing, self.read) = (claim, read);
+                        self.read = read;
+                        match is_for_boot {
+                            true => self.staged = Some((claim.clone(), is_bad && claim == wanted)),
+                            false => self.replacing = Some(claim),
+                        }
                     }
                 }
             }
@@ -131,18 +174,9 @@ impl Node {
             // What was not known to be available when it was approved costs nothing.
             let old = self.running.take();
             let ready = old.as_ref().and_then(|old| old.told_ready).map(|ready| ready + HEARD_AFTER);
-            let is_disruption = ready.is_some_and(|ready| approved_at.is_some_and(|at| ready <= at));
+            let is_disruption = when.is_none() && ready.is_some_and(|ready| approved_at.is_some_and(|at| ready <= at));
             let by_word = old.is_none();
-            let new = Running {
-                hash: target.clone(),
-                is_bad,
-                created: now,
-                ready: None,
-                told_ready: None,
-                is_disruption,
-                by_word,
-            };
-            self.running = Some(new);
+            self.running = Some(Running { is_disruption, by_word, ..Running::new(target.clone(), is_bad, now) });
             if let Some(old) = old {
                 self.previous = Some(old.hash);
                 replaced = Some(target);
@@ -168,7 +202,7 @@ impl Node {
             history::template(&revision["data"])
         });
         let (hash, is_bad) = definition(released.as_ref().unwrap_or(&daemon["spec"]["template"]));
-        Running { hash, is_bad, created: now, ready: None, told_ready: None, is_disruption: false, by_word: false }
+        Running::new(hash, is_bad, now)
     }
 
     fn approval(&self, daemon: &Value) -> Option<Approval> {
@@ -189,7 +223,7 @@ impl Node {
         let failed =
             self.failed.as_ref().map(|revision| json!({"revision": revision, "cause": "not ready", "message": "m"}));
         json!({"agentVersion": "1", "daemons": [{"namespace": KEY.0, "name": KEY.1, "uid": "u", "mode": "static",
-            "phase": "running", "instances": instances, "replacing": self.replacing, "failed": failed,
+            "phase": "running", "instances": instances, "replacing": self.replacing, "failed": failed, "staged": self.staged.as_ref().map(|(hash, _)| hash),
             "previous": self.previous}]})
     }
 }

@@ -1,0 +1,69 @@
+//! Approvals that wait for a trigger on their node: without time limit, and without a slot until they are claimed.
+//!
+//! Owns which of them are withdrawn because the rollout does not reach so far any more. Must not give any.
+
+use super::ApprovalFact;
+use super::NodeFact;
+use super::Rules;
+use super::Stand;
+
+impl ApprovalFact {
+    /// Whether it waits for a trigger on its node.
+    pub(super) fn is_standing(&self) -> bool {
+        self.when.is_some()
+    }
+}
+
+impl NodeFact<'_> {
+    /// Whether it has an approval that stands until its trigger comes, and has not begun to replace.
+    pub(super) fn waits_for_trigger(&self) -> bool {
+        !self.replacing && self.approval.is_some_and(|approval| approval.is_standing())
+    }
+
+    /// Whether a replacement has been given to it, or will be made at its next boot.
+    pub(super) fn has_word(&self) -> bool {
+        self.approval.is_some() || self.replacing || self.staged
+    }
+}
+
+/// How far a rollout goes now.
+pub(super) struct Reach {
+    /// How many nodes stay on the old revision.
+    pub(super) kept: usize,
+    /// Whether the canary nodes alone have it.
+    pub(super) is_canary: bool,
+}
+
+/// Withdraws standing approvals beyond that reach: steps, partition and canary nodes may have changed since they were
+/// given. Nor do they stand on a node whose agent cannot take the revision any more.
+pub(super) fn withdraw_surplus(
+    rules: &Rules,
+    reach: &Reach,
+    nodes: &[NodeFact<'_>],
+    stands: &[Stand],
+    withdraw: &mut Vec<usize>,
+) {
+    let is_old = |index: usize| matches!(stands[index], Stand::Old(_));
+    let waits = |index: &usize| nodes[*index].waits_for_trigger() && is_old(*index) && !withdraw.contains(index);
+    let waiting: Vec<usize> = (0..nodes.len()).filter(waits).collect();
+    let is_out = |index: &usize| {
+        let node = &nodes[*index];
+        reach.is_canary && !node.canary || node.reachable && !node.able
+    };
+    let (out, rest): (Vec<usize>, Vec<usize>) = waiting.into_iter().partition(is_out);
+    withdraw.extend(&out);
+    let begun = (0..nodes.len()).filter(|index| {
+        let (node, stand) = (&nodes[*index], stands[*index]);
+        let has_it = matches!(stand, Stand::New { .. } | Stand::Both(_));
+        node.should_run && (has_it || node.has_word()) && !out.contains(index)
+    });
+    let surplus = match &rules.step {
+        Some(step) => begun.count().saturating_sub(step.nodes),
+        None => {
+            let old = (0..nodes.len()).filter(|index| nodes[*index].should_run && is_old(*index));
+            let under_way = (0..nodes.len()).filter(|i| is_old(*i) && nodes[*i].has_word() && !out.contains(i));
+            reach.kept.saturating_sub(old.count().saturating_sub(under_way.count()))
+        }
+    };
+    withdraw.extend(rest.into_iter().rev().take(surplus));
+}

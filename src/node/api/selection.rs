@@ -1,0 +1,96 @@
+//! Which DaemonSets are read whole; of the others no more than that they exist ([`crate::core::outline`]).
+//!
+//! Owns the rule and the names beside it. Must not know what is stored.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use crate::core::model::MODE_LABEL;
+use crate::core::model::ObjectKey;
+use crate::core::outline::Metadata;
+use crate::core::outline::OutlineStatus;
+use crate::core::policy::Covered;
+use crate::core::policy::Policy;
+use crate::core::policy::is_mistyped;
+
+/// Where DaemonSets are listed and watched.
+const PATH: &str = "/apis/apps/v1/daemonsets";
+
+/// What is selected without being named.
+#[derive(Debug, Default)]
+enum Rule {
+    /// Everything.
+    #[default]
+    All,
+    /// What may run on this node.
+    Policy(Arc<Policy>),
+    /// What its label gives to the agents of the cluster: a mode that a coordinator looks at, or a misspelt one.
+    Label,
+}
+
+/// The DaemonSets that are read whole; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    rule: Arc<Rule>,
+    named: Arc<Mutex<BTreeSet<ObjectKey>>>,
+}
+
+impl Selection {
+    /// What `policy` takes, and what is `named`.
+    pub(super) fn of_policy(policy: Arc<Policy>, named: BTreeSet<ObjectKey>) -> Self {
+        Self { rule: Arc::new(Rule::Policy(policy)), named: Arc::new(Mutex::new(named)) }
+    }
+
+    /// What the label `daemonlet.dev/mode` gives to the agents in place of the DaemonSet controller.
+    pub fn of_label() -> Self {
+        Self { rule: Arc::new(Rule::Label), named: Arc::default() }
+    }
+
+    fn named<T>(&self, f: impl FnOnce(&mut BTreeSet<ObjectKey>) -> T) -> T {
+        f(&mut self.named.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on `key` is read whole, whatever its labels are.
+    pub fn add(&self, key: &ObjectKey) {
+        self.named(|named| {
+            if !named.contains(key) {
+                named.insert(key.clone());
+            }
+        });
+    }
+
+    /// Only those of the names that `is_kept` are read whole any more.
+    pub fn retain(&self, is_kept: impl FnMut(&ObjectKey) -> bool) {
+        self.named(|named| named.retain(is_kept));
+    }
+
+    /// Whether a DaemonSet is read whole.
+    pub(super) fn takes(&self, metadata: &Metadata) -> bool {
+        let is_selected = match &*self.rule {
+            Rule::All => true,
+            Rule::Policy(policy) => {
+                let (namespace, labels) = (&metadata.namespace, &metadata.labels);
+                // A misspelt mode was meant for the agents: who wrote it is to read that.
+                matches!(policy.covers_labels(namespace, labels, None), Covered::Yes(_))
+                    || is_mistyped(labels) && policy.allows_namespace(namespace)
+            }
+            Rule::Label => metadata.labels.get(MODE_LABEL).is_some_and(|mode| mode != "bootstrap"),
+        };
+        is_selected || self.named(|named| named.contains(&ObjectKey::new(&metadata.namespace, &metadata.name)))
+    }
+
+    /// How much of the status of the others is read: a coordinator takes its conditions from what is let go.
+    pub(super) fn status(&self) -> OutlineStatus {
+        match &*self.rule {
+            Rule::All | Rule::Policy(_) => OutlineStatus::Dropped,
+            Rule::Label => OutlineStatus::Kept,
+        }
+    }
+
+    /// Whether the answer to `request` holds DaemonSets that may not be selected.
+    pub(super) fn applies_to<B>(&self, request: &http::Request<B>) -> bool {
+        request.method() == http::Method::GET && request.uri().path() == PATH && !matches!(&*self.rule, Rule::All)
+    }
+}
