@@ -31,6 +31,7 @@ pub mod nearest;
 pub mod node;
 pub mod orders;
 pub mod outline;
+pub mod overlays;
 pub mod owners;
 pub mod pass;
 pub mod placement;

@@ -97,7 +97,7 @@ const OF_DAEMONLET: [Examples; 25] = [
 ];
 
 /// Of the plugin; the empty name is the plugin itself.
-const OF_PLUGIN: [Examples; 7] = [
+const OF_PLUGIN: [Examples; 8] = [
     (
         "",
         &[
@@ -110,6 +110,13 @@ const OF_PLUGIN: [Examples; 7] = [
         &[
             ("kubectl daemonlet explain n1", "what runs on node n1, and why"),
             ("kubectl daemonlet explain n1 kube-system/kube-proxy", "one DaemonSet there"),
+        ],
+    ),
+    (
+        "diff",
+        &[
+            ("kubectl daemonlet diff n1 n2", "every DaemonSet with overlays on nodes n1 and n2"),
+            ("kubectl daemonlet diff n1 n2 monitoring/node-agent", "one of them"),
         ],
     ),
     ("pause", &[("kubectl daemonlet pause kube-system/kube-proxy", "no more nodes follow")]),

@@ -14,6 +14,7 @@ mod hold;
 mod instance;
 mod not_accepted;
 mod note;
+mod overlays;
 mod permit;
 mod ports;
 mod progress;
@@ -37,6 +38,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
+use crate::core::overlays::Overlays;
 use crate::core::placement;
 use crate::core::record::DaemonRecord;
 use crate::core::record::FailedRevision;
@@ -228,6 +230,9 @@ pub struct DaemonPlan {
     pub pull: Option<Arc<RenderResult>>,
     /// The dry run of a new instance's pod that must be answered before the instance is created.
     pub question: Option<Question>,
+    /// The overlays that it names, as they are on this node. A recording has them with its definition.
+    #[serde(skip)]
+    pub overlays: Option<Arc<Overlays>>,
     /// The revision whose approval is to be claimed, or to which an instance is being updated.
     pub replacing: Option<String>,
     /// The revision that replaces what runs at the next boot: its approval is claimed, or to be claimed.
@@ -284,6 +289,7 @@ pub(crate) fn empty(record: DaemonRecord) -> DaemonPlan {
         tokens: BTreeSet::new(),
         pull: None,
         question: None,
+        overlays: None,
         replacing: None,
         staging: None,
         asks_runtime: false,
@@ -302,6 +308,7 @@ struct Planner<'a> {
     tokens: BTreeSet<TokenRequest>,
     pull: Option<Arc<RenderResult>>,
     question: Option<Question>,
+    overlays: Option<Arc<Overlays>>,
     replacing: Option<String>,
     staging: Option<String>,
     asks_runtime: bool,
@@ -327,6 +334,7 @@ impl<'a> Planner<'a> {
             tokens: BTreeSet::new(),
             pull: None,
             question: None,
+            overlays: None,
             replacing: None,
             staging: None,
             asks_runtime: false,
@@ -349,6 +357,7 @@ impl<'a> Planner<'a> {
             tokens: self.tokens,
             pull: self.pull,
             question: self.question,
+            overlays: self.overlays,
             replacing: self.replacing,
             staging: self.staging,
             asks_runtime: self.asks_runtime,

@@ -62,6 +62,8 @@ pub struct Rules {
 pub struct InstanceFact {
     /// Its revision.
     pub revision: Name,
+    /// The digest of its overlays, if it has any.
+    pub overlays: Option<Name>,
     /// Since when it is ready.
     pub ready_since: Option<Timestamp>,
     /// When it was made.
@@ -75,6 +77,8 @@ pub struct InstanceFact {
 pub struct ApprovalFact {
     /// Which revision may run.
     pub revision: Name,
+    /// The digest of the overlays that it may run with, if any.
+    pub overlays: Option<Name>,
     /// When it was given.
     pub at: Timestamp,
     /// What its node waits for before it claims it: until then it takes no slot and has no time limit.
@@ -104,6 +108,8 @@ pub struct NodeFact<'a> {
     pub canary: bool,
     /// The instances there, oldest first.
     pub instances: &'a [InstanceFact],
+    /// The digest of the overlays that its agent wants there, if any.
+    pub overlays: Option<Name>,
     /// The approval that stands.
     pub approval: Option<ApprovalFact>,
     /// Whether its agent has claimed one: it replaces.
@@ -114,6 +120,27 @@ pub struct NodeFact<'a> {
     pub failed: bool,
     /// Whether its agent did not claim an approval of the wanted revision in time: others come first.
     pub passed_over: bool,
+}
+
+impl NodeFact<'_> {
+    /// Whether a revision with these overlays is what is to run there.
+    pub fn wants(&self, rules: &Rules, (revision, overlays): (Name, Option<Name>)) -> bool {
+        revision == rules.wanted && overlays == self.overlays
+    }
+}
+
+impl InstanceFact {
+    /// What it is current by.
+    pub fn pair(&self) -> (Name, Option<Name>) {
+        (self.revision, self.overlays)
+    }
+}
+
+impl ApprovalFact {
+    /// What may run.
+    pub fn pair(&self) -> (Name, Option<Name>) {
+        (self.revision, self.overlays)
+    }
 }
 
 /// What is to be approved and withdrawn.
@@ -178,7 +205,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         }
         // An API server with an older resource drops what an approval waits for.
         let is_other = matches!(stand, Stand::Old(_)) && approval.is_standing() && approval.when != rules.when;
-        let is_void = approval.revision != rules.wanted || is_other || hold.is_some();
+        let is_void = !node.wants(rules, approval.pair()) || is_other || hold.is_some();
         let void = is_void || node.failed || !node.should_run;
         if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
@@ -333,7 +360,7 @@ fn stand(
     now: Timestamp,
     look_again: &mut Option<Timestamp>,
 ) -> Stand {
-    let updated = |i: &InstanceFact| i.revision == rules.wanted;
+    let updated = |i: &InstanceFact| node.wants(rules, i.pair());
     let live = || node.instances.iter().filter(|i| !i.ending);
     let Some(newest) = newest(node) else { return Stand::Missing };
     let is_available = available(node.ready, newest, min_ready, now);
@@ -367,7 +394,7 @@ fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool 
         Stand::Both(available) if exact && surges => !available,
         // It may be on its way to another revision, which was wanted before.
         Stand::New { released, .. } => {
-            let may_leave = |approval: ApprovalFact| approval.revision != rules.wanted && approval.takes_slot(rules);
+            let may_leave = |approval: ApprovalFact| !node.wants(rules, approval.pair()) && approval.takes_slot(rules);
             !released || node.replacing || node.approval.is_some_and(may_leave)
         }
         Stand::Both(_) => true,

@@ -105,6 +105,7 @@ impl Planner<'_> {
     /// `misplaced`: why no new instance starts here.
     pub(super) fn run(&mut self, daemon_set: &Arc<DaemonSet>, misplaced: Option<&str>) {
         let desired = self.facts.revision(daemon_set);
+        self.note_overlays(daemon_set);
         self.follow_definition(daemon_set, &desired);
         self.order_retries();
         self.note_previous(daemon_set, &desired);

@@ -358,7 +358,7 @@ impl Facts for ObservedState<'_> {
         }
     }
 
-    fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
+    fn approved(&self, daemon_set: &DaemonSet) -> Option<String> {
         self.state.concerns.claims.approved(daemon_set)
     }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::core::cluster::node_daemons::Status;
+use crate::core::identity::template_hash;
 use crate::core::json::Json;
 use crate::core::knowledge::OVERRIDE_HINT;
 use crate::core::model::ObjectKey;
@@ -109,7 +110,7 @@ fn with_facts<T>(
     f: impl FnOnce(&[Subject<'_>], &ObservedState<'_>) -> T,
 ) -> T {
     let objects = Objects::today(observation, &state.inputs, &state.policy);
-    let desired = desired(observation, state, &config.node_name, &objects);
+    let desired = desired(observation, state, &config.node_name, &objects, cache);
     let unknown = desired.iter().filter(|(key, ..)| !state.records.contains_key(*key));
     let empty: BTreeMap<&ObjectKey, DaemonRecord> = unknown.map(|(key, ..)| (*key, state.new_record(key))).collect();
     let subjects: Vec<Subject<'_>> = desired
@@ -148,6 +149,7 @@ fn desired<'a>(
     state: &'a AgentState,
     node: &str,
     objects: &Objects<'_>,
+    cache: &RenderCache,
 ) -> Vec<(&'a ObjectKey, Desired, bool)> {
     if state.goal == Goal::Teardown {
         return state.records.keys().map(|key| (key, teardown::desired(), false)).collect();
@@ -170,10 +172,19 @@ fn desired<'a>(
             of_api = ApiState::Unknown;
         }
         let about = state.definitions.version(key);
+        let folder = observation.folders.state(key, &state.inputs.origins, record);
+        let objects_of_it = Objects { live: record.live().next().is_some(), ..*objects };
+        let last = record.definition().and_then(|last| last.overlays.as_deref());
+        let overlaid = |daemon_set| cache.overlaid(daemon_set, &state.node, &objects_of_it, last);
+        let (in_folder, in_api, remembered) = (
+            folder.daemon_set().map(overlaid),
+            of_api.daemon_set().map(overlaid),
+            state.inputs.daemon_sets.get(key).map(overlaid),
+        );
         let known = KnownDefinition {
-            folder: observation.folders.state(key, &state.inputs.origins, record),
-            api: of_api,
-            remembered: state.inputs.daemon_sets.get(key),
+            folder: folder.with(in_folder.as_ref()),
+            api: of_api.with(in_api.as_ref()),
+            remembered: remembered.as_ref(),
             confirmation: state.concerns.removal_guard.confirmation(key, about, observation.now),
             has_file: state.inputs.origins.contains_key(key),
         };
@@ -224,7 +235,8 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
         let Some(file) = folders.get(&daemon.key) else { continue };
         let runs = daemon.record.live().filter_map(|instance| instance.daemon_set.as_ref()).last();
         let used = state.definitions.get(&daemon.key).or_else(|| state.inputs.daemon_sets.get(&daemon.key)).or(runs);
-        if used.is_some_and(|used| facts.revision(used) != facts.revision(file)) {
+        let hash = |daemon_set| template_hash(&facts.revision(daemon_set)).to_owned();
+        if used.is_some_and(|used| hash(used) != hash(file)) {
             let source = &file.source;
             let note = format!("{source} is passed over: the API server's version is used; hint: {OVERRIDE_HINT}");
             daemon.summary.notes.push(Note::Other(note));

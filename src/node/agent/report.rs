@@ -22,6 +22,7 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectSource;
 use crate::core::model::Source;
+use crate::core::overlays;
 use crate::core::pass::Plan;
 use crate::core::policy::Covered;
 use crate::core::policy::namespace_of;
@@ -185,7 +186,9 @@ impl View<'_> {
         let from_api = self.state.definitions.get(key).or_else(|| self.state.inputs.daemon_sets.get(key));
         let planned = self.last.plan.daemons.iter().find(|d| d.key == *key);
         let (mut terms, mut status) = (Vec::new(), planned.and_then(|d| self.daemon_status(d)));
-        if let Some(daemon_set) = from_api.or(folder) {
+        let overlays = planned.and_then(|planned| planned.overlays.clone());
+        let overlaid = from_api.or(folder).map(|daemon_set| overlays::with(daemon_set, overlays));
+        if let Some(daemon_set) = &overlaid {
             let covered = match (daemon_set.source == Source::Api, folder) {
                 (true, folder) => self.state.policy.covers(daemon_set, folder),
                 (false, _) => Covered::Yes(daemon_set.mode_label().unwrap_or(Mode::Static)),

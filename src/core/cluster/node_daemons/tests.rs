@@ -16,12 +16,19 @@ fn full() -> Value {
         name: text(),
         uid: text(),
         revision: text(),
+        overlays: text(),
         approved_at: text(),
         lease: Some(lease),
         when: Some(UpdateTrigger::Boot),
     };
-    let instance =
-        InstanceReport { pod: text(), revision: text(), created: text(), ready_since: Some(text()), ending: true };
+    let instance = InstanceReport {
+        pod: text(),
+        revision: text(),
+        overlays: text(),
+        created: text(),
+        ready_since: Some(text()),
+        ending: true,
+    };
     let daemon = DaemonReport {
         namespace: text(),
         name: text(),
@@ -30,6 +37,7 @@ fn full() -> Value {
         phase: Some(State::Running),
         message: text(),
         instances: vec![instance],
+        overlays: text(),
         replacing: Some(text()),
         staged: Some(text()),
         failed: Some(FailedReport { revision: text(), cause: text(), message: text() }),

@@ -6,6 +6,7 @@ use crate::core::bounds;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectSource;
+use crate::core::overlays;
 use crate::core::pass::Subject;
 use crate::core::placement;
 use crate::core::plan::Facts;
@@ -25,7 +26,8 @@ impl ObservedState<'_> {
             return Admission::Refused(vec![error]);
         }
         let namespace = self.objects.lookup(&namespace_of(daemon_set));
-        self.state.policy.admit(daemon_set, namespace).and(|| self.no_room(daemon_set))
+        let judged = overlays::as_judged(daemon_set, |config_map| self.objects.is_folders(config_map));
+        self.state.policy.admit(&judged, namespace).and(|| self.no_room(&judged))
     }
 
     /// That the namespace of `daemon_set`, which is not trusted, has too many DaemonSets to start this one.
