@@ -134,10 +134,9 @@ struct LastPass {
 
 impl Default for LastPass {
     fn default() -> Self {
-        let plan = Plan::default();
         Self {
             observation: Observation::default(),
-            plan,
+            plan: Plan::default(),
             outcome: EffectOutcome::default(),
             problems: Vec::new(),
             due: Timestamp::MIN,
@@ -189,8 +188,7 @@ impl Agent {
         self.connect();
         let ended = self.drive(Until::Stopped, callers, file).await;
         if ended == Ended::Stopped {
-            self.reporter.notifier().stopping();
-            leaving::taint_at_shutdown(&self.state, &self.last, &self.requests).await;
+            leaving::stop(&self.state, &self.last, &self.requests, self.reporter.notifier()).await;
         }
         self.put_away().await;
         ended
@@ -379,11 +377,10 @@ impl Agent {
     pub async fn teardown(mut self, patience: Duration) -> Teardown {
         self.state.tear_down();
         self.last.is_at_rest = false;
-        let bound = tokio::time::Instant::now() + patience;
         self.pass().await;
         let found = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
         self.connect();
-        self.drive(Until::TornDown(bound), &mut Callers::default(), None).await;
+        self.drive(Until::TornDown(tokio::time::Instant::now() + patience), &mut Callers::default(), None).await;
         let left = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
         let taint = leaving::remove_taint(&self.config, &self.state, &self.requests).await;
         Teardown { node: self.config.node_name.clone(), found, left, taint, problems: self.last.problems.clone() }

@@ -10,6 +10,7 @@ use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
 use crate::node::api::TaintChange;
 use crate::node::api::TaintResult;
+use crate::node::notify::Notifier;
 use crate::node::seal;
 
 use super::LastPass;
@@ -22,8 +23,10 @@ use super::state::AgentState;
 /// How long the API server is waited for while the machine shuts down.
 const SHUTDOWN: Duration = Duration::from_secs(3);
 
-/// If the machine shuts down, no workload comes to it before its daemons at its next boot.
-pub(super) async fn taint_at_shutdown(state: &AgentState, last: &LastPass, requests: &Requests) {
+/// Tells systemd that the agent stops. If the machine shuts down, no workload comes to it before its daemons at its next
+/// boot.
+pub(super) async fn stop(state: &AgentState, last: &LastPass, requests: &Requests, notifier: &Notifier) {
+    notifier.stopping();
     let has_no_daemons = last.plan.startup_taint.daemons.is_empty();
     if has_no_daemons || state.unlinked(&last.observation).is_some() || !seal::is_shutting_down() {
         return;
