@@ -45,6 +45,7 @@ pub mod rendering;
 pub mod replies;
 pub mod sources;
 pub mod start_order;
+pub mod startup_taint;
 pub mod status;
 pub mod time;
 pub mod update_trigger;

@@ -44,6 +44,12 @@ pub trait World {
     /// Whether the kubelet says that it is at work.
     fn is_kubelet_healthy(&self) -> bool;
 
+    /// What `systemd-creds` makes of `input`, or why it refuses that. `doing` is `encrypt` or `decrypt`.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    fn seal(&self, doing: &str, input: &[u8]) -> io::Result<Result<Vec<u8>, String>>;
+
     /// What the container runtime answers to `request`, and how much later.
     fn runtime(&self, method: &str, request: &[u8]) -> (Duration, RuntimeAnswer);
 }

@@ -4,7 +4,23 @@
 type Examples = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// By command; each with what it is for.
-const OF_DAEMONLET: [Examples; 22] = [
+const OF_DAEMONLET: [Examples; 25] = [
+    (
+        "init",
+        &[
+            ("daemonlet init", "ask, write the configuration, and show the plan of the first pass"),
+            ("daemonlet init --mode static --namespaces kube-system,kube-flannel", "take the rest as it is by default"),
+            ("daemonlet init --kubeconfig none --output /tmp/try.toml", "no API server, another file"),
+        ],
+    ),
+    (
+        "install",
+        &[
+            ("daemonlet install", "on a host without a package of it"),
+            ("daemonlet install --root /host", "in a container that has the host's file system there"),
+        ],
+    ),
+    ("completion", &[("daemonlet completion bash > /etc/bash_completion.d/daemonlet", "without a package")]),
     (
         "run",
         &[

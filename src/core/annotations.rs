@@ -30,6 +30,8 @@ use crate::core::model::RESTART_ON;
 use crate::core::model::RETRY;
 use crate::core::model::ROLLBACK;
 use crate::core::model::SPREAD_KEY;
+use crate::core::model::STARTUP_TAINT;
+use crate::core::model::STARTUP_TAINT_TIMEOUT;
 use crate::core::model::STEPS;
 use crate::core::model::TOPOLOGY_KEY;
 use crate::core::model::UPDATE;
@@ -48,7 +50,7 @@ const OURS: &str = "daemonlet.dev/";
 /// one.
 type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
-const KNOWN: [KnownAnnotation; 23] = [
+const KNOWN: [KnownAnnotation; 25] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
@@ -101,6 +103,13 @@ const KNOWN: [KnownAnnotation; 23] = [
     ),
     (AFTER_TIMEOUT, |text| start_order::timeout(text).is_some(), "a Go duration above 0, such as 2m", "2m is used"),
     (OVERLAYS, overlays::is_name, "the name of a ConfigMap of its namespace", "it has no overlays"),
+    (STARTUP_TAINT, |text| text == "true", "true", "no node waits for it"),
+    (
+        STARTUP_TAINT_TIMEOUT,
+        |text| start_order::timeout(text).is_some(),
+        "a Go duration above 0, such as 10m",
+        "10m is used",
+    ),
     (COORDINATION, |text| text == "none", "none", "it changes by approval alone"),
 ];
 

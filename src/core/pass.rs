@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::plan;
 use crate::core::plan::Action;
@@ -17,6 +18,7 @@ use crate::core::record::Instance;
 use crate::core::sources::Desired;
 use crate::core::start_order::StartOrder;
 use crate::core::start_order::Turn;
+use crate::core::startup_taint::StartupTaint;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -52,12 +54,14 @@ pub struct PassContext<'a> {
 }
 
 /// The plan of one pass: a value that can be printed, compared and executed.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Plan {
     /// One plan for each daemon, in the order of their names.
     pub daemons: Vec<DaemonPlan>,
     /// Whether removals are held back until a second complete list.
     pub removals_held: bool,
+    /// For whom workload waits on this node.
+    pub startup_taint: StartupTaint,
 }
 
 /// One daemon before planning.
@@ -88,15 +92,20 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
     let known = subjects.iter().map(|subject| &subject.record.key).collect();
     let order = match is_only {
         true => StartOrder::default(),
-        false => {
-            StartOrder::of(subjects.iter().filter_map(|subject| subject.desired.definition()).map(Arc::as_ref), &known)
-        }
+        false => StartOrder::of(subjects.iter().filter_map(ordered_by), &known),
     };
     let daemons = match order.is_empty() {
         true => subjects.iter().map(|s| plan::plan_daemon(&s.desired, s.record, &context, facts)).collect(),
         false => in_order(subjects, &order, &context, facts),
     };
-    Plan { daemons, removals_held }
+    Plan { daemons, removals_held, startup_taint: StartupTaint::default() }
+}
+
+/// The definition that says after whom a daemon starts: the one that is to run; while that is in doubt, the one that its
+/// instance was made from.
+fn ordered_by<'a>(subject: &'a Subject<'_>) -> Option<&'a DaemonSet> {
+    let of_instance = || subject.record.live().last()?.daemon_set.as_ref();
+    subject.desired.definition().or_else(of_instance).map(Arc::as_ref)
 }
 
 /// Plans every daemon after those that it starts after.

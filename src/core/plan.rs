@@ -261,7 +261,7 @@ pub fn plan_daemon(
     match desired {
         Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
         Desired::Held { daemon_set, mode, why, ask } => plan.held(daemon_set, *mode, why, *ask),
-        Desired::Left { reason } => plan.keep(State::NotSelected, reason),
+        Desired::Left { reason } => plan.keep(State::LeftAlone, reason),
         Desired::Gone { reason, by_list, ignore_file } => plan.gone(reason, *by_list, ignore_file.as_deref()),
         Desired::Orphaned { reason } => plan.orphaned(reason),
         Desired::Confirm { reason } => {
@@ -379,7 +379,7 @@ impl<'a> Planner<'a> {
         if live.is_empty() {
             self.summary.state = if self.record.instances.is_empty() { state } else { State::Stopping };
         }
-        if live.is_empty() || state != State::NotSelected {
+        if live.is_empty() || !state.is_idle() {
             self.add_reason(reason);
         }
     }

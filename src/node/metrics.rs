@@ -76,9 +76,14 @@ impl Recorder {
     /// # Errors
     /// If no thread can be started.
     pub fn serve(listen: Listen, started: Timestamp) -> std::io::Result<Self> {
-        let recorder = Self { started, since: Instant::now(), inner: Arc::default() };
+        let recorder = Self::unserved(started);
         server::start(listen, Arc::new(recorder.clone()))?;
         Ok(recorder)
+    }
+
+    /// Without a server: whoever has a clone asks it.
+    pub fn unserved(started: Timestamp) -> Self {
+        Self { started, since: Instant::now(), inner: Arc::default() }
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Recorded) -> T) -> T {

@@ -21,6 +21,8 @@ const STARTS: i64 = 700;
 const LOOKS: i64 = 50;
 const RELIST: i64 = 20_000;
 const HOUSEKEEPING: i64 = 2_000;
+/// The volume of a gate.
+const GATE: &str = "daemonlet-gate";
 
 /// A manifest as the kubelet takes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +38,8 @@ pub(crate) struct Manifest {
     pub(crate) grace: i64,
     /// Volumes that the pod's data is expected in.
     pub(crate) volumes: Vec<String>,
+    /// Whether its containers wait for the file of a gate.
+    pub(crate) has_gate: bool,
     pub(crate) whole: Arc<Value>,
 }
 
@@ -70,6 +74,8 @@ pub(crate) struct Pod {
     pub(crate) manifest: Manifest,
     pub(crate) phase: Phase,
     pub(crate) restarts: u32,
+    /// Whether its gate is closed: it has a sandbox, and no container.
+    pub(crate) is_held: bool,
 }
 
 /// What the runtime does when it is asked.
@@ -97,6 +103,8 @@ pub(crate) struct Kubelet {
     /// What the last look took, to see that a manifest is another one.
     pub(crate) taken: BTreeMap<String, Manifest>,
     pub(crate) started_pods: Vec<Manifest>,
+    /// Pods whose containers have begun to run.
+    pub(crate) running_pods: Vec<Manifest>,
     has_listed: bool,
     /// What the last housekeeping saw of the API's pods, and whether pods have changed since.
     kept_at: u64,
@@ -118,6 +126,7 @@ impl Kubelet {
             house_at: 0,
             taken: BTreeMap::new(),
             started_pods: Vec::new(),
+            running_pods: Vec::new(),
             has_listed: false,
             kept_at: 0,
             is_untidy: true,
@@ -143,6 +152,11 @@ impl Kubelet {
         self.look_at = now + 500;
     }
 
+    /// Whether it says that it is at work: it has read its folder.
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.runs && self.has_listed
+    }
+
     /// Something in the folder has changed.
     pub(crate) fn poke(&mut self, now: i64) {
         self.look_at = self.look_at.min(now + LOOKS);
@@ -164,7 +178,13 @@ impl Kubelet {
         let before: Vec<Phase> = self.pods.values().map(|pod| pod.phase).collect();
         for (uid, pod) in &mut self.pods {
             match pod.phase {
+                Phase::Starting { until } if until <= now && is_closed(disk, &self.root, &pod.manifest) => {
+                    pod.is_held = true;
+                    pod.phase = Phase::Starting { until: now + HOUSEKEEPING };
+                }
                 Phase::Starting { until } if until <= now => {
+                    pod.is_held = false;
+                    self.running_pods.push(pod.manifest.clone());
                     pod.phase = Phase::Running { since: now };
                     disk.put(self.root.join("pods").join(uid).join("etc-hosts"), "hosts");
                 }
@@ -243,7 +263,8 @@ impl Kubelet {
                 None => {
                     disk.put(self.root.join("pods").join(uid).join("etc-hosts"), "hosts");
                     let phase = Phase::Starting { until: now + STARTS };
-                    self.pods.insert(uid.clone(), Pod { manifest: manifest.clone(), phase, restarts: 0 });
+                    self.pods
+                        .insert(uid.clone(), Pod { manifest: manifest.clone(), phase, restarts: 0, is_held: false });
                     self.started_pods.push(manifest.clone());
                 }
             }
@@ -268,7 +289,7 @@ impl Kubelet {
             .etcd
             .objects
             .iter()
-            .filter(|(key, pod)| key.0 == "pods" && pod["spec"]["nodeName"] == node)
+            .filter(|(key, pod)| key.0 == "pods" && pod["spec"]["nodeName"] == node && is_mirror(pod))
             .map(|(key, _)| key.clone())
             .collect();
         for key in mirrors {
@@ -299,6 +320,17 @@ impl Kubelet {
     }
 }
 
+fn is_mirror(pod: &Value) -> bool {
+    pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string()
+}
+
+/// Whether a pod's containers cannot be made, for want of the file of its gate.
+fn is_closed(disk: &Arc<Simulated>, root: &Path, manifest: &Manifest) -> bool {
+    let volumes = root.join("pods").join(&manifest.uid).join("volumes/kubernetes.io~empty-dir");
+    let disk: &dyn daemonlet::simulation::Disk = &**disk;
+    manifest.has_gate && disk.text(volumes.join(GATE).join("gate")).is_err()
+}
+
 fn mirror(pod: &Pod, name: &str, node: &str, owner: &Value, status: Value) -> Value {
     let mut mirror = Value::clone(&pod.manifest.whole);
     mirror["metadata"]["name"] = name.into();
@@ -326,6 +358,7 @@ fn status(pod: &Pod, is_running: bool, now: i64) -> Value {
     let phase = if is_running { "Running" } else { "Pending" };
     let state = match is_running {
         true => json!({"running": {"startedAt": since}}),
+        false if pod.is_held => json!({"waiting": {"reason": "CreateContainerConfigError"}}),
         false => json!({"waiting": {"reason": "ContainerCreating"}}),
     };
     let transition = if is_running { json!(since) } else { Value::Null };
@@ -346,7 +379,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Option<Manifest> {
     let env = containers[0]["env"].as_array().cloned().unwrap_or_default();
     let revision = env.iter().find(|env| env["name"] == "REV").and_then(|env| env["value"].as_str());
     let volumes = whole["spec"]["volumes"].as_array().cloned().unwrap_or_default();
-    let data = volumes.iter().filter(|volume| volume["emptyDir"].is_object());
+    let data = volumes.iter().filter(|volume| volume["emptyDir"].is_object() && volume["name"] != GATE);
     Some(Manifest {
         file: file.to_owned(),
         namespace: at("/metadata/namespace").unwrap_or_else(|| "default".to_owned()),
@@ -356,6 +389,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Option<Manifest> {
         revision: revision.and_then(|revision| revision.parse().ok()).unwrap_or(0),
         grace: whole.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30),
         volumes: data.filter_map(|volume| volume["name"].as_str().map(str::to_owned)).collect(),
+        has_gate: volumes.iter().any(|volume| volume["name"] == GATE),
         whole: Arc::new(whole),
     })
 }
@@ -471,7 +505,10 @@ impl Kubelet {
                     created_at: nanos(since(pod)),
                     labels: BTreeMap::from([("io.kubernetes.pod.uid".to_owned(), pod.manifest.uid.clone())]),
                 };
-                Some(messages::Containers { items: pods().map(container).collect() }.encode_to_vec())
+                Some(
+                    messages::Containers { items: pods().filter(|pod| !pod.is_held).map(container).collect() }
+                        .encode_to_vec(),
+                )
             }
             "StopPodSandbox" | "RemovePodSandbox" => {
                 let id = messages::Id::decode(request).ok()?.id;

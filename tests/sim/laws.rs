@@ -57,6 +57,18 @@ pub(crate) struct Laws {
     removed_by_agent: BTreeMap<String, i64>,
     /// The newest data that a volume of a daemon had.
     newest: BTreeMap<(String, String), u64>,
+    /// What has happened in this boot: manifests that there were at its beginning, by daemon; daemons whose containers
+    /// have run; and whether a process of the agent has ended.
+    at_boot: BTreeMap<String, String>,
+    ran_in_boot: BTreeSet<String>,
+    agent_has_ended: bool,
+    /// Instances whose manifest this process of the agent has written, and how many manifests it has removed.
+    begun: BTreeSet<String>,
+    ends: u64,
+    /// How many problems `status` has shown.
+    problems: usize,
+    /// Whether the agent was restarted in an unchanged world.
+    restarted: bool,
     before_restart: Option<BTreeMap<PathBuf, String>>,
 }
 
@@ -86,13 +98,29 @@ impl Laws {
         // What is lost with the power was removed by nobody.
         self.manifests = by_file(node);
         // Nor does anything tell who removed what the agent had no time to miss.
+        if node.has_new_disk {
+            node.has_new_disk = false;
+            self.removed.clear();
+            self.removed_by_agent.clear();
+        }
         let by_agent = &self.removed_by_agent;
+        self.at_boot = self.manifests.values().map(|m| (m.daemon.clone(), m.uid.clone())).collect();
+        self.ran_in_boot.clear();
+        self.agent_has_ended = false;
+        self.begun.clear();
+        self.ends = 0;
         self.removed.retain(|uid, at| by_agent.contains_key(uid) || lost_at - *at > 1_000 && !node.forgets());
         let back = self.manifests.values().find(|m| self.removed_by_agent.get(&m.uid).is_some_and(|at| *at < lost_at));
         if let Some(manifest) = back {
             let what = format!("{} of {}, with the power", manifest.uid, manifest.daemon);
             self.violate(node.steady, "a UID whose manifest was removed never comes back", what);
         }
+    }
+
+    pub(crate) fn agent_ended(&mut self) {
+        self.agent_has_ended = true;
+        self.begun.clear();
+        self.ends = 0;
     }
 
     /// The agent could not start.
@@ -114,6 +142,9 @@ impl Laws {
         }
         for manifest in std::mem::take(&mut node.kubelet.started_pods) {
             self.started(node, &manifest);
+        }
+        for manifest in std::mem::take(&mut node.kubelet.running_pods) {
+            self.in_order(node, &manifest);
         }
         self.one_of_each(node);
         self.not_without(node, is_up);
@@ -148,6 +179,7 @@ impl Laws {
             self.removed.insert(was.uid.clone(), node.steady);
             if !by_world {
                 self.removed_by_agent.insert(was.uid.clone(), node.steady);
+                self.ends += 1;
                 self.ended_by_agent(node, &was);
             }
         }
@@ -156,6 +188,10 @@ impl Laws {
             if !by_world && self.removed.contains_key(&manifest.uid) && !node.has_older_state() {
                 let what = format!("{} of {}", manifest.uid, manifest.daemon);
                 self.violate(node.steady, "a UID whose manifest was removed never comes back", what);
+            }
+            let is_new = self.manifests.values().all(|known| known.uid != manifest.uid);
+            if is_new && !by_world && doing == Doing::Rename {
+                self.begun.insert(manifest.uid.clone());
             }
             if self.manifests.get(&file) != Some(&manifest) {
                 self.note(node, format!("{} comes, revision {}", manifest.name, manifest.revision));
@@ -204,10 +240,33 @@ impl Laws {
         self.violate(steady, "nothing ends without evidence", what);
     }
 
+    /// Containers run after those of the daemons that theirs starts after.
+    fn in_order(&mut self, node: &Node, manifest: &Manifest) {
+        self.note(node, format!("{} runs", manifest.name));
+        if !self.ran_in_boot.insert(manifest.daemon.clone()) || !node.keeps_order() || self.agent_has_ended {
+            return;
+        }
+        // No start but the first of a boot waits, and nothing that has no gate.
+        let waits = self.at_boot.get(&manifest.daemon).is_none_or(|uid| manifest.has_gate && *uid == manifest.uid);
+        let index = node.daemons.iter().position(|d| manifest.daemon == format!("{SPACE}/{}", d.name));
+        let Some(daemon) = index.filter(|_| waits) else { return };
+        for before in node.starts_before(daemon) {
+            let name = format!("{SPACE}/{}", node.daemons[before].name);
+            let is_known = self.at_boot.contains_key(&name) && node.daemons[before].is_settled();
+            if is_known && !self.ran_in_boot.contains(&name) {
+                let what = format!("{} runs before {name}", manifest.daemon);
+                self.violate(node.steady, "a daemon starts after those that it names", what);
+            }
+        }
+    }
+
     /// The kubelet starts a pod.
     fn started(&mut self, node: &mut Node, manifest: &Manifest) {
         if manifest.daemon.is_empty() {
             return;
+        }
+        if !manifest.daemon.starts_with(&format!("{SPACE}/")) {
+            self.violate(node.steady, "what policy does not allow does not run", manifest.daemon.clone());
         }
         self.note(node, format!("{} starts, revision {}", manifest.name, manifest.revision));
         let disk: &dyn Disk = &*node.disk;
@@ -335,8 +394,55 @@ impl Laws {
             }
         }
         let problems = status["problems"].as_array().cloned().unwrap_or_default();
-        if let Some(problem) = problems.first() {
+        self.problems = problems.len();
+        // What a process has set aside at its start, it names for as long as it lives.
+        let is_left = |problem: &&Value| self.before_restart.is_none() || problem["object"] != "checkpoint";
+        if let Some(problem) = problems.iter().find(|problem| is_left(problem)) {
             self.violate(node.steady, "what status says is what is", format!("a problem is left: {problem}"));
+        }
+    }
+
+    /// What metrics say is what is; `None`: this life has none.
+    pub(crate) fn metrics(&mut self, node: &Node, text: Option<String>) {
+        let Some(text) = text else { return };
+        if std::env::var_os("DAEMONLET_SIM_METRICS").is_some() {
+            eprintln!("{text}");
+        }
+        let samples: BTreeMap<&str, f64> = text
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .filter_map(|line| line.rsplit_once(' ').and_then(|(name, value)| Some((name, value.parse().ok()?))))
+            .collect();
+        let running = node.daemons.iter().filter(|daemon| daemon.wanted().is_some()).count();
+        let mut expected = vec![
+            ("daemonlet_daemons{state=\"running\"}".to_owned(), running as f64),
+            ("daemonlet_problems".to_owned(), self.problems as f64),
+            ("daemonlet_api_connected".to_owned(), 1.0),
+        ];
+        for daemon in node.daemons.iter().filter(|daemon| daemon.wanted().is_some()) {
+            let labels = format!("namespace=\"{SPACE}\",daemonset=\"{}\"", daemon.name);
+            expected.push((format!("daemonlet_daemon_ready{{{labels}}}"), 1.0));
+        }
+        let is_other = |(name, value): &&(String, f64)| samples.get(name.as_str()) != Some(value);
+        if let Some((name, value)) = expected.iter().find(is_other) {
+            let what = format!("{name} is {:?}, and {value} is true", samples.get(name.as_str()));
+            return self.violate(node.steady, "what metrics say is what is", what);
+        }
+        // What an earlier process had begun, or others have removed, is counted by none, or by this one.
+        let counted = |name: &str| samples.get(name).copied().unwrap_or(f64::NAN);
+        let (starts, ends) = (counted("daemonlet_starts_total"), counted("daemonlet_ends_total"));
+        let begun = self.begun.len() as f64;
+        if !(starts <= begun && ends >= self.ends as f64) || self.restarted && starts + ends > 0.0 {
+            let what = format!("{starts} starts and {ends} ends, and {begun} and {} are true", self.ends);
+            return self.violate(node.steady, "what metrics say is what is", what);
+        }
+        let of = |prefix: &str| samples.keys().find(|name| name.starts_with(prefix)).map(|name| (*name).to_owned());
+        // The cluster has no NodeDaemons.
+        let is_watch = |name: &str| name.starts_with("daemonlet_api_watch_up") && !name.contains("nodedaemons");
+        let is_down = samples.iter().find(|(name, up)| is_watch(name) && **up != 1.0);
+        let wrong = ["daemonlet_volume_refresh_blocked", "daemonlet_failed_revision"].into_iter().find_map(of);
+        if let Some(name) = wrong.or_else(|| is_down.map(|(name, _)| (*name).to_owned())) {
+            self.violate(node.steady, "what metrics say is what is", name);
         }
     }
 
@@ -347,6 +453,7 @@ impl Laws {
     /// A restart of the agent in an unchanged world writes no manifest and no data.
     pub(crate) fn end_restart(&mut self, node: &Node) {
         let Some(before) = self.before_restart.take() else { return };
+        self.restarted = true;
         let after = snapshot(node);
         if let Some(path) = before.keys().chain(after.keys()).find(|path| before.get(*path) != after.get(*path)) {
             let (was, is) = (before.get(path), after.get(path));

@@ -25,9 +25,10 @@ use super::node::End;
 use super::node::KUBELET;
 use super::node::Killed;
 use super::node::MANIFESTS;
-use super::node::NODE;
 use super::node::Node;
+use super::node::SPACE;
 use super::node::STATE;
+use super::others::GUESTS;
 
 /// How long after the last move all faults end; and how long the agent then has.
 const REST: i64 = 300_000;
@@ -77,7 +78,18 @@ impl World for Around {
     }
 
     fn is_kubelet_healthy(&self) -> bool {
-        self.node.try_borrow().is_ok_and(|node| node.kubelet.runs)
+        self.node.try_borrow().is_ok_and(|node| node.kubelet.is_healthy())
+    }
+
+    fn seal(&self, doing: &str, input: &[u8]) -> std::io::Result<Result<Vec<u8>, String>> {
+        let Some(true) = self.node.try_borrow().ok().map(|node| node.seals) else {
+            return Err(std::io::ErrorKind::NotFound.into());
+        };
+        let turned = |key: &[u8]| key.iter().map(|byte| byte ^ 0x55).collect::<Vec<u8>>();
+        Ok(match doing {
+            "encrypt" => Ok(super::node::base64(&turned(input)).into_bytes()),
+            _ => super::node::from_base64(input).map(|key| turned(&key)).ok_or_else(|| "not sealed here".to_owned()),
+        })
     }
 
     fn runtime(&self, method: &str, request: &[u8]) -> (Duration, RuntimeAnswer) {
@@ -99,13 +111,17 @@ impl World for Around {
 use daemonlet::core::time as jiff_time;
 
 /// The configuration of every life.
-fn config(kubeconfig: &str) -> String {
+fn config(kubeconfig: &str, node: &Node) -> String {
+    let seal = if node.is_sealed { "[checkpoint]\nseal = \"systemd-creds\"\n" } else { "" };
+    let metrics = if node.has_metrics { "[metrics]\nlisten = \"127.0.0.1:9464\"\n" } else { "" };
+    let node = &node.name;
     format!(
-        "node-name = \"{NODE}\"\nkubeconfig = \"{kubeconfig}\"\n\
+        "node-name = \"{node}\"\nkubeconfig = \"{kubeconfig}\"\n\
          folders = [\"/etc/daemonlet/daemonsets.d\", \"/mnt/late/daemonsets.d\"]\n\
          manifest-dir = \"{MANIFESTS}\"\nstate-dir = \"{STATE}\"\nrun-dir = \"/run/daemonlet\"\n\
          kubelet-root = \"{KUBELET}\"\nruntime-endpoint = \"unix:///run/cri.sock\"\nupdate-jitter = \"2s\"\n\
-         api-endpoint = \"10.0.0.1:6443\"\n"
+         api-endpoint = \"10.0.0.1:6443\"\n[policy]\nnamespaces = [\"{SPACE}\", \"{GUESTS}\"]\n\
+         {seal}{metrics}"
     )
 }
 
@@ -150,6 +166,7 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
             }
             Ended::By(End::Stop { back } | End::Kill { back }) => {
                 node.borrow().disk.end_process();
+                laws.agent_ended();
                 back
             }
             Ended::By(End::PowerLoss { kept, reach }) => {
@@ -161,6 +178,7 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
             }
             Ended::NotStarted(why) => {
                 node.borrow().disk.end_process();
+                laws.agent_ended();
                 laws.not_started(&node.borrow(), &why);
                 2_000
             }
@@ -223,6 +241,7 @@ impl Plan {
         let is_over = self.restarted && node.steady >= self.over_at && is_up;
         if is_over {
             laws.end_restart(node);
+            laws.wants_status = true;
         }
         is_over
     }
@@ -279,6 +298,10 @@ impl World for Still {
         false
     }
 
+    fn seal(&self, _: &str, _: &[u8]) -> std::io::Result<Result<Vec<u8>, String>> {
+        Err(std::io::ErrorKind::NotFound.into())
+    }
+
     fn runtime(&self, _: &str, _: &[u8]) -> (Duration, RuntimeAnswer) {
         (Duration::ZERO, RuntimeAnswer::Unreachable)
     }
@@ -318,7 +341,7 @@ fn process(node: &Rc<RefCell<Node>>, laws: &mut Laws, plan: &mut Plan, kubeconfi
                 asked: Cell::new((0, 0)),
             };
             simulation::enter(Some(Rc::new(around)));
-            let config = match Simulation::config(&config(kubeconfig)) {
+            let config = match Simulation::config(&config(kubeconfig, &node.borrow())) {
                 Ok(config) => config,
                 Err(error) => return Ended::NotStarted(format!("{error:?}")),
             };
@@ -390,14 +413,17 @@ async fn drive(
         if laws.violation.is_some() {
             return Ended::Over;
         }
+        if laws.wants_status {
+            // The process that follows is asked, too, at its beginning.
+            laws.wants_status = node.borrow().end.is_some();
+            let status = handle.ask(r#"{"op":"status"}"#).await;
+            laws.status(&node.borrow(), status);
+            let is_settled = origin.elapsed() > Duration::from_secs(60);
+            laws.metrics(&node.borrow(), handle.metrics().filter(|_| is_settled));
+        }
         let end = node.borrow_mut().end.take();
         if let Some(end) = end {
             return Ended::By(end);
-        }
-        if laws.wants_status {
-            laws.wants_status = false;
-            let status = handle.ask(r#"{"op":"status"}"#).await;
-            laws.status(&node.borrow(), status);
         }
         if is_over {
             return Ended::Over;

@@ -15,8 +15,10 @@ mod api;
 mod kubelet;
 mod laws;
 mod life;
+mod machine;
 mod moves;
 mod node;
+mod others;
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -157,7 +159,7 @@ fn tell(life: &Life, violation: &Violation, kubeconfig: &str) {
         Some(_) => (life.clone(), violation.clone()),
     };
     println!("seed {}: {}: {}", life.seed, violation.law, violation.what);
-    println!("  daemons {:?}, one journal {}", life.daemons, life.one_journal);
+    println!("  daemons {:?}, after {:?}, one journal {}", life.daemons, life.after, life.one_journal);
     for (at, what) in &life.moves {
         println!("  {:>9.3} s  {what:?}", *at as f64 / 1_000.0);
     }

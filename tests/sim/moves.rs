@@ -94,50 +94,206 @@ pub(crate) enum Fault {
     FolderUnreadable,
 }
 
+/// How a node gets another name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Renaming {
+    /// In its configuration; the agent and the kubelet start anew.
+    Restarted,
+    /// With a reboot.
+    Rebooted,
+    /// The machine is a copy, with its disk; the original lives on elsewhere.
+    Cloned,
+}
+
+/// What somebody removes whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Place {
+    /// The folders of DaemonSets and of manifests.
+    Etc,
+    /// The agent's run folder.
+    Run,
+    /// The agent's state folder, and nothing else.
+    State,
+    /// The disk with the state folder and the kubelet's root, while the machine is off.
+    Var,
+}
+
+/// Which version of the agent wrote the state folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Version {
+    /// A newer one, in a format that this one does not know.
+    NewFormat,
+    /// A newer one, with fields that this one does not know.
+    NewFields,
+    /// An older one, without the fields that came later.
+    Older,
+}
+
+/// What a tenant's DaemonSet is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Tenant {
+    /// It has no label.
+    Unlabelled,
+    /// It asks to be run, from a namespace that nothing runs from.
+    Outside,
+    /// The same, and is no DaemonSet that a static pod can be made of.
+    Impossible,
+    /// It asks to be run from a namespace of the policy, with what only trusted ones may have.
+    Untrusted,
+    /// It goes.
+    Gone,
+}
+
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Move {
     // The API's users.
-    Apply { daemon: u8 },
-    Delete { daemon: u8 },
-    Label { daemon: u8, is_static: bool },
-    MistypeLabel { daemon: u8 },
-    DeletePod { daemon: u8, force: bool },
-    ChangeConfigMap { daemon: u8 },
-    ChangeSecret { daemon: u8 },
-    DropConfigMap { daemon: u8, seconds: u16 },
+    Apply {
+        daemon: u8,
+    },
+    Delete {
+        daemon: u8,
+    },
+    Label {
+        daemon: u8,
+        is_static: bool,
+    },
+    MistypeLabel {
+        daemon: u8,
+    },
+    DeletePod {
+        daemon: u8,
+        force: bool,
+    },
+    ChangeConfigMap {
+        daemon: u8,
+    },
+    ChangeSecret {
+        daemon: u8,
+    },
+    DropConfigMap {
+        daemon: u8,
+        seconds: u16,
+    },
     RecreateNode,
     // The owner of the node's folders.
-    Write { daemon: u8 },
-    WriteSlowly { daemon: u8 },
-    WriteObjects { daemon: u8 },
-    HurtFile { daemon: u8, hurt: Hurt, seconds: u16 },
-    RemoveFile { daemon: u8 },
-    Mask { daemon: u8 },
-    SecondFile { daemon: u8, seconds: u16 },
-    UnmountFolder { seconds: u16 },
-    RemoveManifest { daemon: u8 },
-    EmptyManifest { daemon: u8 },
-    RemoveData { daemon: u8 },
+    Write {
+        daemon: u8,
+    },
+    WriteSlowly {
+        daemon: u8,
+    },
+    WriteObjects {
+        daemon: u8,
+    },
+    HurtFile {
+        daemon: u8,
+        hurt: Hurt,
+        seconds: u16,
+    },
+    RemoveFile {
+        daemon: u8,
+    },
+    Mask {
+        daemon: u8,
+    },
+    SecondFile {
+        daemon: u8,
+        seconds: u16,
+    },
+    UnmountFolder {
+        seconds: u16,
+    },
+    RemoveManifest {
+        daemon: u8,
+    },
+    EmptyManifest {
+        daemon: u8,
+    },
+    RemoveData {
+        daemon: u8,
+    },
     // The API server.
-    Reach { reach: Reach, seconds: u16 },
-    Refuse { resource: u8, refusal: Refusal, seconds: u16 },
+    Reach {
+        reach: Reach,
+        seconds: u16,
+    },
+    Refuse {
+        resource: u8,
+        refusal: Refusal,
+        seconds: u16,
+    },
     EndWatches,
     Compact,
     RestartServer,
-    OtherCluster { seconds: u16 },
+    OtherCluster {
+        seconds: u16,
+    },
     // The machine and its processes.
-    Kill { seconds: u16 },
-    KillAt { effect: u16 },
+    Kill {
+        seconds: u16,
+    },
+    KillAt {
+        effect: u16,
+    },
     RestartAgent,
-    PowerLoss { kept: u8, effect: Option<u16>, reach: Reach },
+    PowerLoss {
+        kept: u8,
+        effect: Option<u16>,
+        reach: Reach,
+    },
     RestartKubelet,
-    Runtime { state: RuntimeState, seconds: u16 },
-    Clock { seconds: i64 },
-    Damage { piece: Piece, damage: Damage },
-    DiskFault { fault: Fault, seconds: u16 },
-    OpenState { seconds: u16 },
-    CopyState { seconds: u16 },
+    Runtime {
+        state: RuntimeState,
+        seconds: u16,
+    },
+    Clock {
+        seconds: i64,
+    },
+    Damage {
+        piece: Piece,
+        damage: Damage,
+    },
+    DiskFault {
+        fault: Fault,
+        seconds: u16,
+    },
+    OpenState {
+        seconds: u16,
+    },
+    CopyState {
+        seconds: u16,
+    },
+    Rename {
+        renaming: Renaming,
+        reach: Reach,
+    },
+    Wipe {
+        place: Place,
+        seconds: u16,
+    },
+    OtherVersion {
+        version: Version,
+    },
+    // Others in the cluster.
+    Tenant {
+        number: u8,
+        tenant: Tenant,
+    },
+    /// A DaemonSet controller that acts on one of ours: its pod comes, and goes.
+    StockPod {
+        daemon: u8,
+        seconds: u16,
+    },
+    /// What seals cannot be run.
+    Unseal {
+        seconds: u16,
+    },
+    /// A daemon is to start after another one, or after none; its DaemonSet changes with that.
+    After {
+        daemon: u8,
+        before: Option<u8>,
+    },
 }
 
 /// The resources that a refusal may be about.
@@ -150,6 +306,12 @@ pub(crate) struct Life {
     pub(crate) seed: u64,
     pub(crate) daemons: Vec<Home>,
     pub(crate) one_journal: bool,
+    /// Which daemon starts after which other one, at the beginning.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) after: Vec<(u8, u8)>,
+    /// Whether Secrets and tokens are sealed on the disk.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) sealed: bool,
     pub(crate) moves: Vec<(i64, Move)>,
 }
 
@@ -179,8 +341,56 @@ impl Life {
                 _ => (-draw.unit().max(1e-6).ln() * spread * 1_000.0) as i64,
             };
         }
+        let after = add_others(&mut Draw::new(seed ^ 0x0de4), daemons.len() as u64, &mut moves);
         moves.retain(|(at, _)| *at < HOUR);
-        Self { seed, daemons, one_journal, moves }
+        let sealed = Draw::new(seed ^ 0x5ea1).below(4) == 0;
+        Self { seed, daemons, one_journal, after, sealed, moves }
+    }
+}
+
+/// Adds to two lives of three what is drawn apart from the other moves, which stay what they are: near one of them, as
+/// things go wrong together. Gives the start order.
+fn add_others(draw: &mut Draw, daemons: u64, moves: &mut Vec<(i64, Move)>) -> Vec<(u8, u8)> {
+    if draw.below(3) == 0 {
+        return Vec::new();
+    }
+    let edge = |draw: &mut Draw| (draw.below(daemons) as u8, draw.below(daemons) as u8);
+    let after = match draw.below(2) {
+        0 => Vec::new(),
+        _ => (0..1 + draw.below(3)).map(|_| edge(draw)).filter(|(daemon, before)| daemon != before).collect(),
+    };
+    for _ in 0..draw.below(4) {
+        let near = moves[draw.below(moves.len() as u64) as usize].0;
+        let at = near + draw.below(20_000) as i64 - 8_000;
+        let what = another_move(draw, daemons);
+        let place = moves.partition_point(|(other, _)| *other <= at);
+        moves.insert(place, (at, what));
+    }
+    after
+}
+
+fn another_move(draw: &mut Draw, daemons: u64) -> Move {
+    let daemon = draw.below(daemons) as u8;
+    let seconds = draw.one_of(&[2_u16, 8, 25, 70, 200, 600]);
+    let reach = draw.one_of(&[Reach::Up, Reach::Refused, Reach::Silent]);
+    match draw.below(13) {
+        0..=1 => {
+            Move::Rename { renaming: draw.one_of(&[Renaming::Restarted, Renaming::Rebooted, Renaming::Cloned]), reach }
+        }
+        2..=3 => Move::Wipe { place: draw.one_of(&[Place::Etc, Place::Run, Place::State, Place::Var]), seconds },
+        4..=5 => Move::OtherVersion {
+            version: draw.one_of(&[Version::NewFormat, Version::NewFields, Version::NewFields, Version::Older]),
+        },
+        6..=7 => {
+            let kinds = [Tenant::Unlabelled, Tenant::Outside, Tenant::Impossible, Tenant::Untrusted, Tenant::Gone];
+            Move::Tenant { number: draw.below(2) as u8, tenant: draw.one_of(&kinds) }
+        }
+        8..=9 => Move::StockPod { daemon, seconds },
+        10 => Move::Unseal { seconds },
+        _ => {
+            let before = draw.below(daemons + 1) as u8;
+            Move::After { daemon, before: (u64::from(before) < daemons && before != daemon).then_some(before) }
+        }
     }
 }
 

@@ -4,12 +4,14 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::Mutex;
 
+use base64::Engine;
 use daemonlet::simulation::Disk;
 use daemonlet::simulation::Doing;
 use daemonlet::simulation::Handle;
@@ -35,12 +37,11 @@ use super::moves::Move;
 use super::moves::Piece;
 use super::moves::RESOURCES;
 
-pub(crate) const NODE: &str = "n1";
 pub(crate) const SPACE: &str = "kube-system";
 pub(crate) const STATE: &str = "/var/lib/daemonlet";
 pub(crate) const MANIFESTS: &str = "/etc/kubernetes/manifests";
 pub(crate) const KUBELET: &str = "/var/lib/kubelet";
-const FOLDER: &str = "/etc/daemonlet/daemonsets.d";
+pub(crate) const FOLDER: &str = "/etc/daemonlet/daemonsets.d";
 const LATE_MOUNT: &str = "/mnt/late";
 const LATE: &str = "/mnt/late/daemonsets.d";
 /// The file system that is mounted late.
@@ -75,7 +76,7 @@ pub(crate) struct Daemon {
     pub(crate) config: u64,
     pub(crate) secret: u64,
     pub(crate) has_config: bool,
-    is_hurt: bool,
+    pub(crate) is_hurt: bool,
     has_second: bool,
     /// So many ends of an instance are explained beyond what the revision explains.
     pub(crate) allowed: u32,
@@ -108,11 +109,20 @@ impl Daemon {
         self.home == Home::Both && self.api.is_none() && !self.file_counts && self.file.is_some()
     }
 
-    fn in_folder(&self) -> bool {
+    /// Whether it runs, nothing of it is in doubt, and the revision that is wanted has run.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.wanted() == Some(self.highest) && self.has_run && !self.is_hurt && !self.is_mistyped()
+    }
+
+    pub(crate) fn is_mistyped(&self) -> bool {
+        self.label == Label::Mistyped
+    }
+
+    pub(crate) fn in_folder(&self) -> bool {
         self.home != Home::Api
     }
 
-    fn in_api(&self) -> bool {
+    pub(crate) fn in_api(&self) -> bool {
         self.home != Home::Folder
     }
 }
@@ -136,7 +146,7 @@ pub(crate) enum End {
 
 /// Something that ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heal {
+pub(crate) enum Heal {
     File(u8),
     SecondFile(u8),
     Mount,
@@ -149,6 +159,9 @@ enum Heal {
     Config(u8),
     FinishWriting(u8),
     Backup,
+    Etc,
+    StockPod(u8),
+    Seal,
 }
 
 /// What is told of the disk, and when the process is to die of it.
@@ -166,6 +179,7 @@ pub(crate) struct Killed;
 
 /// The node.
 pub(crate) struct Node {
+    pub(crate) name: String,
     pub(crate) disk: Arc<Simulated>,
     pub(crate) server: api::Shared,
     pub(crate) kubelet: Kubelet,
@@ -181,7 +195,7 @@ pub(crate) struct Node {
     heals: Vec<(i64, Heal)>,
     pub(crate) draw: Draw,
     revisions: u64,
-    other: Option<api::Etcd>,
+    pub(crate) other: Option<api::Etcd>,
     pub(crate) end: Option<End>,
     /// Copies of the state folder, to come back as backups.
     backup: Option<BTreeMap<PathBuf, Vec<u8>>>,
@@ -189,7 +203,20 @@ pub(crate) struct Node {
     faults: Vec<Fault>,
     pub(crate) is_state_open: bool,
     /// The boot in which the state folder became an older one.
-    restored_in: Option<i64>,
+    pub(crate) restored_in: Option<i64>,
+    /// Whether the folders below `/etc` are gone.
+    pub(crate) is_wiped: bool,
+    /// Whether the disk below `/var` is another one when the machine boots, or boots for the first time with it.
+    pub(crate) has_new_disk: bool,
+    /// Which daemons start after which others, and since when that holds.
+    pub(crate) after: BTreeMap<usize, BTreeSet<usize>>,
+    pub(crate) ordered_at: i64,
+    /// Whether Secrets are sealed, and whether that can be done now.
+    pub(crate) is_sealed: bool,
+    pub(crate) seals: bool,
+    pub(crate) has_metrics: bool,
+    /// When somebody last set the clock.
+    pub(crate) clock_set_at: i64,
 }
 
 impl Node {
@@ -198,7 +225,12 @@ impl Node {
         disk.set_one_journal(life.one_journal);
         let server: api::Shared = Arc::default();
         let kubelet = Kubelet::new(Path::new(MANIFESTS), Path::new(KUBELET));
+        let mut after: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for (daemon, before) in &life.after {
+            after.entry(usize::from(*daemon)).or_default().insert(usize::from(*before));
+        }
         let mut node = Self {
+            name: "n1".to_owned(),
             disk,
             server,
             kubelet,
@@ -219,6 +251,14 @@ impl Node {
             faults: Vec::new(),
             is_state_open: false,
             restored_in: None,
+            is_wiped: false,
+            has_new_disk: false,
+            after,
+            ordered_at: -1,
+            clock_set_at: -1,
+            is_sealed: life.sealed,
+            seals: true,
+            has_metrics: life.seed.is_multiple_of(4),
         };
         node.lay_out();
         node.server.lock().unwrap().poke = Some(Arc::clone(&node.poke));
@@ -304,7 +344,9 @@ impl Node {
             }
             object
         };
-        server.put("namespaces", named("Namespace", "", SPACE));
+        for namespace in [SPACE, super::others::GUESTS, super::others::OUTSIDERS] {
+            server.put("namespaces", named("Namespace", "", namespace));
+        }
         server.put("serviceaccounts", named("ServiceAccount", SPACE, "default"));
         let mut ca = named("ConfigMap", SPACE, "kube-root-ca.crt");
         ca["data"] = json!({"ca.crt": "CA"});
@@ -316,8 +358,9 @@ impl Node {
         self.put_node();
     }
 
-    fn put_node(&self) {
-        let mut node = json!({"kind": "Node", "metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE}}});
+    pub(crate) fn put_node(&self) {
+        let labels = json!({"kubernetes.io/hostname": self.name});
+        let mut node = json!({"kind": "Node", "metadata": {"name": self.name, "labels": labels}});
         node["status"] = json!({"nodeInfo": {"kubeletVersion": "v1.36.2"},
             "conditions": [{"type": "Ready", "status": "True"}]});
         self.server.lock().unwrap().put("nodes", node);
@@ -355,7 +398,7 @@ impl Node {
         let exempt = self.disk.set_exempt(true);
         let mut server = self.server.lock().unwrap();
         (server.now_millis, server.steady) = (now + self.wall.get(), now);
-        self.kubelet.step(now, &self.disk, &mut server, NODE);
+        self.kubelet.step(now, &self.disk, &mut server, &self.name);
         drop(server);
         self.disk.set_exempt(exempt);
         self.effects.lock().unwrap().by_world = false;
@@ -377,14 +420,17 @@ impl Node {
 
     /// Whether nothing stands in the way of the agent's work.
     pub(crate) fn is_clear(&self) -> bool {
-        self.faults.is_empty() && self.kubelet.runtime == RuntimeState::Answers && !self.is_state_open
+        self.faults.is_empty()
+            && (self.seals || !self.is_sealed)
+            && self.kubelet.runtime == RuntimeState::Answers
+            && !self.is_state_open
     }
 
-    fn is_reachable(&self) -> bool {
+    pub(crate) fn is_reachable(&self) -> bool {
         self.server.lock().unwrap().reach == Reach::Up && self.other.is_none()
     }
 
-    fn heal_after(&mut self, seconds: u16, heal: Heal) {
+    pub(crate) fn heal_after(&mut self, seconds: u16, heal: Heal) {
         self.heals.push((self.steady + i64::from(seconds) * 1_000, heal));
     }
 
@@ -425,6 +471,9 @@ impl Node {
                 }
                 self.end = Some(End::Kill { back: 1_000 });
             }
+            Heal::Etc => self.restore_etc(),
+            Heal::Seal => self.seals = true,
+            Heal::StockPod(daemon) => self.end_stock_pod(daemon),
             Heal::Config(daemon) => {
                 self.daemons[usize::from(daemon)].has_config = true;
                 if self.other.is_none() {
@@ -469,6 +518,9 @@ impl Node {
             });
         });
         self.kubelet.crash();
+        if self.has_new_disk {
+            self.take_disk();
+        }
         // An end that was to come has come.
         self.effects.lock().unwrap().left = None;
         self.set_time(self.steady + 20_000);
@@ -486,13 +538,22 @@ impl Node {
 
     /// One move, which was to happen at `at`; what cannot happen now does not.
     pub(crate) fn act(&mut self, at: i64, what: Move) {
-        let ends =
-            matches!(what, Move::Kill { .. } | Move::KillAt { .. } | Move::RestartAgent | Move::PowerLoss { .. });
+        let ends = matches!(
+            what,
+            Move::Kill { .. }
+                | Move::KillAt { .. }
+                | Move::RestartAgent
+                | Move::PowerLoss { .. }
+                | Move::Rename { .. }
+                | Move::Wipe { .. }
+                | Move::OtherVersion { .. }
+        );
         if ends && self.is_state_open {
             // What was heard meanwhile goes with the process.
             self.forget_data();
         }
-        let index = |daemon: u8| usize::from(daemon) % self.daemons.len();
+        let count = self.daemons.len();
+        let index = |daemon: u8| usize::from(daemon) % count;
         match what {
             Move::Apply { daemon } => {
                 let daemon = index(daemon);
@@ -543,7 +604,7 @@ impl Node {
             }
             Move::RecreateNode => {
                 if self.is_reachable() {
-                    self.server.lock().unwrap().delete(&api::id("nodes", "", NODE));
+                    self.server.lock().unwrap().delete(&api::id("nodes", "", &self.name));
                     self.put_node();
                 }
             }
@@ -674,7 +735,10 @@ impl Node {
                 self.kubelet.runtime = state;
                 self.heal_after(seconds, Heal::Runtime);
             }
-            Move::Clock { seconds } => self.wall.set(self.wall.get() + seconds * 1_000),
+            Move::Clock { seconds } => {
+                self.clock_set_at = self.steady;
+                self.wall.set(self.wall.get() + seconds * 1_000);
+            }
             Move::Damage { piece, damage } => self.damage(piece, damage),
             Move::DiskFault { fault, seconds } => {
                 if !self.faults.contains(&fault) {
@@ -700,12 +764,32 @@ impl Node {
                 self.backup = Some(now);
                 self.heal_after(seconds, Heal::Backup);
             }
+            Move::Rename { renaming, reach } => self.rename(renaming, reach),
+            Move::Wipe { place, seconds } => self.wipe(place, seconds),
+            Move::OtherVersion { version } => self.change_version(version),
+            Move::Tenant { number, tenant } => self.change_tenant(number, tenant),
+            Move::StockPod { daemon, seconds } => self.put_stock_pod(index(daemon), seconds),
+            Move::Unseal { seconds } => {
+                self.seals = false;
+                self.heal_after(seconds, Heal::Seal);
+            }
+            Move::After { daemon, before } => {
+                let (daemon, before) = (index(daemon), before.map(index));
+                let in_api = self.daemons[daemon].in_api();
+                let is_heard = !self.server.lock().unwrap().refusals.contains_key("daemonsets");
+                if in_api && (!self.is_reachable() || !is_heard) || !in_api && !self.can_write(daemon) {
+                    return;
+                }
+                self.ordered_at = self.steady;
+                self.after.insert(daemon, before.into_iter().filter(|before| *before != daemon).collect());
+                if in_api { self.apply(daemon) } else { self.write_file(daemon) }
+            }
         }
     }
 
     /// Whether what is wanted can be told without the state folder: no file defines an older revision than the API's, or
     /// one that was deleted there, of what has no manifest.
-    fn is_plain(&mut self) -> bool {
+    pub(crate) fn is_plain(&mut self) -> bool {
         let here: Vec<String> = self.kubelet.read(&self.disk).into_values().map(|manifest| manifest.daemon).collect();
         let is_here = |daemon: &Daemon| here.iter().any(|here| *here == format!("{SPACE}/{}", daemon.name));
         let lacks = |daemon: &Daemon| daemon.home == Home::Both && daemon.wanted().is_some() && !is_here(daemon);
@@ -725,6 +809,30 @@ impl Node {
         self.is_state_open || [Fault::StateFull, Fault::StateReadOnly].iter().any(|fault| self.faults.contains(fault))
     }
 
+    /// Whether daemons that start now have to keep their order: nobody has waited as long as they may, and what the agent
+    /// knows of the order is what is true.
+    pub(crate) fn keeps_order(&self) -> bool {
+        self.booted > 0
+            && self.steady - self.booted < 115_000
+            && self.ordered_at < self.booted - 120_000
+            && self.clock_set_at < self.booted
+            && !self.forgets()
+            && !self.has_older_state()
+    }
+
+    /// The daemons that have to be Ready before `daemon` starts.
+    pub(crate) fn starts_before(&self, daemon: usize) -> Vec<usize> {
+        let after = |daemon: usize| self.after.get(&daemon).into_iter().flatten().copied();
+        let reaches = |from: usize, to: usize| {
+            let (mut open, mut reached) = (vec![from], BTreeSet::new());
+            while let Some(next) = open.pop() {
+                open.extend(after(next).filter(|before| reached.insert(*before)));
+            }
+            reached.contains(&to)
+        };
+        after(daemon).filter(|before| *before < daemon || !reaches(*before, daemon)).collect()
+    }
+
     /// Whether the state folder may know less than the kubelet of this boot.
     pub(crate) fn has_older_state(&self) -> bool {
         self.restored_in == Some(self.booted)
@@ -738,7 +846,7 @@ impl Node {
 
     /// What the API server, or a folder that cannot be read, last said is not remembered, but what it said before: until
     /// it is heard again, that counts.
-    fn forget_data(&mut self) {
+    pub(crate) fn forget_data(&mut self) {
         let is_unreadable = self.faults.contains(&Fault::FolderUnreadable);
         for daemon in 0..self.daemons.len() {
             let is_unheard = self.daemons[daemon].in_api() || self.is_late(daemon) || is_unreadable;
@@ -747,10 +855,11 @@ impl Node {
     }
 
     fn can_write(&self, daemon: usize) -> bool {
-        (self.is_mounted || !self.is_late(daemon)) && !self.faults.contains(&Fault::FolderUnreadable)
+        let is_there = if self.is_late(daemon) { self.is_mounted } else { !self.is_wiped };
+        is_there && !self.faults.contains(&Fault::FolderUnreadable)
     }
 
-    fn is_late(&self, daemon: usize) -> bool {
+    pub(crate) fn is_late(&self, daemon: usize) -> bool {
         self.daemons[daemon].home == Home::Folder && daemon % 2 == 1
     }
 
@@ -801,9 +910,13 @@ impl Node {
         }
         let prefix = format!("{}-", self.daemons[daemon].name);
         let mut server = self.server.lock().unwrap();
-        let keys = server.etcd.objects.keys().filter(|key| key.0 == "pods" && key.2.starts_with(&prefix));
-        let mut keys = keys;
-        let Some(key) = keys.next().cloned() else { return };
+        let is_here = |pod: &Value| {
+            let is_mirror = pod["metadata"]["annotations"]["kubernetes.io/config.mirror"].is_string();
+            is_mirror && pod["spec"]["nodeName"] == *self.name
+        };
+        let pods = server.etcd.objects.iter().filter(|(key, _)| key.0 == "pods" && key.2.starts_with(&prefix));
+        let mut keys = pods.filter(|(_, pod)| is_here(pod)).map(|(key, _)| key.clone());
+        let Some(key) = keys.next() else { return };
         match force {
             true => server.delete(&key),
             false => server.change(&key, |pod| {
@@ -833,7 +946,7 @@ impl Node {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("c"),
                 "data": {"k": format!("V={config}"), "l": format!("V={config}")}}),
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata("s"),
-                "data": {"k": base64(&format!("V={secret}"))}}),
+                "data": {"k": base64(format!("V={secret}"))}}),
         ]
     }
 
@@ -844,7 +957,7 @@ impl Node {
         server.put("secrets", secret);
     }
 
-    fn write_objects(&mut self, daemon: usize) {
+    pub(crate) fn write_objects(&mut self, daemon: usize) {
         let text: String = self.objects(daemon).iter().map(|object| format!("---\n{object}\n")).collect();
         let path = self.path(daemon).with_file_name(format!("d{daemon}-objects.yaml"));
         self.as_world(|disk| replace(disk, &path, text.as_bytes()));
@@ -881,8 +994,12 @@ impl Node {
         if !self.can_write(daemon) {
             return self.heal_after(10, Heal::File(daemon as u8));
         }
-        self.daemons[daemon].is_hurt = false;
-        self.disk.mend(&self.path(daemon));
+        self.rewrite_file(daemon);
+    }
+
+    /// Its file is again as it was meant.
+    pub(crate) fn rewrite_file(&mut self, daemon: usize) {
+        self.unhurt(daemon);
         if let Some(revision) = self.daemons[daemon].file {
             let (path, text) = (self.path(daemon), self.file_text(daemon, revision));
             self.as_world(|disk| replace(disk, &path, text.as_bytes()));
@@ -937,8 +1054,14 @@ impl Node {
         if in_api {
             mode["daemonlet.dev/mode"] = "static".into();
         }
+        let before = self.after.get(&daemon).into_iter().flatten().map(|before| format!("{SPACE}/d{before}"));
+        let before: Vec<String> = before.collect();
+        let annotations = match before.is_empty() {
+            true => json!({}),
+            false => json!({"daemonlet.dev/after": before.join(", ")}),
+        };
         json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
-            "metadata": {"name": name, "namespace": SPACE, "labels": mode},
+            "metadata": {"name": name, "namespace": SPACE, "labels": mode, "annotations": annotations},
             "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {
                 "automountServiceAccountToken": self.daemons[daemon].home == Home::Api,
                 "terminationGracePeriodSeconds": 1 + daemon as i64 * 2,
@@ -966,7 +1089,7 @@ impl Node {
         self.as_world(|disk| disk.unlink(&Handle::Start, &file)).unwrap_or_default();
     }
 
-    fn state_files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(crate) fn state_files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         let disk: &dyn Disk = &*self.disk;
         for folder in [STATE.to_owned(), format!("{STATE}/daemons")] {
@@ -1078,7 +1201,10 @@ fn link(disk: &Arc<Simulated>, path: &Path, target: &str) {
     }
 }
 
-fn base64(text: &str) -> String {
-    use base64::Engine;
-    base64::engine::general_purpose::STANDARD.encode(text)
+pub(crate) fn base64(data: impl AsRef<[u8]>) -> String {
+    base64::engine::general_purpose::STANDARD.encode(data)
+}
+
+pub(crate) fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+    base64::engine::general_purpose::STANDARD.decode(text).ok()
 }

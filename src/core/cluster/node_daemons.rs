@@ -117,7 +117,8 @@ pub struct DaemonReport {
     /// Its mode on this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// What the daemon is doing.
+    /// What the daemon is doing; `None` also for what only another version knows.
+    #[serde(deserialize_with = "known_state")]
     pub phase: Option<State>,
     /// Why, in one line.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -147,6 +148,12 @@ pub struct DaemonReport {
     /// The hash of the revision that ran here before, and that the node can return to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<String>,
+}
+
+/// A state that only another version has is none: the rest of its report counts.
+fn known_state<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Option<State>, D::Error> {
+    let value = Value::deserialize(reader)?;
+    Ok(State::deserialize(value).ok())
 }
 
 /// One instance.

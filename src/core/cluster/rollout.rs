@@ -203,7 +203,8 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         if is_timed && !late {
             earlier(&mut plan.look_again, approval.at + UNCLAIMED);
         }
-        let is_other = matches!(stand, Stand::Old(_)) && approval.when != rules.when;
+        // An API server with an older resource drops what an approval waits for.
+        let is_other = matches!(stand, Stand::Old(_)) && approval.is_standing() && approval.when != rules.when;
         let is_void = !node.wants(rules, approval.pair()) || is_other || hold.is_some();
         let void = is_void || node.failed || !node.should_run;
         if (void || late || done) && !node.replacing {
@@ -223,8 +224,9 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     // has claimed meanwhile wins, and what is withdrawn keeps its slot until it is gone.
     let surplus = plan.slots.saturating_sub(budget);
     let idle = |i: &usize| {
-        let is_timed = nodes[*i].approval.is_some_and(|approval| !approval.is_standing());
-        let waits = is_timed && !nodes[*i].replacing && stands[*i] == Stand::Old(true);
+        let waits = nodes[*i].approval.is_some_and(|approval| approval.takes_slot(rules))
+            && !nodes[*i].replacing
+            && stands[*i] == Stand::Old(true);
         waits && !plan.withdraw.contains(i)
     };
     let withdrawn: Vec<usize> = (0..nodes.len()).rev().filter(idle).take(surplus).collect();
@@ -303,7 +305,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         .filter(|(n, s)| (n.approval.is_some() || n.staged) && matches!(s, Stand::Old(_)))
         .count();
     let has_begun = |(n, s): &(&NodeFact<'_>, &Stand)| {
-        n.should_run && (n.has_word() || matches!(s, Stand::New { .. } | Stand::Both(_)))
+        n.should_run && (n.is_under_way() || matches!(s, Stand::New { .. } | Stand::Both(_)))
     };
     let allowed = match &rules.step {
         // Nodes that run nothing yet are no part of a step.
@@ -392,11 +394,11 @@ fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool 
         Stand::Both(available) if exact && surges => !available,
         // It may be on its way to another revision, which was wanted before.
         Stand::New { released, .. } => {
-            let may_leave = |approval: ApprovalFact| !node.wants(rules, approval.pair()) && !approval.is_standing();
+            let may_leave = |approval: ApprovalFact| !node.wants(rules, approval.pair()) && approval.takes_slot(rules);
             !released || node.replacing || node.approval.is_some_and(may_leave)
         }
         Stand::Both(_) => true,
-        _ if node.replacing || node.approval.is_some_and(|approval| !approval.is_standing()) => true,
+        _ if node.replacing || node.approval.is_some_and(|approval| approval.takes_slot(rules)) => true,
         Stand::Missing | Stand::Old(false) => is_known && !surges,
         Stand::Old(true) => false,
     }

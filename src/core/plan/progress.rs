@@ -116,7 +116,12 @@ impl Planner<'_> {
     /// Forgets a failure once what failed is no longer wanted.
     fn forgive(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
         let approved = self.facts.approved(daemon_set);
-        if self.record.by_hand.as_deref().is_some_and(|by_hand| by_hand != desired && approved.as_deref() != Some(by_hand)) {
+        if self
+            .record
+            .by_hand
+            .as_deref()
+            .is_some_and(|by_hand| by_hand != desired && approved.as_deref() != Some(by_hand))
+        {
             self.record.by_hand = None;
         }
         let Some(failed) = &self.record.failed else { return };

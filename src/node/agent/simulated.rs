@@ -1,4 +1,4 @@
-//! The agent's life in a simulated world: all of it but signals, the socket, the metrics server and systemd.
+//! The agent's life in a simulated world: all of it but signals, the socket, the server of its metrics and systemd.
 //!
 //! Exists with the feature `simulation` alone. Must not do what the agent does not do.
 
@@ -11,6 +11,8 @@ use tokio::sync::oneshot;
 use crate::config::Config;
 use crate::config::ConfigError;
 use crate::node::fsx::Simulated;
+use crate::node::metrics::Recorder as MetricsRecorder;
+use crate::node::metrics::server::Exposed;
 use crate::node::notify::Notifier;
 use crate::node::socket::Request;
 use crate::node::socket::SocketRequest;
@@ -29,6 +31,7 @@ pub struct Simulation {
     stop: mpsc::UnboundedSender<()>,
     asked: mpsc::Receiver<SocketRequest>,
     ask: mpsc::Sender<SocketRequest>,
+    metrics: Option<MetricsRecorder>,
 }
 
 /// What a running agent can be told.
@@ -36,6 +39,7 @@ pub struct Simulation {
 pub struct Handle {
     stop: mpsc::UnboundedSender<()>,
     ask: mpsc::Sender<SocketRequest>,
+    metrics: Option<MetricsRecorder>,
 }
 
 impl Simulation {
@@ -44,10 +48,11 @@ impl Simulation {
     /// # Errors
     /// As [`Agent::new`].
     pub fn new(config: Config, disk: Arc<Simulated>) -> Result<Self, AgentError> {
-        let agent = Agent::on(disk, config, Arc::new(Notifier::from_environment()))?;
+        let mut agent = Agent::on(disk, config, Arc::new(Notifier::from_environment()))?;
         let (stop, stopped) = mpsc::unbounded_channel();
         let (ask, asked) = mpsc::channel(8);
-        Ok(Self { agent, stopped, stop, asked, ask })
+        let metrics = agent.reporter.keep_metrics(&agent.config, &agent.state);
+        Ok(Self { agent, stopped, stop, asked, ask, metrics })
     }
 
     /// A configuration of the agent.
@@ -60,12 +65,12 @@ impl Simulation {
 
     /// Speaks to the agent while it runs.
     pub fn handle(&self) -> Handle {
-        Handle { stop: self.stop.clone(), ask: self.ask.clone() }
+        Handle { stop: self.stop.clone(), ask: self.ask.clone(), metrics: self.metrics.clone() }
     }
 
     /// As [`Agent::run`]: until it is stopped, or is to start over.
     pub async fn run(self) -> Ended {
-        let Self { mut agent, stopped, asked, stop, ask } = self;
+        let Self { mut agent, stopped, asked, stop, ask, .. } = self;
         // Whoever has no handle any more lets it run.
         let _kept = (stop, ask);
         let mut callers = Callers { signals: Some(Signals::simulated(stopped)), asked: Some(asked) };
@@ -85,6 +90,11 @@ impl Handle {
         let (reply, replied) = oneshot::channel();
         self.ask.send(SocketRequest { request, reply }).await.ok()?;
         replied.await.ok()
+    }
+
+    /// What Prometheus would read; `None`: no pass has ended, or the configuration has no metrics.
+    pub fn metrics(&self) -> Option<String> {
+        self.metrics.as_ref()?.exposition()
     }
 }
 

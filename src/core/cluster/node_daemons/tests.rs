@@ -95,3 +95,14 @@ fn the_schema_has_every_field_and_no_other_each_described() {
     differences("", &version["schema"]["openAPIV3Schema"], &full(), &mut found);
     assert!(found.is_empty(), "{found:#?}");
 }
+
+#[test]
+fn a_state_of_another_version_costs_nothing_else() {
+    let read = |phase: Value| -> DaemonReport {
+        serde_json::from_value(json!({"name": "net", "phase": phase})).unwrap_or_else(|error| panic!("{error}"))
+    };
+    assert_eq!(read(json!("standingBy")).phase, Some(State::StandingBy));
+    let later = read(json!("levitating"));
+    assert_eq!((later.name.as_str(), later.phase), ("net", None));
+    assert_eq!(read(Value::Null).phase, None);
+}

@@ -395,7 +395,10 @@ fn a_node_is_done_when_its_revision_and_its_overlays_are() {
 
 /// A node with an approval that waits for this trigger.
 fn standing(name: &str, when: UpdateTrigger) -> NodeFact<'_> {
-    NodeFact { approval: Some(ApprovalFact { revision: WANTED, overlays: None, at: at(0), when: Some(when) }), ..node(name, OLD) }
+    NodeFact {
+        approval: Some(ApprovalFact { revision: WANTED, overlays: None, at: at(0), when: Some(when) }),
+        ..node(name, OLD)
+    }
 }
 
 fn on(when: UpdateTrigger) -> Rules {
@@ -427,7 +430,9 @@ fn what_waits_for_a_trigger_is_withdrawn_when_that_or_the_rollout_ends() {
     for other in [Rules { when: None, ..drain.clone() }, on(UpdateTrigger::Boot)] {
         assert_eq!(withdrawn(&other, &nodes), [0], "its owner has written another trigger, or none");
     }
-    assert_eq!(withdrawn(&drain, &[approved("a", NOW)]), [0], "one that waits for nothing");
+    let dropped = plan(&drain, ms(0), &[approved("a", NOW), approved("b", NOW)], NOW);
+    assert_eq!((dropped.withdraw, dropped.slots), (vec![], 0), "an older resource drops what it waits for");
+    assert_eq!(withdrawn(&drain, &[approved("a", NOW - UNCLAIMED)]), [0], "that has its time limit");
     assert_eq!(withdrawn(&drain, &[NodeFact { failed: true, ..nodes[0].clone() }]), [0]);
     assert_eq!(withdrawn(&drain, &[NodeFact { able: false, ..nodes[0].clone() }]), [0], "its agent is dead");
     let away = NodeFact { able: false, reachable: false, ready: false, ..nodes[0].clone() };

@@ -202,6 +202,47 @@ fn at_a_boot_what_has_a_gate_waits_behind_it_and_keeps_its_manifest() {
 }
 
 #[test]
+fn a_gate_stays_closed_while_the_definition_is_in_doubt() {
+    let mut first = daemon_set("v2");
+    first.key = ObjectKey::new("a", "x");
+    let mut second = daemon_set("v1");
+    second.annotations.insert(crate::core::model::AFTER.to_owned(), "a/x".to_owned());
+    second.gate = StartGate::Has;
+    let mut bench = Bench::new();
+    assert_eq!(bench.pass(&wanted(&second)), ["start uid-v1-0"]);
+    for instance in &mut bench.record.instances {
+        instance.daemon_set = Some(Arc::new(second.clone()));
+    }
+    let mut records = [DaemonRecord::new(first.key.clone(), 0), bench.record.clone()];
+    let mut pass = |desired: Desired, moment: Moment| {
+        bench.world.moment = Some(moment);
+        let context = pass::PassContext {
+            now: bench.now,
+            node: &bench.node,
+            update_jitter: ms(0),
+            max_removals: pass::MaxRemovals::Off,
+            second_list: false,
+            boot: "boot-2",
+            booted: at(0),
+            is_only: false,
+        };
+        let desired = [wanted(&first), desired];
+        let subjects = desired.iter().zip(&records);
+        let subjects: Vec<pass::Subject<'_>> = subjects
+            .map(|(desired, record)| pass::Subject { desired: desired.clone(), record, unlisted: false })
+            .collect();
+        let plan = pass::plan(&subjects, &context, &bench.world);
+        records = [0, 1].map(|index: usize| plan.daemons[index].record.clone());
+        plan.daemons[1].actions.iter().map(short).collect::<Vec<_>>()
+    };
+    let reason = "asking the API server".to_owned();
+    assert_eq!(pass(wanted(&second), Moment::BeforeKubelet), ["close uid-v1-0"]);
+    for doubt in [Desired::Confirm { reason: reason.clone() }, Desired::Unsure { reason }] {
+        assert_eq!(pass(doubt.clone(), Moment::Later), Vec::<String>::new(), "{doubt:?}");
+    }
+}
+
+#[test]
 fn a_gate_opens_after_the_timeout_with_a_new_process_and_with_the_annotation() {
     type Change = fn(&mut Bench);
     let table: [(&str, Change); 3] = [

@@ -27,6 +27,13 @@ impl Reporter {
         }
     }
 
+    /// From now on there are metrics, where the configuration says so, for whoever has what this gives.
+    #[cfg(feature = "simulation")]
+    pub(in crate::node::agent) fn keep_metrics(&mut self, config: &Config, state: &AgentState) -> Option<Recorder> {
+        self.metrics = config.metrics_listen.as_ref().map(|_| Recorder::unserved(state.started));
+        self.metrics.clone()
+    }
+
     /// Hands over what there is to measure after a pass. Costs nothing where metrics are not configured.
     pub(in crate::node::agent) fn measure(&self, view: &View<'_>, tokens: &Tokens, took: Duration) {
         let Some(metrics) = &self.metrics else { return };

@@ -1,0 +1,195 @@
+//! What happens to a whole machine: another name, a copy, folders that are wiped, an agent of another version.
+//!
+//! Owns what each does to the node, and what nobody can know any more after it. Must not judge.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use daemonlet::simulation::Disk;
+use daemonlet::simulation::Handle;
+use daemonlet::simulation::Links;
+use daemonlet::simulation::Simulated;
+use serde_json::Value;
+use sha2::Digest;
+use sha2::Sha256;
+
+use super::api;
+use super::api::Reach;
+use super::moves::Place;
+use super::moves::Renaming;
+use super::moves::Version;
+use super::node::End;
+use super::node::FOLDER;
+use super::node::Heal;
+use super::node::KUBELET;
+use super::node::MANIFESTS;
+use super::node::Node;
+use super::node::STATE;
+
+/// The names that a node has, one after the other.
+const NAMES: [&str; 3] = ["n1", "n2", "n3"];
+/// Fields that older versions of the agent did not write.
+const LATER: [&str; 9] =
+    ["thisBoot", "accepted", "unheardSince", "previous", "answer", "nodeNames", "reached", "boot", "rollbackData"];
+
+impl Node {
+    pub(crate) fn rename(&mut self, renaming: Renaming, reach: Reach) {
+        if self.forgets() || !self.is_reachable() {
+            return;
+        }
+        let next = 1 + NAMES.iter().position(|name| *name == self.name).unwrap_or(0);
+        let former = std::mem::replace(&mut self.name, NAMES[next % NAMES.len()].to_owned());
+        // Each instance is replaced once.
+        self.daemons.iter_mut().for_each(|daemon| daemon.allowed += 1);
+        if renaming != Renaming::Cloned {
+            let mut server = self.server.lock().unwrap();
+            server.delete(&api::id("nodes", "", &former));
+            let of = |object: &Value| object["spec"]["nodeName"] == *former;
+            let pods = server.etcd.objects.iter().filter(|(key, object)| key.0 == "pods" && of(object));
+            let pods: Vec<api::Id> = pods.map(|(key, _)| key.clone()).collect();
+            pods.iter().for_each(|pod| server.delete(pod));
+        }
+        self.put_node();
+        self.end = Some(match renaming {
+            Renaming::Restarted => End::Stop { back: 100 },
+            Renaming::Rebooted | Renaming::Cloned => End::PowerLoss { kept: 3, reach },
+        });
+        if renaming == Renaming::Restarted {
+            self.kubelet.restart(self.steady);
+        }
+    }
+
+    pub(crate) fn wipe(&mut self, place: Place, seconds: u16) {
+        match place {
+            Place::Etc if self.is_wiped || !self.is_plain() => {}
+            Place::Etc => {
+                self.is_wiped = true;
+                self.daemons.iter_mut().for_each(|daemon| daemon.allowed += 1);
+                for folder in ["/etc/daemonlet", "/etc/kubernetes"] {
+                    self.as_world(|disk| remove_tree(disk, Path::new(folder)));
+                }
+                self.heal_after(seconds, Heal::Etc);
+            }
+            Place::Run => self.as_world(|disk| remove_tree(disk, Path::new("/run/daemonlet"))),
+            Place::State if self.can_forget() => {
+                self.forget();
+                self.as_world(|disk| remove_tree(disk, Path::new(STATE)));
+                self.end = Some(End::Kill { back: 1_000 });
+            }
+            Place::Var if self.can_forget() => {
+                self.forget();
+                // What only the API server defines starts when that answers, and a folder's older revision before.
+                self.daemons.iter_mut().filter(|daemon| daemon.in_api()).for_each(|daemon| {
+                    (daemon.has_run, daemon.highest, daemon.data_may_go_back) = (false, 0, true);
+                });
+                self.has_new_disk = true;
+                self.end = Some(End::PowerLoss { kept: 3, reach: Reach::Up });
+            }
+            Place::State | Place::Var => {}
+        }
+    }
+
+    /// What a new disk does not have; the machine is off.
+    pub(crate) fn take_disk(&self) {
+        self.as_world(|disk| {
+            remove_tree(disk, Path::new(STATE));
+            remove_tree(disk, &Path::new(KUBELET).join("pods"));
+            // A manifest whose data nothing on the node has would start without it (not-mended).
+            let files: &dyn Disk = &**disk;
+            for name in files.list(Path::new(MANIFESTS)).unwrap_or_default().iter().filter(|name| *name != "etcd.yaml")
+            {
+                remove_tree(disk, &Path::new(MANIFESTS).join(name));
+            }
+        });
+    }
+
+    /// What was in `/etc` comes back.
+    pub(crate) fn restore_etc(&mut self) {
+        self.is_wiped = false;
+        self.as_world(|disk| {
+            disk.make_folder(Path::new(MANIFESTS));
+            disk.make_folder(Path::new(FOLDER));
+            disk.put(format!("{MANIFESTS}/etcd.yaml"), super::node::foreign());
+        });
+        for daemon in 0..self.daemons.len() {
+            if self.daemons[daemon].in_folder() && !self.is_late(daemon) {
+                self.write_objects(daemon);
+                self.rewrite_file(daemon);
+            }
+        }
+    }
+
+    /// The agent that starts finds what one of another version has written.
+    pub(crate) fn change_version(&mut self, version: Version) {
+        if self.forgets() || version == Version::NewFormat && !self.can_forget() {
+            return;
+        }
+        if version == Version::NewFormat {
+            self.forget();
+        }
+        self.end = Some(End::Kill { back: 1_000 });
+        for (path, data) in self.state_files() {
+            let text = String::from_utf8_lossy(&data).into_owned();
+            let Some((_, json)) = text.split_once('\n') else { continue };
+            let Ok(mut value) = serde_json::from_str::<Value>(json) else { continue };
+            match version {
+                Version::NewFormat => {}
+                Version::NewFields => add_fields(&mut value),
+                Version::Older => remove_fields(&mut value),
+            }
+            let number = if version == Version::NewFormat { 2 } else { 1 };
+            let json = value.to_string();
+            let digest: String = Sha256::digest(json.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+            let text = format!("daemonlet-checkpoint/{number} sha256:{digest}\n{json}");
+            self.as_world(|disk| disk.overwrite(&path, text.as_bytes()));
+        }
+    }
+
+    /// Whether what is wanted can be told from folders, API server and manifests alone.
+    fn can_forget(&mut self) -> bool {
+        let here: Vec<String> = self.kubelet.read(&self.disk).into_values().map(|manifest| manifest.daemon).collect();
+        let ends = |name: &str| here.iter().any(|here| here.ends_with(&format!("/{name}")));
+        let is_odd = self.daemons.iter().any(|d| d.wanted().is_none() && ends(&d.name) || d.is_mistyped());
+        self.is_plain() && self.is_reachable() && self.is_clear() && self.is_mounted && !self.is_wiped && !is_odd
+    }
+
+    /// Nothing of what the agent remembers can be used.
+    fn forget(&mut self) {
+        self.forget_data();
+        self.restored_in = Some(self.booted);
+        self.daemons.iter_mut().filter(|daemon| daemon.file.is_none()).for_each(|daemon| daemon.highest = 0);
+    }
+}
+
+fn add_fields(value: &mut Value) {
+    let Some(object) = value.as_object_mut() else { return };
+    object.insert("writtenByANewerVersion".to_owned(), serde_json::json!({"number": 7, "list": [null, "x"]}));
+    if let Some(Value::Array(instances)) = object.get_mut("instances") {
+        instances.iter_mut().for_each(add_fields);
+    }
+    for inner in ["good", "last", "thisBoot", "progress", "node"] {
+        if let Some(inner) = object.get_mut(inner) {
+            add_fields(inner);
+        }
+    }
+}
+
+fn remove_fields(value: &mut Value) {
+    let Some(object) = value.as_object_mut() else { return };
+    LATER.iter().for_each(|field| drop(object.remove(*field)));
+}
+
+fn remove_tree(disk: &Arc<Simulated>, path: &Path) {
+    let files: &dyn Disk = &**disk;
+    if files.open_folder(&Handle::Start, path, Links::Refuse).is_ok() {
+        for name in files.list(path).unwrap_or_default() {
+            remove_tree(disk, &path.join(name));
+        }
+        let _ = files.remove_folder(&Handle::Start, path);
+    } else {
+        let _ = files.unlink(&Handle::Start, path);
+    }
+    if let Some(above) = path.parent().filter(|above| files.open_folder(&Handle::Start, above, Links::Follow).is_ok()) {
+        disk.sync_folder(above);
+    }
+}

@@ -1,0 +1,81 @@
+//! Who else is in the cluster: tenants, and a DaemonSet controller that acts on what is ours.
+//!
+//! Owns what they put there. Must not judge.
+
+use serde_json::Value;
+use serde_json::json;
+
+use super::api;
+use super::moves::Tenant;
+use super::node::Heal;
+use super::node::Node;
+use super::node::SPACE;
+
+/// A namespace that policy covers and does not trust, and one that it does not cover.
+pub(crate) const GUESTS: &str = "guests";
+pub(crate) const OUTSIDERS: &str = "outsiders";
+
+impl Node {
+    /// A tenant's DaemonSet comes, changes or goes; it has the name of one of ours.
+    pub(crate) fn change_tenant(&self, number: u8, tenant: Tenant) {
+        if !self.is_reachable() {
+            return;
+        }
+        let name = format!("d{number}");
+        let namespace = if tenant == Tenant::Untrusted { GUESTS } else { OUTSIDERS };
+        let mut server = self.server.lock().unwrap();
+        if tenant == Tenant::Gone {
+            for namespace in [GUESTS, OUTSIDERS] {
+                server.delete(&api::id("daemonsets", namespace, &name));
+            }
+            return;
+        }
+        let mut labels = json!({"app": name});
+        if tenant != Tenant::Unlabelled {
+            labels["daemonlet.dev/mode"] = "static".into();
+        }
+        let mut spec = json!({"containers": [{"name": "main", "image": "img:1"}]});
+        match tenant {
+            Tenant::Impossible => spec["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
+            Tenant::Untrusted => spec["hostPID"] = true.into(),
+            Tenant::Unlabelled | Tenant::Outside | Tenant::Gone => {}
+        }
+        let selector = json!({"matchLabels": {"app": name}});
+        server.put(
+            "daemonsets",
+            json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": {"name": name, "namespace": namespace, "labels": labels,
+                "annotations": {"daemonlet.dev/after": format!("{SPACE}/d1, {SPACE}/d2")}},
+            "spec": {"selector": selector, "template": {"metadata": {"labels": {"app": name}}, "spec": spec}}}),
+        );
+    }
+
+    /// A DaemonSet controller's pod of one of our DaemonSets is bound to this node, until somebody ends that.
+    pub(crate) fn put_stock_pod(&mut self, daemon: usize, seconds: u16) {
+        let name = self.daemons[daemon].name.clone();
+        if !self.is_reachable() || self.daemons[daemon].api.is_none() {
+            return;
+        }
+        let mut server = self.server.lock().unwrap();
+        let Some(owner) = server.get("daemonsets", SPACE, &name).map(|object| object["metadata"]["uid"].clone()) else {
+            return;
+        };
+        server.put(
+            "pods",
+            json!({"kind": "Pod", "metadata": {"name": format!("{name}-stock"), "namespace": SPACE,
+                "labels": {"app": name}, "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet",
+                    "name": name, "uid": owner, "controller": true}]},
+            "spec": {"nodeName": self.name, "containers": [{"name": "main", "image": "img:1"}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True",
+                "lastTransitionTime": Value::Null}]}}),
+        );
+        drop(server);
+        self.heal_after(seconds, Heal::StockPod(daemon as u8));
+    }
+
+    pub(crate) fn end_stock_pod(&self, daemon: u8) {
+        // The controller's own way to the API server is another one than the agent's.
+        let key = api::id("pods", SPACE, &format!("d{daemon}-stock"));
+        self.server.lock().unwrap().delete(&key);
+    }
+}
