@@ -102,7 +102,6 @@ const KNOWN: [KnownAnnotation; 25] = [
         "it waits for none",
     ),
     (AFTER_TIMEOUT, |text| start_order::timeout(text).is_some(), "a Go duration above 0, such as 2m", "2m is used"),
-    (OVERLAYS, overlays::is_name, "the name of a ConfigMap of its namespace", "it has no overlays"),
     (STARTUP_TAINT, |text| text == "true", "true", "no node waits for it"),
     (
         STARTUP_TAINT_TIMEOUT,
@@ -110,6 +109,7 @@ const KNOWN: [KnownAnnotation; 25] = [
         "a Go duration above 0, such as 10m",
         "10m is used",
     ),
+    (OVERLAYS, overlays::is_name, "the name of a ConfigMap of its namespace", "it has no overlays"),
     (COORDINATION, |text| text == "none", "none", "it changes by approval alone"),
 ];
 

@@ -253,16 +253,16 @@ pub const PRE_PULL: &str = "daemonlet.dev/pre-pull";
 pub const AFTER: &str = "daemonlet.dev/after";
 /// Annotation: how long it waits for them at most (a Go duration; default 2m).
 pub const AFTER_TIMEOUT: &str = "daemonlet.dev/after-timeout";
-/// Annotation: the ConfigMap of its namespace with the overlays: what its pods have otherwise on some nodes.
-pub const OVERLAYS: &str = "daemonlet.dev/overlays";
-/// Annotation on a rendered pod: the digest of the overlays that were applied.
-pub const OVERLAYS_DIGEST: &str = "daemonlet.dev/overlays-digest";
 /// Annotation: `true` keeps workload away from a node by the taint [`STARTING_TAINT`] until the daemon is Ready there.
 pub const STARTUP_TAINT: &str = "daemonlet.dev/startup-taint";
 /// Annotation: how long a node carries the taint for it at most (a Go duration; default 10m).
 pub const STARTUP_TAINT_TIMEOUT: &str = "daemonlet.dev/startup-taint-timeout";
 /// Key of the taint, with the effect `NoSchedule`, of a node whose daemons are not Ready yet.
 pub const STARTING_TAINT: &str = "daemonlet.dev/starting";
+/// Annotation: the ConfigMap of its namespace with the overlays: what its pods have otherwise on some nodes.
+pub const OVERLAYS: &str = "daemonlet.dev/overlays";
+/// Annotation on a rendered pod: the digest of the overlays that were applied.
+pub const OVERLAYS_DIGEST: &str = "daemonlet.dev/overlays-digest";
 /// Annotation: while so many of its nodes are unreachable, as a number or a percentage, nothing more is approved.
 pub const MAX_UNREACHABLE: &str = "daemonlet.dev/max-unreachable";
 /// Annotation: `none` ends that the DaemonSet changes only by a coordinator's approval.

@@ -12,6 +12,7 @@ mod facts;
 mod first_install;
 mod hold;
 mod instance;
+mod jitter;
 mod not_accepted;
 mod note;
 mod overlays;
@@ -68,8 +69,8 @@ pub use facts::Stock;
 pub use facts::StockPod;
 pub use facts::VolumesFact;
 pub use facts::Withheld;
+pub use jitter::jitter;
 pub use note::Note;
-pub use run::jitter;
 pub use trigger::AwaitedTrigger;
 use turn::Gate;
 

@@ -188,7 +188,8 @@ fn standing(plan: &DaemonPlan, boot: &str) -> Standing {
     }
     let runs = record.live().next().is_some();
     match plan.summary.state {
-        State::NotSelected | State::Stopping | State::NotAccepted | State::Orphaned => Standing::NotHere,
+        State::NotSelected | State::LeftAlone | State::StandingBy => Standing::NotHere,
+        State::Stopping | State::NotAccepted | State::Orphaned => Standing::NotHere,
         State::Refused | State::Held if !runs => Standing::NotHere,
         State::Unknown if !runs => Standing::Unknown,
         // What runs here does so all the same.

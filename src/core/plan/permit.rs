@@ -40,10 +40,10 @@ use super::ReleasedDefinition;
 use super::State;
 use super::Withheld;
 use super::instance::StartFor;
+use super::jitter::jitter;
 use super::overlays::are_missing;
 use super::overlays::is_same_template;
 use super::progress::Target;
-use super::run::jitter;
 
 /// See [`PRE_PULL`].
 const PULLS_WITHIN: Span = Span::from_secs(600);

@@ -703,7 +703,7 @@ fn an_unapproved_change_of_an_api_daemon_waits_for_its_turn() {
     bench.jitter = ms(30_000);
     let mut new = daemon_set("b");
     new.source = Source::Api;
-    let delay = super::run::jitter("n1", "b", ms(30_000));
+    let delay = super::jitter("n1", "b", ms(30_000));
     assert!(delay > ms(0));
     assert_eq!(bench.pass(&wanted(&new)), NONE);
     assert_eq!(bench.record.pending_update, Some(PendingUpdate { revision: "b".into(), since: NOW }));

@@ -127,8 +127,16 @@ fn only_true_counts_and_only_where_the_agent_may_and_the_namespace_is_trusted() 
 
 #[test]
 fn what_is_not_to_run_here_is_not_waited_for_and_what_is_unknown_changes_nothing() {
-    for state in [State::NotSelected, State::Refused, State::Stopping, State::NotAccepted, State::Orphaned, State::Held]
-    {
+    for state in [
+        State::NotSelected,
+        State::LeftAlone,
+        State::StandingBy,
+        State::Refused,
+        State::Stopping,
+        State::NotAccepted,
+        State::Orphaned,
+        State::Held,
+    ] {
         assert_eq!(Bench { state, ..Bench::asked() }.at(0).0, StartupTaint::default(), "{state:?}");
     }
     for state in [State::Waiting, State::Running, State::Failing, State::Replacing, State::Stale] {
