@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo loc check test test-long sim mutants fuzz bench swarm showcase packages static deploy krew docs matrix cluster-tools cluster-test
+.PHONY: build demo loc check test test-long sim mutants fuzz bench swarm showcase packages static deploy krew repo release docs matrix cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -74,6 +74,15 @@ deploy:
 # The kubectl plugin for krew, from the binary of `make static`: make krew URL=https://where.the/archive/will/be.
 krew: static
 	python3 packaging/krew.py --url $(URL)
+
+# Folders for apt and dnf around the packages of `make packages`, in target/repo: make repo KEY=who.signs@example.org.
+repo:
+	python3 packaging/release.py repo $(if $(KEY),--key $(KEY))
+
+# All that is published of a version, from a clean checkout: make release VERSION=0.1.0 URL=https://where.it/will/be,
+# signed with KEY. The same sources give the same bytes.
+release:
+	python3 packaging/release.py all --version $(VERSION) --url $(URL) $(if $(KEY),--key $(KEY))
 
 # The pages as a book, in target/book, if mdbook is installed, with every link looked at.
 docs:

@@ -224,6 +224,10 @@ impl Facts for Quiet {
         Readiness::Ready { since: NOW }
     }
 
+    fn pod_readiness(&self, instance: &Instance) -> Readiness {
+        self.readiness(instance)
+    }
+
     fn stock(&self, _: &DaemonSet, _: Option<&HandOver>) -> Stock {
         Stock::Absent
     }

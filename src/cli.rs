@@ -18,10 +18,12 @@ use crate::config::ConfigError;
 use crate::core::time::Span;
 use crate::log;
 use crate::node::agent::AgentError;
+use crate::node::api::words;
 
 mod approve;
 mod ask;
 mod boot_guard;
+mod completion;
 mod coordinator;
 mod doctor;
 mod enroll;
@@ -29,6 +31,8 @@ mod examples;
 mod explain;
 mod generate;
 mod help;
+mod init;
+mod install;
 mod kubectl;
 mod offline;
 mod output;
@@ -107,13 +111,11 @@ impl From<ConfigError> for CommandFailure {
 }
 
 impl From<AgentError> for CommandFailure {
-    /// One line: the error and its causes.
     fn from(error: AgentError) -> Self {
-        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
-        let message = causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}"));
+        let failure = Self::new(Exit::Refused, words(&error));
         match error.hint() {
-            Some(hint) => Self::new(Exit::Refused, message).hint(hint),
-            None => Self::new(Exit::Refused, message),
+            Some(hint) => failure.hint(hint),
+            None => failure,
         }
     }
 }
@@ -128,6 +130,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Arguments),
+    Install(install::Arguments),
     Run(run::Arguments),
     Coordinator(coordinator::Arguments),
     Enroll(enroll::Arguments),
@@ -146,6 +150,7 @@ enum Command {
     SupportBundle(support_bundle::Arguments),
     Replay(replay::Arguments),
     Teardown(teardown::Arguments),
+    Completion(completion::Arguments),
     Help(help::Arguments),
 }
 
@@ -226,6 +231,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Err(exit) => return exit,
     };
     let result = match arguments.command {
+        Command::Init(arguments) => init::run(&arguments),
+        Command::Install(arguments) => install::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Coordinator(arguments) => coordinator::run(&arguments),
         Command::Enroll(arguments) => enroll::run(&arguments),
@@ -244,6 +251,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Command::Restart(arguments) => restart::run(&arguments),
         Command::BootGuard(arguments) => boot_guard::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
+        Command::Completion(arguments) => completion::run(&arguments),
         Command::Help(arguments) => help::run(&arguments),
     };
     result.unwrap_or_else(|failure| {

@@ -121,7 +121,24 @@ pub fn load_from(file: Option<&Path>, root: &Path, host: &dyn Host) -> Result<Co
         Some(file) => read::own_files(file)?,
         None => read::system_files(root)?,
     };
-    let mut config = read::merge(&files)?;
+    resolved(&files, host)
+}
+
+/// The configuration that `path` alone would be if it held `text`.
+///
+/// # Errors
+/// Every problem of the text.
+pub fn read_text(path: &Path, text: String) -> Result<Config, ConfigError> {
+    resolved(&[(path.to_owned(), text)], &RealHost)
+}
+
+/// Whether the agent reads `path` without being told of it.
+pub fn is_system_file(path: &Path) -> bool {
+    path == Path::new(MAIN_FILE) || read::DROP_INS.iter().any(|folder| path.parent() == Some(Path::new(folder)))
+}
+
+fn resolved(files: &[read::SourceFile], host: &dyn Host) -> Result<Config, ConfigError> {
+    let mut config = read::merge(files)?;
     let problems = resolve::resolve(&mut config, host);
     if problems.is_empty() { Ok(config) } else { Err(ConfigError { problems }) }
 }

@@ -18,4 +18,6 @@ pub mod notify;
 pub mod recording;
 pub mod seal;
 pub mod socket;
+#[cfg(test)]
+mod tests;
 pub mod volumes;

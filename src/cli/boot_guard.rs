@@ -9,6 +9,7 @@ use crate::cli::event_loop;
 use crate::cli::start_log;
 use crate::guard;
 use crate::guard::GuardError;
+use crate::node::api::words;
 use crate::node::notify::Notifier;
 
 /// Refuse connections in a silent API server's stead while this node boots
@@ -43,9 +44,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 }
 
 impl From<GuardError> for CommandFailure {
-    /// One line: the error and its causes.
     fn from(error: GuardError) -> Self {
-        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
-        Self::new(Exit::Refused, causes.fold(error.to_string(), |message, cause| format!("{message}: {cause}")))
+        Self::new(Exit::Refused, words(&error))
     }
 }

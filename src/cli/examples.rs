@@ -4,7 +4,23 @@
 type Examples = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// By command; each with what it is for.
-const OF_DAEMONLET: [Examples; 22] = [
+const OF_DAEMONLET: [Examples; 25] = [
+    (
+        "init",
+        &[
+            ("daemonlet init", "ask, write the configuration, and show the plan of the first pass"),
+            ("daemonlet init --mode static --namespaces kube-system,kube-flannel", "take the rest as it is by default"),
+            ("daemonlet init --kubeconfig none --output /tmp/try.toml", "no API server, another file"),
+        ],
+    ),
+    (
+        "install",
+        &[
+            ("daemonlet install", "on a host without a package of it"),
+            ("daemonlet install --root /host", "in a container that has the host's file system there"),
+        ],
+    ),
+    ("completion", &[("daemonlet completion bash > /etc/bash_completion.d/daemonlet", "without a package")]),
     (
         "run",
         &[
@@ -81,7 +97,7 @@ const OF_DAEMONLET: [Examples; 22] = [
 ];
 
 /// Of the plugin; the empty name is the plugin itself.
-const OF_PLUGIN: [Examples; 7] = [
+const OF_PLUGIN: [Examples; 8] = [
     (
         "",
         &[
@@ -94,6 +110,13 @@ const OF_PLUGIN: [Examples; 7] = [
         &[
             ("kubectl daemonlet explain n1", "what runs on node n1, and why"),
             ("kubectl daemonlet explain n1 kube-system/kube-proxy", "one DaemonSet there"),
+        ],
+    ),
+    (
+        "diff",
+        &[
+            ("kubectl daemonlet diff n1 n2", "every DaemonSet with overlays on nodes n1 and n2"),
+            ("kubectl daemonlet diff n1 n2 monitoring/node-agent", "one of them"),
         ],
     ),
     ("pause", &[("kubectl daemonlet pause kube-system/kube-proxy", "no more nodes follow")]),

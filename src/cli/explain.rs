@@ -10,6 +10,7 @@ use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::core::model::ObjectKey;
 use crate::core::replies::ExplainReport;
+use crate::core::status::State;
 use crate::node::socket::Request;
 
 /// Show why a DaemonSet does or does not run on this node
@@ -54,6 +55,7 @@ pub(super) fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> 
     let report = &output::printable(report);
     let state = match &report.status {
         Some(status) if status.reason.is_empty() => status.state.as_str().to_owned(),
+        Some(status) if status.state == State::LeftAlone => format!("{} ({})", status.state.as_str(), status.reason),
         Some(status) => format!("{}: {}", status.state.as_str(), status.reason),
         None if report.problems.is_empty() => "unknown: no such DaemonSet has been seen".to_owned(),
         None => "unknown: no such DaemonSet could be read".to_owned(),

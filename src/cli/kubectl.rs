@@ -5,6 +5,7 @@
 
 mod cluster;
 mod complete;
+mod diff;
 mod explain;
 mod overview;
 mod steer;
@@ -68,6 +69,16 @@ enum Command {
     /// Show what runs on a node and why, or why not
     Explain {
         node: String,
+        /// One DaemonSet
+        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
+        daemon_set: Option<ObjectKey>,
+    },
+    /// Show what overlays make differ between two nodes
+    Diff {
+        #[arg(value_name = "NODE")]
+        node: String,
+        #[arg(value_name = "NODE")]
+        other: String,
         /// One DaemonSet
         #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
         daemon_set: Option<ObjectKey>,
@@ -139,6 +150,9 @@ fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         None => return overview::print(&read()?.overview(namespace), json),
         Some(Command::Explain { node, daemon_set: Some(key) }) => return explain::one(&read()?, node, key, json),
         Some(Command::Explain { node, daemon_set: None }) => return explain::all(&read()?, node, namespace, json),
+        Some(Command::Diff { node, other, daemon_set }) => {
+            return runtime.block_on(diff::print(&client, [node, other], (daemon_set.as_ref(), namespace), json));
+        }
         Some(Command::Pause { daemon_set }) => runtime.block_on(steer::pause(&client, daemon_set, true)),
         Some(Command::Resume { daemon_set }) => runtime.block_on(steer::pause(&client, daemon_set, false)),
         Some(Command::Promote { daemon_set }) => runtime.block_on(steer::promote(&client, daemon_set)),

@@ -7,6 +7,8 @@ use crate::cli::ConfigArgument;
 use crate::cli::Exit;
 use crate::cli::ask;
 use crate::cli::output;
+use crate::cli::output::Colour;
+use crate::cli::status::left_alone;
 use crate::core::replies::HeldDaemon;
 use crate::core::replies::PlanReport;
 use crate::core::status::State;
@@ -48,7 +50,8 @@ fn is_empty(report: &PlanReport) -> bool {
     report.changes.is_empty() && !report.held.iter().any(waits)
 }
 
-fn human(report: &PlanReport) -> String {
+/// The report as people read it.
+pub(super) fn human(report: &PlanReport) -> String {
     let report = &output::printable(report);
     let mut text = String::new();
     let hint = |text: &mut String, hint: &Option<String>| {
@@ -76,7 +79,7 @@ fn human(report: &PlanReport) -> String {
         text.push_str(&format!("problem: {}: {}\n", problem.object, problem.reason));
         hint(&mut text, &problem.hint);
     }
-    text
+    text + &left_alone(&report.left_alone, Colour::new(&std::io::stdout()))
 }
 
 #[cfg(test)]
@@ -96,6 +99,7 @@ mod tests {
             changes: Vec::new(),
             held: Vec::new(),
             problems: Vec::new(),
+            left_alone: Vec::new(),
         };
         let held = |state| {
             let [namespace, name, reason] = ["a", "b", ""].map(str::to_owned);
@@ -144,6 +148,7 @@ mod tests {
             changes: Vec::new(),
             held: vec![held("b", State::Refused, "spec: no"), held("c", State::Waiting, "waits for Secret a/s")],
             problems: Vec::new(),
+            left_alone: Vec::new(),
         };
         let lines = "a/b: nothing, it is refused: spec: no\n  hint: do it\n\
                      a/c: nothing yet, it is waiting: waits for Secret a/s\n";

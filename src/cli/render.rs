@@ -16,11 +16,15 @@ use crate::config;
 use crate::config::Host;
 use crate::config::RealHost;
 use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
 use crate::core::model::NodeView;
+use crate::core::model::OVERLAYS;
 use crate::core::model::ObjectMap;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::node;
+use crate::core::overlays;
+use crate::core::overlays::OverlayFacts;
 use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
 use crate::core::policy::PodRules;
@@ -178,7 +182,22 @@ fn entry(
     if let Some(placement) = placement.filter(|placement| !placement.should_run) {
         return RenderEntry::NotSelected { key, reason: placement.reason };
     }
-    let rendering = rendering::render(daemon_set, &Revision::of(daemon_set), 0, objects, tokens, options);
+    let config_map = overlays::config_map(daemon_set);
+    let daemon_set = &match (&config_map, node) {
+        (Some(config_map), Some(node)) => {
+            let found = objects.lookup(config_map);
+            overlays::resolve(daemon_set, &OverlayFacts { found, labels: &node.labels, registered: true, last: None })
+        }
+        _ => Arc::clone(daemon_set),
+    };
+    let mut rendering = rendering::render(daemon_set, &Revision::of(daemon_set), 0, objects, tokens, options);
+    if let (Some(config_map), None, Ok(rendered)) = (config_map, node, &mut rendering.result) {
+        rendered.pod.notes.push(FieldError {
+            field: format!("metadata.annotations[{OVERLAYS}]"),
+            reason: format!("the overlays of {config_map} are not applied: a Node's labels say which apply"),
+            hint: Some("give a Node with --node FILE".to_owned()),
+        });
+    }
     match rendering.result {
         Ok(rendered) => RenderEntry::Rendered { key, identity: rendering.identity, rendered: Box::new(rendered) },
         Err(refused) => RenderEntry::Refused { key, source: daemon_set.source.clone(), errors: refused.errors },

@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::core::escape;
 use crate::core::render::Missing;
 use crate::core::status::DaemonStatus;
+use crate::core::status::LeftAlone;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
 use crate::node::socket::Request;
@@ -143,10 +144,29 @@ pub(super) fn human(report: &StatusReport, colour: Colour, width: Option<usize>)
             text.push_str(&format!("{} {hint}\n", colour.cyan("hint:")));
         }
     }
+    text.push_str(&left_alone(&report.left_alone, colour));
     for daemon in &report.daemons {
         let name = format!("{}/{}", daemon.namespace, daemon.name);
         text.extend(daemon.notes.iter().map(|note| format!("{} {name}: {note}\n", colour.cyan("note:"))));
         text.extend(daemon.hints.iter().map(|hint| format!("{} {name}: {hint}\n", colour.cyan("hint:"))));
+    }
+    text
+}
+
+/// The DaemonSets that this node's configuration does not select, a line and a hint for each cause.
+pub(super) fn left_alone(groups: &[LeftAlone], colour: Colour) -> String {
+    let mut text = String::new();
+    for group in groups {
+        let LeftAlone { cause, count, daemon_sets, hint } = group;
+        let what = if *count == 1 { "DaemonSet" } else { "DaemonSets" };
+        let more = match count.saturating_sub(daemon_sets.len()) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let named = daemon_sets.join(", ");
+        text.push_str(&format!("left alone ({}): {count} {what} of the API: {named}{more}\n", cause.as_str()));
+        let first = if *count == 1 { String::new() } else { format!("{}: ", daemon_sets.first().map_or("", |s| s)) };
+        text.push_str(&format!("{} {first}{hint}\n", colour.cyan("hint:")));
     }
     text
 }
@@ -156,7 +176,7 @@ fn row(daemon: &DaemonStatus, colour: Colour) -> Vec<table::Cell> {
     let state = match daemon.state {
         State::Running => table::Cell::painted(state, colour.green(state)),
         bad if bad.is_bad() => table::Cell::painted(state, colour.red(state)),
-        State::NotSelected => state.into(),
+        idle if idle.is_idle() => state.into(),
         _ => table::Cell::painted(state, colour.yellow(state)),
     };
     let ready = match daemon.ready {

@@ -14,6 +14,8 @@ use crate::cli::output;
 use crate::cli::start_log;
 use crate::config::Config;
 use crate::core::manifest;
+use crate::core::model::STARTING_TAINT;
+use crate::core::status::Problem;
 use crate::node::agent;
 use crate::node::agent::Agent;
 use crate::node::agent::AgentError;
@@ -54,7 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         Ok::<Teardown, CommandFailure>(agent.teardown(arguments.timeout).await)
     })?;
     output::data(&done(&config, &drain))?;
-    Ok(if drain.left.is_empty() { Exit::Success } else { Exit::Refused })
+    Ok(if drain.left.is_empty() && drain.taint.is_none() { Exit::Success } else { Exit::Refused })
 }
 
 fn refusal(error: AgentError) -> CommandFailure {
@@ -81,6 +83,9 @@ fn would(config: &Config, drain: &Teardown) -> String {
             }
         }
     }
+    if config.startup_taint {
+        text.push_str(&format!("would take the taint {STARTING_TAINT} off the Node\n"));
+    }
     if drain.found.is_empty() {
         text.push_str(&format!("nothing of daemonlet is on {}\n", drain.node));
     }
@@ -94,9 +99,10 @@ fn done(config: &Config, drain: &Teardown) -> String {
     if drain.left.is_empty() {
         let count = drain.found.len();
         let pods = if count == 1 { "pod" } else { "pods" };
+        let node = &drain.node;
         return format!(
-            "{} is drained: {count} {pods} ended, no manifest of daemonlet is left in {folder}\n",
-            drain.node
+            "{node} is drained: {count} {pods} ended, no manifest of daemonlet is left in {folder}\n{}",
+            taint(drain)
         );
     }
     let mut text = format!("{} is not drained yet; run `daemonlet teardown` again to continue\n", drain.node);
@@ -104,8 +110,15 @@ fn done(config: &Config, drain: &Teardown) -> String {
         let name = if pod.is_empty() { uid } else { pod };
         text.push_str(&format!("  {daemon} {name}: {what}\n"));
     }
+    text.push_str(&taint(drain));
     text.push_str(&problems(drain));
     text
+}
+
+/// What is to be done about the Node's taint.
+fn taint(drain: &Teardown) -> String {
+    let hint = |problem: &Problem| problem.hint.as_ref().map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
+    drain.taint.iter().map(|problem| format!("  {}\n{}", problem.reason, hint(problem))).collect()
 }
 
 fn problems(drain: &Teardown) -> String {

@@ -160,6 +160,10 @@ keys! {
     /// Without it, a DaemonSet with a Secret's value in its environment waits: only a kubelet of 1.35
     /// or later reads such a value from a file.
     kubelet_version: Option<String> = ("node.kubelet-version", Optional(VERSION), r#""""#);
+    /// Whether the agent keeps workload away from this node until the DaemonSets with the annotation
+    /// daemonlet.dev/startup-taint are Ready here, by the taint daemonlet.dev/starting:NoSchedule on
+    /// the Node. Needs startup-taint.yaml of /usr/share/daemonlet/k8s.
+    startup_taint: bool = ("node.startup-taint", Truth, "false");
     /// Namespaces whose API DaemonSets may run here, with nothing that reaches the host unless they are
     /// among trusted-namespaces, too. ["*"]: all. DaemonSets from folders are not bound by [policy]:
     /// the folders belong to the node's owner.

@@ -16,6 +16,10 @@ use crate::config::Origin;
 use crate::config::Problem;
 use crate::config::keys::KEYS;
 
+/// The folders of drop-ins, the weakest first.
+pub(super) const DROP_INS: [&str; 3] =
+    ["/usr/lib/daemonlet/daemonlet.d", "/run/daemonlet/daemonlet.d", "/etc/daemonlet/daemonlet.d"];
+
 /// A file's path and text.
 pub(super) type SourceFile = (PathBuf, String);
 
@@ -43,9 +47,7 @@ pub(super) fn system_files(root: &Path) -> Result<Vec<SourceFile>, ConfigError> 
             Err(error) => return Err(unreadable(&main, &error)),
         }
     }
-    let folders =
-        ["/usr/lib/daemonlet/daemonlet.d", "/run/daemonlet/daemonlet.d", "/etc/daemonlet/daemonlet.d"].map(below);
-    files.extend(drop_ins(&folders)?);
+    files.extend(drop_ins(&DROP_INS.map(below))?);
     Ok(files)
 }
 

@@ -20,6 +20,7 @@ use crate::core::model::IntOrPercent;
 use crate::core::model::MAX_FAILED;
 use crate::core::model::MAX_UNREACHABLE;
 use crate::core::model::MODE_LABEL;
+use crate::core::model::OVERLAYS;
 use crate::core::model::PARTITION;
 use crate::core::model::PAUSED;
 use crate::core::model::PRE_PULL;
@@ -29,11 +30,14 @@ use crate::core::model::RESTART_ON;
 use crate::core::model::RETRY;
 use crate::core::model::ROLLBACK;
 use crate::core::model::SPREAD_KEY;
+use crate::core::model::STARTUP_TAINT;
+use crate::core::model::STARTUP_TAINT_TIMEOUT;
 use crate::core::model::STEPS;
 use crate::core::model::TOPOLOGY_KEY;
 use crate::core::model::UPDATE;
 use crate::core::model::WINDOW;
 use crate::core::nearest;
+use crate::core::overlays;
 use crate::core::start_order;
 use crate::core::time::Span;
 use crate::core::update_trigger::UpdateTrigger;
@@ -46,7 +50,7 @@ const OURS: &str = "daemonlet.dev/";
 /// one.
 type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
-const KNOWN: [KnownAnnotation; 22] = [
+const KNOWN: [KnownAnnotation; 25] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
@@ -98,6 +102,14 @@ const KNOWN: [KnownAnnotation; 22] = [
         "it waits for none",
     ),
     (AFTER_TIMEOUT, |text| start_order::timeout(text).is_some(), "a Go duration above 0, such as 2m", "2m is used"),
+    (STARTUP_TAINT, |text| text == "true", "true", "no node waits for it"),
+    (
+        STARTUP_TAINT_TIMEOUT,
+        |text| start_order::timeout(text).is_some(),
+        "a Go duration above 0, such as 10m",
+        "10m is used",
+    ),
+    (OVERLAYS, overlays::is_name, "the name of a ConfigMap of its namespace", "it has no overlays"),
     (COORDINATION, |text| text == "none", "none", "it changes by approval alone"),
 ];
 

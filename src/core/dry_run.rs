@@ -13,6 +13,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::identity::template_hash;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::GENERATION_LABEL;
@@ -68,13 +69,13 @@ impl Question {
 /// The pod that the stock controller would create for `node`: upstream's `CreatePodTemplate`, `GetPodFromTemplate` and
 /// `ReplaceDaemonSetPodNodeNameNodeAffinity`. Its owner does not block, which would take a right of its own.
 pub fn pod(daemon_set: &DaemonSet, revision: &str, node: &str) -> Value {
-    let template = &daemon_set.template;
+    let template = daemon_set.patched_template();
     let map = |value: Option<&Value>| value.and_then(Value::as_object).cloned().unwrap_or_default();
     let mut labels = map(template.at(["metadata", "labels"]));
     if let Some(generation) = daemon_set.annotations.get(TEMPLATE_GENERATION).filter(|g| g.parse::<i64>().is_ok()) {
         labels.insert(GENERATION_LABEL.to_owned(), generation.clone().into());
     }
-    labels.insert(HASH_LABEL.to_owned(), revision.into());
+    labels.insert(HASH_LABEL.to_owned(), template_hash(revision).into());
     let mut metadata = json!({
         "generateName": format!("{}-", daemon_set.key.name),
         "namespace": daemon_set.key.namespace,

@@ -11,6 +11,8 @@ use crate::core::model::FieldError;
 use crate::core::model::Mode;
 use crate::core::model::NodeView;
 use crate::core::model::Source;
+use crate::core::overlays;
+use crate::core::overlays::KnownList;
 use crate::core::placement;
 use crate::core::placement::ExpressionCheck;
 use crate::core::placement::Judgement;
@@ -38,6 +40,7 @@ pub struct ExplainRules<'a> {
 pub fn explain(daemon_set: &DaemonSet, node: &NodeView, rules: &ExplainRules<'_>) -> Vec<Term> {
     let judgement = placement::judge(node, daemon_set, rules.namespace_selector);
     let mut terms = vec![term("source", None, daemon_set.source.to_string()), policy(daemon_set, rules.covered)];
+    overlays(daemon_set, &mut terms);
     if matches!(rules.covered, Covered::Yes(_)) {
         admission(rules.admission, &mut terms);
     }
@@ -86,6 +89,23 @@ fn policy(daemon_set: &DaemonSet, covered: &Covered) -> Term {
             term("mode and policy", Some(true), format!("{mode} ({why})"))
         }
         Covered::No(reason) => not_covered(reason),
+    }
+}
+
+/// Which overlays apply here, and what each changes.
+fn overlays(daemon_set: &DaemonSet, terms: &mut Vec<Term>) {
+    let Some(overlays) = &daemon_set.overlays else {
+        let named = overlays::config_map(daemon_set);
+        return terms.extend(named.map(|config_map| term("overlays", None, config_map.to_string())));
+    };
+    let holds = match overlays.known {
+        KnownList::Read | KnownList::Last(_) => Some(true),
+        KnownList::Missing { .. } | KnownList::Refused(_) => Some(false),
+    };
+    terms.push(term("overlays", holds, overlays.to_string()));
+    terms.extend(overlays.refused().iter().map(|error| term("overlays", Some(false), error.with_hint())));
+    for (source, fields) in overlays.sources() {
+        terms.push(term("overlay", None, format!("{source} patches {}", fields.join(", "))));
     }
 }
 

@@ -67,6 +67,22 @@ pub fn revision_hash_with(canonical: &str, collisions: Option<i32>) -> String {
     hash.to_string().bytes().map(|digit| letter(u128::from(digit))).collect()
 }
 
+/// What an instance is current by, as text: the hash of its template and, after a dot, the digest of the overlays that
+/// apply to its node; the hash alone where none does.
+pub fn patched_revision(hash: &str, overlays: &str) -> String {
+    if overlays.is_empty() { hash.to_owned() } else { format!("{hash}.{overlays}") }
+}
+
+/// The hash of the template in a [`patched_revision`].
+pub fn template_hash(revision: &str) -> &str {
+    revision.split_once('.').map_or(revision, |(hash, _)| hash)
+}
+
+/// The digest of the overlays in a [`patched_revision`]; empty if none applies.
+pub fn overlays_digest(revision: &str) -> &str {
+    revision.split_once('.').map_or("", |(_, overlays)| overlays)
+}
+
 fn suffix(uuid: Uuid) -> String {
     let mut rest = uuid.as_u128();
     let mut suffix = String::with_capacity(SUFFIX);

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::named::named;
+use crate::core::overlays::Overlays;
 use crate::core::policy::Resources;
 
 /// A namespaced name, printed as `namespace/name`.
@@ -252,6 +253,16 @@ pub const PRE_PULL: &str = "daemonlet.dev/pre-pull";
 pub const AFTER: &str = "daemonlet.dev/after";
 /// Annotation: how long it waits for them at most (a Go duration; default 2m).
 pub const AFTER_TIMEOUT: &str = "daemonlet.dev/after-timeout";
+/// Annotation: `true` keeps workload away from a node by the taint [`STARTING_TAINT`] until the daemon is Ready there.
+pub const STARTUP_TAINT: &str = "daemonlet.dev/startup-taint";
+/// Annotation: how long a node carries the taint for it at most (a Go duration; default 10m).
+pub const STARTUP_TAINT_TIMEOUT: &str = "daemonlet.dev/startup-taint-timeout";
+/// Key of the taint, with the effect `NoSchedule`, of a node whose daemons are not Ready yet.
+pub const STARTING_TAINT: &str = "daemonlet.dev/starting";
+/// Annotation: the ConfigMap of its namespace with the overlays: what its pods have otherwise on some nodes.
+pub const OVERLAYS: &str = "daemonlet.dev/overlays";
+/// Annotation on a rendered pod: the digest of the overlays that were applied.
+pub const OVERLAYS_DIGEST: &str = "daemonlet.dev/overlays-digest";
 /// Annotation: while so many of its nodes are unreachable, as a number or a percentage, nothing more is approved.
 pub const MAX_UNREACHABLE: &str = "daemonlet.dev/max-unreachable";
 /// Annotation: `none` ends that the DaemonSet changes only by a coordinator's approval.
@@ -324,6 +335,9 @@ pub struct DaemonSet {
     /// from it, but not of the revision or of any identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Arc<Value>>,
+    /// The overlays that apply to this node, if it names any; part of no identity and of no definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlays: Option<Arc<Overlays>>,
     /// Whether its pods have a gate, so that they start after others at a boot (`daemonlet.dev/after`). A running
     /// instance keeps what it was made with, whatever its definition says later: without a restart it cannot change.
     #[serde(default, skip_serializing_if = "StartGate::is_none")]
@@ -352,9 +366,14 @@ impl StartGate {
 }
 
 impl DaemonSet {
-    /// What its pods are made from: the template, or the one that admission returned.
+    /// What its pods are made from: the patched template, or the one that admission returned.
     pub fn pod_template(&self) -> &Value {
-        self.admitted.as_deref().unwrap_or(&self.template)
+        self.admitted.as_deref().unwrap_or_else(|| self.patched_template())
+    }
+
+    /// The template with the overlays that apply to this node.
+    pub fn patched_template(&self) -> &Value {
+        self.overlays.as_ref().and_then(|overlays| overlays.template.as_ref()).unwrap_or(&self.template)
     }
 
     /// The same DaemonSet with `admitted` in place of what it has.
@@ -373,7 +392,7 @@ impl DaemonSet {
         }
     }
 
-    /// Whether `other` has the same definition, regardless of what admission changed in either.
+    /// Whether `other` has the same definition, regardless of what admission and overlays changed in either.
     pub fn defines_the_same(&self, other: &Self) -> bool {
         let Self {
             key,
@@ -389,6 +408,7 @@ impl DaemonSet {
             min_ready_seconds,
             source,
             admitted: _,
+            overlays: _,
             gate: _,
             rollout: _,
         } = self;

@@ -98,6 +98,7 @@ mod tests {
             update_strategy: UpdateStrategy::OnDelete,
             min_ready_seconds: 0,
             admitted: None,
+            overlays: None,
             gate: Default::default(),
             rollout: Default::default(),
             source: Source::Api,

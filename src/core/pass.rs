@@ -18,6 +18,7 @@ use crate::core::record::Instance;
 use crate::core::sources::Desired;
 use crate::core::start_order::StartOrder;
 use crate::core::start_order::Turn;
+use crate::core::startup_taint::StartupTaint;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -53,12 +54,14 @@ pub struct PassContext<'a> {
 }
 
 /// The plan of one pass: a value that can be printed, compared and executed.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Plan {
     /// One plan for each daemon, in the order of their names.
     pub daemons: Vec<DaemonPlan>,
     /// Whether removals are held back until a second complete list.
     pub removals_held: bool,
+    /// For whom workload waits on this node.
+    pub startup_taint: StartupTaint,
 }
 
 /// One daemon before planning.
@@ -95,7 +98,7 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
         true => subjects.iter().map(|s| plan::plan_daemon(&s.desired, s.record, &context, facts)).collect(),
         false => in_order(subjects, &order, &context, facts),
     };
-    Plan { daemons, removals_held }
+    Plan { daemons, removals_held, startup_taint: StartupTaint::default() }
 }
 
 /// The definition that says after whom a daemon starts: the one that is to run; while that is in doubt, the one that its

@@ -24,6 +24,7 @@ pub use namespace::NamespaceCheck;
 pub use namespace::NamespaceSelector;
 pub use taints::TaintCheck;
 pub use taints::automatic_tolerations;
+pub use taints::tolerates_starting;
 
 /// Upstream's two results, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]

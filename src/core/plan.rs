@@ -12,8 +12,10 @@ mod facts;
 mod first_install;
 mod hold;
 mod instance;
+mod jitter;
 mod not_accepted;
 mod note;
+mod overlays;
 mod permit;
 mod ports;
 mod progress;
@@ -21,9 +23,9 @@ mod ready;
 mod refresh;
 mod retry;
 mod run;
-mod trigger;
 #[cfg(test)]
 mod tests;
+mod trigger;
 mod turn;
 
 use std::collections::BTreeSet;
@@ -37,6 +39,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
+use crate::core::overlays::Overlays;
 use crate::core::placement;
 use crate::core::record::DaemonRecord;
 use crate::core::record::FailedRevision;
@@ -66,8 +69,8 @@ pub use facts::Stock;
 pub use facts::StockPod;
 pub use facts::VolumesFact;
 pub use facts::Withheld;
+pub use jitter::jitter;
 pub use note::Note;
-pub use run::jitter;
 pub use trigger::AwaitedTrigger;
 use turn::Gate;
 
@@ -228,6 +231,9 @@ pub struct DaemonPlan {
     pub pull: Option<Arc<RenderResult>>,
     /// The dry run of a new instance's pod that must be answered before the instance is created.
     pub question: Option<Question>,
+    /// The overlays that it names, as they are on this node. A recording has them with its definition.
+    #[serde(skip)]
+    pub overlays: Option<Arc<Overlays>>,
     /// The revision whose approval is to be claimed, or to which an instance is being updated.
     pub replacing: Option<String>,
     /// The revision that replaces what runs at the next boot: its approval is claimed, or to be claimed.
@@ -256,7 +262,7 @@ pub fn plan_daemon(
     match desired {
         Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
         Desired::Held { daemon_set, mode, why, ask } => plan.held(daemon_set, *mode, why, *ask),
-        Desired::Left { reason } => plan.keep(State::NotSelected, reason),
+        Desired::Left { reason } => plan.keep(State::LeftAlone, reason),
         Desired::Gone { reason, by_list, ignore_file } => plan.gone(reason, *by_list, ignore_file.as_deref()),
         Desired::Orphaned { reason } => plan.orphaned(reason),
         Desired::Confirm { reason } => {
@@ -284,6 +290,7 @@ pub(crate) fn empty(record: DaemonRecord) -> DaemonPlan {
         tokens: BTreeSet::new(),
         pull: None,
         question: None,
+        overlays: None,
         replacing: None,
         staging: None,
         asks_runtime: false,
@@ -302,6 +309,7 @@ struct Planner<'a> {
     tokens: BTreeSet<TokenRequest>,
     pull: Option<Arc<RenderResult>>,
     question: Option<Question>,
+    overlays: Option<Arc<Overlays>>,
     replacing: Option<String>,
     staging: Option<String>,
     asks_runtime: bool,
@@ -327,6 +335,7 @@ impl<'a> Planner<'a> {
             tokens: BTreeSet::new(),
             pull: None,
             question: None,
+            overlays: None,
             replacing: None,
             staging: None,
             asks_runtime: false,
@@ -349,6 +358,7 @@ impl<'a> Planner<'a> {
             tokens: self.tokens,
             pull: self.pull,
             question: self.question,
+            overlays: self.overlays,
             replacing: self.replacing,
             staging: self.staging,
             asks_runtime: self.asks_runtime,
@@ -370,7 +380,7 @@ impl<'a> Planner<'a> {
         if live.is_empty() {
             self.summary.state = if self.record.instances.is_empty() { state } else { State::Stopping };
         }
-        if live.is_empty() || state != State::NotSelected {
+        if live.is_empty() || !state.is_idle() {
             self.add_reason(reason);
         }
     }

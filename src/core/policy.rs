@@ -27,6 +27,7 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::placement::NamespaceSelector;
+use crate::core::status::LeftAloneCause;
 use crate::core::validate;
 
 pub use admission::Admission;
@@ -186,36 +187,66 @@ impl Policy {
         labels: &BTreeMap<String, String>,
         inherited: Option<Mode>,
     ) -> Covered {
-        let mode = match (mode_label(labels), inherited) {
-            (Err(reason), _) => return Covered::No(reason),
-            (Ok(Some(mode)), _) => mode,
-            (Ok(None), Some(mode)) => mode,
-            (Ok(None), None) => match self.default_mode {
-                Some(mode) => mode,
-                None => return Covered::No(format!("it has no label {MODE_LABEL}, and default-mode is labelled")),
-            },
+        let cause = match self.mode_of(namespace, labels, inherited) {
+            Ok(mode) => return Covered::Yes(mode),
+            Err(cause) => cause,
+        };
+        Covered::No(match cause {
+            LeftAloneCause::UnknownMode => {
+                let value = labels.get(MODE_LABEL).map(String::as_str).unwrap_or_default();
+                format!("label {MODE_LABEL} is {value:?}, which is neither static nor bootstrap")
+            }
+            LeftAloneCause::ModeLabelled => format!("it has no label {MODE_LABEL}, and default-mode is labelled"),
+            LeftAloneCause::Selector => format!("its labels do not match selector {}", self.selector),
+            LeftAloneCause::Namespace => {
+                let namespaces = self.namespaces.join(", ");
+                format!("namespace {namespace} is not among policy.namespaces ({namespaces})")
+            }
+        })
+    }
+
+    /// The mode in which a DaemonSet of the API runs here. `inherited`: as in [`Self::covers_labels`].
+    ///
+    /// # Errors
+    /// The first cause why the configuration does not select it.
+    pub fn mode_of(
+        &self,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+        inherited: Option<Mode>,
+    ) -> Result<Mode, LeftAloneCause> {
+        let mode = match Mode::of(labels) {
+            None if labels.contains_key(MODE_LABEL) => return Err(LeftAloneCause::UnknownMode),
+            mode => mode.or(inherited).or(self.default_mode).ok_or(LeftAloneCause::ModeLabelled)?,
         };
         if !self.allows_namespace(namespace) {
-            let namespaces = self.namespaces.join(", ");
-            return Covered::No(format!("namespace {namespace} is not among policy.namespaces ({namespaces})"));
+            return Err(LeftAloneCause::Namespace);
         }
-        if inherited.is_none() && !self.selector.matches(labels) {
-            return Covered::No(format!("its labels do not match selector {}", self.selector));
+        match inherited.is_some() || self.selector.matches(labels) {
+            true => Ok(mode),
+            false => Err(LeftAloneCause::Selector),
         }
-        Covered::Yes(mode)
+    }
+
+    /// What to do so that this node runs the DaemonSet `key` of the API, which it does not for `cause`.
+    pub fn selecting(&self, key: &ObjectKey, cause: LeftAloneCause) -> String {
+        let ObjectKey { namespace, name } = key;
+        let label = format!("kubectl -n {namespace} label --overwrite daemonset {name} {MODE_LABEL}=static");
+        let mut steps = match cause {
+            LeftAloneCause::ModeLabelled | LeftAloneCause::UnknownMode => vec![format!("to run it here: {label}")],
+            LeftAloneCause::Selector => vec![format!("to run it here: label it as selector {} wants", self.selector)],
+            LeftAloneCause::Namespace => Vec::new(),
+        };
+        if !self.allows_namespace(namespace) {
+            let begin = if steps.is_empty() { "to run it here: " } else { "" };
+            steps.push(format!("{begin}add {namespace:?} to policy.namespaces in this node's configuration"));
+        }
+        steps.join("; and ")
     }
 
     /// Whether DaemonSets of the API in `namespace` may run here.
     pub fn allows_namespace(&self, namespace: &str) -> bool {
         self.namespaces.iter().any(|allowed| allowed == "*" || allowed == namespace)
-    }
-}
-
-/// The mode label, or what is wrong with it.
-fn mode_label(labels: &BTreeMap<String, String>) -> Result<Option<Mode>, String> {
-    match (Mode::of(labels), labels.get(MODE_LABEL)) {
-        (None, Some(value)) => Err(format!("label {MODE_LABEL} is {value:?}, which is neither static nor bootstrap")),
-        (mode, _) => Ok(mode),
     }
 }
 
@@ -269,6 +300,7 @@ mod tests {
             update_strategy: UpdateStrategy::OnDelete,
             min_ready_seconds: 0,
             admitted: None,
+            overlays: None,
             gate: Default::default(),
             rollout: Default::default(),
             source: Source::Api,
@@ -309,6 +341,25 @@ mod tests {
         for (policy, namespace, labels, expected) in table {
             assert_eq!(policy.covers(&daemon_set(namespace, labels, "x:1"), None), expected, "{namespace} {labels:?}");
         }
+    }
+
+    #[test]
+    fn what_is_left_alone_is_told_how_it_is_selected() {
+        let hint = |policy: &Policy, namespace, labels| {
+            let daemon_set = daemon_set(namespace, labels, "x:1");
+            let cause = policy.mode_of(namespace, &daemon_set.labels, None).expect_err("it is left alone");
+            (cause, policy.selecting(&daemon_set.key, cause))
+        };
+        let label = "to run it here: kubectl -n kube-system label --overwrite daemonset x daemonlet.dev/mode=static";
+        let open = "add \"a\" to policy.namespaces in this node's configuration";
+        let default = Policy::default();
+        assert_eq!(hint(&default, "kube-system", &[]), (LeftAloneCause::ModeLabelled, label.to_owned()));
+        let both = format!("{}; and {open}", label.replace("kube-system", "a"));
+        assert_eq!(hint(&default, "a", &[]), (LeftAloneCause::ModeLabelled, both));
+        assert_eq!(hint(&default, "a", STATIC), (LeftAloneCause::Namespace, format!("to run it here: {open}")));
+        let selector = policy(None, "tier=node", &["a"]);
+        let wanted = "to run it here: label it as selector tier=node wants".to_owned();
+        assert_eq!(hint(&selector, "a", STATIC), (LeftAloneCause::Selector, wanted));
     }
 
     fn no(reason: &str) -> Covered {

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use serde_json::Value;
+use serde_json::json;
 
 use crate::core::json::Json;
 
@@ -57,6 +58,13 @@ pub fn host_ports(pod: &Value) -> Vec<HostPort> {
     ports.filter_map(of).collect()
 }
 
+/// A pod's spec of which nothing is left but its host ports; `None`: it has none.
+pub fn spec_of_ports(pod: &Value) -> Option<Value> {
+    let port = |port: &HostPort| json!({"hostIP": port.address, "protocol": port.protocol, "hostPort": port.port});
+    let ports: Vec<Value> = host_ports(pod).iter().map(port).collect();
+    (!ports.is_empty()).then(|| json!({"containers": [{"ports": ports}]}))
+}
+
 /// The first port of `wanted` that conflicts with `held`.
 pub fn clash<'a>(wanted: &'a [HostPort], held: &[HostPort]) -> Option<&'a HostPort> {
     wanted.iter().find(|port| held.iter().any(|other| port.clashes(other)))
@@ -64,8 +72,6 @@ pub fn clash<'a>(wanted: &'a [HostPort], held: &[HostPort]) -> Option<&'a HostPo
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn port(address: &str, protocol: &str, port: u64) -> HostPort {

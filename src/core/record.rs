@@ -369,7 +369,9 @@ impl DaemonRecord {
         times.extend(self.answer.as_mut().map(|answer| &mut answer.at));
         times.extend(self.backoff.as_mut().map(|backoff| &mut backoff.last));
         times.extend(self.unheard_since.as_mut());
-        times.extend(self.this_boot.as_mut().and_then(|this| this.waits_since.as_mut()));
+        if let Some(this) = &mut self.this_boot {
+            times.extend([&mut this.waits_since, &mut this.awaited_since].into_iter().flatten());
+        }
         times.extend(self.hand_over.as_mut().and_then(|hand_over| hand_over.missing.as_mut()));
         times.into_iter().for_each(change);
     }

@@ -14,6 +14,7 @@ mod host_paths;
 mod images;
 mod json;
 mod metadata;
+mod overlays;
 mod part;
 mod payload;
 mod scheduling;
@@ -110,7 +111,7 @@ pub struct RenderInput<'a> {
     pub options: &'a RenderOptions,
     /// UID and pod name (`identity::identity`).
     pub identity: &'a Identity,
-    /// The revision's hash, for the label `controller-revision-hash`.
+    /// What the instance is current by; its hash is the label `controller-revision-hash`.
     pub revision: &'a str,
     /// The incarnation number, for the annotation.
     pub incarnation: u64,
@@ -264,6 +265,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     let pod = PodView::new(input, &metadata, account);
 
     refuse_long_name(ctx);
+    overlays::require(ctx);
     windows::refuse(ctx, &spec);
     gates::drop_fields(ctx, &mut spec);
     scheduling::refuse_claims(ctx, &spec);

@@ -18,6 +18,7 @@ use crate::core::manifest;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenSource;
+use crate::core::overlays;
 use crate::core::render;
 use crate::core::render::HeldPart;
 use crate::core::render::Missing;
@@ -165,8 +166,9 @@ impl RenderResult {
 /// The canonical template of a DaemonSet with its hash; computed once for each definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
-    /// The canonical template, as JSON.
+    /// The canonical template, as JSON: without overlays, which are part of no identity.
     pub canonical: String,
+    /// What an instance is current by ([`identity::patched_revision`]).
     pub hash: String,
 }
 
@@ -174,7 +176,7 @@ impl Revision {
     /// The revision that `daemon_set` defines.
     pub fn of(daemon_set: &DaemonSet) -> Self {
         let canonical = canonical::template(&daemon_set.template).to_string();
-        let hash = identity::revision_hash(&canonical);
+        let hash = overlays::revision(&identity::revision_hash(&canonical), daemon_set);
         Self { canonical, hash }
     }
 }

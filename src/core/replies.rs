@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::core::status::DaemonStatus;
+use crate::core::status::LeftAlone;
 use crate::core::status::Problem;
 use crate::core::status::StaleVolume;
 use crate::core::status::State;
@@ -28,6 +29,9 @@ pub struct PlanReport {
     /// Problems that do not concern a single daemon, as in `status`: files, folders, the API, the runtime.
     #[serde(default)]
     pub problems: Vec<Problem>,
+    /// The DaemonSets of the API that the configuration of this node does not select, as in `status`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_alone: Vec<LeftAlone>,
 }
 
 /// A daemon that does not run as it should, but for which there is nothing to do now.

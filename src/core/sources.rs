@@ -20,6 +20,7 @@ use crate::core::record::DaemonRecord;
 
 mod folder;
 mod hold;
+mod patched;
 
 use folder::folder_mode;
 use folder::folder_of;

@@ -14,6 +14,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::State;
+use crate::core::startup_taint;
 use crate::core::time::Span;
 
 /// How long a daemon waits if its DaemonSet does not say.
@@ -54,7 +55,7 @@ pub struct Turn<'a> {
     pub after: Option<&'a After>,
     /// Those of [`After::daemons`] that have not been Ready in this boot, and still may be.
     pub awaited: &'a [ObjectKey],
-    /// Whether another daemon starts after it.
+    /// Whether another daemon starts after it, or workload: it is noted when it is Ready.
     pub is_named: bool,
 }
 
@@ -70,6 +71,9 @@ impl StartOrder {
     pub fn of<'a>(definitions: impl Iterator<Item = &'a DaemonSet>, known: &BTreeSet<&ObjectKey>) -> Self {
         let mut order = Self::default();
         for daemon_set in definitions {
+            if startup_taint::is_asked(daemon_set) {
+                order.named.insert(daemon_set.key.clone());
+            }
             let annotation = |name| daemon_set.annotations.get(name).map(String::as_str);
             let Some(named) = annotation(AFTER).and_then(daemons) else { continue };
             let (daemons, unknown) = named.into_iter().partition(|key| known.contains(key));
@@ -77,7 +81,7 @@ impl StartOrder {
             order.after.insert(daemon_set.key.clone(), After { daemons, unknown, circle: BTreeSet::new(), timeout });
         }
         order.break_circles();
-        order.named = order.after.values().flat_map(|after| after.daemons.iter().cloned()).collect();
+        order.named.extend(order.after.values().flat_map(|after| after.daemons.iter().cloned()));
         order
     }
 
@@ -103,9 +107,9 @@ impl StartOrder {
         reached
     }
 
-    /// Whether each daemon starts at any time.
+    /// Whether each daemon starts at any time, and nothing waits for one.
     pub fn is_empty(&self) -> bool {
-        self.after.is_empty()
+        self.after.is_empty() && self.named.is_empty()
     }
 
     /// Whether `key` can be planned: every daemon before it is among `planned`.
@@ -130,7 +134,8 @@ fn is_awaited(plan: &DaemonPlan, boot: &str) -> bool {
     let was_ready = plan.record.this_boot.as_ref().is_some_and(|this| this.boot == boot && this.ready);
     !was_ready
         && match plan.summary.state {
-            State::NotSelected | State::Stopping | State::NotAccepted | State::Orphaned => false,
+            State::NotSelected | State::LeftAlone | State::StandingBy => false,
+            State::Stopping | State::NotAccepted | State::Orphaned => false,
             // What runs here does so all the same.
             State::Refused | State::Held | State::Unknown => plan.record.live().next().is_some(),
             State::Running | State::Stale | State::Starting | State::Waiting | State::Replacing | State::Failing => {

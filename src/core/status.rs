@@ -31,6 +31,41 @@ pub struct StatusReport {
     pub daemons: Vec<DaemonStatus>,
     /// Problems that do not concern a single daemon: files, folders, the API, the runtime.
     pub problems: Vec<Problem>,
+    /// The DaemonSets of the API that the configuration of this node does not select, by cause.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_alone: Vec<LeftAlone>,
+}
+
+/// DaemonSets of the API that the configuration of this node does not select, all for one cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeftAlone {
+    pub cause: LeftAloneCause,
+    /// How many there are.
+    pub count: usize,
+    /// `namespace/name` of the first of them, at most [`LEFT_ALONE_NAMED`].
+    pub daemon_sets: Vec<String>,
+    /// What selects the first one.
+    pub hint: String,
+}
+
+/// How many DaemonSets a [`LeftAlone`] names.
+pub const LEFT_ALONE_NAMED: usize = 3;
+
+named! {
+    /// Why the configuration of this node does not select a DaemonSet of the API.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub enum LeftAloneCause {
+        /// `default-mode` is `labelled`, and it has no mode label.
+        ModeLabelled = "mode: labelled",
+        /// Its mode label has a value that is none.
+        UnknownMode = "unknown mode",
+        /// Its labels do not match `selector`.
+        Selector = "selector",
+        /// Its namespace is not among `policy.namespaces`.
+        Namespace = "policy.namespaces",
+    }
 }
 
 /// The agent's own state.
@@ -263,6 +298,10 @@ named! {
         /// It should not run on this node.
         #[default]
         NotSelected = "not selected",
+        /// The configuration of this node does not select it, and nothing of it runs here.
+        LeftAlone = "left alone",
+        /// The stock controller's pod is here; it would return at a boot without it (`bootstrap`).
+        StandingBy = "standing by",
         /// It cannot be a static pod, is invalid, or is forbidden by policy.
         Refused = "refused",
         /// The kubelet rejected it, or it crashes.
@@ -282,6 +321,11 @@ impl State {
     /// Whether its pod runs.
     pub fn runs(self) -> bool {
         matches!(self, State::Running | State::Stale)
+    }
+
+    /// Whether nothing of it is to run here now, as it should be.
+    pub fn is_idle(self) -> bool {
+        matches!(self, State::NotSelected | State::LeftAlone | State::StandingBy)
     }
 
     /// Whether `status` ends with exit code 1 for it.

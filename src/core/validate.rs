@@ -32,8 +32,10 @@ use crate::core::model::Source;
 use crate::core::model::StartGate;
 use crate::core::start_order;
 
+pub use selector::label_selector;
 pub use selector::selects;
 
+pub use types::patch_fields;
 pub use types::pod_template_types;
 pub use types::pod_types;
 pub use types::unknown_fields;
@@ -103,6 +105,7 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
         update_strategy,
         min_ready_seconds,
         admitted: None,
+        overlays: None,
         gate: match metadata.at(["annotations", AFTER]).and_then(Value::as_str).and_then(start_order::daemons) {
             Some(_) => StartGate::Wanted,
             None => StartGate::None,
@@ -116,6 +119,22 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
         },
         source,
     })
+}
+
+/// Every field of a DaemonSet's pod template that upstream would refuse; field names start at the DaemonSet.
+pub fn pod_template(template: &Value) -> Vec<FieldError> {
+    if let Err(error) = pod_template_types(template) {
+        return vec![FieldError { field: format!("spec.template.{}", error.field), ..error }];
+    }
+    if is_deeper(template, MAX_LEVELS) {
+        return vec![wrong("spec.template", format!("maps and lists are nested more than {MAX_LEVELS} levels deep"))];
+    }
+    let mut errors = EVERYONE.exceeded_by(template);
+    if errors.is_empty() {
+        template::check(Some(template), &mut errors);
+        pod::check(template, &mut errors);
+    }
+    errors
 }
 
 /// Whether maps and lists are nested more than `levels` deep in `value`.

@@ -60,7 +60,7 @@ pub enum TableError {
     #[error("nftables: cannot open a socket to the kernel")]
     Open(#[source] io::Error),
     /// Another process has it.
-    #[error("nftables: table {NAME} belongs to a boot guard that runs")]
+    #[error("nftables: table {NAME} belongs to another process, which runs")]
     Busy,
     /// The kernel does not take it.
     #[error("nftables: the kernel does not take table {NAME}")]

@@ -25,6 +25,7 @@ mod former_names;
 #[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
 mod inputs;
+mod leaving;
 mod log;
 mod objects;
 mod observation;
@@ -133,10 +134,9 @@ struct LastPass {
 
 impl Default for LastPass {
     fn default() -> Self {
-        let plan = Plan { daemons: Vec::new(), removals_held: false };
         Self {
             observation: Observation::default(),
-            plan,
+            plan: Plan::default(),
             outcome: EffectOutcome::default(),
             problems: Vec::new(),
             due: Timestamp::MIN,
@@ -188,7 +188,7 @@ impl Agent {
         self.connect();
         let ended = self.drive(Until::Stopped, callers, file).await;
         if ended == Ended::Stopped {
-            self.reporter.notifier().stopping();
+            leaving::stop(&self.state, &self.last, &self.requests, self.reporter.notifier()).await;
         }
         self.put_away().await;
         ended
@@ -314,7 +314,7 @@ impl Agent {
     /// Connects to the API server, if there is one.
     fn connect(&mut self) {
         let Some(kubeconfig) = self.config.kubeconfig.clone() else { return };
-        let options = ApiOptions {
+        let api = Api::start(ApiOptions {
             kubeconfig,
             node_name: self.config.node_name.clone(),
             selector: (!self.config.selector.is_empty()).then(|| self.config.selector.clone()),
@@ -322,8 +322,7 @@ impl Agent {
             namespaces_bind: !self.config.default_node_selector.is_empty(),
             policy: self.state.policy.clone(),
             daemon_sets: self.last.plan.daemons.iter().map(|daemon| daemon.key.clone()).collect(),
-        };
-        let api = Api::start(options);
+        });
         api.store().had_reached(self.state.inputs.reached);
         self.inputs.connect(&api);
         self.reporter.connect(&self.config, &api);
@@ -332,15 +331,13 @@ impl Agent {
 
     /// Whether nothing is left that the API server, a pull or a file that comes to rest could still change at once.
     fn is_settled(&self) -> bool {
+        let observation = &self.last.observation;
         let waits = |d: &crate::core::plan::DaemonPlan| {
             let is_asked = self.state.concerns.admission_dry_runs.is_open(&d.key);
-            !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || is_asked
+            let is_unread = observation.snapshot().is_some_and(|api| api.is_unread(&d.key));
+            !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || is_asked || is_unread
         };
-        let is_complete = |api: &Api| {
-            let (snapshot, plan) = (api.store().snapshot(), &self.last.plan);
-            snapshot.is_complete() && !plan.daemons.iter().any(|d| waits(d) || snapshot.is_unread(&d.key))
-        };
-        let observation = &self.last.observation;
+        let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.last.plan.daemons.iter().any(waits);
         let rests = observation.pulls.open() == 0 && !observation.folders.view.is_held;
         rests && !self.state.asks_runtime && self.inputs.api().is_none_or(is_complete)
     }
@@ -380,13 +377,13 @@ impl Agent {
     pub async fn teardown(mut self, patience: Duration) -> Teardown {
         self.state.tear_down();
         self.last.is_at_rest = false;
-        let bound = tokio::time::Instant::now() + patience;
         self.pass().await;
         let found = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
         self.connect();
-        self.drive(Until::TornDown(bound), &mut Callers::default(), None).await;
+        self.drive(Until::TornDown(tokio::time::Instant::now() + patience), &mut Callers::default(), None).await;
         let left = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
-        Teardown { node: self.config.node_name.clone(), found, left, problems: self.last.problems.clone() }
+        let taint = leaving::remove_taint(&self.config, &self.state, &self.requests).await;
+        Teardown { node: self.config.node_name.clone(), found, left, taint, problems: self.last.problems.clone() }
     }
 
     /// Whether nothing of ours runs on the node any more, as far as the manifest folder tells.

@@ -15,6 +15,7 @@ pub mod fuzzing;
 mod health;
 pub(in crate::node) mod kubeconfig;
 mod leases;
+mod node_taint;
 mod object;
 mod reports;
 mod selection;
@@ -68,6 +69,8 @@ pub use kubeconfig::endpoint;
 #[cfg(test)]
 pub(crate) use kubeconfig::parse as parse_kubeconfig;
 pub(crate) use kubeconfig::read as read_kubeconfig;
+pub use node_taint::TaintChange;
+pub use node_taint::TaintResult;
 pub use reports::PodEvent;
 pub use selection::Selection;
 pub use store::Converted;
@@ -83,6 +86,8 @@ pub use store::Sighting;
 pub use store::Snapshot;
 pub use store::Store;
 pub use store::convert;
+#[cfg(test)]
+pub(in crate::node) use tls::TlsError;
 pub use tokens::IssuedToken;
 pub use tokens::TokenSnapshot;
 pub use tokens::Tokens;
@@ -352,6 +357,12 @@ impl Api {
     /// The error of the API server or the connection.
     pub async fn holds_lease(&self, term: &LeaseTerm) -> Result<bool, ApiFailure> {
         leases::is_held(&self.shared.client, term).await
+    }
+
+    /// Sets or takes away the taint of a node that waits for its daemons, on the Node of UID `uid`,
+    /// where that is known.
+    pub async fn change_taint(&self, node: &str, uid: Option<&str>, change: TaintChange) -> TaintResult {
+        node_taint::change(&self.shared.client, node, uid, change).await
     }
 
     /// UID of the namespace `kube-system`, which identifies the cluster.

@@ -130,8 +130,22 @@ pub struct FsError {
 }
 
 impl FsError {
-    fn new(doing: Doing, path: impl Into<PathBuf>, source: impl Into<std::io::Error>) -> Self {
+    pub(in crate::node) fn new(doing: Doing, path: impl Into<PathBuf>, source: impl Into<std::io::Error>) -> Self {
         Self { doing, path: path.into(), source: source.into() }
+    }
+
+    /// The step after `said`, without the verb and the path that are in there; empty if both are.
+    pub(in crate::node) fn after(&self, said: &str) -> String {
+        let path = self.path.to_string_lossy();
+        let (is_named, is_said) = (names(said, &path), said.contains(&format!("cannot {} ", self.doing)));
+        match (is_named, is_said, self.doing) {
+            (true, true, _) => String::new(),
+            (false, true, _) => path.into_owned(),
+            (false, false, _) => self.to_string(),
+            (true, false, Doing::SetAttributes) => "cannot set its mode and owner".to_owned(),
+            (true, false, Doing::Rename) => "cannot rename it into place".to_owned(),
+            (true, false, doing) => format!("cannot {doing} it"),
+        }
     }
 
     /// A read of `path` that failed.
@@ -158,6 +172,16 @@ impl FsError {
             _ => None,
         }
     }
+}
+
+/// Whether `text` names exactly this path, not one below it or beside it.
+fn names(text: &str, path: &str) -> bool {
+    let follows = |at: usize| text.get(at + path.len()..).is_none_or(|rest| !rest.starts_with(is_of_path));
+    text.match_indices(path).any(|(at, _)| follows(at))
+}
+
+fn is_of_path(letter: char) -> bool {
+    letter.is_alphanumeric() || "/-_.".contains(letter)
 }
 
 /// A system's error in a recording: its number, or its words where it has none.

@@ -63,3 +63,44 @@ fn a_configuration_that_is_not_there_is_named() {
     let file = scratch.text("none.toml");
     run(["run", "--config", &file]).is(3, "", &format!("error: {file}: cannot be read: no such file or directory\n"));
 }
+
+#[test]
+fn init_writes_a_configuration_once_and_shows_the_first_pass() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new(&[]);
+    let file = scratch.text("new/node.toml");
+    let made =
+        run(["init", "--mode", "bootstrap", "--namespaces", "a,kube-system", "--kubeconfig", "none", "-o", &file]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let first = format!("wrote {file}\nthe first pass, by folders and checkpoint:\n");
+    assert!(made.out.starts_with(&first) || made.err.contains("the first pass cannot be shown: "), "{made:?}");
+    assert!(made.err.ends_with(&format!("next: daemonlet run --config {file}\n")), "{made:?}");
+    let text = "default-mode = \"bootstrap\"\nkubeconfig = \"\"\n\n[policy]\nnamespaces = [\"a\", \"kube-system\"]\n";
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert!(written.ends_with(text), "{written}");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
+    assert_eq!(crate::names(&scratch.path("new")), ["node.toml"]);
+    assert_eq!(run(["run", "--check-config", "--config", &file]).code, 0);
+    // A second one only when it is told to.
+    run(["init", "-o", &file]).is(
+        1,
+        "",
+        &format!(
+            "error: {file}: there is such a file, and nothing is written\n\
+             hint: --force replaces it; --output names another one\n"
+        ),
+    );
+    assert_eq!(run(["init", "--force", "-o", &file]).code, 0);
+    assert!(std::fs::read_to_string(&file).unwrap().contains("default-mode = \"labelled\""));
+}
+
+#[test]
+fn init_writes_nothing_that_is_invalid() {
+    let scratch = Scratch::new(&[]);
+    let file = scratch.text("node.toml");
+    let made = run(["init", "--namespaces", "Kube_System", "-o", &file]);
+    assert_eq!((made.code, made.out.as_str()), (3, ""), "{made:?}");
+    // Nobody is asked where there is no terminal.
+    assert!(made.err.starts_with(&format!("error: {file}:")) && made.err.contains("policy.namespaces"), "{made:?}");
+    assert!(crate::names(scratch.0.path()).is_empty());
+}

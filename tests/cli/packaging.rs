@@ -249,3 +249,46 @@ fn krew_gets_an_archive_with_its_checksum() {
     assert_eq!(listed.lines().count(), files.len());
     assert_eq!(platform["bin"], format!("kubectl-{}", manifest["metadata"]["name"].as_str().unwrap()));
 }
+
+#[test]
+fn every_alert_has_its_section_in_the_runbook() {
+    let read = |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let (rules, runbook) = (read("packaging/monitoring/rules.yaml"), read("docs/runbook.md"));
+    let alerts: Vec<&str> = rules.lines().filter_map(|line| line.strip_prefix("  - alert: ")).collect();
+    let sections: Vec<&str> = runbook.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    assert_eq!(alerts, sections);
+    for alert in &alerts {
+        let anchor = format!("/docs/runbook.md#{}\"", alert.to_lowercase());
+        let rule = rules.split(&format!("alert: {alert}\n")).nth(1).unwrap().split("- alert: ").next().unwrap();
+        assert!(rule.contains("runbook_url: \"") && rule.contains(&anchor), "{alert}: {rule}");
+    }
+}
+
+#[test]
+fn install_writes_what_the_packages_have_and_keeps_the_hosts_configuration() {
+    let scratch = Scratch::new(&[]);
+    let (host, units) = (scratch.text("host"), "usr/lib/systemd/system");
+    let first = run(["install", "--root", &host]);
+    assert_eq!((first.code, first.out.lines().count()), (0, 5), "{first:?}");
+    assert!(first.err.starts_with("next, on the host: systemctl daemon-reload && "), "{first:?}");
+    let installed = |path: &str| fs::read_to_string(scratch.path("host").join(path)).unwrap();
+    for (there, here) in [
+        (format!("{units}/daemonlet.service"), "systemd/daemonlet.service"),
+        (format!("{units}/daemonlet-boot-guard.service"), "systemd/daemonlet-boot-guard.service"),
+        ("usr/lib/tmpfiles.d/daemonlet.conf".to_owned(), "packaging/tmpfiles.d/daemonlet.conf"),
+        ("etc/daemonlet/daemonlet.toml".to_owned(), "packaging/daemonlet.toml"),
+    ] {
+        assert_eq!(installed(&there), read(here), "{there}");
+    }
+    let program = Command::new(scratch.path("host/usr/bin/daemonlet")).arg("--version").output().unwrap();
+    assert!(program.status.success());
+    scratch.write("host/etc/daemonlet/daemonlet.toml", "mine");
+    scratch.write(&format!("host/{units}/daemonlet.service"), "old");
+    let second = run(["install", "--root", &host]);
+    assert_eq!(second.out.matches("wrote ").count(), 1, "{second:?}");
+    assert_eq!(installed("etc/daemonlet/daemonlet.toml"), "mine");
+    scratch.write("host/var/lib/dpkg/info/daemonlet.list", "");
+    let packaged = run(["install", "--root", &host]);
+    assert_eq!((packaged.code, packaged.out.as_str()), (1, ""));
+    assert!(packaged.err.contains("a package has installed daemonlet here"), "{packaged:?}");
+}

@@ -327,6 +327,42 @@ fn lines_go_to_standard_output_where_the_manifests_go_to_a_folder() {
 }
 
 #[test]
+fn overlays_are_applied_to_the_node_that_is_given() {
+    let folder = format!("{}/examples/overlays", env!("CARGO_MANIFEST_DIR"));
+    let [daemon, node] = ["node-agent.yaml", "large-node.yaml"].map(|file| format!("{folder}/{file}"));
+    let large = run(["render", "-f", &daemon, "--node", &node]);
+    assert_eq!((large.code, large.err.contains("overlays.yaml")), (0, false), "{large:?}");
+    assert!(
+        large.out.contains("--interval=2s") && large.out.contains("daemonlet.dev/overlays-digest"),
+        "{}",
+        large.out
+    );
+    assert!(large.out.contains("name: PROFILE"), "the second patch is not for this node: {}", large.out);
+    let plain = run(["render", "-f", &daemon, "--node-name", "n1"]);
+    assert!(plain.out.contains("--interval=10s") && !plain.out.contains("overlays-digest"), "{}", plain.out);
+    assert!(plain.err.contains("node-agent-sizes are not applied: a Node's labels say which apply"), "{}", plain.err);
+    let scratch = Scratch::new(&[("list.yaml", "")]);
+    let text = fs::read_to_string(&daemon).unwrap();
+    let alone = text.split("\n---\n").next().unwrap();
+    fs::write(scratch.path("list.yaml"), alone).unwrap();
+    let waits = run(["render", "-f", &scratch.text("list.yaml"), "--node", &node, "--strict"]);
+    assert_eq!(waits.code, 1, "{waits:?}");
+    assert!(waits.err.contains("waits for ConfigMap monitoring/node-agent-sizes"), "{}", waits.err);
+    let other = text.replace(
+        "- name: agent\n            args: [\"--interval=2s\"]",
+        "- name: agnet\n            args: [\"--interval=2s\"]",
+    );
+    fs::write(scratch.path("list.yaml"), other).unwrap();
+    let refused = run(["render", "-f", &scratch.text("list.yaml"), "--node", &node]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(
+        refused.err.contains("overlays.yaml[0].patch.spec.containers[0].name: the template has no container agnet"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
 fn every_example_is_rendered() {
     for folder in ["cni", "demo", "recipes"] {
         let folder = format!("{}/examples/{folder}", env!("CARGO_MANIFEST_DIR"));

@@ -113,6 +113,17 @@ fn an_error_says_what_cannot_be_used_once() {
     scratch.write("c.toml", &config);
     let run = run(["status", "--config", &scratch.text("c.toml")]);
     let first = run.err.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
-    let why = format!("cannot use state folder {state}: cannot open {state}: Not a directory (os error 20)");
+    let why = format!("cannot use state folder {state}: cannot open it: not a directory");
     assert_eq!((run.code, first), (1, format!("error: state-dir: {why}").as_str()), "{run:?}");
+}
+
+#[test]
+fn completions_know_every_command() {
+    let bash = run(["completion", "bash"]);
+    assert_eq!((bash.code, bash.err.as_str()), (0, ""));
+    for command in daemonlet::cli::command().get_subcommands() {
+        assert!(bash.out.contains(&format!("daemonlet,{})", command.get_name())), "{}", command.get_name());
+    }
+    assert!(run(["completion", "zsh"]).out.starts_with("#compdef daemonlet"));
+    assert_eq!(run(["completion", "csh"]).code, 2);
 }

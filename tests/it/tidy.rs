@@ -240,13 +240,14 @@ fn every_rendering_case_has_input_and_output() {
 
 /// What of the agent may wait, each with what for. Nothing else in `src/node/agent` may, so that nothing changes between
 /// what a pass observes and what it decides.
-const WAITS: [(&str, &str); 10] = [
+const WAITS: [(&str, &str); 11] = [
     ("agent.rs", "the loop waits, and a pass for its inputs"),
     ("agent/answers.rs", "an answer is a pass, and waits for its inputs"),
     ("agent/inputs.rs", "the inputs wait for the runtime"),
     ("agent/inputs/folders.rs", "tells the loop that a folder may have changed"),
     ("agent/inputs/pod_status_source.rs", "asks the runtime and the kubelet"),
     ("agent/inputs/runtime.rs", "waits for the runtime's answer, and no longer than a bound"),
+    ("agent/leaving.rs", "an agent that ends waits for its last request, and no longer than a bound"),
     ("agent/reload.rs", "looks once at what another configuration would do"),
     ("agent/requests", "requests are sent after the effects, each in a task of its own"),
     ("agent/signals.rs", "waits for signals"),

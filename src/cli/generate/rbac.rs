@@ -14,7 +14,9 @@ use crate::cli::render::report::RenderEntry;
 use crate::core::cluster::rights;
 use crate::core::enrolment;
 use crate::core::model::ObjectMap;
+use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
+use crate::core::overlays;
 use crate::core::policy::PodRules;
 use crate::core::render::DEFAULT_TOKEN_EXPIRATION;
 use crate::core::render::Pulls;
@@ -41,7 +43,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let inputs = inputs::read(&arguments.files);
     let mut not_taken: Vec<RenderEntry> = inputs.refused.iter().chain(&inputs.invalid).cloned().collect();
     let objects = ObjectMap { objects: inputs.objects, complete: false };
-    let tokens: BTreeMap<TokenRequest, String> = BTreeMap::new();
+    let of_nobody: BTreeMap<TokenRequest, String> = BTreeMap::new();
     // What is referred to is the same on every node.
     let options = RenderOptions {
         node_name: "node".to_owned(),
@@ -56,7 +58,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let mut text = String::new();
     let refused: Vec<_> = inputs.refused.iter().filter_map(RenderEntry::key).collect();
     for (key, daemon_set) in inputs.daemon_sets.iter().filter(|(key, _)| !refused.contains(key)) {
-        let rendering = rendering::render(daemon_set, &Revision::of(daemon_set), 0, &objects, &tokens, &options);
+        let rendering = rendering::render(daemon_set, &Revision::of(daemon_set), 0, &objects, &of_nobody, &options);
         let (references, tokens) = match &rendering.result {
             Ok(rendered) => (&rendered.pod.references, &rendered.pod.tokens),
             Err(refused) => {
@@ -65,7 +67,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
                 continue;
             }
         };
-        let objects = rights::of_daemon(key, references, tokens, &arguments.group);
+        let (mut references, mut tokens) = (references.clone(), tokens.clone());
+        if let Some(config_map) = overlays::config_map(daemon_set) {
+            for patched in overlays::each(daemon_set, objects.lookup(&config_map)) {
+                let rendering = rendering::render(&patched, &Revision::of(&patched), 0, &objects, &of_nobody, &options);
+                references.extend(rendering.result.iter().flat_map(|rendered| rendered.pod.references.clone()));
+                tokens.extend(rendering.result.iter().flat_map(|rendered| rendered.pod.tokens.clone()));
+            }
+            references.insert(config_map);
+        }
+        let objects = rights::of_daemon(key, &references, &tokens, &arguments.group);
         for (index, object) in objects.iter().enumerate() {
             text.push_str("---\n");
             let header = if index == 0 { vec![format!("What DaemonSet {key} uses.")] } else { Vec::new() };

@@ -14,6 +14,7 @@ use crate::cli::render::report::RenderEntry;
 use crate::config;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::yaml;
+use crate::node::api::words;
 use crate::node::fsx::Real;
 use crate::node::volumes::Volumes;
 use crate::node::volumes::VolumesRoot;
@@ -34,7 +35,7 @@ pub(super) fn write(folder: &Path, entries: &[RenderEntry]) -> Errors {
         let RenderEntry::Rendered { identity, rendered, .. } = entry else { continue };
         if let Err(error) = volumes.write(&identity.uid, &rendered.pod.volumes) {
             let hint = error.hint();
-            errors.push((chain(&error), hint));
+            errors.push((words(&error), hint));
             continue;
         }
         let path = manifests.join(&rendered.file);
@@ -70,7 +71,7 @@ fn clear(manifests: &Path, entries: &[RenderEntry], volumes: &mut Volumes, error
             && let Err(error) = volumes.clear(&uid)
         {
             let hint = error.hint();
-            errors.push((chain(&error), hint));
+            errors.push((words(&error), hint));
         }
     }
 }
@@ -91,14 +92,4 @@ fn write_file(path: &Path, text: &str) -> io::Result<()> {
 
 fn failed(path: &Path, error: &io::Error) -> (String, Option<String>) {
     (format!("{}: cannot be written: {}", path.display(), config::io_reason(error)), None)
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text.push_str(&format!(": {source}"));
-        next = source.source();
-    }
-    text
 }

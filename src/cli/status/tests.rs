@@ -2,6 +2,7 @@ use super::*;
 use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::status::AgentStatus;
+use crate::core::status::LeftAloneCause;
 use crate::core::status::Passes;
 use crate::core::status::Problem;
 
@@ -48,7 +49,28 @@ fn report(daemons: Vec<DaemonStatus>) -> StatusReport {
         },
         daemons,
         problems: Vec::new(),
+        left_alone: Vec::new(),
     }
+}
+
+#[test]
+fn what_is_left_alone_is_counted_with_what_selects_it() {
+    let group = |count, names: &[&str]| LeftAlone {
+        cause: LeftAloneCause::ModeLabelled,
+        count,
+        daemon_sets: names.iter().map(|&name| name.to_owned()).collect(),
+        hint: "label it".to_owned(),
+    };
+    let mut report = report(Vec::new());
+    report.left_alone = vec![group(1, &["a/b"])];
+    assert_eq!(
+        human(&report, Colour::none(), None),
+        "no daemons on this node\nleft alone (mode: labelled): 1 DaemonSet of the API: a/b\nhint: label it\n"
+    );
+    assert_eq!(exit(&report), Exit::Success);
+    let more = "left alone (mode: labelled): 5 DaemonSets of the API: a/b, a/c, a/d and 2 more\nhint: a/b: label it\n";
+    assert_eq!(left_alone(&[group(5, &["a/b", "a/c", "a/d"])], Colour::none()), more);
+    assert_eq!(serde_json::to_value(&report).unwrap()["leftAlone"][0]["cause"], "modeLabelled");
 }
 
 #[test]
@@ -82,6 +104,8 @@ fn stale_refused_failing_and_unknown_are_exit_code_1() {
         (State::Running, Exit::Success),
         (State::Waiting, Exit::Success),
         (State::NotSelected, Exit::Success),
+        (State::LeftAlone, Exit::Success),
+        (State::StandingBy, Exit::Success),
         (State::Stale, Exit::Refused),
         (State::Refused, Exit::Refused),
         (State::Failing, Exit::Refused),

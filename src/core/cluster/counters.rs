@@ -65,7 +65,7 @@ mod tests {
     use crate::core::time::ms;
 
     fn instance(revision: Name, ready_since: Option<i64>) -> InstanceFact {
-        InstanceFact { revision, ready_since: ready_since.map(at), created: at(0), ending: false }
+        InstanceFact { revision, overlays: None, ready_since: ready_since.map(at), created: at(0), ending: false }
     }
 
     #[test]
@@ -85,6 +85,7 @@ mod tests {
             spread: None,
             canary: false,
             instances,
+            overlays: None,
             approval: None,
             replacing: false,
             staged: false,

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::core::identity;
 use crate::core::model::Mode;
 use crate::core::status::State;
 use crate::core::update_trigger::UpdateTrigger;
@@ -47,6 +48,9 @@ pub struct Approval {
     pub uid: String,
     /// The hash of the revision that may run.
     pub revision: String,
+    /// The digest of the overlays that it may run with; empty: with none.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub overlays: String,
     /// When it was given (RFC 3339).
     pub approved_at: String,
     /// Who gave it. A coordinator or a resource of an earlier version names nobody.
@@ -55,6 +59,13 @@ pub struct Approval {
     /// What the node waits for before it claims it. `None`: for nothing, and it is claimed soon or withdrawn.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub when: Option<UpdateTrigger>,
+}
+
+impl Approval {
+    /// What may run, as instances have it ([`identity::patched_revision`]).
+    pub fn pair(&self) -> String {
+        identity::patched_revision(&self.revision, &self.overlays)
+    }
 }
 
 /// The coordinator's Lease as one holder has it: another UID or number of transitions is another holder.
@@ -106,14 +117,19 @@ pub struct DaemonReport {
     /// Its mode on this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// What the daemon is doing.
+    /// What the daemon is doing; `None` also for what only another version knows.
+    #[serde(deserialize_with = "known_state")]
     pub phase: Option<State>,
     /// Why, in one line.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Its instances, oldest first; those that end are among them until nothing of them runs.
     pub instances: Vec<InstanceReport>,
-    /// The revision that it is being replaced by: the claim of an approval.
+    /// The digest of the overlays that apply to the node, whatever runs; empty if none does.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub overlays: String,
+    /// The revision that it is being replaced by, followed by a dot and the digest of its overlays if it has any: the
+    /// claim of an approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacing: Option<String>,
     /// The revision that replaces it at the next boot, with its images on the node: the claim of an approval that waits
@@ -134,6 +150,12 @@ pub struct DaemonReport {
     pub previous: Option<String>,
 }
 
+/// A state that only another version has is none: the rest of its report counts.
+fn known_state<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Option<State>, D::Error> {
+    let value = Value::deserialize(reader)?;
+    Ok(State::deserialize(value).ok())
+}
+
 /// One instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -142,6 +164,9 @@ pub struct InstanceReport {
     pub pod: String,
     /// The hash of its revision.
     pub revision: String,
+    /// The digest of the overlays that it was made with; empty if there was none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub overlays: String,
     /// When its manifest was first written (RFC 3339).
     pub created: String,
     /// Since when it is ready (RFC 3339), if it is.
@@ -162,6 +187,13 @@ pub struct FailedReport {
     pub cause: String,
     /// The words of who says it.
     pub message: String,
+}
+
+impl InstanceReport {
+    /// What it is current by ([`identity::patched_revision`]).
+    pub fn pair(&self) -> String {
+        identity::patched_revision(&self.revision, &self.overlays)
+    }
 }
 
 impl DaemonReport {

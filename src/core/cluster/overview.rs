@@ -358,11 +358,11 @@ fn awaited(node: &Node, report: &DaemonReport) -> Option<String> {
         approval.namespace == report.namespace && approval.name == report.name && approval.uid == report.uid
     };
     let approval = node.approvals.iter().find(is_it).filter(|_| report.replacing.is_none())?;
-    let (revision, when) = (&approval.revision, approval.when?);
-    if report.instances.iter().any(|instance| instance.revision == *revision && !instance.ending) {
+    let (revision, when) = (approval.pair(), approval.when?);
+    if report.instances.iter().any(|instance| instance.pair() == revision && !instance.ending) {
         return None;
     }
-    let images = if report.staged.as_ref() == Some(revision) { "; its images are on the node" } else { "" };
+    let images = if report.staged.as_ref() == Some(&revision) { "; its images are on the node" } else { "" };
     Some(format!("revision {revision} waits: {}{images}", when.words()))
 }
 

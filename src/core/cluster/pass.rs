@@ -291,6 +291,9 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         plan.look(stage.look_again);
         rules.step = stage.limit;
     }
+    if rules.hold.is_none() {
+        rules.hold = releases::failed_overlays(known, daemon, &facts);
+    }
     if current.is_none() {
         rules.hold = Some("its ControllerRevision is not in the API yet".to_owned());
     }
@@ -353,7 +356,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
             plan.writes.push(Write::Status { key: key.clone(), status, nodes, at_once });
         }
     }
-    let answers = |n: &&NodeFact<'_>| n.replacing || n.instances.iter().any(|i| i.revision == target);
+    let has_it = |n: &NodeFact<'_>| n.instances.iter().any(|i| i.revision == target && i.overlays == n.overlays);
+    let answers = |n: &&NodeFact<'_>| n.replacing || has_it(n);
     let silent = facts.iter().filter(|n| n.passed_over && !answers(n));
     let silent = silent.chain(rolled.unclaimed.iter().map(|i| &facts[*i])).map(|n| n.name.to_owned());
     let silent: BTreeSet<String> = silent.collect();

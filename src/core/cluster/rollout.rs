@@ -62,6 +62,8 @@ pub struct Rules {
 pub struct InstanceFact {
     /// Its revision.
     pub revision: Name,
+    /// The digest of its overlays, if it has any.
+    pub overlays: Option<Name>,
     /// Since when it is ready.
     pub ready_since: Option<Timestamp>,
     /// When it was made.
@@ -75,6 +77,8 @@ pub struct InstanceFact {
 pub struct ApprovalFact {
     /// Which revision may run.
     pub revision: Name,
+    /// The digest of the overlays that it may run with, if any.
+    pub overlays: Option<Name>,
     /// When it was given.
     pub at: Timestamp,
     /// What its node waits for before it claims it: until then it takes no slot and has no time limit.
@@ -104,6 +108,8 @@ pub struct NodeFact<'a> {
     pub canary: bool,
     /// The instances there, oldest first.
     pub instances: &'a [InstanceFact],
+    /// The digest of the overlays that its agent wants there, if any.
+    pub overlays: Option<Name>,
     /// The approval that stands.
     pub approval: Option<ApprovalFact>,
     /// Whether its agent has claimed one: it replaces.
@@ -114,6 +120,27 @@ pub struct NodeFact<'a> {
     pub failed: bool,
     /// Whether its agent did not claim an approval of the wanted revision in time: others come first.
     pub passed_over: bool,
+}
+
+impl NodeFact<'_> {
+    /// Whether a revision with these overlays is what is to run there.
+    pub fn wants(&self, rules: &Rules, (revision, overlays): (Name, Option<Name>)) -> bool {
+        revision == rules.wanted && overlays == self.overlays
+    }
+}
+
+impl InstanceFact {
+    /// What it is current by.
+    pub fn pair(&self) -> (Name, Option<Name>) {
+        (self.revision, self.overlays)
+    }
+}
+
+impl ApprovalFact {
+    /// What may run.
+    pub fn pair(&self) -> (Name, Option<Name>) {
+        (self.revision, self.overlays)
+    }
 }
 
 /// What is to be approved and withdrawn.
@@ -176,8 +203,9 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         if is_timed && !late {
             earlier(&mut plan.look_again, approval.at + UNCLAIMED);
         }
-        let is_other = matches!(stand, Stand::Old(_)) && approval.when != rules.when;
-        let is_void = approval.revision != rules.wanted || is_other || hold.is_some();
+        // An API server with an older resource drops what an approval waits for.
+        let is_other = matches!(stand, Stand::Old(_)) && approval.is_standing() && approval.when != rules.when;
+        let is_void = !node.wants(rules, approval.pair()) || is_other || hold.is_some();
         let void = is_void || node.failed || !node.should_run;
         if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
@@ -196,8 +224,9 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     // has claimed meanwhile wins, and what is withdrawn keeps its slot until it is gone.
     let surplus = plan.slots.saturating_sub(budget);
     let idle = |i: &usize| {
-        let is_timed = nodes[*i].approval.is_some_and(|approval| !approval.is_standing());
-        let waits = is_timed && !nodes[*i].replacing && stands[*i] == Stand::Old(true);
+        let waits = nodes[*i].approval.is_some_and(|approval| approval.takes_slot(rules))
+            && !nodes[*i].replacing
+            && stands[*i] == Stand::Old(true);
         waits && !plan.withdraw.contains(i)
     };
     let withdrawn: Vec<usize> = (0..nodes.len()).rev().filter(idle).take(surplus).collect();
@@ -270,10 +299,13 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     }
     order::sort(nodes, &stands, &mut candidates);
     let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, Stand::Old(_))).count();
-    let on_the_way =
-        nodes.iter().zip(&stands).filter(|(n, s)| (n.approval.is_some() || n.staged) && matches!(s, Stand::Old(_))).count();
+    let on_the_way = nodes
+        .iter()
+        .zip(&stands)
+        .filter(|(n, s)| (n.approval.is_some() || n.staged) && matches!(s, Stand::Old(_)))
+        .count();
     let has_begun = |(n, s): &(&NodeFact<'_>, &Stand)| {
-        n.should_run && (n.has_word() || matches!(s, Stand::New { .. } | Stand::Both(_)))
+        n.should_run && (n.is_under_way() || matches!(s, Stand::New { .. } | Stand::Both(_)))
     };
     let allowed = match &rules.step {
         // Nodes that run nothing yet are no part of a step.
@@ -328,7 +360,7 @@ fn stand(
     now: Timestamp,
     look_again: &mut Option<Timestamp>,
 ) -> Stand {
-    let updated = |i: &InstanceFact| i.revision == rules.wanted;
+    let updated = |i: &InstanceFact| node.wants(rules, i.pair());
     let live = || node.instances.iter().filter(|i| !i.ending);
     let Some(newest) = newest(node) else { return Stand::Missing };
     let is_available = available(node.ready, newest, min_ready, now);
@@ -362,11 +394,11 @@ fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool 
         Stand::Both(available) if exact && surges => !available,
         // It may be on its way to another revision, which was wanted before.
         Stand::New { released, .. } => {
-            let may_leave = |approval: ApprovalFact| approval.revision != rules.wanted && !approval.is_standing();
+            let may_leave = |approval: ApprovalFact| !node.wants(rules, approval.pair()) && approval.takes_slot(rules);
             !released || node.replacing || node.approval.is_some_and(may_leave)
         }
         Stand::Both(_) => true,
-        _ if node.replacing || node.approval.is_some_and(|approval| !approval.is_standing()) => true,
+        _ if node.replacing || node.approval.is_some_and(|approval| approval.takes_slot(rules)) => true,
         Stand::Missing | Stand::Old(false) => is_known && !surges,
         Stand::Old(true) => false,
     }

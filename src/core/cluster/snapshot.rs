@@ -221,6 +221,8 @@ pub(super) struct Told {
     pub(super) uid: Option<Name>,
     /// Its instances, oldest first.
     pub(super) instances: Box<[InstanceFact]>,
+    /// The digest of the overlays that apply to its node, if any.
+    pub(super) overlays: Option<Name>,
     /// The mirror pod of the newest instance that does not end.
     pub(super) pod: Option<Box<str>>,
     /// Whether it claims an approval.

@@ -1,7 +1,7 @@
 //! The API server: reachable, the rights that the agent needs, its clock, and no stock controller at work.
 //!
-//! Owns the list of rights, as `packaging/k8s/rbac.yaml` and `rbac-dry-run.yaml` grant them, and how a stock
-//! controller is recognised.
+//! Owns the list of rights, as `packaging/k8s/rbac.yaml`, `rbac-dry-run.yaml` and `startup-taint.yaml` grant
+//! them, and how a stock controller is recognised.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +12,8 @@ use crate::core::cluster::overview::Leader;
 use crate::core::dry_run::GRANT;
 use crate::core::json::Json;
 use crate::core::model::Mode;
+use crate::core::model::STARTING_TAINT;
+use crate::core::startup_taint;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -67,6 +69,11 @@ impl std::fmt::Display for Right {
             (namespace, name) => write!(f, " {namespace}/{name}"),
         }
     }
+}
+
+/// The right to write the taint of a node that waits for its daemons (`node.startup-taint`).
+pub fn right_to_taint() -> Right {
+    Right::new("patch", "", "nodes", "", "")
 }
 
 /// What every agent needs, whatever runs on its node: group, resource, object, verbs.
@@ -200,6 +207,9 @@ pub struct Answers {
     /// DaemonSets that run in place of the DaemonSet controller, as the API has them, with their pods on this node
     /// that are not mirror pods.
     pub daemons: Vec<(Value, Mode, Vec<String>)>,
+    /// DaemonSets of the DaemonSet controller that get no pod while this node waits for its daemons; `None`: it never
+    /// waits, or they could not be listed.
+    pub intolerant: Option<Vec<String>>,
     /// What became of the writes that the admission policies have to refuse.
     pub probes: Vec<(&'static str, Outcome)>,
     /// The address of the Service `kubernetes`, and whether it answers from here; `None`: not checked.
@@ -246,6 +256,7 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
     findings.push(crd(&answers.crd));
     findings.extend(answers.coordinator.as_ref().map(|(leader, now)| coordinator(leader, *now)));
     findings.extend(stock(&answers.daemons));
+    findings.extend(answers.intolerant.as_deref().map(intolerant));
     if let Some((address, answer)) = &answers.service {
         findings.push(service(address, answer));
     }
@@ -297,6 +308,7 @@ fn denied(answers: &Answers) -> Vec<Finding> {
         let to_ask = right.verb == "create" && right.resource == "pods";
         let hint = match by_name {
             _ if to_ask => GRANT.to_owned(),
+            _ if right == right_to_taint() => startup_taint::GRANT.to_owned(),
             true => format!(
                 "kubectl get daemonsets -n {} -o yaml | daemonlet generate rbac -f - | kubectl apply -f -",
                 right.namespace
@@ -334,6 +346,20 @@ fn coordinator(leader: &Leader, now: Timestamp) -> Finding {
         (words, false) => Finding::ok(CHECK, words),
         (words, true) => Finding::warn(CHECK, words, hint),
     }
+}
+
+/// Which pods of the DaemonSet controller wait as workload does.
+fn intolerant(daemon_sets: &[String]) -> Finding {
+    const CHECK: &str = "startup taint";
+    if daemon_sets.is_empty() {
+        return Finding::ok(CHECK, "every DaemonSet of the DaemonSet controller tolerates it");
+    }
+    let text = format!("pods of these DaemonSets wait as workload does: {}", daemon_sets.join(", "));
+    let hint = format!(
+        "if the node's daemons need one of them, give its template a toleration: key {STARTING_TAINT}, operator Exists, \
+         effect NoSchedule"
+    );
+    Finding::warn(CHECK, text, hint)
 }
 
 /// Whether a stock DaemonSet controller acts on a daemon that runs here in its place: it has pods here, or it wrote

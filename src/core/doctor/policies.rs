@@ -6,6 +6,8 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::liveness;
+use crate::core::startup_taint;
+use crate::core::upstream::api_server;
 
 use super::Finding;
 
@@ -17,9 +19,18 @@ const NAME: &str = "daemonlet-doctor";
 pub struct Probe {
     /// The policy.
     pub policy: &'static str,
-    /// Where the object would be created.
+    pub write: Write,
+    /// The object, or where it would be created.
     pub path: String,
     pub object: Value,
+}
+
+/// How a probe writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    Create,
+    /// By a merge patch.
+    Patch,
 }
 
 /// What became of a probe.
@@ -33,20 +44,24 @@ pub enum Outcome {
     Unknown(String),
 }
 
-/// The writes of an agent whose policies are to be shown; `crd`: whether the cluster has NodeDaemons.
-pub fn probes(crd: bool) -> Vec<Probe> {
+/// The writes of an agent whose policies are to be shown; `crd`: whether the cluster has NodeDaemons; `tainted`: the node
+/// whose taint the agent writes, if it does.
+pub fn probes(crd: bool, tainted: Option<&str>) -> Vec<Probe> {
     let nodedaemons = Probe {
         policy: "daemonlet-agent-nodedaemons",
+        write: Write::Create,
         path: "/apis/daemonlet.dev/v1beta1/nodedaemons".to_owned(),
         object: json!({"apiVersion": "daemonlet.dev/v1beta1", "kind": "NodeDaemons", "metadata": {"name": NAME}}),
     };
     let lease = Probe {
         policy: "daemonlet-agent-leases",
+        write: Write::Create,
         path: format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", liveness::NAMESPACE),
         object: json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}}),
     };
     let event = Probe {
         policy: "daemonlet-agent-events",
+        write: Write::Create,
         path: "/apis/events.k8s.io/v1/namespaces/default/events".to_owned(),
         object: json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": NAME}, "eventTime": "2026-01-01T00:00:00.000000Z",
@@ -55,7 +70,13 @@ pub fn probes(crd: bool) -> Vec<Probe> {
         }),
     };
     let of_rollouts = [nodedaemons, lease].into_iter().filter(|_| crd);
-    of_rollouts.chain([event]).collect()
+    let node = tainted.map(|node| Probe {
+        policy: startup_taint::POLICY,
+        write: Write::Patch,
+        path: format!("/api/v1/nodes/{node}"),
+        object: startup_taint::probe(),
+    });
+    of_rollouts.chain([event]).chain(node).collect()
 }
 
 /// Judges the probes.
@@ -67,14 +88,19 @@ pub(super) fn examine(probes: &[(&'static str, Outcome)]) -> Vec<Finding> {
     };
     let open = of(|policy, outcome| (*outcome == Outcome::Accepted).then(|| policy.to_owned()));
     let unknown = of(|policy, outcome| match outcome {
-        Outcome::Forbidden(message) if is_of(policy, message) => None,
+        Outcome::Forbidden(message) if api_server::is_refused_by(message, policy) => None,
         Outcome::Forbidden(why) | Outcome::Unknown(why) => Some(format!("{policy}: {why}")),
         Outcome::Accepted => None,
     });
     let open = open.map(|policies| {
-        let text = format!("not in force for this agent: {policies}; its identity can write for other nodes");
-        let hint = "kubectl apply -f /usr/share/daemonlet/k8s/admission-policies.yaml, and give the agent an identity \
-                    named daemonlet:node:NODE: `daemonlet enroll`";
+        let text = format!("not in force for this agent: {policies}; its identity can write what it must not");
+        let hint = match policies == startup_taint::POLICY {
+            true => startup_taint::GRANT,
+            false => {
+                "kubectl apply -f /usr/share/daemonlet/k8s/admission-policies.yaml, and give the agent an identity \
+                 named daemonlet:node:NODE: `daemonlet enroll`"
+            }
+        };
         Finding::warn(CHECK, text, hint)
     });
     let unknown = unknown
@@ -84,12 +110,6 @@ pub(super) fn examine(probes: &[(&'static str, Outcome)]) -> Vec<Finding> {
         true => vec![Finding::ok(CHECK, "each refuses what this agent must not write")],
         false => findings,
     }
-}
-
-/// Whether `message` is that of `policy` (`ValidatingAdmissionPolicy '%s' with binding '%s' denied request`, upstream's
-/// `admission/plugin/policy/validating/dispatcher.go`), not one of RBAC.
-fn is_of(policy: &str, message: &str) -> bool {
-    message.contains(&format!("ValidatingAdmissionPolicy '{policy}' "))
 }
 
 #[cfg(test)]
@@ -134,8 +154,9 @@ mod tests {
 
     #[test]
     fn without_node_daemons_only_events_are_tried() {
-        let of = |crd| probes(crd).into_iter().map(|probe| probe.policy).collect::<Vec<_>>();
-        assert_eq!(of(false), ["daemonlet-agent-events"]);
-        assert_eq!(of(true), ["daemonlet-agent-nodedaemons", "daemonlet-agent-leases", "daemonlet-agent-events"]);
+        let of = |crd, node| probes(crd, node).into_iter().map(|probe| probe.policy).collect::<Vec<_>>();
+        assert_eq!(of(false, None), ["daemonlet-agent-events"]);
+        assert_eq!(of(false, Some("n")), ["daemonlet-agent-events", "daemonlet-agent-nodes"]);
+        assert_eq!(of(true, None), ["daemonlet-agent-nodedaemons", "daemonlet-agent-leases", "daemonlet-agent-events"]);
     }
 }

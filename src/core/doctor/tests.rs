@@ -289,6 +289,7 @@ fn answers() -> api::Answers {
         asked: 30,
         unasked: None,
         daemons: vec![(daemon_set("daemonlet"), Mode::Static, Vec::new())],
+        intolerant: None,
         probes: Vec::new(),
         service: Some(("10.96.0.1:443".into(), Ok(()))),
     }
@@ -337,6 +338,11 @@ fn an_api_server_is_judged_by_what_it_says() {
         (api::Answers { ahead: None, ..answers() }, Severity::Warn, "sends no time"),
         (api::Answers { has_address_for_pods: false, ..answers() }, Severity::Warn, "is a path of its host"),
         (api::Answers { registered: Some(false), ..answers() }, Severity::Warn, "n1 is not registered"),
+        (
+            api::Answers { intolerant: Some(vec!["a/b".into(), "a/c".into()]), ..answers() },
+            Severity::Warn,
+            "pods of these DaemonSets wait as workload does: a/b, a/c",
+        ),
         (api::Answers { crd: Ok(false), ..answers() }, Severity::Warn, "rollouts have no cluster-wide budget"),
         (
             api::Answers { probes: vec![("p", policies::Outcome::Accepted)], ..answers() },

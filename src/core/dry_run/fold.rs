@@ -52,7 +52,7 @@ fn name_token_volume(daemon_set: &DaemonSet, spec: &mut Value) {
         let volumes = spec.and_then(|spec| spec.get("volumes")).and_then(Value::as_array).into_iter().flatten();
         volumes.filter_map(|volume| volume.get("name")?.as_str().map(str::to_owned)).collect()
     };
-    let own = names(daemon_set.template.get("spec"));
+    let own = names(daemon_set.patched_template().get("spec"));
     let all = names(Some(spec));
     let added = all.iter().find(|name| name.starts_with(TOKEN_PREFIX) && !own.contains(*name));
     let Some(added) = added.filter(|_| !all.contains(TOKEN_VOLUME)) else { return };

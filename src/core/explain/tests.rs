@@ -24,6 +24,7 @@ fn daemon_set(spec: Value) -> DaemonSet {
         update_strategy: UpdateStrategy::OnDelete,
         min_ready_seconds: 0,
         admitted: None,
+        overlays: None,
         gate: Default::default(),
         rollout: Default::default(),
         source: Source::File { path: PathBuf::from("/etc/cni.yaml") },

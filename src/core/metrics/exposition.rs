@@ -147,7 +147,11 @@ impl Exposition {
 
 fn daemons(out: &mut Exposition, status: &StatusReport) {
     for state in State::ALL.iter().copied() {
-        let count = status.daemons.iter().filter(|daemon| daemon.state == state).count();
+        let count = match state {
+            // They have no line of their own.
+            State::LeftAlone => status.left_alone.iter().map(|group| group.count).sum(),
+            _ => status.daemons.iter().filter(|daemon| daemon.state == state).count(),
+        };
         out.sample(Id::Daemons, &[&label_value(state.as_str())], count as f64);
     }
     let mut refusals: BTreeMap<String, usize> = BTreeMap::new();

@@ -11,6 +11,8 @@ use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
 use crate::core::status::FailedStatus;
 use crate::core::status::IdentityStatus;
+use crate::core::status::LeftAlone;
+use crate::core::status::LeftAloneCause;
 use crate::core::status::Passes;
 use crate::core::status::StaleVolume;
 use crate::core::status::State;
@@ -125,6 +127,12 @@ fn every_metric_is_taken_from_the_facts() {
             refused("c", "spec.template.spec.volumes[7].persistentVolumeClaim"),
         ],
         problems: Vec::new(),
+        left_alone: vec![LeftAlone {
+            cause: LeftAloneCause::ModeLabelled,
+            count: 7,
+            daemon_sets: Vec::new(),
+            hint: String::new(),
+        }],
     };
     let mut counts = Counts { starts: 1, ends: 2, refreshes: 3, failures: 4, ..Counts::default() };
     [0.002, 0.003, 9.0].into_iter().for_each(|seconds| counts.passed(seconds));
@@ -156,6 +164,8 @@ fn every_metric_is_taken_from_the_facts() {
         "daemonlet_last_pass_timestamp_seconds 2.25",
         "daemonlet_daemons{state=\"refused\"} 2",
         "daemonlet_daemons{state=\"failing\"} 0",
+        "daemonlet_daemons{state=\"left_alone\"} 7",
+        "daemonlet_daemons{state=\"standing_by\"} 0",
         "daemonlet_daemon_state{namespace=\"kube-system\",daemonset=\"a\",state=\"running\",revision=\"5d8c7\"} 1",
         "daemonlet_refused_daemons{reason=\"spec.template.spec.volumes.persistentVolumeClaim\"} 2",
         "daemonlet_failed_revision{namespace=\"kube-system\",daemonset=\"a\",revision=\"8b4d\",cause=\"crash_loop\"} 1",

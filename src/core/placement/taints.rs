@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::json::Json;
+use crate::core::model::STARTING_TAINT;
 use crate::core::model::Taint;
 
 const NO_SCHEDULE: &str = "NoSchedule";
@@ -94,12 +95,22 @@ fn tolerates(toleration: &Value, taint: &Taint) -> bool {
     }
 }
 
-/// Each taint with the toleration that matches it.
+/// Whether the pod of a DaemonSet with `tolerations` is scheduled to a node that waits for its daemons, if the
+/// DaemonSet controller makes it.
+pub fn tolerates_starting(tolerations: &[Value]) -> bool {
+    let taint = Taint { key: STARTING_TAINT.into(), value: String::new(), effect: NO_SCHEDULE.into() };
+    tolerations.iter().any(|toleration| tolerates(toleration, &taint))
+}
+
+/// Each taint with the toleration that matches it. Beside upstream's, every daemon tolerates the taint of a node that
+/// waits for its daemons, or those would have no place there. No pod has that toleration: the kubelet asks for
+/// tolerations of `NoExecute` alone, and a namespace's list of allowed ones could refuse the mirror pod.
 pub(super) fn check(taints: &[Taint], own: &[Value], host_network: bool) -> Vec<TaintCheck> {
     if taints.is_empty() {
         return Vec::new();
     }
-    let all = automatic_tolerations(own, host_network);
+    let mut all = automatic_tolerations(own, host_network);
+    add_or_update(&mut all, &json!({"effect": NO_SCHEDULE, "key": STARTING_TAINT, "operator": "Exists"}));
     taints
         .iter()
         .map(|taint| {

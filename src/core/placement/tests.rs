@@ -26,6 +26,7 @@ fn daemon_set(spec: Value) -> DaemonSet {
         update_strategy: UpdateStrategy::OnDelete,
         min_ready_seconds: 0,
         admitted: None,
+        overlays: None,
         gate: Default::default(),
         rollout: Default::default(),
         source: Source::Api,

@@ -124,6 +124,9 @@ impl Planner<'_> {
         let Some(hand_over) = hand_over else { return false };
         self.record.hand_over = Some(hand_over);
         self.unplaced(reason);
+        if self.summary.state == State::NotSelected {
+            self.summary.state = State::StandingBy;
+        }
         let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, Data::Current);
         match &rendering.result {
             Ok(rendered) => {

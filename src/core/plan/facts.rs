@@ -275,7 +275,7 @@ pub trait Facts {
     /// `daemon_set` with the template of its released revision (cached).
     fn released(&self, daemon_set: &Arc<DaemonSet>, released: &Released) -> ReleasedDefinition;
     /// The revision that the coordinator has approved for this node, if any.
-    fn approved(&self, daemon_set: &DaemonSet) -> Option<&str>;
+    fn approved(&self, daemon_set: &DaemonSet) -> Option<String>;
     /// A fingerprint of what the kubelet's admission depends on besides the pod; when it changes, rejected instances
     /// are retried at once.
     fn surroundings(&self) -> &str;

@@ -58,6 +58,9 @@ impl Planner<'_> {
     /// The next incarnation's rendering if everything that it needs is there; else the summary says what is missing.
     /// Also requests the images that must be pulled first.
     pub(super) fn prepare(&mut self, target: &Target, start_for: StartFor) -> Option<NewInstance> {
+        if self.has_overlays_in_bootstrap(&target.daemon_set) {
+            return None;
+        }
         if !self.admitted(&target.daemon_set) {
             if self.summary.state == State::Waiting {
                 self.ask_ahead(target);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::core::annotations::int_or_percent;
 use crate::core::cluster::released::Released;
 use crate::core::duration;
+use crate::core::identity::template_hash;
 use crate::core::model::DaemonSet;
 use crate::core::model::IntOrPercent;
 use crate::core::model::Kind;
@@ -20,6 +21,7 @@ use crate::core::model::PAUSED;
 use crate::core::model::PRE_PULL;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
+use crate::core::overlays;
 use crate::core::policy::Admission;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
@@ -38,8 +40,10 @@ use super::ReleasedDefinition;
 use super::State;
 use super::Withheld;
 use super::instance::StartFor;
+use super::jitter::jitter;
+use super::overlays::are_missing;
+use super::overlays::is_same_template;
 use super::progress::Target;
-use super::run::jitter;
 
 /// See [`PRE_PULL`].
 const PULLS_WITHIN: Span = Span::from_secs(600);
@@ -64,7 +68,7 @@ impl Planner<'_> {
         if daemon_set.source != Source::Api {
             return;
         }
-        let old = self.record.live().filter(|i| i.revision != desired && !i.orphaned).last();
+        let old = self.record.live().filter(|i| !is_same_template(&i.revision, desired) && !i.orphaned).last();
         let Some((old, template)) = old.and_then(|old| Some((old, old.daemon_set.as_ref()?))) else { return };
         if self.record.previous.as_ref().is_none_or(|p| p.revision != old.revision) {
             self.record.previous =
@@ -74,8 +78,10 @@ impl Planner<'_> {
 
     /// The revision to return to, if the cluster withdraws the rollout.
     pub(super) fn taken_back(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) -> Option<Target> {
-        let approved = self.facts.approved(daemon_set).or_else(|| self.staged_before(daemon_set));
-        let approved = approved.filter(|approved| *approved != desired)?.to_owned();
+        let approved = self.facts.approved(daemon_set).or_else(|| self.staged_before(daemon_set).map(str::to_owned));
+        // What is approved with other overlays alone is nothing to return to.
+        let approved = approved.filter(|approved| !is_same_template(approved, desired))?;
+        let approved = template_hash(&approved);
         // The released one has the annotations and the strategy of today.
         let released = daemon_set.rollout.released.clone().filter(|released| released.hash == approved);
         let known = released.and_then(|released| {
@@ -86,9 +92,13 @@ impl Planner<'_> {
                 ReleasedDefinition::Unknown | ReleasedDefinition::Gone => None,
             }
         });
-        let ran = || Some(Arc::clone(&self.record.previous.as_ref().filter(|p| p.revision == approved)?.daemon_set));
+        let ran = || {
+            let previous = self.record.previous.as_ref().filter(|p| template_hash(&p.revision) == approved)?;
+            Some(overlays::as_in(&previous.daemon_set, daemon_set))
+        };
         let daemon_set = known.or_else(ran)?;
-        let target = Target { daemon_set, revision: approved, data: Data::Current, rollback: false };
+        let revision = overlays::revision(approved, &daemon_set);
+        let target = Target { daemon_set, revision, data: Data::Current, rollback: false };
         self.summary.wanted_revision = Some(desired.to_owned());
         Some(target)
     }
@@ -141,7 +151,8 @@ impl Planner<'_> {
     /// would help, and who starts it meets the refusal and reports it.
     pub(super) fn withheld(&mut self, target: &Target, withheld: Withheld) -> Option<String> {
         let incarnation = self.record.next_incarnation;
-        if matches!(self.facts.admission(&target.daemon_set), Admission::Refused(_))
+        if are_missing(&target.daemon_set)
+            || matches!(self.facts.admission(&target.daemon_set), Admission::Refused(_))
             || self.facts.rendering(&target.daemon_set, incarnation, target.data).result.is_err()
         {
             return None;
@@ -264,7 +275,8 @@ impl Planner<'_> {
                 self.summary.wanted_revision = Some(target.revision);
                 let why = format!("it starts with the released revision {}: the newer one is held", released.hash);
                 self.summary.notes.push(Note::Other(why));
-                return Some(Target { daemon_set, revision: released.hash, data: Data::Current, rollback: false });
+                let revision = overlays::revision(&released.hash, &daemon_set);
+                return Some(Target { daemon_set, revision, data: Data::Current, rollback: false });
             }
             ReleasedDefinition::Gone if !is_stopped => {
                 let why = format!("its released revision {} does not exist any more: the newest starts", released.name);
@@ -292,7 +304,7 @@ impl Planner<'_> {
     fn kept_on<'t>(&self, target: &'t Target) -> Option<&'t Released> {
         let daemon_set = &target.daemon_set;
         let rollout = &daemon_set.rollout;
-        let released = rollout.released.as_ref().filter(|released| released.hash != target.revision)?;
+        let released = rollout.released.as_ref().filter(|released| released.hash != template_hash(&target.revision))?;
         let is_partitioned = || {
             daemon_set
                 .annotations

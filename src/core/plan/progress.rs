@@ -16,6 +16,7 @@
 use std::sync::Arc;
 
 use crate::core::annotations::progress_deadline;
+use crate::core::identity::template_hash;
 use crate::core::model::DaemonSet;
 use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::model::RESTART_ON;
@@ -100,7 +101,7 @@ impl Planner<'_> {
     /// Forgets that a revision failed which was set aside here, once for each order of the cluster to try it again.
     fn follow_retry(&mut self, daemon_set: &DaemonSet, desired: &str) {
         let order = daemon_set.annotations.get(RETRY);
-        let is_for = |order: &&String| order.split_once('/').is_some_and(|(revision, _)| revision == desired);
+        let is_for = |order: &&String| order.split_once('/').is_some_and(|(hash, _)| hash == template_hash(desired));
         let Some(order) = order.filter(is_for).filter(|order| self.record.retry.as_ref() != Some(order)) else {
             return;
         };
@@ -115,7 +116,12 @@ impl Planner<'_> {
     /// Forgets a failure once what failed is no longer wanted.
     fn forgive(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
         let approved = self.facts.approved(daemon_set);
-        if self.record.by_hand.as_deref().is_some_and(|by_hand| by_hand != desired && approved != Some(by_hand)) {
+        if self
+            .record
+            .by_hand
+            .as_deref()
+            .is_some_and(|by_hand| by_hand != desired && approved.as_deref() != Some(by_hand))
+        {
             self.record.by_hand = None;
         }
         let Some(failed) = &self.record.failed else { return };

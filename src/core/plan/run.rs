@@ -11,7 +11,6 @@ use crate::core::model::UpdateStrategy;
 use crate::core::policy::namespace_of;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
-use crate::core::record::PendingUpdate;
 use crate::core::time::Span;
 
 use super::Data;
@@ -105,6 +104,7 @@ impl Planner<'_> {
     /// `misplaced`: why no new instance starts here.
     pub(super) fn run(&mut self, daemon_set: &Arc<DaemonSet>, misplaced: Option<&str>) {
         let desired = self.facts.revision(daemon_set);
+        self.note_overlays(daemon_set);
         self.follow_definition(daemon_set, &desired);
         self.order_retries();
         self.note_previous(daemon_set, &desired);
@@ -404,27 +404,6 @@ impl Planner<'_> {
         self.refresh(old);
         self.show(old);
     }
-
-    /// The per-node delay of a template change that needs no approval; daemons from folders never wait.
-    pub(super) fn not_yet(&mut self, daemon_set: &DaemonSet, wanted: &str) -> Option<String> {
-        if daemon_set.source != Source::Api || self.context.update_jitter <= Span::ZERO {
-            return None;
-        }
-        let now = self.context.now;
-        let since = match &self.record.pending_update {
-            Some(pending) if pending.revision == wanted => pending.since,
-            _ => {
-                self.record.pending_update = Some(PendingUpdate { revision: wanted.to_owned(), since: now });
-                now
-            }
-        };
-        let at = since + jitter(&self.context.node.name, wanted, self.context.update_jitter);
-        if now >= at {
-            return None;
-        }
-        self.wake(at);
-        Some(format!("its turn on this node comes in {} s (`update-jitter`)", (at - now).as_secs_ceil()))
-    }
 }
 
 /// Whether the DaemonSet asks for surge (upstream's `AllowsSurge`).
@@ -435,13 +414,6 @@ fn may_surge(daemon_set: &DaemonSet) -> bool {
         }
         UpdateStrategy::OnDelete => false,
     }
-}
-
-/// A delay in `0..bound` that depends only on node and revision.
-pub fn jitter(node: &str, revision: &str, bound: Span) -> Span {
-    let digest = crate::core::rendering::digest(format!("{node}\n{revision}").as_bytes());
-    let number = digest.bytes().take(12).fold(0_i64, |n, b| n * 16 + i64::from((b as char).to_digit(16).unwrap_or(0)));
-    Span::from_millis(number % bound.as_millis().max(1))
 }
 
 /// Whether the manifest of an instance whose definition is not remembered has a gate: what runs gets or loses none.

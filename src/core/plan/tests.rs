@@ -1,6 +1,7 @@
 mod bootstrap;
 mod dry_run;
 mod not_accepted;
+mod overlays;
 mod permit;
 mod ports;
 mod progress;
@@ -150,11 +151,11 @@ impl Facts for World {
                 },
             }),
         };
-        Arc::new(RenderResult { identity, revision: image(daemon_set), result, data: DataDigests::default() })
+        Arc::new(RenderResult { identity, revision: self.revision(daemon_set), result, data: DataDigests::default() })
     }
 
     fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
-        image(daemon_set)
+        crate::core::overlays::revision(&image(daemon_set), daemon_set)
     }
 
     fn manifest(&self, uid: &str) -> ManifestFact<'_> {
@@ -261,8 +262,8 @@ impl Facts for World {
         self.released.clone().unwrap_or(ReleasedDefinition::Unknown)
     }
 
-    fn approved(&self, _: &DaemonSet) -> Option<&str> {
-        self.approved.as_deref()
+    fn approved(&self, _: &DaemonSet) -> Option<String> {
+        self.approved.clone()
     }
 
     fn mirror_pod_deletion_pending(&self, _: &Instance) -> bool {
@@ -342,6 +343,7 @@ fn daemon_set(image: &str) -> DaemonSet {
         },
         min_ready_seconds: 0,
         admitted: None,
+        overlays: None,
         gate: Default::default(),
         rollout: Default::default(),
         source: Source::File { path: "/etc/daemonlet/daemonsets.d/net.yaml".into() },
@@ -701,7 +703,7 @@ fn an_unapproved_change_of_an_api_daemon_waits_for_its_turn() {
     bench.jitter = ms(30_000);
     let mut new = daemon_set("b");
     new.source = Source::Api;
-    let delay = super::run::jitter("n1", "b", ms(30_000));
+    let delay = super::jitter("n1", "b", ms(30_000));
     assert!(delay > ms(0));
     assert_eq!(bench.pass(&wanted(&new)), NONE);
     assert_eq!(bench.record.pending_update, Some(PendingUpdate { revision: "b".into(), since: NOW }));

@@ -31,11 +31,8 @@ impl Planner<'_> {
     /// What the facts permit, once the triggers that approval and annotation name have come. An API server that drops
     /// what it does not know of an approval leaves the annotation.
     pub(super) fn at_its_trigger(&self, target: &Target, permission: Permission) -> Permission {
-        if self.is_staged(target) && self.is_before_kubelet() {
-            return match permission {
-                Permission::Withheld(Withheld::NotApproved) => permission,
-                _ => Permission::Claimed,
-            };
+        if !Self::is_given_back(&permission) && self.is_staged(target) && self.is_before_kubelet() {
+            return Permission::Claimed;
         }
         let (given, permission) = match permission {
             Permission::Standing(trigger) => (Some(trigger), Permission::Approved),
@@ -50,6 +47,15 @@ impl Planner<'_> {
         let is_free = permission == Permission::Free;
         let open = [written, given].into_iter().flatten().find(|trigger| !self.has_come(*trigger, target, is_free));
         open.map_or(permission, |trigger| Permission::Withheld(Withheld::Until(trigger)))
+    }
+
+    /// Whether it is known that no approval for the next boot stands.
+    fn is_given_back(permission: &Permission) -> bool {
+        match permission {
+            Permission::Withheld(Withheld::NotRead | Withheld::NotServed | Withheld::LeaseNotRead) => false,
+            Permission::Free | Permission::Staged | Permission::Standing(UpdateTrigger::Boot) => false,
+            Permission::Withheld(_) | Permission::Standing(_) | Permission::Approved | Permission::Claimed => true,
+        }
     }
 
     /// Whether a trigger has come; `is_free`: no approval is needed.

@@ -1,4 +1,4 @@
-//! What has happened to a daemon since the node booted, as far as the start order needs it.
+//! What has happened to a daemon since the node booted, as far as start order and startup taint need it.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use crate::core::time::Timestamp;
 
 use super::DaemonRecord;
 
-/// Kept only for a daemon that has `daemonlet.dev/after`, or that another one's names.
+/// Kept only for a daemon that has `daemonlet.dev/after` or `daemonlet.dev/startup-taint`, or that another one's names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThisBoot {
@@ -28,9 +28,17 @@ pub struct ThisBoot {
     /// Since when its start waits for other daemons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_since: Option<Timestamp>,
+    /// Since when the node keeps workload away until it is Ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaited_since: Option<Timestamp>,
 }
 
 impl DaemonRecord {
+    /// Whether its instances wait at their gates.
+    pub fn has_closed_gate(&self) -> bool {
+        self.this_boot.as_ref().is_some_and(|this| this.gate_closed)
+    }
+
     /// What has happened in `boot`; what is remembered of an earlier one is dropped.
     pub fn in_boot(&mut self, boot: &str) -> &mut ThisBoot {
         let this = self.this_boot.get_or_insert_default();

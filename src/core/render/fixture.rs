@@ -52,6 +52,7 @@ impl Fixture {
                 },
                 min_ready_seconds: 0,
                 admitted: None,
+                overlays: None,
                 gate: Default::default(),
                 rollout: Default::default(),
                 source: Source::Api,

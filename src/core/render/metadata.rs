@@ -4,10 +4,13 @@
 
 use serde_json::Value;
 
+use crate::core::identity::overlays_digest;
+use crate::core::identity::template_hash;
 use crate::core::json::Json;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::INCARNATION_ANNOTATION;
+use crate::core::model::OVERLAYS_DIGEST;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::WAITING_ANNOTATION;
 use crate::core::render::HeldPart;
@@ -55,7 +58,7 @@ fn labels(input: RenderInput<'_>) -> Object {
         labels.insert(GENERATION_LABEL.to_owned(), generation.to_string().into());
     }
     if !input.revision.is_empty() {
-        labels.insert(HASH_LABEL.to_owned(), input.revision.into());
+        labels.insert(HASH_LABEL.to_owned(), template_hash(input.revision).into());
     }
     labels
 }
@@ -66,6 +69,10 @@ fn annotations(input: RenderInput<'_>) -> Object {
     annotations.retain(|name, _| !name.starts_with(OF_KUBELET));
     annotations.insert(OWNER_ANNOTATION.to_owned(), input.daemon_set.key.to_string().into());
     annotations.insert(INCARNATION_ANNOTATION.to_owned(), input.incarnation.to_string().into());
+    match overlays_digest(input.revision) {
+        "" => annotations.remove(OVERLAYS_DIGEST),
+        digest => annotations.insert(OVERLAYS_DIGEST.to_owned(), digest.into()),
+    };
     annotations
 }
 

@@ -34,6 +34,7 @@ fn daemon_set(source: Source, mode: Option<&str>) -> Arc<DaemonSet> {
         },
         min_ready_seconds: 0,
         admitted: None,
+        overlays: None,
         gate: Default::default(),
         rollout: Default::default(),
         source,

@@ -93,6 +93,7 @@ fn only_a_daemon_that_may_still_be_ready_in_this_boot_is_waited_for() {
     };
     for (state, without, with) in [
         (State::NotSelected, false, false),
+        (State::StandingBy, false, false),
         (State::Refused, false, true),
         (State::NotAccepted, false, false),
         (State::Stopping, false, false),

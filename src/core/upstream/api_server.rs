@@ -27,3 +27,9 @@ pub fn objection(message: &str) -> Option<Objection> {
 pub fn is_over_quota(message: &str) -> bool {
     message.contains("exceeded quota")
 }
+
+/// Whether the policy `policy` itself refuses the request, not RBAC: `ValidatingAdmissionPolicy '%s' with binding '%s'
+/// denied request` (`apiserver/pkg/admission/plugin/policy/validating/dispatcher.go`).
+pub fn is_refused_by(message: &str, policy: &str) -> bool {
+    message.contains(&format!("ValidatingAdmissionPolicy '{policy}' "))
+}

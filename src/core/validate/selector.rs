@@ -18,6 +18,33 @@ pub fn selects(selector: &Value, labels: &BTreeMap<String, String>) -> bool {
         && expressions.iter().all(|expression| expression_matches(expression, labels).unwrap_or(false))
 }
 
+/// Whether a label selector at `place` selects `labels`; an empty one selects everything (`LabelSelectorAsSelector`).
+///
+/// # Errors
+/// Every field of it that is invalid, whatever the labels are.
+pub fn label_selector(
+    selector: &Value,
+    labels: &BTreeMap<String, String>,
+    place: &str,
+) -> Result<bool, Vec<FieldError>> {
+    let mut errors = super::types::label_selector(selector, place);
+    rules::labels(selector.get("matchLabels"), &format!("{place}.matchLabels"), &mut errors);
+    let wanted = super::strings(selector.get("matchLabels"));
+    let mut selects = wanted.iter().all(|(key, value)| labels.get(key) == Some(value));
+    for (index, expression) in selector.list_at("matchExpressions").iter().enumerate() {
+        let place = format!("{place}.matchExpressions[{index}]");
+        rules::label_values(expression, &place, &mut errors);
+        match expression_matches(expression, labels) {
+            Ok(holds) => {
+                selects &= holds;
+                rules::qualified_name(expression.str_at("key"), format!("{place}.key"), &mut errors);
+            }
+            Err((field, reason)) => errors.push(wrong(format!("{place}.{field}"), reason)),
+        }
+    }
+    if errors.is_empty() { Ok(selects) } else { Err(errors) }
+}
+
 /// Checks the selector against the labels of the template.
 pub(super) fn check(selector: Option<&Value>, labels: &BTreeMap<String, String>, errors: &mut Vec<FieldError>) {
     let Some(selector) = selector.filter(|selector| selector.is_object()) else {

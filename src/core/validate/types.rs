@@ -8,6 +8,7 @@ mod go;
 use k8s_openapi::api::apps::v1::DaemonSetSpec;
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
@@ -29,12 +30,34 @@ pub fn unknown_fields(daemon_set: &Value) -> Vec<FieldError> {
     let top = others.map(|key| (key.clone(), nearest::of(key, known.into_iter())));
     let deep = go::unknown::<ObjectMeta>(daemon_set.get("metadata"), "metadata");
     let deep = deep.into_iter().chain(go::unknown::<DaemonSetSpec>(daemon_set.get("spec"), "spec"));
-    let told = |(field, meant): (String, Option<&'static str>)| FieldError {
+    top.chain(deep).map(unknown_field).collect()
+}
+
+/// The fields of `patch`, a patch of a pod template at `place`, that Kubernetes 1.36 does not have or whose type Go does
+/// not accept. The directives of a strategic merge may be in it.
+pub fn patch_fields(patch: &Value, place: &str) -> Vec<FieldError> {
+    if let Err(error) = go::check::<PodTemplateSpec>(Some(patch), place) {
+        return vec![error];
+    }
+    let is_directive = |field: &str| field.rsplit('.').next().is_some_and(|name| name.starts_with('$'));
+    let unknown = go::unknown::<PodTemplateSpec>(Some(patch), place);
+    unknown.into_iter().filter(|(field, _)| !is_directive(field)).map(unknown_field).collect()
+}
+
+/// The fields of `selector`, a label selector at `place`, that Kubernetes does not have or whose type Go does not accept.
+pub(super) fn label_selector(selector: &Value, place: &str) -> Vec<FieldError> {
+    match go::check::<LabelSelector>(Some(selector), place) {
+        Err(error) => vec![error],
+        Ok(()) => go::unknown::<LabelSelector>(Some(selector), place).into_iter().map(unknown_field).collect(),
+    }
+}
+
+fn unknown_field((field, meant): (String, Option<&'static str>)) -> FieldError {
+    FieldError {
         field,
         reason: "unknown field: Kubernetes 1.36 does not have it".to_owned(),
         hint: meant.map(|name| format!("did you mean {name}?")),
-    };
-    top.chain(deep).map(told).collect()
+    }
 }
 
 /// Checks that the kubelet can decode `template`, `{metadata, spec}` of a DaemonSet, field by field.

@@ -19,6 +19,7 @@ pub(super) mod node_lease;
 pub(super) mod preempted;
 pub(super) mod removal_guard;
 pub(super) mod restart_orders;
+pub(super) mod startup_taint;
 pub(super) mod stock_controller;
 pub(super) mod stuck_sandboxes;
 pub(super) mod volume_checks;
@@ -45,6 +46,8 @@ pub(super) struct Concerns {
     pub(super) preempted: preempted::Preempted,
     pub(super) removal_guard: removal_guard::RemovalGuard,
     pub(super) restart_orders: restart_orders::RestartOrders,
+    #[serde(default)]
+    pub(super) startup_taint: startup_taint::StartupTaintWrites,
     pub(super) stock: stock_controller::StockController,
     pub(super) stuck_sandboxes: stuck_sandboxes::StuckSandboxes,
     pub(super) volume_checks: volume_checks::VolumeChecks,
@@ -63,6 +66,7 @@ impl Concerns {
             node_lease,
             removal_guard,
             restart_orders,
+            startup_taint,
             volume_checks,
             // These follow what is observed, and wait for nothing.
             api_freshness: _,
@@ -83,6 +87,7 @@ impl Concerns {
             node_lease.due(),
             removal_guard.due(),
             restart_orders.due(),
+            startup_taint.due(),
             volume_checks.due(!state.written.is_empty()),
         ]
     }

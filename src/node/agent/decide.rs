@@ -39,6 +39,7 @@ use super::render_cache::RenderCache;
 use super::requests::Request;
 use super::rollback_data;
 use super::state::AgentState;
+use super::state::Goal;
 
 /// A pass is made at least this often, whatever happens.
 const PERIOD: Span = Span::from_secs(60);
@@ -97,6 +98,10 @@ fn decide_in_order(
     }
     requests.extend(state.concerns.claims.requests(observation, &state.node));
     requests.extend(state.concerns.node_lease.requests(observation, &state.node));
+    if config.startup_taint && state.goal == Goal::Run {
+        let unlinked = state.unlinked(observation);
+        requests.extend(state.concerns.startup_taint.requests(observation, &plan.startup_taint, unlinked));
+    }
     let events = state.concerns.stock.report(&plan, &config.node_name, &mut log);
     let to_touch = state.concerns.kubelet_resync.manifests_to_touch(observation, &plan, &state.records);
     let due = if gave_up { observation.now } else { due(observation, &state, &plan) };
@@ -317,6 +322,7 @@ fn problems(observation: &Observation, state: &AgentState, config: &Config) -> V
     let inputs = config.state_dir.join(INPUTS).with_extension("json");
     problems.extend(state.concerns.removal_guard.problems(state.inputs.cluster_uid.as_ref(), &inputs));
     problems.extend(state.concerns.mirror_owners.problem());
+    problems.extend(state.concerns.startup_taint.problem(observation, config));
     problems
 }
 

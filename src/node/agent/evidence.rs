@@ -62,6 +62,9 @@ pub(super) struct RuntimePod {
     pub(super) running_since: Option<Timestamp>,
     /// The sandboxes of it that stand.
     pub(super) sandboxes: Vec<String>,
+    /// The sandboxes of it that have ended, and with them their containers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) ended_sandboxes: Vec<String>,
     /// Whether a container of it has been restarted and has ended again.
     pub(super) crashing: bool,
     /// Its sandboxes and containers, if the runtime was asked.
@@ -82,6 +85,7 @@ impl RuntimePod {
             alive,
             running_since: None,
             sandboxes: Vec::new(),
+            ended_sandboxes: Vec::new(),
             crashing: false,
             fact: PodFact::default(),
             reported: None,
@@ -106,17 +110,21 @@ pub(super) fn runtime_pods(
             c.state == ContainerState::Exited && c.restarts > 0 && !of_pod().any(later)
         };
         let crashing = of_pod().any(ended_again);
-        let standing = (sandbox.state == SandboxState::Ready).then(|| sandbox.id.clone());
+        let is_standing = sandbox.state == SandboxState::Ready;
+        let standing = is_standing.then(|| sandbox.id.clone());
+        let ended = (!is_standing && running_since.is_none()).then(|| sandbox.id.clone());
         match pods.iter_mut().find(|p| p.uid == sandbox.uid) {
             Some(pod) => {
                 pod.alive |= alive;
                 pod.sandboxes.extend(standing);
+                pod.ended_sandboxes.extend(ended);
             }
             None => pods.push(RuntimePod {
                 uid: sandbox.uid.clone(),
                 alive,
                 running_since,
                 sandboxes: standing.into_iter().collect(),
+                ended_sandboxes: ended.into_iter().collect(),
                 crashing,
                 fact: fact(&sandbox.uid, sandboxes, containers),
                 reported: None,

@@ -133,7 +133,7 @@ pub(super) fn problem(object: &str, failure: EffectFailure) -> Problem {
 }
 
 /// What is wrong with a state folder that is not used.
-pub(super) fn unused(error: &dyn std::error::Error, hint: Option<String>) -> Problem {
+pub(super) fn unused(error: &(dyn std::error::Error + 'static), hint: Option<String>) -> Problem {
     let mut failure = failure::of(error, hint);
     failure.message.push_str("; until it can be used, nothing is ended or replaced, and nothing is remembered");
     problem("checkpoint", failure)

@@ -1,5 +1,7 @@
 //! Something that an effect could not do, in words for people.
 
+use crate::node::api::words;
+
 /// What failed, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct EffectFailure {
@@ -10,13 +12,6 @@ pub(super) struct EffectFailure {
 }
 
 /// An error with its causes, as one line.
-pub(super) fn of(error: &dyn std::error::Error, hint: Option<String>) -> EffectFailure {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        message.push_str(": ");
-        message.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    EffectFailure { message, hint }
+pub(super) fn of(error: &(dyn std::error::Error + 'static), hint: Option<String>) -> EffectFailure {
+    EffectFailure { message: words(error), hint }
 }

@@ -2,6 +2,7 @@
 //!
 //! Owns nothing: it borrows what one pass sees.
 
+mod former_names;
 mod room;
 
 use std::cell::OnceCell;
@@ -50,7 +51,6 @@ use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
 use crate::core::render::Missing;
-use crate::core::render::RenderOptions;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::digest;
 use crate::core::sources::Desired;
@@ -121,20 +121,6 @@ pub(super) fn by_uid(records: &BTreeMap<ObjectKey, DaemonRecord>) -> HashMap<&st
 impl ObservedState<'_> {
     fn namespace(&self, instance: &Instance) -> &str {
         self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
-    }
-
-    /// What an instance that was made under a former name of the node is rendered with, and a version for that.
-    fn former_options(&self, daemon_set: &DaemonSet, incarnation: u64) -> Option<(RenderOptions, u64)> {
-        if self.state.made_under.is_empty() {
-            return None;
-        }
-        let is_it = |i: &Instance| {
-            i.incarnation == incarnation && i.daemon_set.as_ref().is_some_and(|own| own.key == daemon_set.key)
-        };
-        let made = self.instances.values().filter(|(_, i)| is_it(i));
-        let name = made.filter_map(|(_, i)| self.state.made_under.get(&i.uid)).next()?;
-        let version = self.inputs.options_version | 1 << 63;
-        Some((RenderOptions { node_name: name.clone(), ..self.inputs.options.clone() }, version))
     }
 
     /// The objects of a rendering that the folders define, while another version may count than the one that is known:
@@ -372,7 +358,7 @@ impl Facts for ObservedState<'_> {
         }
     }
 
-    fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
+    fn approved(&self, daemon_set: &DaemonSet) -> Option<String> {
         self.state.concerns.claims.approved(daemon_set)
     }
 
@@ -390,11 +376,7 @@ impl Facts for ObservedState<'_> {
     }
 
     fn admission(&self, daemon_set: &DaemonSet) -> Admission {
-        if let Some(error) = self.too_many(daemon_set) {
-            return Admission::Refused(vec![error]);
-        }
-        let namespace = self.objects.lookup(&namespace_of(daemon_set));
-        self.state.policy.admit(daemon_set, namespace).and(|| self.no_room(daemon_set))
+        self.admitted(daemon_set)
     }
 
     fn asks_admission(&self) -> bool {

@@ -6,8 +6,12 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use crate::config::Config;
 use crate::core::cluster::node_daemons::Status;
+use crate::core::identity::template_hash;
+use crate::core::json::Json;
 use crate::core::knowledge::OVERRIDE_HINT;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
@@ -19,16 +23,22 @@ use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
 use crate::core::plan::Note;
+use crate::core::ports;
 use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
+use crate::core::record::RestartCause;
 use crate::core::sources;
 use crate::core::sources::ApiState;
 use crate::core::sources::Desired;
 use crate::core::sources::KnownDefinition;
+use crate::core::startup_taint;
+use crate::core::startup_taint::Switch;
 use crate::node::api::Scope;
 use crate::node::manifests::Manifest;
 
 use super::concerns::claims;
 use super::concerns::stock_controller;
+use super::evidence;
 use super::objects::Objects;
 use super::observation::Observation;
 use super::observed_state;
@@ -60,6 +70,17 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
             is_only: state.goal == Goal::Once,
         };
         let mut plan = pass::plan(subjects, &context, facts);
+        if state.goal == Goal::Run {
+            let rules = startup_taint::Rules {
+                now: observation.now,
+                boot: &observation.boot.id,
+                booted: observation.boot.at,
+                is_trusted: &|daemon_set| state.policy.confines(daemon_set).is_none(),
+                switch: if config.startup_taint { Switch::On } else { Switch::Off },
+            };
+            plan.startup_taint = startup_taint::decide(subjects, &mut plan.daemons, &rules);
+        }
+        note_port_holders(observation, &config.node_name, &mut plan);
         note_vanished(observation, &mut plan);
         note_passed_over(observation, state, facts, &mut plan);
         plan
@@ -89,7 +110,7 @@ fn with_facts<T>(
     f: impl FnOnce(&[Subject<'_>], &ObservedState<'_>) -> T,
 ) -> T {
     let objects = Objects::today(observation, &state.inputs, &state.policy);
-    let desired = desired(observation, state, &config.node_name, &objects);
+    let desired = desired(observation, state, &config.node_name, &objects, cache);
     let unknown = desired.iter().filter(|(key, ..)| !state.records.contains_key(*key));
     let empty: BTreeMap<&ObjectKey, DaemonRecord> = unknown.map(|(key, ..)| (*key, state.new_record(key))).collect();
     let subjects: Vec<Subject<'_>> = desired
@@ -128,6 +149,7 @@ fn desired<'a>(
     state: &'a AgentState,
     node: &str,
     objects: &Objects<'_>,
+    cache: &RenderCache,
 ) -> Vec<(&'a ObjectKey, Desired, bool)> {
     if state.goal == Goal::Teardown {
         return state.records.keys().map(|key| (key, teardown::desired(), false)).collect();
@@ -150,10 +172,19 @@ fn desired<'a>(
             of_api = ApiState::Unknown;
         }
         let about = state.definitions.version(key);
+        let folder = observation.folders.state(key, &state.inputs.origins, record);
+        let objects_of_it = Objects { live: record.live().next().is_some(), ..*objects };
+        let last = record.definition().and_then(|last| last.overlays.as_deref());
+        let overlaid = |daemon_set| cache.overlaid(daemon_set, &state.node, &objects_of_it, last);
+        let (in_folder, in_api, remembered) = (
+            folder.daemon_set().map(overlaid),
+            of_api.daemon_set().map(overlaid),
+            state.inputs.daemon_sets.get(key).map(overlaid),
+        );
         let known = KnownDefinition {
-            folder: observation.folders.state(key, &state.inputs.origins, record),
-            api: of_api,
-            remembered: state.inputs.daemon_sets.get(key),
+            folder: folder.with(in_folder.as_ref()),
+            api: of_api.with(in_api.as_ref()),
+            remembered: remembered.as_ref(),
             confirmation: state.concerns.removal_guard.confirmation(key, about, observation.now),
             has_file: state.inputs.origins.contains_key(key),
         };
@@ -162,6 +193,27 @@ fn desired<'a>(
         (key, desired, is_unlisted)
     };
     keys.into_iter().map(of).collect()
+}
+
+/// Names the pods whose host ports an instance needs that the kubelet did not accept.
+fn note_port_holders(observation: &Observation, node: &str, plan: &mut Plan) {
+    let Some(api) = observation.snapshot() else { return };
+    for daemon in &mut plan.daemons {
+        let is_rejected = |i: &&Instance| {
+            i.restart.as_ref().is_some_and(|order| matches!(order.cause, RestartCause::NotAccepted { .. }))
+        };
+        let Some(instance) = daemon.record.live().find(is_rejected) else { continue };
+        let Some(definition) = &instance.daemon_set else { continue };
+        let wanted = ports::host_ports(definition.pod_template());
+        let own = evidence::mirror_key(&daemon.key.namespace, &instance.pod_name, node);
+        let is_there = |pod: &Value| !matches!(pod.str_at(["status", "phase"]), "Failed" | "Succeeded");
+        let others = api.pods.iter().filter(|(key, pod)| !wanted.is_empty() && **key != own && is_there(&pod.value));
+        let notes: Vec<Note> = others
+            .filter_map(|(key, pod)| Some((key, ports::clash(&wanted, &ports::host_ports(&pod.value))?)))
+            .map(|(key, port)| Note::Other(format!("host port {port} is held by pod {key}")))
+            .collect();
+        daemon.summary.notes.extend(notes);
+    }
 }
 
 /// Names the files that are not there and count all the same.
@@ -183,7 +235,8 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
         let Some(file) = folders.get(&daemon.key) else { continue };
         let runs = daemon.record.live().filter_map(|instance| instance.daemon_set.as_ref()).last();
         let used = state.definitions.get(&daemon.key).or_else(|| state.inputs.daemon_sets.get(&daemon.key)).or(runs);
-        if used.is_some_and(|used| facts.revision(used) != facts.revision(file)) {
+        let hash = |daemon_set| template_hash(&facts.revision(daemon_set)).to_owned();
+        if used.is_some_and(|used| hash(used) != hash(file)) {
             let source = &file.source;
             let note = format!("{source} is passed over: the API server's version is used; hint: {OVERRIDE_HINT}");
             daemon.summary.notes.push(Note::Other(note));
@@ -241,4 +294,50 @@ fn digests<'a>(observation: &'a Observation, state: &'a AgentState) -> BTreeMap<
 /// Whether a manifest of ours lies under another name than we give.
 pub(super) fn is_copy(manifest: &Manifest) -> bool {
     !crate::core::manifest::file_names(&manifest.namespace, &manifest.pod_name).contains(&manifest.file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::super::decide::tests::key;
+    use super::super::decide::tests::observation;
+    use super::super::decide::tests::state;
+    use super::*;
+    use crate::core::model::DaemonSet;
+    use crate::core::plan;
+    use crate::node::api::Entry;
+    use crate::node::api::Snapshot;
+
+    #[test]
+    fn a_pod_that_holds_a_host_port_is_named_while_the_kubelet_does_not_accept_the_instance() {
+        let ports = |port: u64, phase: &str| {
+            let spec = json!({"containers": [{"ports": [{"hostPort": port}]}]});
+            Entry { version: 1, value: Arc::new(json!({"spec": spec, "status": {"phase": phase}})) }
+        };
+        let mut api = Snapshot::default();
+        for (name, port, phase) in [
+            ("holder", 80, "Running"),
+            ("other", 81, "Running"),
+            ("ended", 80, "Failed"),
+            ("net-11111-n1", 80, "Pending"),
+        ] {
+            api.pods.insert(ObjectKey::new("kube-system", name), ports(port, phase));
+        }
+        let mut record = state(&super::super::decide::tests::config()).records.remove(&key()).unwrap();
+        let definition = record.instances[0].daemon_set.as_deref().cloned().unwrap();
+        let template = json!({"spec": {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}});
+        record.instances[0].daemon_set = Some(Arc::new(DaemonSet { template, ..definition }));
+        let notes = |record: DaemonRecord| {
+            let mut plan = Plan { daemons: vec![plan::empty(record)], ..Plan::default() };
+            note_port_holders(&observation(Some(api.clone())), "n1", &mut plan);
+            plan.daemons[0].summary.notes.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(notes(record.clone()), Vec::<String>::new(), "it runs");
+        let cause = RestartCause::NotAccepted { reason: "NodePorts".to_owned() };
+        record.order_restart("uid-1", cause, observation(None).now, "");
+        assert_eq!(notes(record), ["host port TCP 80 is held by pod kube-system/holder"]);
+    }
 }

@@ -289,6 +289,7 @@ fn is_same(one: &Plan, other: &Plan) -> bool {
             tokens,
             pull,
             question,
+            overlays,
             replacing,
             staging,
             // They only say when and with what to look again.
@@ -303,6 +304,7 @@ fn is_same(one: &Plan, other: &Plan) -> bool {
             && *tokens == other.tokens
             && *pull == other.pull
             && *question == other.question
+            && *overlays == other.overlays
             && *replacing == other.replacing
             && *staging == other.staging
     };

@@ -125,7 +125,7 @@ mod tests {
             daemon
         };
         let daemons = vec![planned("held", State::Held), planned("runs", State::Running)];
-        let plan = Plan { daemons, removals_held: false };
+        let plan = Plan { daemons, removals_held: false, ..Plan::default() };
         let select = |names: &[&str]| {
             let selected = select("n1", &Records::new(), &plan, &names.iter().map(|name| key(name)).collect());
             let refused: Vec<String> = selected.report.refused.into_iter().map(|daemon| daemon.name).collect();

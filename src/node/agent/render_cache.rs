@@ -17,11 +17,16 @@ use serde_json::Value;
 use crate::core::cluster::history;
 use crate::core::model::DaemonSet;
 use crate::core::model::Kind;
+use crate::core::model::Lookup;
+use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
+use crate::core::overlays;
+use crate::core::overlays::OverlayFacts;
+use crate::core::overlays::Overlays;
 use crate::core::plan::Data;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
@@ -122,6 +127,16 @@ struct Former {
     used: u64,
 }
 
+/// A DaemonSet with the overlays that apply to the node.
+struct Overlaid {
+    /// Held so that the address it is found by stays its own.
+    daemon_set: Arc<DaemonSet>,
+    /// A hash of what else it was made from.
+    made_from: u64,
+    overlaid: Arc<DaemonSet>,
+    used: u64,
+}
+
 /// Which view of the objects was rendered with: whether the instance runs, and whose data.
 pub(super) type View = (bool, Data);
 
@@ -192,6 +207,7 @@ pub(super) struct RenderCache {
     revisions: RefCell<HashMap<usize, Known>>,
     renderings: RefCell<HashMap<(usize, u64, View), Entry>>,
     former: RefCell<HashMap<(usize, String), Former>>,
+    overlaid: RefCell<HashMap<usize, Overlaid>>,
     pass: u64,
     /// In a replay: the digests of renderings whose secrets are not in the recording.
     recorded: Option<HashMap<RenderingKey, Option<Digests>>>,
@@ -254,6 +270,7 @@ impl RenderCache {
         self.renderings.get_mut().retain(|_, entry| entry.used == last);
         self.revisions.get_mut().retain(|_, known| known.used == last);
         self.former.get_mut().retain(|_, former| former.used == last);
+        self.overlaid.get_mut().retain(|_, overlaid| overlaid.used == last);
         self.pass += 1;
     }
 
@@ -261,6 +278,35 @@ impl RenderCache {
     pub(super) fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
         let mut revisions = self.revisions.borrow_mut();
         known(&mut revisions, daemon_set, self.pass).hash.clone()
+    }
+
+    /// `daemon_set` with the overlays that apply to `node`; `last`: those of what last ran here.
+    pub(super) fn overlaid(
+        &self,
+        daemon_set: &Arc<DaemonSet>,
+        node: &NodeView,
+        objects: &dyn VersionedObjects,
+        last: Option<&Overlays>,
+    ) -> Arc<DaemonSet> {
+        let resolved = |found: Lookup<'_>| {
+            let facts = OverlayFacts { found, labels: &node.labels, registered: node.registered, last };
+            overlays::resolve(daemon_set, &facts)
+        };
+        let Some(config_map) = overlays::config_map(daemon_set) else { return resolved(Lookup::Absent) };
+        let mut hasher = DefaultHasher::new();
+        let last = last.map(|last| (&last.config_map, &last.digest));
+        (objects.version(&config_map), &node.labels, node.registered, last).hash(&mut hasher);
+        let made_from = hasher.finish();
+        let mut known = self.overlaid.borrow_mut();
+        if let Some(entry) = known.get_mut(&address(daemon_set)).filter(|entry| entry.made_from == made_from) {
+            entry.used = self.pass;
+            return Arc::clone(&entry.overlaid);
+        }
+        let overlaid = resolved(objects.lookup(&config_map));
+        let (daemon_set, used) = (Arc::clone(daemon_set), self.pass);
+        let entry = Overlaid { daemon_set, made_from, overlaid: Arc::clone(&overlaid), used };
+        known.insert(address(&entry.daemon_set), entry);
+        overlaid
     }
 
     /// `daemon_set` with the template of the ControllerRevision `revision`, if that has this hash.
@@ -273,9 +319,14 @@ impl RenderCache {
         let mut known = self.former.borrow_mut();
         let entry = known.entry((address(daemon_set), hash.to_owned())).or_insert_with(|| {
             let template = revision.get("data").and_then(history::template);
-            let former =
-                template.map(|template| DaemonSet { template, admitted: None, ..DaemonSet::clone(daemon_set) });
+            let former = template.map(|template| DaemonSet {
+                template,
+                admitted: None,
+                overlays: None,
+                ..DaemonSet::clone(daemon_set)
+            });
             let former = former.map(Arc::new).filter(|former| Revision::of(former).hash == hash);
+            let former = former.map(|former| overlays::as_in(&former, daemon_set));
             Former { daemon_set: Arc::clone(daemon_set), former, used: self.pass }
         });
         debug_assert_eq!(address(&entry.daemon_set), address(daemon_set));

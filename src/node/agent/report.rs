@@ -22,18 +22,21 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectSource;
 use crate::core::model::Source;
+use crate::core::overlays;
 use crate::core::pass::Plan;
 use crate::core::policy::Covered;
 use crate::core::policy::namespace_of;
 use crate::core::replies::ExplainReport;
 use crate::core::replies::PlanReport;
 use crate::core::status::DaemonStatus;
+use crate::core::status::LeftAloneCause;
 use crate::core::status::Passes;
 use crate::core::status::Problem;
 use crate::core::status::SCHEMA_VERSION;
 use crate::core::status::State;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
+use crate::node::api::Outline;
 use crate::node::enrolment::AgentIdentity;
 use crate::node::metrics::Recorder as MetricsRecorder;
 use crate::node::notify;
@@ -173,6 +176,7 @@ impl View<'_> {
             changes: changes(plan).into_iter().chain(waiting).collect(),
             held: held(plan, self.is_running()),
             problems: problems.iter().cloned().chain(self.api_problems()).chain(failures).collect(),
+            left_alone: self.left_alone(),
         }
     }
 
@@ -182,7 +186,9 @@ impl View<'_> {
         let from_api = self.state.definitions.get(key).or_else(|| self.state.inputs.daemon_sets.get(key));
         let planned = self.last.plan.daemons.iter().find(|d| d.key == *key);
         let (mut terms, mut status) = (Vec::new(), planned.and_then(|d| self.daemon_status(d)));
-        if let Some(daemon_set) = from_api.or(folder) {
+        let overlays = planned.and_then(|planned| planned.overlays.clone());
+        let overlaid = from_api.or(folder).map(|daemon_set| overlays::with(daemon_set, overlays));
+        if let Some(daemon_set) = &overlaid {
             let covered = match (daemon_set.source == Source::Api, folder) {
                 (true, folder) => self.state.policy.covers(daemon_set, folder),
                 (false, _) => Covered::Yes(daemon_set.mode_label().unwrap_or(Mode::Static)),
@@ -199,17 +205,20 @@ impl View<'_> {
             terms = explain::explain(daemon_set, &self.state.node, &rules);
             let answer = planned.and_then(|d| d.record.answer.as_ref()).filter(|_| self.config.dry_run_admission);
             terms.extend(answer.map(|answer| explain::answer(answer, &answer.at.to_string())));
-            if let (None, Covered::No(reason)) = (&status, &covered) {
+            let inherited = folder.map(|folder| folder.mode_label().unwrap_or(Mode::Static));
+            let mode = self.state.policy.mode_of(&key.namespace, &daemon_set.labels, inherited);
+            if let (None, Covered::No(_), Err(cause)) = (&status, &covered, mode) {
                 let notes = annotations::unknown_fields(daemon_set).iter().map(FieldError::with_hint).collect();
-                status = Some(DaemonStatus { notes, ..bare(key, Some(daemon_set.source.clone()), reason) });
+                status = Some(DaemonStatus { notes, ..self.left_alone_status(key, cause) });
             }
         }
         let outline = self.last.observation.snapshot().and_then(|api| api.outline(key));
-        if let (None, Some(outline)) = (from_api.or(folder), outline)
-            && let Covered::No(reason) = self.state.policy.covers_labels(&key.namespace, &outline.labels(), None)
+        if let (None, Some(labels)) = (from_api.or(folder), outline.map(Outline::labels))
+            && let Err(cause) = self.state.policy.mode_of(&key.namespace, &labels, None)
+            && let Covered::No(reason) = self.state.policy.covers_labels(&key.namespace, &labels, None)
         {
             terms = explain::not_selected(&reason);
-            status = Some(bare(key, Some(Source::Api), &reason));
+            status = Some(self.left_alone_status(key, cause));
         }
         ExplainReport {
             schema_version: SCHEMA_VERSION,
@@ -218,6 +227,17 @@ impl View<'_> {
             terms,
             status,
             problems: self.problems_of(key),
+        }
+    }
+}
+
+impl View<'_> {
+    /// The status of a DaemonSet of the API that the configuration does not select.
+    fn left_alone_status(&self, key: &ObjectKey, cause: LeftAloneCause) -> DaemonStatus {
+        DaemonStatus {
+            state: State::LeftAlone,
+            hints: vec![self.state.policy.selecting(key, cause)],
+            ..bare(key, Some(Source::Api), cause.as_str())
         }
     }
 }

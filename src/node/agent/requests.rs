@@ -33,6 +33,8 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::ApiFailure;
+use crate::node::api::TaintChange;
+use crate::node::api::TaintResult;
 use crate::node::cri::Cri;
 use crate::node::fsx::Shared;
 use crate::node::images::Pins;
@@ -88,6 +90,8 @@ pub(super) enum Request {
     CreateNodeDaemons { node_uid: String },
     /// Renew this node's Lease, owned by the Node of this UID. `version`: that of the Lease, where it is known.
     RenewLease { node_uid: String, version: Option<String>, at: Timestamp },
+    /// Set or take away the taint of a node that waits for its daemons. `node_uid`: that of the Node, where it is known.
+    StartupTaint { node_uid: Option<String>, change: TaintChange },
     /// Have the images of exactly these wishes pulled. `pods`: the pods of this node.
     Pull { wishes: Vec<Wish>, pods: BTreeSet<String> },
     /// Keep exactly these images from garbage collection.
@@ -134,6 +138,8 @@ pub(super) enum Reply {
     NotClaimed { lease: LeaseTerm, failure: Option<ApiFailure> },
     /// Of [`Request::RenewLease`]: the version of the Lease now.
     LeaseRenewed(Result<String, ApiFailure>),
+    /// Of [`Request::StartupTaint`].
+    StartupTaint { change: TaintChange, result: TaintResult },
     /// Of [`Request::StopSandboxes`] and [`Request::RestartSandboxes`], when it failed.
     SandboxesNotStopped { pod: String, why: String },
 }
@@ -217,6 +223,11 @@ impl Requests {
     /// The replies that have come since this was last asked.
     pub(super) fn take_replies(&mut self) -> Vec<Reply> {
         std::iter::from_fn(|| self.replied.try_recv().ok()).collect()
+    }
+
+    /// Sends one request for which no pass follows, and waits for its answer.
+    pub(super) async fn last(&self, request: Request) -> Option<Reply> {
+        perform(request, &self.clients).await
     }
 
     fn start(&self, request: Request) {
@@ -331,6 +342,10 @@ async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
         }
         Request::RenewLease { node_uid, version, at } => {
             Some(Reply::LeaseRenewed(api.as_ref()?.renew_lease(node, &node_uid, version, at).await))
+        }
+        Request::StartupTaint { node_uid, change } => {
+            let result = api.as_ref()?.change_taint(node, node_uid.as_deref(), change).await;
+            Some(Reply::StartupTaint { change, result })
         }
         // Answered without waiting by [`Requests::start`] and [`Requests::send`].
         Request::RelistDaemonSets

@@ -147,7 +147,7 @@ impl Sealing {
         }
     }
 
-    fn fail(&mut self, what: &str, error: &dyn std::error::Error, now: Timestamp) {
+    fn fail(&mut self, what: &str, error: &(dyn std::error::Error + 'static), now: Timestamp) {
         self.saved = None;
         self.trouble = Some((format!("{what}: {}", failure::of(error, None).message), now + AGAIN));
     }

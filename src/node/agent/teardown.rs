@@ -26,6 +26,8 @@ pub struct Teardown {
     pub found: Vec<Leftover>,
     /// Those of them that still are; empty: nothing is left.
     pub left: Vec<Leftover>,
+    /// Why the taint of a node that waits for its daemons may be left on the Node.
+    pub taint: Option<Problem>,
     /// What went wrong beside single pods.
     pub problems: Vec<Problem>,
 }
@@ -66,7 +68,7 @@ pub fn teardown_offline(config: Config) -> Result<Teardown, AgentError> {
         ending.chain(daemon.record.ended.keys().map(|uid| cleared(&daemon.key, uid)))
     });
     let (found, problems) = (found.collect(), decision.problems.clone());
-    Ok(Teardown { node: agent.config.node_name.clone(), found, left: Vec::new(), problems })
+    Ok(Teardown { node: agent.config.node_name.clone(), found, problems, ..Teardown::default() })
 }
 
 fn cleared(daemon: &ObjectKey, uid: &str) -> Leftover {

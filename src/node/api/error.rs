@@ -12,6 +12,8 @@ use kube::core::Status;
 use kube::runtime::watcher;
 use serde::Serialize;
 
+use crate::node::fsx::FsError;
+
 /// The kinds of failure that are treated or shown differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -142,22 +144,32 @@ fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a ApiFailure> {
     None
 }
 
-/// An error and its sources, joined by `: `, without sources that the parent already prints.
+/// An error and its sources, joined by `: `, without what is printed before: a whole source, or the path of a file.
 pub fn words(error: &(dyn StdError + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
+    let error = innermost(error);
+    let mut text = error.downcast_ref::<io::Error>().map_or_else(|| error.to_string(), io_words);
+    let mut source = error.source().map(innermost);
     while let Some(error) = source {
-        let part = match error.downcast_ref::<io::Error>() {
-            Some(error) => io_words(error),
-            None => error.to_string(),
+        let part = match (error.downcast_ref::<io::Error>(), error.downcast_ref::<FsError>()) {
+            (Some(error), _) => io_words(error),
+            (None, Some(step)) => step.after(&text),
+            _ => error.to_string(),
         };
         if !text.contains(&part) {
             text.push_str(": ");
             text.push_str(&part);
         }
-        source = error.source();
+        source = error.source().map(innermost);
     }
     text
+}
+
+/// Of errors that only repeat the one below them, that one.
+fn innermost<'a>(error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
+    match error.source() {
+        Some(below) if below.to_string() == error.to_string() => innermost(below),
+        _ => error,
+    }
 }
 
 /// An I/O error in lower case without its number: `connection refused`.

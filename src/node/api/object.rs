@@ -27,6 +27,7 @@ use crate::core::model::HASH_LABEL;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
+use crate::core::ports;
 
 /// kubectl's copy of the whole object in an annotation.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -231,7 +232,7 @@ const POD_METADATA: [&str; 8] =
 const CONTAINER_STATUS: [&str; 7] = ["name", "containerID", "ready", "started", "restartCount", "state", "lastState"];
 
 /// A pod of this node. Mirror pods and pods of DaemonSets keep metadata and what `status` shows; others only that they
-/// exist, whether they have ended, and whether they were preempted.
+/// exist, whether they have ended, and whether they were preempted. Each keeps its host ports.
 pub(super) fn keep_pod(value: Value) -> Option<Value> {
     let mut value = value;
     let metadata = value.get("metadata")?;
@@ -242,9 +243,11 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
     if !is_mirror && !of_daemon_set {
         return Some(keep_other_pod(&value));
     }
+    let spec = ports::spec_of_ports(&value);
     let object = value.as_object_mut()?;
     let status = object.remove("status").unwrap_or_default();
     object.retain(|field, _| field == "metadata");
+    object.extend(spec.map(|spec| ("spec".to_owned(), spec)));
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
         metadata.retain(|field, _| POD_METADATA.contains(&field.as_str()));
         // Other annotations are not read.
@@ -309,7 +312,11 @@ fn keep_other_pod(value: &Value) -> Value {
         // Irrelevant changes must not look like changes.
         status.retain(|_, text| matches!(text.as_str(), Some("Failed" | "Succeeded" | "Preempting")));
     }
-    serde_json::json!({"metadata": pick(metadata, &["name", "namespace", "uid"]), "status": status})
+    let mut kept = serde_json::json!({"metadata": pick(metadata, &["name", "namespace", "uid"]), "status": status});
+    if let Some(spec) = ports::spec_of_ports(value) {
+        kept["spec"] = spec;
+    }
+    kept
 }
 
 /// A referenced object: complete, as deep as a checkpoint can store it.

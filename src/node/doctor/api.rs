@@ -23,13 +23,17 @@ use crate::core::cluster::overview::Leader;
 use crate::core::doctor::api::Answers;
 use crate::core::doctor::api::ApiFacts;
 use crate::core::doctor::api::Right;
+use crate::core::doctor::api::right_to_taint;
 use crate::core::doctor::api::rights;
 use crate::core::doctor::api::rights_of;
 use crate::core::doctor::api::rights_to_ask;
 use crate::core::doctor::policies::Outcome;
+use crate::core::doctor::policies::Write;
 use crate::core::doctor::policies::probes;
 use crate::core::json::Json;
 use crate::core::model::Mode;
+use crate::core::model::STATIC_GATE;
+use crate::core::placement;
 use crate::core::status::StatusReport;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -78,11 +82,17 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         Err(failure) => Err(failure.message),
     };
     let coordinator = asker.coordinator(config).await.filter(|_| crd == Ok(true));
-    let daemons = asker.daemons(config, status).await;
+    let modes = modes(status);
+    let daemon_sets = match modes.is_empty() && !config.startup_taint {
+        true => None,
+        false => asker.daemon_sets().await,
+    };
+    let daemons = asker.daemons(config, daemon_sets.as_deref().unwrap_or_default(), &modes).await;
     let mut wanted = rights(crd == Ok(true), (&config.lease_namespace, &config.lease_name));
     if config.dry_run_admission {
         wanted.extend(rights_to_ask(&config.policy_namespaces));
     }
+    wanted.extend(config.startup_taint.then(right_to_taint));
     for (daemon_set, _, _) in &daemons {
         let namespace = daemon_set.str_at(["metadata", "namespace"]);
         wanted.extend(rights_of(namespace, daemon_set.at(["spec", "template"]).unwrap_or(&Value::Null)));
@@ -110,7 +120,10 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         asked: wanted.len(),
         unasked,
         daemons,
-        probes: asker.probes(crd_served).await,
+        intolerant: daemon_sets
+            .filter(|_| config.startup_taint && status.is_some())
+            .map(|sets| intolerant(&sets, &modes)),
+        probes: asker.probes(crd_served, config.startup_taint.then_some(&*config.node_name)).await,
         service: asker.service().await,
     };
     ApiFindings { facts: ApiFacts::Answers(Box::new(answers)), node_version }
@@ -145,12 +158,13 @@ impl Asker {
     async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Result<HttpAnswer, ApiFailure> {
         let asked = now();
         let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+        let content = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let wrong = |error: http::Error| ApiFailure::new(FailureKind::Protocol, error.to_string());
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header("accept", "application/json")
-            .header("content-type", "application/json")
+            .header("content-type", content)
             .body(Body::from(bytes))
             .map_err(wrong)?;
         let exchange = async {
@@ -209,10 +223,14 @@ impl Asker {
     }
 
     /// What becomes of the writes that the admission policies have to refuse, as dry runs.
-    async fn probes(&self, crd: bool) -> Vec<(&'static str, Outcome)> {
+    async fn probes(&self, crd: bool, tainted: Option<&str>) -> Vec<(&'static str, Outcome)> {
         let mut outcomes = Vec::new();
-        for probe in probes(crd) {
-            let answer = self.send(Method::POST, &format!("{}?dryRun=All", probe.path), Some(probe.object)).await;
+        for probe in probes(crd, tainted) {
+            let method = match probe.write {
+                Write::Create => Method::POST,
+                Write::Patch => Method::PATCH,
+            };
+            let answer = self.send(method, &format!("{}?dryRun=All", probe.path), Some(probe.object)).await;
             let outcome = match answer {
                 Ok(_) => Outcome::Accepted,
                 Err(failure) if failure.kind == FailureKind::Forbidden => Outcome::Forbidden(failure.message),
@@ -235,26 +253,24 @@ impl Asker {
         }
     }
 
+    /// Every DaemonSet; `None`: they cannot be listed.
+    async fn daemon_sets(&self) -> Option<Vec<Value>> {
+        let sets = self.get("/apis/apps/v1/daemonsets").await.ok()?;
+        Some(sets.body["items"].as_array().cloned().unwrap_or_default())
+    }
+
     /// The DaemonSets of the API that run here according to the agent, with pods of the DaemonSet controller.
-    async fn daemons(&self, config: &Config, status: Option<&StatusReport>) -> Vec<(Value, Mode, Vec<String>)> {
-        let known = status.into_iter().flat_map(|status| &status.daemons);
-        let modes: BTreeMap<(String, String), Mode> =
-            known.filter_map(|d| Some(((d.namespace.clone(), d.name.clone()), d.mode?))).collect();
+    async fn daemons(&self, config: &Config, sets: &[Value], modes: &Modes) -> Vec<(Value, Mode, Vec<String>)> {
         if modes.is_empty() {
             return Vec::new();
         }
-        let Ok(sets) = self.get("/apis/apps/v1/daemonsets").await else { return Vec::new() };
         let pods = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}", config.node_name);
         let pods = self.get(&pods).await.map(|answer| answer.body).unwrap_or_default();
-        let sets = sets.body["items"].as_array().cloned().unwrap_or_default();
-        sets.into_iter()
-            .filter_map(|set| {
-                let [namespace, name, uid] = ["namespace", "name", "uid"].map(|field| set.str_at(["metadata", field]));
-                let mode = *modes.get(&(namespace.to_owned(), name.to_owned()))?;
-                let theirs = stock_pods(&pods, uid);
-                Some((set, mode, theirs))
-            })
-            .collect()
+        let of = |set: &Value| {
+            let theirs = stock_pods(&pods, set.str_at(["metadata", "uid"]));
+            Some((set.clone(), *modes.get(&name_of(set))?, theirs))
+        };
+        sets.iter().filter_map(of).collect()
     }
 
     /// The address of the Service `kubernetes` and whether an API server answers there.
@@ -270,6 +286,31 @@ impl Asker {
         let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {} s", ANSWER.as_secs())));
         Some((address.to_string(), answer))
     }
+}
+
+/// The modes of the daemons that the agent knows, by namespace and name.
+type Modes = BTreeMap<(String, String), Mode>;
+
+fn modes(status: Option<&StatusReport>) -> Modes {
+    let known = status.into_iter().flat_map(|status| &status.daemons);
+    known.filter_map(|d| Some(((d.namespace.clone(), d.name.clone()), d.mode?))).collect()
+}
+
+fn name_of(set: &Value) -> (String, String) {
+    let [namespace, name] = ["namespace", "name"].map(|field| set.str_at(["metadata", field]).to_owned());
+    (namespace, name)
+}
+
+/// The DaemonSets that the DaemonSet controller runs and that do not tolerate the taint of a node that waits.
+fn intolerant(sets: &[Value], modes: &Modes) -> Vec<String> {
+    let is_stock = |set: &&Value| {
+        let gate = set.at(["spec", "template", "spec", "nodeSelector"]).and_then(|selector| selector.get(STATIC_GATE));
+        gate.is_none() && modes.get(&name_of(set)) != Some(&Mode::Static)
+    };
+    let tolerates =
+        |set: &&Value| placement::tolerates_starting(set.list_at(["spec", "template", "spec", "tolerations"]));
+    let names = sets.iter().filter(is_stock).filter(|set| !tolerates(set)).map(name_of);
+    names.map(|(namespace, name)| format!("{namespace}/{name}")).collect()
 }
 
 /// The names of the pods of the DaemonSet `uid` that the DaemonSet controller made and that are not ending.
@@ -305,6 +346,23 @@ mod tests {
         let answer = |answered| HttpAnswer { body: Value::Null, date: Some(base), asked: base, answered };
         assert_eq!(answer(base + ms(1_000)).ahead(base), Some(ms(0)));
         assert_eq!(answer(base - ms(59_000)).ahead(base - ms(60_000)), Some(ms(60_000)));
+    }
+
+    #[test]
+    fn a_daemon_set_of_the_controller_that_does_not_tolerate_the_taint_is_named() {
+        let set = |name: &str, spec: Value| json!({"metadata": {"namespace": "a", "name": name}, "spec": {"template": {"spec": spec}}});
+        let starting = json!([{"key": "daemonlet.dev/starting", "operator": "Exists"}]);
+        let sets = [
+            set("plain", json!({})),
+            set("handed", json!({"tolerations": []})),
+            set("tolerant", json!({"tolerations": starting})),
+            set("any", json!({"tolerations": [{"operator": "Exists"}]})),
+            set("static", json!({})),
+            set("gated", json!({"nodeSelector": {STATIC_GATE: "true"}})),
+        ];
+        let mode = |name: &str, mode| (("a".to_owned(), name.to_owned()), mode);
+        let modes = BTreeMap::from([mode("static", Mode::Static), mode("handed", Mode::Bootstrap)]);
+        assert_eq!(intolerant(&sets, &modes), ["a/plain", "a/handed"]);
     }
 
     #[test]

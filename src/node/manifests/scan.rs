@@ -12,10 +12,12 @@ use serde_json::Value;
 
 use super::MAX_BYTES;
 use super::sha256;
+use crate::core::identity;
 use crate::core::manifest::HEAD;
 use crate::core::manifest::file_names;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::INCARNATION_ANNOTATION;
+use crate::core::model::OVERLAYS_DIGEST;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::ObjectKey;
 use crate::core::yaml;
@@ -39,7 +41,7 @@ pub struct Manifest {
     pub uid: String,
     /// The incarnation; `None` if the annotation is missing or not a number.
     pub incarnation: Option<u64>,
-    /// The label `controller-revision-hash`; empty if it has none.
+    /// The label `controller-revision-hash`, with the digest of its overlays; empty if it has none.
     pub revision: String,
     /// SHA-256 of the file's bytes, lower-case hex.
     pub sha256: String,
@@ -243,7 +245,10 @@ fn manifest(file: &str, pod: &Value, bytes: &[u8]) -> ScannedManifest {
         pod_name: text(&metadata["name"]),
         uid: text(&metadata["uid"]),
         incarnation: metadata["annotations"][INCARNATION_ANNOTATION].as_str().and_then(|number| number.parse().ok()),
-        revision: text(&metadata["labels"][HASH_LABEL]),
+        revision: identity::patched_revision(
+            &text(&metadata["labels"][HASH_LABEL]),
+            &text(&metadata["annotations"][OVERLAYS_DIGEST]),
+        ),
         sha256: sha256(bytes),
         damage: None,
     }))

@@ -23,8 +23,14 @@ fn pass() -> Pass {
         api_use: None,
         passes: Passes::default(),
     };
-    let status =
-        StatusReport { schema_version: 1, node: "n1".into(), agent, daemons: Vec::new(), problems: Vec::new() };
+    let status = StatusReport {
+        schema_version: 1,
+        node: "n1".into(),
+        agent,
+        daemons: Vec::new(),
+        problems: Vec::new(),
+        left_alone: Vec::new(),
+    };
     Pass {
         status,
         ended: at(5_000),

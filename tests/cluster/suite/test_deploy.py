@@ -2,16 +2,19 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import unittest
 
 from kit import tools
 from kit.control_plane import ControlPlane
+from kit.daemons import daemonset
 from kit.sandbox import scratch
+from kit.wait import until
 
 BASE = ("nodedaemons", "rbac", "admission-policies", "coordinator-rbac", "coordinator-deployment")
-OVERLAYS = ("wide-rbac", "approver", "dry-run-admission")
+OVERLAYS = ("wide-rbac", "approver", "dry-run-admission", "startup-taint")
 KUSTOMIZE = tools.REPO / "deploy" / "kustomize"
 
 
@@ -56,14 +59,41 @@ class Deploy(unittest.TestCase):
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
             f"resources:\n- {path}/base\ncomponents:\n" + "".join(f"- {path}/overlays/{name}\n" for name in OVERLAYS)
             + "images:\n- name: daemonlet\n  newName: registry.example.org/daemonlet\n", encoding="utf-8")
-        files = self.packaged("rbac-wide", "approver-rbac", "rbac-dry-run")
+        files = self.packaged("rbac-wide", "approver-rbac", "rbac-dry-run", "startup-taint")
         self.assertNotEqual(self.missing(*files), "")
         self.admin.kubectl("apply", "-k", str(folder))
         self.assertEqual(self.missing(*files), "")
-        argv = [sys.executable, tools.REPO / "packaging" / "deploy.py", "--render", "wideRbac=true", "approver=true", "dryRunAdmission=true"]
+        argv = [sys.executable, tools.REPO / "packaging" / "deploy.py", "--render", "wideRbac=true", "approver=true", "dryRunAdmission=true", "startupTaint=true"]
         chart = lambda *more: subprocess.run([*argv, *more], capture_output=True, text=True, check=True).stdout
         self.assertEqual(self.missing(text=chart("image=registry.example.org/daemonlet:0.1.0")), "")
         self.assertIn("replicas: 3", self.missing(text=chart("replicas=3")))
-        # The namespace goes when its controller runs.
+        # The namespace goes when its controller runs, as in the story after this one.
         self.admin.kubectl("delete", "--wait=false", "-k", str(folder))
         self.assertEqual(self.admin.kubectl("get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,crds", "-o", "name").count("daemonlet"), 0)
+
+    def test_3_what_is_uninstalled_as_the_page_says_leaves_nothing(self):
+        self.cluster.start_controllers(daemonset_controller=False)
+        until(lambda: not self.named(), 60, "what the kustomization made is gone")
+        files = self.packaged(*BASE, "rbac-wide", "approver-rbac", "rbac-dry-run")
+        for file in files:
+            self.admin.kubectl("apply", "-f", str(file))
+        self.cluster.wait_namespace("kube-system")
+        self.admin.apply(daemonset("net", "kube-system", labels={"daemonlet.dev/mode": "static"}))
+        self.admin.create("leases", {"metadata": {"name": "daemonlet-coordinator", "namespace": "kube-system"}})
+        self.assertGreater(len(self.named()), 10)
+        page = (tools.REPO / "docs" / "installation.md").read_text(encoding="utf-8")
+        (part,) = re.findall(r"(?ms)^### Uninstall from a cluster$(.*?)(?=^##|\Z)", page)
+        lines = [line for block in re.findall(r"(?ms)^ *```sh$(.*?)^ *```$", part) for line in block.replace("\\\n", " ").splitlines()]
+        commands = [shlex.split(line, comments=True)[1:] for line in lines if line.strip().startswith("kubectl ")]
+        self.assertEqual(len(commands), 3, commands)
+        for words in commands:
+            here = [word.replace("/usr/share/daemonlet", str(tools.REPO / "packaging")) for word in words]
+            print(f"          {self.admin.kubectl(*here)}")
+        until(lambda: not self.named(), 60, "nothing of it is left")
+        self.assertNotIn("daemonlet.dev/mode", self.admin.get("daemonsets", "net", "kube-system")["metadata"].get("labels", {}))
+
+    def named(self):
+        """What the cluster has that is named after this program."""
+        kinds = ("customresourcedefinitions,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,"
+                 "namespaces,roles,rolebindings,serviceaccounts,configmaps,deployments,leases")
+        return [name for name in self.admin.kubectl("get", kinds, "-A", "-o", "name").split() if "daemonlet" in name]

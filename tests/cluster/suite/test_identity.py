@@ -67,8 +67,8 @@ class IdentityTest(Story):
         cls.admin = cls.cluster.admin
         agents.grant(cls.cluster, wide=False)
         coordinator.install(cls.cluster)
-        # With the right to dry runs, too: every attempt is made by an agent that has all that is packaged for one.
-        cls.admin.apply(tools.REPO / "packaging/k8s/rbac-dry-run.yaml")
+        # With the rights to dry runs and to a taint, too: every attempt is made by an agent that has all that is packaged for one.
+        cls.admin.apply(tools.REPO / "packaging/k8s/rbac-dry-run.yaml", tools.REPO / "packaging/k8s/startup-taint.yaml")
         cls.admin.apply(tools.REPO / "packaging/k8s/approver-rbac.yaml", bootstrap_token(TOKEN, GROUP),
                         bootstrap_token(OTHER_TOKEN, "system:bootstrappers:worker"))
         cls.one = cls.enterClassContext(Coordinator(cls.cluster, "one", coordinator={"approve-nodes": True}))
@@ -450,6 +450,8 @@ class IdentityTest(Story):
             "delete a DaemonSet": lambda: n1.delete("daemonsets", "net", system),
             "make a ControllerRevision": post(path_of("controllerrevisions", system), metadata={"name": "r"}, revision=1, data={}),
             "label its own Node": lambda: n1.patch("nodes", "n1", {"metadata": {"labels": {"x": "y"}}}),
+            "taint its own Node": lambda: n1.patch("nodes", "n1", {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}),
+            "taint another Node": lambda: n1.patch("nodes", "n2", {"spec": {"taints": [{"key": "daemonlet.dev/starting", "effect": "NoSchedule"}]}}),
             "write its Node's status": lambda: n1.patch("nodes", "n1", {"status": {"phase": "Running"}}, sub="status"),
             "be: somebody else, by impersonation": impersonate,
             "bind itself to cluster-admin": binding,

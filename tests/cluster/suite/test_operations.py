@@ -196,6 +196,7 @@ class OperationsTest(Coordinated):
         self.assertRegex(text, r'daemonlet_api_watch_up\{watch="nodedaemons"\} 1\n')
         self.assertRegex(self.scrape("/healthz"), r"^ok: the last pass ended \d+ s ago")
         self.assertIn("17 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
+        promtool("test", "rules", MONITORING / "rules-test.yaml")
         # What only shows while something is wrong is in the table all the same.
         table = (MONITORING / "METRICS.md").read_text(encoding="utf-8")
         known = set(re.findall(r"(?m)^\| `(\w+)` \|", table))
@@ -206,8 +207,9 @@ class OperationsTest(Coordinated):
                                          "daemonlet_token_expiry_timestamp_seconds", "daemonlet_token_problems",
                                          "daemonlet_volume_refresh_blocked"}
                          | {name for name in known if name.startswith(("daemonlet_coordinator_", "daemonlet_daemonset_"))})
-        dashboard = json.loads((MONITORING / "dashboard.json").read_text(encoding="utf-8"))
-        expressions = [t["expr"] for panel in dashboard["panels"] for t in panel["targets"]]
+        dashboards = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(MONITORING.glob("dashboard*.json"))]
+        self.assertEqual([one["uid"] for one in dashboards], ["daemonlet-node", "daemonlet"])
+        expressions = [t["expr"] for one in dashboards for panel in one["panels"] for t in panel["targets"]]
         used = "\n".join([*expressions, (MONITORING / "rules.yaml").read_text(encoding="utf-8")])
         names = {re.sub(r"_bucket$", "", name) for name in re.findall(r"\b(?:daemonlet|process)_\w+", used)}
         self.assertGreater(len(names), 20)

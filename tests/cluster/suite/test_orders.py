@@ -161,6 +161,7 @@ class Rejected(Orders):
         self.apply_daemon("ported", container=port)
         told = until(lambda: (s := self.status("ported")) and "NodePorts" in s["reason"] and s, 40, "the kubelet's reason shows")
         self.assertEqual(told["state"], "failing")
+        until(lambda: "host port TCP 4711 is held by pod default/holder" in self.status("ported").get("notes", []), 20, "status names who holds it")
         first = self.agent.manifests("ported")
         until(lambda: self.agent.manifests("ported") not in ({}, first), 40, "it is tried again under a new name")
         self.assertEqual(len(self.agent.manifests("ported")), 1)
@@ -170,12 +171,23 @@ class Rejected(Orders):
         print(f"          host port free to running: {time.monotonic() - began:.1f} s")
 
     def test_a_daemon_gets_its_room_on_a_full_node(self):
-        cpus = self.admin.get("nodes", NODE)["status"]["allocatable"]["cpu"]
-        used = f"{int(cpus) * 1000 - 100}m"
-        self.pod("lesser", hostNetwork=True, container={"resources": {"requests": {"cpu": used}}})
-        self.run_daemon("roomy", container={"resources": {"requests": {"cpu": "500m"}}})
-        notes = until(lambda: [n for n in self.status("roomy").get("notes", []) if "preempted" in n], 30, "status names the preempted pod")
-        self.assertEqual(notes, ["the kubelet preempted default/lesser to make room for it"])
+        # The kubelet leaves in place what a Node's owner says of a resource that it does not know.
+        dongles = {"example.org/dongle": "1"}
+        self.admin.patch("nodes", NODE, {"status": {"capacity": dongles, "allocatable": dongles}}, sub="status")
+        there = self.admin.get("nodes", NODE)["status"]["allocatable"]
+        mebi = lambda quantity: int(quantity.removesuffix("Ki")) // 1024 if quantity.endswith("Ki") else int(quantity) // 1048576
+        full = {"cpu": (f"{int(there['cpu']) * 1000 - 100}m", "500m"), "memory": (f"{mebi(there['memory']) - 64}Mi", "256Mi"),
+                "ephemeral-storage": (f"{mebi(there['ephemeral-storage']) - 64}Mi", "256Mi"), "example.org/dongle": ("1", "1")}
+        for resource, (used, needed) in full.items():
+            with self.subTest(resource):
+                name = resource.split("/")[-1]
+                requests = lambda quantity: {"resources": {"requests": {resource: quantity}, "limits": {resource: quantity} if "/" in resource else {}}}
+                self.pod(f"lesser-{name}", hostNetwork=True, container=requests(used))
+                self.run_daemon(f"roomy-{name}", container=requests(needed))
+                notes = until(lambda: [n for n in self.status(f"roomy-{name}").get("notes", []) if "preempted" in n], 30, "status names the preempted pod")
+                self.assertEqual(notes, [f"the kubelet preempted default/lesser-{name} to make room for it"])
+                self.admin.delete("daemonsets", f"roomy-{name}", NAMESPACE)
+                self.cri.wait_gone(f"roomy-{name}-")
 
     def test_a_daemon_that_fits_no_node_says_so(self):
         self.apply_daemon("giant", container={"resources": {"requests": {"cpu": "5000"}}})

@@ -154,6 +154,17 @@ class Modes(Story):
         told = careful.cli("explain", f"{self.namespace}/plain")
         self.assertIn("no label daemonlet.dev/mode", told.stdout)
         self.assertEqual(told.returncode, 0, told.stdout)
+        self.assertIn(f"{self.namespace}/plain on {careful.node.name}: left alone (mode: labelled)\n", told.stdout)
+        selects = f"kubectl -n {self.namespace} label --overwrite daemonset plain daemonlet.dev/mode=static"
+        self.assertIn(f"hint: to run it here: {selects}\n", told.stdout)
+        # Not one daemon here, and yet no riddle.
+        for told, code in ((foreign.cli("status"), 0), (foreign.cli("plan"), 0)):
+            self.assertEqual(told.returncode, code, told.stdout)
+            # Other stories of this file may have left some, too.
+            self.assertRegex(told.stdout, r"(?m)^left alone \(policy.namespaces\): \d+ DaemonSets of the API: \S+/\S+, ")
+            self.assertRegex(told.stdout, r'(?m)^hint: \S+/\S+: to run it here: add "\S+" to policy.namespaces')
+        alone = json.loads(foreign.cli("status", "--json").stdout)["leftAlone"]
+        self.assertIn("namespace", [one["cause"] for one in alone])
         told = foreign.cli("explain", f"{self.namespace}/labelled").stdout
         self.assertIn(f"namespace {self.namespace} is not among policy.namespaces (elsewhere)", told)
         self.assertIn("neither static nor bootstrap", eager.cli("explain", f"{self.namespace}/wrong").stdout)

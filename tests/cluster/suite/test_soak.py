@@ -358,7 +358,7 @@ class Soak(unittest.TestCase):
             self.assertEqual(ordered, [])
             running = _running(agent)
             self.assertEqual({name: len(found) for name, found in running.items() if len(found) != 1}, {})
-            self.assertEqual(sorted(d["name"] for d in states["daemons"] if d["state"] not in ("notSelected",)), sorted(running))
+            self.assertEqual(sorted(d["name"] for d in states["daemons"] if d["state"] not in ("notSelected", "standingBy")), sorted(running))
             return True
         try:
             until(done, SETTLE, f"{agent.node.name} is settled", pause=0.5)

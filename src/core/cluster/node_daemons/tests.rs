@@ -16,12 +16,19 @@ fn full() -> Value {
         name: text(),
         uid: text(),
         revision: text(),
+        overlays: text(),
         approved_at: text(),
         lease: Some(lease),
         when: Some(UpdateTrigger::Boot),
     };
-    let instance =
-        InstanceReport { pod: text(), revision: text(), created: text(), ready_since: Some(text()), ending: true };
+    let instance = InstanceReport {
+        pod: text(),
+        revision: text(),
+        overlays: text(),
+        created: text(),
+        ready_since: Some(text()),
+        ending: true,
+    };
     let daemon = DaemonReport {
         namespace: text(),
         name: text(),
@@ -30,6 +37,7 @@ fn full() -> Value {
         phase: Some(State::Running),
         message: text(),
         instances: vec![instance],
+        overlays: text(),
         replacing: Some(text()),
         staged: Some(text()),
         failed: Some(FailedReport { revision: text(), cause: text(), message: text() }),
@@ -86,4 +94,15 @@ fn the_schema_has_every_field_and_no_other_each_described() {
     let mut found = Vec::new();
     differences("", &version["schema"]["openAPIV3Schema"], &full(), &mut found);
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_state_of_another_version_costs_nothing_else() {
+    let read = |phase: Value| -> DaemonReport {
+        serde_json::from_value(json!({"name": "net", "phase": phase})).unwrap_or_else(|error| panic!("{error}"))
+    };
+    assert_eq!(read(json!("standingBy")).phase, Some(State::StandingBy));
+    let later = read(json!("levitating"));
+    assert_eq!((later.name.as_str(), later.phase), ("net", None));
+    assert_eq!(read(Value::Null).phase, None);
 }

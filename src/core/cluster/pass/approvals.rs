@@ -38,6 +38,7 @@ pub(super) fn give(
                 name: key.name.clone(),
                 uid: daemon.uid.clone(),
                 revision: revision.to_owned(),
+                overlays: facts[index].overlays.map_or_else(String::new, |digest| view.names.text(digest).to_owned()),
                 approved_at: known.now.to_string(),
                 lease: known.state.lease().cloned(),
                 when: when.filter(|_| facts[index].instances.iter().any(|instance| !instance.ending)),

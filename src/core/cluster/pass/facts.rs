@@ -62,6 +62,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             spread: spread.map(|key| label(node, key)),
             canary: canary.as_ref().is_some_and(|c| c.matches(&node.view.labels)),
             instances: told.map_or(&[], |t| &t.instances),
+            overlays: told.and_then(|t| t.overlays),
             approval: mine.next().map(|(_, _, fact)| *fact),
             replacing: told.is_some_and(|t| t.replacing),
             staged: told.is_some_and(|t| t.staged),

@@ -51,6 +51,15 @@ pub(super) fn halted(
     })
 }
 
+/// Why nothing more is approved although the current revision is released: with the overlays of their nodes, instances of
+/// it failed. It lasts until those nodes want others, or are told to try again.
+pub(super) fn failed_overlays(known: &Basis<'_>, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> Option<String> {
+    let failed = facts.iter().filter(|node| node.failed && node.overlays.is_some()).count();
+    let desired = facts.iter().filter(|node| node.should_run).count();
+    let is_over = failed > rules::max_failed(&daemon.daemon_set, known.settings, desired);
+    is_over.then(|| format!("the revision failed with its overlays on {failed} nodes"))
+}
+
 /// The nodes whose failures of the current revision still count no more, if some have told of theirs no more: the next
 /// one there counts.
 pub(super) fn retried(current: &RevisionFact, facts: &[NodeFact<'_>]) -> Option<BTreeSet<String>> {

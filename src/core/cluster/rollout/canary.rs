@@ -30,7 +30,7 @@ pub(super) fn words(canaries: &mut dyn Iterator<Item = &NodeFact<'_>>, rules: &R
 
 /// When a canary node will have had the wanted revision for long enough, if it is on the way there.
 pub(super) fn settles(node: &NodeFact<'_>, rules: &Rules, hold: Span) -> Option<Timestamp> {
-    let since = newest(node).filter(|n| n.revision == rules.wanted).and_then(|n| n.ready_since);
+    let since = newest(node).filter(|n| node.wants(rules, n.pair())).and_then(|n| n.ready_since);
     since.filter(|_| node.ready).map(|since| since + hold)
 }
 

@@ -12,6 +12,11 @@ impl ApprovalFact {
     pub(super) fn is_standing(&self) -> bool {
         self.when.is_some()
     }
+
+    /// Whether it takes a slot before it is claimed.
+    pub(super) fn takes_slot(&self, rules: &Rules) -> bool {
+        !self.is_standing() && rules.when.is_none()
+    }
 }
 
 impl NodeFact<'_> {
@@ -21,7 +26,7 @@ impl NodeFact<'_> {
     }
 
     /// Whether a replacement has been given to it, or will be made at its next boot.
-    pub(super) fn has_word(&self) -> bool {
+    pub(super) fn is_under_way(&self) -> bool {
         self.approval.is_some() || self.replacing || self.staged
     }
 }
@@ -55,13 +60,13 @@ pub(super) fn withdraw_surplus(
     let begun = (0..nodes.len()).filter(|index| {
         let (node, stand) = (&nodes[*index], stands[*index]);
         let has_it = matches!(stand, Stand::New { .. } | Stand::Both(_));
-        node.should_run && (has_it || node.has_word()) && !out.contains(index)
+        node.should_run && (has_it || node.is_under_way()) && !out.contains(index)
     });
     let surplus = match &rules.step {
         Some(step) => begun.count().saturating_sub(step.nodes),
         None => {
             let old = (0..nodes.len()).filter(|index| nodes[*index].should_run && is_old(*index));
-            let under_way = (0..nodes.len()).filter(|i| is_old(*i) && nodes[*i].has_word() && !out.contains(i));
+            let under_way = (0..nodes.len()).filter(|i| is_old(*i) && nodes[*i].is_under_way() && !out.contains(i));
             reach.kept.saturating_sub(old.count().saturating_sub(under_way.count()))
         }
     };

@@ -27,17 +27,17 @@ fn rules(max_unavailable: u32) -> Rules {
 
 fn instance(updated: bool, ready: bool) -> InstanceFact {
     let revision = if updated { WANTED } else { PAST };
-    InstanceFact { revision, ready_since: ready.then_some(at(0)), created: at(0), ending: false }
+    InstanceFact { revision, overlays: None, ready_since: ready.then_some(at(0)), created: at(0), ending: false }
 }
 
 const OLD: &[InstanceFact] =
-    &[InstanceFact { revision: PAST, ready_since: Some(at(0)), created: at(0), ending: false }];
+    &[InstanceFact { revision: PAST, overlays: None, ready_since: Some(at(0)), created: at(0), ending: false }];
 const OLD_BROKEN: &[InstanceFact] =
-    &[InstanceFact { revision: PAST, ready_since: None, created: at(0), ending: false }];
+    &[InstanceFact { revision: PAST, overlays: None, ready_since: None, created: at(0), ending: false }];
 const NEW: &[InstanceFact] =
-    &[InstanceFact { revision: WANTED, ready_since: Some(at(0)), created: at(0), ending: false }];
+    &[InstanceFact { revision: WANTED, overlays: None, ready_since: Some(at(0)), created: at(0), ending: false }];
 const NEW_BROKEN: &[InstanceFact] =
-    &[InstanceFact { revision: WANTED, ready_since: None, created: at(0), ending: false }];
+    &[InstanceFact { revision: WANTED, overlays: None, ready_since: None, created: at(0), ending: false }];
 
 fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
     NodeFact {
@@ -51,6 +51,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         spread: None,
         canary: false,
         instances,
+        overlays: None,
         approval: None,
         replacing: false,
         staged: false,
@@ -60,7 +61,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
 }
 
 fn approved(name: &str, at: Timestamp) -> NodeFact<'_> {
-    NodeFact { approval: Some(ApprovalFact { revision: WANTED, at, when: None }), ..node(name, OLD) }
+    NodeFact { approval: Some(ApprovalFact { revision: WANTED, overlays: None, at, when: None }), ..node(name, OLD) }
 }
 
 fn approves(rules: &Rules, nodes: &[NodeFact<'_>]) -> Vec<String> {
@@ -104,7 +105,7 @@ fn a_node_that_may_leave_the_wanted_revision_takes_a_slot() {
     let old = |name| node(name, OLD);
     let replacing = NodeFact { replacing: true, ..node("b", NEW) };
     assert_eq!(approves(&rules(1), &[old("a"), replacing]), NONE, "it has claimed what was wanted before");
-    let approval = Some(ApprovalFact { revision: PAST, at: NOW, when: None });
+    let approval = Some(ApprovalFact { revision: PAST, overlays: None, at: NOW, when: None });
     let approved = NodeFact { approval, ..node("b", NEW) };
     let planned = plan(&rules(1), ms(0), &[old("a"), approved], NOW);
     assert_eq!((planned.approve, planned.withdraw), (vec![], vec![1]), "it may claim it before it is withdrawn");
@@ -254,7 +255,7 @@ proptest! {
                 0 if sim.approval.is_some() && sim.instances.iter().any(|i| i.revision == PAST) => sim.replacing = true,
                 1 if sim.replacing => sim.instances.clear(),
                 2 if sim.replacing && sim.instances.is_empty() => {
-                    let new = InstanceFact { revision: WANTED, ready_since: None, created: now, ending: false };
+                    let new = InstanceFact { revision: WANTED, overlays: None, ready_since: None, created: now, ending: false };
                     sim.instances.push(new);
                     sim.replacing = false;
                 }
@@ -274,7 +275,7 @@ proptest! {
                 nodes[index].approval = None;
             }
             for index in planned.approve {
-                nodes[index].approval = Some(ApprovalFact { revision: WANTED, at: now, when: None });
+                nodes[index].approval = Some(ApprovalFact { revision: WANTED, overlays: None, at: now, when: None });
             }
             let ready = |n: &SimNode| n.instances.iter().any(|i| i.ready_since.is_some());
             let ours = nodes.iter().filter(|n| !ready(n)).count();
@@ -372,9 +373,32 @@ fn first_installs_are_counted_until_they_are_available() {
     assert_eq!(approves(&few, &[not_here, empty("b")]), ["b"]);
 }
 
+#[test]
+fn a_node_is_done_when_its_revision_and_its_overlays_are() {
+    let (one, two) = (Some(Name::first(5)), Some(Name::first(6)));
+    let of = |overlays| [InstanceFact { overlays, ..NEW[0] }];
+    let (plain, patched) = (of(None), of(one));
+    let wants = |name, overlays, instances| NodeFact { overlays, ..node(name, instances) };
+    let planned = |nodes: &[NodeFact<'_>]| plan(&rules(1), ms(0), nodes, NOW);
+    let nodes =
+        [wants("a", one, &plain), wants("b", one, &patched), wants("c", None, &plain), wants("d", two, &patched)];
+    let found = planned(&nodes);
+    assert_eq!((found.approve, found.updated), (vec![0], 2), "within the budget of one");
+    let approved = |overlays| Some(ApprovalFact { revision: WANTED, overlays, at: NOW, when: None });
+    let given = [NodeFact { approval: approved(one), ..nodes[0].clone() }];
+    assert_eq!(planned(&given).withdraw, Vec::<usize>::new());
+    let other = [NodeFact { approval: approved(two), ..nodes[0].clone() }];
+    assert_eq!(planned(&other).withdraw, [0], "its overlays have changed since");
+    let claimed = [NodeFact { replacing: true, ..other[0].clone() }];
+    assert_eq!(planned(&claimed).withdraw, Vec::<usize>::new(), "what is claimed goes on");
+}
+
 /// A node with an approval that waits for this trigger.
 fn standing(name: &str, when: UpdateTrigger) -> NodeFact<'_> {
-    NodeFact { approval: Some(ApprovalFact { revision: WANTED, at: at(0), when: Some(when) }), ..node(name, OLD) }
+    NodeFact {
+        approval: Some(ApprovalFact { revision: WANTED, overlays: None, at: at(0), when: Some(when) }),
+        ..node(name, OLD)
+    }
 }
 
 fn on(when: UpdateTrigger) -> Rules {
@@ -406,7 +430,9 @@ fn what_waits_for_a_trigger_is_withdrawn_when_that_or_the_rollout_ends() {
     for other in [Rules { when: None, ..drain.clone() }, on(UpdateTrigger::Boot)] {
         assert_eq!(withdrawn(&other, &nodes), [0], "its owner has written another trigger, or none");
     }
-    assert_eq!(withdrawn(&drain, &[approved("a", NOW)]), [0], "one that waits for nothing");
+    let dropped = plan(&drain, ms(0), &[approved("a", NOW), approved("b", NOW)], NOW);
+    assert_eq!((dropped.withdraw, dropped.slots), (vec![], 0), "an older resource drops what it waits for");
+    assert_eq!(withdrawn(&drain, &[approved("a", NOW - UNCLAIMED)]), [0], "that has its time limit");
     assert_eq!(withdrawn(&drain, &[NodeFact { failed: true, ..nodes[0].clone() }]), [0]);
     assert_eq!(withdrawn(&drain, &[NodeFact { able: false, ..nodes[0].clone() }]), [0], "its agent is dead");
     let away = NodeFact { able: false, reachable: false, ready: false, ..nodes[0].clone() };

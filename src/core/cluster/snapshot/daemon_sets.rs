@@ -106,6 +106,7 @@ impl ClusterSnapshot {
             update_strategy: UpdateStrategy::OnDelete,
             min_ready_seconds: 0,
             admitted: None,
+            overlays: None,
             gate: Default::default(),
             rollout: Default::default(),
             source: Source::Api,

@@ -147,7 +147,8 @@ impl ClusterSnapshot {
         let mut daemons: Vec<(Name, Told)> = said_of.into_iter().take(DAEMONS).map(|d| told(names, d)).collect();
         daemons.sort_by_key(|(key, _)| *key);
         let approvals = spec.approvals.iter().map(|a| {
-            let fact = ApprovalFact { revision: names.of(&a.revision), at: time(&a.approved_at), when: a.when };
+            let (revision, overlays) = (names.of(&a.revision), digest(names, &a.overlays));
+            let fact = ApprovalFact { revision, overlays, at: time(&a.approved_at), when: a.when };
             (names.of(&ObjectKey::new(&a.namespace, &a.name).to_string()), names.of(&a.uid), fact)
         });
         let report = NodeReport {
@@ -207,12 +208,18 @@ impl ClusterSnapshot {
     }
 }
 
+/// The digest of overlays, if there are any.
+fn digest(names: &mut Names, text: &str) -> Option<Name> {
+    (!text.is_empty()).then(|| names.of(text))
+}
+
 fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
     let key = names.of(&ObjectKey::new(&report.namespace, &report.name).to_string());
     // The newest are what counts.
     let oldest = report.instances.len().saturating_sub(INSTANCES);
     let instances = report.instances.iter().skip(oldest).map(|i| InstanceFact {
         revision: names.of(&i.revision),
+        overlays: digest(names, &i.overlays),
         ready_since: i.ready_since.as_deref().map(time),
         created: time(&i.created),
         ending: i.ending,
@@ -222,6 +229,7 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
     let pod = newest.filter(|pod| !pod.is_empty() && pod.len() <= POD_NAME).map(Box::from);
     let told = Told {
         instances,
+        overlays: digest(names, &report.overlays),
         pod,
         uid: (!report.uid.is_empty()).then(|| names.of(&report.uid)),
         replacing: report.replacing.is_some(),

@@ -34,7 +34,7 @@ fn of_daemon(daemon: &mut WatchedDaemon, new: &mut impl FnMut(&mut Name)) {
 
 fn of_report(report: &mut NodeReport, new: &mut impl FnMut(&mut Name)) {
     for (key, uid, fact) in &mut report.approvals {
-        [key, uid, &mut fact.revision].into_iter().for_each(&mut *new);
+        [key, uid, &mut fact.revision].into_iter().chain(&mut fact.overlays).for_each(&mut *new);
     }
     for (key, told) in &mut report.daemons {
         new(key);
@@ -45,8 +45,11 @@ fn of_report(report: &mut NodeReport, new: &mut impl FnMut(&mut Name)) {
 }
 
 fn of_told(told: &mut Told, new: &mut impl FnMut(&mut Name)) {
-    told.instances.iter_mut().for_each(|instance| new(&mut instance.revision));
-    told.uid.iter_mut().chain(&mut told.previous).for_each(&mut *new);
+    for instance in &mut told.instances {
+        new(&mut instance.revision);
+        instance.overlays.iter_mut().for_each(&mut *new);
+    }
+    told.uid.iter_mut().chain(&mut told.overlays).chain(&mut told.previous).for_each(&mut *new);
     if let Some((revision, cause)) = &mut told.failed {
         new(revision);
         new(cause);

@@ -77,3 +77,13 @@ fn one_of_the_same_identity_is_replaced_where_it_stands() {
     let again = automatic_tolerations(&automatic_tolerations(&[], true), true);
     assert_eq!(again.len(), 7, "adding twice is adding once");
 }
+
+#[test]
+fn every_daemon_tolerates_the_taint_of_a_node_that_waits_and_none_that_ends_it() {
+    let check = |effect: &str| check(&[taint(STARTING_TAINT, "", effect)], &[], false).remove(0);
+    let starting = check(NO_SCHEDULE);
+    assert!(!starting.repels() && starting.automatic);
+    assert!(check(NO_EXECUTE).evicts());
+    assert_eq!(automatic_tolerations(&[], false).len(), 6, "it is not in a pod");
+    assert!(tolerates_starting(&[toleration(STARTING_TAINT, "Exists", "", "")]) && !tolerates_starting(&[]));
+}

@@ -73,6 +73,7 @@ fn nothing_returns_after_the_stock_pod_was_ready_once() {
     let mut bench = handed_over();
     bench.world.stock = Some(Stock::Here(pod(true)));
     assert_eq!(bench.pass(&desired()), NONE);
+    assert_eq!(bench.plan(&desired()).summary.state, State::StandingBy);
     bench.world.stock = Some(Stock::Here(pod(false)));
     assert_eq!(bench.pass(&desired()), NONE);
     bench.world.stock = Some(Stock::Lost(Evidence::Gone));

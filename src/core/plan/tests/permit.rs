@@ -86,7 +86,7 @@ fn changed_data_needs_no_approval_but_its_turn() {
     assert_eq!(bench.record.live().count(), 1);
     let plan = bench.plan(&desired);
     assert!(plan.summary.reason.contains("its turn on this node comes"), "{}", plan.summary.reason);
-    bench.now = NOW + crate::core::plan::run::jitter("n1", "a", ms(30_000));
+    bench.now = NOW + crate::core::plan::jitter("n1", "a", ms(30_000));
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     assert_eq!(bench.plan(&desired).replacing, None, "there is no claim");
     bench.world.running.clear();
@@ -268,7 +268,7 @@ fn pulls_ahead_of_an_approval_are_spread_and_what_fails_is_told() {
     let (mut bench, desired) = bench(withheld());
     assert!(bench.plan(&within("0s")).pull.is_some());
     bench.pass(&desired);
-    let at = bench.now + crate::core::plan::run::jitter("n1", "b", Span::from_secs(600));
+    let at = bench.now + crate::core::plan::jitter("n1", "b", Span::from_secs(600));
     assert_eq!(bench.plan(&desired).wake_at, Some(at));
     bench.now = at;
     bench.world.images = Some(Images::Failed("image x cannot be pulled: 404".into()));

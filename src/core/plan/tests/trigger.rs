@@ -225,3 +225,14 @@ fn the_way_back_of_a_halted_rollout_is_staged_and_made_at_a_boot_too() {
     boot(&mut bench);
     assert_eq!(bench.pass(&desired), ["start uid-a-2", "end uid-b-1"]);
 }
+
+#[test]
+fn what_is_read_to_be_withdrawn_before_the_kubelet_starts_is_not_replaced() {
+    for read in [Permission::Withheld(Withheld::NotApproved), DRAIN, Permission::Approved] {
+        let (mut bench, desired) = staged();
+        boot(&mut bench);
+        bench.world.permission = Some(read.clone());
+        assert_eq!(bench.pass(&desired), NONE, "{read:?}");
+        assert_eq!(bench.record.staged, None, "{read:?}");
+    }
+}

@@ -47,7 +47,7 @@ pub(super) fn violations(rules: &PodRules, daemon_set: &DaemonSet, found: &mut V
     pod.ports(found);
     pod.volumes(found);
     pod.limits(found);
-    pod.pulls(&daemon_set.template["spec"], found);
+    pod.pulls(&daemon_set.patched_template()["spec"], found);
 }
 
 struct Confined<'a> {

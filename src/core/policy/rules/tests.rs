@@ -18,6 +18,7 @@ fn daemon_set(namespace: &str, spec: Value) -> DaemonSet {
         update_strategy: UpdateStrategy::OnDelete,
         min_ready_seconds: 0,
         admitted: None,
+        overlays: None,
         gate: Default::default(),
         rollout: Default::default(),
         source: crate::core::model::Source::Api,

@@ -129,11 +129,11 @@ impl Claims {
         self.wanted.claims(&self.live) || self.returned.iter().any(|claim| holds(&self.wanted, claim))
     }
 
-    /// The revision that is approved for `daemon_set`.
-    pub(in super::super) fn approved(&self, daemon_set: &DaemonSet) -> Option<&str> {
+    /// The revision that is approved for `daemon_set`, with the digest of its overlays.
+    pub(in super::super) fn approved(&self, daemon_set: &DaemonSet) -> Option<String> {
         let (key, uid) = (&daemon_set.key, daemon_set.uid.as_deref().unwrap_or_default());
         let mine = |a: &&Approval| a.namespace == key.namespace && a.name == key.name && a.uid == uid;
-        self.spec.approvals.iter().find(mine).map(|a| a.revision.as_str())
+        self.spec.approvals.iter().find(mine).map(Approval::pair)
     }
 
     /// Whether an instance of `daemon_set` may be replaced by one of `revision`; `coordinated`: the cluster has
@@ -143,9 +143,8 @@ impl Claims {
             return Permission::Free;
         }
         let (key, uid) = (&daemon_set.key, daemon_set.uid.as_deref().unwrap_or_default());
-        let mine = |a: &&Approval| {
-            a.namespace == key.namespace && a.name == key.name && a.uid == uid && a.revision == revision
-        };
+        let mine =
+            |a: &&Approval| a.namespace == key.namespace && a.name == key.name && a.uid == uid && a.pair() == revision;
         let Some(approval) = self.spec.approvals.iter().find(mine) else {
             return Permission::Withheld(match (self.is_unserved, self.is_read) {
                 (true, _) => Withheld::NotServed,
@@ -175,7 +174,7 @@ impl Claims {
     pub(in super::super) fn unclaimed(&self) -> usize {
         let claims = |a: &&Approval| {
             let daemon = self.live.daemon(&a.namespace, &a.name, &a.uid);
-            daemon.and_then(|d| d.replacing.as_deref()) == Some(a.revision.as_str())
+            daemon.and_then(|d| d.replacing.clone()) == Some(a.pair())
         };
         self.spec.approvals.iter().filter(|a| a.when.is_none() && !claims(a)).count()
     }
@@ -204,7 +203,7 @@ impl Claims {
     /// The Leases by which was approved what is to be claimed and is not, as far as is known.
     fn terms(&self) -> BTreeSet<LeaseTerm> {
         let is_claimed = |a: &&Approval| {
-            let claim = (a.namespace.clone(), a.name.clone(), a.revision.clone());
+            let claim = (a.namespace.clone(), a.name.clone(), a.pair());
             holds(&self.wanted, &claim) && (!holds(&self.live, &claim) || self.returned.contains(&claim))
         };
         self.spec.approvals.iter().filter(is_claimed).filter_map(|approval| approval.lease.clone()).collect()

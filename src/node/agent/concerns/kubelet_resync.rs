@@ -8,7 +8,8 @@
 //! And a daemon that crashed for want of the API server waits out a back-off that outlasts the outage. The kubelet takes
 //! it from the container that ended: with its sandbox removed the same instance starts at once. A new instance would not
 //! do: its mirror pod, which flannel asks for, comes only when the kubelet has heard from the API server, many seconds
-//! later.
+//! later. In the same way the container of a pod that waits at its gate would be in back-off for what ended with the
+//! boot before: its ended sandboxes are removed while it waits.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -43,6 +44,9 @@ pub(in super::super) struct KubeletResync {
     ready: BTreeSet<String>,
     /// Instances that were restarted since the API server came back.
     restarted: BTreeSet<String>,
+    /// Instances that wait at their gates, each with whether its ended sandboxes have been removed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    gated: BTreeMap<String, bool>,
     link_was_down: bool,
     api_back: Option<Timestamp>,
 }
@@ -91,7 +95,9 @@ impl KubeletResync {
 
     /// Whether the pods of the runtime are wanted.
     pub(in super::super) fn asks_runtime(&self, now: Timestamp) -> bool {
-        self.due.first().is_some_and(|due| *due <= now) || self.api_back(now).is_some()
+        self.due.first().is_some_and(|due| *due <= now)
+            || self.api_back(now).is_some()
+            || self.gated.values().any(|is_cleared| !is_cleared)
     }
 
     /// When to look again.
@@ -131,6 +137,9 @@ impl KubeletResync {
             })
         });
         let mut to_touch: Vec<ToTouch> = opened.collect();
+        let closed = plan.daemons.iter().filter(|daemon| daemon.record.has_closed_gate());
+        let closed = closed.flat_map(|daemon| daemon.record.live()).map(|instance| instance.uid.clone());
+        self.gated = closed.map(|uid| (uid.clone(), self.gated.get(&uid).is_some_and(|known| *known))).collect();
         to_touch.extend(self.without_sandbox(observation, plan, records));
         to_touch
     }
@@ -176,13 +185,38 @@ impl KubeletResync {
         seen
     }
 
-    /// Ends crash back-offs of an outage with the outage: once an instance.
+    /// Ends crash back-offs of an outage with the outage, and those of an earlier boot: once an instance.
     pub(in super::super) fn requests(
         &mut self,
         observation: &Observation,
         records: &Records,
         log: &mut Log,
     ) -> Vec<Request> {
+        let mut requests = self.at_gates(observation, records);
+        requests.extend(self.after_outage(observation, records, log));
+        requests
+    }
+
+    fn at_gates(&mut self, observation: &Observation, records: &Records) -> Vec<Request> {
+        let mut requests = Vec::new();
+        for instance in records.values().flat_map(DaemonRecord::live) {
+            let Some(is_cleared) = self.gated.get_mut(&instance.uid).filter(|is_cleared| !**is_cleared) else {
+                continue;
+            };
+            let pods = observation.runtime.current().into_iter().flat_map(|pods| pods.iter());
+            // The kubelet makes a new sandbox first.
+            let pod = pods.into_iter().find(|pod| pod.uid == instance.uid && !pod.sandboxes.is_empty());
+            let Some(pod) = pod else { continue };
+            *is_cleared = true;
+            if !pod.ended_sandboxes.is_empty() {
+                let (pod, sandboxes) = (instance.pod_name.clone(), pod.ended_sandboxes.clone());
+                requests.push(Request::RestartSandboxes { pod, sandboxes });
+            }
+        }
+        requests
+    }
+
+    fn after_outage(&mut self, observation: &Observation, records: &Records, log: &mut Log) -> Vec<Request> {
         let Some(back) = self.api_back(observation.now) else { return Vec::new() };
         // What the runtime said earlier is old: during an outage it is not asked, and the pod may have started since.
         if observation.runtime_as_of < back {
@@ -229,5 +263,28 @@ mod tests {
         assert_eq!(restarts(at(99)), 0, "it may have started since");
         assert_eq!(restarts(at(100)), 1);
         assert_eq!(restarts(at(101)), 0, "once an instance");
+    }
+
+    #[test]
+    fn what_ended_with_the_boot_before_is_removed_once_while_its_pod_waits_at_its_gate() {
+        let mut record = DaemonRecord::new(key(), 0);
+        record.instances.push(Instance::new("u", "net-x", 0, "r", at(0)));
+        let records = Records::from([(key(), record)]);
+        let mut resync = KubeletResync { gated: BTreeMap::from([("u".to_owned(), false)]), ..KubeletResync::default() };
+        let mut removed = |standing: &[&str], ended: &[&str]| {
+            let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+            let (sandboxes, ended_sandboxes) = (names(standing), names(ended));
+            let pod = RuntimePod { sandboxes, ended_sandboxes, ..RuntimePod::test("u", true) };
+            let observation = Observation::of(None, Knowledge::Current(Arc::new(vec![pod])), 1);
+            assert!(resync.asks_runtime(at(1)) || standing.is_empty() || ended.is_empty());
+            match &resync.requests(&observation, &records, &mut Log::default())[..] {
+                [Request::RestartSandboxes { sandboxes, .. }] => sandboxes.clone(),
+                _ => Vec::new(),
+            }
+        };
+        assert!(removed(&[], &["old"]).is_empty(), "the kubelet has not begun yet");
+        assert_eq!(removed(&["new"], &["old"]), ["old"]);
+        resync.gated.insert("u".to_owned(), true);
+        assert!(!resync.asks_runtime(at(1)));
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::identity::template_hash;
 use crate::core::json::at;
 use crate::core::json::text_at;
 use crate::core::model::GENERATION_LABEL;
@@ -49,8 +50,8 @@ impl MirrorLabels {
             let namespace = &record.key.namespace;
             let Some(pod) = evidence::mirror(api, namespace, instance, node) else { continue };
             let wanted = [
-                (HASH_LABEL, Some(&instance.revision)),
-                (GENERATION_LABEL, daemon_set.annotations.get(GENERATION_ANNOTATION)),
+                (HASH_LABEL, Some(template_hash(&instance.revision))),
+                (GENERATION_LABEL, daemon_set.annotations.get(GENERATION_ANNOTATION).map(String::as_str)),
             ];
             let labels = at(pod, &["metadata", "labels"]).unwrap_or(&Value::Null);
             let differs = |name: &str, value: &str| labels.get(name).and_then(Value::as_str) != Some(value);

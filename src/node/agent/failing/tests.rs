@@ -34,6 +34,7 @@ fn instance() -> Instance {
         },
         min_ready_seconds: 0,
         admitted: None,
+        overlays: None,
         gate: Default::default(),
         rollout: Default::default(),
         source: Source::Api,

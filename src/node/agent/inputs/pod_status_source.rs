@@ -92,6 +92,7 @@ fn runs(reported: Option<Value>, uid: String) -> RuntimePod {
         alive: true,
         running_since: Some(clock::now()),
         sandboxes: Vec::new(),
+        ended_sandboxes: Vec::new(),
         crashing: false,
         fact: PodFact::default(),
         reported,

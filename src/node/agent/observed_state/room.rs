@@ -5,19 +5,33 @@ use std::sync::Arc;
 use crate::core::bounds;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::ObjectSource;
+use crate::core::overlays;
 use crate::core::pass::Subject;
 use crate::core::placement;
 use crate::core::plan::Facts;
+use crate::core::policy::Admission;
 use crate::core::policy::Requester;
 use crate::core::policy::Resources;
+use crate::core::policy::namespace_of;
 use crate::core::policy::room;
 use crate::core::sources::Desired;
 
 use super::ObservedState;
 
 impl ObservedState<'_> {
+    /// Whether a new instance of `daemon_set` may start here, as far as this node judges that.
+    pub(super) fn admitted(&self, daemon_set: &DaemonSet) -> Admission {
+        if let Some(error) = self.too_many(daemon_set) {
+            return Admission::Refused(vec![error]);
+        }
+        let namespace = self.objects.lookup(&namespace_of(daemon_set));
+        let judged = overlays::as_judged(daemon_set, |config_map| self.objects.is_folders(config_map));
+        self.state.policy.admit(&judged, namespace).and(|| self.no_room(&judged))
+    }
+
     /// That the namespace of `daemon_set`, which is not trusted, has too many DaemonSets to start this one.
-    pub(super) fn too_many(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
+    fn too_many(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
         let policy = &self.state.policy;
         policy.confines(daemon_set)?;
         let beyond = self.beyond.get_or_init(|| {
@@ -31,7 +45,7 @@ impl ObservedState<'_> {
     }
 
     /// Why a new instance of `daemon_set` has no room among those of namespaces that are not trusted.
-    pub(super) fn no_room(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
+    fn no_room(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
         self.state.policy.confines(daemon_set)?;
         let own = Resources::requested(daemon_set.pod_template());
         let requesters =

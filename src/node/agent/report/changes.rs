@@ -174,7 +174,7 @@ mod tests {
         record.instances.push(Instance::new("u", "net-x", 0, "r", at(0)));
         let mut daemon = plan::empty(record);
         daemon.tokens.insert(request(86_400));
-        let plan = Plan { daemons: vec![daemon], removals_held: false };
+        let plan = Plan { daemons: vec![daemon], removals_held: false, ..Plan::default() };
         let reasons = |life: i64, now: i64, node: Option<&str>| -> Vec<String> {
             let (token, node_uid) = ("t".to_owned(), "n".to_owned());
             let token = IssuedToken { request: request(life), token, issued: at(0), expires: at(60_000), node_uid };

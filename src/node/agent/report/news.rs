@@ -105,7 +105,7 @@ impl Reported {
     /// Whether a daemon that starts has not been on this node before. That another instance takes the place of one is a
     /// rollout's success: the DaemonSet's conditions have it, and no event.
     fn begins(&mut self, plan: &DaemonPlan) -> bool {
-        if matches!(plan.summary.state, State::Stopping | State::NotSelected) {
+        if plan.summary.state == State::Stopping || plan.summary.state.is_idle() {
             self.here.remove(&plan.key);
             return false;
         }
@@ -362,6 +362,8 @@ mod tests {
         assert!(!begins(State::Stopping, &["2"], None));
         assert!(!begins(State::NotSelected, &[], Some("2")));
         assert!(begins(State::Starting, &["3"], None), "it is back");
+        assert!(!begins(State::StandingBy, &[], Some("3")));
+        assert!(begins(State::Starting, &["4"], None), "the stock controller's pod is gone");
     }
 
     #[test]

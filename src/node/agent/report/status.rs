@@ -2,6 +2,9 @@
 //!
 //! Owns the way from a plan to what `status` says. Must not change anything.
 
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
 use crate::core::annotations;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
@@ -11,6 +14,9 @@ use crate::core::status::AgentStatus;
 use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
 use crate::core::status::FailedStatus;
+use crate::core::status::LEFT_ALONE_NAMED;
+use crate::core::status::LeftAlone;
+use crate::core::status::LeftAloneCause;
 use crate::core::status::Problem;
 use crate::core::status::PullStatus;
 use crate::core::status::SCHEMA_VERSION;
@@ -23,6 +29,7 @@ use crate::core::time::Timestamp;
 use crate::node::agent::failure::EffectFailure;
 use crate::node::api::ConnectionCounters;
 use crate::node::api::LinkHealth;
+use crate::node::api::Snapshot;
 use crate::node::images::PullProgress;
 
 use super::Reporter;
@@ -52,6 +59,7 @@ impl Reporter {
             },
             daemons: view.last.plan.daemons.iter().filter_map(|d| view.daemon_status(d)).collect(),
             problems,
+            left_alone: view.left_alone(),
         }
     }
 }
@@ -59,8 +67,7 @@ impl Reporter {
 impl View<'_> {
     pub(super) fn daemon_status(&self, plan: &DaemonPlan) -> Option<DaemonStatus> {
         let summary = &plan.summary;
-        let idle = plan.record.instances.is_empty() && summary.state == State::NotSelected;
-        if idle && summary.source.is_none() {
+        if !is_shown(plan) {
             return None;
         }
         if !self.is_running() && changes::of(plan).next().is_some() {
@@ -100,6 +107,31 @@ impl View<'_> {
             refused_field: summary.refused_field.clone(),
             hints: summary.hints.iter().cloned().chain(failure.and_then(|f| f.hint.clone())).collect(),
         })
+    }
+
+    /// The DaemonSets of the API of which nothing is here because the configuration does not select them, by cause.
+    pub(super) fn left_alone(&self) -> Vec<LeftAlone> {
+        let shown: BTreeSet<&ObjectKey> =
+            self.last.plan.daemons.iter().filter(|plan| is_shown(plan)).map(|plan| &plan.key).collect();
+        let mut groups: BTreeMap<LeftAloneCause, LeftAlone> = BTreeMap::new();
+        let outlines = self.last.observation.snapshot().into_iter().flat_map(Snapshot::outlines);
+        for (key, outline) in outlines {
+            if shown.contains(key) || self.last.observation.folders.get(key).is_some() {
+                continue;
+            }
+            let Err(cause) = self.state.policy.mode_of(&key.namespace, &outline.labels(), None) else { continue };
+            let group = groups.entry(cause).or_insert_with(|| LeftAlone {
+                cause,
+                count: 0,
+                daemon_sets: Vec::new(),
+                hint: self.state.policy.selecting(key, cause),
+            });
+            group.count += 1;
+            if group.daemon_sets.len() < LEFT_ALONE_NAMED {
+                group.daemon_sets.push(key.to_string());
+            }
+        }
+        groups.into_values().collect()
     }
 
     /// The image that is being pulled for the next instance of a daemon.
@@ -206,6 +238,11 @@ impl View<'_> {
             problem => problem.into_iter().chain(self.last.observation.folders.problems_of(key)).collect(),
         }
     }
+}
+
+/// Whether `status` has a line for a daemon: something of it is here, or is to be.
+fn is_shown(plan: &DaemonPlan) -> bool {
+    !(plan.record.instances.is_empty() && plan.summary.state.is_idle() && plan.summary.source.is_none())
 }
 
 /// What could not be done for a daemon, as a problem.

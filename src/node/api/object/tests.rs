@@ -49,6 +49,12 @@ fn only_mirror_pods_and_pods_of_daemon_sets_are_kept() {
     let mirror = keep_pod(pod(json!({"annotations": {"kubernetes.io/config.mirror": "x"}}))).unwrap();
     assert!(mirror.get("spec").is_none());
     assert_eq!(mirror["status"]["phase"], "Running");
+    for metadata in [json!({"name": "a"}), json!({"annotations": {"kubernetes.io/config.mirror": "x"}})] {
+        let mut holder = pod(metadata);
+        holder["spec"] = json!({"hostNetwork": true, "containers": [{"name": "a", "ports": [{"containerPort": 80}]}]});
+        let spec = json!({"containers": [{"ports": [{"hostIP": "0.0.0.0", "protocol": "TCP", "hostPort": 80}]}]});
+        assert_eq!(keep_pod(holder).unwrap()["spec"], spec, "its host ports are kept");
+    }
 }
 
 #[test]

@@ -205,6 +205,11 @@ impl Snapshot {
         self.not_selected.get(key)
     }
 
+    /// The DaemonSets that are not selected.
+    pub fn outlines(&self) -> impl Iterator<Item = (&ObjectKey, &Outline)> {
+        self.not_selected.iter()
+    }
+
     /// Whether a DaemonSet is known to exist, and no more of it.
     pub fn is_unread(&self, key: &ObjectKey) -> bool {
         self.not_selected.contains_key(key)

@@ -365,7 +365,10 @@ impl Life {
         let daemon = self.daemon();
         let Some(text) = daemon["metadata"]["annotations"]["daemonlet.dev/steps"].as_str() else { return };
         let released = RolloutStatus::of(&daemon["status"], 0).released.is_some_and(|released| released.hash == hash);
-        if released || self.now < self.unbound || history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"])) != hash {
+        if released
+            || self.now < self.unbound
+            || history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"])) != hash
+        {
             return;
         }
         let current = self.current();

@@ -84,6 +84,7 @@ fn twenty() -> Status {
         instances: vec![InstanceReport {
             pod: format!("daemon-{n:02}-x7k2p-worker-017.example.org"),
             revision: "6d4c8f7b9c".to_owned(),
+            overlays: String::new(),
             created: "2026-01-01T00:00:00.000Z".to_owned(),
             ready_since: Some("2026-01-01T00:00:00Z".to_owned()),
             ending: false,

@@ -229,8 +229,13 @@ fn a_trigger_makes_approvals_that_stand_and_what_is_not_understood_holds() {
     let plan = view.plan(NOW + ms(3_600_000));
     assert!(when(&plan).is_empty() && plan.unclaimed.is_empty(), "they have no time limit");
     let (_, reason, words) = condition(&plan, "Progressing");
-    assert_eq!((reason.as_str(), words.as_str()), ("RollingOut", "4 of 4 nodes are left: 4 nodes wait until they are drained"));
-    let withdrawn = |plan: &ClusterPlan| approved(plan).is_empty() && plan.writes.iter().any(|w| matches!(w, Write::Approvals { .. }));
+    assert_eq!(
+        (reason.as_str(), words.as_str()),
+        ("RollingOut", "4 of 4 nodes are left: 4 nodes wait until they are drained")
+    );
+    let withdrawn = |plan: &ClusterPlan| {
+        approved(plan).is_empty() && plan.writes.iter().any(|w| matches!(w, Write::Approvals { .. }))
+    };
     annotate(&mut view, json!({"daemonlet.dev/update": "drain", "daemonlet.dev/paused": "true"}));
     assert!(withdrawn(&view.plan(NOW + ms(3_600_000))));
     annotate(&mut view, json!({"daemonlet.dev/update": "reboot"}));
@@ -245,8 +250,11 @@ fn a_trigger_makes_approvals_that_stand_and_what_is_not_understood_holds() {
 fn a_first_instance_that_waits_for_its_approval_waits_for_no_trigger() {
     let annotations = json!({"daemonlet.dev/update": "boot", "daemonlet.dev/first-install": "100%"});
     let mut view = world(annotations);
-    view.put(WatchedKind::NodeDaemons, json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "2"},
-        "spec": {"approvals": []}, "status": {"agentVersion": "1", "daemons": []}}));
+    view.put(
+        WatchedKind::NodeDaemons,
+        json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "2"},
+        "spec": {"approvals": []}, "status": {"agentVersion": "1", "daemons": []}}),
+    );
     let plan = view.plan(NOW);
     assert!(when(&plan).contains(&("a".to_owned(), None)), "{:?}", when(&plan));
     assert!(when(&plan).contains(&("b".to_owned(), Some(UpdateTrigger::Boot))));

@@ -17,6 +17,7 @@ pub(super) fn matters(wanted: &Status, live: &Status) -> bool {
         let starts = !d.instances.iter().any(|i| i.ready_since.is_some());
         let replaces = before.replacing.is_some() && (d.replacing == before.replacing || starts);
         d.replacing != before.replacing && !(replaces && d.replacing.is_none())
+            || d.overlays != before.overlays
             || d.staged != before.staged
             || d.failed != before.failed
             || d.stock_pod != before.stock_pod

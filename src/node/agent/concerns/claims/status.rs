@@ -8,6 +8,8 @@ use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::FailedReport;
 use crate::core::cluster::node_daemons::InstanceReport;
 use crate::core::cluster::node_daemons::Status;
+use crate::core::identity::overlays_digest;
+use crate::core::identity::template_hash;
 use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
@@ -70,7 +72,8 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
         let pod = mirror_key("", &i.pod_name, node).name;
         let reported = before.and_then(|d| d.instances.iter().find(|t| t.pod == pod));
         InstanceReport {
-            revision: i.revision.clone(),
+            revision: template_hash(&i.revision).to_owned(),
+            overlays: overlays_digest(&i.revision).to_owned(),
             created: i.created.to_string(),
             ready_since: ready_since(&facts.readiness(i), reported),
             ending: i.phase != Phase::Live,
@@ -86,17 +89,25 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
         phase: Some(daemon.summary.state),
         message: if is_well { String::new() } else { daemon.summary.reason.clone() },
         instances: daemon.record.instances.iter().map(instance).collect(),
+        overlays: overlays(daemon),
         replacing: daemon.replacing.clone(),
         staged: daemon.staging.clone(),
         failed: daemon.record.failed.as_ref().map(|f| FailedReport {
-            revision: f.revision.clone(),
+            revision: template_hash(&f.revision).to_owned(),
             cause: f.failure.cause.as_str().to_owned(),
             message: f.failure.message.clone(),
         }),
         pull_failed: daemon.summary.pull_failed.clone(),
         stock_pod: daemon.summary.stock_pod.clone(),
-        previous: daemon.record.previous.as_ref().map(|p| p.revision.clone()),
+        previous: daemon.record.previous.as_ref().map(|p| template_hash(&p.revision).to_owned()),
     }
+}
+
+/// The digest of the overlays that apply here. While they are not known, what runs is as it is to be.
+fn overlays(daemon: &DaemonPlan) -> String {
+    let known = daemon.overlays.as_ref().and_then(|overlays| overlays.reported());
+    let runs = || daemon.record.live().last().map(|instance| overlays_digest(&instance.revision));
+    known.or_else(runs).unwrap_or_default().to_owned()
 }
 
 /// Since when an instance is ready. What is not known now stays as it was `reported`: an agent that starts has heard of
@@ -112,6 +123,8 @@ fn ready_since(readiness: &Readiness, reported: Option<&InstanceReport>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::model::ObjectKey;
+    use crate::core::record::DaemonRecord;
     use crate::core::time::at;
 
     #[test]
@@ -143,6 +156,14 @@ mod tests {
         assert_eq!(told[19].message, "no; 492 more DaemonSets of this namespace are refused");
         assert_eq!(told[20..22], [runs, waits]);
         assert!(told.iter().enumerate().all(|(index, report)| index == 19 || report.message == "no"));
+    }
+
+    #[test]
+    fn while_overlays_are_not_known_those_of_what_runs_are_reported() {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
+        assert_eq!(overlays(&crate::core::plan::empty(record.clone())), "");
+        record.instances.push(Instance::new("u", "p", 0, "hash.digest", at(0)));
+        assert_eq!(overlays(&crate::core::plan::empty(record)), "digest");
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn daemon_set() -> DaemonSet {
 fn approval(when: Option<UpdateTrigger>) -> Approval {
     let text = str::to_owned;
     let (namespace, name, uid, revision, approved_at) = (text("a"), text("net"), text("u"), text("r2"), text(""));
-    Approval { namespace, name, uid, revision, approved_at, lease: None, when }
+    Approval { namespace, name, uid, revision, overlays: String::new(), approved_at, lease: None, when }
 }
 
 #[test]
@@ -170,6 +170,7 @@ fn what_an_earlier_holder_of_the_lease_has_approved_is_not_claimed() {
         name: "net".to_owned(),
         uid: "u".to_owned(),
         revision: "r2".to_owned(),
+        overlays: String::new(),
         approved_at: String::new(),
         lease: Some(lease(transitions)),
         when: None,

@@ -36,7 +36,7 @@ fn pass_of(
     let records = Records::from([(key(), record.clone())]);
     let mut daemon = plan::empty(record);
     daemon.actions.extend(actions.iter().cloned());
-    let plan = Plan { daemons: vec![daemon], removals_held: false };
+    let plan = Plan { daemons: vec![daemon], removals_held: false, ..Plan::default() };
     let known = Known { records: &records, definitions, cluster: None, removals_delay: Span::from_secs(30) };
     let requests = guard.requests(&observation, &plan, &known, &mut Log::default());
     requests.into_iter().find_map(|request| match request {
@@ -133,7 +133,7 @@ fn another_cluster_under_the_same_address_proves_nothing() {
         removals_delay: Span::from_secs(30),
     };
     let observation = Observation::of(None, Knowledge::NeverHeard, 0);
-    let plan = Plan { daemons: Vec::new(), removals_held: false };
+    let plan = Plan::default();
     let requests = guard.requests(&observation, &plan, &known, &mut Log::default());
     assert_eq!(requests, [Request::ForgetApiView]);
     assert!(!guard.is_view_foreign());

@@ -174,8 +174,7 @@ impl Node {
             // What was not known to be available when it was approved costs nothing.
             let old = self.running.take();
             let ready = old.as_ref().and_then(|old| old.told_ready).map(|ready| ready + HEARD_AFTER);
-            let is_disruption =
-                when.is_none() && ready.is_some_and(|ready| approved_at.is_some_and(|at| ready <= at));
+            let is_disruption = when.is_none() && ready.is_some_and(|ready| approved_at.is_some_and(|at| ready <= at));
             let by_word = old.is_none();
             self.running = Some(Running { is_disruption, by_word, ..Running::new(target.clone(), is_bad, now) });
             if let Some(old) = old {

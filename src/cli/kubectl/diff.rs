@@ -1,0 +1,207 @@
+//! `kubectl daemonlet diff`: what overlays make of the same DaemonSet on two nodes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cli::CommandFailure;
+use crate::cli::Exit;
+use crate::cli::output;
+use crate::cli::table;
+use crate::cli::table::Cell;
+use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
+use crate::core::model::Lookup;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
+use crate::core::model::Source;
+use crate::core::node;
+use crate::core::overlays;
+use crate::core::overlays::KnownList;
+use crate::core::overlays::OverlayFacts;
+use crate::core::validate;
+use crate::node::api::FailureKind;
+
+use super::cluster;
+
+/// The version of the JSON form.
+const SCHEMA_VERSION: u32 = 1;
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    schema_version: u32,
+    nodes: [String; 2],
+    daemon_sets: Vec<Compared>,
+}
+
+/// One DaemonSet on both nodes.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Compared {
+    namespace: String,
+    name: String,
+    /// Which overlays apply to each node.
+    overlays: [String; 2],
+    differences: Vec<Field>,
+}
+
+/// One field of the template.
+#[derive(Debug, Serialize)]
+struct Field {
+    field: String,
+    values: [Option<Value>; 2],
+}
+
+/// Prints in which fields the pods of each DaemonSet with overlays differ between two nodes.
+pub(super) async fn print(
+    client: &kube::Client,
+    nodes: [&str; 2],
+    (only, namespace): (Option<&ObjectKey>, Option<&str>),
+    json: bool,
+) -> Result<Exit, CommandFailure> {
+    let mut labels: Vec<BTreeMap<String, String>> = Vec::new();
+    for name in nodes {
+        let object = cluster::get(client, &format!("/api/v1/nodes/{name}")).await.map_err(cluster::failed)?;
+        let view = node::view(&object).map_err(|error| refused(&[error]))?;
+        labels.push(view.labels);
+    }
+    let objects = match only {
+        Some(key) => {
+            let path = format!("/apis/apps/v1/namespaces/{}/daemonsets/{}", key.namespace, key.name);
+            vec![cluster::get(client, &path).await.map_err(cluster::failed)?]
+        }
+        None => cluster::list(client, "/apis/apps/v1/daemonsets").await.map_err(cluster::failed)?,
+    };
+    let mut report =
+        Report { schema_version: SCHEMA_VERSION, nodes: nodes.map(str::to_owned), daemon_sets: Vec::new() };
+    for object in &objects {
+        let Ok(daemon_set) = validate::daemon_set(object, Source::Api).map(Arc::new) else { continue };
+        let is_asked = namespace.is_none_or(|namespace| daemon_set.key.namespace == namespace);
+        let Some(config_map) = overlays::config_map(&daemon_set).filter(|_| is_asked) else { continue };
+        let list = read(client, &config_map).await?;
+        report.daemon_sets.push(compared(&daemon_set, &list, &labels)?);
+    }
+    output::data(&if json { output::json(&report)? } else { human(&report) })?;
+    Ok(Exit::Success)
+}
+
+/// The ConfigMap; `None`: there is none.
+async fn read(client: &kube::Client, config_map: &ObjectRef) -> Result<Option<Value>, CommandFailure> {
+    let ObjectKey { namespace, name } = &config_map.key;
+    match cluster::get(client, &format!("/api/v1/namespaces/{namespace}/configmaps/{name}")).await {
+        Ok(object) => Ok(Some(object)),
+        Err(failure) if failure.kind == FailureKind::NotFound => Ok(None),
+        Err(failure) => Err(cluster::failed(failure)),
+    }
+}
+
+fn compared(
+    daemon_set: &Arc<DaemonSet>,
+    list: &Option<Value>,
+    labels: &[BTreeMap<String, String>],
+) -> Result<Compared, CommandFailure> {
+    let mut made = Vec::new();
+    for labels in labels {
+        let found = list.as_ref().map_or(Lookup::Absent, Lookup::Present);
+        let facts = OverlayFacts { found, labels, registered: true, last: None };
+        let overlaid = overlays::resolve(daemon_set, &facts);
+        match overlaid.overlays.as_ref().map(|overlays| &overlays.known) {
+            Some(KnownList::Refused(errors)) => return Err(refused(errors)),
+            Some(KnownList::Missing { .. }) => {
+                let known: Vec<String> = overlaid.overlays.iter().map(ToString::to_string).collect();
+                let message = format!("{}: {}", daemon_set.key, known.concat());
+                return Err(CommandFailure::new(Exit::Refused, message)
+                    .hint("create it: without its overlays the DaemonSet starts nowhere"));
+            }
+            _ => made.push(overlaid),
+        }
+    }
+    let [one, other] = [made.first(), made.last()].map(|made| made.unwrap_or(daemon_set));
+    let differences = overlays::differences(one.patched_template(), other.patched_template());
+    let told = |made: &Arc<DaemonSet>| made.overlays.as_ref().map_or_else(String::new, |overlays| overlays.to_string());
+    Ok(Compared {
+        namespace: daemon_set.key.namespace.clone(),
+        name: daemon_set.key.name.clone(),
+        overlays: [told(one), told(other)],
+        differences: differences
+            .into_iter()
+            .map(|difference| Field { field: difference.field, values: [difference.one, difference.other] })
+            .collect(),
+    })
+}
+
+fn refused(errors: &[FieldError]) -> CommandFailure {
+    let words: Vec<String> = errors.iter().map(FieldError::with_hint).collect();
+    CommandFailure::new(Exit::Refused, words.join("; "))
+}
+
+fn human(report: &Report) -> String {
+    if report.daemon_sets.is_empty() {
+        return format!("no DaemonSet has overlays ({})\n", crate::core::model::OVERLAYS);
+    }
+    let [one, other] = &report.nodes;
+    let mut text = String::new();
+    for compared in &report.daemon_sets {
+        let (namespace, name) = (&compared.namespace, &compared.name);
+        text.push_str(&format!("{namespace}/{name}\n"));
+        for (node, overlays) in report.nodes.iter().zip(&compared.overlays) {
+            text.push_str(&format!("  {node}: {overlays}\n"));
+        }
+        if compared.differences.is_empty() {
+            text.push_str("  no difference\n");
+            continue;
+        }
+        let value = |value: &Option<Value>| match value {
+            None => Cell::from("-"),
+            Some(Value::String(value)) => Cell::from(value.as_str()),
+            Some(value) => Cell::from(value.to_string().as_str()),
+        };
+        let rows: Vec<Vec<Cell>> = compared
+            .differences
+            .iter()
+            .map(|field| {
+                let mut row = vec![Cell::from(format!("  {}", field.field).as_str())];
+                row.extend(field.values.iter().map(value));
+                row
+            })
+            .collect();
+        text.push_str(&table::table(&["  FIELD", one, other], &rows));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn two_nodes_are_compared_field_by_field() {
+        let object = json!({"metadata": {"namespace": "a", "name": "agent", "annotations": {"daemonlet.dev/overlays": "o"}},
+            "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": {"metadata": {"labels": {"app": "a"}},
+                "spec": {"containers": [{"name": "agent", "image": "x"}]}}}});
+        let daemon_set = Arc::new(validate::daemon_set(&object, Source::Api).expect("it is valid"));
+        let list = "- nodes: {matchLabels: {size: big}}\n  patch: {spec: {containers: [{name: agent, image: z, \
+                    resources: {requests: {cpu: 2}}}]}}\n";
+        let list = Some(json!({"data": {"overlays.yaml": list}}));
+        let labels = [BTreeMap::new(), BTreeMap::from([("size".to_owned(), "big".to_owned())])];
+        let daemon_sets = vec![compared(&daemon_set, &list, &labels).expect("it is compared")];
+        let nodes = ["small".to_owned(), "big".to_owned()];
+        let text = human(&Report { schema_version: 1, nodes: nodes.clone(), daemon_sets });
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0..2], ["a/agent", "  small: none of ConfigMap a/o applies to this node"]);
+        assert!(lines[2].starts_with("  big: overlays.yaml[0] of ConfigMap a/o (digest "), "{text}");
+        let cells = |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
+        assert_eq!(cells(lines[3]), ["FIELD", "small", "big"]);
+        assert_eq!(cells(lines[4]), ["spec.containers[agent].image", "x", "z"]);
+        assert_eq!(cells(lines[5]), ["spec.containers[agent].resources", "-", r#"{"requests":{"cpu":2}}"#]);
+        assert!(compared(&daemon_set, &None, &labels).is_err(), "there is no ConfigMap");
+        let same = vec![compared(&daemon_set, &list, &[labels[0].clone(), labels[0].clone()]).expect("compared")];
+        assert!(human(&Report { schema_version: 1, nodes, daemon_sets: same }).ends_with("  no difference\n"));
+    }
+}

@@ -1,0 +1,75 @@
+//! A template with the patches that apply to a node.
+//!
+//! Owns what a patch may not do to a template. Must not know nodes.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::core::json::Json;
+use crate::core::model::FieldError;
+use crate::core::validate;
+
+use super::Overlays;
+use super::merge;
+
+/// What decides where a pod runs: the coordinator and the agent judge that by the template alone.
+const PLACEMENT: [&str; 4] = ["affinity", "nodeName", "nodeSelector", "tolerations"];
+
+/// `template` with the patches of `overlays`, and every field that a patch may not have or that is invalid once all are
+/// merged. `None`: there is no patch, or one cannot be merged.
+pub(super) fn apply(template: &Value, overlays: &Overlays) -> (Option<Value>, Vec<FieldError>) {
+    if overlays.patches.is_empty() {
+        return (None, Vec::new());
+    }
+    let mut errors = Vec::new();
+    let mut patched = template.clone();
+    for patch in &overlays.patches {
+        let place = format!("{}.patch", overlays.source(patch.index));
+        unknown_containers(template, &patch.patch, &place, &mut errors);
+        errors.extend(merge::merge(&mut patched, &patch.patch, &place).err());
+    }
+    if !errors.is_empty() {
+        return (None, errors);
+    }
+    let [before, after] = [template, &patched].map(|template| PLACEMENT.map(|field| template.at(["spec", field])));
+    for (field, _) in
+        PLACEMENT.into_iter().zip(before.iter().zip(&after)).filter(|(_, (before, after))| before != after)
+    {
+        errors.push(FieldError {
+            field: format!("ConfigMap {}: spec.{field}", overlays.config_map),
+            reason: "an overlay cannot change where the DaemonSet runs".to_owned(),
+            hint: Some(format!("write {field} into the DaemonSet's template")),
+        });
+    }
+    errors.extend(
+        validate::pod_template(&patched)
+            .into_iter()
+            .map(|error| FieldError { reason: format!("{}, once {overlays} are applied", error.reason), ..error }),
+    );
+    (Some(patched), errors)
+}
+
+/// Refuses items of `containers` and `initContainers` whose names the template does not have.
+fn unknown_containers(template: &Value, patch: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    for list in ["initContainers", "containers"] {
+        let names = |of: &Value| -> Vec<String> {
+            of.list_at(["spec", list]).iter().map(|container| container.str_at("name").to_owned()).collect()
+        };
+        let known: BTreeSet<String> = names(template).into_iter().collect();
+        for (index, name) in names(patch).into_iter().enumerate() {
+            if !name.is_empty() && !known.contains(&name) {
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                let hint = match known.is_empty() {
+                    true => format!("the template has no {list}"),
+                    false => format!("it has {}", known.join(", ")),
+                };
+                errors.push(FieldError {
+                    field: format!("{place}.spec.{list}[{index}].name"),
+                    reason: format!("the template has no container {name} in {list}"),
+                    hint: Some(hint),
+                });
+            }
+        }
+    }
+}

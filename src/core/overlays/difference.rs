@@ -1,0 +1,60 @@
+//! Where two patched templates differ.
+
+use serde_json::Value;
+
+use super::merge::Kind;
+
+/// A field that two pod templates do not have alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Its path from the template on; items of merged lists by their names.
+    pub field: String,
+    /// What the first has.
+    pub one: Option<Value>,
+    /// What the second has.
+    pub other: Option<Value>,
+}
+
+/// Every field in which `one` and `other` differ, in the order of the fields.
+pub fn differences(one: &Value, other: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    compare(Some(one), Some(other), Kind::Template, "", &mut found);
+    found
+}
+
+fn compare(one: Option<&Value>, other: Option<&Value>, kind: Kind, place: &str, found: &mut Vec<Difference>) {
+    if one == other {
+        return;
+    }
+    let object = |value: Option<&Value>| value.and_then(Value::as_object).cloned();
+    let (Some(before), Some(after)) = (object(one), object(other)) else {
+        return found.push(Difference { field: place.to_owned(), one: one.cloned(), other: other.cloned() });
+    };
+    let mut fields: Vec<&String> = before.keys().chain(after.keys()).collect();
+    fields.sort();
+    fields.dedup();
+    for field in fields {
+        let at = if place.is_empty() { field.clone() } else { format!("{place}.{field}") };
+        let (before, after) = (before.get(field), after.get(field));
+        match (kind.merged(field), before.and_then(Value::as_array), after.and_then(Value::as_array)) {
+            (Some((key, item)), Some(before), Some(after)) => items((before, after), (key, item), &at, found),
+            _ => compare(before, after, kind.member(field), &at, found),
+        }
+    }
+}
+
+/// Compares the items of a merged list that have the same name. What differs only in their order is no difference.
+fn items((one, other): (&[Value], &[Value]), (key, item): (&str, Kind), place: &str, found: &mut Vec<Difference>) {
+    let named = |list: &[Value], name: &Value| list.iter().find(|value| value.get(key) == Some(name)).cloned();
+    let mut names: Vec<&Value> = Vec::new();
+    for name in one.iter().chain(other).filter_map(|value| value.get(key)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    for name in names {
+        let text = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
+        let (one, other) = (named(one, name), named(other, name));
+        compare(one.as_ref(), other.as_ref(), item, &format!("{place}[{text}]"), found);
+    }
+}

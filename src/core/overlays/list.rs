@@ -1,0 +1,119 @@
+//! The list of overlays as its ConfigMap has it.
+//!
+//! Owns what an entry may be. Must not look at a template.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::core::model::FieldError;
+use crate::core::model::ObjectRef;
+use crate::core::nearest;
+use crate::core::validate;
+use crate::core::yaml;
+
+use super::KEY;
+use super::Patch;
+
+/// So many entries a list has at most.
+const ENTRIES: usize = 100;
+/// The fields of an entry.
+const FIELDS: [&str; 2] = ["nodes", "patch"];
+/// The fields of a patch.
+const PATCHED: [&str; 2] = ["metadata", "spec"];
+
+/// An entry of the list.
+pub(super) struct Entry {
+    nodes: Value,
+    pub(super) patch: Patch,
+}
+
+impl Entry {
+    /// Its patch, if it applies to a node with these labels.
+    pub(super) fn applying_to(self, labels: &BTreeMap<String, String>) -> Option<Patch> {
+        validate::label_selector(&self.nodes, labels, "").is_ok_and(|applies| applies).then_some(self.patch)
+    }
+}
+
+/// The entries of the ConfigMap `object`.
+///
+/// # Errors
+/// Every field of it that is not understood, or that no overlay may have.
+pub(super) fn read(reference: &ObjectRef, object: &Value) -> Result<Vec<Entry>, Vec<FieldError>> {
+    let place = format!("{reference}: {KEY}");
+    let text = object.get("data").and_then(|data| data.get(KEY)).and_then(Value::as_str);
+    let Some(text) = text else {
+        let hint = Some(format!("write the list of overlays under data[{KEY}]"));
+        return Err(vec![FieldError { field: place, reason: "required".to_owned(), hint }]);
+    };
+    let mut documents = yaml::read_documents(text).into_iter();
+    let list = match (documents.next().map(|document| document.value), documents.next()) {
+        (None, _) => return Ok(Vec::new()),
+        (Some(Ok(Value::Array(list))), None) => list,
+        (Some(Err(error)), _) => {
+            let reason = format!("line {}, column {}: {}", error.line, error.column, error.message);
+            return Err(vec![wrong(place, reason)]);
+        }
+        (Some(Ok(_)), _) => return Err(vec![wrong(place, "must be one list of {nodes, patch}")]),
+    };
+    if list.len() > ENTRIES {
+        return Err(vec![wrong(place, format!("has {} entries; at most {ENTRIES} are allowed", list.len()))]);
+    }
+    let (mut entries, mut errors) = (Vec::new(), Vec::new());
+    for (index, entry) in list.into_iter().enumerate() {
+        let found = self::entry(index, entry, &format!("{place}[{index}]"), &mut errors);
+        entries.extend(found);
+    }
+    if errors.is_empty() { Ok(entries) } else { Err(errors) }
+}
+
+fn entry(index: usize, mut entry: Value, place: &str, errors: &mut Vec<FieldError>) -> Option<Entry> {
+    let before = errors.len();
+    let Some(map) = entry.as_object_mut() else {
+        errors.push(wrong(place, "must be a map of nodes and patch"));
+        return None;
+    };
+    only(map.keys(), &FIELDS, place, errors);
+    let [nodes, patch] = FIELDS.map(|field| map.remove(field).unwrap_or_default());
+    for (field, value) in FIELDS.into_iter().zip([&nodes, &patch]) {
+        if !value.is_object() {
+            errors.push(wrong(format!("{place}.{field}"), "required, and must be a map"));
+        }
+    }
+    if errors.len() > before {
+        return None;
+    }
+    let at = format!("{place}.patch");
+    only(patch.as_object().into_iter().flat_map(|patch| patch.keys()), &PATCHED, &at, errors);
+    let metadata = patch.get("metadata").and_then(Value::as_object).into_iter().flat_map(|metadata| metadata.keys());
+    only(metadata, &["annotations"], &format!("{at}.metadata"), errors);
+    if errors.len() > before {
+        return None;
+    }
+    errors.extend(
+        validate::label_selector(&nodes, &BTreeMap::new(), &format!("{place}.nodes")).err().into_iter().flatten(),
+    );
+    errors.extend(validate::patch_fields(&patch, &at));
+    (errors.len() == before).then_some(Entry { nodes, patch: Patch { index, patch } })
+}
+
+/// Refuses fields that are not among `known`.
+fn only<'a>(
+    fields: impl Iterator<Item = &'a String>,
+    known: &[&'static str],
+    place: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    for field in fields.filter(|field| !known.contains(&field.as_str())) {
+        let hint = match nearest::of(field, known.iter().copied()) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("it may have {}", known.join(" and ")),
+        };
+        let reason = "an overlay cannot have this field".to_owned();
+        errors.push(FieldError { field: format!("{place}.{field}"), reason, hint: Some(hint) });
+    }
+}
+
+fn wrong(field: impl Into<String>, reason: impl Into<String>) -> FieldError {
+    FieldError { field: field.into(), reason: reason.into(), hint: None }
+}

@@ -1,0 +1,197 @@
+use serde_json::json;
+
+use super::*;
+use crate::core::policy::Admission;
+use crate::core::policy::Policy;
+use crate::core::validate;
+
+fn daemon_set(mode: &str) -> Arc<DaemonSet> {
+    let value = json!({
+        "metadata": {"namespace": "a", "name": "agent", "annotations": {OVERLAYS: "o"},
+            "labels": {crate::core::model::MODE_LABEL: mode}},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": {
+            "metadata": {"labels": {"app": "a"}},
+            "spec": {"containers": [{"name": "agent", "image": "x"}], "nodeSelector": {"on": "here"}},
+        }},
+    });
+    Arc::new(validate::daemon_set(&value, Source::Api).expect("it is valid"))
+}
+
+fn list(text: &str) -> Value {
+    json!({"data": {KEY: text}})
+}
+
+fn labels(text: &str) -> BTreeMap<String, String> {
+    text.split_terminator(',').filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect()
+}
+
+fn on(node: &str, text: &str) -> Arc<Overlays> {
+    with_facts(Lookup::Present(&list(text)), node, true, None)
+}
+
+fn with_facts(found: Lookup<'_>, node: &str, registered: bool, last: Option<&Overlays>) -> Arc<Overlays> {
+    let facts = OverlayFacts { found, labels: &labels(node), registered, last };
+    resolve(&daemon_set("static"), &facts).overlays.clone().expect("it has overlays")
+}
+
+const TWO: &str = "
+- nodes: {matchLabels: {size: big}}
+  patch: {spec: {containers: [{name: agent, image: big, resources: {requests: {cpu: '2'}}}]}}
+- nodes: {matchExpressions: [{key: zone, operator: In, values: [b]}]}
+  patch: {spec: {containers: [{name: agent, image: of-b}]}, metadata: {annotations: {zone: b}}}
+";
+
+#[test]
+fn entries_apply_by_labels_and_later_ones_win() {
+    let image = |node: &str| {
+        let overlays = on(node, TWO);
+        assert_eq!(overlays.known, KnownList::Read, "{node}");
+        let template = overlays.template.clone();
+        template.map(|template| template["spec"]["containers"][0]["image"].as_str().expect("an image").to_owned())
+    };
+    assert_eq!(image(""), None);
+    assert_eq!(image("size=big").as_deref(), Some("big"));
+    assert_eq!(image("zone=b").as_deref(), Some("of-b"));
+    assert_eq!(image("size=big,zone=b").as_deref(), Some("of-b"));
+    let both = on("size=big,zone=b", TWO).template.clone().expect("it is patched");
+    assert_eq!(both["spec"]["containers"][0]["resources"]["requests"]["cpu"], "2");
+    assert_eq!(both["metadata"], json!({"labels": {"app": "a"}, "annotations": {"zone": "b"}}));
+    assert_eq!(on("size=big", "- nodes: {}\n  patch: {metadata: {annotations: {a: b}}}\n").patches.len(), 1);
+}
+
+#[test]
+fn the_digest_is_of_what_applies() {
+    let digest = |node: &str, text: &str| on(node, text).digest.clone();
+    assert_eq!(digest("", TWO), "");
+    assert_eq!(digest("size=big", TWO).len(), DIGEST);
+    assert_ne!(digest("size=big", TWO), digest("zone=b", TWO));
+    assert_eq!(digest("size=big,other=1", TWO), digest("size=big", TWO), "other labels are nothing to it");
+    let reordered = TWO.replace("name: agent, image: big,", "image: big, name: agent,");
+    assert_eq!(digest("size=big", &reordered), digest("size=big", TWO), "nor is the order of keys");
+    let more = format!("{TWO}- nodes: {{matchLabels: {{x: z}}}}\n  patch: {{spec: {{hostNetwork: true}}}}\n");
+    assert_eq!(digest("size=big", &more), digest("size=big", TWO), "nor are patches for other nodes");
+    assert_ne!(digest("size=big,x=z", &more), digest("size=big", TWO));
+}
+
+#[test]
+fn overlays_are_part_of_the_revision_and_of_no_identity() {
+    let plain = daemon_set("static");
+    let facts =
+        OverlayFacts { found: Lookup::Present(&list(TWO)), labels: &labels("size=big"), registered: true, last: None };
+    let patched = resolve(&plain, &facts);
+    let [plain_revision, revision] = [&plain, &patched].map(|of| rendering::Revision::of(of));
+    assert_eq!(plain_revision.canonical, revision.canonical);
+    let digest = patched.overlays.as_ref().map(|overlays| overlays.digest.clone()).expect("overlays");
+    assert_eq!(revision.hash, format!("{}.{digest}", plain_revision.hash));
+    assert_eq!(identity::template_hash(&revision.hash), plain_revision.hash);
+    assert_eq!(identity::overlays_digest(&revision.hash), digest);
+    assert!(plain.defines_the_same(&patched));
+    assert_eq!(patched.pod_template()["spec"]["containers"][0]["image"], "big");
+    assert!(Arc::ptr_eq(&patched, &as_in(&patched, &patched)));
+    assert_eq!(as_in(&plain, &patched).overlays, patched.overlays);
+}
+
+#[test]
+fn what_is_not_understood_is_refused_by_field() {
+    let refused = |text: &str| -> Vec<String> {
+        let overlays = on("size=big", text);
+        assert_ne!(overlays.digest, "", "no instance is current by it");
+        overlays.refused().iter().map(ToString::to_string).collect()
+    };
+    let all = "- nodes: {}\n  patch: ";
+    for (text, wanted) in [
+        ("nodes: {}", "ConfigMap a/o: overlays.yaml: must be one list of {nodes, patch}"),
+        ("- [", "ConfigMap a/o: overlays.yaml: line "),
+        ("- 1", "ConfigMap a/o: overlays.yaml[0]: must be a map of nodes and patch"),
+        ("- patch: {}", "ConfigMap a/o: overlays.yaml[0].nodes: required, and must be a map"),
+        (
+            "- {nodes: {}, patch: {}, patches: {}}",
+            "ConfigMap a/o: overlays.yaml[0].patches: an overlay cannot have this field",
+        ),
+        (
+            "- {nodes: {matchLabel: {a: b}}, patch: {}}",
+            "ConfigMap a/o: overlays.yaml[0].nodes.matchLabel: unknown field",
+        ),
+        (
+            "- {nodes: {matchExpressions: [{key: a, operator: in, values: [b]}]}, patch: {}}",
+            "ConfigMap a/o: overlays.yaml[0].nodes.matchExpressions[0].operator: must be In, NotIn",
+        ),
+        (&format!("{all}{{status: {{}}}}"), "ConfigMap a/o: overlays.yaml[0].patch.status: an overlay cannot"),
+        (
+            &format!("{all}{{metadata: {{labels: {{a: b}}}}}}"),
+            "ConfigMap a/o: overlays.yaml[0].patch.metadata.labels: an overlay cannot have this field",
+        ),
+        (
+            &format!("{all}{{spec: {{containers: [{{name: agent, imgae: z}}]}}}}"),
+            "ConfigMap a/o: overlays.yaml[0].patch.spec.containers[0].imgae: unknown field",
+        ),
+        (
+            &format!("{all}{{spec: {{containers: [{{name: other, image: z}}]}}}}"),
+            "ConfigMap a/o: overlays.yaml[0].patch.spec.containers[0].name: the template has no container other in containers",
+        ),
+        (
+            &format!("{all}{{spec: {{nodeSelector: {{on: there}}}}}}"),
+            "ConfigMap a/o: spec.nodeSelector: an overlay cannot change where the DaemonSet runs",
+        ),
+        (
+            &format!("{all}{{spec: {{restartPolicy: Never}}}}"),
+            "spec.template.spec.restartPolicy: must be Always in a DaemonSet, not Never, once overlays.yaml[0] of ConfigMap a/o",
+        ),
+        (&format!("{all}{{spec: {{hostNetwork: 1}}}}"), "ConfigMap a/o: overlays.yaml[0].patch.spec.hostNetwork: "),
+    ] {
+        let found = refused(text);
+        assert!(found.len() == 1 && found[0].starts_with(wanted), "{text}: {found:?}");
+    }
+    let found = with_facts(Lookup::Present(&json!({"data": {"other": ""}})), "", true, None);
+    assert_eq!(found.refused()[0].to_string(), "ConfigMap a/o: overlays.yaml: required");
+    assert_eq!(on("", "").known, KnownList::Read, "an empty list is one");
+    let facts = OverlayFacts { found: Lookup::Present(&list(TWO)), labels: &labels(""), registered: true, last: None };
+    let bootstrap = resolve(&daemon_set("bootstrap"), &facts).overlays.clone().expect("overlays");
+    assert!(bootstrap.refused()[0].reason.starts_with("mode bootstrap has no overlays"));
+}
+
+#[test]
+fn what_last_applied_stays_while_the_list_is_not_known() {
+    let last = on("size=big", TWO);
+    for (found, why) in [(Lookup::Unknown, "it has not been read"), (Lookup::Absent, "it does not exist")] {
+        let again = with_facts(found, "", true, Some(&last));
+        assert_eq!(again.known, KnownList::Last(why.to_owned()));
+        assert_eq!((&again.digest, &again.template), (&last.digest, &last.template));
+        let unheard = found == Lookup::Unknown;
+        let first = with_facts(found, "size=big", true, None);
+        assert_eq!((&first.known, first.reported()), (&KnownList::Missing { unheard }, None));
+        assert_eq!(first.digest, UNKNOWN, "nothing that runs is current by it");
+    }
+    let list = list(TWO);
+    let unread = with_facts(Lookup::Present(&list), "", false, Some(&last));
+    assert_eq!(unread.digest, last.digest, "labels that have not been read are no evidence");
+    assert_eq!(with_facts(Lookup::Present(&list), "", true, Some(&last)).digest, "", "a label was taken away");
+    let of_another = Overlays { config_map: ObjectKey::new("a", "other"), ..Overlays::clone(&last) };
+    assert_eq!(with_facts(Lookup::Unknown, "", true, Some(&of_another)).digest, UNKNOWN);
+}
+
+#[test]
+fn policy_judges_the_patched_pod() {
+    let namespace = json!({"metadata": {"name": "a"}});
+    let labels = labels("");
+    let violations = |patch: &str| -> String {
+        let text = format!("- nodes: {{}}\n  patch: {patch}\n");
+        let facts =
+            OverlayFacts { found: Lookup::Present(&list(&text)), labels: &labels, registered: true, last: None };
+        let patched = resolve(&daemon_set("static"), &facts);
+        match Policy::default().admit(&patched, Lookup::Present(&namespace)) {
+            Admission::Refused(errors) => errors.iter().map(ToString::to_string).collect(),
+            _ => String::new(),
+        }
+    };
+    let folder =
+        DaemonSet { source: Source::File { path: "/x.yaml".into() }, ..DaemonSet::clone(&daemon_set("static")) };
+    let facts = |list| OverlayFacts { found: Lookup::Present(list), labels: &labels, registered: true, last: None };
+    let (list, folder) = (list("- nodes: {}\n  patch: {spec: {hostPID: true}}\n"), Arc::new(folder));
+    let patched = resolve(&folder, &facts(&list));
+    assert_eq!(as_judged(&patched, |_| true).source, folder.source, "the node's owner wrote both");
+    assert_eq!(as_judged(&patched, |_| false).source, Source::Api, "the API server has the list");
+    assert_eq!(as_judged(&folder, |_| false).source, folder.source, "nothing patches it");
+    assert!(!violations("{metadata: {annotations: {a: b}}}").contains("host namespaces"));
+    assert!(violations("{spec: {hostPID: true}}").contains("host namespaces (hostPID=true)"));
+}

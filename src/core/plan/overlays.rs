@@ -1,0 +1,41 @@
+//! What overlays mean for a plan. That they are part of what an instance is current by, its revision says.
+
+use std::sync::Arc;
+
+use crate::core::identity::template_hash;
+use crate::core::model::DaemonSet;
+use crate::core::model::Mode;
+use crate::core::overlays;
+use crate::core::overlays::KnownList;
+
+use super::Note;
+use super::Planner;
+
+impl Planner<'_> {
+    /// Notes which overlays apply here.
+    pub(super) fn note_overlays(&mut self, daemon_set: &DaemonSet) {
+        if let Some(overlays) = &daemon_set.overlays {
+            self.overlays = Some(Arc::clone(overlays));
+            self.summary.notes.push(Note::Other(format!("overlays: {overlays}")));
+        }
+    }
+
+    /// Whether nothing may be made of `daemon_set` because its mode has no overlays; the summary says so.
+    pub(super) fn has_overlays_in_bootstrap(&mut self, daemon_set: &DaemonSet) -> bool {
+        let is_refused = daemon_set.overlays.is_some() && self.summary.mode == Some(Mode::Bootstrap);
+        if is_refused {
+            self.refuse(&[overlays::bootstrap()]);
+        }
+        is_refused
+    }
+}
+
+/// Whether the list of overlays is not known: no approval helps.
+pub(super) fn are_missing(daemon_set: &DaemonSet) -> bool {
+    daemon_set.overlays.as_ref().is_some_and(|overlays| matches!(overlays.known, KnownList::Missing { .. }))
+}
+
+/// Whether both have the same template, whatever overlays apply.
+pub(super) fn is_same_template(one: &str, other: &str) -> bool {
+    template_hash(one) == template_hash(other)
+}

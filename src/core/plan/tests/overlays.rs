@@ -1,0 +1,136 @@
+use super::*;
+use crate::core::model::OVERLAYS;
+use crate::core::overlays;
+use crate::core::overlays::KnownList;
+use crate::core::overlays::OverlayFacts;
+
+const LIST: &str = "[{nodes: {matchLabels: {size: big}}, patch: {spec: {containers: [{name: net, args: [big]}]}}}]";
+
+/// `image` with the overlays of `list` on a node of that size.
+fn patched(image: &str, found: Lookup<'_>, size: &str, last: Option<&DaemonRecord>) -> Arc<DaemonSet> {
+    let mut plain = DaemonSet { source: Source::Api, uid: Some("u".into()), ..daemon_set(image) };
+    plain.annotations.insert(OVERLAYS.to_owned(), "sizes".to_owned());
+    plain.template["spec"]["containers"][0]["name"] = json!("net");
+    let labels = BTreeMap::from([("size".to_owned(), size.to_owned())]);
+    let last = last.and_then(|record| record.definition()?.overlays.as_deref());
+    overlays::resolve(&Arc::new(plain), &OverlayFacts { found, labels: &labels, registered: true, last })
+}
+
+fn on(image: &str, size: &str) -> Arc<DaemonSet> {
+    patched(image, Lookup::Present(&json!({"data": {"overlays.yaml": LIST}})), size, None)
+}
+
+fn want(daemon_set: &Arc<DaemonSet>) -> Desired {
+    Desired::Wanted { daemon_set: Arc::clone(daemon_set), mode: Mode::Static, note: None }
+}
+
+fn digest() -> String {
+    on("a", "big").overlays.as_ref().map(|overlays| overlays.digest.clone()).expect("overlays")
+}
+
+#[test]
+fn an_instance_is_current_when_template_and_overlays_are() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.pass(&want(&on("a", "small"))), ["start uid-a-0"]);
+    assert_eq!(bench.record.live().next().map(|i| i.revision.clone()).as_deref(), Some("a"));
+    assert_eq!(bench.pass(&want(&on("a", "small"))), NONE);
+    assert_eq!(bench.pass(&want(&on("a", "big"))), ["end uid-a-0"], "a label of the Node has changed");
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&want(&on("a", "big"))), ["finish uid-a-0", "start uid-a-1"]);
+    let instance = bench.record.live().next().expect("it runs").clone();
+    assert_eq!(instance.revision, format!("a.{}", digest()), "the record keeps both");
+    assert_eq!(instance.daemon_set.expect("its definition").pod_template()["spec"]["containers"][0]["args"][0], "big");
+    assert_eq!(bench.pass(&want(&on("a", "big"))), NONE);
+    assert_eq!(bench.pass(&want(&on("a", "small"))), ["end uid-a-1"], "and back");
+}
+
+#[test]
+fn overlays_that_are_not_known_are_waited_for() {
+    let mut bench = Bench::new();
+    let unknown = patched("a", Lookup::Unknown, "big", None);
+    let missing =
+        Missing { kind: "ConfigMap".into(), namespace: "kube-system".into(), name: "sizes".into(), key: String::new() };
+    bench.world.waiting_for = vec![missing];
+    assert_eq!(bench.pass(&want(&unknown)), NONE, "also by first instances");
+    assert_eq!(bench.plan(&want(&unknown)).summary.state, State::Waiting);
+    bench.world.waiting_for.clear();
+    assert_eq!(bench.pass(&want(&on("a", "big"))), ["start uid-a-0"]);
+    let forgotten = patched("a", Lookup::Unknown, "big", Some(&bench.record));
+    assert_eq!(bench.pass(&want(&forgotten)), NONE, "the last ones stay in force");
+    let overlays = forgotten.overlays.clone().expect("overlays");
+    assert_eq!((overlays.known.clone(), &overlays.digest), (KnownList::Last("it has not been read".into()), &digest()));
+    let newer = patched("b", Lookup::Absent, "big", Some(&bench.record));
+    assert_eq!(bench.pass(&want(&newer)), ["end uid-a-0"], "and are applied to a new template");
+    assert_eq!(newer.pod_template()["spec"]["containers"][0]["args"][0], "big");
+}
+
+#[test]
+fn what_runs_stays_while_the_overlays_that_its_definition_names_now_are_not_known() {
+    let mut bench = Bench::new();
+    bench.pass(&wanted(&DaemonSet { source: Source::Api, uid: Some("u".into()), ..daemon_set("a") }));
+    bench.world.permission = Some(Permission::Withheld(Withheld::NotApproved));
+    let unknown = patched("a", Lookup::Unknown, "big", Some(&bench.record));
+    bench.world.waiting_for = vec![Missing {
+        kind: "ConfigMap".into(),
+        namespace: "kube-system".into(),
+        name: "sizes".into(),
+        key: String::new(),
+    }];
+    assert_eq!(bench.pass(&want(&unknown)), NONE);
+    let plan = bench.plan(&want(&unknown));
+    assert!(!plan.summary.awaits_approval, "no approval helps");
+    assert!(plan.summary.reason.contains("the old instance stays: waits for ConfigMap"), "{}", plan.summary.reason);
+}
+
+#[test]
+fn a_change_of_overlays_needs_its_approval_and_no_previous_revision_is_forgotten() {
+    let mut bench = Bench::new();
+    bench.pass(&want(&on("a", "small")));
+    bench.world.permission = Some(Permission::Withheld(Withheld::NotApproved));
+    let desired = want(&on("a", "big"));
+    assert_eq!(bench.pass(&desired), NONE);
+    assert!(bench.plan(&desired).summary.awaits_approval);
+    assert_eq!(bench.record.previous, None, "it is the same template");
+    bench.world.approved = Some("a".to_owned());
+    assert_eq!(bench.pass(&desired), NONE, "what is approved with other overlays is nothing to return to");
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"], "a restart returns what ran");
+    assert_eq!(bench.record.live().next().map(|i| i.revision.clone()).as_deref(), Some("a"));
+    bench.world.permission = Some(Permission::Approved);
+    assert_eq!(bench.pass(&desired), NONE);
+    assert_eq!(bench.plan(&desired).replacing, Some(format!("a.{}", digest())));
+    bench.world.permission = Some(Permission::Claimed);
+    assert_eq!(bench.pass(&desired), ["end uid-a-1"]);
+}
+
+#[test]
+fn a_rollout_that_is_taken_back_has_the_overlays_of_today() {
+    let mut bench = Bench::new();
+    bench.pass(&want(&on("a", "small")));
+    bench.world.permission = Some(Permission::Claimed);
+    let newer = want(&on("b", "big"));
+    assert_eq!(bench.pass(&newer), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&newer), ["finish uid-a-0", "start uid-b-1"]);
+    bench.world.approved = Some(format!("a.{}", digest()));
+    assert_eq!(bench.pass(&newer), ["end uid-b-1"]);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&newer), ["finish uid-b-1", "start uid-a-2"]);
+    assert_eq!(bench.record.live().next().map(|i| i.revision.clone()), Some(format!("a.{}", digest())));
+}
+
+#[test]
+fn bootstrap_refuses_overlays() {
+    let mut bench = Bench::new();
+    let desired = Desired::Wanted { daemon_set: on("a", "small"), mode: Mode::Bootstrap, note: None };
+    assert_eq!(bench.pass(&desired), NONE);
+    let plan = bench.plan(&desired);
+    assert_eq!(plan.summary.state, State::Refused);
+    assert_eq!(plan.summary.refused_field.as_deref(), Some("metadata.annotations[daemonlet.dev/overlays]"));
+}

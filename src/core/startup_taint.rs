@@ -1,0 +1,209 @@
+//! Whether this node carries the taint that keeps workload away until its daemons are Ready:
+//! `daemonlet.dev/startup-taint`.
+//!
+//! Owns which daemons the node waits for, and for how long. The taint is wanted until each of them was Ready once in
+//! this boot. Must not write it.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
+use crate::core::model::STARTING_TAINT;
+use crate::core::model::STARTUP_TAINT;
+use crate::core::model::STARTUP_TAINT_TIMEOUT;
+use crate::core::pass::Subject;
+use crate::core::plan::DaemonPlan;
+use crate::core::plan::Note;
+use crate::core::plan::State;
+use crate::core::sources::Desired;
+use crate::core::start_order;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+/// The policy that holds an agent to this one taint of its own Node.
+pub const POLICY: &str = "daemonlet-agent-nodes";
+/// What gives an agent the right to write the taint, and nothing else.
+pub const GRANT: &str = "kubectl apply -f admission-policies.yaml -f startup-taint.yaml (of /usr/share/daemonlet/k8s), and \
+                         give the agent an identity named daemonlet:node:NODE: `daemonlet enroll`";
+/// How long the node waits for a daemon if its DaemonSet does not say, and after a boot for what cannot be read.
+pub const TIMEOUT: Span = Span::from_mins(10);
+
+/// The same for all daemons of a node.
+#[derive(Clone, Copy)]
+pub struct Rules<'a> {
+    pub now: Timestamp,
+    /// Which boot of the node this is.
+    pub boot: &'a str,
+    /// When the node booted.
+    pub booted: Timestamp,
+    /// Whether a DaemonSet is of a folder or of a trusted namespace; others may not keep workload away.
+    pub is_trusted: &'a dyn Fn(&DaemonSet) -> bool,
+    /// Whether the agent may write the taint (`node.startup-taint`).
+    pub switch: Switch,
+}
+
+/// Whether the agent writes the taint at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    Off,
+    On,
+}
+
+/// Whether the node is to carry the taint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    Taint,
+    NoTaint,
+    /// Not known yet: nothing is written.
+    Unknown,
+}
+
+/// For whom the node waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct StartupTaint {
+    /// Every daemon of this node for which it waits at each boot.
+    pub daemons: BTreeSet<ObjectKey>,
+    /// Those that are to be Ready here and have not been in this boot.
+    pub awaited: BTreeSet<ObjectKey>,
+    /// Those of which that is not known.
+    pub unknown: BTreeSet<ObjectKey>,
+}
+
+impl StartupTaint {
+    /// What follows for the Node.
+    pub fn wish(&self) -> Wish {
+        match () {
+            () if !self.awaited.is_empty() => Wish::Taint,
+            () if !self.unknown.is_empty() => Wish::Unknown,
+            () => Wish::NoTaint,
+        }
+    }
+}
+
+/// Whether the definition asks for the taint.
+pub fn is_asked(daemon_set: &DaemonSet) -> bool {
+    daemon_set.annotations.get(STARTUP_TAINT).is_some_and(|value| value == "true")
+}
+
+/// A merge patch of the agent's own Node that [`POLICY`] has to refuse.
+pub fn probe() -> Value {
+    json!({"metadata": {"labels": {"daemonlet.dev/refused-by-policy": "x"}}})
+}
+
+/// How the node stands to one daemon.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It was Ready in this boot.
+    Ready,
+    /// It is to be Ready here and was not.
+    Awaited,
+    /// It may be to run here.
+    Unknown,
+    /// It is refused, not for this node, or ends.
+    NotHere,
+}
+
+/// For whom the node waits, by the plans of one pass. Notes in them since when it does, and what a person has to know.
+pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &Rules<'_>) -> StartupTaint {
+    let mut taint = StartupTaint::default();
+    for (subject, plan) in subjects.iter().zip(plans) {
+        let runs = plan.record.live().filter_map(|instance| instance.daemon_set.as_ref()).last();
+        let Some(daemon_set) = subject.desired.definition().or(runs).cloned() else {
+            // What is being read may ask for it.
+            let until = rules.booted + TIMEOUT;
+            if matches!(subject.desired, Desired::Unsure { .. }) && rules.now < until {
+                plan.look_at(until);
+                taint.unknown.insert(plan.key.clone());
+            }
+            continue;
+        };
+        if !is_asked(&daemon_set) {
+            continue;
+        }
+        if !(rules.is_trusted)(&daemon_set) {
+            let namespace = &plan.key.namespace;
+            plan.say(format!(
+                "{STARTUP_TAINT} is ignored: namespace {namespace} is not among policy.trusted-namespaces"
+            ));
+            continue;
+        }
+        let standing = standing(plan, rules.boot);
+        if standing == Standing::NotHere {
+            continue;
+        }
+        if rules.switch == Switch::Off {
+            plan.say(format!("{STARTUP_TAINT} has no effect: node.startup-taint is off on this node"));
+            continue;
+        }
+        taint.daemons.insert(plan.key.clone());
+        if standing == Standing::Ready {
+            continue;
+        }
+        let text = daemon_set.annotations.get(STARTUP_TAINT_TIMEOUT);
+        let timeout = text.and_then(|text| start_order::timeout(text)).unwrap_or(TIMEOUT);
+        let since = *plan.record.in_boot(rules.boot).awaited_since.get_or_insert(rules.now);
+        let until = since + timeout;
+        if until <= rules.now {
+            let waited = timeout.as_secs_ceil();
+            plan.say(format!(
+                "the node carried {STARTING_TAINT} for {waited} s ({STARTUP_TAINT_TIMEOUT}), and does not wait for it \
+                 any longer in this boot"
+            ));
+            continue;
+        }
+        plan.look_at(until);
+        if standing == Standing::Unknown {
+            taint.unknown.insert(plan.key.clone());
+            continue;
+        }
+        plan.say(format!(
+            "the node is to carry {STARTING_TAINT} until it is Ready here, at most until {until} ({STARTUP_TAINT_TIMEOUT})"
+        ));
+        taint.awaited.insert(plan.key.clone());
+    }
+    taint
+}
+
+impl DaemonPlan {
+    fn look_at(&mut self, at: Timestamp) {
+        self.wake_at = Some(self.wake_at.map_or(at, |wake| wake.min(at)));
+    }
+
+    fn say(&mut self, text: String) {
+        self.summary.notes.push(Note::Other(text));
+    }
+}
+
+fn standing(plan: &DaemonPlan, boot: &str) -> Standing {
+    let record = &plan.record;
+    if record.this_boot.as_ref().is_some_and(|this| this.boot == boot && this.ready) {
+        return Standing::Ready;
+    }
+    // The DaemonSet controller's pod takes over.
+    if let Some(hand_over) = record.hand_over.as_ref().filter(|hand_over| hand_over.boot == boot) {
+        return if hand_over.done { Standing::Ready } else { Standing::Awaited };
+    }
+    let runs = record.live().next().is_some();
+    match plan.summary.state {
+        State::NotSelected | State::LeftAlone | State::StandingBy => Standing::NotHere,
+        State::Stopping | State::NotAccepted | State::Orphaned => Standing::NotHere,
+        State::Refused | State::Held if !runs => Standing::NotHere,
+        State::Unknown if !runs => Standing::Unknown,
+        // What runs here does so all the same.
+        State::Refused
+        | State::Held
+        | State::Unknown
+        | State::Running
+        | State::Stale
+        | State::Starting
+        | State::Waiting
+        | State::Replacing
+        | State::Failing => Standing::Awaited,
+    }
+}
+
+#[cfg(test)]
+mod tests;

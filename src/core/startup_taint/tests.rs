@@ -1,0 +1,172 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::core::model::Mode;
+use crate::core::model::Source;
+use crate::core::plan;
+use crate::core::record::DaemonRecord;
+use crate::core::record::HandOver;
+use crate::core::record::Instance;
+use crate::core::sources::Desired;
+use crate::core::validate;
+
+const BOOT: &str = "b";
+
+fn daemon_set(namespace: &str, annotations: Value) -> Arc<DaemonSet> {
+    let value = json!({
+        "metadata": {"namespace": namespace, "name": "net", "annotations": annotations},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}},
+        },
+    });
+    validate::daemon_set(&value, Source::Api).map(Arc::new).unwrap()
+}
+
+/// One daemon of a node.
+struct Bench {
+    desired: Desired,
+    record: DaemonRecord,
+    state: State,
+    switch: Switch,
+}
+
+impl Bench {
+    fn new(annotations: Value) -> Self {
+        let daemon_set = daemon_set("kube-system", annotations);
+        let record = DaemonRecord::new(daemon_set.key.clone(), 0);
+        let desired = Desired::Wanted { daemon_set, mode: Mode::Static, note: None };
+        Self { desired, record, state: State::Starting, switch: Switch::On }
+    }
+
+    fn asked() -> Self {
+        Self::new(json!({STARTUP_TAINT: "true"}))
+    }
+
+    /// A daemon of which no source says anything now, and that was made from what it was `asked` for.
+    fn unsure(mut self) -> Self {
+        let definition = self.desired.definition().cloned();
+        self.record
+            .instances
+            .push(Instance { daemon_set: definition, ..Instance::new("u", "p", 0, "r", Timestamp::default()) });
+        self.desired = Desired::Unsure { reason: String::new() };
+        self
+    }
+
+    /// What follows at that second; the record is kept, as a pass does. Gives the last remark and the next look, too.
+    fn at(&mut self, seconds: i64) -> (StartupTaint, String, Option<Timestamp>) {
+        let mut plan = plan::empty(self.record.clone());
+        plan.summary.state = self.state;
+        let mut plans = [plan];
+        let subjects = [Subject { desired: self.desired.clone(), record: &self.record, unlisted: false }];
+        let is_trusted = |daemon_set: &DaemonSet| daemon_set.key.namespace == "kube-system";
+        let rules = Rules {
+            now: Timestamp::from_secs(seconds),
+            boot: BOOT,
+            booted: Timestamp::default(),
+            is_trusted: &is_trusted,
+            switch: self.switch,
+        };
+        let taint = decide(&subjects, &mut plans, &rules);
+        let [plan] = plans;
+        let note = plan.summary.notes.last().map(ToString::to_string).unwrap_or_default();
+        self.record = plan.record;
+        (taint, note, plan.wake_at)
+    }
+
+    fn wish(&mut self) -> Wish {
+        self.at(0).0.wish()
+    }
+}
+
+#[test]
+fn the_node_waits_until_the_daemon_was_ready_in_this_boot() {
+    let mut bench = Bench::asked();
+    let (taint, note, _) = bench.at(0);
+    assert_eq!((taint.wish(), taint.daemons.len()), (Wish::Taint, 1));
+    assert!(note.starts_with("the node is to carry daemonlet.dev/starting until it is Ready here"), "{note}");
+    bench.record.in_boot(BOOT).ready = true;
+    let (taint, note, _) = bench.at(1);
+    assert_eq!((taint.wish(), taint.daemons.len(), note.as_str()), (Wish::NoTaint, 1, ""), "it does at the next boot");
+    bench.record.in_boot("another").ready = true;
+    assert_eq!(bench.wish(), Wish::Taint, "that was another boot");
+}
+
+#[test]
+fn it_waits_no_longer_than_the_timeout_and_an_agent_that_starts_again_does_not_begin_anew() {
+    let mut bench = Bench::asked();
+    assert_eq!(bench.at(5).2, Some(Timestamp::from_secs(605)), "ten minutes if the DaemonSet does not say");
+    assert_eq!(bench.at(604).0.wish(), Wish::Taint);
+    let (taint, note, _) = bench.at(605);
+    assert_eq!(taint.wish(), Wish::NoTaint);
+    assert!(note.contains("carried daemonlet.dev/starting for 600 s (daemonlet.dev/startup-taint-timeout)"), "{note}");
+    let mut short = Bench::new(json!({STARTUP_TAINT: "true", STARTUP_TAINT_TIMEOUT: "30s"}));
+    assert_eq!(short.at(0).2, Some(Timestamp::from_secs(30)));
+    let mut odd = Bench::new(json!({STARTUP_TAINT: "true", STARTUP_TAINT_TIMEOUT: "soon"}));
+    assert_eq!(odd.at(0).2, Some(Timestamp::from_secs(600)));
+}
+
+#[test]
+fn only_true_counts_and_only_where_the_agent_may_and_the_namespace_is_trusted() {
+    for value in ["false", "True", "yes", ""] {
+        assert_eq!(Bench::new(json!({STARTUP_TAINT: value})).at(0), (StartupTaint::default(), String::new(), None));
+    }
+    let mut off = Bench { switch: Switch::Off, ..Bench::asked() };
+    let (taint, note, _) = off.at(0);
+    assert_eq!((taint, off.record.this_boot.is_none()), (StartupTaint::default(), true));
+    assert!(note.contains("node.startup-taint is off"), "{note}");
+    let mut tenant = Bench::asked();
+    let daemon_set = daemon_set("tenant", json!({STARTUP_TAINT: "true"}));
+    tenant.desired = Desired::Wanted { daemon_set, mode: Mode::Static, note: None };
+    let (taint, note, _) = tenant.at(0);
+    assert_eq!(taint, StartupTaint::default());
+    assert!(note.contains("is not among policy.trusted-namespaces"), "{note}");
+}
+
+#[test]
+fn what_is_not_to_run_here_is_not_waited_for_and_what_is_unknown_changes_nothing() {
+    for state in [
+        State::NotSelected,
+        State::LeftAlone,
+        State::StandingBy,
+        State::Refused,
+        State::Stopping,
+        State::NotAccepted,
+        State::Orphaned,
+        State::Held,
+    ] {
+        assert_eq!(Bench { state, ..Bench::asked() }.at(0).0, StartupTaint::default(), "{state:?}");
+    }
+    for state in [State::Waiting, State::Running, State::Failing, State::Replacing, State::Stale] {
+        assert_eq!(Bench { state, ..Bench::asked() }.wish(), Wish::Taint, "{state:?}");
+    }
+    let mut unknown = Bench { state: State::Unknown, ..Bench::asked() };
+    assert_eq!(unknown.wish(), Wish::Unknown);
+    assert_eq!(unknown.at(600).0.wish(), Wish::NoTaint, "not for ever");
+    for state in [State::Unknown, State::Held, State::Refused] {
+        assert_eq!(Bench { state, ..Bench::asked().unsure() }.wish(), Wish::Taint, "an instance of it is here");
+    }
+}
+
+#[test]
+fn a_daemon_that_hands_over_is_waited_for_until_its_successor_is_ready() {
+    let mut bench = Bench { state: State::NotSelected, ..Bench::asked() };
+    let hand_over =
+        |boot: &str, done| Some(HandOver { boot: boot.into(), pod: "p".into(), uid: "u".into(), done, missing: None });
+    for (boot, done, wish) in [(BOOT, false, Wish::Taint), (BOOT, true, Wish::NoTaint), ("x", false, Wish::NoTaint)] {
+        bench.record.hand_over = hand_over(boot, done);
+        assert_eq!(bench.wish(), wish);
+    }
+}
+
+#[test]
+fn what_is_being_read_may_ask_for_it_but_not_for_ever() {
+    let mut bench = Bench::asked();
+    bench.desired = Desired::Unsure { reason: "it is being read".to_owned() };
+    let (taint, _, wake) = bench.at(599);
+    assert_eq!((taint.wish(), wake), (Wish::Unknown, Some(Timestamp::from_secs(600))));
+    assert_eq!(bench.at(600).0.wish(), Wish::NoTaint, "ten minutes after the boot");
+    assert!(bench.record.this_boot.is_none(), "nothing is remembered of it");
+}

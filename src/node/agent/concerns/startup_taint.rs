@@ -1,0 +1,272 @@
+//! The taint on this Node that keeps workload away until its daemons are Ready.
+//!
+//! Owns when it is written. `core::startup_taint` decides whether it is wanted.
+
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::core::json::Json;
+use crate::core::model::STARTING_TAINT;
+use crate::core::startup_taint::GRANT;
+use crate::core::startup_taint::POLICY;
+use crate::core::startup_taint::StartupTaint;
+use crate::core::startup_taint::TIMEOUT;
+use crate::core::startup_taint::Wish;
+use crate::core::status::Problem;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::api::FailureKind;
+use crate::node::api::Scope;
+use crate::node::api::TaintChange;
+use crate::node::api::TaintResult;
+
+use super::super::log::Log;
+use super::super::observation::Observation;
+use super::super::requests::Reply;
+use super::super::requests::Request;
+
+/// Until the next write at least, after one that was made or failed; after each further failure twice as long.
+const AGAIN: Span = Span::from_secs(2);
+/// At most this.
+const AGAIN_MOST: Span = Span::from_secs(300);
+/// What its problems are about.
+const OBJECT: &str = "startup taint";
+
+/// What is known of the last write.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(in super::super) struct StartupTaintWrites {
+    writing: bool,
+    /// Not before.
+    next: Option<Timestamp>,
+    /// How long the last failure was waited for.
+    pause: Span,
+    /// Why the taint is not as it is to be.
+    problem: Option<Problem>,
+}
+
+impl StartupTaintWrites {
+    /// Takes the answers that have come.
+    pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) {
+        let now = observation.now;
+        // A clock that was set back makes it wait no longer.
+        self.next = self.next.filter(|next| *next > now).map(|next| next.min(now + AGAIN_MOST));
+        for reply in &observation.replies {
+            let Reply::StartupTaint { change, result } = reply else { continue };
+            let failed = (*result != TaintResult::Done).then(|| {
+                let problem = problem(*change, result);
+                Problem { reason: format!("{}; the agent tries again", problem.reason), ..problem }
+            });
+            self.pause = match &failed {
+                None => Span::ZERO,
+                Some(_) => (self.pause + self.pause).clamp(AGAIN, AGAIN_MOST),
+            };
+            (self.writing, self.next) = (false, Some(now + self.pause.max(AGAIN)));
+            match &failed {
+                None => drop(log.info(done(*change))),
+                Some(new) if self.problem.as_ref() != Some(new) => {
+                    log.warn(new.reason.clone()).hint(new.hint.as_deref());
+                }
+                Some(_) => {}
+            }
+            self.problem = failed;
+        }
+    }
+
+    /// The write that is due, if the Node is not as it is to be. `unlinked`: why the API server cannot be asked.
+    pub(in super::super) fn requests(
+        &mut self,
+        observation: &Observation,
+        taint: &StartupTaint,
+        unlinked: Option<&'static str>,
+    ) -> Option<Request> {
+        if unlinked.is_some() {
+            return None;
+        }
+        let wish = wish(observation, taint);
+        let node = &observation.snapshot()?.node.as_ref()?.value;
+        let change = match wish {
+            Wish::Taint if !has_taint(node) => TaintChange::Set,
+            Wish::NoTaint if has_taint(node) => TaintChange::Remove,
+            Wish::Taint | Wish::NoTaint => {
+                (self.next, self.pause, self.problem) = (None, Span::ZERO, None);
+                return None;
+            }
+            Wish::Unknown => return None,
+        };
+        if self.writing || self.next.is_some() {
+            return None;
+        }
+        self.writing = true;
+        Some(Request::StartupTaint { node_uid: node.text_at(["metadata", "uid"]).map(str::to_owned), change })
+    }
+
+    /// When the next write may be made.
+    pub(in super::super) fn due(&self) -> Option<Timestamp> {
+        self.next.filter(|_| !self.writing)
+    }
+
+    /// Why the taint is not as it is to be.
+    pub(in super::super) fn problem(&self, observation: &Observation, config: &Config) -> Option<Problem> {
+        if config.startup_taint {
+            return self.problem.clone();
+        }
+        let node = observation.snapshot()?.node.as_ref()?;
+        has_taint(&node.value).then(|| Problem {
+            object: OBJECT.to_owned(),
+            reason: format!("the Node has the taint {STARTING_TAINT}, and node.startup-taint is off: it stays"),
+            hint: Some(by_hand(&config.node_name)),
+        })
+    }
+}
+
+fn has_taint(node: &Value) -> bool {
+    node.list_at(["spec", "taints"]).iter().any(|taint| taint.str_at("key") == STARTING_TAINT)
+}
+
+/// How a person takes the taint away.
+pub(in super::super) fn by_hand(node: &str) -> String {
+    format!("kubectl taint nodes {node} {STARTING_TAINT}-")
+}
+
+/// Whether this Node is to carry the taint, as far as that can be known: nothing is set before the pods of this node
+/// have been heard of, and soon after a boot nothing is taken away before everything has.
+fn wish(observation: &Observation, taint: &StartupTaint) -> Wish {
+    let Some(api) = observation.snapshot().filter(|_| observation.api_answers()) else { return Wish::Unknown };
+    let is_heard = api.lists(&Scope::DaemonSets) > 0
+        && observation.manifests.current().is_some()
+        && !observation.folders.view.has_unreadable_folder();
+    match taint.wish() {
+        Wish::NoTaint if !is_heard && observation.now < observation.boot.at + TIMEOUT => Wish::Unknown,
+        wish => wish,
+    }
+}
+
+fn done(change: TaintChange) -> String {
+    match change {
+        TaintChange::Set => format!("the Node has the taint {STARTING_TAINT}: daemons of it are not Ready yet"),
+        TaintChange::Remove => format!("the Node has the taint {STARTING_TAINT} no longer"),
+    }
+}
+
+/// What a person has to know of a change that was not made.
+pub(in super::super) fn problem(change: TaintChange, result: &TaintResult) -> Problem {
+    let what = match change {
+        TaintChange::Set => "set",
+        TaintChange::Remove => "taken away",
+    };
+    let why = match result {
+        TaintResult::Done => String::new(),
+        TaintResult::NoPolicy => format!("the policy {} does not hold this agent", POLICY),
+        TaintResult::Failed(failure) => failure.to_string(),
+    };
+    let is_of_rights = match result {
+        TaintResult::Done => false,
+        TaintResult::NoPolicy => true,
+        TaintResult::Failed(failure) => failure.kind == FailureKind::Forbidden,
+    };
+    let reason = format!("the taint {STARTING_TAINT} is not {what}: {why}");
+    Problem { object: OBJECT.to_owned(), reason, hint: is_of_rights.then(|| GRANT.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::core::model::ObjectKey;
+    use crate::node::agent::decide::tests::config;
+    use crate::node::agent::decide::tests::observation;
+    use crate::node::api::ApiFailure;
+    use crate::node::api::Entry;
+    use crate::node::api::Snapshot;
+
+    /// What an agent sees whose Node has these taints, when the API server has shown `heard`, with `replies`.
+    fn seen(taints: &[&str], heard: &[Scope], replies: Vec<Reply>) -> Observation {
+        let taints: Vec<Value> = taints.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
+        let node = json!({"metadata": {"name": "n1", "uid": "n"}, "spec": {"taints": taints}});
+        let mut api = Snapshot::default();
+        for scope in heard {
+            api.scopes.entry(scope.clone()).or_default().lists = 1;
+        }
+        api.node = Some(Entry { version: 1, value: Arc::new(node) });
+        Observation { replies, ..observation(Some(api)) }
+    }
+
+    fn waits() -> StartupTaint {
+        let daemons = BTreeSet::from([ObjectKey::new("a", "b")]);
+        StartupTaint { awaited: daemons.clone(), daemons, ..StartupTaint::default() }
+    }
+
+    /// What is asked for; each call is the first of an agent.
+    fn asked(observation: &Observation, taint: &StartupTaint) -> Option<TaintChange> {
+        match StartupTaintWrites::default().requests(observation, taint, None) {
+            Some(Request::StartupTaint { change, .. }) => Some(change),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_that_is_as_it_is_to_be_or_before_everything_is_heard() {
+        let (clean, tainted) =
+            (seen(&["x"], &[Scope::DaemonSets], vec![]), seen(&[STARTING_TAINT], &[Scope::DaemonSets], vec![]));
+        let no_one = StartupTaint::default();
+        assert_eq!(asked(&clean, &waits()), Some(TaintChange::Set));
+        assert_eq!(asked(&tainted, &waits()), None);
+        assert_eq!(asked(&tainted, &no_one), Some(TaintChange::Remove));
+        assert_eq!(asked(&clean, &no_one), None);
+        let mut unheard = seen(&[STARTING_TAINT], &[], vec![]);
+        unheard.boot.at = unheard.now + Span::from_millis(1) - TIMEOUT;
+        assert_eq!(asked(&unheard, &no_one), None, "the DaemonSets may ask for it");
+        unheard.boot.at = unheard.now - TIMEOUT;
+        assert_eq!(asked(&unheard, &no_one), Some(TaintChange::Remove), "but not for ever");
+        assert_eq!(asked(&seen(&[], &[], vec![]), &waits()), Some(TaintChange::Set));
+        let mut silent = clean.clone();
+        silent.api.as_mut().unwrap().link = crate::node::api::Link::Connecting;
+        assert_eq!(asked(&silent, &waits()), None, "it may be Ready by now");
+        let unknown = StartupTaint { unknown: waits().awaited, ..StartupTaint::default() };
+        assert_eq!((asked(&clean, &unknown), asked(&tainted, &unknown)), (None, None));
+        assert_eq!(StartupTaintWrites::default().requests(&clean, &waits(), Some("another cluster answers")), None);
+    }
+
+    #[test]
+    fn a_write_that_failed_is_told_once_and_made_again_ever_later() {
+        let mut writes = StartupTaintWrites::default();
+        let mut log = Log::default();
+        let mut now = seen(&[], &[Scope::DaemonSets], vec![]);
+        let mut waited = Vec::new();
+        for _ in 0..9 {
+            assert!(writes.requests(&now, &waits(), None).is_some());
+            assert_eq!(writes.requests(&now, &waits(), None), None, "one at a time");
+            now.replies = vec![Reply::StartupTaint { change: TaintChange::Set, result: TaintResult::NoPolicy }];
+            writes.observe(&now, &mut log);
+            now.replies.clear();
+            assert_eq!(writes.requests(&now, &waits(), None), None);
+            let due = writes.due().unwrap();
+            waited.push((due - now.now).as_secs());
+            now.now = due;
+            writes.observe(&now, &mut log);
+            assert_eq!(writes.due(), None, "a time that has come is no time to wait for");
+        }
+        assert_eq!(waited, [2, 4, 8, 16, 32, 64, 128, 256, 300]);
+        assert_eq!(log.0.len(), 1);
+        let config = crate::config::Config { startup_taint: true, ..config() };
+        let problem = writes.problem(&now, &config).unwrap();
+        assert!(problem.reason.contains("the policy daemonlet-agent-nodes does not hold this agent"), "{problem:?}");
+        assert!(problem.hint.unwrap().contains("startup-taint.yaml"));
+        let set = seen(&[STARTING_TAINT], &[Scope::DaemonSets], vec![]);
+        assert_eq!(writes.requests(&set, &waits(), None), None);
+        assert_eq!(writes, StartupTaintWrites::default());
+    }
+
+    #[test]
+    fn a_taint_that_stays_because_the_key_is_off_is_told() {
+        let problem = StartupTaintWrites::default().problem(&seen(&[STARTING_TAINT], &[], vec![]), &config()).unwrap();
+        assert_eq!(problem.hint.as_deref(), Some("kubectl taint nodes n1 daemonlet.dev/starting-"));
+        assert_eq!(StartupTaintWrites::default().problem(&seen(&[], &[], vec![]), &config()), None);
+        let failure = TaintResult::Failed(ApiFailure::new(FailureKind::Conflict, "the Node changes all the time"));
+        assert_eq!(super::problem(TaintChange::Remove, &failure).hint, None);
+    }
+}

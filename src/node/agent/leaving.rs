@@ -1,0 +1,62 @@
+//! What an agent leaves on its Node when it ends: the taint, if the machine shuts down, and nothing after a teardown.
+//!
+//! Owns the two requests that no pass makes and no pass waits for.
+
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::core::status::Problem;
+use crate::node::api::ApiFailure;
+use crate::node::api::FailureKind;
+use crate::node::api::TaintChange;
+use crate::node::api::TaintResult;
+use crate::node::notify::Notifier;
+use crate::node::seal;
+
+use super::LastPass;
+use super::concerns::startup_taint;
+use super::requests::Reply;
+use super::requests::Request;
+use super::requests::Requests;
+use super::state::AgentState;
+
+/// How long the API server is waited for while the machine shuts down.
+const SHUTDOWN: Duration = Duration::from_secs(3);
+
+/// Tells systemd that the agent stops. If the machine shuts down, no workload comes to it before its daemons at its next
+/// boot.
+pub(super) async fn stop(state: &AgentState, last: &LastPass, requests: &Requests, notifier: &Notifier) {
+    notifier.stopping();
+    let has_no_daemons = last.plan.startup_taint.daemons.is_empty();
+    if has_no_daemons || state.unlinked(&last.observation).is_some() || !seal::is_shutting_down() {
+        return;
+    }
+    match change_taint(TaintChange::Set, state, requests, SHUTDOWN).await {
+        TaintResult::Done => tracing::info!("the machine shuts down: the Node has the taint of its next boot"),
+        result => {
+            let Problem { reason, hint, .. } = startup_taint::problem(TaintChange::Set, &result);
+            tracing::warn!(hint, "the machine shuts down: {reason}; it comes after the next boot");
+        }
+    }
+}
+
+/// Takes the taint off the Node. Gives what a person has to do, if that fails.
+pub(super) async fn remove_taint(config: &Config, state: &AgentState, requests: &Requests) -> Option<Problem> {
+    if !config.startup_taint || config.kubeconfig.is_none() {
+        return None;
+    }
+    let result = change_taint(TaintChange::Remove, state, requests, config.once_timeout).await;
+    let hint = Some(startup_taint::by_hand(&config.node_name));
+    (result != TaintResult::Done).then(|| Problem { hint, ..startup_taint::problem(TaintChange::Remove, &result) })
+}
+
+async fn change_taint(change: TaintChange, state: &AgentState, requests: &Requests, bound: Duration) -> TaintResult {
+    let request = Request::StartupTaint { node_uid: state.node.uid.clone(), change };
+    match tokio::time::timeout(bound, requests.last(request)).await {
+        Ok(Some(Reply::StartupTaint { result, .. })) => result,
+        _ => {
+            let message = format!("no answer within {} s", bound.as_secs());
+            TaintResult::Failed(ApiFailure::new(FailureKind::Timeout, message))
+        }
+    }
+}
