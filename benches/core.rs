@@ -268,7 +268,7 @@ impl Facts for Quiet {
         ReleasedDefinition::Unknown
     }
 
-    fn approved(&self, _: &DaemonSet) -> Option<&str> {
+    fn approved(&self, _: &DaemonSet) -> Option<String> {
         None
     }
 
