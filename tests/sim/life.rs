@@ -87,7 +87,7 @@ impl World for Around {
         };
         let turned = |key: &[u8]| key.iter().map(|byte| byte ^ 0x55).collect::<Vec<u8>>();
         Ok(match doing {
-            "encrypt" => Ok(super::node::base64(&turned(input)).into_bytes()),
+            "encrypt" => Ok(super::node::base64(turned(input)).into_bytes()),
             _ => super::node::from_base64(input).map(|key| turned(&key)).ok_or_else(|| "not sealed here".to_owned()),
         })
     }
