@@ -295,6 +295,9 @@ impl Laws {
         let steady = node.steady;
         let Some(daemon) = node.daemons.iter_mut().find(|daemon| daemon.name == name) else { return };
         daemon.has_run = true;
+        if daemon.wanted() == Some(manifest.revision) && std::mem::take(&mut daemon.is_on_new_disk) {
+            daemon.highest = manifest.revision;
+        }
         if manifest.revision < daemon.highest {
             let what = format!("{} from revision {} to {}", daemon.name, daemon.highest, manifest.revision);
             self.violate(steady, "nothing goes back by itself", what);

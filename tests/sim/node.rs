@@ -87,6 +87,8 @@ pub(crate) struct Daemon {
     /// Whether it has run in this life.
     pub(crate) has_run: bool,
     pub(crate) highest: u64,
+    /// Whether nothing is remembered of it, so that what the API server defines may follow another of its folder.
+    pub(crate) is_on_new_disk: bool,
 }
 
 impl Daemon {
@@ -282,6 +284,7 @@ impl Node {
                 data_removed: None,
                 has_run: false,
                 highest: 0,
+                is_on_new_disk: false,
             });
             if node.daemons[index].in_folder() {
                 node.write_objects(index);
