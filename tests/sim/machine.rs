@@ -79,8 +79,10 @@ impl Node {
             Place::Var if self.can_forget() => {
                 self.forget();
                 // What only the API server defines starts when that answers, and a folder's other revision before.
+                // Each start is a first one, which may wait for others.
+                self.daemons.iter_mut().for_each(|daemon| daemon.has_run = false);
                 self.daemons.iter_mut().filter(|daemon| daemon.in_api()).for_each(|daemon| {
-                    (daemon.has_run, daemon.highest, daemon.data_may_go_back) = (false, 0, true);
+                    (daemon.highest, daemon.data_may_go_back) = (0, true);
                     daemon.is_on_new_disk = true;
                 });
                 self.has_new_disk = true;
