@@ -108,7 +108,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     Ok(Exit::Success)
 }
 
-/// The options, and answers to what they leave open. Where nobody answers, defaults hold; without `input` nobody is asked.
+/// The options, and answers to what they leave open. Where no answer comes, defaults hold; without `input` nothing is asked.
 fn choices(arguments: &Arguments, mut input: Option<&mut dyn BufRead>) -> Choices {
     let mut answer = |question: &str, default: &str| answer(input.as_deref_mut()?, question, default);
     let mode = arguments.mode.unwrap_or_else(|| {
@@ -136,7 +136,7 @@ fn choices(arguments: &Arguments, mut input: Option<&mut dyn BufRead>) -> Choice
     Choices { mode, namespaces, kubeconfig }
 }
 
-/// What is answered to `question`; an empty line is the default. `None`: nobody answers.
+/// What is answered to `question`; an empty line is the default. `None`: no answer comes.
 fn answer(input: &mut dyn BufRead, question: &str, default: &str) -> Option<String> {
     let mut line = String::new();
     output::remarks(&format!("{question} [{default}]: "));

@@ -76,7 +76,7 @@ pub enum KnownList {
     Read,
     /// What applied when its ConfigMap was last known; why it is not known now.
     Last(String),
-    /// No ConfigMap is known, and nothing has run with one; `unheard`: nobody has said that it does not exist.
+    /// No ConfigMap is known, and nothing has run with one; `unheard`: no source has said that it does not exist.
     Missing { unheard: bool },
     /// It cannot be used: the fields.
     Refused(Vec<FieldError>),

@@ -26,7 +26,7 @@ enum Rule {
     All,
     /// What may run on this node.
     Policy(Arc<Policy>),
-    /// What its label gives to the agents of the cluster: a mode that a coordinator looks at, or a misspelt one.
+    /// What its label gives to the agents of the cluster: a mode that a coordinator acts on, or a misspelt one.
     Label,
 }
 

@@ -239,7 +239,7 @@ impl Store {
         let key = key_of(value);
         self.with(|snapshot| {
             let gone = match scope {
-                // What nobody here has anything of needs no evidence.
+                // What has neither file nor record here needs no evidence.
                 Scope::DaemonSets if snapshot.remove_outline(&key) => true,
                 Scope::DaemonSets => {
                     self.selection.retain(|named| *named != key);

@@ -29,7 +29,7 @@ impl ClusterSnapshot {
         &self.unread
     }
 
-    /// Takes an outline. False: no decision looks at it.
+    /// Takes an outline. False: no decision depends on it.
     pub(super) fn put_outline(&mut self, object: &Value) -> bool {
         let key = objects::key(object);
         let uid = object.str_at(["metadata", "uid"]).to_owned();

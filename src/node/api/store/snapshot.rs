@@ -84,7 +84,7 @@ impl Outline {
         Self { version, mode: object.text_at(["metadata", "labels", MODE_LABEL]).map(Box::from) }
     }
 
-    /// Of its labels those that policy looks at; the API server itself looks at `selector`.
+    /// Of its labels those that policy reads; the API server itself applies `selector`.
     pub fn labels(&self) -> BTreeMap<String, String> {
         self.mode.iter().map(|mode| (MODE_LABEL.to_owned(), mode.to_string())).collect()
     }
