@@ -4,6 +4,9 @@
 
 use std::io;
 use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::core::health;
 use crate::core::health::CrashDiagnosis;
@@ -18,6 +21,11 @@ use crate::node::fsx::Shared;
 /// How much of a log's end is read.
 const TAIL: u64 = 16 << 10;
 
+/// How often a log without a line is read again, and after how long. containerd reports the end of a container before
+/// it has written the last of its output, and says nothing when it has.
+const READ_AGAIN: u32 = 5;
+const READ_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
 /// Asks the runtime about the last attempt of a container that ended, and looks into its log.
 pub(super) async fn diagnose(
     cri: &Cri,
@@ -29,16 +37,29 @@ pub(super) async fn diagnose(
     let ended = containers.iter().filter(|c| c.name == name && c.state == ContainerState::Exited);
     let Some(last) = ended.max_by_key(|c| c.created_at_ns) else { return Ok(None) };
     let Some(status) = cri.container_status(&last.id).await? else { return Ok(None) };
-    let path = status.log_path.clone();
-    let log = fsx::aside(move || tail(&files, Path::new(&path)));
-    let log = log.await.ok().and_then(Result::ok).flatten().unwrap_or_default();
+    let last_line = last_line(&files, PathBuf::from(&status.log_path)).await;
     Ok(Some(CrashDiagnosis {
         container: name.to_owned(),
         exit_code: Some(status.exit_code),
         reason: status.reason,
         message: status.message,
-        last_line: health::last_line(&log).unwrap_or_default(),
+        last_line: last_line.unwrap_or_default(),
     }))
+}
+
+/// The last line of a container's log; it is waited for a second where there is none yet.
+async fn last_line(files: &Shared, path: PathBuf) -> Option<String> {
+    for looks_left in (0..=READ_AGAIN).rev() {
+        let (files, path) = (Arc::clone(files), path.clone());
+        let log = fsx::aside(move || tail(&files, &path)).await.ok().and_then(Result::ok).flatten();
+        if let Some(line) = health::last_line(&log.unwrap_or_default()) {
+            return Some(line);
+        }
+        if looks_left > 0 {
+            tokio::time::sleep(READ_AGAIN_AFTER).await;
+        }
+    }
+    None
 }
 
 /// The end of a container's log: `<logs>/<pod>/<container>/<n>.log`. Below the folder of all logs, which
@@ -101,5 +122,22 @@ mod tests {
         );
         assert_eq!(tail(&files, Path::new("relative/a/b/0.log")).ok().flatten(), None);
         assert_eq!(tail(&files, Path::new("")).ok().flatten(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_that_is_written_after_the_end_was_reported_is_waited_for() {
+        let (files, root) = (Real::shared(), tempfile::tempdir().unwrap());
+        let folder = root.path().join("logs/a_b_c/main");
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("1.log");
+        std::fs::write(&path, "").unwrap();
+        let late = path.clone();
+        let writer = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            std::fs::write(late, "2026-01-01T00:00:00Z stderr F no such device\n").unwrap();
+        });
+        assert_eq!(last_line(&files, path).await.as_deref(), Some("no such device"));
+        writer.await.unwrap();
+        assert_eq!(last_line(&files, folder.join("2.log")).await, None, "and it ends");
     }
 }
