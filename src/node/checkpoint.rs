@@ -6,6 +6,7 @@
 //! A record can be written first ([`Store::write_unsynced`]) and synced later ([`Store::sync`]). A written record survives
 //! a crash of the agent: the next [`Store::open`] puts it in force. A power loss may lose it, but never its predecessor.
 
+mod error;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,9 @@ use crate::node::fsx::Shared;
 use crate::node::fsx::Stat;
 use crate::node::manifests::sha256;
 
+pub use error::CheckpointError;
+pub use error::Damaged;
+
 /// The first word of every file: format and version.
 const FORM: &str = "daemonlet-checkpoint/1";
 /// Names of records longer than this are shortened; with `.json` and `.bad-<n>` appended, a name stays below the file
@@ -39,87 +43,6 @@ const MAX_SET_ASIDE: u32 = 10;
 const RECORD: &str = ".json";
 const STAGED: &str = ".tmp";
 const BEGUN: &str = ".new";
-
-/// A state folder that cannot be used, or a record that could not be written or removed.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckpointError {
-    /// Others could write to the state folder.
-    #[error("state folder {} {why}: nothing in it can be trusted", path.display())]
-    Unsafe {
-        /// The folder.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-        /// What to do.
-        hint: String,
-    },
-    /// The state folder cannot be opened, made or listed.
-    #[error("cannot use state folder {}", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        #[source]
-        source: FsError,
-    },
-    /// A record could not be written; its predecessor is unchanged.
-    #[error("cannot write checkpoint {}", path.display())]
-    Save {
-        /// The file.
-        path: PathBuf,
-        /// The step that failed.
-        #[source]
-        source: FsError,
-    },
-    /// A record could not be removed.
-    #[error("cannot remove checkpoint {}", path.display())]
-    Remove {
-        /// The file.
-        path: PathBuf,
-        /// The step that failed.
-        #[source]
-        source: FsError,
-    },
-    /// A value that cannot be encoded as JSON.
-    #[error("checkpoint {} cannot be put in JSON", path.display())]
-    Encode {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
-}
-
-impl CheckpointError {
-    /// What to do about it, if there is something to do.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            CheckpointError::Unsafe { hint, .. } => Some(hint.clone()),
-            CheckpointError::Folder { source, .. }
-            | CheckpointError::Save { source, .. }
-            | CheckpointError::Remove { source, .. } => source.hint(),
-            CheckpointError::Encode { .. } => None,
-        }
-    }
-}
-
-/// A record that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("checkpoint {} {why}: it is not used{}", path.display(), kept_as(kept))]
-pub struct Damaged {
-    /// The file.
-    pub path: PathBuf,
-    /// What is wrong with it.
-    pub why: String,
-    /// Where its bytes are kept; `None` if the file could not be renamed.
-    pub kept: Option<PathBuf>,
-    /// Whether it could be read.
-    is_read: bool,
-}
-
-fn kept_as(kept: &Option<PathBuf>) -> String {
-    kept.as_ref().map_or_else(String::new, |kept| format!(", its bytes are kept in {}", kept.display()))
-}
 
 /// What was found under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,104 @@
+use serde_json::json;
+
+use super::*;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Good;
+
+/// A memory with a Secret in use, and a Secret and a ConfigMap that were kept.
+fn remembered_inputs() -> RememberedInputs {
+    let reference = |kind, name: &str| ObjectRef::new(kind, "ns", name);
+    let used = vec![(reference(Kind::Secret, "a"), json!({"data": {"k": "used"}}))];
+    let rollback_data = vec![
+        (reference(Kind::ConfigMap, "c"), json!({"data": {"k": "open"}})),
+        (reference(Kind::Secret, "a"), json!({"data": {"k": "kept"}})),
+    ];
+    let daemon = ObjectKey::new("ns", "d");
+    RememberedInputs {
+        objects: objects::restore(used),
+        rollback_data: RollbackDataOf::from([(
+            daemon,
+            RollbackData { revision: "good".to_owned(), objects: objects::restore(rollback_data) },
+        )]),
+        ..RememberedInputs::default()
+    }
+}
+
+fn values(remembered_inputs: &RememberedInputs) -> Vec<(ObjectRef, Value)> {
+    remembered_inputs.rollback_data.values().flat_map(|rollback_data| objects::values(&rollback_data.objects)).collect()
+}
+
+/// Records of which `revision` was good with the data that is kept.
+fn records(revision: &str) -> Records {
+    let (daemon, revision) = (ObjectKey::new("ns", "d"), revision.to_owned());
+    let good =
+        Good { revision, data_version: String::new(), has_rollback_data: true, candidate: None, daemon_set: None };
+    let record = DaemonRecord { good: Some(good), ..DaemonRecord::new(daemon.clone(), 0) };
+    Records::from([(daemon, record)])
+}
+
+#[test]
+fn what_is_sealed_is_nowhere_else_and_comes_back_whole() {
+    let (remembered_inputs, records) = (remembered_inputs(), records("good"));
+    let mut saved = remembered_inputs.to_save(&[]);
+    assert!(saved.has_secrets());
+    let secrets = saved.take_secrets(&remembered_inputs.rollback_data);
+    assert!(!saved.has_secrets());
+    let text = serde_json::to_string(&saved).unwrap();
+    assert!(!text.contains("used") && !text.contains("{\"k\":\"kept\"}"), "{text}");
+    let mut again = RememberedInputs::restore(saved, &records);
+    assert!(again.rollback_data.is_empty());
+    let closed = again.fingerprint(0);
+    again.take(secrets, &records);
+    assert_eq!(values(&again), values(&remembered_inputs));
+    assert_eq!(objects::values(&again.objects), objects::values(&remembered_inputs.objects));
+    assert_ne!(again.fingerprint(0), closed);
+}
+
+#[test]
+fn what_the_api_server_said_while_the_state_folder_could_not_be_used_counts() {
+    let (c, s) = (ObjectRef::new(Kind::ConfigMap, "ns", "c"), ObjectRef::new(Kind::Secret, "ns", "s"));
+    let of = |cluster: &str, sealed: bool, text: &str| SavedInputs {
+        cluster_uid: Some(cluster.to_owned()),
+        sealed,
+        objects: vec![(c.clone(), json!(text)), (s.clone(), json!(text))],
+        ..SavedInputs::default()
+    };
+    for (cluster, sealed, expected) in
+        [("one", false, ["new", "new"]), ("one", true, ["new", "old"]), ("two", false, ["old", "old"])]
+    {
+        let mut saved = of("one", sealed, "old");
+        saved.overlay(of(cluster, false, "new"));
+        let found: BTreeMap<_, _> = saved.objects.into_iter().collect();
+        assert_eq!([&found[&c], &found[&s]], expected.map(|text| json!(text)).each_ref(), "{cluster} {sealed}");
+    }
+}
+
+#[test]
+fn data_of_another_revision_is_not_taken_for_that_of_the_good_one() {
+    let remembered_inputs = remembered_inputs();
+    let mut saved = remembered_inputs.to_save(&[]);
+    let secrets = saved.take_secrets(&remembered_inputs.rollback_data);
+    let mut again = RememberedInputs::restore(saved, &records("another"));
+    again.take(secrets, &records("another"));
+    assert!(again.rollback_data.is_empty());
+}
+
+#[test]
+fn kubelet_versions_in_the_wild() {
+    for (version, expected) in
+        [("v1.36.2", Some((1, 36))), ("1.35+", Some((1, 35))), ("v1.34.1-eks-abc", Some((1, 34))), ("x", None)]
+    {
+        assert_eq!(major_minor(version), expected, "{version}");
+    }
+}
+
+#[test]
+fn a_node_is_read_with_what_decides() {
+    let node = node_view(&serde_json::json!({
+        "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}},
+        "spec": {"taints": [{"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}]},
+        "status": {"nodeInfo": {"kubeletVersion": "v1.36.2"}}
+    }));
+    assert!(node.registered && node.taints.len() == 1 && node.labels["a"] == "b");
+    assert_eq!(node.kubelet_version.as_deref(), Some("v1.36.2"));
+}

@@ -1,0 +1,105 @@
+//! What goes wrong with the manifest folder and its files, in words.
+
+use std::path::PathBuf;
+
+use crate::node::fsx::FsError;
+
+/// A manifest folder that cannot be used, or a manifest that could not be written or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// The folder is not safe to use.
+    #[error("manifest folder {} {why}: nothing is written there", path.display())]
+    Unsafe {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// What to do.
+        hint: String,
+    },
+    /// The folder could not be opened, created or listed.
+    #[error("cannot use manifest folder {}", path.display())]
+    ManifestFolder {
+        /// The folder.
+        path: PathBuf,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+    /// The file is not ours.
+    #[error("{} is not daemonlet's ({why}): it is left alone", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Why it is not ours.
+        why: String,
+    },
+    /// The folder was opened read-only.
+    #[error("manifest folder {} was opened for reading only", path.display())]
+    ReadOnly {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A name that the kubelet ignores, or that is not a file name.
+    #[error("{name:?} cannot be the file name of a manifest")]
+    Name { name: String },
+    /// The manifest to be updated was removed in the meantime, not by us.
+    #[error("manifest {} was removed by another program: it is not written again", path.display())]
+    Gone {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The staged file does not read back as intended; it was not put in place.
+    #[error("manifest {} was not written correctly ({why}): the previous one stays", path.display())]
+    Check {
+        /// The file it was meant for.
+        path: PathBuf,
+        /// The difference.
+        why: String,
+    },
+    /// A manifest could not be put in place; its predecessor is unchanged.
+    #[error("cannot write manifest {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+    /// A manifest could not be removed.
+    #[error("cannot remove manifest {}", path.display())]
+    Remove {
+        /// The file.
+        path: PathBuf,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
+    /// The folder cannot be watched; changes are only seen at the next pass.
+    #[error("manifest folder {} cannot be watched and is polled every few seconds", path.display())]
+    Watch {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl ManifestError {
+    /// What to do about it, if there is something to do.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            ManifestError::Unsafe { hint, .. } => Some(hint.clone()),
+            ManifestError::ManifestFolder { source, .. }
+            | ManifestError::Write { source, .. }
+            | ManifestError::Remove { source, .. } => source.hint(),
+            ManifestError::Foreign { path, .. } => Some(format!("move {} out of the folder", path.display())),
+            ManifestError::Watch { .. } => Some("raise fs.inotify.max_user_instances or max_user_watches".to_owned()),
+            ManifestError::ReadOnly { .. }
+            | ManifestError::Name { .. }
+            | ManifestError::Gone { .. }
+            | ManifestError::Check { .. } => None,
+        }
+    }
+}
