@@ -35,6 +35,7 @@ mod init;
 mod install;
 mod kubectl;
 mod offline;
+mod order;
 mod output;
 mod plan;
 mod policy;

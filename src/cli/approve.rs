@@ -3,10 +3,9 @@
 use clap::Args;
 
 use crate::cli::CommandFailure;
-use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::ask;
-use crate::cli::explain;
+use crate::cli::order;
+use crate::cli::order::OrderArguments;
 use crate::cli::output;
 use crate::core::model::ObjectKey;
 use crate::core::replies::ApproveReport;
@@ -19,30 +18,18 @@ use crate::node::socket::Request;
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    config: ConfigArgument,
-    /// The DaemonSet
-    #[arg(value_name = "NAMESPACE/NAME", value_parser = explain::key)]
-    daemon_set: ObjectKey,
-    /// Print JSON (schemaVersion 1)
-    #[arg(long)]
-    json: bool,
+    order: OrderArguments,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    let config = arguments.config.load()?;
-    let ObjectKey { namespace, name } = arguments.daemon_set.clone();
-    let report: ApproveReport = ask::order(&config, &Request::Approve { namespace, name })?;
-    output::data(&if arguments.json { output::json(&report)? } else { human(&report, &arguments.daemon_set) })?;
+    arguments.order.carry_out(|namespace, name| Request::Approve { namespace, name }, human)?;
     Ok(Exit::Success)
 }
 
 fn human(report: &ApproveReport, key: &ObjectKey) -> String {
     let report = &output::printable(report);
     let mut text = format!("{key}: revision {} is approved on {}\n", report.revision, report.node);
-    for change in &report.changes {
-        let reason = if change.reason.is_empty() { String::new() } else { format!(" ({})", change.reason) };
-        text.push_str(&format!("  next: {}{reason}\n", change.action));
-    }
+    text.push_str(&order::next_changes(&report.changes));
     if report.changes.is_empty() {
         text.push_str(&format!("  {}\n", report.reason));
     }

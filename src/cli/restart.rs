@@ -3,10 +3,8 @@
 use clap::Args;
 
 use crate::cli::CommandFailure;
-use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::ask;
-use crate::cli::explain;
+use crate::cli::order::OrderArguments;
 use crate::cli::output;
 use crate::core::model::ObjectKey;
 use crate::core::replies::RestartReport;
@@ -20,20 +18,12 @@ use crate::node::socket::Request;
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    config: ConfigArgument,
-    /// The DaemonSet
-    #[arg(value_name = "NAMESPACE/NAME", value_parser = explain::key)]
-    daemon_set: ObjectKey,
-    /// Print JSON (schemaVersion 1)
-    #[arg(long)]
-    json: bool,
+    order: OrderArguments,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    let config = arguments.config.load()?;
-    let ObjectKey { namespace, name } = arguments.daemon_set.clone();
-    let report: RestartReport = ask::order(&config, &Request::Restart { namespace, name })?;
-    output::data(&if arguments.json { output::json(&report)? } else { human(&report, &arguments.daemon_set) })?;
+    let report: RestartReport =
+        arguments.order.carry_out(|namespace, name| Request::Restart { namespace, name }, human)?;
     Ok(if report.new.is_some() && report.unsure.is_none() { Exit::Success } else { Exit::Refused })
 }
 

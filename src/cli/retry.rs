@@ -3,10 +3,9 @@
 use clap::Args;
 
 use crate::cli::CommandFailure;
-use crate::cli::ConfigArgument;
 use crate::cli::Exit;
-use crate::cli::ask;
-use crate::cli::explain;
+use crate::cli::order;
+use crate::cli::order::OrderArguments;
 use crate::cli::output;
 use crate::core::model::ObjectKey;
 use crate::core::replies::RetryReport;
@@ -19,20 +18,11 @@ use crate::node::socket::Request;
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    config: ConfigArgument,
-    /// The DaemonSet
-    #[arg(value_name = "NAMESPACE/NAME", value_parser = explain::key)]
-    daemon_set: ObjectKey,
-    /// Print JSON (schemaVersion 1)
-    #[arg(long)]
-    json: bool,
+    order: OrderArguments,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    let config = arguments.config.load()?;
-    let ObjectKey { namespace, name } = arguments.daemon_set.clone();
-    let report: RetryReport = ask::order(&config, &Request::Retry { namespace, name })?;
-    output::data(&if arguments.json { output::json(&report)? } else { human(&report, &arguments.daemon_set) })?;
+    let report: RetryReport = arguments.order.carry_out(|namespace, name| Request::Retry { namespace, name }, human)?;
     Ok(if report.forgotten.is_some() || report.backoff { Exit::Success } else { Exit::Refused })
 }
 
@@ -48,10 +38,7 @@ fn human(report: &RetryReport, key: &ObjectKey) -> String {
     if report.changes.is_empty() {
         text.push_str("  the running pod already has this revision; its progress deadline starts again\n");
     }
-    for change in &report.changes {
-        let reason = if change.reason.is_empty() { String::new() } else { format!(" ({})", change.reason) };
-        text.push_str(&format!("  next: {}{reason}\n", change.action));
-    }
+    text.push_str(&order::next_changes(&report.changes));
     text
 }
 
