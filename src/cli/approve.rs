@@ -11,7 +11,7 @@ use crate::core::model::ObjectKey;
 use crate::core::replies::ApproveReport;
 use crate::node::socket::Request;
 
-/// Let a revision start on this node that waits for this (daemonlet.dev/update: manual)
+/// Let a revision start on this node that waits for this command (daemonlet.dev/update: manual)
 ///
 /// It replaces what runs once its images are here. A rollout with a coordinator has to have reached this node: the
 /// agent claims the coordinator's approval. Needs root, and the agent. Exit code: 0 approved, 1 nothing waits for it.

@@ -23,8 +23,10 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     let Some(options) = options(&config) else {
-        return Err(CommandFailure::new(Exit::Usage, "coordinator.kubeconfig: `coordinator` needs it written")
-            .hint("it is the coordinator's own identity, not an agent's"));
+        return Err(CommandFailure::new(Exit::Unreadable, "coordinator.kubeconfig: `coordinator` needs it written")
+            .hint(
+                "name a kubeconfig of the coordinator's own, not an agent's: /usr/share/doc/daemonlet/docs/rollouts.md",
+            ));
     };
     start_log(&config)?;
     let runtime = event_loop()?;

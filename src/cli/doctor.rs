@@ -99,7 +99,7 @@ fn human(report: &DoctorReport, colour: Colour) -> String {
         }
     }
     let checks = report.findings.len();
-    text.push_str(&format!("{checks} checks, {} bad, {} to know of", report.bad, report.warnings));
+    text.push_str(&format!("{checks} checks, {} bad, {} warnings", report.bad, report.warnings));
     text.push_str(&match report.skipped {
         0 => "\n".to_owned(),
         skipped => format!(", {skipped} skipped: run it as root\n"),
@@ -125,7 +125,7 @@ mod tests {
              bad   clock       90 s behind the API server's\n      hint: set it\n\
              warn  agent       not running\n      hint: start it\n\
              skip  API server  not checked: this user may not read /k\n\
-             4 checks, 1 bad, 1 to know of, 1 skipped: run it as root\n"
+             4 checks, 1 bad, 1 warnings, 1 skipped: run it as root\n"
         );
     }
 }

@@ -18,7 +18,7 @@ use crate::node::enrolment::EnrolmentError;
 /// Where the agent looks for its kubeconfig when none is configured.
 const KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
 
-/// Get a certificate of this node's agent's own, and write the kubeconfig that uses it
+/// Get a client certificate for this node's agent, and write the kubeconfig that uses it
 ///
 /// Asks the cluster for a client certificate named daemonlet:node:<node-name> and waits until somebody
 /// approves it (the coordinator, if it is configured so). The running agent renews it. Exit code: 0 there is

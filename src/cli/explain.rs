@@ -61,6 +61,11 @@ pub(super) fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> 
         None => "unknown: no such DaemonSet could be read".to_owned(),
     };
     let mut text = format!("{key} on {}: {state}\n", report.node);
+    if report.status.is_none() && report.problems.is_empty() {
+        text.push_str(
+            "       hint: `daemonlet status` lists what this node knows, `daemonlet help sources` says what it reads\n",
+        );
+    }
     for term in &report.terms {
         let mark = match term.holds {
             Some(true) => colour.green("yes"),

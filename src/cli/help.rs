@@ -5,6 +5,7 @@ use clap::Args;
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::cli::output;
+use crate::core::nearest;
 
 /// What can be asked about.
 struct Topic {
@@ -66,7 +67,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let found = arguments.what.iter().try_fold(&mut command, |command, name| command.find_subcommand_mut(name));
     let Some(found) = found else {
         let failure = CommandFailure::new(Exit::Usage, format!("{asked:?} is neither a command nor a topic"));
-        return Err(failure.hint("`daemonlet help` lists both"));
+        let commands: Vec<String> = super::command().get_subcommands().map(|one| one.get_name().to_owned()).collect();
+        let names = TOPICS.iter().map(|topic| topic.name).chain(commands.iter().map(String::as_str));
+        return Err(failure.hint(match nearest::of(&asked.replace(' ', "-"), names) {
+            Some(name) => format!("did you mean {name:?}? `daemonlet help` lists all"),
+            None => "`daemonlet help` lists both".to_owned(),
+        }));
     };
     let help = found.render_long_help();
     let topics: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();

@@ -112,8 +112,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 fn choices(arguments: &Arguments, mut input: Option<&mut dyn BufRead>) -> Choices {
     let mut answer = |question: &str, default: &str| answer(input.as_deref_mut()?, question, default);
     let mode = arguments.mode.unwrap_or_else(|| {
-        let question = "DaemonSets of the API without the label daemonlet.dev/mode (labelled: leave them alone, static: run \
-                        them in place of the DaemonSet controller, bootstrap: run them until its pod can run)";
+        let question = "What to do with DaemonSets of the API that have no label daemonlet.dev/mode\n  \
+                        labelled   leave them alone\n  \
+                        static     run them in place of the DaemonSet controller\n  \
+                        bootstrap  run them until the DaemonSet controller's pod can run\nmode";
         loop {
             match answer(question, DefaultMode::Labelled.as_str()) {
                 Some(word) => match DefaultMode::from_str(&word, true) {

@@ -125,7 +125,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         output::remarks(&report::lines(&entries, &inputs.unknown_fields, output::Colour::new(&std::io::stderr())));
     }
     if is_empty && !arguments.strict {
-        output::remarks("no DaemonSet in what was read\n");
+        output::remarks(&inputs::nothing_in(&arguments.files));
     }
     output::errors(&errors);
     Ok(exit)

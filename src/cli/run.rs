@@ -69,7 +69,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
     if arguments.once && !config.is_written("node-name") {
         let message = "node-name: `run --once` needs it written: every pod's UID contains the node's name";
-        return Err(CommandFailure::new(Exit::Usage, message).hint("set node-name in the configuration"));
+        return Err(CommandFailure::new(Exit::Unreadable, message).hint("set node-name in the configuration"));
     }
     start_log(&config)?;
     match start(config, arguments)? {

@@ -130,7 +130,7 @@ pub(super) fn human(report: &StatusReport, colour: Colour, width: Option<usize>)
     let head = ["DAEMONSET", "SOURCE", "REVISION", "POD", "STATE", "READY", "SINCE", "REASON"];
     let rows = report.daemons.iter().map(|daemon| row(daemon, colour)).collect::<Vec<_>>();
     let mut text = match width {
-        _ if rows.is_empty() => "no daemons on this node\n".to_owned(),
+        _ if rows.is_empty() => no_daemons(report, colour),
         Some(width) => table::fitted(&head, &rows, width),
         None => table::table(&head, &rows),
     };
@@ -151,6 +151,17 @@ pub(super) fn human(report: &StatusReport, colour: Colour, width: Option<usize>)
         text.extend(daemon.hints.iter().map(|hint| format!("{} {name}: {hint}\n", colour.cyan("hint:"))));
     }
     text
+}
+
+/// What stands for an empty table: how to begin, unless another line of the report says what is in the way.
+fn no_daemons(report: &StatusReport, colour: Colour) -> String {
+    let begin = "put a DaemonSet into a folder of the key `folders` (/etc/daemonlet/daemonsets.d), or give one of the API \
+                 the label daemonlet.dev/mode: `daemonlet help sources`";
+    let hint = match report.problems.is_empty() && report.left_alone.is_empty() {
+        true => format!("{} {begin}\n", colour.cyan("hint:")),
+        false => String::new(),
+    };
+    format!("no daemons on this node\n{hint}")
 }
 
 /// The DaemonSets that this node's configuration does not select, a line and a hint for each cause.

@@ -23,13 +23,13 @@ use crate::node::agent::Leftover;
 use crate::node::agent::Teardown;
 use crate::node::notify::Notifier;
 
-/// Drain this node: end every daemon that daemonlet runs here, and remove what it wrote for them
+/// Tear down this node: end every daemon that daemonlet runs here, and remove what it wrote for them
 ///
 /// The manifests of the agent go, the kubelet ends their pods with their grace periods, and when the
 /// runtime says that nothing of them runs any more their folders are cleared. Other files in the
 /// manifest folder stay. The agent must not run (`systemctl disable --now daemonlet`): it would
 /// start everything again, and does so when it is started later. Needs root and a running kubelet.
-/// The state folder stays: it remembers which pod UIDs are used up. Exit code: 0 drained, 1 not.
+/// The state folder stays: it remembers which pod UIDs are used up. Exit code: 0 nothing of them is left, 1 something is.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

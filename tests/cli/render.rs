@@ -150,7 +150,9 @@ fn a_path_that_cannot_be_read_is_named_and_the_others_are_rendered() {
 fn what_is_no_file_in_a_folder_is_passed_over() {
     let scratch = Scratch::new(&[("in/a.yaml", CONFIG_MAP)]);
     let _socket = std::os::unix::net::UnixListener::bind(scratch.text("in/b.yaml")).unwrap();
-    run(["render", "-f", &scratch.text("in")]).is(0, "", "no DaemonSet in what was read\n");
+    let hint = "hint: of a folder only its own *.yaml, *.yml and *.json are read, not its subfolders\n";
+    run(["render", "-f", &scratch.text("in")]).is(0, "", &format!("no DaemonSet in what was read\n{hint}"));
+    run(["render", "-f", &scratch.text("in/a.yaml")]).is(0, "", "no DaemonSet in what was read\n");
 }
 
 #[test]

@@ -75,7 +75,9 @@ fn help_knows_commands_and_topics() {
     let unknown = help(&["exit", "codes"]);
     assert_eq!((unknown.code, unknown.out.as_str()), (2, ""));
     assert!(
-        unknown.err.starts_with("error: \"exit codes\" is neither a command nor a topic\nhint: "),
+        unknown
+            .err
+            .starts_with("error: \"exit codes\" is neither a command nor a topic\nhint: did you mean \"exit-codes\"?"),
         "{}",
         unknown.err
     );
@@ -85,7 +87,7 @@ fn help_knows_commands_and_topics() {
 fn once_needs_a_written_node_name() {
     let scratch = Scratch::new(&[("c.toml", "manifest-dir = \"/x\"\nruntime-endpoint = \"\"\n")]);
     run(["run", "--once", "--config", &scratch.text("c.toml")]).is(
-        2,
+        3,
         "",
         "error: node-name: `run --once` needs it written: every pod's UID contains the node's name\n\
          hint: set node-name in the configuration\n",

@@ -70,6 +70,15 @@ pub(in crate::cli) fn read(paths: &[PathBuf]) -> Inputs {
     inputs
 }
 
+/// What is said where `paths` have no DaemonSet.
+pub(in crate::cli) fn nothing_in(paths: &[PathBuf]) -> String {
+    let hint = match paths.iter().any(|path| path.is_dir()) {
+        true => "hint: of a folder only its own *.yaml, *.yml and *.json are read, not its subfolders\n",
+        false => "",
+    };
+    format!("no DaemonSet in what was read\n{hint}")
+}
+
 /// The Node in the file `path`.
 pub(super) fn node(path: &Path) -> Result<NodeView, CommandFailure> {
     let fail = |why: String| CommandFailure::new(Exit::Unreadable, format!("{}: {why}", path.display()));

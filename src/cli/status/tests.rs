@@ -62,6 +62,7 @@ fn what_is_left_alone_is_counted_with_what_selects_it() {
         hint: "label it".to_owned(),
     };
     let mut report = report(Vec::new());
+    assert!(human(&report, Colour::none(), None).starts_with("no daemons on this node\nhint: put a DaemonSet into "));
     report.left_alone = vec![group(1, &["a/b"])];
     assert_eq!(
         human(&report, Colour::none(), None),

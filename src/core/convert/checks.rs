@@ -24,7 +24,7 @@ pub(super) fn metadata(object: &Value, kind: Option<Kind>) -> Result<(), FieldEr
         }
         None | Some(Value::Null) => return Err(wrong("metadata.name", "required")),
         Some(Value::String(name)) => name,
-        Some(_) => return Err(wrong("metadata.name", "must be a string")),
+        Some(other) => return Err(not_a_string("metadata.name".to_owned(), other)),
     };
     let bad_name = match kind {
         // Names of DaemonSets are checked with their other fields.
@@ -45,7 +45,7 @@ pub(super) fn metadata(object: &Value, kind: Option<Kind>) -> Result<(), FieldEr
                     return Err(wrong("metadata.namespace", reason));
                 }
             }
-            Some(_) => return Err(wrong("metadata.namespace", "must be a string")),
+            Some(other) => return Err(not_a_string("metadata.namespace".to_owned(), other)),
         }
     }
     for field in ["labels", "annotations"] {

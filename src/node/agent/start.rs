@@ -3,6 +3,7 @@
 //! Owns what is fatal: another agent on the same state, and a configuration that names something impossible. Everything
 //! else, such as a state folder that cannot be used, is a problem that is shown and tried again.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -105,6 +106,9 @@ impl AgentError {
     pub fn hint(&self) -> Option<String> {
         match self {
             AgentError::State(error) => error.hint(),
+            AgentError::Socket(SocketError::Listen { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+                Some("run the agent as root, or name a folder of this user's in run-dir".to_owned())
+            }
             _ => None,
         }
     }
