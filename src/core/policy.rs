@@ -8,6 +8,7 @@ mod admission;
 pub mod pod_security;
 pub mod room;
 mod rules;
+mod verdicts;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub use rules::PodRules;
 pub use rules::PortRange;
 pub use rules::VOLUME_TYPES;
 pub use rules::below;
+pub use verdicts::Judge;
+pub use verdicts::Verdicts;
 
 /// Whether a DaemonSet of the API is ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,9 +137,7 @@ impl Policy {
 
     /// What the rules for pods have against `daemon_set` of the API, if anything; each with what would allow it.
     pub fn forbids(&self, daemon_set: &DaemonSet) -> Option<String> {
-        let violations = self.violations(daemon_set);
-        let words = || violations.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; ");
-        (!violations.is_empty()).then(words)
+        words(&self.violations(daemon_set))
     }
 
     /// What `daemon_set` of the API does against the rules: the bounds first, then at most [`TOLD`] of the others.
@@ -248,6 +249,11 @@ impl Policy {
     pub fn allows_namespace(&self, namespace: &str) -> bool {
         self.namespaces.iter().any(|allowed| allowed == "*" || allowed == namespace)
     }
+}
+
+/// Errors in one line, each with its hint; `None` without any.
+fn words(errors: &[FieldError]) -> Option<String> {
+    (!errors.is_empty()).then(|| errors.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; "))
 }
 
 /// A DaemonSet as this program may run it: valid for the API server, and with a mode label that it knows. An unknown

@@ -13,6 +13,7 @@ use crate::core::model::ObjectSource;
 use crate::core::model::Source;
 use crate::core::policy::Admission;
 use crate::core::policy::Covered;
+use crate::core::policy::Judge;
 use crate::core::policy::Policy;
 use crate::core::policy::namespace_of;
 use crate::core::policy::same_template;
@@ -182,20 +183,21 @@ impl Desired {
 /// What the sources want of the daemon that `record` remembers.
 ///
 /// `objects` contains the Namespaces.
-pub fn resolve(
+pub fn resolve<'p>(
     known: &KnownDefinition<'_>,
     record: &DaemonRecord,
-    policy: &Policy,
+    policy: impl Into<Judge<'p>>,
     objects: &dyn ObjectSource,
 ) -> Desired {
+    let policy = policy.into();
     let desired = by_sources(known, record, policy, objects);
-    hold::unless_released(desired, record, policy)
+    hold::unless_released(desired, record, &policy)
 }
 
 fn by_sources(
     known: &KnownDefinition<'_>,
     record: &DaemonRecord,
-    policy: &Policy,
+    policy: Judge<'_>,
     objects: &dyn ObjectSource,
 ) -> Desired {
     if let Some(folder) = folder_of(known, record).filter(|folder| is_override(folder) && !is_newer(known)) {
@@ -209,8 +211,8 @@ fn by_sources(
     match &known.api {
         ApiState::Present(daemon_set) => resolve_present(known, daemon_set, record, (policy, objects)),
         ApiState::Invalid { reason } => resolve_invalid(known, reason, record, (policy, objects)),
-        ApiState::Absent { by_event } => resolve_absent(known, *by_event, record, policy),
-        ApiState::Orphaned if record.instances.is_empty() => resolve_absent(known, true, record, policy),
+        ApiState::Absent { by_event } => resolve_absent(known, *by_event, record, &policy),
+        ApiState::Orphaned if record.instances.is_empty() => resolve_absent(known, true, record, &policy),
         ApiState::Orphaned => orphaned(),
         // A file's would be replaced a moment later.
         ApiState::Unread if known.remembered.is_none() && !record.runs() => {
@@ -241,13 +243,13 @@ fn is_newer(known: &KnownDefinition<'_>) -> bool {
 }
 
 /// Policy, and the Namespaces it needs.
-type PolicyAndObjects<'a> = (&'a Policy, &'a dyn ObjectSource);
+type PolicyAndObjects<'a> = (Judge<'a>, &'a dyn ObjectSource);
 
 /// [`Policy::covers`]. In addition, a template of the API that differs from the folder's is ours only if it may start;
 /// one that already runs here stays, whatever has changed since.
 fn covers(
     rules: PolicyAndObjects<'_>,
-    daemon_set: &DaemonSet,
+    daemon_set: &Arc<DaemonSet>,
     folder: Option<&Arc<DaemonSet>>,
     record: &DaemonRecord,
 ) -> Covered {
@@ -295,7 +297,7 @@ fn resolve_present(
                 wanted(folder, folder_mode(folder), Some(note))
             }
         },
-        (Covered::No(reason), None) if is_narrowed(known, record, policy) => {
+        (Covered::No(reason), None) if is_narrowed(known, record, &policy) => {
             held(known, record, None, Hold::Narrowed(reason))
         }
         (Covered::No(_), None) if let (true, FolderState::Unsure { reason }) = (known.has_file, known.folder) => {

@@ -32,7 +32,7 @@ impl Planner<'_> {
     }
 
     /// Notes for a running instance that it could not start again as it is.
-    pub(super) fn note_admission(&mut self, daemon_set: &DaemonSet) {
+    pub(super) fn note_admission(&mut self, daemon_set: &Arc<DaemonSet>) {
         match self.facts.admission(daemon_set) {
             Admission::Allowed(notes) => self.note_all(&notes),
             Admission::Refused(errors) => {

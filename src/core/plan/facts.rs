@@ -282,7 +282,7 @@ pub trait Facts {
     /// What decides whether the kubelet takes a manifest, beside the manifest.
     fn acceptance_conditions(&self) -> AcceptanceConditions;
     /// Whether a new instance of a DaemonSet may start, by policy and by what its namespace enforces.
-    fn admission(&self, daemon_set: &DaemonSet) -> Admission;
+    fn admission(&self, daemon_set: &Arc<DaemonSet>) -> Admission;
     /// The node selector of a DaemonSet's namespace.
     fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector>;
     /// Whether new instances' pods are dry-run at the API server (`policy.admission`).

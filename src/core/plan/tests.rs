@@ -278,7 +278,7 @@ impl Facts for World {
         &self.surroundings
     }
 
-    fn admission(&self, daemon_set: &DaemonSet) -> Admission {
+    fn admission(&self, daemon_set: &Arc<DaemonSet>) -> Admission {
         let evil = daemon_set.pod_template()["spec"]["containers"][0]["image"].as_str().unwrap().starts_with("evil/");
         let error = || FieldError { field: "image".to_owned(), reason: "is evil".to_owned(), hint: None };
         if let Some(missing) = &self.unjudged {

@@ -50,32 +50,49 @@ pub fn namespace_of(daemon_set: &DaemonSet) -> ObjectRef {
 impl Policy {
     /// Whether a new instance of `daemon_set` may start; `namespace` is what is known of its Namespace.
     pub fn admit(&self, daemon_set: &DaemonSet, namespace: Lookup<'_>) -> Admission {
-        let object = match namespace {
-            Lookup::Present(object) | Lookup::Deleted(object) => Some(object),
+        let enforced = self.enforced(namespace);
+        let security = enforced.and_then(|enforced| pod_security_error(enforced, daemon_set));
+        admission(daemon_set, enforced, security, || self.violations(daemon_set))
+    }
+
+    /// What a namespace of which this is known enforces; `None`: that is not known yet.
+    pub(super) fn enforced(&self, namespace: Lookup<'_>) -> Option<Enforced> {
+        match namespace {
+            Lookup::Present(object) | Lookup::Deleted(object) => {
+                Some(Enforced::of_namespace(object, self.pod_security_default))
+            }
             Lookup::Absent | Lookup::Unknown => None,
-        };
-        let level = object.map(|object| Enforced::of_namespace(object, self.pod_security_default));
-        let violation = level.and_then(|enforced| pod_security_error(enforced, daemon_set));
-        if daemon_set.source != Source::Api {
-            return Admission::Allowed(violation.map(about_mirror_pod).into_iter().collect());
-        }
-        let mut refused = self.violations(daemon_set);
-        refused.extend(violation);
-        match (refused.is_empty(), level) {
-            (false, _) => Admission::Refused(refused),
-            (true, Some(_)) => Admission::FREE,
-            (true, None) => Admission::Waits(Missing {
-                kind: "Namespace".to_owned(),
-                namespace: String::new(),
-                name: daemon_set.key.namespace.clone(),
-                key: String::new(),
-            }),
         }
     }
 }
 
+/// What follows from what PodSecurity (at the level `enforced`, if that is known) and the rules for pods have against
+/// `daemon_set`.
+pub(super) fn admission(
+    daemon_set: &DaemonSet,
+    enforced: Option<Enforced>,
+    security: Option<FieldError>,
+    violations: impl FnOnce() -> Vec<FieldError>,
+) -> Admission {
+    if daemon_set.source != Source::Api {
+        return Admission::Allowed(security.map(about_mirror_pod).into_iter().collect());
+    }
+    let mut refused = violations();
+    refused.extend(security);
+    match (refused.is_empty(), enforced) {
+        (false, _) => Admission::Refused(refused),
+        (true, Some(_)) => Admission::FREE,
+        (true, None) => Admission::Waits(Missing {
+            kind: "Namespace".to_owned(),
+            namespace: String::new(),
+            name: daemon_set.key.namespace.clone(),
+            key: String::new(),
+        }),
+    }
+}
+
 /// PodSecurity's violations, worded as the API server does.
-fn pod_security_error(enforced: Enforced, daemon_set: &DaemonSet) -> Option<FieldError> {
+pub(super) fn pod_security_error(enforced: Enforced, daemon_set: &DaemonSet) -> Option<FieldError> {
     let violations = pod_security::violations(enforced, daemon_set.pod_template());
     if violations.is_empty() {
         return None;

@@ -9,6 +9,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::policy::Covered;
+use crate::core::policy::Judge;
 use crate::core::policy::Policy;
 use crate::core::policy::Releases;
 use crate::core::record::DaemonRecord;
@@ -63,10 +64,10 @@ pub(super) fn is_narrowed(known: &KnownDefinition<'_>, record: &DaemonRecord, po
 }
 
 /// What the rules for pods have against both what runs and the newest definition.
-pub(super) fn by_rules(daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, policy: &Policy) -> Option<String> {
+pub(super) fn by_rules(daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, judge: Judge<'_>) -> Option<String> {
     let running = record.definition().filter(|running| running.source == Source::Api)?;
-    let why = policy.forbids(running)?;
-    (record.runs() && policy.forbids(daemon_set).is_some()).then_some(why)
+    let why = judge.forbids(running)?;
+    (record.runs() && !judge.allows(daemon_set)).then_some(why)
 }
 
 /// What runs, held at its own definition. `mode`: the one that it has by the sources.

@@ -375,7 +375,7 @@ impl Facts for ObservedState<'_> {
         self.state.concerns.acceptance.surroundings()
     }
 
-    fn admission(&self, daemon_set: &DaemonSet) -> Admission {
+    fn admission(&self, daemon_set: &Arc<DaemonSet>) -> Admission {
         self.admitted(daemon_set)
     }
 

@@ -23,6 +23,7 @@ use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
 use crate::core::plan::Note;
+use crate::core::policy::Judge;
 use crate::core::ports;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
@@ -56,6 +57,7 @@ pub(super) const LOST: &str = "lost with the disk";
 /// The plan of one pass. Changes nothing but the cache's speed.
 pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Config, cache: &mut RenderCache) -> Plan {
     cache.begin();
+    cache.verdicts.begin(&state.policy);
     with_facts(observation, state, config, cache, |subjects, facts| {
         let api = observation.snapshot();
         let guard = &state.concerns.removal_guard;
@@ -188,7 +190,7 @@ fn desired<'a>(
             confirmation: state.concerns.removal_guard.confirmation(key, about, observation.now),
             has_file: state.inputs.origins.contains_key(key),
         };
-        let desired = sources::resolve(&known, record, &state.policy, objects);
+        let desired = sources::resolve(&known, record, Judge::new(&state.policy, &cache.verdicts), objects);
         let is_unlisted = known.is_unlisted(record) && !matches!(desired, Desired::Held { .. });
         (key, desired, is_unlisted)
     };

@@ -28,6 +28,7 @@ use crate::core::overlays;
 use crate::core::overlays::OverlayFacts;
 use crate::core::overlays::Overlays;
 use crate::core::plan::Data;
+use crate::core::policy::Verdicts;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
 use crate::core::rendering::DataDigests;
@@ -208,6 +209,8 @@ pub(super) struct RenderCache {
     renderings: RefCell<HashMap<(usize, u64, View), Entry>>,
     former: RefCell<HashMap<(usize, String), Former>>,
     overlaid: RefCell<HashMap<usize, Overlaid>>,
+    /// What the policy has against definitions.
+    pub(super) verdicts: Verdicts,
     pass: u64,
     /// In a replay: the digests of renderings whose secrets are not in the recording.
     recorded: Option<HashMap<RenderingKey, Option<Digests>>>,

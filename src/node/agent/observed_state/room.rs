@@ -1,5 +1,6 @@
 //! What daemons of namespaces that are not trusted request of this node, and how many they are.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::core::bounds;
@@ -11,6 +12,7 @@ use crate::core::pass::Subject;
 use crate::core::placement;
 use crate::core::plan::Facts;
 use crate::core::policy::Admission;
+use crate::core::policy::Judge;
 use crate::core::policy::Requester;
 use crate::core::policy::Resources;
 use crate::core::policy::namespace_of;
@@ -21,13 +23,21 @@ use super::ObservedState;
 
 impl ObservedState<'_> {
     /// Whether a new instance of `daemon_set` may start here, as far as this node judges that.
-    pub(super) fn admitted(&self, daemon_set: &DaemonSet) -> Admission {
+    pub(super) fn admitted(&self, daemon_set: &Arc<DaemonSet>) -> Admission {
         if let Some(error) = self.too_many(daemon_set) {
             return Admission::Refused(vec![error]);
         }
         let namespace = self.objects.lookup(&namespace_of(daemon_set));
         let judged = overlays::as_judged(daemon_set, |config_map| self.objects.is_folders(config_map));
-        self.state.policy.admit(&judged, namespace).and(|| self.no_room(&judged))
+        let admission = match &judged {
+            Cow::Borrowed(_) => self.judge().admit(daemon_set, namespace),
+            Cow::Owned(judged) => self.state.policy.admit(judged, namespace),
+        };
+        admission.and(|| self.no_room(&judged))
+    }
+
+    fn judge(&self) -> Judge<'_> {
+        Judge::new(&self.state.policy, &self.render_cache.verdicts)
     }
 
     /// That the namespace of `daemon_set`, which is not trusted, has too many DaemonSets to start this one.
@@ -83,7 +93,7 @@ impl ObservedState<'_> {
             Desired::Wanted { daemon_set, .. } if policy.confines(daemon_set).is_some() => {
                 let selector = self.namespace_selector(daemon_set);
                 let placement = placement::should_run(&self.state.node, daemon_set, selector.as_ref());
-                (placement.should_run && policy.forbids(daemon_set).is_none()).then(|| of(daemon_set))
+                (placement.should_run && self.judge().allows(daemon_set)).then(|| of(daemon_set))
             }
             _ => None,
         };
