@@ -33,6 +33,16 @@ pub(crate) fn system() -> SystemTime {
     SystemTime::now()
 }
 
+/// The processor time that this thread has used; none if the kernel does not say.
+pub(crate) fn thread_time() -> Span {
+    #[cfg(feature = "simulation")]
+    if crate::simulation::world().is_some() {
+        return Span::ZERO;
+    }
+    let clock = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID);
+    clock.map_or(Span::ZERO, |t| Span::from_millis(t.tv_sec() * 1_000 + t.tv_nsec() / 1_000_000))
+}
+
 /// How long the machine has been up; for ever if the kernel does not say.
 pub(crate) fn uptime() -> Span {
     #[cfg(feature = "simulation")]

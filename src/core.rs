@@ -43,6 +43,7 @@ pub mod record;
 pub mod render;
 pub mod rendering;
 pub mod replies;
+pub mod set_aside;
 pub mod sources;
 pub mod start_order;
 pub mod startup_taint;

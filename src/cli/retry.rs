@@ -13,7 +13,7 @@ use crate::node::socket::Request;
 
 /// Try a failed revision again on this node, now; also without an API server
 ///
-/// The agent forgets that the revision failed here, and any wait before the next try. Needs root, and the
+/// The agent forgets that the revision failed here or was set aside, and any wait before the next try. Needs root, and the
 /// agent. Exit code: 0 there was something to retry, 1 there was not.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -32,7 +32,10 @@ fn human(report: &RetryReport, key: &ObjectKey) -> String {
         (Some(revision), _) => format!("{key}: revision {revision} is tried again on {}\n", report.node),
         (None, true) => format!("{key}: back-off on {} is cleared: it is tried again now\n", report.node),
         (None, false) => {
-            return format!("{key}: nothing to retry on {}: no revision failed and nothing waits\n", report.node);
+            return format!(
+                "{key}: nothing to retry on {}: no revision failed, none is set aside and nothing waits\n",
+                report.node
+            );
         }
     };
     if report.changes.is_empty() {
@@ -70,6 +73,9 @@ mod tests {
         report.changes.clear();
         assert!(human(&report, &key).ends_with("its progress deadline starts again\n"));
         report.forgotten = None;
-        assert_eq!(human(&report, &key), "a/b: nothing to retry on n1: no revision failed and nothing waits\n");
+        assert_eq!(
+            human(&report, &key),
+            "a/b: nothing to retry on n1: no revision failed, none is set aside and nothing waits\n"
+        );
     }
 }

@@ -23,6 +23,7 @@ mod ready;
 mod refresh;
 mod retry;
 mod run;
+mod set_aside;
 #[cfg(test)]
 mod tests;
 mod trigger;
@@ -273,6 +274,7 @@ pub fn plan_daemon(
             plan.keep(State::Unknown, reason);
             plan.hint_release();
         }
+        Desired::SetAside { reason } => plan.set_aside(reason),
         Desired::Unsure { reason } => plan.keep(State::Unknown, reason),
     }
     plan.done()

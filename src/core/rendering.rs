@@ -16,6 +16,7 @@ use crate::core::identity;
 use crate::core::identity::Identity;
 use crate::core::manifest;
 use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenSource;
 use crate::core::overlays;
@@ -94,6 +95,17 @@ pub struct Rendered {
 }
 
 impl RenderResult {
+    /// Of a definition that is not to be rendered, and why. It has the identity of no instance: what runs is kept.
+    pub fn held_back(why: String) -> Self {
+        let error = FieldError { field: "spec.template".to_owned(), reason: why, hint: None };
+        Self {
+            identity: Identity { uid: String::new(), pod_name: String::new() },
+            revision: String::new(),
+            result: Err(Refused { errors: vec![error], is_shrunk: false, ..Refused::default() }),
+            data: DataDigests::default(),
+        }
+    }
+
     /// Whether it still has what is needed to write it: text, pod and data.
     pub fn is_whole(&self) -> bool {
         match &self.result {

@@ -163,6 +163,11 @@ pub enum Desired {
         /// Why.
         reason: String,
     },
+    /// Its definition is not looked at: what runs stays as it is on disk.
+    SetAside {
+        /// Why.
+        reason: String,
+    },
     /// Unknown: what runs stays.
     Unsure {
         /// Why.

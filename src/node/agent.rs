@@ -13,6 +13,7 @@
 
 mod answers;
 mod concerns;
+mod costs;
 mod decide;
 mod decision;
 mod definitions;
@@ -72,10 +73,12 @@ use crate::node::notify::ReadyGuard;
 use crate::node::socket;
 use crate::node::socket::SocketRequest;
 
+use costs::Costs;
 use decision::Decision;
 use executor::EffectOutcome;
 use executor::Executor;
 use inputs::Inputs;
+use inputs::Purpose;
 use observation::Observation;
 use recorder::Recorder;
 use reload::Reread;
@@ -116,6 +119,7 @@ pub struct Agent {
     executor: Executor,
     requests: Requests,
     reporter: Reporter,
+    costs: Costs,
     last: LastPass,
 }
 
@@ -265,6 +269,7 @@ impl Agent {
         let began = Instant::now();
         let observation = self.observe().await;
         if self.last.is_at_rest && quiet::has_no_news(&observation, &self.last.observation, self.last.due) {
+            self.executor.unmark();
             self.last.next = Moment::now(observation.now).until(self.last.due);
             return self.reporter.rested(observation.now, began.elapsed());
         }
@@ -274,7 +279,13 @@ impl Agent {
 
     /// What a pass knows: its one wait.
     async fn observe(&mut self) -> Observation {
-        self.inputs.collect(&self.state, &self.config, &mut self.executor, &mut self.requests).await
+        let (config, requests) = (&self.config, &mut self.requests);
+        let mut observation = self.inputs.collect(&self.state, config, &mut self.executor, requests).await;
+        let begins = self.costs.begin(&mut observation, &self.state);
+        if self.state.purpose == Purpose::Work {
+            self.executor.mark(&begins);
+        }
+        observation
     }
 
     /// Executes a decision, keeps what came of it, sends its requests and reports.
@@ -282,6 +293,8 @@ impl Agent {
         let (is_at_rest, seen) = (quiet::is_at_rest(&decision), Moment::now(observation.now));
         let watchdog = self.reporter.watchdog();
         let mut outcome = self.executor.execute(&decision, &observation, &self.config, watchdog);
+        self.executor.unmark();
+        let has_cost = self.costs.end(&self.render_cache, &self.state);
         let recorded = self.reporter.recorder.news(&observation, &decision, &outcome, &self.last.plan);
         self.render_cache.shrink();
         self.requests.send(std::mem::take(&mut decision.requests), observation.now);
@@ -295,6 +308,7 @@ impl Agent {
         plan.shrink();
         let due = match has_failed {
             true => decide::after_failure(decision.due, observation.now),
+            false if has_cost => observation.now,
             false => decision.due,
         };
         let is_at_rest = is_at_rest && !has_failed;

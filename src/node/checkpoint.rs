@@ -195,6 +195,11 @@ impl Store {
         self.dir.sync().map_err(|source| CheckpointError::Save { path: self.path.join(&unsynced.file), source })
     }
 
+    /// Removes a record that was written and not synced; what fails is overwritten by the next one of that name.
+    pub fn withdraw(&self, unsynced: UnsyncedRecord) {
+        let _ = self.dir.unlink(unsynced.staged());
+    }
+
     /// Whether there is anything under the name of the record `name`.
     pub fn has(&self, name: &str) -> bool {
         !matches!(self.dir.stat(file_name(name)), Ok(None))

@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::liveness;
+use crate::core::model::ObjectKey;
 use crate::core::startup_taint;
 use crate::core::upstream::api_server;
 
@@ -44,9 +45,31 @@ pub enum Outcome {
     Unknown(String),
 }
 
-/// The writes of an agent whose policies are to be shown; `crd`: whether the cluster has NodeDaemons; `tainted`: the node
-/// whose taint the agent writes, if it does.
-pub fn probes(crd: bool, tainted: Option<&str>) -> Vec<Probe> {
+/// A request for a certificate, in PEM and base64, with a key that nobody has: the API server reads it before any policy.
+const CERTIFICATE_REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIVU1IMENBUUF3R3pFWk1CY0dBMVVFQXd3UVpHRmxiVzl1YkdW\
+    MExXUnZZM1J2Y2pCWk1CTUdCeXFHU000OQpBZ0VHQ0NxR1NNNDlBd0VIQTBJQUJMbE9JblRLTG93ODA4dXZ5UlBQQ3BmNXYzWk9y\
+    cVJVd1ZqNGViM0t4alZNCldtQW9CSlJzTDBKWVdRalNzeXVIaHhWQzJ1K01rMlBTcU1yRGxmZElXUHlnQURBS0JnZ3Foa2pPUFFR\
+    REFnTkgKQURCRUFpQm4xNWNEMFdUVTFpU2pSOUlKUWdhK2Via3RXKzZqcFB3b3BaZXhTUXdBNGdJZ2ZWeER3SytyM2Q2MwpLTDZs\
+    cVduV1dNL0hTM1JwcyswRG1qNnErVnBaaXlJPQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+/// One second more than a token of an agent may live.
+const TOO_LONG: u64 = 86_401;
+
+/// What an agent's writes are tried on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Targets {
+    /// Whether the cluster has NodeDaemons.
+    pub crd: bool,
+    /// The node whose taint the agent writes, if it does.
+    pub tainted: Option<String>,
+    /// Any pod of the cluster, by its namespace and name.
+    pub pod: Option<ObjectKey>,
+    /// A ServiceAccount whose tokens the agent may ask for.
+    pub account: Option<ObjectKey>,
+}
+
+/// The writes of an agent whose policies are to be shown.
+pub fn probes(targets: &Targets) -> Vec<Probe> {
+    let Targets { crd, tainted, pod, account } = targets;
     let nodedaemons = Probe {
         policy: "daemonlet-agent-nodedaemons",
         write: Write::Create,
@@ -69,14 +92,37 @@ pub fn probes(crd: bool, tainted: Option<&str>) -> Vec<Probe> {
             "type": "Normal", "regarding": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": NAME},
         }),
     };
-    let of_rollouts = [nodedaemons, lease].into_iter().filter(|_| crd);
-    let node = tainted.map(|node| Probe {
+    let certificate = Probe {
+        policy: "daemonlet-agent-certificates",
+        write: Write::Create,
+        path: "/apis/certificates.k8s.io/v1/certificatesigningrequests".to_owned(),
+        object: json!({
+            "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": NAME},
+            "spec": {"request": CERTIFICATE_REQUEST, "signerName": "daemonlet.dev/doctor", "usages": ["client auth"]},
+        }),
+    };
+    let pod = pod.as_ref().map(|ObjectKey { namespace, name }| Probe {
+        policy: "daemonlet-agent-pods",
+        write: Write::Patch,
+        path: format!("/api/v1/namespaces/{namespace}/pods/{name}"),
+        object: json!({"metadata": {"annotations": {"daemonlet.dev/doctor": NAME}}}),
+    });
+    let token = account.as_ref().map(|ObjectKey { namespace, name }| Probe {
+        policy: "daemonlet-agent-tokens",
+        write: Write::Create,
+        path: format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"),
+        object: json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": TOO_LONG},
+        }),
+    });
+    let of_rollouts = [nodedaemons, lease].into_iter().filter(|_| *crd);
+    let node = tainted.as_ref().map(|node| Probe {
         policy: startup_taint::POLICY,
         write: Write::Patch,
         path: format!("/api/v1/nodes/{node}"),
         object: startup_taint::probe(),
     });
-    of_rollouts.chain([event]).chain(node).collect()
+    of_rollouts.chain([event, certificate]).chain(pod).chain(token).chain(node).collect()
 }
 
 /// Judges the probes.
@@ -153,10 +199,30 @@ mod tests {
     }
 
     #[test]
-    fn without_node_daemons_only_events_are_tried() {
-        let of = |crd, node| probes(crd, node).into_iter().map(|probe| probe.policy).collect::<Vec<_>>();
-        assert_eq!(of(false, None), ["daemonlet-agent-events"]);
-        assert_eq!(of(false, Some("n")), ["daemonlet-agent-events", "daemonlet-agent-nodes"]);
-        assert_eq!(of(true, None), ["daemonlet-agent-nodedaemons", "daemonlet-agent-leases", "daemonlet-agent-events"]);
+    fn each_policy_is_tried_on_what_there_is() {
+        let of = |targets: Targets| {
+            let names = probes(&targets).into_iter().map(|probe| probe.policy.trim_start_matches("daemonlet-agent-"));
+            names.collect::<Vec<_>>().join(" ")
+        };
+        let nothing = Targets::default;
+        let key = || Some(ObjectKey::new("a", "b"));
+        assert_eq!(of(nothing()), "events certificates");
+        assert_eq!(of(Targets { tainted: Some("n".to_owned()), ..nothing() }), "events certificates nodes");
+        assert_eq!(of(Targets { crd: true, ..nothing() }), "nodedaemons leases events certificates");
+        assert_eq!(of(Targets { pod: key(), account: key(), ..nothing() }), "events certificates pods tokens");
+    }
+
+    #[test]
+    fn the_packaged_policies_are_those_that_are_tried() {
+        let key = || Some(ObjectKey::new("a", "b"));
+        let all = Targets { crd: true, tainted: Some("n".to_owned()), pod: key(), account: key() };
+        let text = include_str!("../../../packaging/k8s/admission-policies.yaml");
+        let mut packaged: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("  policyName: ")).collect();
+        // What RBAC does not give cannot be tried.
+        packaged.retain(|policy| *policy != "daemonlet-agent-writes");
+        packaged.sort_unstable();
+        let mut tried: Vec<&str> = probes(&all).iter().map(|probe| probe.policy).collect();
+        tried.sort_unstable();
+        assert_eq!(tried, packaged);
     }
 }

@@ -160,7 +160,7 @@ impl Cause {
 }
 
 /// What [`DaemonRecord::retry`] reset.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retried {
     /// The revision that had failed.
     pub failed: Option<String>,

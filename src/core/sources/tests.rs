@@ -101,6 +101,7 @@ impl<'a> Case<'a> {
                 format!("wanted from {from}, {mode:?}{note}")
             }
             Desired::Left { .. } => "left".into(),
+            Desired::SetAside { .. } => "set aside".into(),
             Desired::Gone { by_list, ignore_file, .. } => format!("gone by_list={by_list} ignore={ignore_file:?}"),
             Desired::Orphaned { .. } => "orphaned".into(),
             Desired::Confirm { .. } => "confirm".into(),

@@ -16,6 +16,7 @@ use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::RestartCause;
+use crate::core::record::Retried;
 use crate::core::replies::ApproveReport;
 use crate::core::replies::PlannedChange;
 use crate::core::replies::RestartReport;
@@ -95,14 +96,20 @@ impl Agent {
 
     /// Forgets the daemon's failed revision and its back-offs, on disk first, and makes a pass.
     async fn retry(&mut self, key: &ObjectKey) -> Value {
-        let Some(mut record) = self.state.records.get(key).cloned() else {
+        let record = self.state.records.get(key).cloned();
+        if record.is_none() && !self.state.set_aside.knows(key) {
             return json!({"error": format!("{key} has never run on this node: there is nothing to retry")});
-        };
+        }
+        let was_set_aside = self.state.set_aside.forget(key);
+        self.costs.forget(key);
         let began = Instant::now();
         let observation = self.observe().await;
-        let retried = record.retry(observation.now);
         let mut state = self.state.clone();
-        state.set_record(record);
+        let mut retried = Retried::default();
+        if let Some(mut record) = record {
+            retried = record.retry(observation.now);
+            state.set_record(record);
+        }
         let asked = state.concerns.admission_dry_runs.forget(key);
         tracing::info!(daemonset = %key, "a retry of {key} was asked for");
         let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
@@ -116,7 +123,7 @@ impl Agent {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
             forgotten: retried.failed,
-            backoff: retried.backoff || asked,
+            backoff: retried.backoff || asked || was_set_aside,
             changes: next.unwrap_or_default(),
         })
     }

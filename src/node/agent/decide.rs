@@ -18,6 +18,7 @@ use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::State;
+use crate::core::set_aside::Turn;
 use crate::core::sources;
 use crate::core::status::Problem;
 use crate::core::time::Span;
@@ -103,6 +104,7 @@ fn decide_in_order(
         requests.extend(state.concerns.startup_taint.requests(observation, &plan.startup_taint, unlinked));
     }
     let events = state.concerns.stock.report(&plan, &config.node_name, &mut log);
+    state.set_aside.end_turn(&observation.turn);
     let to_touch = state.concerns.kubelet_resync.manifests_to_touch(observation, &plan, &state.records);
     let due = if gave_up { observation.now } else { due(observation, &state, &plan) };
     Decision {
@@ -344,6 +346,8 @@ fn due(observation: &Observation, state: &AgentState, plan: &Plan) -> Timestamp 
         (!is_usable || !observation.manifests_watched).then(|| now + UNWATCHED_PERIOD),
         // The first pass is from disk alone, before anything is watched.
         (state.passes == 0).then_some(now),
+        // Others wait for their turn.
+        (observation.turn != Turn::None).then_some(now),
     ];
     let next = own.into_iter().chain(state.concerns.due(state)).flatten().fold(now + PERIOD, Timestamp::min);
     if is_usable { next } else { after_failure(next, now) }

@@ -3,6 +3,7 @@
 //! Owns the handles on manifest folder, volume data and state folder, and the one order of effects
 //! ([`Executor::execute`]). Must not decide anything: what became of each effect goes back as a value.
 
+mod costs;
 mod daemon;
 mod floor;
 mod gates;
@@ -16,8 +17,10 @@ use std::collections::BTreeSet;
 use crate::config::Config;
 use crate::core::model::ObjectKey;
 use crate::core::record::Forgotten;
+use crate::core::set_aside::SetAside;
 use crate::core::status::Problem;
 use crate::node::checkpoint::Store;
+use crate::node::checkpoint::UnsyncedRecord;
 use crate::node::fsx::Dir;
 use crate::node::fsx::Shared;
 use crate::node::manifests::ManifestDir;
@@ -34,6 +37,7 @@ use super::sealing::Sealing;
 use super::start;
 use super::start::AgentError;
 
+pub(super) use costs::Keeps;
 pub(super) use floor::FLOOR;
 pub(super) use floor::Floor;
 pub(super) use gates::Gates;
@@ -56,8 +60,12 @@ pub(super) struct Executor {
     pub(super) sealing: Sealing,
     /// The floor as it is on disk.
     pub(super) floor: Floor,
+    /// What is set aside, as it is on disk.
+    set_aside: SetAside,
+    /// What says on disk which definitions are being worked on.
+    mark: Option<UnsyncedRecord>,
     /// Records that were written without waiting for the disk.
-    unsynced: Vec<(ObjectKey, crate::node::checkpoint::UnsyncedRecord)>,
+    unsynced: Vec<(ObjectKey, UnsyncedRecord)>,
     /// Daemons whose manifests were renamed into place without waiting for the disk.
     renamed: Vec<ObjectKey>,
 }
@@ -152,6 +160,8 @@ impl Executor {
             is_readable_again: false,
             sealing,
             floor: Floor::default(),
+            set_aside: SetAside::default(),
+            mark: None,
             unsynced: Vec::new(),
             renamed: Vec::new(),
         }
@@ -159,7 +169,8 @@ impl Executor {
 
     /// Does what `decision` says, in this order:
     ///
-    /// 1. the state folder is made anew where it was removed; the floor is raised before a number beyond it is used;
+    /// 1. the state folder is made anew where it was removed; what is set aside is saved; the floor is raised before a
+    ///    number beyond it is used;
     /// 2. data for a roll-back and the other remembered inputs, where what runs is changed by them;
     /// 3. gates: those that close do so before the kubelet starts, and a process opens the others in its first pass;
     ///    records of daemons that adopt instances of others;
@@ -180,6 +191,7 @@ impl Executor {
     ) -> EffectOutcome {
         let mut outcome = EffectOutcome::default();
         self.keep_state_folder(config, &mut outcome);
+        self.save_set_aside(decision, &mut outcome);
         self.raise_floor(decision, &mut outcome);
         match decision.save_inputs {
             SaveInputs::Before => self.save_inputs(decision, observation, &mut outcome),
@@ -228,6 +240,7 @@ impl Executor {
                 tracing::warn!("the state folder is another one, or can be used again: all records are written anew");
                 self.state = Some(state);
                 self.floor = Floor::default();
+                self.set_aside = SetAside::default();
                 outcome.state_folder_is_new = true;
             }
             Ok(None) => self.is_readable_again = true,

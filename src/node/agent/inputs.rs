@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::core::knowledge::Knowledge;
 use crate::core::manifest;
 use crate::core::record::DaemonRecord;
+use crate::core::set_aside::Turn;
 use crate::core::status::Problem;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
@@ -213,6 +214,9 @@ impl Inputs {
             pulls: requests.pulls(),
             unpinned: requests.unpinned(),
             replies: requests.take_replies(),
+            // The agent adds them.
+            spent: Vec::new(),
+            turn: Turn::None,
             runtime: runtime.pods,
             runtime_as_of: runtime.as_of,
             manifests,

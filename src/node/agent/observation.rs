@@ -10,6 +10,8 @@ use std::sync::Arc;
 use crate::core::knowledge::Knowledge;
 use crate::core::model::TokenRequest;
 use crate::core::render::Endpoint;
+use crate::core::set_aside::Spent;
+use crate::core::set_aside::Turn;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -75,6 +77,12 @@ pub(super) struct Observation {
     pub(super) seal: Seal,
     /// What came in for requests of earlier passes.
     pub(super) replies: Vec<Reply>,
+    /// What the pass before spent on definitions of tenants, as far as something follows from it.
+    #[serde(default)]
+    pub(super) spent: Vec<Spent>,
+    /// Which of the definitions that an agent may have been killed over this pass works on.
+    #[serde(default)]
+    pub(super) turn: Turn,
     /// What the inputs themselves could not do: watch a folder, open the state folder.
     pub(super) problems: Vec<Problem>,
 }

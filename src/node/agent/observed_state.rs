@@ -59,6 +59,7 @@ use crate::core::time::Span;
 use super::concerns::images::ImageFacts;
 use super::concerns::stock_controller;
 use super::concerns::stock_controller::UnrelatedPod;
+use super::costs;
 use super::ending;
 use super::ending::Ends;
 use super::evidence;
@@ -165,6 +166,9 @@ impl ObservedState<'_> {
 
 impl Facts for ObservedState<'_> {
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult> {
+        if let Some(why) = costs::held_back(self.observation, self.state, daemon_set) {
+            return Arc::new(RenderResult::held_back(why));
+        }
         let record = self.state.records.get(&daemon_set.key);
         let own = |i: &Instance| i.daemon_set.as_ref().is_some_and(|d| Arc::ptr_eq(d, daemon_set));
         let adopted = |i: &Instance| i.phase == Phase::Live && i.incarnation == incarnation && own(i);

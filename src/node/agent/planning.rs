@@ -5,6 +5,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -13,6 +14,7 @@ use crate::core::cluster::node_daemons::Status;
 use crate::core::identity::template_hash;
 use crate::core::json::Json;
 use crate::core::knowledge::OVERRIDE_HINT;
+use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::pass;
@@ -39,6 +41,7 @@ use crate::node::manifests::Manifest;
 
 use super::concerns::claims;
 use super::concerns::stock_controller;
+use super::costs;
 use super::evidence;
 use super::objects::Objects;
 use super::observation::Observation;
@@ -173,6 +176,11 @@ fn desired<'a>(
         if of_api == ApiState::Unread && !observation.is_linked() {
             of_api = ApiState::Unknown;
         }
+        let held_back = |daemon_set: Option<&Arc<DaemonSet>>| costs::held_back(observation, state, daemon_set?);
+        let api_held_back = held_back(of_api.daemon_set());
+        if let Some(reason) = &api_held_back {
+            of_api = ApiState::Invalid { reason };
+        }
         let about = state.definitions.version(key);
         let folder = observation.folders.state(key, &state.inputs.origins, record);
         let objects_of_it = Objects { live: record.live().next().is_some(), ..*objects };
@@ -181,7 +189,7 @@ fn desired<'a>(
         let (in_folder, in_api, remembered) = (
             folder.daemon_set().map(overlaid),
             of_api.daemon_set().map(overlaid),
-            state.inputs.daemon_sets.get(key).map(overlaid),
+            state.inputs.daemon_sets.get(key).filter(|d| held_back(Some(d)).is_none()).map(overlaid),
         );
         let known = KnownDefinition {
             folder: folder.with(in_folder.as_ref()),
@@ -191,6 +199,11 @@ fn desired<'a>(
             has_file: state.inputs.origins.contains_key(key),
         };
         let desired = sources::resolve(&known, record, Judge::new(&state.policy, &cache.verdicts), objects);
+        let why = match &desired {
+            Desired::Unsure { .. } => api_held_back.clone(),
+            desired => held_back(desired.definition()),
+        };
+        let desired = why.map_or(desired, |reason| Desired::SetAside { reason });
         let is_unlisted = known.is_unlisted(record) && !matches!(desired, Desired::Held { .. });
         (key, desired, is_unlisted)
     };
@@ -300,8 +313,6 @@ pub(super) fn is_copy(manifest: &Manifest) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::super::decide::tests::key;

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::core::knowledge::Knowledge;
+use crate::core::set_aside::Turn;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -66,12 +67,16 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         unpinned,
         seal,
         replies,
+        spent,
+        turn,
         problems,
     } = observation;
     let drift = (*now - before.now) - (*steady - before.steady);
     (before.now..due.min(before.now + RECENT)).contains(now)
         && drift.abs() < CLOCKS
         && replies.is_empty()
+        && spent.is_empty()
+        && *turn == Turn::None
         && volumes.values().all(|data| *data == VolumeData::Intact)
         && is_same(runtime, &before.runtime)
         && is_same(manifests, &before.manifests)

@@ -34,6 +34,7 @@ use crate::core::rendering;
 use crate::core::rendering::DataDigests;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::Revision;
+use crate::core::time::Span;
 use crate::node::api::TokenSnapshot;
 
 /// Objects with versions: a version changes whenever what `lookup` says does.
@@ -211,6 +212,10 @@ pub(super) struct RenderCache {
     overlaid: RefCell<HashMap<usize, Overlaid>>,
     /// What the policy has against definitions.
     pub(super) verdicts: Verdicts,
+    /// How processor time is measured; `None`: it is not.
+    clock: Option<fn() -> Span>,
+    /// What was spent on each definition since that was last asked for.
+    times: RefCell<HashMap<usize, (Arc<DaemonSet>, Span)>>,
     pass: u64,
     /// In a replay: the digests of renderings whose secrets are not in the recording.
     recorded: Option<HashMap<RenderingKey, Option<Digests>>>,
@@ -230,6 +235,26 @@ impl RenderCache {
     /// One for a replay: its renderings have these digests in place of their own.
     pub(super) fn with_recorded(recorded: HashMap<RenderingKey, Option<Digests>>) -> Self {
         Self { recorded: Some(recorded), ..Self::default() }
+    }
+
+    /// One that measures by `clock` what definitions cost: the processor time of the thread that works.
+    pub(super) fn measured(clock: fn() -> Span) -> Self {
+        Self { clock: Some(clock), ..Self::default() }
+    }
+
+    /// What was spent on each definition since this was last asked for.
+    pub(super) fn take_times(&self) -> Vec<(Arc<DaemonSet>, Span)> {
+        self.times.borrow_mut().drain().map(|(_, spent)| spent).collect()
+    }
+
+    fn timed<T>(&self, daemon_set: &Arc<DaemonSet>, work: impl FnOnce() -> T) -> T {
+        let Some(clock) = self.clock else { return work() };
+        let began = clock();
+        let result = work();
+        let mut times = self.times.borrow_mut();
+        let (_, spent) = times.entry(address(daemon_set)).or_insert_with(|| (Arc::clone(daemon_set), Span::ZERO));
+        *spent = *spent + (clock() - began);
+        result
     }
 
     /// What this pass knew of its renderings, for a recording.
@@ -280,7 +305,11 @@ impl RenderCache {
     /// The hash of the revision that `daemon_set` defines.
     pub(super) fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
         let mut revisions = self.revisions.borrow_mut();
-        known(&mut revisions, daemon_set, self.pass).hash.clone()
+        let known = |revisions: &mut HashMap<usize, Known>| known(revisions, daemon_set, self.pass).hash.clone();
+        match revisions.contains_key(&address(daemon_set)) {
+            true => known(&mut revisions),
+            false => self.timed(daemon_set, || known(&mut revisions)),
+        }
     }
 
     /// `daemon_set` with the overlays that apply to `node`; `last`: those of what last ran here.
@@ -305,7 +334,7 @@ impl RenderCache {
             entry.used = self.pass;
             return Arc::clone(&entry.overlaid);
         }
-        let overlaid = resolved(objects.lookup(&config_map));
+        let overlaid = self.timed(daemon_set, || resolved(objects.lookup(&config_map)));
         let (daemon_set, used) = (Arc::clone(daemon_set), self.pass);
         let entry = Overlaid { daemon_set, made_from, overlaid: Arc::clone(&overlaid), used };
         known.insert(address(&entry.daemon_set), entry);
@@ -366,11 +395,12 @@ impl RenderCache {
             entry.used = self.pass;
             return Arc::clone(&entry.rendering);
         }
-        let mut revisions = self.revisions.borrow_mut();
-        let revision =
-            known(&mut revisions, daemon_set, self.pass).whole.get_or_insert_with(|| Revision::of(daemon_set));
-        let rendering =
-            rendering::render(daemon_set, revision, incarnation, inputs.objects, inputs.tokens, inputs.options);
+        let rendering = self.timed(daemon_set, || {
+            let mut revisions = self.revisions.borrow_mut();
+            let revision =
+                known(&mut revisions, daemon_set, self.pass).whole.get_or_insert_with(|| Revision::of(daemon_set));
+            rendering::render(daemon_set, revision, incarnation, inputs.objects, inputs.tokens, inputs.options)
+        });
         let rendering = Arc::new(self.as_recorded(&daemon_set.key, incarnation, view, rendering));
         let entry = Entry {
             daemon_set: Arc::clone(daemon_set),

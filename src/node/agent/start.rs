@@ -34,10 +34,12 @@ use crate::node::volumes::VolumesRoot;
 
 use super::Agent;
 use super::concerns::manifests_lost_at_boot::ManifestsLostAtBoot;
+use super::costs::Costs;
 use super::executor;
 use super::executor::Executor;
 use super::executor::FLOOR;
 use super::executor::Floor;
+use super::executor::Keeps;
 use super::executor::StateFolder;
 use super::executor::problem;
 use super::failure;
@@ -192,7 +194,8 @@ impl Agent {
             config,
             inputs,
             state,
-            render_cache: RenderCache::default(),
+            render_cache: RenderCache::measured(clock::thread_time),
+            costs: Costs::default(),
             executor,
             requests,
             reporter,
@@ -249,6 +252,7 @@ fn recall(
     match listed {
         Ok((Some(folder), records)) => {
             recall_records(state, executor, &folder, records, &mut damaged);
+            recall_set_aside(state, executor, &folder, &mut damaged);
             rewrite = recall_inputs(state, executor, inputs, &folder, &mut damaged);
             add_lost_records(state, executor.floor);
             executor.state = Some(folder);
@@ -319,6 +323,15 @@ fn recall_records(
     }
     match executor.floor.raise(&folder.inputs, state.floor, highest) {
         Ok(()) => damaged.iter_mut().for_each(|record| folder.records.set_aside(record)),
+        Err(error) => state.startup_problems.push(problem("checkpoint", failure::of(&error, error.hint()))),
+    }
+}
+
+/// Takes what is set aside.
+fn recall_set_aside(state: &mut AgentState, executor: &mut Executor, folder: &StateFolder, damaged: &mut Vec<Damaged>) {
+    let keeps = if state.purpose == Purpose::Work { Keeps::OnDisk } else { Keeps::Nothing };
+    match executor.recall_set_aside(&folder.inputs, damaged, keeps) {
+        Ok(set_aside) => state.set_aside = set_aside,
         Err(error) => state.startup_problems.push(problem("checkpoint", failure::of(&error, error.hint()))),
     }
 }

@@ -14,9 +14,12 @@ use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
+use crate::core::set_aside::SetAside;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+
+use crate::node::api::Presence;
 
 use super::concerns::Concerns;
 use super::concerns::restart_orders;
@@ -88,6 +91,9 @@ pub(super) struct AgentState {
     /// What no pass can mend, such as a damaged checkpoint.
     pub(super) startup_problems: Vec<Problem>,
     pub(super) concerns: Concerns,
+    /// Definitions of tenants that cost too much to work on.
+    #[serde(default)]
+    pub(super) set_aside: SetAside,
     /// Since when this process has seen instances end, by its steady clock.
     #[serde(default)]
     pub(super) ending_since: BTreeMap<String, Span>,
@@ -160,6 +166,7 @@ impl AgentState {
             clear_again: BTreeMap::new(),
             startup_problems: Vec::new(),
             concerns: Concerns::default(),
+            set_aside: SetAside::default(),
             ending_since: BTreeMap::new(),
             made_under: BTreeMap::new(),
             asks_runtime: false,
@@ -209,6 +216,7 @@ impl AgentState {
         if let Some(api) = observation.snapshot() {
             self.definitions.update(api);
         }
+        self.follow_costs(observation, log);
         self.follow_inputs(observation, log);
         self.find_floor(observation);
         self.adopt_manifests(observation, log);
@@ -289,6 +297,18 @@ impl AgentState {
                 options.api_endpoint = endpoint;
             }
         });
+    }
+
+    /// Which definitions of tenants cost too much.
+    fn follow_costs(&mut self, observation: &Observation, log: &mut Log) {
+        for line in self.set_aside.observe(&observation.spent) {
+            log.warn(line);
+        }
+        if let Some(api) = observation.snapshot() {
+            let is_gone =
+                |key: &ObjectKey| matches!(api.presence(key), Presence::Deleted { .. } | Presence::ListedAbsent { .. });
+            self.set_aside.retain(|key| !is_gone(key));
+        }
     }
 
     /// What is remembered for the next start.

@@ -28,10 +28,12 @@ use crate::core::doctor::api::rights;
 use crate::core::doctor::api::rights_of;
 use crate::core::doctor::api::rights_to_ask;
 use crate::core::doctor::policies::Outcome;
+use crate::core::doctor::policies::Targets;
 use crate::core::doctor::policies::Write;
 use crate::core::doctor::policies::probes;
 use crate::core::json::Json;
 use crate::core::model::Mode;
+use crate::core::model::ObjectKey;
 use crate::core::model::STATIC_GATE;
 use crate::core::placement;
 use crate::core::status::StatusReport;
@@ -104,7 +106,12 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         .as_ref()
         .ok()
         .and_then(|node| node.body.text_at(["status", "nodeInfo", "kubeletVersion"]).map(str::to_owned));
-    let crd_served = crd == Ok(true);
+    let targets = Targets {
+        crd: crd == Ok(true),
+        tainted: config.startup_taint.then(|| config.node_name.clone()),
+        pod: asker.a_pod().await,
+        account: account(wanted.iter().filter(|right| unasked.is_none() && !denied.contains(right))),
+    };
     let answers = Answers {
         server: format!("{endpoint} ({git})"),
         has_address_for_pods: config.api_endpoint.is_some() || connector.endpoint_for_pods().is_some(),
@@ -123,10 +130,16 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         intolerant: daemon_sets
             .filter(|_| config.startup_taint && status.is_some())
             .map(|sets| intolerant(&sets, &modes)),
-        probes: asker.probes(crd_served, config.startup_taint.then_some(&*config.node_name)).await,
+        probes: asker.probes(&targets).await,
         service: asker.service().await,
     };
     ApiFindings { facts: ApiFacts::Answers(Box::new(answers)), node_version }
+}
+
+/// A ServiceAccount whose tokens one of `rights` is for.
+fn account<'a>(mut rights: impl Iterator<Item = &'a Right>) -> Option<ObjectKey> {
+    let right = rights.find(|right| right.resource == "serviceaccounts" && right.subresource == "token")?;
+    Some(ObjectKey::new(&*right.namespace, &*right.name))
 }
 
 struct Asker {
@@ -223,9 +236,9 @@ impl Asker {
     }
 
     /// What becomes of the writes that the admission policies have to refuse, as dry runs.
-    async fn probes(&self, crd: bool, tainted: Option<&str>) -> Vec<(&'static str, Outcome)> {
+    async fn probes(&self, targets: &Targets) -> Vec<(&'static str, Outcome)> {
         let mut outcomes = Vec::new();
-        for probe in probes(crd, tainted) {
+        for probe in probes(targets) {
             let method = match probe.write {
                 Write::Create => Method::POST,
                 Write::Patch => Method::PATCH,
@@ -239,6 +252,13 @@ impl Asker {
             outcomes.push((probe.policy, outcome));
         }
         outcomes
+    }
+
+    /// Any pod: no policy lets an agent change its annotations.
+    async fn a_pod(&self) -> Option<ObjectKey> {
+        let pods = self.get("/api/v1/pods?limit=1").await.ok()?;
+        let pod = pods.body.list_at("items").first()?;
+        Some(ObjectKey::new(pod.str_at(["metadata", "namespace"]), pod.str_at(["metadata", "name"])))
     }
 
     /// Who holds the coordinator's Lease, and the API server's time.

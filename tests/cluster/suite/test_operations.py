@@ -272,13 +272,14 @@ class OperationsTest(Coordinated):
         self.assertEqual(found["admission policies"], [
             {"check": "admission policies", "level": "ok", "text": "each refuses what this agent must not write"}])
         policies = tools.REPO / "packaging/k8s/admission-policies.yaml"
-        self.admin.kubectl("delete", "validatingadmissionpolicybindings", "daemonlet-agent-leases")
-        def open_lease():
+        unbound = [f"daemonlet-agent-{name}" for name in ("leases", "events", "certificates", "pods", "tokens")]
+        self.admin.kubectl("delete", "validatingadmissionpolicybindings", *unbound)
+        def are_open():
             (finding,) = self.doctor()[1]["admission policies"]
-            return finding["level"] == "warn" and "not in force for this agent: daemonlet-agent-leases; " in finding["text"]
-        until(open_lease, SOON, "the policy that is not bound is named")
+            return finding["level"] == "warn" and f"not in force for this agent: {', '.join(unbound)}; " in finding["text"]
+        until(are_open, SOON, "each policy that is not bound is named")
         self.admin.kubectl("apply", "-f", str(policies))
-        until(lambda: not open_lease(), SOON, "it is in force again")
+        until(lambda: self.doctor()[1]["admission policies"][0]["level"] == "ok", SOON, "they are in force again")
         self.assertEqual(found["secrets at rest"][0]["level"], "warn")
         self.assertEqual(found["service address"][0]["text"], f"{self.address}:443 answers from this node")
         print(self.one.cli("doctor").stdout)

@@ -1,6 +1,8 @@
 """Whoever may write DaemonSets in one namespace: attempts to reach the node, and to hurt the daemons of others."""
 
 import json
+import threading
+import time
 import unittest
 
 from kit.agent import grant
@@ -171,6 +173,68 @@ class Tenant(Story):
         self.put(body)
         until(lambda: len(agent.manifests()) == 2, SOON, "both run")
         self.assertEqual(len({file.split("_")[0] for file in agent.manifests()}), 2)
+
+    def mark(self, agent):
+        """What the agent notes on disk while it works on this namespace's definitions for the first time."""
+        file, noted = agent.home / "state" / "at-work.json.tmp", []
+        def look(until):
+            while time.monotonic() < until and not noted:
+                try:
+                    found = file.read_bytes()
+                except FileNotFoundError:
+                    continue
+                if found.endswith(b"\n"):
+                    noted.append(found)
+        for _ in range(10):
+            agent.stop()
+            looking = threading.Thread(target=look, args=(time.monotonic() + 10,))
+            looking.start()
+            agent.start()
+            looking.join()
+            if noted:
+                return noted[0]
+        raise AssertionError("the agent notes nothing")
+
+    def test_an_agent_that_is_killed_over_a_template_sets_it_aside(self):
+        agent = self.start()
+        self.put(self.bounded("greedy"))
+        first = self.instance(agent, "greedy")
+        mark = self.mark(agent)
+        self.assertIn(b'"greedy"', mark)
+        self.settled(agent)
+        file = agent.home / "state" / "at-work.json"
+        self.assertFalse(list(file.parent.glob("at-work*")), "nothing is noted any more")
+        for _ in range(2):
+            # As if it had been killed in the middle of that work.
+            agent.kill()
+            file.write_bytes(mark)
+            file.chmod(0o600)
+            agent.start()
+            self.settled(agent)
+        told = self.status(agent, "greedy")
+        self.assertEqual(told["state"], "refused", told)
+        self.assertIn("it is set aside: the agent was killed while it worked on its template, 2 times in a row; what runs stays", told["reason"])
+        self.assertIn(f"daemonlet retry {self.namespace}/greedy", "\n".join(told["hints"]))
+        self.assertIn("set aside", agent.cli("explain", f"{self.namespace}/greedy").stdout)
+        self.put(self.bounded("modest"))
+        self.instance(agent, "modest")
+        agent.restart()
+        self.settled(agent)
+        self.assertEqual(self.status(agent, "greedy")["state"], "refused", "it outlives a restart")
+        self.assertEqual(self.instance(agent, "greedy").uid, first.uid)
+        retried = agent.cli("retry", f"{self.namespace}/greedy")
+        self.assertEqual(retried.returncode, 0, retried.stdout + retried.stderr)
+        until(lambda: self.status(agent, "greedy")["state"] != "refused", SOON, "it is tried again")
+        self.assertEqual(self.instance(agent, "greedy").uid, first.uid)
+        for _ in range(2):
+            agent.kill()
+            file.write_bytes(mark)
+            file.chmod(0o600)
+            agent.start()
+            self.settled(agent)
+        self.assertEqual(self.status(agent, "greedy")["state"], "refused")
+        self.change("greedy", "another")
+        self.instance(agent, "greedy", other_than=first)
 
     def test_the_api_server_may_refuse_what_we_do_too(self):
         # A number instead of a class, and a path that climbs out of a granted one.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::core::model::ObjectKey;
 use crate::core::plan::State;
 use crate::core::render::Endpoint;
+use crate::core::set_aside::DefinitionVersion;
 use crate::node::agent::decide::tests::config;
 
 use super::*;
@@ -307,4 +308,36 @@ fn a_file_that_is_half_written_when_an_agent_starts_replaces_nothing() {
             "{name}: it counts once it rests, and the end of the old one cannot be observed"
         );
     }
+}
+
+#[test]
+fn an_agent_that_was_killed_over_a_definition_twice_sets_it_aside_and_one_that_was_not_forgets() {
+    let definition = |name: &str| DefinitionVersion { key: ObjectKey::new("a", name), template: "t".to_owned() };
+    let node = Node::new();
+    let is_marked = || {
+        fs::read_dir(node.path("state"))
+            .unwrap()
+            .any(|entry| entry.unwrap().file_name().to_string_lossy().starts_with("at-work"))
+    };
+    let agent_after = |marked: &[DefinitionVersion]| {
+        let mut agent = node.agent();
+        agent.executor.mark(marked);
+        assert!(is_marked());
+        drop(agent);
+        let agent = node.agent();
+        assert!(!is_marked(), "it is counted once");
+        agent.state.set_aside.clone()
+    };
+    assert!(agent_after(&[definition("x")]).knows(&ObjectKey::new("a", "x")));
+    let set_aside = agent_after(&[definition("x")]);
+    let words = serde_json::to_string(&set_aside).unwrap();
+    assert!(words.contains("\"times\":2") && words.contains("Killed"), "{words}");
+    assert_eq!(node.agent().state.set_aside, set_aside, "over restarts");
+
+    let mut agent = node.agent();
+    agent.executor.mark(&[definition("y")]);
+    agent.executor.unmark();
+    assert!(!is_marked());
+    drop(agent);
+    assert!(!node.agent().state.set_aside.knows(&ObjectKey::new("a", "y")), "its work was done");
 }

@@ -1,0 +1,34 @@
+//! A daemon whose definition is set aside: nothing is computed from it.
+//!
+//! Owns what still happens to what runs: it ends where its placement ends it. Must not render.
+
+use crate::core::model::Source;
+
+use super::Planner;
+use super::State;
+
+impl Planner<'_> {
+    /// Keeps what runs as it is on disk. `reason`: why its definition is not looked at.
+    pub(super) fn set_aside(&mut self, reason: &str) {
+        let definition = self.record.definition().cloned();
+        let placement = definition.as_ref().map(|definition| self.placed(definition));
+        if let Some(placement) = placement.filter(|p| !p.should_continue_running && self.context.node.registered) {
+            return self.unplaced(&placement.reason);
+        }
+        let live: Vec<_> = self.record.live().cloned().collect();
+        for instance in &live {
+            self.show(instance);
+        }
+        // How ready it is changes; what holds it back does not, and is news once.
+        self.summary.reason.clear();
+        self.summary.source = Some(Source::Api);
+        self.summary.state = State::Refused;
+        self.summary.refused_field = Some("spec.template".to_owned());
+        let stays = if live.is_empty() { "" } else { "; what runs stays as it is, and gets no new data" };
+        self.add_reason(&format!("{reason}{stays}"));
+        let key = &self.record.key;
+        self.summary
+            .hints
+            .push(format!("change its template, or try this one again: `daemonlet retry {key}` on the node"));
+    }
+}

@@ -1,0 +1,281 @@
+//! What the agent's work on definitions of tenants costs: measured, and marked on disk before it begins.
+//!
+//! Owns which versions this process has worked on, and whose turn it is. What is measured and found goes into the next
+//! Observation as a value; `crate::core::set_aside` says what follows from it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
+use crate::core::model::Source;
+use crate::core::policy::Covered;
+use crate::core::policy::Policy;
+use crate::core::set_aside::DefinitionVersion;
+use crate::core::set_aside::Spent;
+use crate::core::set_aside::TIME;
+use crate::core::set_aside::Turn;
+use crate::core::time::Span;
+
+use super::observation::Observation;
+use super::render_cache::RenderCache;
+use super::state::AgentState;
+
+/// Work on definitions of tenants.
+#[derive(Default)]
+pub(super) struct Costs {
+    /// The versions that this process has worked on, each with the definition that it was found in.
+    begun: BTreeMap<ObjectKey, (Arc<DaemonSet>, DefinitionVersion)>,
+    /// The content of the API server's snapshot that was last looked at.
+    content: u64,
+    /// What the last pass spent.
+    spent: Vec<Spent>,
+}
+
+/// Whether `daemon_set` is of a tenant: of the API, in a namespace that is not trusted.
+pub(super) fn is_tenants(policy: &Policy, daemon_set: &DaemonSet) -> bool {
+    policy.confines(daemon_set).is_some()
+}
+
+impl Costs {
+    /// Adds to `observation` what the last pass spent and whose turn it is. Gives the versions that the pass works on for
+    /// the first time in this process.
+    pub(super) fn begin(&mut self, observation: &mut Observation, state: &AgentState) -> Vec<DefinitionVersion> {
+        observation.spent = std::mem::take(&mut self.spent);
+        let api = observation.snapshot();
+        let content = api.map_or(0, |api| api.content);
+        let is_known = self.content == content && state.passes > 0;
+        self.content = content;
+        if is_known && !state.set_aside.has_suspects() {
+            return Vec::new();
+        }
+        if let Some(api) = api {
+            self.begun.retain(|key, _| api.daemon_sets.contains_key(key) || state.records.contains_key(key));
+        }
+        let of_api = api.into_iter().flat_map(|api| api.daemon_sets.values()).filter_map(|d| d.converted.as_ref().ok());
+        let of_api = of_api.filter(|d| matches!(state.policy.covers(d, None), Covered::Yes(_)));
+        // The first pass is from disk alone.
+        let remembered = state.inputs.daemon_sets.values().chain(state.records.values().filter_map(|r| r.definition()));
+        let remembered = remembered.filter(|_| state.passes == 0);
+        let (mut begins, mut suspects, mut set_aside) = (Vec::new(), Vec::new(), Vec::new());
+        for daemon_set in of_api.chain(remembered).filter(|d| is_tenants(&state.policy, d)) {
+            let known = self.begun.get_mut(&daemon_set.key);
+            if known.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, daemon_set)) {
+                continue;
+            }
+            let version = DefinitionVersion::of(daemon_set);
+            match known {
+                Some((known, before)) if *before == version => *known = Arc::clone(daemon_set),
+                _ if state.set_aside.suspects(&version) => suspects.push((Arc::clone(daemon_set), version)),
+                _ if state.set_aside.holds_back(daemon_set, &Turn::None).is_some() => {
+                    set_aside.push((Arc::clone(daemon_set), version));
+                }
+                _ => begins.push((Arc::clone(daemon_set), version)),
+            }
+        }
+        let turn = match (begins.is_empty(), suspects.pop()) {
+            (_, None) => Turn::None,
+            (false, Some(_)) => Turn::AfterOthers,
+            (true, Some((daemon_set, version))) => {
+                begins.push((daemon_set, version.clone()));
+                Turn::Of(version)
+            }
+        };
+        observation.turn = turn;
+        let versions = begins.iter().map(|(_, version)| version.clone()).collect();
+        let known = begins.into_iter().chain(set_aside);
+        self.begun.extend(known.map(|(daemon_set, version)| (version.key.clone(), (daemon_set, version))));
+        versions
+    }
+
+    /// Takes what a pass spent, as far as something follows from it. Gives whether that is so.
+    pub(super) fn end(&mut self, cache: &RenderCache, state: &AgentState) -> bool {
+        let mut sums: BTreeMap<ObjectKey, Vec<(Arc<DaemonSet>, Span)>> = BTreeMap::new();
+        for (daemon_set, time) in cache.take_times() {
+            if is_tenants(&state.policy, &daemon_set) {
+                sums.entry(daemon_set.key.clone()).or_default().push((daemon_set, time));
+            }
+        }
+        for (key, parts) in sums {
+            let sum = parts.iter().fold(Span::ZERO, |sum, (_, time)| sum + *time);
+            if sum <= TIME && !state.set_aside.knows(&key) {
+                continue;
+            }
+            for (daemon_set, time) in parts {
+                let version = DefinitionVersion::of(&daemon_set);
+                match self.spent.iter_mut().find(|spent| spent.version == version) {
+                    Some(spent) => spent.time = spent.time + time,
+                    None => self.spent.push(Spent { version, time }),
+                }
+            }
+        }
+        !self.spent.is_empty()
+    }
+
+    /// The daemon `key` is to be tried again: what is worked on is new.
+    pub(super) fn forget(&mut self, key: &ObjectKey) {
+        self.begun.remove(key);
+        self.content = 0;
+    }
+}
+
+/// Whether the definition of a DaemonSet of the API is of a tenant and is held back; why.
+pub(super) fn held_back(observation: &Observation, state: &AgentState, daemon_set: &DaemonSet) -> Option<String> {
+    let is_of_api = daemon_set.source == Source::Api;
+    if !is_of_api || !is_tenants(&state.policy, daemon_set) {
+        return None;
+    }
+    state.set_aside.holds_back(daemon_set, &observation.turn)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use serde_json::json;
+
+    use super::super::decide::decide;
+    use super::super::decide::tests::config;
+    use super::super::decide::tests::observation;
+    use super::super::decide::tests::state as running;
+    use super::super::decision::Decision;
+    use super::*;
+    use crate::core::plan::Action;
+    use crate::core::plan::State;
+    use crate::core::record::DaemonRecord;
+    use crate::core::record::Instance;
+    use crate::core::time::Timestamp;
+    use crate::core::validate;
+    use crate::node::api::Definition;
+    use crate::node::api::Snapshot;
+
+    fn daemon_set(name: &str, image: &str) -> Arc<DaemonSet> {
+        let container = json!({
+            "name": "c", "image": image, "resources": {"limits": {"memory": "1Mi"}},
+            "securityContext": {"readOnlyRootFilesystem": true},
+        });
+        let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container]}});
+        let value = json!({
+            "metadata": {"namespace": "a", "name": name, "uid": "u", "labels": {"daemonlet.dev/mode": "static"}},
+            "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template}
+        });
+        Arc::new(validate::daemon_set(&value, Source::Api).unwrap())
+    }
+
+    /// What the API server shows.
+    fn shown(daemon_sets: &[&Arc<DaemonSet>], version: u64) -> Observation {
+        let definitions = daemon_sets.iter().map(|d| (d.key.clone(), Definition::test(d, version)));
+        let mut snapshot = Snapshot::default();
+        (snapshot.version, snapshot.content, snapshot.daemon_sets) = (version, version, definitions.collect());
+        observation(Some(snapshot))
+    }
+
+    /// An agent that covers the namespace `a` and does not trust it.
+    fn state() -> AgentState {
+        let mut state = running(&config());
+        state.records.clear();
+        state.policy = Arc::new(Policy::new(None, "", vec!["a".to_owned()]).unwrap());
+        state
+    }
+
+    /// One on which an instance of `daemon_set` runs.
+    fn running_here(daemon_set: &Arc<DaemonSet>) -> AgentState {
+        let mut state = state();
+        let mut record = DaemonRecord::new(daemon_set.key.clone(), 1);
+        record.api_uid = Some("u".to_owned());
+        let instance = Instance::new("uid-1", "x-11111", 0, "r", Timestamp::from_secs(1_000));
+        record.instances.push(Instance { daemon_set: Some(Arc::clone(daemon_set)), started: true, ..instance });
+        state.records.insert(record.key.clone(), record);
+        state
+    }
+
+    thread_local! {
+        static NOW: Cell<Span> = const { Cell::new(Span::ZERO) };
+    }
+
+    /// A clock by which every piece of work takes longer than the bound.
+    fn slow() -> Span {
+        NOW.set(NOW.get() + TIME + Span::from_secs(1));
+        NOW.get()
+    }
+
+    struct Process {
+        costs: Costs,
+        cache: RenderCache,
+    }
+
+    impl Process {
+        fn new() -> Self {
+            Self { costs: Costs::default(), cache: RenderCache::measured(slow) }
+        }
+
+        /// A pass, with what was marked before it.
+        fn pass(&mut self, state: &mut AgentState, mut seen: Observation) -> (Vec<String>, Decision) {
+            let marked = self.costs.begin(&mut seen, state);
+            let decision = decide(&seen, state, &config(), &mut self.cache);
+            self.costs.end(&self.cache, state);
+            let mut after = decision.state.clone();
+            after.passes += 1;
+            *state = after;
+            (marked.into_iter().map(|version| version.key.name).collect(), decision)
+        }
+    }
+
+    #[test]
+    fn what_is_set_aside_is_rendered_no_more_and_what_runs_of_it_stays() {
+        let (offender, changed) = (daemon_set("x", "i:1"), daemon_set("x", "i:2"));
+        let mut state = running_here(&offender);
+        for start in 0..2 {
+            let mut process = Process::new();
+            assert_eq!(process.pass(&mut state, shown(&[&offender], 1)).0, ["x"], "start {start}");
+            let (marked, decision) = process.pass(&mut state, shown(&[&offender], 1));
+            assert!(marked.is_empty(), "it is marked once in a process");
+            assert!(decision.log.0.iter().any(|line| line.text.contains("processor time")), "{:?}", decision.log);
+        }
+        let mut process = Process::new();
+        let (marked, decision) = process.pass(&mut state, shown(&[&offender], 1));
+        assert!(marked.is_empty() && process.costs.spent.is_empty(), "no work at all: {:?}", process.costs.spent);
+        let daemon = decision.daemon(&offender.key).unwrap();
+        assert!(daemon.actions.is_empty() && daemon.record.instances.len() == 1, "{:?}", daemon.actions);
+        assert_eq!(daemon.summary.state, State::Refused);
+        let reason = &daemon.summary.reason;
+        assert!(reason.contains("2 times in a row; what runs stays as it is, and gets no new data"), "{reason}");
+        assert!(daemon.summary.hints[0].contains("daemonlet retry a/x"), "{:?}", daemon.summary.hints);
+
+        let (marked, _) = process.pass(&mut state.clone(), shown(&[&changed], 2));
+        assert_eq!(marked, ["x"], "a new version is looked at");
+        let of_new = [DefinitionVersion::of(&changed)];
+        let spent: Vec<_> = process.costs.spent.iter().map(|spent| spent.version.clone()).collect();
+        assert_eq!(spent, of_new, "and what runs is rendered no more all the same");
+
+        let gone = observation(Some(Snapshot::default()));
+        let (_, decision) = process.pass(&mut state.clone(), gone);
+        let daemon = decision.daemon(&offender.key).unwrap();
+        assert!(!daemon.actions.iter().any(|action| matches!(action, Action::Start { .. })), "{daemon:?}");
+
+        state.policy = Arc::new(Policy::clone(&state.policy).with_rules(crate::core::policy::PodRules::trusting()));
+        let (_, decision) = process.pass(&mut state, shown(&[&offender], 1));
+        assert_ne!(decision.daemon(&offender.key).unwrap().summary.state, State::Refused, "it is trusted now");
+    }
+
+    #[test]
+    fn what_an_agent_was_killed_over_is_worked_on_alone_after_all_others() {
+        let [a, b, c] = ["a", "b", "c"].map(|name| daemon_set(name, "i:1"));
+        let mut state = state();
+        state.set_aside.note_killed([&a, &b].map(|d| DefinitionVersion::of(d)).to_vec());
+        let mut process = Process { costs: Costs::default(), cache: RenderCache::default() };
+        let all = || shown(&[&a, &b, &c], 1);
+        let is_refused =
+            |decision: &Decision, d: &DaemonSet| decision.daemon(&d.key).unwrap().summary.state == State::Refused;
+        let mut passes = Vec::new();
+        for _ in 0..4 {
+            let (marked, decision) = process.pass(&mut state, all());
+            passes.push((marked, [&a, &b, &c].map(|d| is_refused(&decision, d)), decision.due == all().now));
+        }
+        let name = |name: &str| vec![name.to_owned()];
+        assert_eq!(passes[0], (name("c"), [true, true, false], true));
+        assert_eq!(passes[1], (name("b"), [true, false, false], true));
+        assert_eq!(passes[2], (name("a"), [false, false, false], true));
+        assert_eq!((&passes[3].0, passes[3].1), (&vec![], [false, false, false]));
+    }
+}
