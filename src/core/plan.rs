@@ -348,6 +348,7 @@ impl<'a> Planner<'a> {
     }
 
     fn done(mut self) -> DaemonPlan {
+        self.judge_staged();
         self.tell_kept();
         self.move_gates();
         self.note_ready();

@@ -99,6 +99,9 @@ pub struct DaemonRecord {
     /// The revision that replaces what runs at the next boot: its approval is claimed, and its images were here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<String>,
+    /// The images of that revision's pod.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub staged_images: Vec<String>,
     /// The last order of the cluster to try a revision again (`daemonlet.dev/retry`) that was followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<String>,
@@ -267,6 +270,7 @@ impl DaemonRecord {
             progress: None,
             by_hand: None,
             staged: None,
+            staged_images: Vec::new(),
             retry: None,
             last: None,
             previous: None,

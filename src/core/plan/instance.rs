@@ -43,7 +43,7 @@ pub(super) enum StartFor {
     Restart,
     /// An instance ends for it, or runs beside it, and stays while something is missing.
     Replacement,
-    /// The same at a boot, before anything runs: its images were here before.
+    /// The same at a boot, before anything runs: unless its images are known to be gone, they are here.
     Boot,
 }
 
@@ -76,7 +76,8 @@ impl Planner<'_> {
             false => self.rendered(&daemon_set, target.data, start_for)?,
         };
         let rendering = match start_for {
-            StartFor::Boot => rendering,
+            // They were here when it was staged; before the kubelet starts, little can be asked.
+            StartFor::Boot if !matches!(self.facts.images(&rendering, replaces), Images::Failed(_)) => rendering,
             _ => self.with_images(rendering, replaces)?,
         };
         Some(NewInstance { rendering, daemon_set })

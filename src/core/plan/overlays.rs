@@ -10,6 +10,7 @@ use crate::core::overlays::KnownList;
 
 use super::Note;
 use super::Planner;
+use super::progress::Target;
 
 impl Planner<'_> {
     /// Notes which overlays apply here.
@@ -33,6 +34,13 @@ impl Planner<'_> {
 /// Whether the list of overlays is not known: no approval helps.
 pub(super) fn are_missing(daemon_set: &DaemonSet) -> bool {
     daemon_set.overlays.as_ref().is_some_and(|overlays| matches!(overlays.known, KnownList::Missing { .. }))
+}
+
+/// Whether `revision` may be that of the target: it has the same template, and which overlays apply is not known now.
+pub(super) fn is_in_doubt(revision: &str, target: &Target) -> bool {
+    let known = target.daemon_set.overlays.as_ref().map(|overlays| &overlays.known);
+    is_same_template(revision, &target.revision)
+        && matches!(known, Some(KnownList::Last(_) | KnownList::Missing { .. }))
 }
 
 /// Whether both have the same template, whatever overlays apply.

@@ -22,6 +22,7 @@ use super::Planner;
 use super::Readiness;
 use super::State;
 use super::instance::StartFor;
+use super::overlays::is_in_doubt;
 use super::progress::Target;
 use super::progress::restarts_on_data;
 use super::ready::Availability;
@@ -114,7 +115,7 @@ impl Planner<'_> {
             None => self.target(daemon_set, &desired),
         };
         let target = self.or_last(target);
-        self.record.staged.take_if(|staged| *staged != target.revision);
+        self.record.staged.take_if(|staged| *staged != target.revision && !is_in_doubt(staged, &target));
         let Some(target) = self.or_released(target) else { return };
         let (current, outdated) = self.split(&target);
         let needs_word = self.needs_word(&target);
@@ -316,10 +317,12 @@ impl Planner<'_> {
         let restart = order.as_ref().and_then(|_| self.restart_target(target, old));
         let target = restart.as_ref().unwrap_or(target);
         let hold = if let Some(reason) = misplaced {
+            self.record.staged = None;
             Some(format!("a new instance would not be started here: {reason}"))
         } else if order.is_some() || target.rollback || old.not_accepted {
             None
         } else if target.daemon_set.update_strategy == UpdateStrategy::OnDelete && !self.is_by_hand(&wanted) {
+            self.record.staged = None;
             Some("the update strategy is OnDelete: the pod keeps its revision until it is deleted".to_owned())
         } else {
             self.not_permitted(target, old, surge)
@@ -356,7 +359,7 @@ impl Planner<'_> {
         if at_boot {
             // Nothing of either runs before the kubelet does.
             self.replacing = None;
-            self.begin(target, &prepared, "a new revision, at this boot");
+            self.begin_at_boot(target, &prepared);
             let cause = format!("it is replaced by revision {wanted} at this boot");
             self.end_as(&old.uid, &cause, true, EndConfirmation::NeverStarted);
         } else if beside {

@@ -1,3 +1,4 @@
+mod boot;
 mod bootstrap;
 mod dry_run;
 mod not_accepted;

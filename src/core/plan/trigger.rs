@@ -126,13 +126,31 @@ impl Planner<'_> {
         }
         // What it needs is watched, and its images are kept.
         let before = self.summary.clone();
-        let is_ready = self.prepare(target, StartFor::Replacement).is_some();
+        let prepared = self.prepare(target, StartFor::Replacement);
         self.summary = before;
         let is_new = matches!(permission, Permission::Standing(_));
         self.staging = match is_new {
-            true => is_ready.then(|| target.revision.clone()),
+            true => prepared.as_ref().map(|_| target.revision.clone()),
             false => self.record.staged.clone(),
         };
+        if let Some(Ok(rendered)) = prepared.as_ref().map(|prepared| &prepared.rendering.result) {
+            self.record.staged_images = rendered.pod.images.iter().map(|image| image.image.clone()).collect();
+        }
+    }
+
+    /// Where nothing was decided about what is staged: it stays so, and is reported so, unless it is known that its
+    /// approval does not stand. What is given back to the coordinator must not be made at the next boot.
+    pub(super) fn judge_staged(&mut self) {
+        let Some(staged) = self.record.staged.as_deref().filter(|_| self.staging.is_none()) else { return };
+        let runs = self.record.live().find_map(|instance| instance.daemon_set.as_ref());
+        let permission = runs.map(|runs| self.facts.permission(runs, staged));
+        match permission {
+            Some(
+                Permission::Staged
+                | Permission::Withheld(Withheld::NotRead | Withheld::NotServed | Withheld::LeaseNotRead),
+            ) => self.staging = self.record.staged.clone(),
+            _ => self.record.staged = None,
+        }
     }
 
     /// Notes what withholds the target.

@@ -3,12 +3,16 @@
 //! Owns the wait. No manifest is withheld from what has one, or had one in this boot. At a boot, before the kubelet
 //! starts, such an instance waits at its gate instead: the kubelet makes its sandbox, and no container.
 
+use std::collections::BTreeSet;
+
 use crate::core::model::AFTER;
 use crate::core::model::AFTER_TIMEOUT;
 use crate::core::model::ObjectKey;
 use crate::core::model::StartGate;
 use crate::core::record::Instance;
 use crate::core::record::ThisBoot;
+use crate::core::record::WrittenData;
+use crate::core::render::GATE;
 use crate::core::render::Missing;
 use crate::core::start_order::After;
 use crate::core::time::Span;
@@ -19,6 +23,8 @@ use super::Note;
 use super::Planner;
 use super::Readiness;
 use super::State;
+use super::instance::NewInstance;
+use super::progress::Target;
 use super::ready::STEADY;
 
 /// How soon it is looked again whether the others are Ready: not every runtime reports that by itself.
@@ -88,6 +94,22 @@ impl Planner<'_> {
             this.gate_closed = false;
         }
         self.note_started();
+    }
+
+    /// Begins an instance in place of another at a boot, before the kubelet starts: like any other it waits for its turn,
+    /// behind its gate.
+    pub(super) fn begin_at_boot(&mut self, target: &Target, prepared: &NewInstance) {
+        let has_gate = prepared.rendering.result.as_ref().is_ok_and(|rendered| rendered.pod.has_gate);
+        let is_closed = has_gate && self.waits().is_err();
+        self.begin(target, prepared, "a new revision, at this boot");
+        if !is_closed {
+            return;
+        }
+        self.gate = Gate::Closes;
+        self.record.in_boot(self.context.boot).gate_closed = true;
+        if let Some(new) = self.record.instances.last_mut() {
+            new.data = Some(WrittenData::of(&prepared.rendering, &BTreeSet::from([GATE.to_owned()])));
+        }
     }
 
     /// The actions on gates, after the data has been written; says for whom what runs waits.

@@ -206,7 +206,7 @@ impl Executor {
         for daemon in acting.into_iter().chain(noting) {
             // Many daemons on a slow disk take their time, and that is no loop that hangs.
             watchdog.ping();
-            if let Err(failure) = self.apply(daemon, decision, &mut outcome) {
+            if let Err(failure) = self.apply(daemon, decision, config, &mut outcome) {
                 outcome.failures.insert(daemon.key.clone(), failure);
             }
         }

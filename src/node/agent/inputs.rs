@@ -178,8 +178,12 @@ impl Inputs {
         requests: &mut Requests,
     ) -> Observation {
         let asks_runtime = self.asks_runtime(state, config);
-        // The only wait: nothing that follows is older than what it gives.
+        // The only waits: nothing that follows is older than what they give.
         let runtime = self.runtime.read(state, asks_runtime, clock::now()).await;
+        let missing_images = match state.concerns.manifests_lost_at_boot.asks() {
+            true => self.runtime.missing_images(&state.records).await,
+            false => BTreeSet::new(),
+        };
         let (now, steady) = (clock::now(), self.started.elapsed());
         let mut problems = Vec::new();
         let manifests = self.read_manifests(state, config, executor, &mut problems);
@@ -212,6 +216,7 @@ impl Inputs {
             seal,
             can_ask_runtime: self.can_ask_runtime,
             pulls: requests.pulls(),
+            missing_images,
             unpinned: requests.unpinned(),
             replies: requests.take_replies(),
             // The agent adds them.

@@ -72,6 +72,9 @@ pub(super) struct Observation {
     /// Whether a container runtime is configured, to pull images and look into crashes.
     pub(super) can_ask_runtime: bool,
     pub(super) pulls: Pulls,
+    /// Images of staged revisions that the container runtime does not have; asked for in the first pass of a boot.
+    #[serde(default)]
+    pub(super) missing_images: BTreeSet<String>,
     /// Images that the container runtime does not keep from garbage collection although they were to be kept.
     pub(super) unpinned: Arc<BTreeSet<String>>,
     pub(super) seal: Seal,

@@ -64,6 +64,7 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         is_before_kubelet,
         can_ask_runtime,
         pulls,
+        missing_images,
         unpinned,
         seal,
         replies,
@@ -90,7 +91,7 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         && *is_before_kubelet == before.is_before_kubelet
         && (manifests_watched, can_ask_runtime) == (&before.manifests_watched, &before.can_ask_runtime)
         && (Arc::ptr_eq(unpinned, &before.unpinned) || unpinned == &before.unpinned)
-        && (pulls, problems) == (&before.pulls, &before.problems)
+        && (pulls, missing_images, problems) == (&before.pulls, &before.missing_images, &before.problems)
 }
 
 /// Whether it is the very same value, or unknown for the same reason.

@@ -1,3 +1,5 @@
+use serde_json::Value;
+
 use super::*;
 use crate::core::model::OVERLAYS;
 use crate::core::overlays;
@@ -7,7 +9,7 @@ use crate::core::overlays::OverlayFacts;
 const LIST: &str = "[{nodes: {matchLabels: {size: big}}, patch: {spec: {containers: [{name: net, args: [big]}]}}}]";
 
 /// `image` with the overlays of `list` on a node of that size.
-fn patched(image: &str, found: Lookup<'_>, size: &str, last: Option<&DaemonRecord>) -> Arc<DaemonSet> {
+pub(super) fn patched(image: &str, found: Lookup<'_>, size: &str, last: Option<&DaemonRecord>) -> Arc<DaemonSet> {
     let mut plain = DaemonSet { source: Source::Api, uid: Some("u".into()), ..daemon_set(image) };
     plain.annotations.insert(OVERLAYS.to_owned(), "sizes".to_owned());
     plain.template["spec"]["containers"][0]["name"] = json!("net");
@@ -16,8 +18,13 @@ fn patched(image: &str, found: Lookup<'_>, size: &str, last: Option<&DaemonRecor
     overlays::resolve(&Arc::new(plain), &OverlayFacts { found, labels: &labels, registered: true, last })
 }
 
+/// A list with a patch for big nodes.
+pub(super) fn big() -> Value {
+    json!({"data": {"overlays.yaml": LIST}})
+}
+
 fn on(image: &str, size: &str) -> Arc<DaemonSet> {
-    patched(image, Lookup::Present(&json!({"data": {"overlays.yaml": LIST}})), size, None)
+    patched(image, Lookup::Present(&big()), size, None)
 }
 
 fn want(daemon_set: &Arc<DaemonSet>) -> Desired {

@@ -6,7 +6,7 @@ use crate::core::update_trigger::UpdateTrigger;
 
 use super::*;
 
-fn of_api(image: &str, update: &str) -> DaemonSet {
+pub(super) fn of_api(image: &str, update: &str) -> DaemonSet {
     let mut daemon_set = DaemonSet { source: Source::Api, uid: Some("u".into()), ..daemon_set(image) };
     daemon_set.annotations.insert("daemonlet.dev/update".to_owned(), update.to_owned());
     daemon_set.annotations.insert("daemonlet.dev/pre-pull".to_owned(), "0s".to_owned());
@@ -14,7 +14,7 @@ fn of_api(image: &str, update: &str) -> DaemonSet {
 }
 
 /// `a` runs, `b` is wanted.
-fn bench(permission: Permission, update: &str) -> (Bench, Desired) {
+pub(super) fn bench(permission: Permission, update: &str) -> (Bench, Desired) {
     let mut bench = Bench::new();
     bench.pass(&wanted(&of_api("a", update)));
     bench.world.permission = Some(permission);
@@ -114,7 +114,7 @@ fn first_instances_and_restarts_wait_for_no_trigger() {
 }
 
 /// An instance of `a` with `b` staged, and what is wanted.
-fn staged() -> (Bench, Desired) {
+pub(super) fn staged() -> (Bench, Desired) {
     let (mut bench, desired) = bench(BOOT, "boot");
     assert_eq!(bench.plan(&desired).staging.as_deref(), Some("b"), "its claim");
     assert_eq!(bench.record.staged, None);
@@ -125,7 +125,7 @@ fn staged() -> (Bench, Desired) {
 }
 
 /// The machine boots; no API server has answered yet.
-fn boot(bench: &mut Bench) {
+pub(super) fn boot(bench: &mut Bench) {
     bench.world.running.clear();
     bench.world.permission = Some(Permission::Withheld(Withheld::NotRead));
     bench.world.moment = Some(Moment::BeforeKubelet);

@@ -67,6 +67,11 @@ impl<'a> ImageFacts<'a> {
                 false => Images::Present,
             };
         }
+        let missing = rendered.pod.images.iter().find(|image| self.observation.missing_images.contains(&image.image));
+        if let Some(image) = missing {
+            let words = format!("image {} is not on the node any more", image.image);
+            return self.failed(words, Refusal::Away, replaces);
+        }
         if let Some(secret) = self.awaited_secret(rendered, objects).filter(|_| replaces) {
             return Images::Pulling(format!("waits for {secret}, a pull secret"));
         }

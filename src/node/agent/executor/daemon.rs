@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use crate::config::Config;
 use crate::core::identity::Identity;
 use crate::core::manifest;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
+use crate::core::render::GATE;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::Rendered;
 use crate::node::agent::decision::Decision;
@@ -47,9 +49,10 @@ impl Executor {
         &mut self,
         plan: &DaemonPlan,
         decision: &Decision,
+        config: &Config,
         outcome: &mut EffectOutcome,
     ) -> Result<(), EffectFailure> {
-        for action in &plan.actions {
+        for (index, action) in plan.actions.iter().enumerate() {
             match action {
                 Action::End { uid, pod, .. } => {
                     self.end(plan, uid, pod, decision, outcome)?;
@@ -66,6 +69,15 @@ impl Executor {
                         manifests.prepare(&rendered.file, rendered.text.as_bytes(), None);
                     }
                     self.write_volumes(rendering, &BTreeSet::new(), outcome)?;
+                    if decision.gates.closes(&rendering.identity.uid) {
+                        self.close_new(rendering, config, outcome)?;
+                    }
+                    let ends_another = plan.actions[index..].iter().any(|action| matches!(action, Action::End { .. }));
+                    if ends_another {
+                        // Else both manifests would stay: no removal without a record.
+                        self.save_record(&plan.record)?;
+                        outcome.records.insert(plan.key.clone(), RecordFate::OnDisk);
+                    }
                     self.start(plan, rendered, decision, outcome)?;
                     self.renamed.push(plan.key.clone());
                     outcome.counts.starts += 1;
@@ -113,7 +125,10 @@ impl Executor {
     ) -> Result<(), EffectFailure> {
         let state = &decision.state;
         let before = state.records.get(&plan.key).cloned().unwrap_or_else(|| state.new_record(&plan.key));
-        let written = self.write_record(&plan.record, outcome);
+        let written = match outcome.records.contains_key(&plan.key) {
+            true => Ok(()),
+            false => self.write_record(&plan.record, outcome),
+        };
         self.write_manifest(&rendered.file, rendered).inspect_err(|_| {
             if written.is_ok() && self.save_record(&before).is_ok() {
                 // The instance is not there, and its number is still free.
@@ -161,6 +176,19 @@ impl Executor {
         let volumes = rendering.volumes_without(kept);
         self.volumes.write(uid, volumes.iter().map(|volume| &**volume)).map_err(|e| failure::of(&e, e.hint()))?;
         outcome.written.insert(uid.clone(), rendering.data.without(kept));
+        Ok(())
+    }
+
+    /// Closes the gate of a new instance before its manifest is written.
+    fn close_new(
+        &mut self,
+        rendering: &RenderResult,
+        config: &Config,
+        outcome: &mut EffectOutcome,
+    ) -> Result<(), EffectFailure> {
+        let uid = &rendering.identity.uid;
+        self.close_gate(uid, config)?;
+        outcome.written.insert(uid.clone(), rendering.data.without(&BTreeSet::from([GATE.to_owned()])));
         Ok(())
     }
 
@@ -245,3 +273,6 @@ fn rendered(rendering: &RenderResult) -> Option<&Rendered> {
 pub(super) fn unusable(folder: &str) -> EffectFailure {
     EffectFailure { message: format!("the {folder} folder cannot be used: nothing is changed"), hint: None }
 }
+
+#[cfg(test)]
+mod tests;

@@ -59,6 +59,13 @@ impl Gates {
     }
 }
 
+impl Gates {
+    /// Whether the gate of this pod closes.
+    pub(super) fn closes(&self, uid: &str) -> bool {
+        self.close.contains(uid)
+    }
+}
+
 impl Executor {
     /// Closes and opens the gates that the decision names.
     pub(super) fn move_gates(&mut self, gates: &Gates, config: &Config, outcome: &mut EffectOutcome) {
@@ -75,7 +82,7 @@ impl Executor {
         }
     }
 
-    fn close_gate(&mut self, uid: &str, config: &Config) -> Result<(), EffectFailure> {
+    pub(super) fn close_gate(&mut self, uid: &str, config: &Config) -> Result<(), EffectFailure> {
         note(&self.files, &config.run_dir, &config.kubelet_root, uid)
             .map_err(|error| failure::of(&error, error.hint()))?;
         self.volumes.close_gate(uid).map_err(|error| failure::of(&error, error.hint()))

@@ -1,5 +1,6 @@
 //! The container runtime's pods, else the kubelet's: asked when they matter, and waited for only a while.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::node::agent::concerns::stock_controller;
 use crate::node::agent::evidence;
 use crate::node::agent::evidence::RuntimePod;
 use crate::node::agent::state::AgentState;
+use crate::node::agent::state::Records;
 use crate::node::api::Snapshot;
 use crate::node::cri::Cri;
 use crate::node::kubelet::Kubelet;
@@ -24,6 +26,8 @@ const PERIOD: Span = Span::from_secs(5);
 /// How long a pass waits for the runtime's answer, and for one that is overdue; later passes take it.
 const PATIENCE: Duration = Duration::from_millis(500);
 const OVERDUE: Duration = Duration::from_millis(20);
+/// How long the first pass of a boot waits for what the runtime says of images.
+const AT_BOOT: Duration = Duration::from_millis(200);
 
 /// What the runtime has, and as of when: nothing of it is older.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +63,18 @@ impl RuntimeReader {
     /// Whether it could not be asked lately, and should be asked again.
     pub(super) fn is_to_be_tried(&self, now: Timestamp) -> bool {
         matches!(self.last.pods, Knowledge::Unreadable(_)) && !self.is_fresh(now)
+    }
+
+    /// The images of staged revisions that the runtime says it does not have. At a boot it may not be there yet, and is
+    /// waited for only a moment: the kubelet waits for this pass.
+    pub(super) async fn missing_images(&self, records: &Records) -> BTreeSet<String> {
+        let Some(PodStatusSource::Runtime(cri, _)) = &self.source else { return BTreeSet::new() };
+        let staged = records.values().filter(|record| record.staged.is_some());
+        let images: BTreeSet<&String> = staged.flat_map(|record| &record.staged_images).collect();
+        let asked = images.into_iter().map(|image| async move { (image, cri.image(image).await) });
+        let answers = tokio::time::timeout(AT_BOOT, futures::future::join_all(asked)).await.unwrap_or_default();
+        let missing = answers.into_iter().filter(|(_, answer)| matches!(answer, Ok(None)));
+        missing.map(|(image, _)| image.clone()).collect()
     }
 
     /// What the runtime has. A runtime that hangs holds nothing up that has nothing to do with it.

@@ -1,13 +1,16 @@
 //! Dice for the coordinator: rollouts, failures, joins, losses and deaths in an order that a seed draws, in simulated
 //! time, with an API server, coordinators and agents in memory.
 //!
-//! Owns the laws. They are looked at after every step: the budget holds, a step's bound holds, what is halted spreads no
-//! further, first installs start by the word and so many at a time, and once everybody is well again every node has what is wanted, what is told is true, and nobody writes.
+//! Owns the laws. They are looked at after every step: the budget holds, on the nodes and in what a coordinator gives by
+//! what it sees; a step's bound holds; what is halted spreads no further; what is claimed is not taken away; nothing is
+//! claimed of who does not hold the Lease; first installs start by the word and so many at a time; and once everybody is
+//! well again every node has what is wanted, what is told is true, and nobody writes.
 //! `DAEMONLET_SEEDS=5000` plays so many seeds, `DAEMONLET_SEED=7` one, with its story.
 
 mod agent;
 mod api;
 mod coordinator;
+mod slots;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -33,6 +36,7 @@ use crate::core::cluster::steps::StepState;
 use agent::Node;
 use api::Api;
 use coordinator::Process;
+use coordinator::Trap;
 
 const KEY: (&str, &str) = ("kube-system", "net");
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -189,7 +193,15 @@ impl Life {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
         let name = names[self.dice.below(names.len())].clone();
         let later = self.now + Span::from_secs(i64::try_from(1 + self.dice.below(100)).unwrap());
-        match self.dice.below(14) {
+        match self.dice.below(17) {
+            14 | 15 => {
+                self.tell("a coordinator will be stopped at its next approval".to_owned());
+                self.processes.iter_mut().for_each(|process| process.trap = Trap::Set);
+            }
+            16 => {
+                self.tell(format!("coordinators may write nothing until {}", (later - START).as_secs_ceil()));
+                self.api.refuses = later;
+            }
             10 | 11 => {
                 self.tell(format!("{name} is drained until {}", (later - START).as_secs_ceil()));
                 self.nodes.entry(name).and_modify(|node| node.triggered = later);
@@ -270,13 +282,21 @@ impl Life {
         let which = self.dice.below(2);
         let action = self.dice.below(6);
         let few = 1 + self.dice.below(8);
+        let budget = self.budget;
         let process = &mut self.processes[which];
         let is_awake = process.frozen <= now;
         match action {
+            _ if is_awake && process.trap == Trap::Sprung => {
+                process.trap = Trap::None;
+                process.deliver(&mut self.api, now, false);
+            }
+            0 if is_awake && process.springs() => {
+                process.frozen = now + Span::from_secs(i64::try_from(16 + 4 * few).unwrap());
+            }
             // A process that is stopped between its check and its write still writes when it wakes.
             0 if is_awake => drop(process.deliver(&mut self.api, now, is_calm || few > 1)),
             1 if is_awake => process.watch(&self.api, if is_calm { usize::MAX } else { few }),
-            2 if is_awake => process.pass(&self.api, &settings, now),
+            2 if is_awake => process.pass(&self.api, (&settings, budget), now),
             3 => {
                 let names: Vec<String> = self.nodes.keys().cloned().collect();
                 let name = names[self.dice.below(names.len())].clone();
@@ -286,10 +306,12 @@ impl Life {
             _ => {}
         }
         for process in &mut self.processes {
+            assert_eq!(process.broken.take(), None, "a coordinator gives more than it has");
             if process.frozen <= self.now {
                 process.renew(&mut self.api, self.now);
             }
         }
+        assert_eq!(self.api.claim_lost.take(), None, "a coordinator takes away what is claimed");
     }
 
     fn agent(&mut self, name: &str, reads: bool) {
@@ -298,6 +320,9 @@ impl Life {
         let was_empty = node.running.is_none();
         let replaced = node.step(&mut self.api, now, reads);
         let is_new = was_empty && node.running.is_some();
+        if let Some(lease) = node.claimed_of.take() {
+            assert_eq!(lease, self.api.lease.term(), "{name} claims what another than the holder gave");
+        }
         if is_new {
             self.tell(format!("{name} starts"));
             self.installs_hold(name);
@@ -398,8 +423,9 @@ impl Life {
         };
         self.template(&image, annotations);
         for which in 0..2 {
-            self.processes[which].frozen = self.now;
+            (self.processes[which].frozen, self.processes[which].trap) = (self.now, Trap::None);
         }
+        self.api.refuses = self.now;
         self.nodes.values_mut().for_each(|node| (node.dead, node.triggered) = (Timestamp::MIN, Timestamp::MAX));
         let names: Vec<String> = self.unreachable.keys().cloned().collect();
         names.iter().for_each(|name| self.ready(name, "True"));
@@ -410,7 +436,7 @@ impl Life {
                 let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
                 self.processes[which].renew(&mut self.api, self.now);
                 self.processes[which].watch(&self.api, usize::MAX);
-                self.processes[which].pass(&self.api, &settings, self.now);
+                self.processes[which].pass(&self.api, (&settings, self.budget), self.now);
                 while self.processes[which].deliver(&mut self.api, self.now, true) {}
             }
             let names: Vec<String> = self.nodes.keys().cloned().collect();

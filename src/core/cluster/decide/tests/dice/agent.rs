@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::core::cluster::history;
 use crate::core::cluster::node_daemons::Approval;
+use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::json::Json;
@@ -57,6 +58,10 @@ pub(super) struct Node {
     pub(super) dead: Timestamp,
     /// The NodeDaemons that it has read.
     read: Value,
+    /// The DaemonSet that it has read.
+    daemon: Value,
+    /// Who gave what it has just claimed.
+    pub(super) claimed_of: Option<LeaseTerm>,
 }
 
 /// The template that a DaemonSet or a ControllerRevision has, and whether its pods never get ready.
@@ -82,7 +87,8 @@ impl Node {
         let (running, previous, failed, replacing) = (None, None, None, None);
         let uid = format!("n{number}");
         let (staged, triggered, dead) = (None, Timestamp::MIN, Timestamp::MIN);
-        Self { name, uid, running, previous, failed, replacing, staged, triggered, dead, read: Value::Null }
+        let (read, daemon, claimed_of) = (Value::Null, Value::Null, None);
+        Self { name, uid, running, previous, failed, replacing, staged, triggered, dead, read, daemon, claimed_of }
     }
 
     /// It boots: what is staged takes the place of what ran, and nobody is asked. Gives the revision.
@@ -116,7 +122,11 @@ impl Node {
                 json!({"metadata": {"name": self.name, "uid": self.uid}, "spec": {}, "status": {"agentVersion": "1"}});
             api.put(WatchedKind::NodeDaemons, new);
         }
-        let daemon = api.get(WatchedKind::DaemonSets, &ObjectKey::new(KEY.0, KEY.1)).cloned()?;
+        // Its watches are late, each by itself.
+        if reads || self.running.is_none() {
+            self.daemon = api.get(WatchedKind::DaemonSets, &ObjectKey::new(KEY.0, KEY.1)).cloned()?;
+        }
+        let (daemon, had_claimed) = (self.daemon.clone(), self.replacing.is_some());
         let (wanted, is_bad) = definition(&daemon["spec"]["template"]);
         if let Some(running) = &mut self.running {
             if running.ready.is_none() && !running.is_bad && running.created + READY_AFTER <= now {
@@ -158,6 +168,7 @@ impl Node {
                     let patch = json!({"metadata": metadata, "status": status});
                     if let Ok(read) = api.patch(WatchedKind::NodeDaemons, &key, &patch) {
                         self.read = read;
+                        self.claimed_of = approval.lease;
                         match is_for_boot {
                             true => self.staged = Some((claim.clone(), is_bad && claim == wanted)),
                             false => self.replacing = Some(claim),
@@ -167,7 +178,9 @@ impl Node {
             }
             _ => {}
         }
-        if let Some(target) = self.replacing.clone().filter(|_| is_known || self.replacing.as_ref() == Some(&wanted))
+        // The old one ends first.
+        let target = self.replacing.clone().filter(|_| had_claimed || self.running.is_none());
+        if let Some(target) = target.filter(|_| is_known || self.replacing.as_ref() == Some(&wanted))
             && self.running.as_ref().is_none_or(|old| old.hash != target)
         {
             let is_bad = is_bad && target == wanted;

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::requests::Call;
 use crate::core::cluster::requests::Outcome;
+use crate::core::cluster::requests::SendError;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::json::Json;
@@ -41,6 +42,17 @@ pub(super) struct Api {
     /// Writes of coordinators.
     pub(super) writes: usize,
     pub(super) events: Vec<String>,
+    /// Until then it refuses what coordinators write: their rights are taken.
+    pub(super) refuses: Timestamp,
+    /// A claim that a coordinator took away, if one did.
+    pub(super) claim_lost: Option<String>,
+}
+
+/// The revision that an agent has claimed on its node, as its NodeDaemons says, while an approval stands for it.
+fn claimed(node_daemons: &Value) -> Option<&str> {
+    let claim = node_daemons["status"]["daemons"][0]["replacing"].as_str()?;
+    let approvals = node_daemons["spec"]["approvals"].as_array()?;
+    approvals.iter().any(|approval| approval["revision"] == claim).then_some(claim)
 }
 
 pub(super) fn key_of(object: &Value) -> ObjectKey {
@@ -103,8 +115,17 @@ impl Api {
         };
         let is_write = !matches!(call, Call::GetPod(_) | Call::ListLeases | Call::Event(..));
         self.writes += usize::from(is_write);
+        if is_write && now < self.refuses {
+            return (Outcome::Failed(SendError::Refused("forbidden".to_owned())), None);
+        }
         match call {
-            Call::Patch(kind, key, patch) => written(self.patch(kind, &key, &patch), kind),
+            Call::Patch(kind, key, patch) => {
+                let before = self.get(kind, &key).and_then(claimed).map(str::to_owned);
+                let result = self.patch(kind, &key, &patch);
+                let is_lost = result.is_ok() && self.get(kind, &key).and_then(claimed) != before.as_deref();
+                self.claim_lost = before.filter(|_| is_lost).map(|claim| format!("{} has claimed {claim}", key.name));
+                written(result, kind)
+            }
             Call::PatchStatus(key, patch) => {
                 written(self.patch(WatchedKind::DaemonSets, &key, &patch), WatchedKind::DaemonSets)
             }

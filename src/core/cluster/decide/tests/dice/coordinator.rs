@@ -12,6 +12,7 @@ use crate::core::cluster::pass::Settings;
 use crate::core::cluster::requests::ClusterRequest;
 use crate::core::cluster::requests::Outcome;
 use crate::core::cluster::requests::Reply;
+use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::KINDS;
@@ -20,6 +21,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::api::Api;
+use super::slots;
 
 /// As the coordinator's Lease has them.
 const GIVE_UP: Span = Span::from_secs(7);
@@ -41,12 +43,37 @@ pub(super) struct Process {
     replies: Vec<Reply>,
     /// Stopped in its tracks until then; what it was about to send goes out when it wakes.
     pub(super) frozen: Timestamp,
+    /// It is stopped when it is about to send an approval; what it was about to send goes out when it wakes.
+    pub(super) trap: Trap,
+    /// A law that its last pass broke.
+    pub(super) broken: Option<String>,
+}
+
+/// Whether a process is stopped between its look at the Lease and a write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Trap {
+    #[default]
+    None,
+    /// At the next approval.
+    Set,
+    /// It was: the next write is not looked at the Lease for.
+    Sprung,
 }
 
 impl Process {
     /// One that makes its first step then.
     pub(super) fn new(identity: usize, frozen: Timestamp) -> Self {
         Self { identity, frozen, ..Self::default() }
+    }
+
+    /// Whether it is stopped here and now.
+    pub(super) fn springs(&mut self) -> bool {
+        let is_approval = |(_, request): &(u64, ClusterRequest)| matches!(request.target, RequestTarget::Approvals(_));
+        let springs = self.trap == Trap::Set && self.sent.front().is_some_and(is_approval);
+        if springs {
+            self.trap = Trap::Sprung;
+        }
+        springs
     }
 
     /// Takes or renews the Lease, if it can.
@@ -73,7 +100,7 @@ impl Process {
     }
 
     /// One pass.
-    pub(super) fn pass(&mut self, api: &Api, settings: &Settings, now: Timestamp) {
+    pub(super) fn pass(&mut self, api: &Api, (settings, budget): (&Settings, usize), now: Timestamp) {
         let held = self.held.as_ref().filter(|(_, renewed)| now < *renewed + GIVE_UP).map(|(term, _)| term.clone());
         if held != self.running {
             self.term += 1;
@@ -106,6 +133,8 @@ impl Process {
         };
         self.state.absorb(&observation);
         let decision = decide(&observation, &self.state, settings);
+        let view = &observation.snapshot;
+        self.broken = slots::given_beyond(view, &decision.requests, budget);
         self.sent.extend(decision.requests.iter().cloned().map(|request| (self.term, request)));
         self.state.commit(decision, now);
     }

@@ -1,0 +1,142 @@
+//! One instance in the place of another before the kubelet starts.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::core::identity::Identity;
+use crate::core::plan;
+use crate::core::record::EndConfirmation;
+use crate::core::record::Instance;
+use crate::core::record::Phase;
+use crate::core::render::GATE_FILE;
+use crate::core::render::RenderedPod;
+use crate::core::render::open_gate;
+use crate::core::rendering::DataDigests;
+use crate::core::time::at;
+use crate::core::yaml;
+use crate::node::agent::decide::tests::config;
+use crate::node::agent::decide::tests::decided;
+use crate::node::agent::decide::tests::key;
+use crate::node::agent::decide::tests::observation;
+use crate::node::agent::decide::tests::state;
+use crate::node::agent::executor::Gates;
+use crate::node::agent::executor::StateFolder;
+use crate::node::agent::sealing::Sealing;
+use crate::node::checkpoint::Store;
+use crate::node::fsx::Real;
+use crate::node::manifests::ManifestDir;
+use crate::node::volumes::Volumes;
+use crate::node::volumes::VolumesRoot;
+
+use super::*;
+
+const OLD: &str = "0f8fad5b-d9cb-569f-a165-70867728950e";
+const NEW: &str = "1f8fad5b-d9cb-569f-a165-70867728950e";
+
+/// The rendering of an instance with a gate.
+fn rendering(uid: &str, pod_name: &str) -> Arc<RenderResult> {
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": "kube-system", "name": pod_name, "uid": uid, "labels": {},
+            "annotations": {"daemonlet.dev/daemonset": "kube-system/net", "daemonlet.dev/incarnation": "1"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    let text = format!("# Written by a test\n{}", yaml::write(&pod));
+    let [file, _] = manifest::file_names("kube-system", pod_name);
+    let pod = RenderedPod {
+        pod,
+        volumes: vec![open_gate()],
+        references: BTreeSet::new(),
+        tokens: BTreeSet::new(),
+        waiting_for: Vec::new(),
+        held: Vec::new(),
+        notes: Vec::new(),
+        data_version: String::new(),
+        images: Vec::new(),
+        pull_secrets: Vec::new(),
+        has_gate: true,
+    };
+    let identity = Identity { uid: uid.to_owned(), pod_name: pod_name.to_owned() };
+    let (digest, data_digest) = (String::new(), String::new());
+    let rendered = Rendered { file, text, data_digest, digest, pod };
+    let result = Ok(rendered);
+    Arc::new(RenderResult { identity, revision: "b".to_owned(), result, data: DataDigests::default() })
+}
+
+fn executor(folder: &Path) -> Executor {
+    let files = Real::shared();
+    let inputs = Store::open(&files, &folder.join("state")).unwrap();
+    let records = inputs.folder("daemons").unwrap();
+    let volumes = Volumes::new(files.clone(), VolumesRoot::kubelet(folder.join("kubelet")));
+    let mut executor = Executor::new(files.clone(), volumes, Some(StateFolder { inputs, records }), Sealing::new(None));
+    executor.manifests = Some(ManifestDir::open(&files, &folder.join("manifests")).unwrap());
+    executor
+}
+
+/// What begins the new instance and ends the old one, whose manifest is there.
+fn swap(executor: &mut Executor) -> DaemonPlan {
+    let old = rendering(OLD, "net-aaaaa");
+    executor.write_manifest(&rendered(&old).unwrap().file, rendered(&old).unwrap()).unwrap();
+    let mut record = DaemonRecord::new(key(), 2);
+    let (since, boot) = (at(1), "b".to_owned());
+    let confirmed_by = EndConfirmation::NeverStarted;
+    let phase = Phase::Ending { since, reason: String::new(), boot, returns: true, confirmed_by };
+    record.instances.push(Instance { phase, ..Instance::new(OLD, "net-aaaaa", 0, "a", at(0)) });
+    record.instances.push(Instance::new(NEW, "net-bbbbb", 1, "b", at(1)));
+    let (uid, pod, reason) = (OLD.to_owned(), "net-aaaaa".to_owned(), String::new());
+    let start = Action::Start { rendering: rendering(NEW, "net-bbbbb"), reason: reason.clone() };
+    DaemonPlan { actions: vec![start, Action::End { uid, pod, reason }], ..plan::empty(record) }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder.join("manifests")).unwrap();
+    let mut names: Vec<String> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| name.ends_with(".yaml"));
+    names.sort();
+    names
+}
+
+#[test]
+fn without_a_record_on_the_disk_there_are_never_two_manifests() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut executor, config) = (executor(folder.path()), config());
+    let plan = swap(&mut executor);
+    let decision = decided(&observation(None), &state(&config), &config);
+    let in_the_way = folder.path().join("state/daemons/kube-system_net.json.tmp");
+    std::fs::create_dir_all(in_the_way.join("x")).unwrap();
+    let mut outcome = EffectOutcome::default();
+    executor.apply(&plan, &decision, &config, &mut outcome).unwrap_err();
+    assert_eq!(names(folder.path()), ["kube-system_net-aaaaa.yaml"]);
+    assert!(!outcome.records.contains_key(&plan.key), "what was known before stays in force");
+    std::fs::remove_dir_all(in_the_way).unwrap();
+    executor.apply(&plan, &decision, &config, &mut outcome).unwrap();
+    assert_eq!(names(folder.path()), ["kube-system_net-bbbbb.yaml"]);
+    assert_eq!(outcome.records.get(&plan.key), Some(&RecordFate::OnDisk));
+    assert!(folder.path().join("state/daemons/kube-system_net.json").exists());
+}
+
+#[test]
+fn a_new_instance_whose_gate_closes_has_its_manifest_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut executor, mut config) = (executor(folder.path()), config());
+    (config.run_dir, config.kubelet_root) = (folder.path().join("run"), folder.path().join("kubelet"));
+    std::fs::create_dir(&config.run_dir).unwrap();
+    let mut plan = swap(&mut executor);
+    let mut decision = decided(&observation(None), &state(&config), &config);
+    let gate = |uid: &str| {
+        let volume = format!("kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/daemonlet-gate/{GATE_FILE}");
+        folder.path().join(volume).exists()
+    };
+    executor.apply(&plan, &decision, &config, &mut EffectOutcome::default()).unwrap();
+    assert!(gate(NEW));
+    plan.actions.push(Action::CloseGate { uid: NEW.to_owned(), pod: "net-bbbbb".to_owned() });
+    decision.plan.daemons = vec![plan.clone()];
+    decision.gates = Gates::of(&decision.plan, &observation(None), false);
+    executor.apply(&plan, &decision, &config, &mut EffectOutcome::default()).unwrap();
+    assert!(!gate(NEW) && config.run_dir.join("closed-gates").join(NEW).exists());
+    crate::node::agent::executor::open_gates(&config.run_dir).unwrap();
+    assert!(gate(NEW), "an agent that ends leaves no gate closed");
+}
