@@ -16,6 +16,7 @@ use crate::core::pass;
 use crate::core::pass::PassContext;
 use crate::core::pass::Plan;
 use crate::core::pass::Subject;
+use crate::core::placement;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
@@ -72,6 +73,10 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
                 boot: &observation.boot.id,
                 booted: observation.boot.at,
                 is_trusted: &|daemon_set| state.policy.confines(daemon_set).is_none(),
+                belongs: &|daemon_set| {
+                    let selector = facts.namespace_selector(daemon_set);
+                    placement::belongs(&state.node, daemon_set, selector.as_ref())
+                },
                 switch: if config.startup_taint { Switch::On } else { Switch::Off },
             };
             plan.startup_taint = startup_taint::decide(subjects, &mut plan.daemons, &rules);
