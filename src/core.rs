@@ -20,6 +20,7 @@ pub mod health;
 pub mod identity;
 pub mod images;
 pub mod input;
+pub mod insufficient;
 pub mod json;
 pub mod knowledge;
 pub mod labels;

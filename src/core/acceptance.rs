@@ -9,6 +9,8 @@ use crate::core::upstream::kubelet;
 
 /// An instance that has shown no sign of life for this long is asked about.
 pub const LATE: Span = Span::from_secs(10);
+/// One that is likely to be rejected, because the node has too little for it, is asked about so soon.
+pub const SOON: Span = Span::from_secs(1);
 /// If a working kubelet has shown nothing of an instance for this long, it has not accepted it.
 pub const BOUND: Span = Span::from_secs(30);
 /// The same bound while no API server answers and so no mirror pod can appear. Longer than the kubelet waits for
@@ -26,6 +28,8 @@ pub fn ask_again(waited: Span) -> Span {
 pub enum KubeletReport {
     /// It was rejected: the reason.
     Rejected(String),
+    /// It was rejected because the node has no room for it: the reason.
+    NoRoom(String),
     /// It was rejected because the node is shutting down.
     ShuttingDown,
     AtWork,
@@ -58,14 +62,16 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
     if evidence.seen {
         return Accepted::Yes;
     }
-    if waited < LATE || !evidence.asked {
+    if !evidence.asked {
         return Accepted::NotYet;
     }
     match &evidence.report {
         Some(KubeletReport::Rejected(reason)) => return Accepted::Rejected(reason.clone()),
+        Some(KubeletReport::NoRoom(reason)) => return Accepted::NoRoom(reason.clone()),
         Some(KubeletReport::AtWork) => return Accepted::Yes,
         Some(KubeletReport::ShuttingDown) => return Accepted::Unknown("the node is shutting down".to_owned()),
         Some(KubeletReport::MakesRoom) => return Accepted::NotYet,
+        None if waited < LATE => return Accepted::NotYet,
         None => {}
     }
     if let Some(why) = &evidence.no_runtime_view {
@@ -92,15 +98,20 @@ pub fn event(is_warning: bool, reason: &str, message: &str) -> KubeletReport {
     match reason {
         "NodeShutdown" => KubeletReport::ShuttingDown,
         _ if !is_warning || kubelet::works_on(reason) => KubeletReport::AtWork,
-        _ => KubeletReport::Rejected(kubelet::rejection(reason, message)),
+        _ => rejected(reason, message),
     }
+}
+
+fn rejected(reason: &str, message: &str) -> KubeletReport {
+    let why = kubelet::rejection(reason, message);
+    if kubelet::has_no_room(reason) { KubeletReport::NoRoom(why) } else { KubeletReport::Rejected(why) }
 }
 
 /// What an entry in the kubelet's own pod list means.
 pub fn report(phase: &str, reason: &str, message: &str) -> KubeletReport {
     match phase {
         "Failed" if kubelet::ended_by_shutdown(reason, message) => KubeletReport::ShuttingDown,
-        "Failed" => KubeletReport::Rejected(kubelet::rejection(reason, message)),
+        "Failed" => rejected(reason, message),
         _ => KubeletReport::AtWork,
     }
 }
@@ -147,8 +158,9 @@ mod tests {
 
     #[test]
     fn the_kubelets_words_count_at_once() {
-        let said = |report| judge(LATE, &AcceptanceEvidence { report: Some(report), ..nothing_known() });
+        let said = |report| judge(SOON, &AcceptanceEvidence { report: Some(report), ..nothing_known() });
         assert_eq!(said(KubeletReport::Rejected("NodePorts".to_owned())), Accepted::Rejected("NodePorts".to_owned()));
+        assert_eq!(said(KubeletReport::NoRoom("NodePorts".to_owned())), Accepted::NoRoom("NodePorts".to_owned()));
         assert_eq!(said(KubeletReport::AtWork), Accepted::Yes);
         assert!(matches!(said(KubeletReport::ShuttingDown), Accepted::Unknown(_)));
         assert_eq!(
@@ -175,9 +187,11 @@ mod tests {
         assert_eq!(event(true, "FailedMount", "no such folder"), KubeletReport::AtWork);
         assert_eq!(event(false, "Pulled", ""), KubeletReport::AtWork);
         assert_eq!(event(true, "NodeShutdown", ""), KubeletReport::ShuttingDown);
-        let rejected = KubeletReport::Rejected("NodePorts: no free port".to_owned());
-        assert_eq!(event(true, "NodePorts", "no free port"), rejected);
-        assert_eq!(report("Failed", "NodePorts", "Pod was rejected: no free port"), rejected);
+        let no_room = KubeletReport::NoRoom("NodePorts: no free port".to_owned());
+        assert_eq!(event(true, "NodePorts", "no free port"), no_room);
+        assert_eq!(report("Failed", "NodePorts", "Pod was rejected: no free port"), no_room);
+        assert_eq!(report("Failed", "NodeAffinity", ""), KubeletReport::Rejected("NodeAffinity".to_owned()));
+        assert!(matches!(event(true, "OutOfexample.org/dongle", ""), KubeletReport::NoRoom(_)));
         assert_eq!(report("Pending", "", ""), KubeletReport::AtWork);
     }
 }

@@ -16,6 +16,7 @@ use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::STATIC_GATE;
+use crate::core::model::Taint;
 
 pub use affinity::ExpressionCheck;
 pub use affinity::LabelCheck;
@@ -66,6 +67,13 @@ pub struct NodeNameCheck {
 /// [`STATIC_GATE`] is ignored and that the namespace's node selector applies, as in OpenShift's controller.
 pub fn should_run(node: &NodeView, daemon_set: &DaemonSet, namespace: Option<&NamespaceSelector>) -> Placement {
     judge(node, daemon_set, namespace).placement(node)
+}
+
+/// Whether a pod is to run here as soon as the node is well: the taints aside by which Kubernetes says that it is not.
+pub fn belongs(node: &NodeView, daemon_set: &DaemonSet, namespace: Option<&NamespaceSelector>) -> bool {
+    let is_lasting = |taint: &&Taint| !taints::tells_condition(taint);
+    let well = NodeView { taints: node.taints.iter().filter(is_lasting).cloned().collect(), ..node.clone() };
+    should_run(&well, daemon_set, namespace).should_run
 }
 
 /// Judges every rule, also those after the first that fails.

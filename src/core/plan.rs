@@ -60,6 +60,7 @@ pub use facts::Data;
 pub use facts::EndObservable;
 pub use facts::Evidence;
 pub use facts::Facts;
+pub use facts::Fingerprints;
 pub use facts::Images;
 pub use facts::ManifestFact;
 pub use facts::Moment;

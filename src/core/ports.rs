@@ -58,11 +58,11 @@ pub fn host_ports(pod: &Value) -> Vec<HostPort> {
     ports.filter_map(of).collect()
 }
 
-/// A pod's spec of which nothing is left but its host ports; `None`: it has none.
-pub fn spec_of_ports(pod: &Value) -> Option<Value> {
+/// The host ports of a pod as the `ports` of a container; `None`: it has none.
+pub fn list(pod: &Value) -> Option<Value> {
     let port = |port: &HostPort| json!({"hostIP": port.address, "protocol": port.protocol, "hostPort": port.port});
     let ports: Vec<Value> = host_ports(pod).iter().map(port).collect();
-    (!ports.is_empty()).then(|| json!({"containers": [{"ports": ports}]}))
+    (!ports.is_empty()).then_some(Value::Array(ports))
 }
 
 /// The first port of `wanted` that conflicts with `held`.

@@ -198,6 +198,9 @@ pub struct Instance {
     /// Whether the kubelet, which worked, did not accept its manifest: nothing of it has run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_accepted: bool,
+    /// Whether the kubelet rejected it for want of room: nothing of it has run, and nothing of it will.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_room: bool,
     /// Whether it runs with the rollback data of the good revision instead of the current data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
@@ -247,6 +250,7 @@ impl Instance {
             stale: BTreeMap::new(),
             waiting: BTreeSet::new(),
             not_accepted: false,
+            no_room: false,
             pinned: false,
         }
     }

@@ -41,6 +41,8 @@ pub struct Rules<'a> {
     pub booted: Timestamp,
     /// Whether a DaemonSet is of a folder or of a trusted namespace; others may not keep workload away.
     pub is_trusted: &'a dyn Fn(&DaemonSet) -> bool,
+    /// Whether a DaemonSet that is not to run here now is to run here once the node is well.
+    pub belongs: &'a dyn Fn(&DaemonSet) -> bool,
     /// Whether the agent may write the taint (`node.startup-taint`).
     pub switch: Switch,
 }
@@ -130,7 +132,13 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &Rules<
             ));
             continue;
         }
-        let standing = standing(plan, rules.boot);
+        let standing = match standing(plan, rules.boot) {
+            // A Node that joins is not Ready, and so is not for those that do not tolerate that.
+            Standing::NotHere if plan.summary.state == State::NotSelected && (rules.belongs)(&daemon_set) => {
+                Standing::Awaited
+            }
+            standing => standing,
+        };
         if standing == Standing::NotHere {
             continue;
         }

@@ -45,6 +45,7 @@ pub mod replay;
 mod report;
 mod requests;
 mod rollback_data;
+mod room;
 mod sealing;
 mod signals;
 #[cfg(feature = "simulation")]

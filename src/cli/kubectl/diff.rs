@@ -14,6 +14,7 @@ use crate::cli::table::Cell;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Lookup;
+use crate::core::model::OVERLAYS;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
@@ -112,10 +113,13 @@ fn compared(
         match overlaid.overlays.as_ref().map(|overlays| &overlays.known) {
             Some(KnownList::Refused(errors)) => return Err(refused(errors)),
             Some(KnownList::Missing { .. }) => {
-                let known: Vec<String> = overlaid.overlays.iter().map(ToString::to_string).collect();
-                let message = format!("{}: {}", daemon_set.key, known.concat());
-                return Err(CommandFailure::new(Exit::Refused, message)
-                    .hint("create it: without its overlays the DaemonSet starts nowhere"));
+                let config_map = overlays::config_map(daemon_set).map(|reference| reference.to_string());
+                let named = config_map.unwrap_or_default();
+                let message = format!("{named} does not exist, which {} names in {OVERLAYS}", daemon_set.key);
+                return Err(CommandFailure::new(Exit::Refused, message).hint(
+                    "create it: nodes that run the DaemonSet keep the overlays that applied last, and it starts on no \
+                     other node",
+                ));
             }
             _ => made.push(overlaid),
         }
@@ -141,7 +145,7 @@ fn refused(errors: &[FieldError]) -> CommandFailure {
 
 fn human(report: &Report) -> String {
     if report.daemon_sets.is_empty() {
-        return format!("no DaemonSet has overlays ({})\n", crate::core::model::OVERLAYS);
+        return format!("no DaemonSet has overlays ({})\n", OVERLAYS);
     }
     let [one, other] = &report.nodes;
     let mut text = String::new();
@@ -200,7 +204,8 @@ mod tests {
         assert_eq!(cells(lines[3]), ["FIELD", "small", "big"]);
         assert_eq!(cells(lines[4]), ["spec.containers[agent].image", "x", "z"]);
         assert_eq!(cells(lines[5]), ["spec.containers[agent].resources", "-", r#"{"requests":{"cpu":2}}"#]);
-        assert!(compared(&daemon_set, &None, &labels).is_err(), "there is no ConfigMap");
+        let missing = compared(&daemon_set, &None, &labels).expect_err("there is no ConfigMap").errors;
+        assert_eq!(missing[0].0, "ConfigMap a/o does not exist, which a/agent names in daemonlet.dev/overlays");
         let same = vec![compared(&daemon_set, &list, &[labels[0].clone(), labels[0].clone()]).expect("compared")];
         assert!(human(&Report { schema_version: 1, nodes, daemon_sets: same }).ends_with("  no difference\n"));
     }

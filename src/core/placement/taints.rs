@@ -25,6 +25,15 @@ const AUTOMATIC: [(&str, &str); 6] = [
 /// Additional ones with `hostNetwork`.
 const NETWORK_UNAVAILABLE: (&str, &str) = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE);
 
+/// Taints by which Kubernetes tells the condition of a node (`node.kubernetes.io/not-ready`), and a cloud that it has yet
+/// to set the node up. Who means to keep a node's pods away has taints of another kind.
+const CONDITIONS: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];
+
+/// Whether a taint goes when the node is well.
+pub(super) fn tells_condition(taint: &Taint) -> bool {
+    CONDITIONS.iter().any(|prefix| taint.key.starts_with(prefix))
+}
+
 /// A taint, and the toleration that tolerates it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -312,3 +312,14 @@ fn where_a_taint_keeps_new_pods_away_the_namespace_is_not_asked() {
     let got = should_run(&node, &daemon_set(json!({})), Some(&selector));
     assert_eq!((got.should_run, got.should_continue_running), (false, true), "as OpenShift's controller has it");
 }
+
+#[test]
+fn what_belongs_on_a_node_does_so_before_the_node_is_well() {
+    let mut joining = node("n1", &["gpu=yes"]);
+    joining.taints = vec![taint("node.kubernetes.io/not-ready:NoSchedule")];
+    let plain = daemon_set(json!({}));
+    assert!(!should_run(&joining, &plain, None).should_run && belongs(&joining, &plain, None));
+    assert!(!belongs(&joining, &daemon_set(json!({"nodeSelector": {"gpu": "no"}})), None), "labels count");
+    joining.taints.push(taint("example.org/tenant:NoSchedule"));
+    assert!(!belongs(&joining, &plain, None), "the node is for others");
+}

@@ -31,8 +31,8 @@ impl Planner<'_> {
                 });
                 continue;
             }
-            let long_enough =
-                instance.started || *confirmed_by == EndConfirmation::NeverStarted || now - *since >= GONE_AFTER;
+            let never_ran = instance.no_room || *confirmed_by == EndConfirmation::NeverStarted;
+            let long_enough = instance.started || never_ran || now - *since >= GONE_AFTER;
             match self.facts.sandbox(&instance) {
                 Evidence::Gone if long_enough && self.facts.mirror_pod_deletion_pending(&instance) => {
                     self.wake(now + poll_interval(now - *since));
@@ -46,7 +46,9 @@ impl Planner<'_> {
                     self.summary.reason = format!("{} ends: {reason}", instance.pod_name);
                 }
                 // Nothing of it has run: its end needs no confirmation.
-                Evidence::Unknown(_) if instance.not_accepted && long_enough => self.finish(&instance),
+                Evidence::Unknown(_) if (instance.not_accepted || instance.no_room) && long_enough => {
+                    self.finish(&instance)
+                }
                 Evidence::Unknown(why) => {
                     self.wake(now + poll_interval(now - *since));
                     self.summary.reason =

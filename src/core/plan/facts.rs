@@ -113,10 +113,20 @@ pub enum Accepted {
     NotYet,
     /// Rejected at admission: the kubelet's reason.
     Rejected(String),
+    /// Rejected because the node has no room for it: the kubelet's reason. The kubelet never starts it.
+    NoRoom(String),
     /// No: the kubelet, which works, has shown nothing of its manifest within the bound; in words.
     No(String),
     /// Unknown, or the kubelet is down; why.
     Unknown(String),
+}
+
+/// What the kubelet's admission of an instance depends on besides the pod: fingerprints, empty where it is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fingerprints<'a> {
+    /// When the kubelet was given the instance.
+    pub then: &'a str,
+    pub now: &'a str,
 }
 
 /// Whether the images of a rendering are on the node.
@@ -276,9 +286,9 @@ pub trait Facts {
     fn released(&self, daemon_set: &Arc<DaemonSet>, released: &Released) -> ReleasedDefinition;
     /// The revision that the coordinator has approved for this node, if any.
     fn approved(&self, daemon_set: &DaemonSet) -> Option<String>;
-    /// A fingerprint of what the kubelet's admission depends on besides the pod; when it changes, rejected instances
-    /// are retried at once.
-    fn surroundings(&self) -> &str;
+    /// What the kubelet's admission of an instance depends on besides the pod; when it changes, a rejected instance is
+    /// retried at once.
+    fn surroundings(&self, instance: &Instance) -> Fingerprints<'_>;
     /// What decides whether the kubelet takes a manifest, beside the manifest.
     fn acceptance_conditions(&self) -> AcceptanceConditions;
     /// Whether a new instance of a DaemonSet may start, by policy and by what its namespace enforces.

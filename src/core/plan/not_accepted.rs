@@ -54,7 +54,7 @@ impl Planner<'_> {
         let good = self.record.good.as_ref().map(|good| &good.revision);
         let cause = RestartCause::NotAccepted { reason: reason.clone() };
         if instance.started || [accepted, good].contains(&Some(&instance.revision)) {
-            return self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings());
+            return self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings(instance).then);
         }
         if instance.revision != desired || self.record.failed.is_some() {
             return;

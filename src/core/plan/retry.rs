@@ -15,13 +15,17 @@ impl Planner<'_> {
         let now = self.context.now;
         let live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
         for instance in live.iter().filter(|i| i.restart.is_none()) {
-            match self.facts.accepted(instance) {
+            let accepted = self.facts.accepted(instance);
+            if matches!(accepted, Accepted::NoRoom(_)) && !instance.started {
+                self.record.instances.iter_mut().filter(|i| i.uid == instance.uid).for_each(|i| i.no_room = true);
+            }
+            match accepted {
                 Accepted::Yes if self.record.backoff.as_ref().is_some_and(|b| b.not_accepted) => {
                     self.record.backoff = None
                 }
-                Accepted::Rejected(reason) => {
+                Accepted::Rejected(reason) | Accepted::NoRoom(reason) => {
                     let cause = RestartCause::NotAccepted { reason };
-                    self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings());
+                    self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings(instance).then);
                 }
                 // What follows depends on the revision.
                 Accepted::No(_) => {}
@@ -31,12 +35,12 @@ impl Planner<'_> {
     }
 
     /// Whether a new incarnation should replace the instance now. A rejected one is retried as soon as the reason for
-    /// the rejection may have gone.
+    /// the rejection may have gone, also if that was before the rejection was known.
     pub(super) fn is_ordered(&mut self, instance: &Instance) -> bool {
         let Some(order) = &instance.restart else { return false };
         let not_accepted = matches!(order.cause, RestartCause::NotAccepted { .. });
         let before = self.record.backoff.as_ref().map(|b| b.surroundings.as_str());
-        let surroundings = self.facts.surroundings();
+        let surroundings = self.facts.surroundings(instance).now;
         let changed = not_accepted && !surroundings.is_empty() && before != Some(surroundings);
         if order.due <= self.context.now || changed {
             return true;

@@ -87,6 +87,8 @@ struct World {
     moment: Option<Moment>,
     may_run_unrecorded: bool,
     surroundings: String,
+    /// What they were when the kubelet was given an instance, where that differs.
+    tried_in: BTreeMap<String, String>,
     mirror_pod_deletions: bool,
     held_ports: Vec<(String, Vec<HostPort>, bool)>,
     permission: Option<Permission>,
@@ -220,6 +222,7 @@ impl Facts for World {
 
     fn accepted(&self, instance: &Instance) -> Accepted {
         match self.rejected.get(&instance.uid) {
+            Some(reason) if crate::core::upstream::kubelet::has_no_room(reason) => Accepted::NoRoom(reason.clone()),
             Some(reason) => Accepted::Rejected(reason.clone()),
             None if self.not_accepted.contains(&instance.uid) => Accepted::No("nothing of it".to_owned()),
             None if self.unknown.contains(&instance.uid) => Accepted::NotYet,
@@ -275,8 +278,9 @@ impl Facts for World {
         None
     }
 
-    fn surroundings(&self) -> &str {
-        &self.surroundings
+    fn surroundings(&self, instance: &Instance) -> Fingerprints<'_> {
+        let then = self.tried_in.get(&instance.uid).unwrap_or(&self.surroundings);
+        Fingerprints { then, now: &self.surroundings }
     }
 
     fn admission(&self, daemon_set: &Arc<DaemonSet>) -> Admission {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use crate::core::json::Json;
+use crate::core::insufficient::Amounts;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::quantity::parse_json;
@@ -56,39 +56,12 @@ impl Resources {
         }
     }
 
-    /// What the pod of `template` requests (upstream's `resourcehelper.PodRequests`; without the overhead of a
-    /// RuntimeClass). A limit without a request is a request.
+    /// What the pod of `template` requests, as [`Amounts::requested`] has it; without the overhead of a RuntimeClass.
     pub fn requested(template: &Value) -> Self {
-        let of = |value: &Value| {
-            let limits = Self::of_list(value.at(["resources", "limits"]).unwrap_or(&Value::Null));
-            let list = value.at(["resources", "requests"]).unwrap_or(&Value::Null);
-            let requests = Self::of_list(list);
-            Self {
-                cpu: if list.at("cpu").is_some() { requests.cpu } else { limits.cpu },
-                memory: if list.at("memory").is_some() { requests.memory } else { limits.memory },
-                pods: 0,
-            }
-        };
-        let spec = &template["spec"];
-        let mut sum = spec.list_at("containers").iter().map(of).fold(Self::default(), Self::plus);
-        let (mut sidecars, mut first) = (Self::default(), Self::default());
-        for container in spec.list_at("initContainers") {
-            let own = of(container);
-            match container["restartPolicy"] == "Always" {
-                true => {
-                    sidecars = sidecars.plus(own);
-                    first = first.max(sidecars);
-                }
-                false => first = first.max(sidecars.plus(own)),
-            }
-        }
-        sum = sum.plus(sidecars).max(first);
-        let of_pod = of(spec);
-        Self {
-            cpu: if of_pod.cpu > 0 { of_pod.cpu } else { sum.cpu },
-            memory: if of_pod.memory > 0 { of_pod.memory } else { sum.memory },
-            pods: 1,
-        }
+        let all = Amounts::requested(template);
+        let of = |name: &str| all.get(name).unwrap_or_default();
+        let whole = |amount: i128| saturated(amount.saturating_add(999) / 1000);
+        Self { cpu: saturated(of("cpu")), memory: whole(of("memory")), pods: whole(of("pods")) }
     }
 
     /// The sum of each.
@@ -99,12 +72,6 @@ impl Resources {
             memory: self.memory.saturating_add(other.memory),
             pods: self.pods.saturating_add(other.pods),
         }
-    }
-
-    /// The greater of each.
-    #[must_use]
-    pub fn max(self, other: Self) -> Self {
-        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory), pods: self.pods.max(other.pods) }
     }
 
     fn is_within(self, bound: Self) -> bool {

@@ -31,6 +31,8 @@ struct Bench {
     record: DaemonRecord,
     state: State,
     switch: Switch,
+    /// Whether it is to run here once the node is well.
+    belongs: bool,
 }
 
 impl Bench {
@@ -38,7 +40,7 @@ impl Bench {
         let daemon_set = daemon_set("kube-system", annotations);
         let record = DaemonRecord::new(daemon_set.key.clone(), 0);
         let desired = Desired::Wanted { daemon_set, mode: Mode::Static, note: None };
-        Self { desired, record, state: State::Starting, switch: Switch::On }
+        Self { desired, record, state: State::Starting, switch: Switch::On, belongs: false }
     }
 
     fn asked() -> Self {
@@ -61,12 +63,14 @@ impl Bench {
         plan.summary.state = self.state;
         let mut plans = [plan];
         let subjects = [Subject { desired: self.desired.clone(), record: &self.record, unlisted: false }];
+        let belongs = self.belongs;
         let is_trusted = |daemon_set: &DaemonSet| daemon_set.key.namespace == "kube-system";
         let rules = Rules {
             now: Timestamp::from_secs(seconds),
             boot: BOOT,
             booted: Timestamp::default(),
             is_trusted: &is_trusted,
+            belongs: &|_| belongs,
             switch: self.switch,
         };
         let taint = decide(&subjects, &mut plans, &rules);
@@ -142,6 +146,10 @@ fn what_is_not_to_run_here_is_not_waited_for_and_what_is_unknown_changes_nothing
     for state in [State::Waiting, State::Running, State::Failing, State::Replacing, State::Stale] {
         assert_eq!(Bench { state, ..Bench::asked() }.wish(), Wish::Taint, "{state:?}");
     }
+    let mut soon = Bench { state: State::NotSelected, belongs: true, ..Bench::asked() };
+    assert_eq!(soon.wish(), Wish::Taint, "the Node is not Ready yet, which it does not tolerate");
+    let mut ends = Bench { state: State::Stopping, belongs: true, ..Bench::asked() };
+    assert_eq!(ends.wish(), Wish::NoTaint);
     let mut unknown = Bench { state: State::Unknown, ..Bench::asked() };
     assert_eq!(unknown.wish(), Wish::Unknown);
     assert_eq!(unknown.at(600).0.wish(), Wish::NoTaint, "not for ever");

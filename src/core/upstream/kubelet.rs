@@ -2,8 +2,9 @@
 
 /// Reasons of warnings about pods that the kubelet has accepted. Any other warning about a pod of which nothing runs
 /// is the reason why it was rejected (`rejectPod`, reasons of admission handlers).
-const WORKS_ON: [&str; 17] = [
+const WORKS_ON: [&str; 20] = [
     "BackOff",
+    "DNSConfigForming",
     "ErrImageNeverPull",
     "Failed",
     "FailedAttachVolume",
@@ -14,8 +15,10 @@ const WORKS_ON: [&str; 17] = [
     "FailedPodSandBoxStatus",
     "FailedPostStartHook",
     "FailedSync",
+    "FailedToRetrieveImagePullSecret",
     "InspectFailed",
     "InvalidDiskCapacity",
+    "MissingClusterDNS",
     "NetworkNotReady",
     "ProbeWarning",
     "Unhealthy",
@@ -25,6 +28,13 @@ const WORKS_ON: [&str; 17] = [
 /// Whether a warning with this reason is about a pod that it has accepted (`pkg/kubelet/events/event.go`).
 pub fn works_on(reason: &str) -> bool {
     WORKS_ON.contains(&reason)
+}
+
+/// Whether a rejection with this reason says that the node has too little of something, and nothing to preempt
+/// (`pkg/kubelet/lifecycle/predicate.go`: `InsufficientResourceError`, `NodePorts`; `UnexpectedAdmissionErrorType` when
+/// `pkg/kubelet/preemption` finds no pods).
+pub fn has_no_room(reason: &str) -> bool {
+    reason.starts_with("OutOf") || ["NodePorts", "UnexpectedAdmissionError"].contains(&reason)
 }
 
 /// Why it rejected a pod; without the words that `rejectPod` puts before each message.

@@ -31,6 +31,7 @@ use crate::core::plan::Data;
 use crate::core::plan::EndObservable;
 use crate::core::plan::Evidence;
 use crate::core::plan::Facts;
+use crate::core::plan::Fingerprints;
 use crate::core::plan::Images;
 use crate::core::plan::ManifestFact;
 use crate::core::plan::Permission;
@@ -271,8 +272,8 @@ impl Facts for ObservedState<'_> {
     }
 
     fn end_observable(&self, instance: &Instance) -> EndObservable {
-        let is_refused =
-            instance.not_accepted || matches!(self.accepted(instance), Accepted::Rejected(_) | Accepted::No(_));
+        let is_refused = instance.not_accepted
+            || matches!(self.accepted(instance), Accepted::Rejected(_) | Accepted::NoRoom(_) | Accepted::No(_));
         ending::end_observable(instance, is_refused, &self.pods(instance))
     }
 
@@ -295,7 +296,9 @@ impl Facts for ObservedState<'_> {
 
     fn failure(&self, instance: &Instance) -> Option<Failure> {
         let rejected = match self.accepted(instance) {
-            Accepted::Rejected(message) => Some(Failure { cause: Cause::Admission, message }),
+            Accepted::Rejected(message) | Accepted::NoRoom(message) => {
+                Some(Failure { cause: Cause::Admission, message })
+            }
             Accepted::No(message) => Some(Failure { cause: Cause::NotAccepted, message }),
             Accepted::Yes | Accepted::NotYet | Accepted::Unknown(_) => None,
         };
@@ -375,8 +378,8 @@ impl Facts for ObservedState<'_> {
         AcceptanceConditions { kubelet, configuration, has_api: self.observation.api_answers() }
     }
 
-    fn surroundings(&self) -> &str {
-        self.state.concerns.acceptance.surroundings()
+    fn surroundings(&self, instance: &Instance) -> Fingerprints<'_> {
+        self.state.concerns.acceptance.surroundings_of(instance)
     }
 
     fn admission(&self, daemon_set: &Arc<DaemonSet>) -> Admission {

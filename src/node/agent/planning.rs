@@ -7,12 +7,9 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::config::Config;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::identity::template_hash;
-use crate::core::json::Json;
 use crate::core::knowledge::OVERRIDE_HINT;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
@@ -21,12 +18,12 @@ use crate::core::pass;
 use crate::core::pass::PassContext;
 use crate::core::pass::Plan;
 use crate::core::pass::Subject;
+use crate::core::placement;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
 use crate::core::plan::Note;
 use crate::core::policy::Judge;
-use crate::core::ports;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::record::RestartCause;
@@ -42,7 +39,6 @@ use crate::node::manifests::Manifest;
 use super::concerns::claims;
 use super::concerns::stock_controller;
 use super::costs;
-use super::evidence;
 use super::objects::Objects;
 use super::observation::Observation;
 use super::observed_state;
@@ -50,6 +46,7 @@ use super::observed_state::ObservedState;
 use super::orphans;
 use super::render_cache::Inputs;
 use super::render_cache::RenderCache;
+use super::room::Room;
 use super::state::AgentState;
 use super::state::Goal;
 use super::teardown;
@@ -81,11 +78,15 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
                 boot: &observation.boot.id,
                 booted: observation.boot.at,
                 is_trusted: &|daemon_set| state.policy.confines(daemon_set).is_none(),
+                belongs: &|daemon_set| {
+                    let selector = facts.namespace_selector(daemon_set);
+                    placement::belongs(&state.node, daemon_set, selector.as_ref())
+                },
                 switch: if config.startup_taint { Switch::On } else { Switch::Off },
             };
             plan.startup_taint = startup_taint::decide(subjects, &mut plan.daemons, &rules);
         }
-        note_port_holders(observation, &config.node_name, &mut plan);
+        note_lacks(observation, &config.node_name, &mut plan);
         note_vanished(observation, &mut plan);
         note_passed_over(observation, state, facts, &mut plan);
         plan
@@ -210,24 +211,17 @@ fn desired<'a>(
     keys.into_iter().map(of).collect()
 }
 
-/// Names the pods whose host ports an instance needs that the kubelet did not accept.
-fn note_port_holders(observation: &Observation, node: &str, plan: &mut Plan) {
-    let Some(api) = observation.snapshot() else { return };
+/// Says what the node has too little of for instances that the kubelet did not accept, and which pods hold it.
+fn note_lacks(observation: &Observation, node: &str, plan: &mut Plan) {
+    let mut room = None;
     for daemon in &mut plan.daemons {
         let is_rejected = |i: &&Instance| {
             i.restart.as_ref().is_some_and(|order| matches!(order.cause, RestartCause::NotAccepted { .. }))
         };
         let Some(instance) = daemon.record.live().find(is_rejected) else { continue };
-        let Some(definition) = &instance.daemon_set else { continue };
-        let wanted = ports::host_ports(definition.pod_template());
-        let own = evidence::mirror_key(&daemon.key.namespace, &instance.pod_name, node);
-        let is_there = |pod: &Value| !matches!(pod.str_at(["status", "phase"]), "Failed" | "Succeeded");
-        let others = api.pods.iter().filter(|(key, pod)| !wanted.is_empty() && **key != own && is_there(&pod.value));
-        let notes: Vec<Note> = others
-            .filter_map(|(key, pod)| Some((key, ports::clash(&wanted, &ports::host_ports(&pod.value))?)))
-            .map(|(key, port)| Note::Other(format!("host port {port} is held by pod {key}")))
-            .collect();
-        daemon.summary.notes.extend(notes);
+        let Some(room) = room.get_or_insert_with(|| Room::of(observation, node)) else { return };
+        let lacks = room.lacks(&daemon.key, instance);
+        daemon.summary.notes.extend(lacks.iter().map(|lack| Note::Other(lack.to_string())));
     }
 }
 
@@ -325,12 +319,13 @@ mod tests {
     use crate::node::api::Snapshot;
 
     #[test]
-    fn a_pod_that_holds_a_host_port_is_named_while_the_kubelet_does_not_accept_the_instance() {
+    fn who_holds_what_an_instance_needs_is_named_while_the_kubelet_does_not_accept_it() {
         let ports = |port: u64, phase: &str| {
             let spec = json!({"containers": [{"ports": [{"hostPort": port}]}]});
             Entry { version: 1, value: Arc::new(json!({"spec": spec, "status": {"phase": phase}})) }
         };
         let mut api = Snapshot::default();
+        api.scopes.entry(Scope::Pods).or_default().lists = 1;
         for (name, port, phase) in [
             ("holder", 80, "Running"),
             ("other", 81, "Running"),
@@ -345,7 +340,7 @@ mod tests {
         record.instances[0].daemon_set = Some(Arc::new(DaemonSet { template, ..definition }));
         let notes = |record: DaemonRecord| {
             let mut plan = Plan { daemons: vec![plan::empty(record)], ..Plan::default() };
-            note_port_holders(&observation(Some(api.clone())), "n1", &mut plan);
+            note_lacks(&observation(Some(api.clone())), "n1", &mut plan);
             plan.daemons[0].summary.notes.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(notes(record.clone()), Vec::<String>::new(), "it runs");

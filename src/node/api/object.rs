@@ -21,13 +21,13 @@ use serde_json::json;
 use crate::core::cluster::node_daemons;
 use crate::core::cluster::released::HALTED;
 use crate::core::cluster::released::RELEASED;
+use crate::core::insufficient;
 use crate::core::json::Json;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
-use crate::core::ports;
 
 /// kubectl's copy of the whole object in an annotation.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -232,7 +232,7 @@ const POD_METADATA: [&str; 8] =
 const CONTAINER_STATUS: [&str; 7] = ["name", "containerID", "ready", "started", "restartCount", "state", "lastState"];
 
 /// A pod of this node. Mirror pods and pods of DaemonSets keep metadata and what `status` shows; others only that they
-/// exist, whether they have ended, and whether they were preempted. Each keeps its host ports.
+/// exist, whether they have ended, and whether they were preempted. Each keeps its host ports and the sum of its requests.
 pub(super) fn keep_pod(value: Value) -> Option<Value> {
     let mut value = value;
     let metadata = value.get("metadata")?;
@@ -243,7 +243,7 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
     if !is_mirror && !of_daemon_set {
         return Some(keep_other_pod(&value));
     }
-    let spec = ports::spec_of_ports(&value);
+    let spec = insufficient::kept_spec(&value);
     let object = value.as_object_mut()?;
     let status = object.remove("status").unwrap_or_default();
     object.retain(|field, _| field == "metadata");
@@ -313,7 +313,7 @@ fn keep_other_pod(value: &Value) -> Value {
         status.retain(|_, text| matches!(text.as_str(), Some("Failed" | "Succeeded" | "Preempting")));
     }
     let mut kept = serde_json::json!({"metadata": pick(metadata, &["name", "namespace", "uid"]), "status": status});
-    if let Some(spec) = ports::spec_of_ports(value) {
+    if let Some(spec) = insufficient::kept_spec(value) {
         kept["spec"] = spec;
     }
     kept

@@ -71,6 +71,24 @@ fn what_the_kubelet_rejects_is_tried_again_and_at_once_when_its_reason_may_have_
 }
 
 #[test]
+fn room_that_came_before_the_rejection_was_known_is_used_at_once() {
+    let mut bench = Bench::running("a");
+    let desired = wanted(&daemon_set("a"));
+    bench.world.tried_in.insert("uid-a-0".into(), "another pod has the port".into());
+    bench.world.surroundings = "the port is free".into();
+    bench.world.rejected.insert("uid-a-0".into(), "NodePorts".into());
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"], "1 s is not waited for");
+    bench.world.running.clear();
+    assert_eq!(
+        bench.pass(&desired),
+        ["finish uid-a-0", "start uid-a-1"],
+        "nor that the kubelet may begin it after all"
+    );
+    bench.world.rejected.insert("uid-a-1".into(), "NodePorts".into());
+    assert_eq!(bench.pass(&desired), NONE, "nothing has changed since it was written");
+}
+
+#[test]
 fn an_ordered_instance_just_goes_when_a_newer_one_is_here_or_none_may_start() {
     let mut surge = daemon_set("b");
     surge.update_strategy =

@@ -4,6 +4,8 @@
 //! what shows that the kubelet is at work: that it answers, that the heartbeat in its Node changes, that it makes a
 //! sandbox. That others take it for alive shows nothing. What follows, `crate::core::acceptance` says.
 
+mod tried;
+
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -15,8 +17,11 @@ use crate::core::acceptance;
 use crate::core::acceptance::AcceptanceEvidence;
 use crate::core::acceptance::KubeletReport;
 use crate::core::acceptance::LATE;
+use crate::core::acceptance::SOON;
+use crate::core::insufficient::Lack;
 use crate::core::json::text_at;
 use crate::core::plan::Accepted;
+use crate::core::plan::Fingerprints;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::time::Span;
@@ -30,7 +35,10 @@ use super::super::requests::Late;
 use super::super::requests::LateAnswer;
 use super::super::requests::Reply;
 use super::super::requests::Request;
+use super::super::room::Room;
 use super::super::state::Records;
+
+use tried::Tried;
 
 /// How soon the node's own components are asked again about an instance that is still late; from the third time on
 /// half as often. The API server is asked when [`acceptance::ask_again`] says so.
@@ -53,6 +61,12 @@ pub(in super::super) struct Acceptance {
     question: Option<Request>,
     next: Option<Timestamp>,
     surroundings: String,
+    /// Instances that have not been accepted, by pod UID.
+    #[serde(default)]
+    tried: BTreeMap<String, Tried>,
+    /// Those of them that are asked about before they are late.
+    #[serde(default)]
+    early: BTreeSet<String>,
     /// Since when the kubelet has been seen at work, while an instance is late.
     at_work: Option<Timestamp>,
     /// When it was last seen at work.
@@ -77,6 +91,11 @@ impl Acceptance {
     /// A fingerprint of what the kubelet's admission depends on; empty while it does not matter.
     pub(in super::super) fn surroundings(&self) -> &str {
         &self.surroundings
+    }
+
+    /// What the kubelet's admission of `instance` depends on; unknown if it has accepted it.
+    pub(in super::super) fn surroundings_of(&self, instance: &Instance) -> Fingerprints<'_> {
+        self.tried.get(&instance.uid).map(Tried::fingerprints).unwrap_or_default()
     }
 
     /// When to look again.
@@ -105,23 +124,38 @@ impl Acceptance {
             records.values().flat_map(|r| r.live().filter(|i| !i.orphaned).map(move |i| (r, i))).collect();
         let uids: BTreeSet<&str> = live.iter().map(|(_, i)| i.uid.as_str()).collect();
         self.seen.retain(|uid| uids.contains(uid.as_str()));
+        self.tried.retain(|uid, _| uids.contains(uid.as_str()));
         let (mut accepted, mut late) = (BTreeMap::new(), Vec::new());
+        let mut pressing: Option<Span> = None;
+        let mut room: Option<(Option<Room<'_>>, String)> = None;
         self.next = None;
         for (record, instance) in live {
             let since = instance.created.max(booted).max(started);
+            let age = now - since;
             let evidence = self.evidence(record, instance, since, observation, node);
             if evidence.seen {
                 self.seen.insert(instance.uid.clone());
-            } else if now - since >= LATE {
-                let (uid, namespace) = (instance.uid.clone(), record.key.namespace.clone());
-                let waited = now - since.max(self.at_work.unwrap_or(since));
-                late.push(Late { uid, namespace, pod: instance.pod_name.clone(), waited });
+                self.tried.remove(&instance.uid);
+                self.early.remove(&instance.uid);
             } else {
-                self.look_at(since + LATE);
+                let (room, others) =
+                    room.get_or_insert_with(|| (Room::of(observation, node), self.fingerprint(observation)));
+                let lacks = room.as_ref().map(|room| room.lacks(&record.key, instance));
+                let pause = self.ask_early(record, instance, age, lacks.as_deref(), others);
+                pressing = pressing.into_iter().chain(pause).min();
+                if age >= LATE || self.early.contains(&instance.uid) {
+                    let (uid, namespace) = (instance.uid.clone(), record.key.namespace.clone());
+                    let waited = now - since.max(self.at_work.unwrap_or(since));
+                    late.push(Late { uid, namespace, pod: instance.pod_name.clone(), waited });
+                } else {
+                    let is_in_doubt = self.tried.get(&instance.uid).is_some_and(|tried| tried.is_in_doubt(record));
+                    self.look_at(since + if is_in_doubt { SOON } else { LATE });
+                }
             }
-            accepted.insert(instance.uid.clone(), acceptance::judge(now - since, &evidence));
+            accepted.insert(instance.uid.clone(), acceptance::judge(age, &evidence));
         }
         self.accepted = accepted;
+        self.early.retain(|uid| self.tried.contains_key(uid));
         let waits = |r: &DaemonRecord| r.backoff.is_some() || r.instances.iter().any(|i| i.noted.is_some());
         let matters = !late.is_empty() || records.values().any(waits);
         self.surroundings = if matters { self.fingerprint(observation) } else { String::new() };
@@ -134,13 +168,43 @@ impl Acceptance {
             return;
         }
         let times = self.asked.map_or(0, |(_, times)| times);
-        let pause = ASK_AGAIN * if times > 1 { 2 } else { 1 };
+        let usual = ASK_AGAIN * if times > 1 { 2 } else { 1 };
+        let pause = pressing.unwrap_or(usual);
         let due = self.asked.map_or(now, |(asked, _)| (asked + pause).min(now + pause));
         if due <= now {
-            self.asked = Some((now, times + 1));
+            // What is asked early makes no other one late.
+            let is_late = late.iter().any(|late| !self.early.contains(&late.uid));
+            self.asked = Some((now, times + u32::from(is_late)));
             self.question = Some(self.ask(late, times, observation));
         }
-        self.look_at(due.max(now) + ASK_AGAIN);
+        match pressing {
+            Some(pause) => self.look_at(if due <= now { now + pause } else { due }),
+            None => self.look_at(due.max(now) + ASK_AGAIN),
+        }
+    }
+
+    /// Notes the surroundings of an instance of which nothing shows, and how soon it is asked about again because the
+    /// node has, or had, too little of something for it.
+    fn ask_early(
+        &mut self,
+        record: &DaemonRecord,
+        instance: &Instance,
+        age: Span,
+        lacks: Option<&[Lack]>,
+        others: &str,
+    ) -> Option<Span> {
+        let tried = self.tried.entry(instance.uid.clone()).or_insert_with(|| Tried::new(lacks, others));
+        tried.update(lacks, others);
+        let has_new_room = tried.has_new_room();
+        if !has_new_room && (age < SOON || !tried.is_in_doubt(record)) {
+            return None;
+        }
+        self.early.insert(instance.uid.clone());
+        // Once an order is given, it is known, and what follows is not urgent.
+        if instance.restart.is_some() || age >= LATE {
+            return None;
+        }
+        Some(if has_new_room { SOON } else { (age / 2).clamp(SOON, ASK_AGAIN) })
     }
 
     fn take_answers(&mut self, observation: &Observation) {
@@ -269,6 +333,9 @@ impl Acceptance {
         self.events.retain(|uid, _| is_late(uid));
         self.asked_api.retain(|uid, _| is_late(uid));
         let is_due = |late: &&Late| {
+            if self.early.contains(&late.uid) && late.waited < LATE {
+                return true;
+            }
             let asked = self.asked_api.get(&late.uid);
             asked.is_none_or(|asked| !(Span::ZERO..acceptance::ask_again(late.waited)).contains(&(now - *asked)))
         };
@@ -278,3 +345,6 @@ impl Acceptance {
         Request::AskAboutLate { late, ask_api, look_for_preemption: times > 0, at: now }
     }
 }
+
+#[cfg(test)]
+mod tests;

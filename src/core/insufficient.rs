@@ -1,0 +1,278 @@
+//! What a node has too little of for a pod, and which pods hold it.
+//!
+//! Owns the kubelet's rules for amounts (k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources: `fitsRequest`;
+//! k8s.io/component-helpers/resource: `PodRequests`) and for host ports. Must not decide what follows. What is not
+//! counted, such as NUMA nodes and single devices, only the kubelet knows.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::core::json::Json;
+use crate::core::model::ObjectKey;
+use crate::core::ports;
+use crate::core::ports::HostPort;
+use crate::core::quantity::Quantity;
+use crate::core::quantity::parse_json;
+
+/// The resource that counts pods.
+const PODS: &str = "pods";
+/// So many holders are named.
+const NAMED: usize = 5;
+const MIB: i128 = 1 << 20;
+
+/// Amounts of resources by their names, in thousandths of a unit; none is negative.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Amounts(BTreeMap<String, i128>);
+
+impl Amounts {
+    /// What a list such as `status.allocatable` or `resources.requests` says.
+    pub fn of_list(list: &Value) -> Self {
+        let amount = |(name, value): (&String, &Value)| Some((name.clone(), parse_json(value)?.milli_value().max(0)));
+        Self(list.as_object().into_iter().flatten().filter_map(amount).collect())
+    }
+
+    /// What a pod or pod template requests, with itself as one of the pods. A limit without a request is a request.
+    pub fn requested(pod: &Value) -> Self {
+        let spec = pod.get("spec").unwrap_or(&Value::Null);
+        let mut sum = spec.list_at("containers").iter().map(Self::of_resources).fold(Self::default(), Self::plus);
+        let (mut sidecars, mut first) = (Self::default(), Self::default());
+        for container in spec.list_at("initContainers") {
+            let own = Self::of_resources(container);
+            match container.str_at("restartPolicy") == "Always" {
+                true => {
+                    sidecars = sidecars.plus(own);
+                    first = first.max(&sidecars);
+                }
+                false => first = first.max(&sidecars.clone().plus(own)),
+            }
+        }
+        sum = sum.plus(sidecars).max(&first);
+        sum.0.extend(Self::of_resources(spec).0.into_iter().filter(|(_, amount)| *amount > 0));
+        sum = sum.plus(Self::of_list(spec.at("overhead").unwrap_or(&Value::Null)));
+        sum.0.insert(PODS.to_owned(), 1000);
+        sum
+    }
+
+    /// What the field `resources` of a container or of a pod's spec requests.
+    fn of_resources(value: &Value) -> Self {
+        let of = |list: &str| Self::of_list(value.at(["resources", list]).unwrap_or(&Value::Null));
+        let mut all = of("limits");
+        all.0.extend(of("requests").0);
+        all
+    }
+
+    /// The amount of a resource, in thousandths of its unit.
+    pub fn get(&self, name: &str) -> Option<i128> {
+        self.0.get(name).copied()
+    }
+
+    /// A list that says this, without the number of pods; `None`: nothing.
+    fn list(&self) -> Option<Value> {
+        let shown = |amount: i128| match amount % 1000 {
+            0 => (amount / 1000).to_string(),
+            _ => format!("{amount}m"),
+        };
+        let known = self.0.iter().filter(|(name, amount)| *name != PODS && **amount > 0);
+        let list: Map<String, Value> = known.map(|(name, amount)| (name.clone(), shown(*amount).into())).collect();
+        (!list.is_empty()).then_some(Value::Object(list))
+    }
+
+    fn plus(mut self, other: Self) -> Self {
+        for (name, amount) in other.0 {
+            let sum = self.0.entry(name).or_default();
+            *sum = sum.saturating_add(amount);
+        }
+        self
+    }
+
+    fn max(mut self, other: &Self) -> Self {
+        for (name, amount) in &other.0 {
+            let most = self.0.entry(name.clone()).or_default();
+            *most = (*most).max(*amount);
+        }
+        self
+    }
+}
+
+/// What a pod on the node holds.
+#[derive(Clone, Debug)]
+pub struct Holder<'a> {
+    key: &'a ObjectKey,
+    amounts: Amounts,
+    ports: Vec<HostPort>,
+}
+
+impl<'a> Holder<'a> {
+    /// What `pod` holds: the object, or what [`kept_spec`] keeps of it.
+    pub fn new(key: &'a ObjectKey, pod: &Value) -> Self {
+        Self { key, amounts: Amounts::requested(pod), ports: ports::host_ports(pod) }
+    }
+
+    /// Its name.
+    pub fn key(&self) -> &'a ObjectKey {
+        self.key
+    }
+}
+
+/// A pod's spec of which nothing is left but its host ports and the sum of its requests; `None`: it has neither.
+pub fn kept_spec(pod: &Value) -> Option<Value> {
+    let mut container = Map::new();
+    container.extend(ports::list(pod).map(|ports| ("ports".to_owned(), ports)));
+    let requests = Amounts::requested(pod).list();
+    container.extend(requests.map(|requests| ("resources".to_owned(), serde_json::json!({"requests": requests}))));
+    (!container.is_empty()).then(|| serde_json::json!({"containers": [container]}))
+}
+
+/// Something that a node has too little of for a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    scarce: Scarce,
+    /// Who holds it, the greatest amount first.
+    holders: Vec<(ObjectKey, i128)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Scarce {
+    HostPort(HostPort),
+    Resource { name: String, wanted: i128, held: i128, of: i128 },
+}
+
+/// What the node has too little of for `pod` beside `others`. A resource that `allocatable` does not name is not
+/// counted: the kubelet does not look at it either.
+pub fn lacks(pod: &Value, allocatable: &Amounts, others: &[&Holder<'_>]) -> Vec<Lack> {
+    let mut lacks = Vec::new();
+    for port in ports::host_ports(pod) {
+        let holds = |other: &&&Holder<'_>| other.ports.iter().any(|held| held.clashes(&port));
+        let holders: Vec<_> = others.iter().filter(holds).map(|other| (other.key.clone(), 1)).collect();
+        if !holders.is_empty() {
+            lacks.push(Lack { scarce: Scarce::HostPort(port), holders });
+        }
+    }
+    for (name, wanted) in Amounts::requested(pod).0.into_iter().filter(|(_, wanted)| *wanted > 0) {
+        let Some(of) = allocatable.get(&name) else { continue };
+        let holds = |other: &&Holder<'_>| Some((other.key.clone(), other.amounts.get(&name).filter(|held| *held > 0)?));
+        let mut holders: Vec<_> = others.iter().filter_map(holds).collect();
+        let held = holders.iter().fold(0_i128, |sum, (_, held)| sum.saturating_add(*held));
+        if held.saturating_add(wanted) > of {
+            holders.sort_by(|(a, most), (b, more)| more.cmp(most).then_with(|| a.cmp(b)));
+            lacks.push(Lack { scarce: Scarce::Resource { name, wanted, held, of }, holders });
+        }
+    }
+    lacks
+}
+
+impl Lack {
+    /// What is scarce, without amounts and holders.
+    pub fn name(&self) -> String {
+        match &self.scarce {
+            Scarce::HostPort(port) => port.to_string(),
+            Scarce::Resource { name, .. } => name.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Lack {
+    /// `host port TCP 80 is held by pod a/b`, or `cpu: it requests 500m, and 200m of 2 are free; held by pods a/b (1500m),
+    /// a/c (300m)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = self.holders.iter().take(NAMED).map(|(key, held)| match &self.scarce {
+            Scarce::Resource { name, .. } if name != PODS => format!("{key} ({})", shown(name, *held)),
+            _ => key.to_string(),
+        });
+        let mut holders = named.collect::<Vec<_>>().join(", ");
+        if self.holders.len() > NAMED {
+            holders.push_str(&format!(" and {} others", self.holders.len() - NAMED));
+        }
+        let pods = if self.holders.len() == 1 { "pod" } else { "pods" };
+        match &self.scarce {
+            Scarce::HostPort(port) => return write!(f, "host port {port} is held by {pods} {holders}"),
+            Scarce::Resource { name, of, .. } if name == PODS => write!(f, "the node takes {} pods", shown(name, *of))?,
+            Scarce::Resource { name, wanted, of, .. } if wanted > of => {
+                let (wanted, of) = (shown(name, *wanted), shown(name, *of));
+                return write!(f, "{name}: it requests {wanted}, and the node has {of}");
+            }
+            Scarce::Resource { name, wanted, held, of } => {
+                let [wanted, free, of] = [*wanted, (of - held).max(0), *of].map(|amount| shown(name, amount));
+                write!(f, "{name}: it requests {wanted}, and {free} of {of} are free")?;
+            }
+        }
+        if self.holders.is_empty() { Ok(()) } else { write!(f, "; held by {pods} {holders}") }
+    }
+}
+
+/// An amount as people write it.
+fn shown(name: &str, amount: i128) -> String {
+    let is_bytes = ["memory", "ephemeral-storage"].contains(&name) || name.starts_with("hugepages-");
+    match is_bytes && amount > 0 {
+        true => format!("{}Mi", (amount / 1000).div_euclid(MIB)),
+        false => format!("{amount}m").parse::<Quantity>().map_or_else(|_| amount.to_string(), |q| q.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(requests: Value) -> Value {
+        json!({"spec": {"containers": [{"resources": {"requests": requests}}]}})
+    }
+
+    fn said(wanted: Value, pods: &[(&ObjectKey, Value)]) -> Vec<String> {
+        let allocatable = json!({"cpu": "2", "memory": "1Gi", "pods": "3", "example.org/dongle": "1"});
+        let holders: Vec<Holder<'_>> = pods.iter().map(|(key, pod)| Holder::new(key, pod)).collect();
+        let lacks = lacks(&wanted, &Amounts::of_list(&allocatable), &holders.iter().collect::<Vec<_>>());
+        lacks.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn each_resource_that_does_not_suffice_is_named_with_its_holders() {
+        let [a, b, c] = ["a", "b", "c"].map(|name| ObjectKey::new("k", name));
+        let held = [
+            (&a, pod(json!({"cpu": "300m", "memory": "256Mi"}))),
+            (&b, pod(json!({"cpu": "1500m", "example.org/dongle": 1}))),
+        ];
+        assert_eq!(said(pod(json!({"cpu": "200m", "memory": "768Mi"})), &held), Vec::<String>::new(), "all fit");
+        assert_eq!(
+            said(pod(json!({"cpu": "201m"})), &held),
+            ["cpu: it requests 201m, and 200m of 2 are free; held by pods k/b (1500m), k/a (300m)"]
+        );
+        assert_eq!(
+            said(pod(json!({"memory": "769Mi", "example.org/dongle": "1"})), &held),
+            [
+                "example.org/dongle: it requests 1, and 0 of 1 are free; held by pod k/b (1)",
+                "memory: it requests 769Mi, and 768Mi of 1024Mi are free; held by pod k/a (256Mi)",
+            ]
+        );
+        assert_eq!(said(pod(json!({"cpu": 3})), &[]), ["cpu: it requests 3, and the node has 2"]);
+        assert_eq!(said(pod(json!({"example.org/other": 1})), &held), Vec::<String>::new(), "nobody counts it");
+        let third = [(&a, json!({})), (&b, json!({})), (&c, json!({}))];
+        assert_eq!(said(json!({}), &third), ["the node takes 3 pods; held by pods k/a, k/b, k/c"]);
+    }
+
+    #[test]
+    fn a_host_port_is_named_with_its_holder() {
+        let ported = json!({"spec": {"containers": [{"ports": [{"hostPort": 80}]}]}});
+        let key = ObjectKey::new("k", "a");
+        let held = [(&key, ported.clone())];
+        assert_eq!(said(ported, &held), ["host port TCP 80 is held by pod k/a"]);
+    }
+
+    #[test]
+    fn of_a_pod_its_ports_and_the_sum_of_its_requests_are_kept() {
+        let container =
+            json!({"ports": [{"hostPort": 80}], "resources": {"limits": {"cpu": "1500m", "memory": "64Mi"}}});
+        let whole = json!({"spec": {"overhead": {"memory": "1Mi"}, "containers": [container, {"resources": {"requests": {"cpu": 1}}}]}});
+        let spec = kept_spec(&whole).unwrap();
+        let ports = json!([{"hostIP": "0.0.0.0", "protocol": "TCP", "hostPort": 80}]);
+        let requests = json!({"cpu": "2500m", "memory": (65 << 20).to_string()});
+        assert_eq!(spec, json!({"containers": [{"ports": ports, "resources": {"requests": requests}}]}));
+        let kept = json!({"spec": spec});
+        assert_eq!(Amounts::requested(&kept), Amounts::requested(&whole), "nothing is lost");
+        assert_eq!(kept_spec(&json!({"spec": {"containers": [{}]}})), None);
+    }
+}

@@ -1,0 +1,102 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
+use crate::core::time::at;
+use crate::core::time::ms;
+use crate::node::agent::decide::tests as bench;
+use crate::node::api::Entry;
+use crate::node::api::Snapshot;
+
+use super::*;
+
+const CREATED: Timestamp = Timestamp::from_secs(2_000_000);
+
+/// The daemon, which requests a whole core of two, as it was written.
+fn records() -> Records {
+    let mut records = bench::state(&bench::config()).records;
+    let record = records.get_mut(&bench::key()).unwrap();
+    let definition = record.instances[0].daemon_set.as_deref().cloned().unwrap();
+    let template = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}});
+    let mut instance = Instance::new("uid-2", "net-22222", 2, "r", CREATED);
+    instance.daemon_set = Some(Arc::new(DaemonSet { template, ..definition }));
+    record.instances = vec![instance];
+    records
+}
+
+/// What is seen so long after, where another pod requests that much, and one that does not matter may be there.
+fn seen(after: Span, held: &str, others: usize) -> Observation {
+    let mut api = Snapshot::default();
+    for scope in [Scope::Pods, Scope::Node] {
+        api.scopes.entry(scope).or_default().lists = 1;
+    }
+    let entry = |value| Entry { version: 1, value: Arc::new(value) };
+    api.node = Some(entry(json!({"status": {"allocatable": {"cpu": "2", "pods": "110"}}})));
+    let holder = json!({"spec": {"containers": [{"resources": {"requests": {"cpu": held}}}]}});
+    api.pods.insert(ObjectKey::new("default", "holder"), entry(holder));
+    for other in 0..others {
+        api.pods.insert(ObjectKey::new("default", format!("other-{other}")), entry(json!({})));
+    }
+    Observation { now: CREATED + after, ..bench::observation(Some(api)) }
+}
+
+fn rejected(observation: Observation) -> Observation {
+    let reply = LateAnswer {
+        about: BTreeSet::from(["uid-2".to_owned()]),
+        events: BTreeMap::from([("uid-2".to_owned(), Some(KubeletReport::NoRoom("OutOfcpu".to_owned())))]),
+        ..LateAnswer::default()
+    };
+    Observation { replies: vec![Reply::LateAnswered(reply)], ..observation }
+}
+
+/// One look: whether the API server is asked about the instance.
+fn look(acceptance: &mut Acceptance, records: &Records, observation: &Observation) -> bool {
+    acceptance.observe(observation, records, at(1), "n1");
+    acceptance.requests().iter().any(|request| match request {
+        Request::AskAboutLate { ask_api, .. } => ask_api.iter().any(|late| late.uid == "uid-2"),
+        _ => false,
+    })
+}
+
+#[test]
+fn what_the_node_has_too_little_for_is_asked_about_soon_and_what_changes_elsewhere_does_not_matter() {
+    let (mut acceptance, records) = (Acceptance::default(), records());
+    assert!(!look(&mut acceptance, &records, &seen(ms(0), "1500m", 0)));
+    assert_eq!(acceptance.due(), Some(CREATED + SOON));
+    assert!(look(&mut acceptance, &records, &seen(SOON, "1500m", 0)));
+    assert!(!look(&mut acceptance, &records, &seen(SOON + ms(500), "1500m", 0)), "it was asked about just now");
+    look(&mut acceptance, &records, &rejected(seen(SOON + ms(600), "1500m", 3)));
+    let instance = &records[&bench::key()].instances[0];
+    assert_eq!(acceptance.of(instance), Accepted::NoRoom("OutOfcpu".to_owned()));
+    let Fingerprints { then, now } = acceptance.surroundings_of(instance);
+    assert_eq!((then, now), ("lacks cpu", "lacks cpu"), "more pods are no reason to try again");
+    look(&mut acceptance, &records, &seen(ms(5_000), "1000m", 3));
+    let Fingerprints { then, now } = acceptance.surroundings_of(instance);
+    assert!(then == "lacks cpu" && now != then && !now.is_empty(), "there is room: {now}");
+}
+
+#[test]
+fn room_that_comes_before_the_rejection_is_known_is_asked_about_at_once() {
+    let (mut acceptance, records) = (Acceptance::default(), records());
+    assert!(!look(&mut acceptance, &records, &seen(ms(0), "1500m", 0)));
+    assert!(look(&mut acceptance, &records, &seen(ms(200), "500m", 0)));
+}
+
+#[test]
+fn what_has_room_is_not_asked_about_before_it_is_late() {
+    let (mut acceptance, mut records) = (Acceptance::default(), records());
+    assert!(!look(&mut acceptance, &records, &seen(ms(0), "1000m", 0)));
+    assert_eq!(acceptance.due(), Some(CREATED + LATE));
+    assert!(!look(&mut acceptance, &records, &seen(SOON, "1000m", 4)));
+    assert!(look(&mut acceptance, &records, &seen(LATE, "1000m", 0)));
+    // The one before it was rejected for want of room: the kubelet may have seen it later than the API server.
+    let record = records.get_mut(&bench::key()).unwrap();
+    let cause = crate::core::record::RestartCause::NotAccepted { reason: "OutOfcpu".to_owned() };
+    record.order_restart("uid-2", cause, CREATED, "lacks cpu");
+    record.instances[0].restart = None;
+    let mut acceptance = Acceptance::default();
+    assert!(!look(&mut acceptance, &records, &seen(ms(0), "1000m", 0)));
+    assert!(look(&mut acceptance, &records, &seen(SOON, "1000m", 0)));
+}
