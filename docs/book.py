@@ -33,7 +33,7 @@ def stage():
         text = (REPO / name).read_text(encoding="utf-8")
         (PAGES / "root" / name).write_text(text.replace("](docs/", "](../"), encoding="utf-8")
     with open(PAGES / "SUMMARY.md", "a", encoding="utf-8") as summary:
-        summary.write("".join(f"* [{name.removesuffix('.md').capitalize()}](root/{name})\n" for name in ROOT))
+        summary.write("\n# The project\n\n" + "".join(f"* [{name.removesuffix('.md').capitalize()}](root/{name})\n" for name in ROOT))
 
 
 class Page(HTMLParser):

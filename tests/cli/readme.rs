@@ -25,7 +25,8 @@ fn pages() -> Vec<(String, String)> {
         .into_iter()
         .map(str::to_owned)
         .chain(in_folder("docs"))
-        .chain(in_folder("docs/recipes"));
+        .chain(in_folder("docs/recipes"))
+        .chain(in_folder("docs/tutorials"));
     let pages: Vec<_> = paths.map(|path| (path.clone(), read(&path))).collect();
     assert!(pages.len() > 10, "the pages are not found");
     pages
@@ -333,7 +334,7 @@ fn messages_and_units_point_to_pages_that_the_packages_install() {
         [("deb", "usr/share/doc/daemonlet/docs/"), ("generate-rpm", "/usr/share/doc/daemonlet/docs/")]
     {
         let assets = metadata[package]["assets"].to_string();
-        for pages in ["docs/*.md", "docs/recipes/*.md"] {
+        for pages in ["docs/*.md", "docs/recipes/*.md", "docs/tutorials/*.md"] {
             assert!(assets.contains(pages) && assets.contains(folder), "{package} does not install {pages}");
         }
     }

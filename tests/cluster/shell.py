@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A test cluster to play with by hand.
 
-    shell.py up [--machines N] [--daemonset-controller] [--scheduler] [--kube-proxy]
+    shell.py up [--machines N] [--coordinator] [--daemonset-controller] [--scheduler] [--kube-proxy]
                                starts a cluster: one kubelet beside it, or N whole machines
-    shell.py k ARGS…           kubectl as its admin
+    shell.py k ARGS…           kubectl as its admin, with the plugin: shell.py k daemonlet
     shell.py on NAME CMD…      a command on a machine (n1, n2, …)
     shell.py sh                a shell inside, with KUBECONFIG set
     shell.py do NAME WORD      power_on, power_off, kill, cut or mend a machine; stop, start, freeze or thaw `api`
@@ -28,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 from kit import agent  # noqa: E402
+from kit import coordinator  # noqa: E402
 from kit import daemons  # noqa: E402
 from kit import networks  # noqa: E402
 from kit import preflight  # noqa: E402
@@ -45,27 +46,48 @@ HOME = sandbox.RUNS / NAME
 CONFIG = {"default-mode": "static", "policy": {"namespaces": ["*"], "trusted-namespaces": ["*"]}}
 
 
+def build(stack, options):
+    """The cluster, and its parts by the names that `do` and `on` take."""
+    lan = Lan() if options.machines else None
+    cluster = stack.enter_context(ControlPlane(GATEWAY if options.machines else "127.0.0.1"))
+    cluster.start_controllers(options.daemonset_controller)
+    if options.scheduler:
+        cluster.start_scheduler()
+    agent.grant(cluster)
+    if options.coordinator:
+        coordinator.install(cluster)
+        stack.enter_context(coordinator.Coordinator(cluster, "one"))
+    extra = [*networks.chosen().images, *([daemons.kube_proxy_image()] if options.kube_proxy else [])]
+    parts = {"api": cluster}
+    if options.machines:
+        common = common_layer(extra)
+        for number in range(1, options.machines + 1):
+            machine = stack.enter_context(Machine(cluster, lan, f"n{number}", common, daemonlet=CONFIG))
+            machine.power_on()
+            parts[machine.name] = machine
+    else:
+        node = stack.enter_context(Node(cluster, pod_images=extra))
+        stack.enter_context(agent.Agent(node, **CONFIG))
+    return cluster, parts
+
+
+def kubectl(kubeconfig, plugins, *words):
+    """The words that run kubectl: a plugin takes no option in front of its name, so the kubeconfig is a variable."""
+    return ["env", f"KUBECONFIG={kubeconfig}", f"PATH={plugins}:{os.environ['PATH']}", tools.program("kubectl"), *words]
+
+
+def plug_in(folder):
+    """Puts `kubectl daemonlet` into `folder`."""
+    folder.mkdir()
+    (folder / "kubectl-daemonlet").symlink_to(agent.binary())
+
+
 def keep(options):
     """In the sandbox: builds the cluster and serves orders until it is ended."""
     with ExitStack() as stack:
-        lan = Lan() if options.machines else None
-        cluster = stack.enter_context(ControlPlane(GATEWAY if options.machines else "127.0.0.1"))
-        cluster.start_controllers(options.daemonset_controller)
-        if options.scheduler:
-            cluster.start_scheduler()
-        agent.grant(cluster)
+        cluster, parts = build(stack, options)
         (HOME / "kubeconfig").symlink_to(cluster.admin.kubeconfig)
-        extra = [*networks.chosen().images, *([daemons.kube_proxy_image()] if options.kube_proxy else [])]
-        parts = {"api": cluster}
-        if options.machines:
-            common = common_layer(extra)
-            for number in range(1, options.machines + 1):
-                machine = stack.enter_context(Machine(cluster, lan, f"n{number}", common, daemonlet=CONFIG))
-                machine.power_on()
-                parts[machine.name] = machine
-        else:
-            node = stack.enter_context(Node(cluster, pod_images=extra))
-            stack.enter_context(agent.Agent(node, **CONFIG))
+        plug_in(HOME / "bin")
         os.mkfifo(HOME / "orders")
         (HOME / "up").touch()
         while True:
@@ -136,6 +158,15 @@ def up(arguments):
     return 0
 
 
+def parse(words):
+    """The options of `up`."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--machines", type=int, default=0)
+    for flag in ("--coordinator", "--daemonset-controller", "--scheduler", "--kube-proxy"):
+        parser.add_argument(flag, action="store_true")
+    return parser.parse_args(words)
+
+
 def main():
     """The command."""
     if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
@@ -143,14 +174,10 @@ def main():
         return 0
     command, rest = sys.argv[1], sys.argv[2:]
     if command in ("up", "keep"):
-        parser = argparse.ArgumentParser()
-        parser.add_argument("--machines", type=int, default=0)
-        for flag in ("--daemonset-controller", "--scheduler", "--kube-proxy"):
-            parser.add_argument(flag, action="store_true")
-        options = parser.parse_args(rest)
+        options = parse(rest)
         return keep(options) if command == "keep" else up(rest)
     if command == "k":
-        return subprocess.call([*inside(), tools.program("kubectl"), "--kubeconfig", str(HOME / "kubeconfig"), *rest])
+        return subprocess.call([*inside(), *kubectl(HOME / "kubeconfig", HOME / "bin", *rest)])
     if command == "sh":
         return subprocess.call([*inside(), "env", f"KUBECONFIG={HOME}/kubeconfig", os.environ.get("SHELL", "/bin/sh")])
     if command == "on":

@@ -115,7 +115,7 @@ fn words(causes: &Causes) -> String {
     causes.iter().map(of).collect::<Vec<_>>().join("; ")
 }
 
-fn count(nodes: usize) -> String {
+pub(super) fn count(nodes: usize) -> String {
     if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::core::cluster::conditions::count;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released::FirstInstances;
 use crate::core::cluster::released::Halted;
@@ -46,7 +47,7 @@ pub(super) fn halted(
     }
     halts.then(|| Halted {
         time: known.now.to_string(),
-        cause: format!("the revision failed on {} nodes", failed.len()),
+        cause: format!("the revision failed on {}", count(failed.len())),
         nodes: failed.into_iter().take(NODES).map(str::to_owned).collect(),
     })
 }
