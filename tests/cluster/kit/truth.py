@@ -42,12 +42,12 @@ class Truth:
         self.history, self.wrong, self.since, self.dark = [], [], {}, {}
         self.looks = 0
         self.ends, self.lock = threading.Event(), threading.Lock()
-        self.plugin = scratch() / f"truth-{daemon}" / "kubectl-daemonlet"
+        self.plugin = self.thread = None
 
     def __enter__(self):
-        self.plugin.parent.mkdir(parents=True, exist_ok=True)
-        if not self.plugin.exists():
-            self.plugin.symlink_to(binary())
+        self.plugin = scratch() / f"truth-{self.daemon}" / "kubectl-daemonlet"
+        self.plugin.parent.mkdir()
+        self.plugin.symlink_to(binary())
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
         return self
