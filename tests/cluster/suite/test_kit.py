@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import types
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -10,6 +11,7 @@ import run
 from kit import networks
 from kit import preflight
 from kit import tools
+from kit import truth
 
 
 class Told(unittest.TestCase):
@@ -44,6 +46,68 @@ class Told(unittest.TestCase):
             networks.example().images[0].save(Path(folder) / "image.tar")
             with mock.patch.dict(os.environ, {"MANIFEST": str(file), "IMAGES": folder}):
                 self.assertEqual([image.names for image in networks.chosen().images], [["example.invalid/cni:1"]])
+
+
+class Liar:
+    """An API server whose two nodes run one revision, which says of it what it is told to say."""
+
+    def __init__(self, folder):
+        self.nodes = [types.SimpleNamespace(name=name, manifests=Path(folder) / name) for name in ("n1", "n2")]
+        self.pods, self.reports = [], []
+        for node in self.nodes:
+            node.manifests.mkdir()
+            text = f"metadata:\n  labels:\n    controller-revision-hash: r1\n    daemonlet.dev/incarnation: \"3\"\n  uid: {node.name}\n"
+            (node.manifests / "kube-system_net-abcde.yaml").write_text(text, encoding="utf-8")
+            ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+            self.pods.append({"metadata": {"annotations": {"kubernetes.io/config.mirror": node.name}}, "status": ready})
+            instances = [{"revision": "r1", "readySince": "x"}]
+            daemons = [{"namespace": "kube-system", "name": "net", "uid": "u", "instances": instances}]
+            self.reports.append({"metadata": {"name": node.name}, "status": {"daemons": daemons}})
+        self.status = {field: 2 for field in ("desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled", "numberReady",
+                                              "numberAvailable")}
+        self.status |= {"observedGeneration": 1, "conditions": [{"type": "Progressing", "reason": "Complete"},
+                                                                {"type": "Available", "reason": "AllAvailable", "message": "2 of 2 nodes"}]}
+
+    def get(self, *_):
+        """The DaemonSet."""
+        return {"metadata": {"uid": "u", "generation": 1}, "status": self.status}
+
+    def list(self, kind, *_, **__):
+        """What is there."""
+        revision = {"revision": 1, "metadata": {"labels": {"controller-revision-hash": "r1"}}}
+        nodes = [{"metadata": {"name": node.name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}} for node in self.nodes]
+        return {"pods": self.pods, "nodes": nodes, "nodedaemons": self.reports, "controllerrevisions": [revision]}[kind]
+
+
+class Checked(unittest.TestCase):
+    """What is told, beside what is so."""
+
+    def looks(self, change, excused=()):
+        """What is found wrong after `change` of what is told."""
+        with tempfile.TemporaryDirectory() as folder:
+            liar = Liar(folder)
+            checker = truth.Truth(liar, liar.nodes, "net", late=0.01)
+            change(liar)
+            checker.excuse(*excused, seconds=60 if excused else 0)
+            for _ in range(truth.LOOKS):
+                # The commands are the same from somebody else's hand.
+                checker.looks = 1
+                checker._look()
+            return [line.split(": ")[1].split(" says")[0] for line in checker.wrong]
+
+    def test_what_is_so_is_not_wrong_and_what_is_not_is(self):
+        self.assertEqual(self.looks(lambda liar: None), [])
+        self.assertEqual(self.looks(lambda liar: liar.status.update(numberReady=1)), ["status.numberReady"])
+        self.assertEqual(self.looks(lambda liar: liar.status.update(observedGeneration=0)), ["observedGeneration"])
+        self.assertEqual(self.looks(lambda liar: liar.status["conditions"][1].update(message="1 of 2 nodes")), ["Available"])
+        unready = lambda liar: liar.pods[0]["status"]["conditions"][0].update(status="False")
+        wrong = ["status.numberReady", "status.numberAvailable", "status.numberUnavailable", "Available", "NodeDaemons n1"]
+        self.assertEqual(self.looks(unready), wrong)
+        self.assertEqual(self.looks(unready, ["n1"]), [], "its agent is stopped")
+
+        def other(liar):
+            (liar.nodes[1].manifests / "kube-system_net-abcde.yaml").write_text("  controller-revision-hash: r0\n", encoding="utf-8")
+        self.assertIn("Progressing=Complete", self.looks(other))
 
 
 class Order(unittest.TestCase):

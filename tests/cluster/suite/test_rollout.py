@@ -8,6 +8,7 @@ from kit.agent import Agent
 from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
+from kit.truth import Truth
 from kit.wait import never
 from kit.wait import until
 
@@ -27,6 +28,7 @@ class RolloutTest(Coordinated):
         nodes = crowd(cls.cluster, NODES, cls.stack)
         cls.one = cls.enterClassContext(Coordinator(cls.cluster, "one"))
         cls.agents = [cls.enterClassContext(Agent(node, runtime_endpoint="", kubelet_endpoint="")) for node in nodes]
+        cls.truth = cls.enterClassContext(Truth(cls.admin, nodes, "net"))
 
     def status(self):
         """The DaemonSet's status."""
@@ -97,6 +99,7 @@ class RolloutTest(Coordinated):
 
     def test_5_another_coordinator_takes_over_within_fifteen_seconds(self):
         with Coordinator(self.cluster, "two"):
+            self.truth.excuse(seconds=40)
             self.one.kill()
             began = time.monotonic()
             self.kubectl("set", "image", "ds/net", "*=example.org/net:4")
@@ -157,6 +160,8 @@ class RolloutTest(Coordinated):
         # The other two say that it failed there: in their agents' stead, as nothing fails on a hollow node alone.
         hash_of = self.revisions()[max(before) + 1]["metadata"]["labels"]["controller-revision-hash"]
         failing = self.agents[3:]
+        names = [one.node.name for one in failing]
+        self.truth.excuse(*names)
         for one in failing:
             one.kill()
         for one in failing:
@@ -173,6 +178,7 @@ class RolloutTest(Coordinated):
         self.annotate(rollback=None, partition=None)
         for one in failing:
             one.start()
+        self.truth.excuse(*names, seconds=75)
         self.change("7")
         self.all_have("example.org/net:7")
         until(lambda: self.condition("Degraded")[0] == "False", SOON, "nothing is wrong any more")
@@ -234,6 +240,7 @@ class RolloutTest(Coordinated):
     def test_d_one_that_is_stopped_gives_its_lease_back(self):
         lease = lambda: self.admin.get("leases", "daemonlet-coordinator", "kube-system")["spec"]
         until(lambda: lease()["holderIdentity"].startswith("one_"), SOON, "it holds the Lease")
+        self.truth.excuse(seconds=60)
         self.one.process.stop(10)
         self.assertEqual(lease()["holderIdentity"], "")
         # One beside an agent does, too. An agent that crashes leaves it to expire.

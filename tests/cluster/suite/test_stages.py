@@ -13,6 +13,7 @@ from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
 from kit.sandbox import scratch
+from kit.truth import Truth
 from kit.wait import never
 from kit.wait import until
 
@@ -39,6 +40,7 @@ class StagesTest(Coordinated):
         cls.plugin = scratch() / "kubectl-daemonlet"
         cls.plugin.symlink_to(agent.binary())
         cls.number = 0
+        cls.enterClassContext(Truth(cls.admin, cls.nodes, "net"))
         cls.change()
         cls.all_have()
 

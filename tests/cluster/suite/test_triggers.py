@@ -11,6 +11,7 @@ from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
 from kit.sandbox import scratch
+from kit.truth import Truth
 from kit.wait import never
 from kit.wait import until
 
@@ -31,12 +32,14 @@ class TriggersTest(Coordinated):
     def setUpClass(cls):
         super().setUpClass()
         cls.agents = {}
-        for node in crowd(cls.cluster, NODES, cls.stack):
+        nodes = crowd(cls.cluster, NODES, cls.stack)
+        for node in nodes:
             cls.agents[node.name] = cls.stack.enter_context(Agent(node, runtime_endpoint="", kubelet_endpoint=""))
         cls.one = cls.enterClassContext(Coordinator(cls.cluster, "one"))
         cls.plugin = scratch() / "kubectl-daemonlet"
         cls.plugin.symlink_to(agent.binary())
         cls.number = 0
+        cls.enterClassContext(Truth(cls.admin, nodes, "net"))
         cls.change()
         cls.all_have()
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Whether the simulator sees: each patch of this folder is a fault, and lives are to find it.
+"""Whether the simulator and the dice see: each patch of this folder is a fault, and lives are to find it.
 
-    run.py [--limit N] [--lives N] [NAME…]   the patches with these names (parts of them), or all
+    run.py [--limit N] [NAME…]   the patches with these names (parts of them), or all
 
-Prints the first seed, from 1 on, whose life breaks a law with the fault and holds without it. Fails for a patch that
-does not apply or does not build, and for a fault that N lives (20,000) do not find, but for those that SURVIVORS explains.
+Those whose names begin with `d` are for the dice of the coordinator (src/core/cluster/decide/tests/dice.rs), the others for
+the simulator. Prints the first seed whose life breaks a law with the fault and holds without it. Fails for a patch that does
+not apply or does not build, and for a fault that N lives (20,000; of the dice 5,000) do not find, but for those that
+SURVIVORS explains.
 """
 
 import argparse
@@ -23,6 +25,9 @@ TREE = REPO / "target" / "mutants"
 # Cargo gives the copy's artifacts the names of the tree's: in one folder each would overwrite the other's.
 TARGET = TREE / "target"
 _FOUND = re.compile(r"^seed (\d+): (.*)$", re.MULTILINE)
+_THROWN = re.compile(r"panicked at [^\n]*\n(?P<what>[^\n]*)[\s\S]*?^DAEMONLET_SEED=(?P<seed>\d+)$", re.MULTILINE)
+DICE = "core::cluster::decide::tests::dice::"
+DICE_LIMIT = 5_000
 
 # Faults that cannot be seen, and why.
 SURVIVORS = {}
@@ -41,20 +46,25 @@ def lay_out():
     return names
 
 
-def build():
-    """Builds the copy's simulator; gives its path, or None. The dependencies are those of the tree's, if it has any."""
+def is_dice(patch):
+    """Whether a fault is for the dice."""
+    return patch.stem.startswith("d")
+
+
+def build(is_for_dice=False):
+    """Builds the copy's simulator or dice; gives its path, or None. The dependencies are those of the tree's, if it has any."""
+    name, target = ("daemonlet", ["--lib"]) if is_for_dice else ("sim", ["--test", "sim"])
     if not TARGET.exists() and (REPO / "target" / "sim").exists():
         shutil.copytree(REPO / "target" / "sim", TARGET / "sim", symlinks=True, ignore=shutil.ignore_patterns("incremental"))
     flags = f"{os.environ.get('RUSTFLAGS', '')} --cfg tokio_unstable".strip()
     env = os.environ | {"RUSTFLAGS": flags, "CARGO_TARGET_DIR": str(TARGET)}
-    argv = ["cargo", "test", "--quiet", "--profile", "sim", "--features", "simulation", "--test", "sim", "--no-run",
-            "--message-format", "json"]
+    argv = ["cargo", "test", "--quiet", "--profile", "sim", "--features", "simulation", *target, "--no-run", "--message-format", "json"]
     done = subprocess.run(argv, cwd=TREE, env=env, stdout=subprocess.PIPE, text=True, check=False)
     for line in done.stdout.splitlines():
         said = json.loads(line)
         if said.get("reason") == "compiler-message" and said["message"]["level"] == "error":
             print(said["message"]["rendered"])
-        if said.get("reason") == "compiler-artifact" and said["target"]["name"] == "sim" and said.get("executable"):
+        if said.get("reason") == "compiler-artifact" and said["target"]["name"] == name and said.get("executable"):
             return said["executable"]
     return None
 
@@ -65,6 +75,20 @@ def broken(simulator, first, count):
     done = subprocess.run([simulator, "new"], cwd=REPO, env=env, stdout=subprocess.PIPE, text=True, check=False)
     found = sorted((int(seed), what) for seed, what in _FOUND.findall(done.stdout))
     return found[0] if found else None
+
+
+def thrown(dice, **env):
+    """The seed that breaks a law of the dice, and which; None: none does."""
+    env = os.environ | {name: str(value) for name, value in env.items()}
+    done = subprocess.run([dice, DICE], cwd=REPO, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    found = _THROWN.search(done.stdout)
+    return (int(found["seed"]), found["what"]) if found else None
+
+
+def first_throw(dice, right, limit):
+    """As `first_seed`, for the dice. What the dice without the fault break, too, is found by their own test."""
+    found = thrown(dice, DAEMONLET_SEEDS=limit)
+    return found if found and not thrown(right, DAEMONLET_SEED=found[0]) else None
 
 
 def first_seed(simulator, right, limit):
@@ -87,11 +111,13 @@ def main():
     patches = sorted(HERE.glob("*.patch"))
     patches = [patch for patch in patches if not asked.names or any(name in patch.stem for name in asked.names)]
     lay_out()
-    right = TREE / "right"
-    simulator = build()
-    if not simulator:
-        return 1
-    shutil.copy2(simulator, right)
+    right = {}
+    for which in sorted({is_dice(patch) for patch in patches}):
+        made = build(which)
+        if not made:
+            return 1
+        right[which] = TREE / ("right-dice" if which else "right")
+        shutil.copy2(made, right[which])
     wrong = []
     for patch in patches:
         lay_out()
@@ -101,20 +127,22 @@ def main():
             wrong.append(patch.stem)
             print(f"{patch.stem:45} does not apply", flush=True)
             continue
-        simulator = build()
+        simulator = build(is_dice(patch))
         if not simulator:
             wrong.append(patch.stem)
             print(f"{patch.stem:45} does not build", flush=True)
             continue
-        found = first_seed(simulator, right, asked.limit)
+        limit = min(asked.limit, DICE_LIMIT) if is_dice(patch) else asked.limit
+        find = first_throw if is_dice(patch) else first_seed
+        found = find(simulator, right[is_dice(patch)], limit)
         took = f"{time.monotonic() - began:.0f} s"
         if found:
             print(f"{patch.stem:45} seed {found[0]:>6}  {found[1][:110]}  ({took})", flush=True)
         elif patch.stem in SURVIVORS:
-            print(f"{patch.stem:45} not found in {asked.limit} lives: {SURVIVORS[patch.stem]}  ({took})", flush=True)
+            print(f"{patch.stem:45} not found in {limit} lives: {SURVIVORS[patch.stem]}  ({took})", flush=True)
         else:
             wrong.append(patch.stem)
-            print(f"{patch.stem:45} NOT FOUND in {asked.limit} lives  ({took})", flush=True)
+            print(f"{patch.stem:45} NOT FOUND in {limit} lives  ({took})", flush=True)
     lay_out()
     print(f"{len(patches) - len(wrong)} of {len(patches)} as they are to be")
     return 1 if wrong else 0

@@ -1,5 +1,8 @@
 //! A node and its agent, as far as rollouts look at them.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use serde_json::json;
 
@@ -26,6 +29,11 @@ const DEADLINE: Span = Span::from_secs(60);
 
 /// What is written has reached a coordinator after this, unless that is stopped.
 const HEARD_AFTER: Span = Span::from_secs(10);
+
+thread_local! {
+    /// The hash of each template, by its image.
+    static HASHES: RefCell<BTreeMap<String, String>> = const { RefCell::new(BTreeMap::new()) };
+}
 
 /// What runs.
 #[derive(Clone, Debug)]
@@ -66,8 +74,11 @@ pub(super) struct Node {
 
 /// The template that a DaemonSet or a ControllerRevision has, and whether its pods never get ready.
 fn definition(template: &Value) -> (String, bool) {
-    let hash = history::RevisionFact::hash_of(&history::data(template));
-    (hash, template["spec"]["containers"][0]["image"].as_str().is_some_and(|image| image.starts_with("bad")))
+    let image = template["spec"]["containers"][0]["image"].as_str().unwrap_or_default();
+    // Nothing else of it differs, and hashes take most of a life.
+    let hash = || history::RevisionFact::hash_of(&history::data(template));
+    let hash = HASHES.with_borrow_mut(|known| known.entry(image.to_owned()).or_insert_with(hash).clone());
+    (hash, image.starts_with("bad"))
 }
 
 /// Whether first instances start only with the coordinator's approval.
@@ -178,9 +189,10 @@ impl Node {
             }
             _ => {}
         }
+        // What is wanted no more is given back.
+        self.replacing.take_if(|claim| *claim != wanted && !(is_back && target.as_ref() == Some(claim)));
         // The old one ends first.
-        let target = self.replacing.clone().filter(|_| had_claimed || self.running.is_none());
-        if let Some(target) = target.filter(|_| is_known || self.replacing.as_ref() == Some(&wanted))
+        if let Some(target) = self.replacing.clone().filter(|_| had_claimed || self.running.is_none())
             && self.running.as_ref().is_none_or(|old| old.hash != target)
         {
             let is_bad = is_bad && target == wanted;

@@ -32,7 +32,7 @@ pub(super) struct Process {
     /// Another for each process.
     identity: usize,
     state: CoordinatorState,
-    snapshot: ClusterSnapshot,
+    snapshot: Arc<ClusterSnapshot>,
     /// How much of the API server's log its watches have told.
     seen: usize,
     held: Option<(LeaseTerm, Timestamp)>,
@@ -95,7 +95,7 @@ impl Process {
     pub(super) fn watch(&mut self, api: &Api, most: usize) {
         if self.running.is_some() {
             let news = api.log.iter().skip(self.seen).take(most).cloned();
-            self.seen += news.map(|change| self.snapshot.take(change)).count();
+            self.seen += news.map(|change| Arc::make_mut(&mut self.snapshot).take(change)).count();
         }
     }
 
@@ -104,21 +104,22 @@ impl Process {
         let held = self.held.as_ref().filter(|(_, renewed)| now < *renewed + GIVE_UP).map(|(term, _)| term.clone());
         if held != self.running {
             self.term += 1;
-            self.snapshot = ClusterSnapshot::default();
+            let mut snapshot = ClusterSnapshot::default();
             self.replies.clear();
             if held.is_some() {
                 for kind in KINDS {
-                    self.snapshot.take(Change::Begin(kind));
+                    snapshot.take(Change::Begin(kind));
                     for object in api.list(kind) {
-                        self.snapshot.take(Change::Present(kind, Box::new(object.clone()), true));
+                        snapshot.take(Change::Present(kind, Box::new(object.clone()), true));
                     }
-                    self.snapshot.take(Change::Complete(kind));
+                    snapshot.take(Change::Complete(kind));
                 }
                 self.seen = api.log.len();
             }
+            self.snapshot = Arc::new(snapshot);
             self.running = held;
         }
-        self.snapshot.heed_clocks(now);
+        Arc::make_mut(&mut self.snapshot).heed_clocks(now);
         let leadership = match &self.running {
             Some(lease) => Leadership::Leading { term: self.term, lease: lease.clone() },
             None => Leadership::Following,
@@ -126,7 +127,7 @@ impl Process {
         let observation = ClusterObservation {
             now,
             leadership,
-            snapshot: Arc::new(self.snapshot.clone()),
+            snapshot: Arc::clone(&self.snapshot),
             unreadable: Vec::new(),
             watches: BTreeMap::new(),
             replies: std::mem::take(&mut self.replies),
@@ -150,7 +151,7 @@ impl Process {
         };
         if term == self.term {
             if let Some(change) = change {
-                self.snapshot.take(change);
+                Arc::make_mut(&mut self.snapshot).take(change);
             }
             self.replies.push(Reply { number: request.number, answer });
         }

@@ -1,0 +1,203 @@
+"""A checker of what is told: once a second it compares counters, conditions, `kubectl get ds`, `kubectl rollout status`,
+`kubectl daemonlet` and NodeDaemons with the truth on the nodes.
+
+The truth is what lies in the nodes' manifest folders and what their kubelets say of those pods. What is told may be late:
+it has to be what was true at some instant of the last seconds. Who stops a coordinator or an agent excuses it.
+"""
+
+import http.client
+import json
+import re
+import subprocess
+import threading
+import time
+
+from .agent import binary
+from .api import Refused
+from .sandbox import scratch
+
+# What the docs promise is a second or two; the machine may be busy. Commands are run every so many looks.
+LATE = 12
+COMMANDS = 4
+# So many looks in a row are wrong before it is an error: between two of them what is true may have been another.
+LOOKS = 4
+
+
+def ready(it):
+    """Whether a Node or a pod is Ready."""
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in it.get("status", {}).get("conditions", []))
+
+
+def _find(text, pattern):
+    found = re.search(pattern, text, re.M)
+    return found.group(1).strip("\"'") if found else None
+
+
+class Truth:
+    """`with Truth(admin, nodes, "net") as truth:` beside a story; the end fails if something was told that was not so."""
+
+    def __init__(self, admin, nodes, daemon, namespace="kube-system", late=LATE):
+        self.admin, self.daemon, self.namespace, self.late = admin, daemon, namespace, late
+        self.nodes = {node.name: node for node in nodes}
+        self.history, self.wrong, self.since, self.dark = [], [], {}, {}
+        self.looks = 0
+        self.ends, self.lock = threading.Event(), threading.Lock()
+        self.plugin = self.thread = None
+
+    def __enter__(self):
+        self.plugin = scratch() / f"truth-{self.daemon}" / "kubectl-daemonlet"
+        self.plugin.parent.mkdir()
+        self.plugin.symlink_to(binary())
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, kind, *_):
+        self.ends.set()
+        self.thread.join(60)
+        print(f"  told and true: {self.looks} looks, {len(self.wrong)} wrong")
+        if kind is None and self.wrong:
+            raise AssertionError("what was told was not so:\n" + "\n".join(self.wrong[:20]))
+
+    def joins(self, node):
+        """Another node."""
+        with self.lock:
+            self.nodes[node.name] = node
+
+    def leaves(self, name):
+        """A node is gone."""
+        with self.lock:
+            self.nodes.pop(name, None)
+
+    def excuse(self, *names, seconds=float("inf")):
+        """For so long nothing is expected of what the agents of these nodes tell, and of what is counted of them; without
+        names of nothing at all: nobody coordinates."""
+        with self.lock:
+            self.dark.update(dict.fromkeys(names or ("",), time.monotonic() + seconds))
+
+    def _run(self):
+        while not self.ends.wait(1):
+            try:
+                self._look()
+            except (OSError, ValueError, KeyError, Refused, AssertionError, http.client.HTTPException, subprocess.TimeoutExpired):
+                # The API server is away, or something is being deleted.
+                self.since.clear()
+
+    def true(self):
+        """What is so on the nodes now: by node the number and revision of each manifest, oldest first, and whether its pod is
+        ready; and which Nodes are."""
+        pods = {}
+        for pod in self.admin.list("pods", self.namespace, labels=f"app={self.daemon}"):
+            if not pod["metadata"].get("deletionTimestamp"):
+                pods[pod["metadata"]["annotations"].get("kubernetes.io/config.mirror")] = pod
+        found = {it["metadata"]["name"]: it for it in self.admin.list("nodes")}
+        here = {}
+        with self.lock:
+            nodes = dict(self.nodes)
+        for name, node in nodes.items():
+            if name not in found:
+                continue
+            here[name] = []
+            for file in node.manifests.glob(f"{self.namespace}_{self.daemon}-*"):
+                try:
+                    text = file.read_text(encoding="utf-8")
+                except FileNotFoundError:
+                    continue
+                uid, number = _find(text, r"^  uid: (\S+)$"), _find(text, r"^ +daemonlet.dev/incarnation: (\S+)$")
+                revision = _find(text, r"^ +controller-revision-hash: (\S+)$")
+                here[name].append((int(number or 0), revision, uid in pods and ready(pods[uid])))
+            here[name].sort()
+        return here, {name: ready(it) for name, it in found.items()}
+
+    def _counters(self, here, nodes, wanted):
+        # Upstream counts a node's oldest pod; ours says what the newest is, and whether any serves.
+        there = [(them, nodes.get(name)) for name, them in here.items() if them]
+        serve = sum(bool(is_up and them[0][2]) for them, is_up in there)
+        return {"desired": len(here), "current": len(there), "updated": sum(them[0][1] == wanted for them, _ in there),
+                "ready": serve, "available": serve, "unavailable": len(here) - serve,
+                "newest": sum(them[-1][1] == wanted for them, _ in there),
+                "serving": sum(bool(is_up and any(one[2] for one in them)) for them, is_up in there)}
+
+    def _sample(self):
+        here, nodes = self.true()
+        found = self.admin.list("controllerrevisions", self.namespace, labels=f"app={self.daemon}")
+        newest = max(found, key=lambda it: it["revision"], default=None)
+        wanted = newest and newest["metadata"]["labels"]["controller-revision-hash"]
+        now = time.monotonic()
+        self.history.append((now, self._counters(here, nodes, wanted), here, nodes))
+        self.history = [sample for sample in self.history if sample[0] > now - self.late]
+
+    def _look(self):
+        self._sample()
+        it = self.admin.get("daemonsets", self.daemon, self.namespace)
+        if it is None or not it.get("status", {}).get("conditions"):
+            return
+        told = list(self._status(it))
+        told += self._reports(it)
+        if self.looks % COMMANDS == 0:
+            told += self._commands()
+        self._sample()
+        self.looks += 1
+        with self.lock:
+            dark = {name for name, until in self.dark.items() if time.monotonic() < until}
+        for what, node, value, of in told:
+            if "" in dark or node in dark or (dark and not node):
+                self.since.pop(what, None)
+                continue
+            expected = [of(*sample[1:]) for sample in self.history]
+            if any(value == one for one in expected):
+                self.since.pop(what, None)
+                continue
+            first, count = self.since.get(what, (time.monotonic(), 0))
+            self.since[what] = (first, count + 1)
+            # Commands are not run at each look.
+            if count + 1 == (2 if what.startswith("kubectl") else LOOKS):
+                self.wrong.append(f"{time.strftime('%H:%M:%S')}: {what} says {value}, and for {self.late} s it was {expected[-1]}: "
+                                  f"{self.history[-1][2]}")
+
+    def _status(self, it):
+        status, is_new = it["status"], it["status"].get("observedGeneration") == it["metadata"]["generation"]
+        names = {"desiredNumberScheduled": "desired", "currentNumberScheduled": "current", "updatedNumberScheduled": "updated",
+                 "numberReady": "ready", "numberAvailable": "available", "numberUnavailable": "unavailable"}
+        for field, name in names.items():
+            yield f"status.{field}", "", status.get(field, 0), lambda counters, *_, name=name: counters[name]
+        yield "observedGeneration", "", is_new, lambda *_: True
+        reasons = {c["type"]: c["reason"] for c in status["conditions"]}
+        if reasons.get("Progressing") == "Complete" and is_new:
+            yield "Progressing=Complete", "", True, lambda counters, *_: counters["updated"] == counters["desired"]
+        if reasons.get("Available") in ("AllAvailable", "Unavailable"):
+            words = next(c["message"] for c in status["conditions"] if c["type"] == "Available")
+            yield "Available", "", words, lambda counters, *_: f"{counters['available']} of {counters['desired']} nodes"
+
+    def _reports(self, it):
+        for report in self.admin.list("nodedaemons"):
+            name = report["metadata"]["name"]
+            told = [daemon for daemon in report.get("status", {}).get("daemons", [])
+                    if (daemon["namespace"], daemon["name"], daemon.get("uid")) == (self.namespace, self.daemon, it["metadata"]["uid"])]
+            live = [one for daemon in told for one in daemon.get("instances", []) if not one.get("ending")]
+            value = sorted((one["revision"], bool(one.get("readySince"))) for one in live)
+
+            def of(_, here, nodes, name=name):
+                return sorted((revision, is_ready and nodes.get(name, False)) for _, revision, is_ready in here.get(name, []))
+            with self.lock:
+                is_known = name in self.nodes
+            if is_known:
+                yield f"NodeDaemons {name}", name, value, of
+
+    def _commands(self):
+        columns = self.admin.kubectl("-n", self.namespace, "get", "ds", self.daemon, "--no-headers").split()[1:6]
+        for name, value in zip(("desired", "current", "ready", "updated", "available"), columns):
+            yield f"kubectl get ds: {name}", "", int(value), lambda counters, *_, name=name: counters[name]
+        words = self.admin.kubectl("-n", self.namespace, "rollout", "status", f"ds/{self.daemon}", "--watch=false", check=False)
+        if "successfully rolled out" in words:
+            yield "kubectl rollout status", "", True, lambda counters, *_: counters["updated"] == counters["available"] == counters["desired"]
+        elif found := re.search(r"(\d+) out of (\d+) new pods have been updated", words):
+            yield "kubectl rollout status", "", tuple(map(int, found.groups())), lambda counters, *_: (counters["updated"], counters["desired"])
+        elif found := re.search(r"(\d+) of (\d+) updated pods are available", words):
+            yield "kubectl rollout status", "", tuple(map(int, found.groups())), lambda counters, *_: (counters["available"], counters["desired"])
+        done = subprocess.run([self.plugin, "--kubeconfig", self.admin.kubeconfig, "-n", self.namespace, "-o", "json"], capture_output=True,
+                              text=True, check=False, timeout=30)
+        found = json.loads(done.stdout or "{}").get("daemonSets", [])
+        for one in (one for one in found if (one["namespace"], one["name"]) == (self.namespace, self.daemon)):
+            for field, name in (("desired", "desired"), ("updated", "newest"), ("ready", "serving")):
+                yield f"kubectl daemonlet: {field}", "", one[field], lambda counters, *_, name=name: counters[name]
