@@ -274,7 +274,7 @@ pub fn plan_daemon(
             plan.keep(State::Unknown, reason);
             plan.hint_release();
         }
-        Desired::SetAside { reason } => plan.set_aside(reason),
+        Desired::SetAside { mode, reason } => plan.set_aside(*mode, reason),
         Desired::Unsure { reason } => plan.keep(State::Unknown, reason),
     }
     plan.done()

@@ -15,6 +15,7 @@ use crate::core::identity::template_hash;
 use crate::core::json::Json;
 use crate::core::knowledge::OVERRIDE_HINT;
 use crate::core::model::DaemonSet;
+use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::pass;
@@ -199,11 +200,14 @@ fn desired<'a>(
             has_file: state.inputs.origins.contains_key(key),
         };
         let desired = sources::resolve(&known, record, Judge::new(&state.policy, &cache.verdicts), objects);
-        let why = match &desired {
-            Desired::Unsure { .. } => api_held_back.clone(),
-            desired => held_back(desired.definition()),
+        let (mode, why) = match &desired {
+            Desired::Wanted { daemon_set, mode, .. } | Desired::Held { daemon_set, mode, .. } => {
+                (*mode, held_back(Some(daemon_set)))
+            }
+            Desired::Unsure { .. } => (Mode::Static, api_held_back.clone()),
+            _ => (Mode::Static, None),
         };
-        let desired = why.map_or(desired, |reason| Desired::SetAside { reason });
+        let desired = why.map_or(desired, |reason| Desired::SetAside { mode, reason });
         let is_unlisted = known.is_unlisted(record) && !matches!(desired, Desired::Held { .. });
         (key, desired, is_unlisted)
     };
