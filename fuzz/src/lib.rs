@@ -3,10 +3,15 @@
 //! `tests/it/fuzz.rs` includes this file too, and replays the seeds without a fuzzer.
 
 pub mod api;
+pub mod bundle;
 pub mod checkpoint;
+pub mod cluster;
 pub mod config;
 pub mod files;
 pub mod mutate;
+pub mod provider;
+pub mod runtime;
+pub mod socket;
 pub mod whole;
 pub mod yaml;
 

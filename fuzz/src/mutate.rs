@@ -494,3 +494,20 @@ pub fn lines(data: &[u8], max: usize, seed: u32) -> Option<Vec<u8>> {
     let text: String = values.iter().map(|value| format!("{value}\n")).collect();
     (text.len() <= max).then(|| text.into_bytes())
 }
+
+/// `data` with a few bytes changed, by `seed`; `None`: leave it to the fuzzer.
+pub fn bytes(data: &[u8], max: usize, seed: u32) -> Option<Vec<u8>> {
+    if data.is_empty() || data.len() > max || seed.is_multiple_of(4) {
+        return None;
+    }
+    let mut changed = data.to_vec();
+    let mut random = u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for _ in 0..1 + seed % 4 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let at = (random >> 16) as usize % changed.len();
+        changed[at] ^= 1 << (random % 8);
+    }
+    Some(changed)
+}

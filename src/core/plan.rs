@@ -241,6 +241,9 @@ pub struct DaemonPlan {
     /// The revision that replaces what runs at the next boot: its approval is claimed, or to be claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staging: Option<String>,
+    /// Whether its first instance here starts only with the coordinator's approval, which is not claimed yet.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_approval: bool,
     /// Whether the container runtime is to be asked: a replacement needs to know who can say when the old one is gone.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub asks_runtime: bool,
@@ -275,7 +278,7 @@ pub fn plan_daemon(
             plan.keep(State::Unknown, reason);
             plan.hint_release();
         }
-        Desired::SetAside { reason } => plan.set_aside(reason),
+        Desired::SetAside { mode, reason } => plan.set_aside(*mode, reason),
         Desired::Unsure { reason } => plan.keep(State::Unknown, reason),
     }
     plan.done()
@@ -296,6 +299,7 @@ pub(crate) fn empty(record: DaemonRecord) -> DaemonPlan {
         overlays: None,
         replacing: None,
         staging: None,
+        awaits_approval: false,
         asks_runtime: false,
         wake_at: None,
     }
@@ -315,6 +319,7 @@ struct Planner<'a> {
     overlays: Option<Arc<Overlays>>,
     replacing: Option<String>,
     staging: Option<String>,
+    awaits_approval: bool,
     asks_runtime: bool,
     /// What happens to the gates of what runs.
     gate: Gate,
@@ -341,6 +346,7 @@ impl<'a> Planner<'a> {
             overlays: None,
             replacing: None,
             staging: None,
+            awaits_approval: false,
             asks_runtime: false,
             gate: Gate::Open,
             may_return: false,
@@ -365,6 +371,7 @@ impl<'a> Planner<'a> {
             overlays: self.overlays,
             replacing: self.replacing,
             staging: self.staging,
+            awaits_approval: self.awaits_approval,
             asks_runtime: self.asks_runtime,
             wake_at: self.wake_at,
         }

@@ -165,6 +165,7 @@ pub enum Desired {
     },
     /// Its definition is not looked at: what runs stays as it is on disk.
     SetAside {
+        mode: Mode,
         /// Why.
         reason: String,
     },

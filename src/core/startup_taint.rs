@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::model::STARTING_TAINT;
@@ -28,7 +29,8 @@ pub const POLICY: &str = "daemonlet-agent-nodes";
 /// What gives an agent the right to write the taint, and nothing else.
 pub const GRANT: &str = "kubectl apply -f admission-policies.yaml -f startup-taint.yaml (of /usr/share/daemonlet/k8s), and \
                          give the agent an identity named daemonlet:node:NODE: `daemonlet enroll`";
-/// How long the node waits for a daemon if its DaemonSet does not say, and after a boot for what cannot be read.
+/// How long the node waits for a daemon if its DaemonSet does not say, and after the agent's start for what cannot be
+/// read.
 pub const TIMEOUT: Span = Span::from_mins(10);
 
 /// The same for all daemons of a node.
@@ -37,8 +39,8 @@ pub struct Rules<'a> {
     pub now: Timestamp,
     /// Which boot of the node this is.
     pub boot: &'a str,
-    /// When the node booted.
-    pub booted: Timestamp,
+    /// How long what cannot be read may still ask for the taint.
+    pub unread_until: Timestamp,
     /// Whether a DaemonSet is of a folder or of a trusted namespace; others may not keep workload away.
     pub is_trusted: &'a dyn Fn(&DaemonSet) -> bool,
     /// Whether a DaemonSet that is not to run here now is to run here once the node is well.
@@ -90,6 +92,20 @@ pub fn is_asked(daemon_set: &DaemonSet) -> bool {
     daemon_set.annotations.get(STARTUP_TAINT).is_some_and(|value| value == "true")
 }
 
+/// Whether a Node carries the taint, so that no pod is scheduled to it.
+pub fn is_set(node: &Value) -> bool {
+    taints(node).any(|taint| taint.str_at("effect") == "NoSchedule")
+}
+
+/// Whether a Node has a taint of that name, whatever its effect is.
+pub fn is_named(node: &Value) -> bool {
+    taints(node).next().is_some()
+}
+
+fn taints(node: &Value) -> impl Iterator<Item = &Value> {
+    node.list_at(["spec", "taints"]).iter().filter(|taint| taint.str_at("key") == STARTING_TAINT)
+}
+
 /// A merge patch of the agent's own Node that [`POLICY`] has to refuse.
 pub fn probe() -> Value {
     json!({"metadata": {"labels": {"daemonlet.dev/refused-by-policy": "x"}}})
@@ -115,9 +131,8 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &Rules<
         let runs = plan.record.live().filter_map(|instance| instance.daemon_set.as_ref()).last();
         let Some(daemon_set) = subject.desired.definition().or(runs).cloned() else {
             // What is being read may ask for it.
-            let until = rules.booted + TIMEOUT;
-            if matches!(subject.desired, Desired::Unsure { .. }) && rules.now < until {
-                plan.look_at(until);
+            if matches!(subject.desired, Desired::Unsure { .. }) && rules.now < rules.unread_until {
+                plan.look_at(rules.unread_until);
                 taint.unknown.insert(plan.key.clone());
             }
             continue;
@@ -195,6 +210,10 @@ fn standing(plan: &DaemonPlan, boot: &str) -> Standing {
         return if hand_over.done { Standing::Ready } else { Standing::Awaited };
     }
     let runs = record.live().next().is_some();
+    // It is not installed here yet, and others may have to come first.
+    if plan.awaits_approval && !runs {
+        return Standing::NotHere;
+    }
     match plan.summary.state {
         State::NotSelected | State::LeftAlone | State::StandingBy => Standing::NotHere,
         State::Stopping | State::NotAccepted | State::Orphaned => Standing::NotHere,

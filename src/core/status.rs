@@ -3,11 +3,13 @@
 //! Owns the schema. Must not gather anything. The JSON is a contract: fields are only added, and [`SCHEMA_VERSION`]
 //! grows when a field changes its meaning or is removed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::core::metrics;
 use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::named::named;
@@ -34,6 +36,28 @@ pub struct StatusReport {
     /// The DaemonSets of the API that the configuration of this node does not select, by cause.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_alone: Vec<LeftAlone>,
+    /// How many daemons are refused, by the field or rule that refuses them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedCount>,
+}
+
+/// Daemons that one field or rule refuses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedCount {
+    /// The field or rule, without what differs from one daemon to the next.
+    pub reason: String,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// Counts refused daemons by reason; `fields`: the first field of each that is refused, if one is known.
+pub fn refused_counts<'a>(fields: impl IntoIterator<Item = Option<&'a str>>) -> Vec<RefusedCount> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for field in fields {
+        *counts.entry(metrics::refusal(field.unwrap_or_default())).or_default() += 1;
+    }
+    counts.into_iter().map(|(reason, count)| RefusedCount { reason, count }).collect()
 }
 
 /// DaemonSets of the API that the configuration of this node does not select, all for one cause.

@@ -189,6 +189,24 @@ impl Cri {
     }
 }
 
+/// For fuzz targets and the tests that replay their seeds: sandboxes and containers of two answers of a runtime; `None`:
+/// one is not such a message.
+#[cfg(any(fuzzing, debug_assertions))]
+pub fn decoded(sandboxes: &[u8], containers: &[u8]) -> Option<(Vec<Sandbox>, Vec<Container>)> {
+    use prost::Message;
+    let sandboxes = ListPodSandboxResponse::decode(sandboxes).ok()?;
+    let containers = ListContainersResponse::decode(containers).ok()?;
+    let containers = containers.containers.into_iter().map(Container::from).collect();
+    Some((sandboxes.items.into_iter().map(Sandbox::from).collect(), containers))
+}
+
+/// The same of the status of a container.
+#[cfg(any(fuzzing, debug_assertions))]
+pub fn decoded_status(bytes: &[u8]) -> Option<ContainerStatus> {
+    use prost::Message;
+    ContainerStatusResponse::decode(bytes).ok()?.status.map(ContainerStatus::from)
+}
+
 impl From<messages::PodSandbox> for Sandbox {
     fn from(sandbox: messages::PodSandbox) -> Self {
         let metadata = sandbox.metadata.unwrap_or_default();

@@ -35,6 +35,8 @@ use crate::node::cri::images::PullFor;
 
 pub use credentials::Sources;
 pub use pins::Pins;
+#[cfg(any(fuzzing, debug_assertions))]
+pub use provider::registries;
 
 /// Between retries, at first and at most; an unreachable runtime is tried every second.
 const FIRST_RETRY: Duration = Duration::from_secs(2);

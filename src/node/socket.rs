@@ -132,6 +132,34 @@ async fn answer(request: Request, asked: &mpsc::Sender<SocketRequest>) -> Value 
     answer.await.unwrap_or_else(|_| ending())
 }
 
+/// For fuzz targets and the tests that replay their seeds: what a connection that sends `bytes` and ends gets, if each
+/// request is answered with itself.
+///
+/// # Errors
+/// If there can be no connection.
+#[cfg(any(fuzzing, debug_assertions))]
+pub fn replies(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (client, agent) = UnixStream::pair()?;
+        let (sender, mut receiver) = mpsc::channel::<SocketRequest>(1);
+        tokio::spawn(converse(agent, sender));
+        tokio::spawn(async move {
+            while let Some(asked) = receiver.recv().await {
+                let _ = asked.reply.send(serde_json::to_value(&asked.request).unwrap_or_default());
+            }
+        });
+        let (mut reader, mut writer) = client.into_split();
+        let (mut said, request) = (Vec::new(), bytes.to_vec());
+        tokio::spawn(async move {
+            // A connection that was ended takes no more.
+            let _ = writer.write_all(&request).await;
+        });
+        let _ = reader.read_to_end(&mut said).await;
+        Ok(said)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;

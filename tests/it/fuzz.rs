@@ -55,3 +55,28 @@ fn files() {
 fn yaml() {
     replay("yaml", targets::yaml::check, targets::yaml::change);
 }
+
+#[test]
+fn runtime() {
+    replay("runtime", targets::runtime::check, targets::runtime::change);
+}
+
+#[test]
+fn provider() {
+    replay("provider", targets::provider::check, targets::provider::change);
+}
+
+#[test]
+fn socket() {
+    replay("socket", targets::socket::check, targets::socket::change);
+}
+
+#[test]
+fn bundle() {
+    replay("bundle", targets::bundle::check, targets::bundle::change);
+}
+
+#[test]
+fn cluster() {
+    replay("cluster", targets::cluster::check, targets::cluster::change);
+}

@@ -1,6 +1,7 @@
 //! What only the whole program shows: published files, the kubelet's own code as the judge, the tree itself.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod attempts;
 mod corpus;
 #[cfg(debug_assertions)]
 mod fuzz;

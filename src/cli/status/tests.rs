@@ -50,6 +50,7 @@ fn report(daemons: Vec<DaemonStatus>) -> StatusReport {
         daemons,
         problems: Vec::new(),
         left_alone: Vec::new(),
+        refused: Vec::new(),
     }
 }
 

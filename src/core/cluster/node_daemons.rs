@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::core::identity;
 use crate::core::model::Mode;
+use crate::core::status::RefusedCount;
 use crate::core::status::State;
 use crate::core::update_trigger::UpdateTrigger;
 
@@ -104,6 +105,8 @@ pub struct Status {
     pub worst: String,
     /// The daemons.
     pub daemons: Vec<DaemonReport>,
+    /// How many daemons are refused, by the field or rule that refuses them: not each of them is among the daemons.
+    pub refused: Vec<RefusedCount>,
 }
 
 /// One daemon on one node.

@@ -4,15 +4,16 @@
 
 use std::collections::BTreeMap;
 
+use crate::core::status::RefusedCount;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
+use crate::core::status::refused_counts;
 use crate::core::time::Timestamp;
 
 use super::Exposition;
 use super::Id;
 use super::PASS_BOUNDS;
 use super::label_value;
-use super::refusal;
 
 /// Counters of the running agent.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -154,16 +155,12 @@ fn daemons(out: &mut Exposition, status: &StatusReport) {
         };
         out.sample(Id::Daemons, &[&label_value(state.as_str())], count as f64);
     }
-    let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
     for daemon in &status.daemons {
         let (namespace, name) = (daemon.namespace.as_str(), daemon.name.as_str());
         let state = label_value(daemon.state.as_str());
         out.sample(Id::DaemonState, &[namespace, name, &state, &daemon.revision], 1.0);
         if let Some(ready) = daemon.ready.filter(|_| !daemon.pod.is_empty()) {
             out.sample(Id::DaemonReady, &[namespace, name], f64::from(u8::from(ready)));
-        }
-        if daemon.state == State::Refused {
-            *refusals.entry(refusal(daemon.refused_field.as_deref().unwrap_or_default())).or_default() += 1;
         }
         for stale in &daemon.stale_volumes {
             out.sample(Id::VolumeRefreshBlocked, &[namespace, name, &stale.pod, &stale.volume], 1.0);
@@ -173,7 +170,8 @@ fn daemons(out: &mut Exposition, status: &StatusReport) {
             out.sample(Id::FailedRevisions, &[namespace, name, &failed.revision, &cause], 1.0);
         }
     }
-    for (reason, count) in refusals {
+    let refused = status.daemons.iter().filter(|daemon| daemon.state == State::Refused);
+    for RefusedCount { reason, count } in refused_counts(refused.map(|daemon| daemon.refused_field.as_deref())) {
         out.sample(Id::Refusals, &[&reason], count as f64);
     }
 }

@@ -127,6 +127,7 @@ fn every_metric_is_taken_from_the_facts() {
             refused("c", "spec.template.spec.volumes[7].persistentVolumeClaim"),
         ],
         problems: Vec::new(),
+        refused: Vec::new(),
         left_alone: vec![LeftAlone {
             cause: LeftAloneCause::ModeLabelled,
             count: 7,

@@ -2,6 +2,7 @@
 //!
 //! Owns what still happens to what runs: it ends where its placement ends it. Must not render.
 
+use crate::core::model::Mode;
 use crate::core::model::Source;
 
 use super::Planner;
@@ -9,7 +10,9 @@ use super::State;
 
 impl Planner<'_> {
     /// Keeps what runs as it is on disk. `reason`: why its definition is not looked at.
-    pub(super) fn set_aside(&mut self, reason: &str) {
+    pub(super) fn set_aside(&mut self, mode: Mode, reason: &str) {
+        self.summary.source = Some(Source::Api);
+        self.summary.mode = Some(mode);
         let definition = self.record.definition().cloned();
         let placement = definition.as_ref().map(|definition| self.placed(definition));
         if let Some(placement) = placement.filter(|p| !p.should_continue_running && self.context.node.registered) {
@@ -21,7 +24,6 @@ impl Planner<'_> {
         }
         // How ready it is changes; what holds it back does not, and is news once.
         self.summary.reason.clear();
-        self.summary.source = Some(Source::Api);
         self.summary.state = State::Refused;
         self.summary.refused_field = Some("spec.template".to_owned());
         let stays = if live.is_empty() { "" } else { "; what runs stays as it is, and gets no new data" };

@@ -33,6 +33,8 @@ struct Bench {
     switch: Switch,
     /// Whether it is to run here once the node is well.
     belongs: bool,
+    /// Whether its first instance here waits for the coordinator.
+    awaits_approval: bool,
 }
 
 impl Bench {
@@ -40,7 +42,7 @@ impl Bench {
         let daemon_set = daemon_set("kube-system", annotations);
         let record = DaemonRecord::new(daemon_set.key.clone(), 0);
         let desired = Desired::Wanted { daemon_set, mode: Mode::Static, note: None };
-        Self { desired, record, state: State::Starting, switch: Switch::On, belongs: false }
+        Self { desired, record, state: State::Starting, switch: Switch::On, belongs: false, awaits_approval: false }
     }
 
     fn asked() -> Self {
@@ -61,6 +63,7 @@ impl Bench {
     fn at(&mut self, seconds: i64) -> (StartupTaint, String, Option<Timestamp>) {
         let mut plan = plan::empty(self.record.clone());
         plan.summary.state = self.state;
+        plan.awaits_approval = self.awaits_approval;
         let mut plans = [plan];
         let subjects = [Subject { desired: self.desired.clone(), record: &self.record, unlisted: false }];
         let belongs = self.belongs;
@@ -68,7 +71,7 @@ impl Bench {
         let rules = Rules {
             now: Timestamp::from_secs(seconds),
             boot: BOOT,
-            booted: Timestamp::default(),
+            unread_until: Timestamp::default() + TIMEOUT,
             is_trusted: &is_trusted,
             belongs: &|_| belongs,
             switch: self.switch,
@@ -177,4 +180,21 @@ fn what_is_being_read_may_ask_for_it_but_not_for_ever() {
     assert_eq!((taint.wish(), wake), (Wish::Unknown, Some(Timestamp::from_secs(600))));
     assert_eq!(bench.at(600).0.wish(), Wish::NoTaint, "ten minutes after the boot");
     assert!(bench.record.this_boot.is_none(), "nothing is remembered of it");
+}
+
+#[test]
+fn a_first_install_that_waits_for_the_coordinator_keeps_no_workload_away() {
+    let mut bench = Bench::asked();
+    (bench.state, bench.awaits_approval) = (State::Waiting, true);
+    assert_eq!(bench.at(0).0, StartupTaint::default());
+    bench.awaits_approval = false;
+    assert_eq!(bench.at(3600).0.wish(), Wish::Taint, "its turn comes: the timeout begins");
+    assert_eq!(bench.at(3600 + TIMEOUT.as_secs() - 1).0.wish(), Wish::Taint);
+}
+
+#[test]
+fn a_taint_with_another_effect_keeps_no_pod_away() {
+    let node = |effect: &str| json!({"spec": {"taints": [{"key": STARTING_TAINT, "effect": effect}]}});
+    let seen = ["NoSchedule", "PreferNoSchedule"].map(|effect| (is_set(&node(effect)), is_named(&node(effect))));
+    assert_eq!(seen, [(true, true), (false, true)]);
 }

@@ -8,7 +8,9 @@ use crate::node::api::Tokens;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Loaded;
 use crate::node::checkpoint::Store;
+use crate::node::cri;
 
+use super::evidence;
 use super::remembered_inputs;
 use super::remembered_inputs::RememberedInputs;
 use super::remembered_inputs::SavedInputs;
@@ -31,6 +33,14 @@ pub fn inputs(store: &Store, name: &str) -> Result<Option<bool>, CheckpointError
     store.save(name, &again)?;
     let Loaded::Present(read) = store.load::<SavedInputs>(name) else { return Ok(Some(false)) };
     Ok(Some(through(read) == again))
+}
+
+/// The UIDs of the pods that two answers of a container runtime tell of, each with whether something of it runs. `None`:
+/// one is no such answer.
+pub fn runtime_pods(sandboxes: &[u8], containers: &[u8]) -> Option<Vec<(String, bool)>> {
+    let (sandboxes, containers) = cri::decoded(sandboxes, containers)?;
+    let pods = evidence::runtime_pods(&sandboxes, &containers);
+    Some(pods.into_iter().map(|pod| (pod.uid, pod.alive)).collect())
 }
 
 /// What decisions see of a Node of the API.

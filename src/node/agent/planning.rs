@@ -12,6 +12,7 @@ use crate::core::cluster::node_daemons::Status;
 use crate::core::identity::template_hash;
 use crate::core::knowledge::OVERRIDE_HINT;
 use crate::core::model::DaemonSet;
+use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::pass;
@@ -76,7 +77,7 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
             let rules = startup_taint::Rules {
                 now: observation.now,
                 boot: &observation.boot.id,
-                booted: observation.boot.at,
+                unread_until: observation.now + (startup_taint::TIMEOUT - observation.steady),
                 is_trusted: &|daemon_set| state.policy.confines(daemon_set).is_none(),
                 belongs: &|daemon_set| {
                     let selector = facts.namespace_selector(daemon_set);
@@ -200,11 +201,14 @@ fn desired<'a>(
             has_file: state.inputs.origins.contains_key(key),
         };
         let desired = sources::resolve(&known, record, Judge::new(&state.policy, &cache.verdicts), objects);
-        let why = match &desired {
-            Desired::Unsure { .. } => api_held_back.clone(),
-            desired => held_back(desired.definition()),
+        let (mode, why) = match &desired {
+            Desired::Wanted { daemon_set, mode, .. } | Desired::Held { daemon_set, mode, .. } => {
+                (*mode, held_back(Some(daemon_set)))
+            }
+            Desired::Unsure { .. } => (Mode::Static, api_held_back.clone()),
+            _ => (Mode::Static, None),
         };
-        let desired = why.map_or(desired, |reason| Desired::SetAside { reason });
+        let desired = why.map_or(desired, |reason| Desired::SetAside { mode, reason });
         let is_unlisted = known.is_unlisted(record) && !matches!(desired, Desired::Held { .. });
         (key, desired, is_unlisted)
     };

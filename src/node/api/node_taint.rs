@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::core::json::Json;
 use crate::core::model::STARTING_TAINT;
+use crate::core::startup_taint;
 use crate::core::startup_taint::POLICY;
 use crate::core::startup_taint::probe;
 use crate::core::upstream::api_server;
@@ -93,9 +94,11 @@ fn patch(node: &Value, change: TaintChange) -> Option<Value> {
     let ours = json!({"key": STARTING_TAINT, "effect": "NoSchedule"});
     let after: Vec<Value> = others.cloned().chain((change == TaintChange::Set).then_some(ours)).collect();
     let version = node.str_at(["metadata", "resourceVersion"]);
-    let is_there = before.iter().any(|taint| taint.str_at("key") == STARTING_TAINT);
-    (is_there != (change == TaintChange::Set))
-        .then(|| json!({"metadata": {"resourceVersion": version}, "spec": {"taints": after}}))
+    let is_done = match change {
+        TaintChange::Set => startup_taint::is_set(node),
+        TaintChange::Remove => !startup_taint::is_named(node),
+    };
+    (!is_done).then(|| json!({"metadata": {"resourceVersion": version}, "spec": {"taints": after}}))
 }
 
 #[cfg(test)]
@@ -117,5 +120,8 @@ mod tests {
         assert_eq!(patch(&node(json!([registered, other])), TaintChange::Remove), to(json!([other])));
         assert_eq!(patch(&node(json!([other, registered])), TaintChange::Set), None);
         assert_eq!(patch(&node(json!([other])), TaintChange::Remove), None);
+        let soft = json!({"key": STARTING_TAINT, "effect": "PreferNoSchedule"});
+        assert_eq!(patch(&node(json!([soft])), TaintChange::Set), to(json!([ours])), "pods would still come");
+        assert_eq!(patch(&node(json!([soft])), TaintChange::Remove), to(json!([])));
     }
 }

@@ -133,34 +133,67 @@ impl Providers {
             "apiVersion": provider.api_version, "kind": "CredentialProviderRequest", "image": repository,
         });
         let output = run(provider, &bin_dir.join(&provider.name), &request.to_string()).await?;
-        // The output may contain credentials: no message quotes it.
-        let answer: Value = serde_json::from_slice(&output).map_err(|_| "its answer is not JSON".to_owned())?;
-        if answer["apiVersion"] != provider.api_version.as_str() || answer["kind"] != "CredentialProviderResponse" {
-            return Err(format!("its answer is not a CredentialProviderResponse of {}", provider.api_version));
-        }
-        let key = match answer["cacheKeyType"].as_str() {
-            Some("Image") => repository,
-            Some("Registry") => registry(repository),
-            Some("Global") => "",
-            _ => return Err("its answer has no valid cacheKeyType".to_owned()),
-        };
-        let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
-        let auth = answer["auth"].as_object().into_iter().flatten();
-        let config: DockerConfig = auth
-            .map(|(registry, entry)| {
-                let (username, password) = (text(entry, "username"), text(entry, "password"));
-                (registry.clone(), RegistryCredentials { username, password })
-            })
-            .collect();
-        let holds = answer["cacheDuration"].as_str().unwrap_or(&provider.default_cache_duration);
-        let holds = duration::parse(holds).unwrap_or_default();
+        let ProviderAnswer { key, config, holds } = answer(&output, provider, repository)?;
         let until = Instant::now().checked_add(holds.to_duration()).filter(|_| holds > Span::ZERO);
         if let Some(until) = until {
             let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-            cache.insert((provider.name.clone(), key.to_owned()), (until, config.clone()));
+            cache.insert((provider.name.clone(), key), (until, config.clone()));
         }
         Ok(config)
     }
+}
+
+/// What a provider answered.
+struct ProviderAnswer {
+    /// The scope that it holds for.
+    key: String,
+    config: DockerConfig,
+    /// How long it holds.
+    holds: Span,
+}
+
+/// Reads the output of `provider`, which was asked about `repository`.
+fn answer(output: &[u8], provider: &Provider, repository: &str) -> Result<ProviderAnswer, String> {
+    // The output may contain credentials: no message quotes it.
+    let answer: Value = serde_json::from_slice(output).map_err(|_| "its answer is not JSON".to_owned())?;
+    if answer["apiVersion"] != provider.api_version.as_str() || answer["kind"] != "CredentialProviderResponse" {
+        return Err(format!("its answer is not a CredentialProviderResponse of {}", provider.api_version));
+    }
+    let key = match answer["cacheKeyType"].as_str() {
+        Some("Image") => repository,
+        Some("Registry") => registry(repository),
+        Some("Global") => "",
+        _ => return Err("its answer has no valid cacheKeyType".to_owned()),
+    };
+    let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
+    let auth = answer["auth"].as_object().into_iter().flatten();
+    let config: DockerConfig = auth
+        .map(|(registry, entry)| {
+            let (username, password) = (text(entry, "username"), text(entry, "password"));
+            (registry.clone(), RegistryCredentials { username, password })
+        })
+        .collect();
+    let holds = answer["cacheDuration"].as_str().unwrap_or(&provider.default_cache_duration);
+    Ok(ProviderAnswer { key: key.to_owned(), config, holds: duration::parse(holds).unwrap_or_default() })
+}
+
+/// For fuzz targets and the tests that replay their seeds: the registries of a provider's output, about `repository`.
+///
+/// # Errors
+/// As the agent words it.
+#[cfg(any(fuzzing, debug_assertions))]
+pub fn registries(output: &[u8], repository: &str) -> Result<Vec<String>, String> {
+    let provider = Provider {
+        name: "p".to_owned(),
+        match_images: Vec::new(),
+        default_cache_duration: "1h".to_owned(),
+        api_version: VERSIONS[0].to_owned(),
+        args: Vec::new(),
+        env: Vec::new(),
+        token_attributes: None,
+    };
+    answer(output, &provider, repository)
+        .map(|answer| answer.config.into_iter().map(|(registry, _)| registry).collect())
 }
 
 fn registry(repository: &str) -> &str {

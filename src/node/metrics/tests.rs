@@ -30,6 +30,7 @@ fn pass() -> Pass {
         daemons: Vec::new(),
         problems: Vec::new(),
         left_alone: Vec::new(),
+        refused: Vec::new(),
     };
     Pass {
         status,

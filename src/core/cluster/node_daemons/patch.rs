@@ -74,7 +74,7 @@ fn operations(of: &Precondition, live: &Status, wanted: &Status) -> Option<Vec<P
         operations.push(replace("/metadata/resourceVersion", json!(version)));
     }
     // Destructured, so that no new field is forgotten.
-    let Status { agent_version, ready, worst, daemons } = wanted;
+    let Status { agent_version, ready, worst, daemons, refused } = wanted;
     let fields = [
         ("/status/agentVersion", agent_version, &live.agent_version),
         ("/status/ready", ready, &live.ready),
@@ -82,6 +82,12 @@ fn operations(of: &Precondition, live: &Status, wanted: &Status) -> Option<Vec<P
     ];
     let changed = fields.into_iter().filter(|(_, now, before)| now != before);
     operations.extend(changed.map(|(path, now, _)| replace(path, json!(now))));
+
+    if *refused != live.refused {
+        // An agent of an earlier version has written none.
+        let path = pointer("/status/refused");
+        operations.push(PatchOperation::Add(AddOperation { path, value: json!(refused) }));
+    }
 
     let mut left: Vec<&DaemonReport> = live.daemons.iter().collect();
     for (index, daemon) in live.daemons.iter().enumerate().rev() {

@@ -3,6 +3,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::status::RefusedCount;
+
 use super::*;
 use crate::core::json::Json;
 use crate::core::yaml;
@@ -45,7 +47,8 @@ fn full() -> Value {
         stock_pod: Some(text()),
         previous: Some(text()),
     };
-    let status = Status { agent_version: text(), ready: text(), worst: text(), daemons: vec![daemon] };
+    let refused = vec![RefusedCount { reason: text(), count: 1 }];
+    let status = Status { agent_version: text(), ready: text(), worst: text(), daemons: vec![daemon], refused };
     json!({"spec": Spec { approvals: vec![approval] }, "status": status})
 }
 

@@ -2,11 +2,10 @@
 //!
 //! Owns when it is written. `core::startup_taint` decides whether it is wanted.
 
-use serde_json::Value;
-
 use crate::config::Config;
 use crate::core::json::Json;
 use crate::core::model::STARTING_TAINT;
+use crate::core::startup_taint;
 use crate::core::startup_taint::GRANT;
 use crate::core::startup_taint::POLICY;
 use crate::core::startup_taint::StartupTaint;
@@ -85,8 +84,8 @@ impl StartupTaintWrites {
         let wish = wish(observation, taint);
         let node = &observation.snapshot()?.node.as_ref()?.value;
         let change = match wish {
-            Wish::Taint if !has_taint(node) => TaintChange::Set,
-            Wish::NoTaint if has_taint(node) => TaintChange::Remove,
+            Wish::Taint if !startup_taint::is_set(node) => TaintChange::Set,
+            Wish::NoTaint if startup_taint::is_named(node) => TaintChange::Remove,
             Wish::Taint | Wish::NoTaint => {
                 (self.next, self.pause, self.problem) = (None, Span::ZERO, None);
                 return None;
@@ -111,16 +110,12 @@ impl StartupTaintWrites {
             return self.problem.clone();
         }
         let node = observation.snapshot()?.node.as_ref()?;
-        has_taint(&node.value).then(|| Problem {
+        startup_taint::is_named(&node.value).then(|| Problem {
             object: OBJECT.to_owned(),
             reason: format!("the Node has the taint {STARTING_TAINT}, and node.startup-taint is off: it stays"),
             hint: Some(by_hand(&config.node_name)),
         })
     }
-}
-
-fn has_taint(node: &Value) -> bool {
-    node.list_at(["spec", "taints"]).iter().any(|taint| taint.str_at("key") == STARTING_TAINT)
 }
 
 /// How a person takes the taint away.
@@ -129,14 +124,14 @@ pub(in super::super) fn by_hand(node: &str) -> String {
 }
 
 /// Whether this Node is to carry the taint, as far as that can be known: nothing is set before the pods of this node
-/// have been heard of, and soon after a boot nothing is taken away before everything has.
+/// have been heard of, and soon after the agent's start nothing is taken away before everything has.
 fn wish(observation: &Observation, taint: &StartupTaint) -> Wish {
     let Some(api) = observation.snapshot().filter(|_| observation.api_answers()) else { return Wish::Unknown };
     let is_heard = api.lists(&Scope::DaemonSets) > 0
         && observation.manifests.current().is_some()
         && !observation.folders.view.has_unreadable_folder();
     match taint.wish() {
-        Wish::NoTaint if !is_heard && observation.now < observation.boot.at + TIMEOUT => Wish::Unknown,
+        Wish::NoTaint if !is_heard && observation.steady < TIMEOUT => Wish::Unknown,
         wish => wish,
     }
 }
@@ -173,6 +168,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
+    use serde_json::Value;
     use serde_json::json;
 
     use super::*;
@@ -218,9 +214,9 @@ mod tests {
         assert_eq!(asked(&tainted, &no_one), Some(TaintChange::Remove));
         assert_eq!(asked(&clean, &no_one), None);
         let mut unheard = seen(&[STARTING_TAINT], &[], vec![]);
-        unheard.boot.at = unheard.now + Span::from_millis(1) - TIMEOUT;
+        unheard.steady = TIMEOUT - Span::from_millis(1);
         assert_eq!(asked(&unheard, &no_one), None, "the DaemonSets may ask for it");
-        unheard.boot.at = unheard.now - TIMEOUT;
+        unheard.steady = TIMEOUT;
         assert_eq!(asked(&unheard, &no_one), Some(TaintChange::Remove), "but not for ever");
         assert_eq!(asked(&seen(&[], &[], vec![]), &waits()), Some(TaintChange::Set));
         let mut silent = clean.clone();

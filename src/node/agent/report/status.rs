@@ -24,6 +24,7 @@ use crate::core::status::State;
 use crate::core::status::StatusReport;
 use crate::core::status::TokenStatus;
 use crate::core::status::TokensStatus;
+use crate::core::status::refused_counts;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::agent::failure::EffectFailure;
@@ -43,7 +44,10 @@ impl Reporter {
         let mut problems = view.last.problems.clone();
         problems.extend(view.api_problems());
         problems.extend(self.identity.problem());
+        let daemons: Vec<_> = view.last.plan.daemons.iter().filter_map(|d| view.daemon_status(d)).collect();
+        let refused = daemons.iter().filter(|daemon| daemon.state == State::Refused);
         StatusReport {
+            refused: refused_counts(refused.map(|daemon| daemon.refused_field.as_deref())),
             schema_version: SCHEMA_VERSION,
             node: view.config.node_name.clone(),
             agent: AgentStatus {
@@ -57,7 +61,7 @@ impl Reporter {
                 tokens: Some(view.tokens()),
                 identity: self.identity.status(),
             },
-            daemons: view.last.plan.daemons.iter().filter_map(|d| view.daemon_status(d)).collect(),
+            daemons,
             problems,
             left_alone: view.left_alone(),
         }

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::core::cluster::node_daemons::InstanceReport;
 use crate::core::model::Mode;
+use crate::core::status::RefusedCount;
 use crate::core::status::State;
 
 const OF: Precondition = Precondition { uid: "u", resource_version: None };
@@ -42,11 +43,13 @@ fn daemons() -> impl Strategy<Value = Vec<DaemonReport>> {
 
 fn status() -> impl Strategy<Value = Status> {
     let text = || prop_oneof![Just(String::new()), Just("a".to_owned())];
-    (text(), text(), text(), daemons()).prop_map(|(agent_version, ready, worst, daemons)| Status {
+    let refused = || (0..3_usize).prop_map(|count| vec![RefusedCount { reason: "r".to_owned(), count }; count.min(1)]);
+    (text(), text(), text(), daemons(), refused()).prop_map(|(agent_version, ready, worst, daemons, refused)| Status {
         agent_version,
         ready,
         worst,
         daemons,
+        refused,
     })
 }
 
@@ -97,6 +100,7 @@ fn twenty() -> Status {
         ready: "20/20".to_owned(),
         worst: String::new(),
         daemons: (0..20).map(daemon).collect(),
+        refused: Vec::new(),
     }
 }
 

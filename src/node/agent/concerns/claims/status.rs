@@ -17,6 +17,7 @@ use crate::core::plan::Readiness;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
 use crate::core::status::State;
+use crate::core::status::refused_counts;
 use crate::node::agent::evidence::mirror_key;
 
 /// Of how many refused daemons of one namespace is told each by itself.
@@ -31,7 +32,9 @@ pub(in crate::node::agent) fn status(plan: &Plan, facts: &dyn Facts, node: &str,
     let ready = daemons.iter().filter(|d| d.summary.ready == Some(true)).count();
     let runs = daemons.iter().filter(|d| !d.record.instances.is_empty());
     let trouble = runs.chain(&daemons).find(|d| d.summary.state.is_bad()).or_else(|| daemons.iter().find(|d| waits(d)));
+    let refused = daemons.iter().filter(|d| d.summary.state == State::Refused);
     Status {
+        refused: refused_counts(refused.map(|d| d.summary.refused_field.as_deref())),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         ready: format!("{ready}/{}", daemons.len()),
         worst: trouble
@@ -156,6 +159,15 @@ mod tests {
         assert_eq!(told[19].message, "no; 492 more DaemonSets of this namespace are refused");
         assert_eq!(told[20..22], [runs, waits]);
         assert!(told.iter().enumerate().all(|(index, report)| index == 19 || report.message == "no"));
+    }
+
+    #[test]
+    fn refused_daemons_are_counted_by_the_rule_that_refuses_them() {
+        let fields =
+            ["spec.template.spec.volumes[a].hostPath", "spec.template.spec.volumes[b].hostPath", "namespace a"];
+        let counted = refused_counts(fields.map(Some).into_iter().chain([None]));
+        let counted: Vec<_> = counted.iter().map(|count| (count.reason.as_str(), count.count)).collect();
+        assert_eq!(counted, [("other", 2), ("spec.template.spec.volumes.hostPath", 2)]);
     }
 
     #[test]
