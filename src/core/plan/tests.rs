@@ -1,5 +1,6 @@
 mod bootstrap;
 mod dry_run;
+mod lost_data;
 mod not_accepted;
 mod overlays;
 mod permit;
@@ -85,6 +86,7 @@ struct World {
     former_node: Option<String>,
     moment: Option<Moment>,
     may_run_unrecorded: bool,
+    without_data: BTreeSet<String>,
     surroundings: String,
     mirror_pod_deletions: bool,
     held_ports: Vec<(String, Vec<HostPort>, bool)>,
@@ -190,6 +192,10 @@ impl Facts for World {
 
     fn moment(&self, _: &Instance) -> Moment {
         self.moment.unwrap_or(Moment::Later)
+    }
+
+    fn lacks_data(&self, instance: &Instance) -> bool {
+        self.without_data.contains(&instance.uid)
     }
 
     fn may_run_unrecorded(&self) -> bool {

@@ -50,6 +50,7 @@ use crate::core::record::Failure;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
+use crate::core::record::WrittenData;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::digest;
@@ -128,7 +129,11 @@ impl ObservedState<'_> {
     /// the API server has not listed the object yet.
     fn doubtful<'r>(&self, rendering: &'r RenderResult) -> Vec<&'r ObjectRef> {
         let Ok(rendered) = &rendering.result else { return Vec::new() };
-        if self.state.written.contains_key(&rendering.identity.uid) {
+        let uid = rendering.identity.uid.as_str();
+        let written = self.instances.get(uid).and_then(|(_, instance)| instance.data.as_ref());
+        let is_whole =
+            |data: &WrittenData| rendering.volumes().iter().all(|volume| data.volumes.contains(&volume.name));
+        if self.state.written.contains_key(uid) && written.is_some_and(is_whole) {
             return Vec::new();
         }
         let is_doubtful = |reference: &&ObjectRef| {
@@ -256,6 +261,10 @@ impl Facts for ObservedState<'_> {
 
     fn moment(&self, instance: &Instance) -> crate::core::plan::Moment {
         evidence::moment(instance, self.observation, self.state.passes)
+    }
+
+    fn lacks_data(&self, instance: &Instance) -> bool {
+        self.observation.without_data.contains(&instance.uid)
     }
 
     fn may_run_unrecorded(&self) -> bool {
