@@ -2,6 +2,7 @@
 //!
 //! Owns nothing: it borrows what one pass sees.
 
+mod doubt;
 mod former_names;
 mod room;
 
@@ -50,7 +51,6 @@ use crate::core::record::Failure;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
-use crate::core::record::WrittenData;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::digest;
@@ -122,26 +122,6 @@ pub(super) fn by_uid(records: &BTreeMap<ObjectKey, DaemonRecord>) -> HashMap<&st
 impl ObservedState<'_> {
     fn namespace(&self, instance: &Instance) -> &str {
         self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
-    }
-
-    /// The objects of a rendering that the folders define, while another version may count than the one that is known:
-    /// what an agent before this one wrote stays. The file is being changed, or what was remembered cannot be read and
-    /// the API server has not listed the object yet.
-    fn doubtful<'r>(&self, rendering: &'r RenderResult) -> Vec<&'r ObjectRef> {
-        let Ok(rendered) = &rendering.result else { return Vec::new() };
-        let uid = rendering.identity.uid.as_str();
-        let written = self.instances.get(uid).and_then(|(_, instance)| instance.data.as_ref());
-        let is_whole =
-            |data: &WrittenData| rendering.volumes().iter().all(|volume| data.volumes.contains(&volume.name));
-        if self.state.written.contains_key(uid) && written.is_some_and(is_whole) {
-            return Vec::new();
-        }
-        let is_doubtful = |reference: &&ObjectRef| {
-            self.objects.is_folders(reference)
-                && (self.observation.folders.is_restless(reference)
-                    || self.state.inputs_are_lost && self.objects.is_unlisted(reference))
-        };
-        rendered.pod.references.iter().filter(is_doubtful).collect()
     }
 
     /// What there is to say of an instance's end.
