@@ -13,6 +13,7 @@ mod first_install;
 mod hold;
 mod instance;
 mod jitter;
+mod lost_data;
 mod not_accepted;
 mod note;
 mod overlays;
@@ -355,6 +356,7 @@ impl<'a> Planner<'a> {
     }
 
     fn done(mut self) -> DaemonPlan {
+        self.end_without_data();
         self.judge_staged();
         self.tell_kept();
         self.move_gates();

@@ -78,7 +78,6 @@ struct Watcher {
 }
 
 /// The server.
-#[derive(Default)]
 pub(crate) struct Server {
     pub(crate) etcd: Etcd,
     /// How far its history goes back: a watch from before is too old.
@@ -101,6 +100,33 @@ pub(crate) struct Server {
     pub(crate) cut: tokio::sync::watch::Sender<u64>,
     /// Whether nothing moves on the connections that there are.
     frozen: tokio::sync::watch::Sender<bool>,
+    /// Whether the policy is there that lets an agent write the startup taint and nothing else of a Node.
+    pub(crate) has_taint_policy: bool,
+    /// Whether an agent has taken the startup taint away since that was last looked at.
+    pub(crate) is_untainted: bool,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            etcd: Etcd::default(),
+            oldest: 0,
+            history: Vec::new(),
+            watchers: Vec::new(),
+            reach: Reach::Up,
+            refusals: BTreeMap::new(),
+            pods_version: 0,
+            poke: None,
+            now_millis: 0,
+            steady: 0,
+            tokens: BTreeMap::new(),
+            requests: 0,
+            cut: Default::default(),
+            frozen: Default::default(),
+            has_taint_policy: true,
+            is_untainted: false,
+        }
+    }
 }
 
 pub(crate) type Shared = Arc<Mutex<Server>>;
@@ -241,10 +267,30 @@ impl Server {
             ("POST", None, None) if query.contains_key("dryRun") || request.resource == "events" => {
                 Reply::Json(201, value)
             }
+            ("PATCH", Some(_), None) if request.resource == "nodes" && self.refuses(&value) => {
+                let why = "nodes is forbidden: ValidatingAdmissionPolicy 'daemonlet-agent-nodes' with binding \
+                     'daemonlet-agent-nodes' denied request";
+                Reply::status(422, "Invalid", why)
+            }
+            ("PATCH", Some(name), None) if query.contains_key("dryRun") => {
+                match self.get(&request.resource, &request.namespace, name) {
+                    Some(object) => Reply::Json(200, object.clone()),
+                    None => Reply::absent(&request, name),
+                }
+            }
             ("PATCH", Some(name), sub) => self.patch(&request, name, sub, &value),
             ("DELETE", Some(name), None) => self.delete_pod(&request, name, &value),
             _ => Reply::status(405, "MethodNotAllowed", path),
         }
+    }
+
+    /// Whether the policy refuses a change of a Node: of anything but its taints.
+    fn refuses(&self, patch: &Value) -> bool {
+        let is_of_taints = |field: &String| matches!(field.as_str(), "metadata" | "spec");
+        let is_narrow = patch.as_object().is_some_and(|patch| patch.keys().all(is_of_taints));
+        let metadata = patch["metadata"].as_object().into_iter().flatten();
+        let is_version = metadata.into_iter().all(|(field, _)| field == "resourceVersion");
+        self.has_taint_policy && !(is_narrow && is_version)
     }
 
     fn list(&mut self, request: &Path, query: &BTreeMap<String, String>) -> Reply {
@@ -355,6 +401,10 @@ impl Server {
         }
         let (mut changed, before) = (object.clone(), object.clone());
         merge(&mut changed, patch);
+        if request.resource == "nodes" {
+            let is_tainted = super::startup_taint::is_on;
+            self.is_untainted |= is_tainted(&before) && !is_tainted(&changed);
+        }
         if sub.is_none() {
             changed["status"] = before["status"].clone();
         }

@@ -21,6 +21,8 @@ const STARTS: i64 = 700;
 const LOOKS: i64 = 50;
 const RELIST: i64 = 20_000;
 const HOUSEKEEPING: i64 = 2_000;
+/// What the kernel shows of the kubelet's process.
+pub(crate) const PROCESS: &str = "/proc/77/stat";
 /// The volume of a gate.
 const GATE: &str = "daemonlet-gate";
 
@@ -100,6 +102,9 @@ pub(crate) struct Kubelet {
     root: std::path::PathBuf,
     pub(crate) look_at: i64,
     house_at: i64,
+    /// When the machine booted, and whether the kubelet's process is to be seen.
+    pub(crate) booted: i64,
+    is_seen: bool,
     /// What the last look took, to see that a manifest is another one.
     pub(crate) taken: BTreeMap<String, Manifest>,
     pub(crate) started_pods: Vec<Manifest>,
@@ -124,6 +129,8 @@ impl Kubelet {
             root: root.to_owned(),
             look_at: 0,
             house_at: 0,
+            booted: 0,
+            is_seen: false,
             taken: BTreeMap::new(),
             started_pods: Vec::new(),
             running_pods: Vec::new(),
@@ -141,6 +148,7 @@ impl Kubelet {
         self.ended.clear();
         self.taken.clear();
         self.has_listed = false;
+        self.is_seen = false;
     }
 
     /// The kubelet's process is another one; containers go on running.
@@ -149,6 +157,7 @@ impl Kubelet {
         self.ended.clear();
         self.taken.clear();
         self.has_listed = false;
+        self.is_seen = false;
         self.look_at = now + 500;
     }
 
@@ -199,6 +208,10 @@ impl Kubelet {
             return;
         }
         if self.look_at <= now {
+            if !std::mem::replace(&mut self.is_seen, true) {
+                let ticks = (now - self.booted) / 10;
+                disk.put(PROCESS, format!("77 (kubelet) {}{ticks} 0", "S 1 ".repeat(9) + "S "));
+            }
             self.look_at = now + RELIST;
             self.look(now, disk);
         }

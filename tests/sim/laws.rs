@@ -148,6 +148,7 @@ impl Laws {
         }
         self.one_of_each(node);
         self.not_without(node, is_up);
+        self.untainted(node);
         if touched {
             node.kubelet.poke(node.steady);
         }
@@ -303,6 +304,14 @@ impl Laws {
             self.violate(steady, "nothing goes back by itself", what);
         }
         daemon.highest = daemon.highest.max(manifest.revision);
+        let (has, may_go_back) = (super::overlays::of(&manifest.whole), daemon.data_may_go_back);
+        if let Some(overlay) = &mut daemon.overlay {
+            if has.is_some_and(|has| has < overlay.newest_run) && !may_go_back {
+                let what = format!("{name} from overlay {} to {has:?}", overlay.newest_run);
+                self.violate(steady, "nothing goes back by itself", what);
+            }
+            overlay.newest_run = overlay.newest_run.max(has.unwrap_or(0));
+        }
         self.data_of(node, manifest);
     }
 
@@ -325,7 +334,9 @@ impl Laws {
         let mut late = None;
         for daemon in &node.daemons {
             let name = format!("{SPACE}/{}", daemon.name);
-            if !daemon.has_run || daemon.wanted().is_none() || here.contains(name.as_str()) {
+            // Without its overlays nothing starts.
+            let is_whole = daemon.overlay.as_ref().is_none_or(super::overlays::Overlay::is_as_meant);
+            if !daemon.has_run || daemon.wanted().is_none() || here.contains(name.as_str()) || !is_whole {
                 self.without.remove(&name);
                 continue;
             }
@@ -353,6 +364,11 @@ impl Laws {
                 return self.violate(node.steady, "after the faults the node is as it is wanted", what);
             }
             let Some(pod) = runs.first() else { continue };
+            let (has, wants) = (super::overlays::of(&pod.manifest.whole), node.overlay_here(daemon));
+            if has != wants {
+                let what = format!("{name}: overlay {has:?}, and {wants:?} applies here");
+                return self.violate(node.steady, "an instance runs with the overlays of its node", what);
+            }
             for (volume, value) in [("c", daemon.config), ("s", daemon.secret)] {
                 let path = volume_path(&pod.manifest.uid, volume).join("k");
                 let text = (&*node.disk as &dyn Disk).text(&path).unwrap_or_default();
@@ -376,7 +392,29 @@ impl Laws {
         if text != foreign() {
             self.violate(node.steady, "files of others are untouched", "etcd.yaml is another");
         }
+        let is_tainted =
+            node.server.lock().unwrap().get("nodes", "", &node.name).is_some_and(super::startup_taint::is_on);
+        if is_tainted {
+            self.violate(node.steady, "no startup taint stays", "the Node has it after the faults");
+        }
         self.wants_status = true;
+    }
+
+    /// The startup taint goes when the daemons that ask for it have run in this boot, or have had their time.
+    fn untainted(&mut self, node: &Node) {
+        if !std::mem::take(&mut node.server.lock().unwrap().is_untainted) {
+            return;
+        }
+        self.note(node, "the Node has the startup taint no longer".to_owned());
+        let Some(taint) = &node.taint else { return };
+        for (index, daemon) in node.daemons.iter().enumerate() {
+            let name = format!("{SPACE}/{}", daemon.name);
+            let is_awaited = taint.is_awaited(node, index) && daemon.wanted().is_some();
+            if is_awaited && !self.ran_in_boot.contains(&name) {
+                let what = format!("{name} has not run in this boot");
+                self.violate(node.steady, "no workload before its daemons", what);
+            }
+        }
     }
 
     /// What the agent says is what is.

@@ -114,6 +114,7 @@ use daemonlet::core::time as jiff_time;
 fn config(kubeconfig: &str, node: &Node) -> String {
     let seal = if node.is_sealed { "[checkpoint]\nseal = \"systemd-creds\"\n" } else { "" };
     let metrics = if node.has_metrics { "[metrics]\nlisten = \"127.0.0.1:9464\"\n" } else { "" };
+    let taint = if node.taint.is_some() { "[node]\nstartup-taint = true\n" } else { "" };
     let node = &node.name;
     format!(
         "node-name = \"{node}\"\nkubeconfig = \"{kubeconfig}\"\n\
@@ -121,7 +122,7 @@ fn config(kubeconfig: &str, node: &Node) -> String {
          manifest-dir = \"{MANIFESTS}\"\nstate-dir = \"{STATE}\"\nrun-dir = \"/run/daemonlet\"\n\
          kubelet-root = \"{KUBELET}\"\nruntime-endpoint = \"unix:///run/cri.sock\"\nupdate-jitter = \"2s\"\n\
          api-endpoint = \"10.0.0.1:6443\"\n[policy]\nnamespaces = [\"{SPACE}\", \"{GUESTS}\"]\n\
-         {seal}{metrics}"
+         {seal}{metrics}{taint}"
     )
 }
 

@@ -85,23 +85,38 @@ impl Node {
                     (daemon.highest, daemon.data_may_go_back) = (0, true);
                     daemon.is_on_new_disk = true;
                 });
+                // A manifest whose data nothing on the node has is not left for the kubelet.
+                self.allow_anew();
                 self.has_new_disk = true;
+                self.end = Some(End::PowerLoss { kept: 3, reach: Reach::Up });
+            }
+            Place::Kubelet => {
+                // The data that is not remembered is not there for some.
+                self.allow_anew();
+                self.has_new_root = true;
                 self.end = Some(End::PowerLoss { kept: 3, reach: Reach::Up });
             }
             Place::State | Place::Var => {}
         }
     }
 
+    /// What needs data that the API server has, or a file that cannot be read now, may start anew.
+    fn allow_anew(&mut self) {
+        for daemon in 0..self.daemons.len() {
+            let is_away = self.daemons[daemon].in_api() || self.is_late(daemon) || self.daemons[daemon].is_hurt;
+            self.daemons[daemon].allowed += u32::from(is_away);
+        }
+    }
+
     /// What a new disk does not have; the machine is off.
-    pub(crate) fn take_disk(&self) {
+    pub(crate) fn take_disk(&mut self) {
+        let is_root_new = std::mem::take(&mut self.has_new_root);
         self.as_world(|disk| {
-            remove_tree(disk, Path::new(STATE));
-            remove_tree(disk, &Path::new(KUBELET).join("pods"));
-            // A manifest whose data nothing on the node has would start without it (not-mended).
-            let files: &dyn Disk = &**disk;
-            for name in files.list(Path::new(MANIFESTS)).unwrap_or_default().iter().filter(|name| *name != "etcd.yaml")
-            {
-                remove_tree(disk, &Path::new(MANIFESTS).join(name));
+            if self.has_new_disk {
+                remove_tree(disk, Path::new(STATE));
+            }
+            if self.has_new_disk || is_root_new {
+                remove_tree(disk, &Path::new(KUBELET).join("pods"));
             }
         });
     }
@@ -135,15 +150,16 @@ impl Node {
             let text = String::from_utf8_lossy(&data).into_owned();
             let Some((_, json)) = text.split_once('\n') else { continue };
             let Ok(mut value) = serde_json::from_str::<Value>(json) else { continue };
+            if text.starts_with("daemonlet-checkpoint/1 ") {
+                assert_eq!(checkpoint(1, json.trim_end()), text, "it is written as the agent writes it");
+            }
             match version {
                 Version::NewFormat => {}
                 Version::NewFields => add_fields(&mut value),
                 Version::Older => remove_fields(&mut value),
             }
             let number = if version == Version::NewFormat { 2 } else { 1 };
-            let json = value.to_string();
-            let digest: String = Sha256::digest(json.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-            let text = format!("daemonlet-checkpoint/{number} sha256:{digest}\n{json}");
+            let text = checkpoint(number, &value.to_string());
             self.as_world(|disk| disk.overwrite(&path, text.as_bytes()));
         }
     }
@@ -162,6 +178,12 @@ impl Node {
         self.restored_in = Some(self.booted);
         self.daemons.iter_mut().filter(|daemon| daemon.file.is_none()).for_each(|daemon| daemon.highest = 0);
     }
+}
+
+/// A file of the state folder, in a version of its format.
+fn checkpoint(number: u32, json: &str) -> String {
+    let digest: String = Sha256::digest(json.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("daemonlet-checkpoint/{number} sha256:{digest}\n{json}\n")
 }
 
 fn add_fields(value: &mut Value) {

@@ -19,6 +19,8 @@ mod machine;
 mod moves;
 mod node;
 mod others;
+mod overlays;
+mod startup_taint;
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -160,6 +162,7 @@ fn tell(life: &Life, violation: &Violation, kubeconfig: &str) {
     };
     println!("seed {}: {}: {}", life.seed, violation.law, violation.what);
     println!("  daemons {:?}, after {:?}, one journal {}", life.daemons, life.after, life.one_journal);
+    println!("  startup taint for {:?}, overlays for {:?}", life.tainted, life.overlaid);
     for (at, what) in &life.moves {
         println!("  {:>9.3} s  {what:?}", *at as f64 / 1_000.0);
     }

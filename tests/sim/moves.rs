@@ -116,6 +116,8 @@ pub(crate) enum Place {
     State,
     /// The disk with the state folder and the kubelet's root, while the machine is off.
     Var,
+    /// The disk with the kubelet's root alone, while the machine is off.
+    Kubelet,
 }
 
 /// Which version of the agent wrote the state folder.
@@ -142,6 +144,16 @@ pub(crate) enum Tenant {
     Untrusted,
     /// It goes.
     Gone,
+}
+
+/// What becomes of a ConfigMap with overlays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum OverlayChange {
+    Newer,
+    /// No list.
+    Damaged,
+    /// It is not there.
+    Lost,
 }
 
 /// One thing that happens.
@@ -294,6 +306,25 @@ pub(crate) enum Move {
         daemon: u8,
         before: Option<u8>,
     },
+    /// A node is to carry the startup taint for a daemon, or not any more; its DaemonSet changes with that.
+    AskTaint {
+        daemon: u8,
+        is_asked: bool,
+    },
+    /// The policy that holds the agent to the startup taint is not there.
+    DropTaintPolicy {
+        seconds: u16,
+    },
+    /// The overlays of a daemon change, or are lost or damaged for a while.
+    Overlay {
+        daemon: u8,
+        change: OverlayChange,
+        seconds: u16,
+    },
+    /// The label of the Node changes that overlays are for.
+    LabelNode {
+        is_big: bool,
+    },
 }
 
 /// The resources that a refusal may be about.
@@ -312,6 +343,11 @@ pub(crate) struct Life {
     /// Whether Secrets and tokens are sealed on the disk.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) sealed: bool,
+    /// Daemons that the node carries the startup taint for, if agents write it; and those that have overlays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tainted: Option<Vec<u8>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) overlaid: Vec<u8>,
     pub(crate) moves: Vec<(i64, Move)>,
 }
 
@@ -341,14 +377,22 @@ impl Life {
                 _ => (-draw.unit().max(1e-6).ln() * spread * 1_000.0) as i64,
             };
         }
-        let is_plain = std::env::var_os("SIM_PLAIN").is_some();
-        let after = match is_plain {
-            true => Vec::new(),
-            false => add_others(&mut Draw::new(seed ^ 0x0de4), daemons.len() as u64, &mut moves),
-        };
+        let after = add_others(&mut Draw::new(seed ^ 0x0de4), daemons.len() as u64, &mut moves);
+        let draw = &mut Draw::new(seed ^ 0x7a17);
+        let some = |draw: &mut Draw| (0..daemons.len() as u8).filter(|_| draw.below(2) == 0).collect::<Vec<u8>>();
+        let tainted = (draw.below(3) == 0).then(|| some(draw));
+        let overlaid = if draw.below(3) == 0 { some(draw) } else { Vec::new() };
+        for _ in 0..if tainted.is_some() { draw.below(4) } else { 0 } {
+            let what = a_move_of_the_taint(draw, daemons.len() as u64);
+            insert_near(draw, &mut moves, what);
+        }
+        for _ in 0..if overlaid.is_empty() { 0 } else { draw.below(5) } {
+            let what = a_move_of_overlays(draw, &overlaid);
+            insert_near(draw, &mut moves, what);
+        }
         moves.retain(|(at, _)| *at < HOUR);
-        let sealed = !is_plain && Draw::new(seed ^ 0x5ea1).below(4) == 0;
-        Self { seed, daemons, one_journal, after, sealed, moves }
+        let sealed = Draw::new(seed ^ 0x5ea1).below(4) == 0;
+        Self { seed, daemons, one_journal, after, sealed, tainted, overlaid, moves }
     }
 }
 
@@ -364,24 +408,51 @@ fn add_others(draw: &mut Draw, daemons: u64, moves: &mut Vec<(i64, Move)>) -> Ve
         _ => (0..1 + draw.below(3)).map(|_| edge(draw)).filter(|(daemon, before)| daemon != before).collect(),
     };
     for _ in 0..draw.below(4) {
-        let near = moves[draw.below(moves.len() as u64) as usize].0;
-        let at = near + draw.below(20_000) as i64 - 8_000;
         let what = another_move(draw, daemons);
-        let place = moves.partition_point(|(other, _)| *other <= at);
-        moves.insert(place, (at, what));
+        insert_near(draw, moves, what);
     }
     after
+}
+
+/// Things go wrong together: near another move.
+fn insert_near(draw: &mut Draw, moves: &mut Vec<(i64, Move)>, what: Move) {
+    let near = moves[draw.below(moves.len() as u64) as usize].0;
+    let at = near + draw.below(20_000) as i64 - 8_000;
+    let place = moves.partition_point(|(other, _)| *other <= at);
+    moves.insert(place, (at, what));
+}
+
+fn a_move_of_the_taint(draw: &mut Draw, daemons: u64) -> Move {
+    let reach = draw.one_of(&[Reach::Up, Reach::Up, Reach::Refused]);
+    match draw.below(4) {
+        0..=1 => Move::AskTaint { daemon: draw.below(daemons) as u8, is_asked: draw.below(3) > 0 },
+        2 => Move::DropTaintPolicy { seconds: draw.one_of(&[8, 70, 600]) },
+        _ => Move::PowerLoss { kept: draw.below(4) as u8, effect: None, reach },
+    }
+}
+
+fn a_move_of_overlays(draw: &mut Draw, overlaid: &[u8]) -> Move {
+    let changes = [OverlayChange::Newer, OverlayChange::Newer, OverlayChange::Damaged, OverlayChange::Lost];
+    match draw.below(3) {
+        0 => Move::LabelNode { is_big: draw.below(2) == 0 },
+        _ => Move::Overlay {
+            daemon: draw.one_of(overlaid),
+            change: draw.one_of(&changes),
+            seconds: draw.one_of(&[2, 25, 200]),
+        },
+    }
 }
 
 fn another_move(draw: &mut Draw, daemons: u64) -> Move {
     let daemon = draw.below(daemons) as u8;
     let seconds = draw.one_of(&[2_u16, 8, 25, 70, 200, 600]);
     let reach = draw.one_of(&[Reach::Up, Reach::Refused, Reach::Silent]);
+    let places = [Place::Etc, Place::Run, Place::State, Place::Var, Place::Kubelet];
     match draw.below(13) {
         0..=1 => {
             Move::Rename { renaming: draw.one_of(&[Renaming::Restarted, Renaming::Rebooted, Renaming::Cloned]), reach }
         }
-        2..=3 => Move::Wipe { place: draw.one_of(&[Place::Etc, Place::Run, Place::State, Place::Var]), seconds },
+        2..=3 => Move::Wipe { place: draw.one_of(&places), seconds },
         4..=5 => Move::OtherVersion {
             version: draw.one_of(&[Version::NewFormat, Version::NewFields, Version::NewFields, Version::Older]),
         },

@@ -36,6 +36,8 @@ use super::moves::Life;
 use super::moves::Move;
 use super::moves::Piece;
 use super::moves::RESOURCES;
+use super::overlays::Overlay;
+use super::startup_taint::StartupTaint;
 
 pub(crate) const SPACE: &str = "kube-system";
 pub(crate) const STATE: &str = "/var/lib/daemonlet";
@@ -89,6 +91,7 @@ pub(crate) struct Daemon {
     pub(crate) highest: u64,
     /// Whether nothing is remembered of it, so that what the API server defines may follow another of its folder.
     pub(crate) is_on_new_disk: bool,
+    pub(crate) overlay: Option<Overlay>,
 }
 
 impl Daemon {
@@ -164,6 +167,8 @@ pub(crate) enum Heal {
     Etc,
     StockPod(u8),
     Seal,
+    TaintPolicy,
+    Overlay(u8),
 }
 
 /// What is told of the disk, and when the process is to die of it.
@@ -210,6 +215,8 @@ pub(crate) struct Node {
     pub(crate) is_wiped: bool,
     /// Whether the disk below `/var` is another one when the machine boots, or boots for the first time with it.
     pub(crate) has_new_disk: bool,
+    /// The same for the disk of the kubelet's root alone.
+    pub(crate) has_new_root: bool,
     /// Which daemons start after which others, and since when that holds.
     pub(crate) after: BTreeMap<usize, BTreeSet<usize>>,
     pub(crate) ordered_at: i64,
@@ -219,6 +226,10 @@ pub(crate) struct Node {
     pub(crate) has_metrics: bool,
     /// When somebody last set the clock.
     pub(crate) clock_set_at: i64,
+    /// `None`: agents do not write it.
+    pub(crate) taint: Option<StartupTaint>,
+    /// Whether the Node has the label that overlays are for.
+    pub(crate) is_big: bool,
 }
 
 impl Node {
@@ -255,12 +266,15 @@ impl Node {
             restored_in: None,
             is_wiped: false,
             has_new_disk: false,
+            has_new_root: false,
             after,
             ordered_at: -1,
             clock_set_at: -1,
             is_sealed: life.sealed,
             seals: true,
             has_metrics: life.seed.is_multiple_of(4),
+            taint: life.tainted.as_deref().map(StartupTaint::new),
+            is_big: false,
         };
         node.lay_out();
         node.server.lock().unwrap().poke = Some(Arc::clone(&node.poke));
@@ -285,6 +299,7 @@ impl Node {
                 has_run: false,
                 highest: 0,
                 is_on_new_disk: false,
+                overlay: life.overlaid.contains(&(index as u8)).then(Overlay::default),
             });
             if node.daemons[index].in_folder() {
                 node.write_objects(index);
@@ -362,8 +377,12 @@ impl Node {
     }
 
     pub(crate) fn put_node(&self) {
-        let labels = json!({"kubernetes.io/hostname": self.name});
+        let labels = json!({"kubernetes.io/hostname": self.name, "size": if self.is_big { "big" } else { "small" }});
         let mut node = json!({"kind": "Node", "metadata": {"name": self.name, "labels": labels}});
+        if self.taint.is_some() {
+            // The kubelet's --register-with-taints.
+            node["spec"] = json!({"taints": [{"key": super::startup_taint::KEY, "effect": "NoSchedule"}]});
+        }
         node["status"] = json!({"nodeInfo": {"kubeletVersion": "v1.36.2"},
             "conditions": [{"type": "Ready", "status": "True"}]});
         self.server.lock().unwrap().put("nodes", node);
@@ -476,6 +495,8 @@ impl Node {
             }
             Heal::Etc => self.restore_etc(),
             Heal::Seal => self.seals = true,
+            Heal::TaintPolicy => self.server.lock().unwrap().has_taint_policy = true,
+            Heal::Overlay(daemon) => self.heal_overlay(usize::from(daemon)),
             Heal::StockPod(daemon) => self.end_stock_pod(daemon),
             Heal::Config(daemon) => {
                 self.daemons[usize::from(daemon)].has_config = true;
@@ -521,13 +542,13 @@ impl Node {
             });
         });
         self.kubelet.crash();
-        if self.has_new_disk {
-            self.take_disk();
-        }
+        self.as_world(|disk| drop(disk.unlink(&Handle::Start, Path::new(super::kubelet::PROCESS))));
+        self.take_disk();
         // An end that was to come has come.
         self.effects.lock().unwrap().left = None;
         self.set_time(self.steady + 20_000);
         self.booted = self.steady;
+        self.kubelet.booted = self.steady;
         self.kubelet.look_at = self.steady + 300;
         self.is_mounted = false;
         let late = self.draw.one_of(&[0, 1, 4, 40, 400]);
@@ -707,8 +728,8 @@ impl Node {
             Move::Compact => self.server.lock().unwrap().compact(),
             Move::RestartServer => self.server.lock().unwrap().forget(),
             Move::OtherCluster { seconds } => {
-                // Without its state folder the agent knows no cluster.
-                if self.is_reachable() && !self.is_state_open {
+                // What remembers no cluster knows no other one (not-mended).
+                if self.is_reachable() && self.knows_cluster() {
                     let mut server = self.server.lock().unwrap();
                     let true_one = std::mem::take(&mut server.etcd);
                     server.etcd.version = true_one.version + 1_000;
@@ -787,7 +808,22 @@ impl Node {
                 self.after.insert(daemon, before.into_iter().filter(|before| *before != daemon).collect());
                 if in_api { self.apply(daemon) } else { self.write_file(daemon) }
             }
+            Move::AskTaint { daemon, is_asked } => self.ask_taint(index(daemon), is_asked),
+            Move::DropTaintPolicy { seconds } => {
+                self.server.lock().unwrap().has_taint_policy = false;
+                self.heal_after(seconds, Heal::TaintPolicy);
+            }
+            Move::Overlay { daemon, change, seconds } => self.change_overlay(index(daemon), change, seconds),
+            Move::LabelNode { is_big } => self.label_node(is_big),
         }
+    }
+
+    /// Whether the state folder, which can be used, says which cluster the node belongs to.
+    fn knows_cluster(&self) -> bool {
+        let server = self.server.lock().unwrap();
+        let uid = server.get("namespaces", "", SPACE).and_then(|space| space["metadata"]["uid"].as_str());
+        let inputs = (&*self.disk as &dyn Disk).text(Path::new(STATE).join("inputs.json")).unwrap_or_default();
+        !self.is_state_open && uid.is_some_and(|uid| inputs.contains(uid))
     }
 
     /// Whether what is wanted can be told without the state folder: no file defines an older revision than the API's, or
@@ -857,7 +893,7 @@ impl Node {
         }
     }
 
-    fn can_write(&self, daemon: usize) -> bool {
+    pub(crate) fn can_write(&self, daemon: usize) -> bool {
         let is_there = if self.is_late(daemon) { self.is_mounted } else { !self.is_wiped };
         is_there && !self.faults.contains(&Fault::FolderUnreadable)
     }
@@ -876,7 +912,7 @@ impl Node {
         self.revisions
     }
 
-    fn apply(&mut self, daemon: usize) {
+    pub(crate) fn apply(&mut self, daemon: usize) {
         let revision = self.next_revision();
         let truth = &mut self.daemons[daemon];
         (truth.api, truth.label, truth.held) = (Some(revision), Label::Static, None);
@@ -932,7 +968,7 @@ impl Node {
     }
 
     /// The objects of a daemon go where it has them; where that cannot be now, `back` undoes it.
-    fn carry_objects(&mut self, daemon: usize, back: impl FnOnce(&mut Daemon)) {
+    pub(crate) fn carry_objects(&mut self, daemon: usize, back: impl FnOnce(&mut Daemon)) {
         match self.daemons[daemon].home {
             Home::Folder if self.can_write(daemon) => self.write_objects(daemon),
             Home::Api | Home::Both if self.is_reachable() && self.daemons[daemon].has_config => {
@@ -942,22 +978,29 @@ impl Node {
         }
     }
 
-    fn objects(&self, daemon: usize) -> [Value; 2] {
-        let Daemon { name, config, secret, .. } = &self.daemons[daemon];
+    fn objects(&self, daemon: usize) -> Vec<Value> {
+        let Daemon { name, config, secret, overlay, .. } = &self.daemons[daemon];
         let metadata = |prefix: &str| json!({"name": format!("{prefix}-{name}"), "namespace": SPACE});
-        [
+        let overlay = overlay.as_ref().and_then(|overlay| overlay.text());
+        let overlay = overlay.map(|text| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("o"), "data": {"overlays.yaml": text}})
+        });
+        let own = [
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("c"),
                 "data": {"k": format!("V={config}"), "l": format!("V={config}")}}),
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata("s"),
                 "data": {"k": base64(format!("V={secret}"))}}),
-        ]
+        ];
+        own.into_iter().chain(overlay).collect()
     }
 
-    fn put_objects(&mut self, daemon: usize) {
-        let [config, secret] = self.objects(daemon);
+    pub(crate) fn put_objects(&mut self, daemon: usize) {
+        let objects = self.objects(daemon);
         let mut server = self.server.lock().unwrap();
-        server.put("configmaps", config);
-        server.put("secrets", secret);
+        for object in objects {
+            let resource = if object["kind"] == "Secret" { "secrets" } else { "configmaps" };
+            server.put(resource, object);
+        }
     }
 
     pub(crate) fn write_objects(&mut self, daemon: usize) {
@@ -966,7 +1009,7 @@ impl Node {
         self.as_world(|disk| replace(disk, &path, text.as_bytes()));
     }
 
-    fn write_file(&mut self, daemon: usize) {
+    pub(crate) fn write_file(&mut self, daemon: usize) {
         let revision = self.next_revision();
         let text = self.file_text(daemon, revision);
         let path = self.path(daemon);
@@ -1059,10 +1102,16 @@ impl Node {
         }
         let before = self.after.get(&daemon).into_iter().flatten().map(|before| format!("{SPACE}/d{before}"));
         let before: Vec<String> = before.collect();
-        let annotations = match before.is_empty() {
+        let mut annotations = match before.is_empty() {
             true => json!({}),
             false => json!({"daemonlet.dev/after": before.join(", ")}),
         };
+        if self.taint.as_ref().is_some_and(|taint| taint.is_asked(daemon)) {
+            annotations["daemonlet.dev/startup-taint"] = "true".into();
+        }
+        if self.daemons[daemon].overlay.is_some() {
+            annotations["daemonlet.dev/overlays"] = format!("o-{name}").into();
+        }
         json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
             "metadata": {"name": name, "namespace": SPACE, "labels": mode, "annotations": annotations},
             "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {

@@ -252,6 +252,9 @@ pub trait Facts {
     fn volumes(&self, rendering: &RenderResult, kept: &BTreeSet<String>) -> VolumesFact;
     /// Whether something of the daemon may run that no record knows: the container runtime has to be asked first.
     fn may_run_unrecorded(&self) -> bool;
+    /// Whether the kubelet, which does not run yet, would start the instance without its data: nothing of it is on this
+    /// disk.
+    fn lacks_data(&self, instance: &Instance) -> bool;
     /// Whether anything of the instance still runs.
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// The name that the node had when the instance was made, if it has another now.

@@ -66,6 +66,8 @@ impl Planner<'_> {
     /// Remembers which revision ran here, if it is not the wanted one.
     pub(super) fn note_previous(&mut self, daemon_set: &DaemonSet, desired: &str) {
         if daemon_set.source != Source::Api {
+            // A folder's never returns to what the API had.
+            self.record.previous = None;
             return;
         }
         let old = self.record.live().filter(|i| !is_same_template(&i.revision, desired) && !i.orphaned).last();

@@ -1,6 +1,7 @@
 mod boot;
 mod bootstrap;
 mod dry_run;
+mod lost_data;
 mod not_accepted;
 mod overlays;
 mod permit;
@@ -86,6 +87,7 @@ struct World {
     former_node: Option<String>,
     moment: Option<Moment>,
     may_run_unrecorded: bool,
+    without_data: BTreeSet<String>,
     surroundings: String,
     /// What they were when the kubelet was given an instance, where that differs.
     tried_in: BTreeMap<String, String>,
@@ -193,6 +195,10 @@ impl Facts for World {
 
     fn moment(&self, _: &Instance) -> Moment {
         self.moment.unwrap_or(Moment::Later)
+    }
+
+    fn lacks_data(&self, instance: &Instance) -> bool {
+        self.without_data.contains(&instance.uid)
     }
 
     fn may_run_unrecorded(&self) -> bool {

@@ -12,6 +12,7 @@ use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::record::Instance;
+use crate::core::record::LastRun;
 use crate::core::rendering::Revision;
 
 use super::*;
@@ -250,6 +251,12 @@ fn with_nothing_remembered_what_runs_and_came_from_the_api_is_not_taken_back_to_
     runs.instances[0].daemon_set = Some(Arc::clone(&api));
     assert_eq!(Case::new(folder(), ApiState::Unknown).desired(&runs), "wanted from API, Static");
     assert_eq!(Case::new(folder(), ApiState::None).desired(&runs), "wanted from file, Static", "no API is configured");
+    let mut ended = record(Some("ds-uid"), false);
+    let run = || Some(LastRun { revision: "r".to_owned(), daemon_set: Arc::clone(&api), claimed: false });
+    ended.previous = run();
+    assert_eq!(Case::new(folder(), ApiState::Unknown).desired(&ended), "wanted from API, Static", "it is replaced");
+    (ended.previous, ended.last) = (None, run());
+    assert_eq!(Case::new(folder(), ApiState::Unknown).desired(&ended), "wanted from API, Static", "it returns");
     runs.api_uid = Some("another".to_owned());
     assert_eq!(
         Case::new(folder(), ApiState::Unknown).desired(&runs),
@@ -549,6 +556,10 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
         panic!("it is wanted")
     };
     assert_eq!(*kept, earlier);
+    // Nor what ran until it ended to be replaced.
+    let mut ended = record(Some("ds-uid"), false);
+    ended.previous = Some(LastRun { revision: "r".to_owned(), daemon_set: Arc::clone(&kept), claimed: false });
+    assert!(desired(&ended, &unseen).0, "its Namespace will be read");
     assert!(note.is_some_and(|note| note.starts_with("the API's new version is not used, what runs stays: ")));
     // Nor is a template that is the folder's own a change.
     let same = with_host(&folder);

@@ -212,6 +212,10 @@ impl Inputs {
             },
             may_have_run: state.passes == 0 && node::may_have_run(&self.files, &config.kubelet_root),
             is_before_kubelet: state.concerns.manifests_lost_at_boot.asks() && !node::has_kubelet(&self.files),
+            without_data: match manifests.current().filter(|_| state.passes == 0) {
+                Some(scan) => node::without_data(&self.files, &config.kubelet_root, scan, state),
+                None => BTreeSet::new(),
+            },
             manifests_watched: executor.manifests.as_ref().is_some_and(ManifestDir::is_watched),
             seal,
             can_ask_runtime: self.can_ask_runtime,

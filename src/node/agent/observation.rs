@@ -69,6 +69,10 @@ pub(super) struct Observation {
     /// Whether no kubelet runs; looked at in the first pass of a boot.
     #[serde(default)]
     pub(super) is_before_kubelet: bool,
+    /// Pods whose manifests need data, and of which neither a kubelet nor an agent has made anything on this disk; looked
+    /// at before a kubelet runs, in the first pass of a boot, or where no record knows them.
+    #[serde(default)]
+    pub(super) without_data: BTreeSet<String>,
     /// Whether a container runtime is configured, to pull images and look into crashes.
     pub(super) can_ask_runtime: bool,
     pub(super) pulls: Pulls,

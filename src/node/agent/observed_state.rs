@@ -2,6 +2,7 @@
 //!
 //! Owns nothing: it borrows what one pass sees.
 
+mod doubt;
 mod former_names;
 mod room;
 
@@ -125,22 +126,6 @@ impl ObservedState<'_> {
         self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
     }
 
-    /// The objects of a rendering that the folders define, while another version may count than the one that is known:
-    /// what an agent before this one wrote stays. The file is being changed, or what was remembered cannot be read and
-    /// the API server has not listed the object yet.
-    fn doubtful<'r>(&self, rendering: &'r RenderResult) -> Vec<&'r ObjectRef> {
-        let Ok(rendered) = &rendering.result else { return Vec::new() };
-        if self.state.written.contains_key(&rendering.identity.uid) {
-            return Vec::new();
-        }
-        let is_doubtful = |reference: &&ObjectRef| {
-            self.objects.is_folders(reference)
-                && (self.observation.folders.is_restless(reference)
-                    || self.state.inputs_are_lost && self.objects.is_unlisted(reference))
-        };
-        rendered.pod.references.iter().filter(is_doubtful).collect()
-    }
-
     /// What there is to say of an instance's end.
     fn pods(&self, instance: &Instance) -> Ends<'_> {
         let since = self.state.ending_since.get(&instance.uid);
@@ -261,6 +246,10 @@ impl Facts for ObservedState<'_> {
 
     fn moment(&self, instance: &Instance) -> crate::core::plan::Moment {
         evidence::moment(instance, self.observation, self.state.passes)
+    }
+
+    fn lacks_data(&self, instance: &Instance) -> bool {
+        self.observation.without_data.contains(&instance.uid)
     }
 
     fn may_run_unrecorded(&self) -> bool {

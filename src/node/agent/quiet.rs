@@ -62,6 +62,7 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         run_in_this_boot,
         may_have_run,
         is_before_kubelet,
+        without_data,
         can_ask_runtime,
         pulls,
         missing_images,
@@ -88,7 +89,7 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         && (boot, kubelet_started, run_in_this_boot)
             == (&before.boot, &before.kubelet_started, &before.run_in_this_boot)
         && *may_have_run == before.may_have_run
-        && *is_before_kubelet == before.is_before_kubelet
+        && (*is_before_kubelet, without_data) == (before.is_before_kubelet, &before.without_data)
         && (manifests_watched, can_ask_runtime) == (&before.manifests_watched, &before.can_ask_runtime)
         && (Arc::ptr_eq(unpinned, &before.unpinned) || unpinned == &before.unpinned)
         && (pulls, missing_images, problems) == (&before.pulls, &before.missing_images, &before.problems)

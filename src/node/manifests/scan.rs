@@ -45,6 +45,9 @@ pub struct Manifest {
     pub revision: String,
     /// SHA-256 of the file's bytes, lower-case hex.
     pub sha256: String,
+    /// Whether the agent has data to write for it: it has a volume of the node that none of its containers may write to.
+    #[serde(default)]
+    pub needs_data: bool,
     /// Why the file no longer says that it is ours, if it was overwritten in place. The other fields except the hash
     /// are the previous ones.
     pub damage: Option<String>,
@@ -250,8 +253,23 @@ fn manifest(file: &str, pod: &Value, bytes: &[u8]) -> ScannedManifest {
             &text(&metadata["annotations"][OVERLAYS_DIGEST]),
         ),
         sha256: sha256(bytes),
+        needs_data: needs_data(&pod["spec"]),
         damage: None,
     }))
+}
+
+/// Whether a volume starts empty and no container may write to it: its data comes from the agent.
+fn needs_data(spec: &Value) -> bool {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mounts: Vec<Value> = ["containers", "initContainers"]
+        .iter()
+        .flat_map(|containers| list(&spec[containers]))
+        .flat_map(|container| list(&container["volumeMounts"]))
+        .collect();
+    list(&spec["volumes"]).iter().filter(|volume| volume["emptyDir"].is_object()).any(|volume| {
+        let mut of = mounts.iter().filter(|mount| mount["name"] == volume["name"]).peekable();
+        of.peek().is_some() && of.all(|mount| mount["readOnly"] == true)
+    })
 }
 
 fn contains(bytes: &[u8], word: &[u8]) -> bool {

@@ -78,9 +78,33 @@ fn a_written_manifest_is_found_again_with_all_it_says() {
     assert_eq!(found.uid, "0f8fad5b-d9cb-569f-a165-70867728950e");
     assert_eq!((found.incarnation, found.revision.as_str()), (Some(3), "7d9f"));
     assert_eq!(found.sha256, super::sha256(&bytes(&pod("net-abcde"))));
+    assert!(!found.needs_data);
     assert!(dir.remove(NAME).unwrap());
     assert!(!dir.remove(NAME).unwrap());
     assert_eq!(names(dir.path()), [".daemonlet"]);
+}
+
+#[test]
+fn a_volume_that_starts_empty_and_is_only_read_has_its_data_from_the_agent() {
+    let (_root, mut dir) = fresh();
+    let read_only = json!({"name": "v", "mountPath": "/v", "readOnly": true});
+    let mut own = read_only.clone();
+    own["readOnly"] = false.into();
+    let empty = json!({"name": "v", "emptyDir": {}});
+    for (volume, mounts, needs_data) in [
+        (&empty, vec![&read_only, &read_only], true),
+        (&empty, vec![&read_only, &own], false),
+        (&empty, vec![], false),
+        (&json!({"name": "v", "hostPath": {"path": "/v"}}), vec![&read_only], false),
+    ] {
+        let mut pod = pod("net-abcde");
+        pod["spec"]["volumes"] = json!([volume]);
+        pod["spec"]["containers"][0]["volumeMounts"] = mounts.iter().copied().cloned().collect();
+        put(&mut dir, &pod);
+        let scan = ManifestDir::open(&Real::shared(), dir.path()).unwrap().scan().unwrap();
+        assert_eq!(scan.ours[NAME].needs_data, needs_data, "{volume} {mounts:?}");
+        dir.remove(NAME).unwrap();
+    }
 }
 
 #[test]

@@ -388,3 +388,13 @@ fn a_folder_and_what_was_released_ask_for_no_word() {
     let rollout = RolloutStatus { released: Some(released), ..RolloutStatus::default() };
     assert_eq!(start(DaemonSet { rollout, ..of_api("a") }), ["start uid-a-0"]);
 }
+
+#[test]
+fn a_folders_definition_does_not_return_to_what_the_api_had() {
+    let mut bench = Bench::running("a");
+    let of_api = |image| wanted(&DaemonSet { source: Source::Api, ..daemon_set(image) });
+    bench.record = bench.plan(&of_api("b")).record;
+    assert!(bench.record.previous.is_some());
+    bench.record = bench.plan(&wanted(&daemon_set("c"))).record;
+    assert_eq!(bench.record.previous, None);
+}

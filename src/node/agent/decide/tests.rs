@@ -100,6 +100,7 @@ pub(in crate::node::agent) fn manifest(rendering: &RenderResult) -> Manifest {
         incarnation: Some(0),
         revision: rendering.revision.clone(),
         sha256: rendered.digest.clone(),
+        needs_data: false,
         damage: None,
     }
 }

@@ -10,9 +10,11 @@ use crate::clock;
 use crate::core::record::DaemonRecord;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::node::agent::state::AgentState;
 use crate::node::agent::state::Records;
 use crate::node::fsx::Shared;
 use crate::node::kubelet::HEALTHZ;
+use crate::node::manifests::Scan;
 
 /// Times of files are coarser than the clock.
 const COARSE: Duration = Duration::from_secs(1);
@@ -39,8 +41,16 @@ pub(super) fn has_kubelet(files: &Shared) -> bool {
         stat.is_ok_and(|stat| start_ticks(&stat, "kubelet").is_some())
     };
     // Where processes cannot be seen, one may be there.
-    files.list(proc).map_or(true, |processes| processes.iter().any(is_kubelet))
-        || std::net::TcpStream::connect_timeout(&HEALTHZ, ANSWERS).is_ok()
+    files.list(proc).map_or(true, |processes| processes.iter().any(is_kubelet)) || answers()
+}
+
+/// Whether something listens where a kubelet does.
+fn answers() -> bool {
+    #[cfg(feature = "simulation")]
+    if let Some(world) = crate::simulation::world() {
+        return world.is_kubelet_healthy();
+    }
+    std::net::TcpStream::connect_timeout(&HEALTHZ, ANSWERS).is_ok()
 }
 
 fn ticks_a_second() -> Option<i64> {
@@ -76,6 +86,26 @@ pub(super) fn may_have_run(files: &Shared, kubelet_root: &Path) -> bool {
     };
     let booted = machine_booted(files);
     pods.iter().any(|pod| booted.is_none_or(|booted| kubelet_knows(files, &root.join(pod), booted)))
+}
+
+/// The pods that the kubelet would start without their data: their manifests need some, and nothing was ever made of
+/// them on this disk. A kubelet that runs may have made it elsewhere; so may one of this boot, where a record knows more.
+pub(super) fn without_data(files: &Shared, kubelet_root: &Path, scan: &Scan, state: &AgentState) -> BTreeSet<String> {
+    let is_first = state.concerns.manifests_lost_at_boot.asks();
+    let is_known = |uid: &str| state.records.values().any(|record| record.instance(uid).is_some());
+    let asked = scan.ours.values().filter(|m| m.needs_data && !m.uid.is_empty() && (is_first || !is_known(&m.uid)));
+    let away = away(files, kubelet_root, asked.map(|m| m.uid.clone()));
+    if away.is_empty() || has_kubelet(files) { BTreeSet::new() } else { away }
+}
+
+/// Those of which the kubelet's root has nothing. Where that cannot be read itself, nothing is known of what is in it.
+fn away(files: &Shared, kubelet_root: &Path, uids: impl Iterator<Item = String>) -> BTreeSet<String> {
+    let is_away = |uid: &String| {
+        let looked = files.look_at_link(&kubelet_root.join("pods").join(uid));
+        looked.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+    };
+    let away: BTreeSet<String> = uids.filter(is_away).collect();
+    if away.is_empty() || files.list(kubelet_root).is_err() { BTreeSet::new() } else { away }
 }
 
 /// Whether the kubelet has made a container of the pod since the machine booted: each gets a hosts file
@@ -134,6 +164,15 @@ mod tests {
         assert!(!kubelet_knows(&files, &pod, SystemTime::UNIX_EPOCH), "volume data is our own");
         std::fs::write(pod.join("etc-hosts"), "").unwrap();
         assert!(kubelet_knows(&files, &pod, SystemTime::UNIX_EPOCH));
+    }
+
+    #[test]
+    fn a_pod_is_without_data_where_the_kubelets_root_is_there_and_has_nothing_of_it() {
+        let (files, root) = (Real::shared(), tempfile::tempdir().unwrap());
+        std::fs::create_dir_all(root.path().join("pods/has")).unwrap();
+        let is_away = |root: &Path, uid: &str| !away(&files, root, [uid.to_owned()].into_iter()).is_empty();
+        assert!(is_away(root.path(), "has-not") && !is_away(root.path(), "has"));
+        assert!(!is_away(&root.path().join("not-there"), "has-not"), "what cannot be read has lost nothing");
     }
 
     #[test]

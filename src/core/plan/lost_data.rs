@@ -1,0 +1,58 @@
+//! Manifests whose data is not on this node: the disk that it was on is another one.
+//!
+//! Owns that the kubelet starts none of them without its data. Must not decide what data a pod needs.
+
+use crate::core::record::EndConfirmation;
+use crate::core::record::Instance;
+use crate::core::render::GATE;
+
+use super::Action;
+use super::Data;
+use super::Planner;
+use super::State;
+
+impl Planner<'_> {
+    /// Ends what the kubelet, which does not run yet, would start without its data, unless this pass writes all of it.
+    /// As at a first start it is held until nothing is missing; then it starts under a new UID.
+    pub(super) fn end_without_data(&mut self) {
+        if self.facts.unreadable_manifests().is_some() {
+            return;
+        }
+        let lacks = |i: &&Instance| self.facts.lacks_data(i) && !self.writes_data(&i.uid) && !self.needs_none(i);
+        let lacking: Vec<Instance> = self.record.live().filter(lacks).cloned().collect();
+        for instance in lacking {
+            self.actions.retain(|action| !is_of(action, &instance.uid));
+            let reason = "its data is not on this disk, and what it was made from is not known here";
+            self.end_for_restart(&instance, reason, EndConfirmation::Reported);
+            self.show_as(&instance, State::Waiting, &format!("{reason}: it starts anew when that is known"));
+        }
+    }
+
+    /// Whether the data of `uid` is written whole; that of a gate counts for nothing.
+    fn writes_data(&self, uid: &str) -> bool {
+        self.actions.iter().any(|action| match action {
+            Action::Refresh { rendering, volumes: true, kept, .. } | Action::Verify { rendering, kept } => {
+                rendering.identity.uid == uid && kept.iter().all(|volume| volume == GATE)
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether the instance, as far as its definition is known, has no data.
+    fn needs_none(&self, instance: &Instance) -> bool {
+        instance.daemon_set.as_ref().is_some_and(|daemon_set| {
+            let rendering = self.facts.rendering(daemon_set, instance.incarnation, Data::Current);
+            let is_its_own = rendering.identity.uid == instance.uid && rendering.result.is_ok();
+            is_its_own && rendering.volumes().is_empty() && rendering.held().is_empty()
+        })
+    }
+}
+
+/// Whether an action keeps the instance `uid` as it is.
+fn is_of(action: &Action, uid: &str) -> bool {
+    match action {
+        Action::Refresh { rendering, .. } | Action::Verify { rendering, .. } => rendering.identity.uid == uid,
+        Action::CloseGate { uid: gate, .. } | Action::OpenGate { uid: gate, .. } => gate == uid,
+        _ => false,
+    }
+}

@@ -1,0 +1,46 @@
+//! Manifests on a disk that has none of their data.
+
+use crate::core::render::Part;
+
+use super::*;
+
+/// A manifest that nothing but itself tells of, on a disk that has nothing of its pod.
+fn found(revision: &str) -> Bench {
+    let mut bench = Bench::new();
+    bench.record.instances.push(Instance::new("uid-a-0", "net-0", 0, revision, NOW));
+    bench.record.next_incarnation = 1;
+    bench.world.manifests.insert("uid-a-0".to_owned(), "other".to_owned());
+    bench.world.without_data.insert("uid-a-0".to_owned());
+    bench
+}
+
+#[test]
+fn what_nobody_defines_yet_does_not_start_without_its_data() {
+    let unsure = Desired::Unsure { reason: "the API has not answered yet".to_owned() };
+    let mut bench = found("a");
+    let plan = bench.plan(&unsure);
+    assert_eq!(plan.summary.state, State::Waiting);
+    assert!(plan.summary.reason.contains("starts anew"), "{}", plan.summary.reason);
+    assert_eq!(bench.pass(&unsure), ["end uid-a-0"]);
+    bench.now += GONE_AFTER;
+    bench.pass(&unsure);
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["start uid-a-1"], "under a new UID");
+    let mut bench = found("a");
+    bench.world.without_data.clear();
+    assert_eq!(bench.pass(&unsure), NONE, "its data is there");
+}
+
+#[test]
+fn what_is_defined_gets_its_data_or_waits_for_it() {
+    let desired = wanted(&daemon_set("a"));
+    let mut bench = found("a");
+    bench.world.stale_volumes.insert("uid-a-0".to_owned());
+    assert_eq!(bench.pass(&desired), ["refresh uid-a-0 volumes=true manifest=true"], "it is written");
+    let mut bench = found("a");
+    bench.world.stale_volumes.insert("uid-a-0".to_owned());
+    let missing = Missing { kind: "Secret".into(), namespace: "a".into(), name: "tls".into(), key: String::new() };
+    bench.world.waiting_for = vec![missing.clone()];
+    let part = Part::Volume("tls".to_owned());
+    bench.world.held = vec![HeldPart { part, missing: vec![missing], ..HeldPart::default() }];
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"], "a volume cannot be written");
+}

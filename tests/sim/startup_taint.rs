@@ -1,0 +1,63 @@
+//! The taint that keeps workload away from a node until its daemons have run there (`daemonlet.dev/startup-taint`).
+//!
+//! Owns who asks for it. Must not judge.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::node::Node;
+
+pub(crate) const KEY: &str = "daemonlet.dev/starting";
+/// How long a node waits for a daemon.
+const TIMEOUT: i64 = 600_000;
+
+/// Which daemons ask for it, and since when.
+#[derive(Clone, Debug)]
+pub(crate) struct StartupTaint {
+    asked: BTreeMap<usize, i64>,
+}
+
+impl StartupTaint {
+    pub(crate) fn new(asked: &[u8]) -> Self {
+        Self { asked: asked.iter().map(|daemon| (usize::from(*daemon), 0)).collect() }
+    }
+
+    pub(crate) fn is_asked(&self, daemon: usize) -> bool {
+        self.asked.contains_key(&daemon)
+    }
+
+    /// Whether an agent that has heard everything waits for a daemon, and no such wait can have come to its end.
+    pub(crate) fn is_awaited(&self, node: &Node, daemon: usize) -> bool {
+        let Some(since) = self.asked.get(&daemon) else { return false };
+        let is_known = *since < node.booted && !node.forgets() && !node.has_older_state();
+        is_known && node.is_settled_in_boot(daemon) && node.steady - node.booted < TIMEOUT
+    }
+}
+
+/// Whether a Node has the taint.
+pub(crate) fn is_on(node: &Value) -> bool {
+    node["spec"]["taints"].as_array().is_some_and(|taints| taints.iter().any(|taint| taint["key"] == KEY))
+}
+
+impl Node {
+    /// A DaemonSet asks for it, or not any more; it changes with that.
+    pub(crate) fn ask_taint(&mut self, daemon: usize, is_asked: bool) {
+        let in_api = self.daemons[daemon].in_api();
+        let is_heard = !self.server.lock().unwrap().refusals.contains_key("daemonsets");
+        let steady = self.steady;
+        let can_be = if in_api { self.is_reachable() && is_heard } else { self.can_write(daemon) };
+        let Some(taint) = self.taint.as_mut().filter(|_| can_be) else { return };
+        match is_asked {
+            true => _ = taint.asked.entry(daemon).or_insert(steady),
+            false => _ = taint.asked.remove(&daemon),
+        }
+        if in_api { self.apply(daemon) } else { self.write_file(daemon) }
+    }
+
+    /// Whether nothing happens to a daemon in this boot, and nothing set the clock.
+    fn is_settled_in_boot(&self, daemon: usize) -> bool {
+        let truth = &self.daemons[daemon];
+        truth.is_settled() && !truth.is_on_new_disk && self.clock_set_at < self.booted
+    }
+}
