@@ -3,7 +3,9 @@
 //! Owns its schema. `spec` is the coordinator's word, `status` the agent's; neither writes the other's.
 
 use serde::Deserialize;
+use serde::Deserializer;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::core::identity;
@@ -31,8 +33,8 @@ pub const CRD: &str = include_str!("../../../packaging/k8s/nodedaemons.yaml");
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
-    /// Replacements that may be made.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Replacements that may be made, without those that only a later version understands.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "known_items")]
     pub approvals: Vec<Approval>,
 }
 
@@ -114,11 +116,11 @@ pub struct DaemonReport {
     pub name: String,
     /// The DaemonSet's UID, if the API has shown it.
     pub uid: String,
-    /// Its mode on this node.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Its mode on this node; `None` also for what only another version knows.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "known")]
     pub mode: Option<Mode>,
     /// What the daemon is doing; `None` also for what only another version knows.
-    #[serde(deserialize_with = "known_state")]
+    #[serde(deserialize_with = "known")]
     pub phase: Option<State>,
     /// Why, in one line.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -150,10 +152,15 @@ pub struct DaemonReport {
     pub previous: Option<String>,
 }
 
-/// A state that only another version has is none: the rest of its report counts.
-fn known_state<'de, D: serde::Deserializer<'de>>(reader: D) -> Result<Option<State>, D::Error> {
-    let value = Value::deserialize(reader)?;
-    Ok(State::deserialize(value).ok())
+/// A value that only another version has is none: the rest of the object counts.
+fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(reader: D) -> Result<Option<T>, D::Error> {
+    Ok(T::deserialize(Value::deserialize(reader)?).ok())
+}
+
+/// The items that this version understands.
+fn known_items<'de, D: Deserializer<'de>, T: DeserializeOwned>(reader: D) -> Result<Vec<T>, D::Error> {
+    let items = Vec::<Value>::deserialize(reader)?;
+    Ok(items.into_iter().filter_map(|item| T::deserialize(item).ok()).collect())
 }
 
 /// One instance.

@@ -106,3 +106,20 @@ fn a_state_of_another_version_costs_nothing_else() {
     assert_eq!((later.name.as_str(), later.phase), ("net", None));
     assert_eq!(read(Value::Null).phase, None);
 }
+
+#[test]
+fn an_approval_that_only_a_later_version_understands_is_none_and_costs_no_other() {
+    let approval = |name: &str, when: &str| json!({"namespace": "a", "name": name, "uid": "u", "revision": "r", "approvedAt": "t", "when": when, "later": 1});
+    let spec: Spec = serde_json::from_value(json!({
+        "later": {}, "approvals": [approval("one", "eclipse"), approval("two", "boot"), "later"]
+    }))
+    .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        spec.approvals.iter().map(|a| (a.name.as_str(), a.when)).collect::<Vec<_>>(),
+        [("two", Some(UpdateTrigger::Boot))]
+    );
+    let status = json!({"later": 1, "daemons": [{"name": "net", "mode": "floating", "uid": "u", "later": 1}]});
+    let status: Status = serde_json::from_value(status).unwrap_or_else(|error| panic!("{error}"));
+    let net = status.daemon("", "net", "u").expect("the rest of the report counts");
+    assert_eq!(net.mode, None);
+}

@@ -1,0 +1,107 @@
+"""Agents, coordinator and NodeDaemons of different versions: a rollout ends, and fields of the other version are kept.
+
+No older program is built: the resource stands for the other version. With a later one, another program may have written
+what this one does not know; an earlier one drops what this one writes.
+"""
+
+import json
+import time
+
+from kit.agent import Agent
+from kit.coordinator import Coordinator
+from kit.daemons import daemonset
+from kit.hollow import crowd
+from kit.wait import until
+
+from .bare import STATIC
+from .story import Coordinated
+
+NODES = 2
+CRD = "crd/nodedaemons.daemonlet.dev"
+LATER = {"later": {"type": "string"}}
+# What a first version could do without.
+YOUNG = {"approvals": ("overlays", "when", "lease"), "daemons": ("overlays", "staged", "pullFailed", "stockPod", "previous")}
+
+
+class VersionsTest(Coordinated):
+    """One DaemonSet on two hollow nodes."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.shipped = cls.admin.kubectl("get", CRD, "-o", "json")
+        cls.nodes = crowd(cls.cluster, NODES, cls.stack)
+        cls.coordinator = cls.enterClassContext(Coordinator(cls.cluster, "one"))
+        for node in cls.nodes:
+            cls.enterClassContext(Agent(node, runtime_endpoint="", kubelet_endpoint=""))
+        cls.roll_out(1)
+
+    @classmethod
+    def schema(cls, change):
+        """Puts another version of the resource in force: the shipped one after `change`."""
+        crd = json.loads(cls.shipped)
+        of = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+        change(of["spec"]["properties"], of["status"]["properties"])
+        crd["metadata"] = {"name": crd["metadata"]["name"]}
+        cls.admin.kubectl("replace", "-f", "-", stdin=json.dumps(crd))
+
+    @classmethod
+    def roll_out(cls, number):
+        """Changes the template, and waits until every node has it available."""
+        net = daemonset("net", labels=STATIC, terminationGracePeriodSeconds=0, automountServiceAccountToken=False)
+        net["metadata"]["namespace"] = "kube-system"
+        net["spec"]["template"]["spec"]["containers"][0]["image"] = f"example.org/net:{number}"
+        cls.admin.apply(net)
+
+        def done():
+            found = cls.admin.get("daemonsets", "net", "kube-system")
+            status = found.get("status", {})
+            counted = [status.get(name) for name in ("updatedNumberScheduled", "numberAvailable")]
+            return status.get("observedGeneration") == found["metadata"]["generation"] and counted == [NODES, NODES]
+        until(done, 180, f"rollout {number} ends\n{cls.coordinator.process.tail()}", pause=0.2)
+
+    def reports(self):
+        """NodeDaemons, by node."""
+        return {report["metadata"]["name"]: report for report in self.admin.list("nodedaemons")}
+
+    def test_1_fields_of_a_later_version_are_kept_by_agents_and_coordinator(self):
+        def later(spec, status):
+            spec |= LATER
+            status |= LATER
+        self.schema(later)
+        for node in self.nodes:
+            for part in ("spec", "status"):
+                # The API server serves the new schema some moments after it has taken it.
+                def write(name=node.name, part=part):
+                    return self.admin.patch("nodedaemons", name, {part: {"later": "kept"}}, sub="status" if part == "status" else None)[part].get("later")
+                until(write, 20, "the later resource is served", pause=0.2)
+        before = self.reports()
+        self.roll_out(2)
+        for name, report in self.reports().items():
+            self.assertEqual((report["spec"].get("later"), report["status"].get("later")), ("kept", "kept"), name)
+            self.assertNotEqual(report["status"]["daemons"], before[name]["status"]["daemons"], "the agent has written")
+            self.assertNotEqual(report["metadata"]["generation"], before[name]["metadata"]["generation"], "the coordinator has written")
+
+    def test_2_an_earlier_resource_that_drops_fields_stops_no_rollout_and_no_write_is_repeated_at_once(self):
+        def earlier(spec, status):
+            for part, of in ((spec, "approvals"), (status, "daemons")):
+                for field in YOUNG[of]:
+                    del part[of]["items"]["properties"][field]
+        self.schema(earlier)
+        self.roll_out(3)
+        self.assertNotIn("previous", json.dumps(self.reports()), "the resource is the earlier one")
+        until(lambda: not any(report["spec"].get("approvals") for report in self.reports().values()), 30, "no approval is open")
+        versions = {name: report["metadata"]["resourceVersion"] for name, report in self.reports().items()}
+        writes, seen = 0, time.monotonic()
+        while time.monotonic() - seen < 15:
+            now = {name: report["metadata"]["resourceVersion"] for name, report in self.reports().items()}
+            writes += sum(now[name] != versions[name] for name in now)
+            versions = now
+            time.sleep(0.2)
+        # Once after it was taken, and once a minute.
+        self.assertLessEqual(writes, 2 * NODES, "the agents insist again and again")
+
+    def test_3_the_shipped_resource_comes_back(self):
+        self.schema(lambda spec, status: None)
+        self.roll_out(4)
+        until(lambda: all("previous" in json.dumps(report) for report in self.reports().values()), 90, "what was dropped is said again")
