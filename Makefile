@@ -63,9 +63,10 @@ loc:
 packages:
 	python3 packaging/packages.py
 
-# One file that needs no library, for whoever bakes images: target/x86_64-unknown-linux-musl/release/daemonlet.
+# One file that needs no library, for whoever bakes images: target/x86_64-unknown-linux-musl/release/daemonlet. For
+# another machine: make static ARCH=aarch64.
 static:
-	python3 packaging/static.py
+	python3 packaging/static.py $(if $(ARCH),--arch $(ARCH))
 
 # The kustomizations and the Helm chart in deploy, from the objects in packaging/k8s.
 deploy:

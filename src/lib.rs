@@ -21,6 +21,9 @@
 //! * The data is on disk before the manifest that needs it.
 //! * The same inputs give the same bytes.
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("daemonlet runs on 64-bit machines only: build it for x86-64 or arm64");
+
 pub mod cli;
 mod clock;
 pub mod cluster;

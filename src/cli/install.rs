@@ -43,6 +43,12 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let root = &arguments.root;
+    if !root.is_dir() {
+        let why = format!("{}: there is no such folder, and nothing is written", root.display());
+        return Err(
+            CommandFailure::new(Exit::Unreadable, why).hint("name the folder where the host's file system is mounted")
+        );
+    }
     if let Some(owner) = PACKAGED.iter().map(|path| root.join(path)).find(|path| path.exists()) {
         let why = format!("{}: a package has installed daemonlet here, and nothing is written", owner.display());
         return Err(CommandFailure::new(Exit::Refused, why).hint("upgrade or remove the package with its own tool"));

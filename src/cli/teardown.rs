@@ -101,11 +101,11 @@ fn done(config: &Config, drain: &Teardown) -> String {
         let pods = if count == 1 { "pod" } else { "pods" };
         let node = &drain.node;
         return format!(
-            "{node} is drained: {count} {pods} ended, no manifest of daemonlet is left in {folder}\n{}",
+            "{node} is torn down: {count} {pods} ended, no manifest of daemonlet is left in {folder}\n{}",
             taint(drain)
         );
     }
-    let mut text = format!("{} is not drained yet; run `daemonlet teardown` again to continue\n", drain.node);
+    let mut text = format!("{} is not torn down yet; run `daemonlet teardown` again to continue\n", drain.node);
     for Leftover { daemon, pod, uid, what } in &drain.left {
         let name = if pod.is_empty() { uid } else { pod };
         text.push_str(&format!("  {daemon} {name}: {what}\n"));
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn the_end_says_what_is_left_and_why() {
         let drain = Teardown { node: "n1".into(), found: vec![pod("b-1", "")], ..Teardown::default() };
-        assert_eq!(done(&config(), &drain), "n1 is drained: 1 pod ended, no manifest of daemonlet is left in /m\n");
+        assert_eq!(done(&config(), &drain), "n1 is torn down: 1 pod ended, no manifest of daemonlet is left in /m\n");
         let drain = Teardown { left: vec![pod("b-1", "the runtime is silent")], ..drain };
         let text = done(&config(), &drain);
         assert!(

@@ -268,6 +268,9 @@ fn every_alert_has_its_section_in_the_runbook() {
 fn install_writes_what_the_packages_have_and_keeps_the_hosts_configuration() {
     let scratch = Scratch::new(&[]);
     let (host, units) = (scratch.text("host"), "usr/lib/systemd/system");
+    let mistyped = run(["install", "--root", &host]);
+    assert_eq!((mistyped.code, scratch.path("host").exists()), (3, false), "{mistyped:?}");
+    fs::create_dir(scratch.path("host")).unwrap();
     let first = run(["install", "--root", &host]);
     assert_eq!((first.code, first.out.lines().count()), (0, 5), "{first:?}");
     assert!(first.err.starts_with("next, on the host: systemctl daemon-reload && "), "{first:?}");

@@ -91,8 +91,9 @@ impl Recording {
         if bytes.len() > MAX_FILE {
             return Err(ReadError::TooLarge);
         }
-        let value: Value = ciborium::from_reader(bytes).map_err(|error| ReadError::NotOne(error.to_string()))?;
-        let head: Head = value.deserialized().map_err(|error| ReadError::NotOne(error.to_string()))?;
+        let other = || ReadError::NotOne("it does not begin as a support bundle's does".to_owned());
+        let value: Value = ciborium::from_reader(bytes).map_err(|_| other())?;
+        let head: Head = value.deserialized().map_err(|_| other())?;
         if head.format != FORMAT {
             return Err(ReadError::Format(head.format, head.version));
         }
