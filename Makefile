@@ -59,9 +59,9 @@ loc:
 	python3 tests/loc.py
 
 # The .deb and the .rpm, in target/packages; cargo-deb and cargo-generate-rpm are installed, pinned, into
-# the cache folder. Checked by lintian and rpmlint where those are installed.
+# the cache folder. Checked by lintian and rpmlint where those are installed. For another machine: ARCH=aarch64.
 packages:
-	python3 packaging/packages.py
+	python3 packaging/packages.py $(if $(ARCH),--arch $(ARCH))
 
 # One file that needs no library, for whoever bakes images: target/x86_64-unknown-linux-musl/release/daemonlet. For
 # another machine: make static ARCH=aarch64.

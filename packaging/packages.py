@@ -2,6 +2,7 @@
 """`make packages`: the .deb and the .rpm, in target/packages.
 
     packages.py                      release build, both packages, lintian and rpmlint where they are installed
+    packages.py --arch aarch64       the same for arm64, on another machine: around the program of `make static ARCH=aarch64`
     packages.py --binary PROGRAM --version 0.0.9 --out FOLDER --fast
                                      the same packages around another program, for tests: nothing is built, checked
                                      or compressed well
@@ -19,6 +20,7 @@ import hashlib
 import io
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -29,12 +31,18 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parent.parent
 OUT = REPO / "target" / "packages"
 STAGE = OUT / "stage"
+HERE = platform.machine()
 TOOLS = {"cargo-deb": "3.8.0", "cargo-generate-rpm": "0.21.1"}
 # What the packages are dated: the same sources give the same packages.
 EPOCH = "1795262400"
 # They run for seconds, and their optimized build takes minutes.
 SOON_BUILT = {"CARGO_PROFILE_RELEASE_OPT_LEVEL": "1", "CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
 LICENCE_FILES = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE")
+
+
+def static_target(arch):
+    """Rust's name of what `make static` builds for."""
+    return f"{arch}-unknown-linux-musl"
 
 
 def say(text):
@@ -109,11 +117,11 @@ def dependencies():
     return "\n".join(parts) + "\n"
 
 
-def stage(binary):
+def stage(binary, arch):
     """Everything that Cargo.toml's metadata names below `stage`."""
     shutil.rmtree(STAGE, ignore_errors=True)
     STAGE.mkdir(parents=True)
-    run("strip", "-o", STAGE / "daemonlet", binary)
+    run("strip" if arch == HERE else f"{arch}-linux-gnu-strip", "-o", STAGE / "daemonlet", binary)
     run("cargo", "run", "--quiet", "--locked", "--example", "manuals", "--", STAGE, stdout=subprocess.DEVNULL)
     for page in sorted((STAGE / "man").iterdir()):
         compress(page.read_bytes(), page.with_name(page.name + ".gz"))
@@ -176,6 +184,10 @@ def packages(options):
     offline = ["--offline"] if options.fast else []
     deb = [tool("cargo-deb"), "--no-build", "--no-strip", "--quiet", "--locked", *offline, "--output", out]
     rpm = [tool("cargo-generate-rpm"), "--output", out]
+    if options.arch != HERE:
+        # A static program needs no library.
+        deb += ["--target", static_target(options.arch)]
+        rpm += ["--arch", options.arch, "--auto-req", "disabled"]
     if options.version:
         deb += ["--deb-version", options.version]
         rpm += ["--set-metadata", f"version = \"{options.version}\""]
@@ -209,6 +221,7 @@ def lint(files):
 def main():
     """The command; the exit status is 0 when packages were made and nobody found an error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arch", default=HERE)
     parser.add_argument("--binary")
     parser.add_argument("--version")
     parser.add_argument("--out")
@@ -222,14 +235,19 @@ def main():
         install(name)
     if options.tools:
         return 0
-    if not options.binary:
+    program = options.binary
+    if not program and options.arch == HERE:
         run("cargo", "build", "--release", "--locked", "--bin", "daemonlet")
+        program = target_dir() / "release/daemonlet"
+    elif not program:
+        run(sys.executable, "packaging/static.py", "--arch", options.arch)
+        program = target_dir() / static_target(options.arch) / "release/daemonlet"
     OUT.mkdir(parents=True, exist_ok=True)
     with open(OUT / ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for old in () if options.out else [*OUT.glob("*.deb"), *OUT.glob("*.rpm")]:
             old.unlink()
-        stage(options.binary or target_dir() / "release/daemonlet")
+        stage(program, options.arch)
         files = packages(options)
     for file in files:
         print(file)

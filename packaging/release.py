@@ -186,9 +186,9 @@ def everything(options):
         raise SystemExit(f"the sources are version {version()}, not {options.version}: change Cargo.toml and CHANGELOG.md first")
     if changed := run("git", "status", "--porcelain", stdout=subprocess.PIPE, text=True).stdout:
         raise SystemExit(f"the checkout is not clean:\n{changed}")
-    # Neither the folder of the checkout nor that of cargo is to be in the program.
+    # Neither the folder of the checkout nor those of cargo are to be in the program.
     home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
-    maps = {str(REPO): "/daemonlet", str(home): "/cargo"}
+    maps = {str(REPO): "/daemonlet", str(target_dir()): "/daemonlet/target", str(home): "/cargo"}
     os.environ["SOURCE_DATE_EPOCH"] = EPOCH
     os.environ["RUSTFLAGS"] = " ".join(f"--remap-path-prefix={old}={new}" for old, new in maps.items())
     os.environ["CFLAGS"] = " ".join(f"-ffile-prefix-map={old}={new}" for old, new in maps.items())

@@ -242,9 +242,6 @@ pub struct DaemonPlan {
     /// The revision that replaces what runs at the next boot: its approval is claimed, or to be claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staging: Option<String>,
-    /// Whether its first instance here starts only with the coordinator's approval, which is not claimed yet.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub awaits_approval: bool,
     /// Whether the container runtime is to be asked: a replacement needs to know who can say when the old one is gone.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub asks_runtime: bool,
@@ -300,7 +297,6 @@ pub(crate) fn empty(record: DaemonRecord) -> DaemonPlan {
         overlays: None,
         replacing: None,
         staging: None,
-        awaits_approval: false,
         asks_runtime: false,
         wake_at: None,
     }
@@ -320,7 +316,6 @@ struct Planner<'a> {
     overlays: Option<Arc<Overlays>>,
     replacing: Option<String>,
     staging: Option<String>,
-    awaits_approval: bool,
     asks_runtime: bool,
     /// What happens to the gates of what runs.
     gate: Gate,
@@ -347,7 +342,6 @@ impl<'a> Planner<'a> {
             overlays: None,
             replacing: None,
             staging: None,
-            awaits_approval: false,
             asks_runtime: false,
             gate: Gate::Open,
             may_return: false,
@@ -373,7 +367,6 @@ impl<'a> Planner<'a> {
             overlays: self.overlays,
             replacing: self.replacing,
             staging: self.staging,
-            awaits_approval: self.awaits_approval,
             asks_runtime: self.asks_runtime,
             wake_at: self.wake_at,
         }

@@ -39,7 +39,6 @@ impl Planner<'_> {
         };
         let Some(why) = self.withheld(target, withheld) else { return false };
         self.summary.state = State::Waiting;
-        self.awaits_approval = true;
         self.summary.revision.clone_from(&target.revision);
         self.add_reason(&format!(
             "its first instance here waits for the coordinator's approval ({FIRST_INSTALL}): {why}"

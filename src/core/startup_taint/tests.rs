@@ -63,7 +63,7 @@ impl Bench {
     fn at(&mut self, seconds: i64) -> (StartupTaint, String, Option<Timestamp>) {
         let mut plan = plan::empty(self.record.clone());
         plan.summary.state = self.state;
-        plan.awaits_approval = self.awaits_approval;
+        plan.summary.awaits_approval = self.awaits_approval;
         let mut plans = [plan];
         let subjects = [Subject { desired: self.desired.clone(), record: &self.record, unlisted: false }];
         let belongs = self.belongs;

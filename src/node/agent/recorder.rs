@@ -293,7 +293,6 @@ fn is_same(one: &Plan, other: &Plan) -> bool {
             replacing,
             staging,
             // They only say when and with what to look again.
-            awaits_approval: _,
             asks_runtime: _,
             wake_at: _,
         } = one;
