@@ -21,11 +21,23 @@ LATE = 12
 COMMANDS = 4
 # So many looks in a row are wrong before it is an error: between two of them what is true may have been another.
 LOOKS = 4
+# What the DaemonSet controller's pods tolerate, whatever their template says.
+_TOLERATED = {(f"node.kubernetes.io/{name}", effect) for name, effect in (
+    ("not-ready", "NoExecute"), ("unreachable", "NoExecute"), ("disk-pressure", "NoSchedule"), ("memory-pressure", "NoSchedule"),
+    ("pid-pressure", "NoSchedule"), ("unschedulable", "NoSchedule"))}
 
 
 def ready(it):
     """Whether a Node or a pod is Ready."""
     return any(c["type"] == "Ready" and c["status"] == "True" for c in it.get("status", {}).get("conditions", []))
+
+
+def _belongs(node, it):
+    """Whether a DaemonSet that tolerates everything, or nothing of its own, is to run on a Node."""
+    if any(one.get("operator") == "Exists" and not one.get("key") for one in it["spec"]["template"]["spec"].get("tolerations", [])):
+        return True
+    taints = node.get("spec", {}).get("taints", [])
+    return all(one["effect"] == "PreferNoSchedule" or (one["key"], one["effect"]) in _TOLERATED for one in taints)
 
 
 def _find(text, pattern):
@@ -36,8 +48,8 @@ def _find(text, pattern):
 class Truth:
     """`with Truth(admin, nodes, "net") as truth:` beside a story; the end fails if something was told that was not so."""
 
-    def __init__(self, admin, nodes, daemon, namespace="kube-system", late=LATE):
-        self.admin, self.daemon, self.namespace, self.late = admin, daemon, namespace, late
+    def __init__(self, admin, nodes, daemon, namespace="kube-system", late=LATE, in_a_row=LOOKS):
+        self.admin, self.daemon, self.namespace, self.late, self.in_a_row = admin, daemon, namespace, late, in_a_row
         self.nodes = {node.name: node for node in nodes}
         self.history, self.wrong, self.since, self.dark = [], [], {}, {}
         self.looks = 0
@@ -107,36 +119,40 @@ class Truth:
                 revision = _find(text, r"^ +controller-revision-hash: (\S+)$")
                 here[name].append((int(number or 0), revision, uid in pods and ready(pods[uid])))
             here[name].sort()
-        return here, {name: ready(it) for name, it in found.items()}
+        return here, {name: it for name, it in found.items() if name in here}
 
-    def _counters(self, here, nodes, wanted):
-        # Upstream counts a node's oldest pod; ours says what the newest is, and whether any serves.
-        there = [(them, nodes.get(name)) for name, them in here.items() if them]
-        serve = sum(bool(is_up and them[0][2]) for them, is_up in there)
-        return {"desired": len(here), "current": len(there), "updated": sum(them[0][1] == wanted for them, _ in there),
-                "ready": serve, "available": serve, "unavailable": len(here) - serve,
-                "newest": sum(them[-1][1] == wanted for them, _ in there),
-                "serving": sum(bool(is_up and any(one[2] for one in them)) for them, is_up in there)}
+    def _counters(self, here, nodes, it, wanted):
+        # Upstream counts a node's oldest pod where it is to run; ours says what the newest is, and whether any serves.
+        there = [(them, ready(nodes[name]), _belongs(nodes[name], it)) for name, them in here.items()]
+        belong = [(them, is_up) for them, is_up, belongs in there if belongs]
+        serve = sum(bool(them and is_up and them[0][2]) for them, is_up in belong)
+        has = [(them, is_up) for them, is_up, belongs in there if them or belongs]
+        return {"desired": len(belong), "current": sum(bool(them) for them, _ in belong),
+                "updated": sum(bool(them and them[0][1] == wanted) for them, _ in belong),
+                "ready": serve, "available": serve, "unavailable": len(belong) - serve, "places": len(has),
+                "newest": sum(bool(them and them[-1][1] == wanted) for them, _ in has),
+                "serving": sum(bool(is_up and any(one[2] for one in them)) for them, is_up in has)}
 
-    def _sample(self):
+    def _sample(self, it):
         here, nodes = self.true()
         found = self.admin.list("controllerrevisions", self.namespace, labels=f"app={self.daemon}")
         newest = max(found, key=lambda it: it["revision"], default=None)
         wanted = newest and newest["metadata"]["labels"]["controller-revision-hash"]
         now = time.monotonic()
-        self.history.append((now, self._counters(here, nodes, wanted), here, nodes))
+        self.history.append((now, self._counters(here, nodes, it, wanted), here, {name: ready(node) for name, node in nodes.items()}))
         self.history = [sample for sample in self.history if sample[0] > now - self.late]
 
     def _look(self):
-        self._sample()
         it = self.admin.get("daemonsets", self.daemon, self.namespace)
         if it is None or not it.get("status", {}).get("conditions"):
             return
+        self._sample(it)
+        it = self.admin.get("daemonsets", self.daemon, self.namespace)
         told = list(self._status(it))
         told += self._reports(it)
         if self.looks % COMMANDS == 0:
             told += self._commands()
-        self._sample()
+        self._sample(it)
         self.looks += 1
         with self.lock:
             dark = {name for name, until in self.dark.items() if time.monotonic() < until}
@@ -151,7 +167,7 @@ class Truth:
             first, count = self.since.get(what, (time.monotonic(), 0))
             self.since[what] = (first, count + 1)
             # Commands are not run at each look.
-            if count + 1 == (2 if what.startswith("kubectl") else LOOKS):
+            if count + 1 == (1 + self.in_a_row // COMMANDS if what.startswith("kubectl") else self.in_a_row):
                 self.wrong.append(f"{time.strftime('%H:%M:%S')}: {what} says {value}, and for {self.late} s it was {expected[-1]}: "
                                   f"{self.history[-1][2]}")
 
@@ -199,5 +215,5 @@ class Truth:
                               text=True, check=False, timeout=30)
         found = json.loads(done.stdout or "{}").get("daemonSets", [])
         for one in (one for one in found if (one["namespace"], one["name"]) == (self.namespace, self.daemon)):
-            for field, name in (("desired", "desired"), ("updated", "newest"), ("ready", "serving")):
+            for field, name in (("desired", "places"), ("updated", "newest"), ("ready", "serving")):
                 yield f"kubectl daemonlet: {field}", "", one[field], lambda counters, *_, name=name: counters[name]

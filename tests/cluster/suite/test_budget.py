@@ -13,6 +13,7 @@ from kit.budget import Observer
 from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
+from kit.truth import Truth
 from kit.wait import never
 from kit.wait import until
 
@@ -45,6 +46,8 @@ class BudgetTest(Coordinated):
         cls.all_have()
         cls.observer = cls.enterClassContext(Observer(cls.admin, "net", cls.names))
         cls.observer.known.wait(10)
+        # Who coordinates is killed and stopped: another takes over within twenty seconds.
+        cls.truth = cls.enterClassContext(Truth(cls.admin, cls.nodes, "net", late=45, in_a_row=30))
 
     @classmethod
     def holder(cls):
@@ -135,6 +138,7 @@ class BudgetTest(Coordinated):
         until(made, SOON, "its revision is there")
         node = self.names[0]
         claimed = lambda: [d for d in self.admin.get("nodedaemons", node)["status"].get("daemons", []) if d.get("replacing")]
+        self.truth.excuse()
         for one in (self.one, self.two):
             one.process.freeze()
         try:
@@ -149,6 +153,7 @@ class BudgetTest(Coordinated):
             for one in (self.one, self.two):
                 one.process.thaw()
         self.all_have()
+        self.truth.excuse(seconds=0)
         self.assertEqual(self.observer.wrong, [])
 
     def flap(self, node):

@@ -14,6 +14,7 @@ from kit.daemons import daemonset
 from kit.hollow import HollowNode
 from kit.hollow import crowd
 from kit.sandbox import scratch
+from kit.truth import Truth
 from kit.wait import never
 from kit.wait import until
 
@@ -34,14 +35,17 @@ class CoordinationTest(Coordinated):
         super().setUpClass()
         cls.one = cls.stack.enter_context(Coordinator(cls.cluster, "one"))
         cls.agents = {}
-        for node in crowd(cls.cluster, NODES, cls.stack):
+        nodes = crowd(cls.cluster, NODES, cls.stack)
+        for node in nodes:
             cls.agents[node.name] = cls.stack.enter_context(Agent(node, runtime_endpoint="", kubelet_endpoint=""))
+        cls.truth = cls.stack.enter_context(Truth(cls.admin, nodes, "net"))
         cls.joined = NODES
 
     def join(self):
         """A node joins; gives its name."""
         node = self.stack.enter_context(HollowNode(self.cluster, f"hollow-{self.joined}", self.joined))
         type(self).joined += 1
+        self.truth.joins(node)
         self.agents[node.name] = self.stack.enter_context(Agent(node, runtime_endpoint="", kubelet_endpoint=""))
         return node.name
 
@@ -102,6 +106,7 @@ class CoordinationTest(Coordinated):
         self.annotate(paused="true")
         self.change("2")
         until(lambda: self.released("1") == "Held", SOON, "the pause is told")
+        self.truth.excuse()
         self.kubectl("delete", "crd", "nodedaemons.daemonlet.dev")
         self.annotate(paused=None)
         for one in self.agents.values():
@@ -114,11 +119,13 @@ class CoordinationTest(Coordinated):
         self.agents[name].start()
         coordinator.install(self.cluster)
         until(lambda: len(self.admin.list("nodedaemons")) == len(self.agents), SOON, "the nodes report again")
+        self.truth.excuse(seconds=10)
         never(lambda: self.images() != before | {name: "1"}, QUIET, "a node changes while it is paused")
         self.annotate(paused=None)
         self.all_have("2")
 
     def test_3_the_owner_ends_that_it_is_coordinated(self):
+        self.truth.excuse()
         self.kubectl("delete", "crd", "nodedaemons.daemonlet.dev")
         self.annotate(coordination="none")
         self.change("3")
@@ -126,6 +133,7 @@ class CoordinationTest(Coordinated):
         self.annotate(coordination=None)
         coordinator.install(self.cluster)
         self.all_have("3")
+        self.truth.excuse(seconds=0)
 
     def test_4_a_halt_outlives_the_node_on_which_it_failed_and_the_coordinator(self):
         self.annotate(max_failed="0", progress_deadline="4s")
@@ -133,6 +141,7 @@ class CoordinationTest(Coordinated):
         until(lambda: "4" in self.images().values(), SOON, "the first node has it")
         bad = next(name for name, image in self.images().items() if image == "4")
         # Nothing fails on a hollow node by itself: its agent's word, in its stead.
+        self.truth.excuse(bad)
         self.agents[bad].stop()
         told = self.admin.get("nodedaemons", bad)["status"]["daemons"]
         told[0]["failed"] = {"revision": self.hash_of("4"), "cause": "image", "message": "no such image"}
@@ -143,6 +152,7 @@ class CoordinationTest(Coordinated):
                                  if e["reason"] == reason and e["reportingController"] == "daemonlet.dev/coordinator"]
         until(lambda: warned("RolloutHalted"), SOON, "an event says so")
         # The coordinator dies, and the node is replaced by another.
+        self.truth.excuse()
         self.one.kill()
         self.agents[bad].node.process.stop(5)
         del self.agents[bad]
@@ -154,6 +164,8 @@ class CoordinationTest(Coordinated):
         self.assertEqual(before[name], "3", "of the released revision")
         self.one.start()
         until(lambda: self.status().get("desiredNumberScheduled") == len(self.agents), SOON, "the coordinator counts the node")
+        self.truth.leaves(bad)
+        self.truth.excuse(bad, "", seconds=40)
         never(lambda: {node: image for node, image in self.images().items() if node in self.agents} != before, QUIET, "the halted revision spreads")
         self.assertEqual(self.condition("Halted")[0], "True")
         self.assertEqual(self.released("3"), "Held")
@@ -176,6 +188,7 @@ class CoordinationTest(Coordinated):
     def test_5_a_node_without_an_agent_holds_nobody_up_for_ever(self):
         silent = self.stack.enter_context(HollowNode(self.cluster, "hollow-silent", 20))
         self.admin.wait("nodes", lambda seen: ("", silent.name) in seen, SOON, "it is registered")
+        self.truth.joins(silent)
         self.change("6")
         until(lambda: self.images() == dict.fromkeys(self.agents, "6"), 120, "the others have it")
         until(lambda: self.condition("Degraded")[2] == f"no agent on 1 node: {silent.name}", SOON, "and it is named")
@@ -188,6 +201,7 @@ class CoordinationTest(Coordinated):
         until(lambda: lease(name) != first, SOON, "which is renewed")
         self.admin.delete("nodes", "hollow-silent")
         until(lambda: self.status().get("numberReady") == len(self.agents), SOON, "all are ready")
+        self.truth.excuse(name)
         self.agents[name].kill()
         until(lambda: self.condition("Degraded")[2] == f"agent does not renew its Lease on 1 node: {name}", 100, "the dead agent is told")
         until(lambda: self.status()["numberReady"] == len(self.agents), SOON, "its mirror pod says that it is ready")

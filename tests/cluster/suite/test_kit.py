@@ -70,7 +70,7 @@ class Liar:
 
     def get(self, *_):
         """The DaemonSet."""
-        return {"metadata": {"uid": "u", "generation": 1}, "status": self.status}
+        return {"metadata": {"uid": "u", "generation": 1}, "spec": {"template": {"spec": {}}}, "status": self.status}
 
     def list(self, kind, *_, **__):
         """What is there."""

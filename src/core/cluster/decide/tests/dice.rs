@@ -78,6 +78,8 @@ struct Life {
     had: usize,
     /// Until when approvals may still be claimed that were given to all nodes before steps were written.
     unbound: Timestamp,
+    /// Whether the trigger that a rollout waits for is taken away once a node has claimed its approval.
+    untriggers: bool,
     /// The largest first install that was ever written.
     install: usize,
     /// Nodes that were given each revision in place of another, by their names.
@@ -101,6 +103,7 @@ impl Life {
             most: 0,
             had: 0,
             unbound: START,
+            untriggers: false,
             install: 0,
             spread: BTreeMap::new(),
             story: Vec::new(),
@@ -193,7 +196,13 @@ impl Life {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
         let name = names[self.dice.below(names.len())].clone();
         let later = self.now + Span::from_secs(i64::try_from(1 + self.dice.below(100)).unwrap());
-        match self.dice.below(17) {
+        match self.dice.below(18) {
+            17 => {
+                let image = self.dice.one_of(&["good-1", "good-2", "good-3"]);
+                self.template(image, json!({UPDATE: "drain"}));
+                self.nodes.values_mut().for_each(|node| node.triggered = later);
+                self.untriggers = true;
+            }
             14 | 15 => {
                 self.tell("a coordinator will be stopped at its next approval".to_owned());
                 self.processes.iter_mut().for_each(|process| process.trap = Trap::Set);
@@ -322,6 +331,10 @@ impl Life {
         let is_new = was_empty && node.running.is_some();
         if let Some(lease) = node.claimed_of.take() {
             assert_eq!(lease, self.api.lease.term(), "{name} claims what another than the holder gave");
+            if std::mem::take(&mut self.untriggers) {
+                let image = self.image();
+                self.template(&image, json!({}));
+            }
         }
         if is_new {
             self.tell(format!("{name} starts"));
