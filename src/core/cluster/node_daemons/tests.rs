@@ -45,7 +45,8 @@ fn full() -> Value {
         stock_pod: Some(text()),
         previous: Some(text()),
     };
-    let status = Status { agent_version: text(), ready: text(), worst: text(), daemons: vec![daemon] };
+    let status =
+        Status { agent_version: text(), ready: text(), worst: text(), daemons: vec![daemon], refused: Vec::new() };
     json!({"spec": Spec { approvals: vec![approval] }, "status": status})
 }
 
