@@ -2,6 +2,7 @@
 //!
 //! Owns nothing: it borrows what one pass sees.
 
+mod doubtful;
 mod former_names;
 mod room;
 
@@ -100,16 +101,6 @@ pub(super) struct ObservedState<'a> {
     pub(super) beyond: OnceCell<BTreeSet<&'a ObjectKey>>,
 }
 
-/// An object of which no source has said anything yet.
-fn missing_object(reference: &ObjectRef) -> Missing {
-    Missing {
-        kind: reference.kind.as_str().to_owned(),
-        namespace: reference.key.namespace.clone(),
-        name: reference.key.name.clone(),
-        key: String::new(),
-    }
-}
-
 /// Every instance with its record's namespace, by pod UID.
 pub(super) fn by_uid(records: &BTreeMap<ObjectKey, DaemonRecord>) -> HashMap<&str, (&str, &Instance)> {
     let mut instances = HashMap::with_capacity(records.len());
@@ -122,22 +113,6 @@ pub(super) fn by_uid(records: &BTreeMap<ObjectKey, DaemonRecord>) -> HashMap<&st
 impl ObservedState<'_> {
     fn namespace(&self, instance: &Instance) -> &str {
         self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
-    }
-
-    /// The objects of a rendering that the folders define, while another version may count than the one that is known:
-    /// what an agent before this one wrote stays. The file is being changed, or what was remembered cannot be read and
-    /// the API server has not listed the object yet.
-    fn doubtful<'r>(&self, rendering: &'r RenderResult) -> Vec<&'r ObjectRef> {
-        let Ok(rendered) = &rendering.result else { return Vec::new() };
-        if self.state.written.contains_key(&rendering.identity.uid) {
-            return Vec::new();
-        }
-        let is_doubtful = |reference: &&ObjectRef| {
-            self.objects.is_folders(reference)
-                && (self.observation.folders.is_restless(reference)
-                    || self.state.inputs_are_lost && self.objects.is_unlisted(reference))
-        };
-        rendered.pod.references.iter().filter(is_doubtful).collect()
     }
 
     /// What there is to say of an instance's end.
@@ -193,7 +168,7 @@ impl Facts for ObservedState<'_> {
             return rendering;
         }
         // What runs stays as it is while nobody can say what it is to have, and nothing starts without what is sealed.
-        let mut missing: Vec<Missing> = doubtful.into_iter().map(missing_object).collect();
+        let mut missing: Vec<Missing> = doubtful.into_iter().map(doubtful::missing_object).collect();
         if is_away {
             let name = format!("that was kept with revision {}", rendering.revision);
             missing.push(Missing { kind: "data".to_owned(), namespace: String::new(), name, key: String::new() });
@@ -202,7 +177,7 @@ impl Facts for ObservedState<'_> {
             Ok(rendered) if live && self.observation.seal.is_closed => {
                 let secrets = rendered.pod.references.iter().filter(|reference| reference.kind == Kind::Secret);
                 let unknown = secrets.filter(|secret| matches!(objects.lookup(secret), Lookup::Unknown));
-                missing.extend(unknown.map(missing_object));
+                missing.extend(unknown.map(doubtful::missing_object));
             }
             _ => {}
         }
