@@ -2,7 +2,7 @@
 //!
 //! Owns nothing: it borrows what one pass sees.
 
-mod doubtful;
+mod doubt;
 mod former_names;
 mod room;
 
@@ -101,6 +101,16 @@ pub(super) struct ObservedState<'a> {
     pub(super) beyond: OnceCell<BTreeSet<&'a ObjectKey>>,
 }
 
+/// An object of which no source has said anything yet.
+fn missing_object(reference: &ObjectRef) -> Missing {
+    Missing {
+        kind: reference.kind.as_str().to_owned(),
+        namespace: reference.key.namespace.clone(),
+        name: reference.key.name.clone(),
+        key: String::new(),
+    }
+}
+
 /// Every instance with its record's namespace, by pod UID.
 pub(super) fn by_uid(records: &BTreeMap<ObjectKey, DaemonRecord>) -> HashMap<&str, (&str, &Instance)> {
     let mut instances = HashMap::with_capacity(records.len());
@@ -168,7 +178,7 @@ impl Facts for ObservedState<'_> {
             return rendering;
         }
         // What runs stays as it is while nobody can say what it is to have, and nothing starts without what is sealed.
-        let mut missing: Vec<Missing> = doubtful.into_iter().map(doubtful::missing_object).collect();
+        let mut missing: Vec<Missing> = doubtful.into_iter().map(missing_object).collect();
         if is_away {
             let name = format!("that was kept with revision {}", rendering.revision);
             missing.push(Missing { kind: "data".to_owned(), namespace: String::new(), name, key: String::new() });
@@ -177,7 +187,7 @@ impl Facts for ObservedState<'_> {
             Ok(rendered) if live && self.observation.seal.is_closed => {
                 let secrets = rendered.pod.references.iter().filter(|reference| reference.kind == Kind::Secret);
                 let unknown = secrets.filter(|secret| matches!(objects.lookup(secret), Lookup::Unknown));
-                missing.extend(unknown.map(doubtful::missing_object));
+                missing.extend(unknown.map(missing_object));
             }
             _ => {}
         }
