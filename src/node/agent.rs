@@ -74,12 +74,10 @@ use crate::node::notify::ReadyGuard;
 use crate::node::socket;
 use crate::node::socket::SocketRequest;
 
-use costs::Costs;
 use decision::Decision;
 use executor::EffectOutcome;
 use executor::Executor;
 use inputs::Inputs;
-use inputs::Purpose;
 use observation::Observation;
 use recorder::Recorder;
 use reload::Reread;
@@ -120,7 +118,6 @@ pub struct Agent {
     executor: Executor,
     requests: Requests,
     reporter: Reporter,
-    costs: Costs,
     last: LastPass,
 }
 
@@ -280,13 +277,7 @@ impl Agent {
 
     /// What a pass knows: its one wait.
     async fn observe(&mut self) -> Observation {
-        let (config, requests) = (&self.config, &mut self.requests);
-        let mut observation = self.inputs.collect(&self.state, config, &mut self.executor, requests).await;
-        let begins = self.costs.begin(&mut observation, &self.state);
-        if self.state.purpose == Purpose::Work {
-            self.executor.mark(&begins);
-        }
-        observation
+        self.inputs.collect(&self.state, &self.config, &mut self.executor, &mut self.requests).await
     }
 
     /// Executes a decision, keeps what came of it, sends its requests and reports.
@@ -295,7 +286,7 @@ impl Agent {
         let watchdog = self.reporter.watchdog();
         let mut outcome = self.executor.execute(&decision, &observation, &self.config, watchdog);
         self.executor.unmark();
-        let has_cost = self.costs.end(&self.render_cache, &self.state);
+        let has_cost = self.inputs.costs.end(&self.render_cache, &self.state);
         let recorded = self.reporter.recorder.news(&observation, &decision, &outcome, &self.last.plan);
         self.render_cache.shrink();
         self.requests.send(std::mem::take(&mut decision.requests), observation.now);

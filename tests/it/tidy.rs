@@ -402,7 +402,7 @@ fn the_tests_that_the_threat_model_names_exist() {
         .filter(|name| !name.is_empty())
         .collect();
     assert!(named.len() > 20, "{named:?}");
-    let sources = ["src", "tests/cluster/suite"].map(|folder| text_below(Path::new(folder)));
+    let sources = ["src", "tests/cluster/suite", "tests/it"].map(|folder| text_below(Path::new(folder)));
     for name in named {
         let is_there = sources.iter().any(|text| {
             [format!("fn {name}()"), format!("def {name}(self)")].iter().any(|start| text.contains(start.as_str()))

@@ -93,7 +93,8 @@ impl PodRules {
         for (field, image) in of_containers.chain(of_volumes) {
             let Some(image) = image.as_str().filter(|image| !image.is_empty()) else { continue };
             let full = reference::full_name(image);
-            if !self.images.iter().any(|pattern| is_like(&full, pattern)) {
+            let is_allowed = |pattern: &String| pattern == "*" || is_one_name(&full) && is_like(&full, pattern);
+            if !self.images.iter().any(is_allowed) {
                 let reason = format!("{full} matches none of policy.images {}", Listed(&self.images));
                 let (repository, end) = (reference::repository(image), if full.contains('@') { '@' } else { ':' });
                 found.push(error(&field, reason, format!("add \"{repository}{end}*\" to policy.images")));
@@ -111,6 +112,12 @@ fn containers(spec: &Value) -> impl Iterator<Item = (String, &Value)> {
     ["initContainers", "containers"].into_iter().flat_map(move |kind| {
         spec.list_at(kind).iter().map(move |container| (format!("{kind}[{}]", container.str_at("name")), container))
     })
+}
+
+/// Whether a reference is one name below its registry, with no way out of a path that a pattern allows.
+fn is_one_name(full: &str) -> bool {
+    full.split('/').all(|part| !matches!(part, "" | "." | ".."))
+        && !full.contains(|c: char| c.is_whitespace() || c.is_control())
 }
 
 /// Whether `text` matches `pattern`, in which `*` matches any text.

@@ -101,7 +101,7 @@ impl Agent {
             return json!({"error": format!("{key} has never run on this node: there is nothing to retry")});
         }
         let was_set_aside = self.state.set_aside.forget(key);
-        self.costs.forget(key);
+        self.inputs.costs.forget(key);
         let began = Instant::now();
         let observation = self.observe().await;
         let mut state = self.state.clone();

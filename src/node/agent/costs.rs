@@ -12,11 +12,14 @@ use crate::core::model::Source;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::set_aside::DefinitionVersion;
+use crate::core::set_aside::SetAside;
 use crate::core::set_aside::Spent;
 use crate::core::set_aside::TIME;
 use crate::core::set_aside::Turn;
 use crate::core::time::Span;
+use crate::node::api::Presence;
 
+use super::log::Log;
 use super::observation::Observation;
 use super::render_cache::RenderCache;
 use super::state::AgentState;
@@ -91,7 +94,7 @@ impl Costs {
     /// Takes what a pass spent, as far as something follows from it. Gives whether that is so.
     pub(super) fn end(&mut self, cache: &RenderCache, state: &AgentState) -> bool {
         let mut sums: BTreeMap<ObjectKey, Vec<(Arc<DaemonSet>, Span)>> = BTreeMap::new();
-        for (daemon_set, time) in cache.take_times() {
+        for (daemon_set, time) in cache.times.take() {
             if is_tenants(&state.policy, &daemon_set) {
                 sums.entry(daemon_set.key.clone()).or_default().push((daemon_set, time));
             }
@@ -116,6 +119,18 @@ impl Costs {
     pub(super) fn forget(&mut self, key: &ObjectKey) {
         self.begun.remove(key);
         self.content = 0;
+    }
+}
+
+/// Takes what was spent, and forgets the daemons that are gone.
+pub(super) fn observe(set_aside: &mut SetAside, observation: &Observation, log: &mut Log) {
+    for line in set_aside.observe(&observation.spent) {
+        log.warn(line);
+    }
+    if let Some(api) = observation.snapshot() {
+        let is_gone =
+            |key: &ObjectKey| matches!(api.presence(key), Presence::Deleted { .. } | Presence::ListedAbsent { .. });
+        set_aside.retain(|key| !is_gone(key));
     }
 }
 

@@ -38,6 +38,7 @@ use crate::node::manifests::ManifestError;
 use crate::node::manifests::Scan;
 
 use super::concerns::volume_checks::Look;
+use super::costs::Costs;
 use super::executor::Executor;
 use super::executor::problem;
 use super::failure;
@@ -65,6 +66,8 @@ pub(super) struct Inputs {
     boot: Boot,
     started: Instant,
     can_ask_runtime: bool,
+    /// What the work on definitions of tenants costs.
+    pub(super) costs: Costs,
     files: Shared,
     /// Wakes the loop.
     wake: Arc<Notify>,
@@ -91,6 +94,7 @@ impl Inputs {
         Self {
             folders: FolderReader::new(Arc::clone(&files), config.folders.clone()),
             can_ask_runtime: cri.is_some(),
+            costs: Costs::default(),
             runtime: RuntimeReader::new(cri, kubelet),
             api: None,
             tokens: Tokens::default(),
@@ -190,7 +194,7 @@ impl Inputs {
         let volume_look = state.concerns.volume_checks.look(now);
         // Before the folders: Secrets of files that are not there may be in it.
         let seal = self.read_seal(executor, now);
-        Observation {
+        let mut observation = Observation {
             now,
             steady: steady.into(),
             random: random(),
@@ -223,14 +227,19 @@ impl Inputs {
             missing_images,
             unpinned: requests.unpinned(),
             replies: requests.take_replies(),
-            // The agent adds them.
+            // What the work costs follows from the rest.
             spent: Vec::new(),
             turn: Turn::None,
             runtime: runtime.pods,
             runtime_as_of: runtime.as_of,
             manifests,
             problems,
+        };
+        let begins = self.costs.begin(&mut observation, state);
+        if state.purpose == Purpose::Work {
+            executor.mark(&begins);
         }
+        observation
     }
 
     /// Whether the runtime's pods matter to the coming pass: something ends, or the API server does not tell readiness.

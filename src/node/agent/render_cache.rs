@@ -3,6 +3,8 @@
 //! Owns the cache from inputs to outcomes. Must not change what is computed: an entry counts only
 //! while every input has the version it was made from.
 
+mod times;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -36,6 +38,8 @@ use crate::core::rendering::RenderResult;
 use crate::core::rendering::Revision;
 use crate::core::time::Span;
 use crate::node::api::TokenSnapshot;
+
+use times::Times;
 
 /// Objects with versions: a version changes whenever what `lookup` says does.
 pub(super) trait VersionedObjects: ObjectSource {
@@ -212,10 +216,8 @@ pub(super) struct RenderCache {
     overlaid: RefCell<HashMap<usize, Overlaid>>,
     /// What the policy has against definitions.
     pub(super) verdicts: Verdicts,
-    /// How processor time is measured; `None`: it is not.
-    clock: Option<fn() -> Span>,
-    /// What was spent on each definition since that was last asked for.
-    times: RefCell<HashMap<usize, (Arc<DaemonSet>, Span)>>,
+    /// What the work on each definition costs.
+    pub(super) times: Times,
     pass: u64,
     /// In a replay: the digests of renderings whose secrets are not in the recording.
     recorded: Option<HashMap<RenderingKey, Option<Digests>>>,
@@ -239,22 +241,7 @@ impl RenderCache {
 
     /// One that measures by `clock` what definitions cost: the processor time of the thread that works.
     pub(super) fn measured(clock: fn() -> Span) -> Self {
-        Self { clock: Some(clock), ..Self::default() }
-    }
-
-    /// What was spent on each definition since this was last asked for.
-    pub(super) fn take_times(&self) -> Vec<(Arc<DaemonSet>, Span)> {
-        self.times.borrow_mut().drain().map(|(_, spent)| spent).collect()
-    }
-
-    fn timed<T>(&self, daemon_set: &Arc<DaemonSet>, work: impl FnOnce() -> T) -> T {
-        let Some(clock) = self.clock else { return work() };
-        let began = clock();
-        let result = work();
-        let mut times = self.times.borrow_mut();
-        let (_, spent) = times.entry(address(daemon_set)).or_insert_with(|| (Arc::clone(daemon_set), Span::ZERO));
-        *spent = *spent + (clock() - began);
-        result
+        Self { times: Times::measured(clock), ..Self::default() }
     }
 
     /// What this pass knew of its renderings, for a recording.
@@ -308,7 +295,7 @@ impl RenderCache {
         let known = |revisions: &mut HashMap<usize, Known>| known(revisions, daemon_set, self.pass).hash.clone();
         match revisions.contains_key(&address(daemon_set)) {
             true => known(&mut revisions),
-            false => self.timed(daemon_set, || known(&mut revisions)),
+            false => self.times.of(daemon_set, || known(&mut revisions)),
         }
     }
 
@@ -334,7 +321,7 @@ impl RenderCache {
             entry.used = self.pass;
             return Arc::clone(&entry.overlaid);
         }
-        let overlaid = self.timed(daemon_set, || resolved(objects.lookup(&config_map)));
+        let overlaid = self.times.of(daemon_set, || resolved(objects.lookup(&config_map)));
         let (daemon_set, used) = (Arc::clone(daemon_set), self.pass);
         let entry = Overlaid { daemon_set, made_from, overlaid: Arc::clone(&overlaid), used };
         known.insert(address(&entry.daemon_set), entry);
@@ -395,7 +382,7 @@ impl RenderCache {
             entry.used = self.pass;
             return Arc::clone(&entry.rendering);
         }
-        let rendering = self.timed(daemon_set, || {
+        let rendering = self.times.of(daemon_set, || {
             let mut revisions = self.revisions.borrow_mut();
             let revision =
                 known(&mut revisions, daemon_set, self.pass).whole.get_or_insert_with(|| Revision::of(daemon_set));

@@ -34,7 +34,6 @@ use crate::node::volumes::VolumesRoot;
 
 use super::Agent;
 use super::concerns::manifests_lost_at_boot::ManifestsLostAtBoot;
-use super::costs::Costs;
 use super::executor;
 use super::executor::Executor;
 use super::executor::FLOOR;
@@ -195,7 +194,6 @@ impl Agent {
             inputs,
             state,
             render_cache: RenderCache::measured(clock::thread_time),
-            costs: Costs::default(),
             executor,
             requests,
             reporter,

@@ -19,12 +19,11 @@ use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-use crate::node::api::Presence;
-
 use super::concerns::Concerns;
 use super::concerns::restart_orders;
 use super::concerns::restart_orders::Surroundings;
 use super::concerns::volume_checks::Instances;
+use super::costs;
 use super::decision::Decision;
 use super::definitions::ApiDefinitions;
 use super::evidence;
@@ -216,7 +215,7 @@ impl AgentState {
         if let Some(api) = observation.snapshot() {
             self.definitions.update(api);
         }
-        self.follow_costs(observation, log);
+        costs::observe(&mut self.set_aside, observation, log);
         self.follow_inputs(observation, log);
         self.find_floor(observation);
         self.adopt_manifests(observation, log);
@@ -297,18 +296,6 @@ impl AgentState {
                 options.api_endpoint = endpoint;
             }
         });
-    }
-
-    /// Which definitions of tenants cost too much.
-    fn follow_costs(&mut self, observation: &Observation, log: &mut Log) {
-        for line in self.set_aside.observe(&observation.spent) {
-            log.warn(line);
-        }
-        if let Some(api) = observation.snapshot() {
-            let is_gone =
-                |key: &ObjectKey| matches!(api.presence(key), Presence::Deleted { .. } | Presence::ListedAbsent { .. });
-            self.set_aside.retain(|key| !is_gone(key));
-        }
     }
 
     /// What is remembered for the next start.

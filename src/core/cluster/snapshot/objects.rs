@@ -21,6 +21,7 @@ use crate::core::cluster::released::RETRIED_ANNOTATION;
 use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
 use crate::core::cluster::steps::STEP_ANNOTATION;
+use crate::core::dns;
 use crate::core::json::Json;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::Lookup;
@@ -226,7 +227,7 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
     });
     let instances = instances.collect();
     let newest = report.instances.iter().rev().find(|i| !i.ending).map(|i| i.pod.as_str());
-    let pod = newest.filter(|pod| !pod.is_empty() && pod.len() <= POD_NAME).map(Box::from);
+    let pod = newest.filter(|pod| is_pod_name(pod)).map(Box::from);
     let told = Told {
         instances,
         overlays: digest(names, &report.overlays),
@@ -239,7 +240,12 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
         phase: report.phase,
         pull_failed: report.pull_failed.is_some(),
         is_static: report.mode == Some(Mode::Static),
-        stock_pod: report.stock_pod.filter(|pod| pod.len() <= POD_NAME).map(String::into_boxed_str),
+        stock_pod: report.stock_pod.filter(|pod| is_pod_name(pod)).map(String::into_boxed_str),
     };
     (key, told)
+}
+
+/// Whether an agent's word can be the name of a pod: it becomes part of a request's path.
+fn is_pod_name(name: &str) -> bool {
+    name.len() <= POD_NAME && dns::subdomain(name).is_none()
 }

@@ -111,6 +111,22 @@ fn one_report_is_taken_up_to_a_bound() {
 }
 
 #[test]
+fn the_name_of_a_pod_is_no_path() {
+    for name in ["../../nodes/n1", "x/log", "x?a=b", "x#y", "", "X", "x\u{0}"] {
+        let mut report = tells("a", "noise");
+        let daemons = report["status"]["daemons"].as_array_mut().unwrap();
+        for daemon in daemons.iter_mut() {
+            (daemon["stockPod"], daemon["instances"][0]["pod"]) = (json!(name), json!(name));
+        }
+        let mut view = ClusterSnapshot::default();
+        view.put(WatchedKind::NodeDaemons, report);
+        let daemon = view.names.of("n/d");
+        let told = view.report("a").unwrap().told(daemon).unwrap();
+        assert_eq!((told.stock_pod.as_deref(), told.pod.as_deref()), (None, None), "{name:?}");
+    }
+}
+
+#[test]
 fn what_runs_is_taken_before_what_is_refused() {
     let mut report = tells("a", "noise");
     let daemons = report["status"]["daemons"].as_array_mut().unwrap();
