@@ -24,6 +24,7 @@ use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::node;
 use crate::core::overlays;
+use crate::core::overlays::ListSource;
 use crate::core::overlays::OverlayFacts;
 use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
@@ -186,7 +187,9 @@ fn entry(
     let daemon_set = &match (&config_map, node) {
         (Some(config_map), Some(node)) => {
             let found = objects.lookup(config_map);
-            overlays::resolve(daemon_set, &OverlayFacts { found, labels: &node.labels, registered: true, last: None })
+            let (labels, list, rules) = (&node.labels, ListSource::Folder, &options.rules);
+            let facts = OverlayFacts { found, list, labels, registered: true, last: None, rules };
+            overlays::resolve(daemon_set, &facts)
         }
         _ => Arc::clone(daemon_set),
     };

@@ -109,7 +109,12 @@ const KNOWN: [KnownAnnotation; 25] = [
         "a Go duration above 0, such as 10m",
         "10m is used",
     ),
-    (OVERLAYS, overlays::is_name, "the name of a ConfigMap of its namespace", "it has no overlays"),
+    (
+        OVERLAYS,
+        overlays::is_name,
+        "the name of a ConfigMap of its namespace",
+        "no instance starts, or what applied last stays",
+    ),
     (COORDINATION, |text| text == "none", "none", "it changes by approval alone"),
 ];
 

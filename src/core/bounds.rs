@@ -8,10 +8,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::core::json::Json;
-use crate::core::model::DaemonSet;
+use crate::core::model::Author;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
-use crate::core::model::Source;
 use crate::core::policy::PodRules;
 
 /// What one DaemonSet may have at most.
@@ -107,11 +106,11 @@ pub fn beyond_error(key: &ObjectKey) -> FieldError {
     }
 }
 
-/// The bound of `daemon_set` under `rules`.
-pub fn of(daemon_set: &DaemonSet, rules: &PodRules) -> &'static Bound {
-    match daemon_set.source {
-        Source::Api if !rules.trusts(&daemon_set.key.namespace) => &TENANT,
-        Source::Api | Source::File { .. } => &EVERYONE,
+/// The bound of a DaemonSet of `namespace` under `rules`. `author`: who writes what its pods are made from.
+pub fn of(namespace: &str, author: Author, rules: &PodRules) -> &'static Bound {
+    match author {
+        Author::ApiUser if !rules.trusts(namespace) => &TENANT,
+        Author::ApiUser | Author::NodeOwner => &EVERYONE,
     }
 }
 
@@ -175,6 +174,11 @@ fn terms(spec: &Value) -> usize {
         lists.iter().sum::<usize>() + node
     };
     ["nodeAffinity", "podAffinity", "podAntiAffinity"].iter().map(of).sum()
+}
+
+/// How many values `list` has.
+pub fn values(list: &[Value]) -> usize {
+    list.iter().map(|value| size(value).0).sum()
 }
 
 /// How many values `value` is, and how many bytes its names and texts have.

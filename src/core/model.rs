@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::named::named;
+use crate::core::overlays::ListSource;
 use crate::core::overlays::Overlays;
 use crate::core::policy::Resources;
 
@@ -347,6 +348,25 @@ pub struct DaemonSet {
     pub rollout: RolloutStatus,
 }
 
+/// Who writes what pods are made from, as far as policy is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// Somebody with rights in the API: `[policy]`, its bounds and admission apply.
+    ApiUser,
+    /// Who writes the node's folders may do anything to the node.
+    NodeOwner,
+}
+
+impl Author {
+    /// Of a DaemonSet from `source` with patches of `list`.
+    pub fn of(source: &Source, list: ListSource) -> Self {
+        match (source, list) {
+            (Source::Api, _) | (_, ListSource::Api) => Self::ApiUser,
+            (Source::File { .. }, ListSource::Folder) => Self::NodeOwner,
+        }
+    }
+}
+
 /// The gate of a pod that starts after others at a boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -366,6 +386,12 @@ impl StartGate {
 }
 
 impl DaemonSet {
+    /// Who writes what its pods are made from: a folder's DaemonSet with patches of a list in the API is its writer's.
+    pub fn author(&self) -> Author {
+        let patches = self.overlays.as_ref().filter(|overlays| !overlays.patches.is_empty());
+        Author::of(&self.source, patches.map_or(ListSource::Folder, |overlays| overlays.list))
+    }
+
     /// What its pods are made from: the patched template, or the one that admission returned.
     pub fn pod_template(&self) -> &Value {
         self.admitted.as_deref().unwrap_or_else(|| self.patched_template())

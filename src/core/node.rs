@@ -1,6 +1,7 @@
 //! The Node object as decisions see it.
 //!
-//! Owns the conversion of a Node's JSON to a [`NodeView`]. Must not decide anything.
+//! Owns the conversion of a Node's JSON to a [`NodeView`], and when a Node has all its labels. Must not decide what
+//! follows from that.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,13 @@ use crate::core::model::FieldError;
 use crate::core::model::NodeView;
 use crate::core::model::Taint;
 use crate::core::policy::Resources;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+/// The taint of a Node that the cloud's controller has not labelled yet.
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// So long after a Node was registered anew it may lack labels that it had.
+pub const LABELS_WITHIN: Span = Span::from_secs(300);
 
 /// The view of the Node object `node`; it is registered if it has a UID.
 ///
@@ -32,6 +40,19 @@ pub fn view(node: &Value) -> Result<NodeView, FieldError> {
         allocatable: allocatable(&node["status"]["allocatable"]),
         unschedulable: node["spec"]["unschedulable"] == true,
     })
+}
+
+/// Whether `node` has all its labels as of `now`, as far as can be known: a Node gets some of them from others once it is
+/// registered. `since`: when a Node with another UID than the one before was first seen.
+pub fn has_its_labels(node: &NodeView, since: Option<Timestamp>, now: Timestamp) -> bool {
+    let is_uninitialized = node.taints.iter().any(|taint| taint.key == UNINITIALIZED);
+    node.registered && !is_uninitialized && labels_due(since, now).is_none()
+}
+
+/// When the labels of a Node that was registered anew at `since` count, if not yet. Without effect if the clock was set
+/// back beyond `since`.
+pub fn labels_due(since: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    since.filter(|since| *since <= now).map(|since| since + LABELS_WITHIN).filter(|due| now < *due)
 }
 
 /// Major and minor number of a version such as `v1.36.2` or `v1.36.2+k3s1`.
@@ -160,5 +181,19 @@ mod tests {
         ] {
             assert_eq!(version(text), numbers, "{text}");
         }
+    }
+
+    #[test]
+    fn labels_count_once_the_node_is_initialized_and_some_minutes_after_it_was_registered_anew() {
+        let node = NodeView { registered: true, ..NodeView::default() };
+        let (now, since) = (Timestamp::from_millis(1_000_000), Some(Timestamp::from_millis(900_000)));
+        assert!(has_its_labels(&node, None, now));
+        assert!(!has_its_labels(&NodeView { registered: false, ..node.clone() }, None, now));
+        let taint = Taint { key: UNINITIALIZED.to_owned(), value: "true".to_owned(), effect: "NoSchedule".to_owned() };
+        assert!(!has_its_labels(&NodeView { taints: vec![taint], ..node.clone() }, None, now));
+        assert!(!has_its_labels(&node, since, now));
+        let due = labels_due(since, now).expect("they count later");
+        assert!(has_its_labels(&node, since, due) && labels_due(since, due).is_none());
+        assert!(has_its_labels(&node, since, Timestamp::from_millis(0)), "the clock was set back");
     }
 }

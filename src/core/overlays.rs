@@ -9,7 +9,6 @@ mod difference;
 mod list;
 mod merge;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -18,8 +17,12 @@ use serde::Deserialize;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::core::bounds;
+use crate::core::bounds::Bound;
+use crate::core::bounds::EVERYONE;
 use crate::core::dns;
 use crate::core::identity;
+use crate::core::model::Author;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
@@ -28,7 +31,7 @@ use crate::core::model::Mode;
 use crate::core::model::OVERLAYS;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
-use crate::core::model::Source;
+use crate::core::policy::PodRules;
 use crate::core::rendering;
 
 pub use difference::Difference;
@@ -49,6 +52,9 @@ pub struct Overlays {
     pub config_map: ObjectKey,
     /// How the list is known.
     pub known: KnownList,
+    /// Where the list that the patches are from was read.
+    #[serde(default)]
+    pub list: ListSource,
     /// The patches that apply here, in their order.
     pub patches: Vec<Patch>,
     /// The digest of the patches; empty if none applies.
@@ -68,13 +74,22 @@ pub struct Patch {
     pub patch: Value,
 }
 
+/// Where a list of overlays was read. Who writes it in the API is no owner of the node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ListSource {
+    #[default]
+    Api,
+    Folder,
+}
+
 /// How the list of overlays is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum KnownList {
     /// From its ConfigMap.
     Read,
-    /// What applied when its ConfigMap was last known; why it is not known now.
+    /// What applied when its ConfigMap was last known and could be used; why not now.
     Last(String),
     /// No ConfigMap is known, and nothing has run with one; `unheard`: no source has said that it does not exist.
     Missing { unheard: bool },
@@ -93,25 +108,18 @@ pub fn is_name(name: &str) -> bool {
     dns::subdomain(name).is_none()
 }
 
-/// `daemon_set` as policy judges it: as the API server's, if that and no folder has the list that patches a folder's
-/// DaemonSet. Who writes it there is no owner of the node.
-pub fn as_judged<'d>(daemon_set: &'d DaemonSet, is_folders: impl Fn(&ObjectRef) -> bool) -> Cow<'d, DaemonSet> {
-    let is_patched = daemon_set.overlays.as_ref().is_some_and(|overlays| overlays.template.is_some());
-    let is_candidate = is_patched && daemon_set.source != Source::Api;
-    match is_candidate && config_map(daemon_set).is_some_and(|config_map| !is_folders(&config_map)) {
-        true => Cow::Owned(DaemonSet { source: Source::Api, ..daemon_set.clone() }),
-        false => Cow::Borrowed(daemon_set),
-    }
-}
-
 /// What is known of a node for its overlays.
 #[derive(Clone, Copy, Debug)]
 pub struct OverlayFacts<'a> {
     /// What is known of the ConfigMap.
     pub found: Lookup<'a>,
+    /// Where it was read.
+    pub list: ListSource,
+    /// What they bound: the list, the template and the patched template.
+    pub rules: &'a PodRules,
     /// The labels of the Node.
     pub labels: &'a BTreeMap<String, String>,
-    /// Whether these are all of its labels: the Node was read once.
+    /// Whether these are all of its labels ([`crate::core::node::has_its_labels`]).
     pub registered: bool,
     /// The overlays of what last ran here.
     pub last: Option<&'a Overlays>,
@@ -119,47 +127,101 @@ pub struct OverlayFacts<'a> {
 
 /// `daemon_set` with the overlays that apply to a node; the same where it names none.
 pub fn resolve(daemon_set: &Arc<DaemonSet>, facts: &OverlayFacts<'_>) -> Arc<DaemonSet> {
-    let Some(reference) = config_map(daemon_set) else { return with(daemon_set, None) };
+    let overlays = daemon_set.annotations.get(OVERLAYS).map(|name| match config_map(daemon_set) {
+        Some(reference) => by_list(&reference, facts, daemon_set),
+        None => mistyped(name, facts, daemon_set),
+    });
+    with(daemon_set, overlays.map(Arc::new))
+}
+
+fn by_list(reference: &ObjectRef, facts: &OverlayFacts<'_>, daemon_set: &DaemonSet) -> Overlays {
     let last = facts.last.filter(|last| last.config_map == reference.key);
-    let overlays = match (facts.found, last) {
-        (_, Some(last)) if !facts.registered => again(last, "the Node has not been read", daemon_set),
-        (Lookup::Present(object), _) => read(&reference, object, facts.labels, daemon_set),
-        (Lookup::Deleted(object), None) => read(&reference, object, facts.labels, daemon_set),
-        (Lookup::Deleted(_) | Lookup::Absent, Some(last)) => again(last, "it does not exist", daemon_set),
-        (Lookup::Unknown, Some(last)) => again(last, "it has not been read", daemon_set),
-        (found, None) => {
-            let known = KnownList::Missing { unheard: found == Lookup::Unknown };
-            let digest = UNKNOWN.to_owned();
-            Overlays { config_map: reference.key, known, patches: Vec::new(), digest, template: None }
+    let again = |last, why: &str| again(last, why, facts.rules, daemon_set);
+    match (facts.found, last) {
+        (_, Some(last)) if !facts.registered => again(last, "the Node does not have all its labels yet"),
+        (Lookup::Present(object), Some(last)) => {
+            let new = read(reference, object, facts, daemon_set);
+            unless_refused(new, last, |why| again(last, why))
         }
+        (Lookup::Present(object) | Lookup::Deleted(object), None) => read(reference, object, facts, daemon_set),
+        (Lookup::Deleted(_) | Lookup::Absent, Some(last)) => again(last, "it does not exist"),
+        (Lookup::Unknown, Some(last)) => again(last, "it has not been read"),
+        (Lookup::Absent | Lookup::Unknown, None) => Overlays {
+            config_map: reference.key.clone(),
+            known: KnownList::Missing { unheard: facts.found == Lookup::Unknown },
+            list: facts.list,
+            patches: Vec::new(),
+            digest: UNKNOWN.to_owned(),
+            template: None,
+        },
+    }
+}
+
+/// What applies where the annotation names no ConfigMap: a typing error takes no patch away.
+fn mistyped(name: &str, facts: &OverlayFacts<'_>, daemon_set: &DaemonSet) -> Overlays {
+    let new = Overlays {
+        config_map: ObjectKey::new(&daemon_set.key.namespace, name),
+        known: KnownList::Refused(vec![not_a_name(name)]),
+        list: facts.list,
+        patches: Vec::new(),
+        digest: UNKNOWN.to_owned(),
+        template: None,
     };
-    with(daemon_set, Some(Arc::new(overlays)))
+    match facts.last {
+        Some(last) => unless_refused(new, last, |why| again(last, why, facts.rules, daemon_set)),
+        None => new,
+    }
+}
+
+/// `new`, unless it is refused and what applied `last` can be applied to the template of today.
+fn unless_refused(new: Overlays, last: &Overlays, again: impl Fn(&str) -> Overlays) -> Overlays {
+    let Some((first, others)) = new.refused().split_first() else { return new };
+    let more = if others.is_empty() { String::new() } else { format!(" (and {} more errors)", others.len()) };
+    let last = last.refused().is_empty().then(|| again(&format!("it is refused: {}{more}", first.with_hint())));
+    last.filter(|last| last.refused().is_empty()).unwrap_or(new)
 }
 
 /// `daemon_set` with the patches that `other` has, as for another revision of the same DaemonSet.
 pub fn as_in(daemon_set: &Arc<DaemonSet>, other: &DaemonSet) -> Arc<DaemonSet> {
     let Some(overlays) = &other.overlays else { return with(daemon_set, None) };
     let own = daemon_set.overlays.as_ref();
-    if own.is_some_and(|own| own.digest == overlays.digest && own.known == overlays.known) {
+    if own.is_some_and(|own| (&own.digest, &own.known, own.list) == (&overlays.digest, &overlays.known, overlays.list))
+    {
         return Arc::clone(daemon_set);
     }
     let again = match overlays.known {
-        KnownList::Read | KnownList::Last(_) => patched(Overlays::clone(overlays), daemon_set),
+        KnownList::Read | KnownList::Last(_) => patched(Overlays::clone(overlays), &EVERYONE, daemon_set),
         KnownList::Missing { .. } | KnownList::Refused(_) => Overlays::clone(overlays),
     };
     with(daemon_set, Some(Arc::new(again)))
 }
 
-/// `daemon_set` once for each patch of its list, whatever nodes that is for: together they refer to everything that its
-/// pods may refer to. Nothing where the list is not known.
-pub fn each(daemon_set: &Arc<DaemonSet>, found: Lookup<'_>) -> Vec<Arc<DaemonSet>> {
-    let (Some(reference), Lookup::Present(object)) = (config_map(daemon_set), found) else { return Vec::new() };
-    let entries = list::read(&reference, object).unwrap_or_default().into_iter();
-    let alone = entries.map(|entry| {
-        let (config_map, digest) = (reference.key.clone(), String::new());
-        Overlays { config_map, known: KnownList::Read, patches: vec![entry.patch], digest, template: None }
-    });
-    alone.map(|overlays| with(daemon_set, Some(Arc::new(patched(overlays, daemon_set))))).collect()
+/// `daemon_set` with each patch of its list on top of all before it, and with each alone that can be, whatever nodes that
+/// is for: together they refer to everything that its pods may refer to. Nothing where the list is not known.
+///
+/// # Errors
+/// What is refused of the list, or of its patches together.
+pub fn each(daemon_set: &Arc<DaemonSet>, found: Lookup<'_>) -> Result<Vec<Arc<DaemonSet>>, Vec<FieldError>> {
+    let Some(name) = daemon_set.annotations.get(OVERLAYS) else { return Ok(Vec::new()) };
+    let reference = config_map(daemon_set).ok_or_else(|| vec![not_a_name(name)])?;
+    let Lookup::Present(object) = found else { return Ok(Vec::new()) };
+    let entries = list::read(&reference, object, &EVERYONE)?;
+    let patches: Vec<Patch> = entries.into_iter().map(|entry| entry.patch).collect();
+    let applied = |patches: &[Patch]| {
+        let (config_map, digest, patches) = (reference.key.clone(), digest(patches), patches.to_vec());
+        let (known, list) = (KnownList::Read, ListSource::Folder);
+        patched(Overlays { config_map, known, list, patches, digest, template: None }, &EVERYONE, daemon_set)
+    };
+    let mut all = Vec::new();
+    for index in 0..patches.len() {
+        let [together, alone] = [applied(&patches[..=index]), applied(&patches[index..=index])];
+        if let KnownList::Refused(errors) = together.known {
+            return Err(errors);
+        }
+        all.push(together);
+        all.extend(Some(alone).filter(|alone| alone.refused().is_empty()));
+    }
+    Ok(all.into_iter().map(|overlays| with(daemon_set, Some(Arc::new(overlays)))).collect())
 }
 
 /// `daemon_set` with `overlays` in place of what it has.
@@ -170,44 +232,61 @@ pub fn with(daemon_set: &Arc<DaemonSet>, overlays: Option<Arc<Overlays>>) -> Arc
     }
 }
 
-fn read(reference: &ObjectRef, object: &Value, labels: &BTreeMap<String, String>, daemon_set: &DaemonSet) -> Overlays {
-    let (patches, errors) = match list::read(reference, object) {
-        Ok(entries) => (entries.into_iter().filter_map(|entry| entry.applying_to(labels)).collect(), Vec::new()),
-        Err(errors) => (Vec::new(), errors),
-    };
-    let config_map = reference.key.clone();
-    if errors.is_empty() {
-        let digest = digest(&patches);
-        return patched(Overlays { config_map, known: KnownList::Read, patches, digest, template: None }, daemon_set);
+fn read(reference: &ObjectRef, object: &Value, facts: &OverlayFacts<'_>, daemon_set: &DaemonSet) -> Overlays {
+    let (config_map, list) = (reference.key.clone(), facts.list);
+    let bound = bound(daemon_set, list, facts.rules);
+    match list::read(reference, object, bound) {
+        Ok(entries) => {
+            let applying = entries.into_iter().filter_map(|entry| entry.applying_to(facts.labels));
+            let patches: Vec<Patch> = applying.collect();
+            let (known, digest) = (KnownList::Read, digest(&patches));
+            patched(Overlays { config_map, known, list, patches, digest, template: None }, bound, daemon_set)
+        }
+        Err(errors) => {
+            // Another text is another attempt.
+            let text = object.get("data").map(Value::to_string).unwrap_or_default();
+            let digest = rendering::digest(text.as_bytes()).chars().take(DIGEST).collect();
+            let (known, patches) = (KnownList::Refused(errors), Vec::new());
+            Overlays { config_map, known, list, patches, digest, template: None }
+        }
     }
-    // Another text is another attempt.
-    let text = object.get("data").map(Value::to_string).unwrap_or_default();
-    let digest = rendering::digest(text.as_bytes()).chars().take(DIGEST).collect();
-    Overlays { config_map, known: KnownList::Refused(errors), patches, digest, template: None }
 }
 
 /// What applied last, for the template of today.
-fn again(last: &Overlays, why: &str, daemon_set: &DaemonSet) -> Overlays {
+fn again(last: &Overlays, why: &str, rules: &PodRules, daemon_set: &DaemonSet) -> Overlays {
     let known = match &last.known {
         KnownList::Read | KnownList::Last(_) => KnownList::Last(why.to_owned()),
         other => other.clone(),
     };
-    patched(Overlays { known, template: None, ..last.clone() }, daemon_set)
+    patched(Overlays { known, template: None, ..last.clone() }, bound(daemon_set, last.list, rules), daemon_set)
+}
+
+/// What a list and a template that it patches may have at most.
+fn bound(daemon_set: &DaemonSet, list: ListSource, rules: &PodRules) -> &'static Bound {
+    bounds::of(&daemon_set.key.namespace, Author::of(&daemon_set.source, list), rules)
 }
 
 /// With the patched template, or what is wrong with it.
-fn patched(mut overlays: Overlays, daemon_set: &DaemonSet) -> Overlays {
+fn patched(mut overlays: Overlays, bound: &Bound, daemon_set: &DaemonSet) -> Overlays {
     let mut refused = Vec::new();
     if daemon_set.mode_label() == Some(Mode::Bootstrap) {
         refused.push(bootstrap());
     }
-    let (template, errors) = apply::apply(&daemon_set.template, &overlays);
+    let (template, errors) = apply::apply(&daemon_set.template, &overlays, bound);
     overlays.template = template;
     refused.extend(errors);
     if !refused.is_empty() {
         overlays.known = KnownList::Refused(refused);
     }
     overlays
+}
+
+fn not_a_name(name: &str) -> FieldError {
+    FieldError {
+        field: format!("metadata.annotations[{OVERLAYS}]"),
+        reason: format!("{name:?} is not the name of a ConfigMap"),
+        hint: Some("correct it, or remove the annotation: then no overlays apply".to_owned()),
+    }
 }
 
 /// The refusal of overlays in mode `bootstrap`.

@@ -20,6 +20,7 @@ use crate::core::canonical;
 use crate::core::labels;
 use crate::core::labels::LabelError;
 use crate::core::labels::Selector;
+use crate::core::model::Author;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Lookup;
@@ -142,7 +143,8 @@ impl Policy {
 
     /// What `daemon_set` of the API does against the rules: the bounds first, then at most [`TOLD`] of the others.
     fn violations(&self, daemon_set: &DaemonSet) -> Vec<FieldError> {
-        let over = bounds::of(daemon_set, &self.rules).exceeded_by(daemon_set.pod_template());
+        let over = bounds::of(&daemon_set.key.namespace, daemon_set.author(), &self.rules)
+            .exceeded_by(daemon_set.pod_template());
         if !over.is_empty() {
             return over;
         }
@@ -157,10 +159,15 @@ impl Policy {
         violations
     }
 
+    /// What pods may do to the node.
+    pub fn rules(&self) -> &PodRules {
+        &self.rules
+    }
+
     /// The granted prefixes of host paths below which the pods of `daemon_set` are kept; `None`: it is trusted, or of
-    /// a folder.
+    /// the node's owner.
     pub fn confines(&self, daemon_set: &DaemonSet) -> Option<&[String]> {
-        self.rules.confines(&daemon_set.key.namespace).filter(|_| daemon_set.source == Source::Api)
+        self.rules.confines(&daemon_set.key.namespace).filter(|_| daemon_set.author() == Author::ApiUser)
     }
 
     /// The cluster's node selector for namespaces that have none; may be empty.

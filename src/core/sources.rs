@@ -196,7 +196,7 @@ pub fn resolve<'p>(
     objects: &dyn ObjectSource,
 ) -> Desired {
     let policy = policy.into();
-    let desired = by_sources(known, record, policy, objects);
+    let desired = hold::unless_overlays_refused(by_sources(known, record, policy, objects), known, record);
     hold::unless_released(desired, record, &policy)
 }
 

@@ -96,6 +96,29 @@ fn what_cannot_be_read_or_run_is_said() {
 }
 
 #[test]
+fn overlays_are_applied_together_and_what_is_refused_of_them_is_said() {
+    let file = FILE.replace(
+        "{name: net, namespace: kube-system}",
+        "{name: net, namespace: kube-system, annotations: {daemonlet.dev/overlays: o}}",
+    );
+    let list = |text: &str| {
+        format!(
+            "{file}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: o, namespace: kube-system}}\ndata:\n  overlays.yaml: |\n{text}"
+        )
+    };
+    let volume = "    - {nodes: {}, patch: {spec: {volumes: [{name: v, configMap: {name: of-one}}]}}}\n";
+    let mount = "    - {nodes: {}, patch: {spec: {containers: [{name: a, volumeMounts: [{name: v, mountPath: /v}], env: [{name: E, valueFrom: {secretKeyRef: {name: of-two, key: k}}}]}]}}}\n";
+    let scratch = Scratch::new(&[("all.yaml", &list(&format!("{volume}{mount}")))]);
+    let all = run(["generate", "rbac", "-f", &scratch.text("all.yaml")]);
+    assert_eq!((all.code, all.err.as_str()), (0, ""));
+    assert!(all.out.contains("of-one") && all.out.contains("of-two"), "the second needs the first: {}", all.out);
+    scratch.write("bad.yaml", &list(&mount.replace("{name: a,", "{name: b,")));
+    let refused = run(["generate", "rbac", "-f", &scratch.text("bad.yaml")]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("the template has no container b in containers"), "{}", refused.err);
+}
+
+#[test]
 fn enrolling_says_what_it_needs() {
     let scratch = Scratch::new(&[("c.toml", "node-name = \"n1\"\nmanifest-dir = \"/x\"\nruntime-endpoint = \"\"\n")]);
     let config = std::fs::read_to_string(scratch.path("c.toml")).unwrap();

@@ -13,6 +13,7 @@ use crate::cli::render::report;
 use crate::cli::render::report::RenderEntry;
 use crate::core::cluster::rights;
 use crate::core::enrolment;
+use crate::core::model::Lookup;
 use crate::core::model::ObjectMap;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
@@ -27,7 +28,7 @@ use crate::core::yaml;
 
 /// Roles that let agents read exactly what the DaemonSets in FILES use, and get their tokens
 ///
-/// Exit code: 0 all DaemonSets are in it, 1 one is refused, 3 a path unreadable or a document invalid.
+/// Exit code: 0 all DaemonSets are in it, 1 one is refused, or its overlays are, 3 a path unreadable or a document invalid.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// Files, folders (their *.yaml, *.yml and *.json, not recursive), or - for standard input:
@@ -68,13 +69,27 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
             }
         };
         let (mut references, mut tokens) = (references.clone(), tokens.clone());
-        if let Some(config_map) = overlays::config_map(daemon_set) {
-            for patched in overlays::each(daemon_set, objects.lookup(&config_map)) {
-                let rendering = rendering::render(&patched, &Revision::of(&patched), 0, &objects, &of_nobody, &options);
-                references.extend(rendering.result.iter().flat_map(|rendered| rendered.pod.references.clone()));
-                tokens.extend(rendering.result.iter().flat_map(|rendered| rendered.pod.tokens.clone()));
+        let config_map = overlays::config_map(daemon_set);
+        let found = config_map.as_ref().map_or(Lookup::Absent, |config_map| objects.lookup(config_map));
+        let (each, mut errors) = match overlays::each(daemon_set, found) {
+            Ok(each) => (each, Vec::new()),
+            Err(errors) => (Vec::new(), errors),
+        };
+        for patched in &each {
+            let rendering = rendering::render(patched, &Revision::of(patched), 0, &objects, &of_nobody, &options);
+            match rendering.result {
+                Ok(rendered) => {
+                    references.extend(rendered.pod.references);
+                    tokens.extend(rendered.pod.tokens);
+                }
+                Err(refused) => errors.extend(refused.errors),
             }
-            references.insert(config_map);
+        }
+        references.extend(config_map);
+        // A patch stands in all that come after it.
+        errors.dedup();
+        if !errors.is_empty() {
+            not_taken.push(RenderEntry::Refused { key: key.clone(), source: daemon_set.source.clone(), errors });
         }
         let objects = rights::of_daemon(key, &references, &tokens, &arguments.group);
         for (index, object) in objects.iter().enumerate() {

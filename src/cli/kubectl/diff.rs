@@ -21,7 +21,9 @@ use crate::core::model::Source;
 use crate::core::node;
 use crate::core::overlays;
 use crate::core::overlays::KnownList;
+use crate::core::overlays::ListSource;
 use crate::core::overlays::OverlayFacts;
+use crate::core::policy::PodRules;
 use crate::core::validate;
 use crate::node::api::FailureKind;
 
@@ -48,6 +50,21 @@ struct Compared {
     /// Which overlays apply to each node.
     overlays: [String; 2],
     differences: Vec<Field>,
+    /// Why it cannot be compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Compared {
+    fn failed(daemon_set: &DaemonSet, failure: &CommandFailure) -> Self {
+        let ObjectKey { namespace, name } = daemon_set.key.clone();
+        let text = |(message, hint): &(String, Option<String>)| match hint {
+            Some(hint) => format!("{message}; {hint}"),
+            None => message.clone(),
+        };
+        let error = Some(failure.errors.iter().map(text).collect::<Vec<_>>().join("; "));
+        Self { namespace, name, overlays: Default::default(), differences: Vec::new(), error }
+    }
 }
 
 /// One field of the template.
@@ -57,7 +74,8 @@ struct Field {
     values: [Option<Value>; 2],
 }
 
-/// Prints in which fields the pods of each DaemonSet with overlays differ between two nodes.
+/// Prints in which fields the pods of each DaemonSet with overlays differ between two nodes, or why one cannot be compared:
+/// then the exit code is that of the worst.
 pub(super) async fn print(
     client: &kube::Client,
     nodes: [&str; 2],
@@ -79,15 +97,25 @@ pub(super) async fn print(
     };
     let mut report =
         Report { schema_version: SCHEMA_VERSION, nodes: nodes.map(str::to_owned), daemon_sets: Vec::new() };
+    let mut exit = Exit::Success;
     for object in &objects {
         let Ok(daemon_set) = validate::daemon_set(object, Source::Api).map(Arc::new) else { continue };
         let is_asked = namespace.is_none_or(|namespace| daemon_set.key.namespace == namespace);
-        let Some(config_map) = overlays::config_map(&daemon_set).filter(|_| is_asked) else { continue };
-        let list = read(client, &config_map).await?;
-        report.daemon_sets.push(compared(&daemon_set, &list, &labels)?);
+        if !is_asked || !daemon_set.annotations.contains_key(OVERLAYS) {
+            continue;
+        }
+        let list = match overlays::config_map(&daemon_set) {
+            Some(config_map) => read(client, &config_map).await,
+            None => Ok(None),
+        };
+        let compared = list.and_then(|list| compared(&daemon_set, &list, &labels));
+        report.daemon_sets.push(compared.unwrap_or_else(|failure| {
+            exit = exit.max(failure.exit);
+            Compared::failed(&daemon_set, &failure)
+        }));
     }
     output::data(&if json { output::json(&report)? } else { human(&report) })?;
-    Ok(Exit::Success)
+    Ok(exit)
 }
 
 /// The ConfigMap; `None`: there is none.
@@ -108,7 +136,14 @@ fn compared(
     let mut made = Vec::new();
     for labels in labels {
         let found = list.as_ref().map_or(Lookup::Absent, Lookup::Present);
-        let facts = OverlayFacts { found, labels, registered: true, last: None };
+        let facts = OverlayFacts {
+            found,
+            list: ListSource::Api,
+            rules: &PodRules::trusting(),
+            labels,
+            registered: true,
+            last: None,
+        };
         let overlaid = overlays::resolve(daemon_set, &facts);
         match overlaid.overlays.as_ref().map(|overlays| &overlays.known) {
             Some(KnownList::Refused(errors)) => return Err(refused(errors)),
@@ -135,6 +170,7 @@ fn compared(
             .into_iter()
             .map(|difference| Field { field: difference.field, values: [difference.one, difference.other] })
             .collect(),
+        error: None,
     })
 }
 
@@ -152,6 +188,10 @@ fn human(report: &Report) -> String {
     for compared in &report.daemon_sets {
         let (namespace, name) = (&compared.namespace, &compared.name);
         text.push_str(&format!("{namespace}/{name}\n"));
+        if let Some(error) = &compared.error {
+            text.push_str(&format!("  {error}\n"));
+            continue;
+        }
         for (node, overlays) in report.nodes.iter().zip(&compared.overlays) {
             text.push_str(&format!("  {node}: {overlays}\n"));
         }
@@ -204,9 +244,11 @@ mod tests {
         assert_eq!(cells(lines[3]), ["FIELD", "small", "big"]);
         assert_eq!(cells(lines[4]), ["spec.containers[agent].image", "x", "z"]);
         assert_eq!(cells(lines[5]), ["spec.containers[agent].resources", "-", r#"{"requests":{"cpu":2}}"#]);
-        let missing = compared(&daemon_set, &None, &labels).expect_err("there is no ConfigMap").errors;
-        assert_eq!(missing[0].0, "ConfigMap a/o does not exist, which a/agent names in daemonlet.dev/overlays");
-        let same = vec![compared(&daemon_set, &list, &[labels[0].clone(), labels[0].clone()]).expect("compared")];
-        assert!(human(&Report { schema_version: 1, nodes, daemon_sets: same }).ends_with("  no difference\n"));
+        let missing = compared(&daemon_set, &None, &labels).expect_err("there is no ConfigMap");
+        let same = compared(&daemon_set, &list, &[labels[0].clone(), labels[0].clone()]).expect("compared");
+        let daemon_sets = vec![Compared::failed(&daemon_set, &missing), same];
+        let text = human(&Report { schema_version: 1, nodes, daemon_sets });
+        assert!(text.starts_with("a/agent\n  a/agent: ConfigMap a/o is not known; create it"), "{text}");
+        assert!(text.ends_with("  no difference\n"), "one that cannot be compared keeps no other from it");
     }
 }

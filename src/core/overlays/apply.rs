@@ -2,10 +2,9 @@
 //!
 //! Owns what a patch may not do to a template. Must not know nodes.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
+use crate::core::bounds::Bound;
 use crate::core::json::Json;
 use crate::core::model::FieldError;
 use crate::core::validate;
@@ -17,20 +16,28 @@ use super::merge;
 const PLACEMENT: [&str; 4] = ["affinity", "nodeName", "nodeSelector", "tolerations"];
 
 /// `template` with the patches of `overlays`, and every field that a patch may not have or that is invalid once all are
-/// merged. `None`: there is no patch, or one cannot be merged.
-pub(super) fn apply(template: &Value, overlays: &Overlays) -> (Option<Value>, Vec<FieldError>) {
+/// merged. `None`: there is no patch, one cannot be merged, or there is more than `bound` allows.
+pub(super) fn apply(template: &Value, overlays: &Overlays, bound: &Bound) -> (Option<Value>, Vec<FieldError>) {
     if overlays.patches.is_empty() {
         return (None, Vec::new());
     }
-    let mut errors = Vec::new();
+    // No merge of what is too much: it takes longer the more there is.
+    let mut errors = bound.exceeded_by(template);
+    if !errors.is_empty() {
+        return (None, errors);
+    }
     let mut patched = template.clone();
     for patch in &overlays.patches {
         let place = format!("{}.patch", overlays.source(patch.index));
         unknown_containers(template, &patch.patch, &place, &mut errors);
         errors.extend(merge::merge(&mut patched, &patch.patch, &place).err());
-    }
-    if !errors.is_empty() {
-        return (None, errors);
+        if errors.is_empty() {
+            let over = bound.exceeded_by(&patched).into_iter();
+            errors.extend(over.map(|error| FieldError { reason: format!("{}, with {place}", error.reason), ..error }));
+        }
+        if !errors.is_empty() {
+            return (None, errors);
+        }
     }
     let [before, after] = [template, &patched].map(|template| PLACEMENT.map(|field| template.at(["spec", field])));
     for (field, _) in
@@ -50,26 +57,22 @@ pub(super) fn apply(template: &Value, overlays: &Overlays) -> (Option<Value>, Ve
     (Some(patched), errors)
 }
 
-/// Refuses items of `containers` and `initContainers` whose names the template does not have.
+/// Refuses the first item of `containers`, and of `initContainers`, whose name the template does not have.
 fn unknown_containers(template: &Value, patch: &Value, place: &str, errors: &mut Vec<FieldError>) {
     for list in ["initContainers", "containers"] {
-        let names = |of: &Value| -> Vec<String> {
-            of.list_at(["spec", list]).iter().map(|container| container.str_at("name").to_owned()).collect()
-        };
-        let known: BTreeSet<String> = names(template).into_iter().collect();
-        for (index, name) in names(patch).into_iter().enumerate() {
-            if !name.is_empty() && !known.contains(&name) {
-                let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                let hint = match known.is_empty() {
-                    true => format!("the template has no {list}"),
-                    false => format!("it has {}", known.join(", ")),
-                };
-                errors.push(FieldError {
-                    field: format!("{place}.spec.{list}[{index}].name"),
-                    reason: format!("the template has no container {name} in {list}"),
-                    hint: Some(hint),
-                });
-            }
+        let names = |of| -> Vec<&str> { Value::list_at(of, ["spec", list]).iter().map(|c| c.str_at("name")).collect() };
+        let known = names(template);
+        let is_unknown = |(_, name): &(usize, &&str)| !name.is_empty() && !known.contains(name);
+        if let Some((index, name)) = names(patch).iter().enumerate().find(is_unknown) {
+            let hint = match known.is_empty() {
+                true => format!("the template has no {list}"),
+                false => format!("it has {}", known.join(", ")),
+            };
+            errors.push(FieldError {
+                field: format!("{place}.spec.{list}[{index}].name"),
+                reason: format!("the template has no container {name} in {list}"),
+                hint: Some(hint),
+            });
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Where two patched templates differ.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::merge::Kind;
@@ -45,16 +47,20 @@ fn compare(one: Option<&Value>, other: Option<&Value>, kind: Kind, place: &str, 
 
 /// Compares the items of a merged list that have the same name. What differs only in their order is no difference.
 fn items((one, other): (&[Value], &[Value]), (key, item): (&str, Kind), place: &str, found: &mut Vec<Difference>) {
-    let named = |list: &[Value], name: &Value| list.iter().find(|value| value.get(key) == Some(name)).cloned();
-    let mut names: Vec<&Value> = Vec::new();
-    for name in one.iter().chain(other).filter_map(|value| value.get(key)) {
-        if !names.contains(&name) {
-            names.push(name);
+    // Each name at its first place, with the first item of that name in both.
+    let mut places: HashMap<&Value, usize> = HashMap::new();
+    let mut pairs: Vec<(&Value, [Option<&Value>; 2])> = Vec::new();
+    for (side, list) in [one, other].into_iter().enumerate() {
+        for (name, value) in list.iter().filter_map(|value| Some((value.get(key)?, value))) {
+            let place = *places.entry(name).or_insert(pairs.len());
+            if place == pairs.len() {
+                pairs.push((name, [None, None]));
+            }
+            pairs[place].1[side].get_or_insert(value);
         }
     }
-    for name in names {
+    for (name, [one, other]) in pairs {
         let text = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
-        let (one, other) = (named(one, name), named(other, name));
-        compare(one.as_ref(), other.as_ref(), item, &format!("{place}[{text}]"), found);
+        compare(one, other, item, &format!("{place}[{text}]"), found);
     }
 }

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::core::bounds;
+use crate::core::bounds::Bound;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectRef;
 use crate::core::nearest;
@@ -39,13 +41,16 @@ impl Entry {
 ///
 /// # Errors
 /// Every field of it that is not understood, or that no overlay may have.
-pub(super) fn read(reference: &ObjectRef, object: &Value) -> Result<Vec<Entry>, Vec<FieldError>> {
+pub(super) fn read(reference: &ObjectRef, object: &Value, bound: &Bound) -> Result<Vec<Entry>, Vec<FieldError>> {
     let place = format!("{reference}: {KEY}");
     let text = object.get("data").and_then(|data| data.get(KEY)).and_then(Value::as_str);
     let Some(text) = text else {
         let hint = Some(format!("write the list of overlays under data[{KEY}]"));
         return Err(vec![FieldError { field: place, reason: "required".to_owned(), hint }]);
     };
+    if text.len() > bound.template {
+        return Err(vec![over(&place, &format!("has {} bytes; at most {}", text.len(), bound.template), bound)]);
+    }
     let mut documents = yaml::read_documents(text).into_iter();
     let list = match (documents.next().map(|document| document.value), documents.next()) {
         (None, _) => return Ok(Vec::new()),
@@ -58,6 +63,10 @@ pub(super) fn read(reference: &ObjectRef, object: &Value) -> Result<Vec<Entry>, 
     };
     if list.len() > ENTRIES {
         return Err(vec![wrong(place, format!("has {} entries; at most {ENTRIES} are allowed", list.len()))]);
+    }
+    let values = bounds::values(&list);
+    if values > bound.values {
+        return Err(vec![over(&place, &format!("has {values} values; at most {}", bound.values), bound)]);
     }
     let (mut entries, mut errors) = (Vec::new(), Vec::new());
     for (index, entry) in list.into_iter().enumerate() {
@@ -112,6 +121,10 @@ fn only<'a>(
         let reason = "an overlay cannot have this field".to_owned();
         errors.push(FieldError { field: format!("{place}.{field}"), reason, hint: Some(hint) });
     }
+}
+
+fn over(place: &str, reason: &str, bound: &Bound) -> FieldError {
+    FieldError { hint: Some(bound.hint()), ..wrong(place, format!("{reason} are allowed")) }
 }
 
 fn wrong(field: impl Into<String>, reason: impl Into<String>) -> FieldError {

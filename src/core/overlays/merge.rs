@@ -3,6 +3,7 @@
 //! Owns which lists are merged, and by which field of their items. Must not judge what comes out.
 
 use std::collections::HashMap;
+use std::collections::HashSet;
 
 use serde_json::Map;
 use serde_json::Value;
@@ -117,15 +118,15 @@ fn object(original: &mut Object, patch: &Object, kind: Kind, place: &str) -> Res
 fn retain_keys(original: &mut Object, patch: &Object, place: &str) -> Result<(), FieldError> {
     let Some(retained) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let at = format!("{place}.{RETAIN_KEYS}");
-    let names: Option<Vec<&str>> = retained.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
+    let names: Option<HashSet<&str>> = retained.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
     let Some(names) = names else { return Err(wrong(at, "must be a list of fields")) };
     let other = patch
         .iter()
-        .find(|(field, value)| !field.starts_with('$') && !value.is_null() && !names.contains(&field.as_str()));
+        .find(|(field, value)| !field.starts_with('$') && !value.is_null() && !names.contains(field.as_str()));
     if let Some((other, _)) = other {
         return Err(wrong(at, format!("does not contain {other}, which the patch sets")));
     }
-    original.retain(|field, _| names.contains(&field.as_str()));
+    original.retain(|field, _| names.contains(field.as_str()));
     Ok(())
 }
 
@@ -138,6 +139,7 @@ fn list(
     place: &str,
 ) -> Result<Vec<Value>, FieldError> {
     let mut changes: Vec<(String, &Object, String)> = Vec::new();
+    let mut deleted: HashSet<String> = HashSet::new();
     let mut is_replaced = false;
     for (index, change) in patch.iter().enumerate() {
         let at = format!("{place}[{index}]");
@@ -148,13 +150,16 @@ fn list(
             (None | Some(Some("delete")), None) => {
                 return Err(wrong(format!("{at}.{key}"), "required: the items of this list are told apart by it"));
             }
-            (Some(Some("delete")), Some(name)) => before.retain(|value| name_of(value, key).as_ref() != Some(&name)),
+            (Some(Some("delete")), Some(name)) => drop(deleted.insert(name)),
             (None, Some(name)) => changes.push((name, change, at)),
             (Some(_), _) => return Err(wrong(format!("{at}.{PATCH}"), "must be replace or delete")),
         }
     }
     if is_replaced {
         before.clear();
+    }
+    if !deleted.is_empty() {
+        before.retain(|value| name_of(value, key).is_none_or(|name| !deleted.contains(&name)));
     }
     let mut places: HashMap<String, usize> = HashMap::new();
     for (index, value) in before.iter().enumerate() {

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::core::model::Source;
 use crate::core::policy::Admission;
 use crate::core::policy::Policy;
 use crate::core::validate;
@@ -30,8 +31,22 @@ fn on(node: &str, text: &str) -> Arc<Overlays> {
 }
 
 fn with_facts(found: Lookup<'_>, node: &str, registered: bool, last: Option<&Overlays>) -> Arc<Overlays> {
-    let facts = OverlayFacts { found, labels: &labels(node), registered, last };
+    let (list, rules) = (ListSource::Api, &PodRules::default());
+    let facts = OverlayFacts { found, list, rules, labels: &labels(node), registered, last };
     resolve(&daemon_set("static"), &facts).overlays.clone().expect("it has overlays")
+}
+
+fn resolve_on(daemon_set: &Arc<DaemonSet>, object: &Value, node: &str, list: ListSource) -> Arc<DaemonSet> {
+    let (labels, rules) = (labels(node), PodRules::default());
+    let facts = OverlayFacts {
+        found: Lookup::Present(object),
+        list,
+        rules: &rules,
+        labels: &labels,
+        registered: true,
+        last: None,
+    };
+    resolve(daemon_set, &facts)
 }
 
 const TWO: &str = "
@@ -76,9 +91,7 @@ fn the_digest_is_of_what_applies() {
 #[test]
 fn overlays_are_part_of_the_revision_and_of_no_identity() {
     let plain = daemon_set("static");
-    let facts =
-        OverlayFacts { found: Lookup::Present(&list(TWO)), labels: &labels("size=big"), registered: true, last: None };
-    let patched = resolve(&plain, &facts);
+    let patched = resolve_on(&plain, &list(TWO), "size=big", ListSource::Api);
     let [plain_revision, revision] = [&plain, &patched].map(|of| rendering::Revision::of(of));
     assert_eq!(plain_revision.canonical, revision.canonical);
     let digest = patched.overlays.as_ref().map(|overlays| overlays.digest.clone()).expect("overlays");
@@ -145,8 +158,8 @@ fn what_is_not_understood_is_refused_by_field() {
     let found = with_facts(Lookup::Present(&json!({"data": {"other": ""}})), "", true, None);
     assert_eq!(found.refused()[0].to_string(), "ConfigMap a/o: overlays.yaml: required");
     assert_eq!(on("", "").known, KnownList::Read, "an empty list is one");
-    let facts = OverlayFacts { found: Lookup::Present(&list(TWO)), labels: &labels(""), registered: true, last: None };
-    let bootstrap = resolve(&daemon_set("bootstrap"), &facts).overlays.clone().expect("overlays");
+    let bootstrap =
+        resolve_on(&daemon_set("bootstrap"), &list(TWO), "", ListSource::Api).overlays.clone().expect("overlays");
     assert!(bootstrap.refused()[0].reason.starts_with("mode bootstrap has no overlays"));
 }
 
@@ -173,12 +186,9 @@ fn what_last_applied_stays_while_the_list_is_not_known() {
 #[test]
 fn policy_judges_the_patched_pod() {
     let namespace = json!({"metadata": {"name": "a"}});
-    let labels = labels("");
     let violations = |patch: &str| -> String {
         let text = format!("- nodes: {{}}\n  patch: {patch}\n");
-        let facts =
-            OverlayFacts { found: Lookup::Present(&list(&text)), labels: &labels, registered: true, last: None };
-        let patched = resolve(&daemon_set("static"), &facts);
+        let patched = resolve_on(&daemon_set("static"), &list(&text), "", ListSource::Api);
         match Policy::default().admit(&patched, Lookup::Present(&namespace)) {
             Admission::Refused(errors) => errors.iter().map(ToString::to_string).collect(),
             _ => String::new(),
@@ -186,12 +196,115 @@ fn policy_judges_the_patched_pod() {
     };
     let folder =
         DaemonSet { source: Source::File { path: "/x.yaml".into() }, ..DaemonSet::clone(&daemon_set("static")) };
-    let facts = |list| OverlayFacts { found: Lookup::Present(list), labels: &labels, registered: true, last: None };
     let (list, folder) = (list("- nodes: {}\n  patch: {spec: {hostPID: true}}\n"), Arc::new(folder));
-    let patched = resolve(&folder, &facts(&list));
-    assert_eq!(as_judged(&patched, |_| true).source, folder.source, "the node's owner wrote both");
-    assert_eq!(as_judged(&patched, |_| false).source, Source::Api, "the API server has the list");
-    assert_eq!(as_judged(&folder, |_| false).source, folder.source, "nothing patches it");
+    let by = |source| resolve_on(&folder, &list, "", source);
+    assert_eq!(by(ListSource::Folder).author(), Author::NodeOwner, "the node's owner wrote both");
+    assert_eq!(by(ListSource::Api).author(), Author::ApiUser, "the API server has the list");
+    assert_eq!(folder.author(), Author::NodeOwner, "nothing patches it");
+    let admission = |source| Policy::default().admit(&by(source), Lookup::Present(&namespace));
+    assert!(matches!(admission(ListSource::Folder), Admission::Allowed(_)));
+    let Admission::Refused(errors) = admission(ListSource::Api) else { panic!("it is refused") };
+    assert!(errors[0].to_string().contains("host namespaces"), "{errors:?}");
+    assert_eq!(Policy::default().confines(&by(ListSource::Folder)), None);
+    assert_eq!(Policy::default().confines(&by(ListSource::Api)), Some(&[][..]));
+    let forgotten = by(ListSource::Folder).overlays.clone().expect("overlays");
+    let (labels, rules) = (labels(""), PodRules::default());
+    let facts = OverlayFacts {
+        found: Lookup::Unknown,
+        list: ListSource::Api,
+        rules: &rules,
+        labels: &labels,
+        registered: true,
+        last: Some(&forgotten),
+    };
+    assert_eq!(resolve(&folder, &facts).author(), Author::NodeOwner, "what last applied was of the folder");
     assert!(!violations("{metadata: {annotations: {a: b}}}").contains("host namespaces"));
     assert!(violations("{spec: {hostPID: true}}").contains("host namespaces (hostPID=true)"));
+}
+
+#[test]
+fn a_list_that_is_refused_leaves_what_last_applied_in_force() {
+    let last = on("size=big", TWO);
+    let broken = |text: &str| with_facts(Lookup::Present(&list(text)), "size=big", true, Some(&last));
+    let other_kind = "- nodes: {}\n  patch: {spec: {restartPolicy: Never}}\n";
+    for (text, wanted) in [("- [", "overlays.yaml: line "), (other_kind, "spec.template.spec.restartPolicy: ")] {
+        let again = broken(text);
+        let KnownList::Last(why) = &again.known else { panic!("{again:?}") };
+        assert!(why.starts_with("it is refused: ") && why.contains(wanted), "{why}");
+        assert_eq!((&again.digest, &again.template), (&last.digest, &last.template));
+    }
+    let other = Overlays { config_map: ObjectKey::new("a", "other"), ..Overlays::clone(&last) };
+    let refused = with_facts(Lookup::Present(&list("- [")), "size=big", true, Some(&other));
+    assert_eq!(refused.refused().len(), 1, "another list is no older one of this");
+    // A new template to which neither can be applied.
+    let mut renamed = DaemonSet::clone(&daemon_set("static"));
+    renamed.template["spec"]["containers"][0]["name"] = json!("renamed");
+    let (labels, rules, list) = (labels("size=big"), PodRules::default(), list("- ["));
+    let facts = OverlayFacts {
+        found: Lookup::Present(&list),
+        list: ListSource::Api,
+        rules: &rules,
+        labels: &labels,
+        registered: true,
+        last: Some(&last),
+    };
+    let refused = resolve(&Arc::new(renamed), &facts).overlays.clone().expect("overlays");
+    assert!(refused.refused()[0].field.contains("overlays.yaml"), "{refused:?}");
+}
+
+#[test]
+fn a_mistyped_annotation_takes_no_patch_away() {
+    let mut mistyped = DaemonSet::clone(&daemon_set("static"));
+    mistyped.annotations.insert(OVERLAYS.to_owned(), "o_".to_owned());
+    let mistyped = Arc::new(mistyped);
+    let (last, labels, rules) = (on("size=big", TWO), labels("size=big"), PodRules::default());
+    let resolved = |last| {
+        let (found, list, rules, labels) = (Lookup::Absent, ListSource::Api, &rules, &labels);
+        resolve(&mistyped, &OverlayFacts { found, list, rules, labels, registered: true, last })
+    };
+    let again = resolved(Some(&last)).overlays.clone().expect("overlays");
+    assert_eq!((&again.digest, &again.template), (&last.digest, &last.template));
+    assert!(again.to_string().contains("\"o_\" is not the name of a ConfigMap"), "{again}");
+    let refused = resolved(None).overlays.clone().expect("overlays");
+    assert_eq!(refused.refused()[0].field, "metadata.annotations[daemonlet.dev/overlays]");
+    assert!(each(&mistyped, Lookup::Absent).is_err());
+}
+
+#[test]
+fn what_is_too_much_is_not_merged() {
+    let entries = |names: &str, count: usize| (0..count).map(|n| format!("{{name: {names}{n}}}")).collect::<Vec<_>>();
+    let patch = |env: &[String]| {
+        let env = env.join(", ");
+        format!("- nodes: {{}}\n  patch: {{spec: {{containers: [{{name: agent, env: [{env}]}}]}}}}\n")
+    };
+    let first = |text: &str| on("", text).refused().iter().map(ToString::to_string).next().unwrap_or_default();
+    let wanted = "ConfigMap a/o: overlays.yaml: has 10008 values; at most 8192 are allowed";
+    assert_eq!(first(&patch(&entries("a", 4_999))), wanted);
+    let wanted = "ConfigMap a/o: overlays.yaml: has 300000 bytes; at most 262144 are allowed";
+    assert_eq!(first(&" ".repeat(300_000)), wanted);
+    let two = patch(&entries("a", 300)) + &patch(&entries("b", 300));
+    assert_eq!(
+        first(&two),
+        "spec.template.spec.containers[].env: has 600 variables and sources; at most 512 are allowed, with ConfigMap a/o: \
+         overlays.yaml[1].patch"
+    );
+    let trusting = DaemonSet { source: Source::File { path: "/x".into() }, ..DaemonSet::clone(&daemon_set("static")) };
+    let owners = resolve_on(&Arc::new(trusting), &list(&two), "", ListSource::Folder);
+    assert_eq!(owners.overlays.as_ref().map(|overlays| overlays.known.clone()), Some(KnownList::Read));
+}
+
+#[test]
+fn each_patch_is_applied_on_top_of_those_before_it() {
+    let text = "
+- {nodes: {}, patch: {spec: {volumes: [{name: v, emptyDir: {}}]}}}
+- {nodes: {}, patch: {spec: {containers: [{name: agent, volumeMounts: [{name: v, mountPath: /v}]}]}}}
+";
+    let object = list(text);
+    let all = each(&daemon_set("static"), Lookup::Present(&object)).expect("it can be applied");
+    assert!(all.iter().all(|patched| patched.overlays.as_ref().is_some_and(|overlays| overlays.refused().is_empty())));
+    let mounts = |d: &Arc<DaemonSet>| d.pod_template()["spec"]["containers"][0]["volumeMounts"][0]["name"] == "v";
+    assert!(all.iter().any(mounts), "the second needs the first");
+    let refused = list("- {nodes: {}, patch: {spec: {containers: [{name: agnet, image: z}]}}}");
+    let errors = each(&daemon_set("static"), Lookup::Present(&refused)).expect_err("it is refused");
+    assert!(errors[0].reason.contains("no container agnet"), "{errors:?}");
 }

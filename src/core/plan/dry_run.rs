@@ -6,16 +6,17 @@
 //! * A refusal ends nothing, and stays in force while no API server can be asked.
 //! * No start waits for an unreachable API server: its last answer for this revision applies, else the template. Only
 //!   the replacement of a running instance waits.
-//! * DaemonSets from folders are not checked: they start the same with and without an API server.
+//! * DaemonSets from folders are not checked, unless the API's overlays patch them: they start the same with and
+//!   without an API server.
 
 use std::sync::Arc;
 
 use crate::core::dry_run::DryRunAnswer;
 use crate::core::dry_run::FRESH;
 use crate::core::dry_run::Unanswered;
+use crate::core::model::Author;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
-use crate::core::model::Source;
 use crate::core::record::AdmissionAnswer;
 use crate::core::record::Instance;
 use crate::core::record::Said;
@@ -35,7 +36,7 @@ impl Planner<'_> {
     pub(super) fn as_admitted(&mut self, target: &Target, replaces: bool) -> Option<Arc<DaemonSet>> {
         let definition = &target.daemon_set;
         // A roll-back uses what is on this disk.
-        if !self.facts.asks_admission() || definition.source != Source::Api || target.rollback {
+        if !self.facts.asks_admission() || definition.author() == Author::NodeOwner || target.rollback {
             return Some(Arc::clone(definition));
         }
         if let Some(admitted) = self.fresh_answer(target) {
@@ -159,7 +160,7 @@ impl Planner<'_> {
 
     /// The DaemonSet as admission last changed it for its revision, else unchanged.
     pub(super) fn last_admitted<'d>(&'d self, daemon_set: &'d Arc<DaemonSet>) -> &'d Arc<DaemonSet> {
-        if !self.facts.asks_admission() || daemon_set.source != Source::Api {
+        if !self.facts.asks_admission() || daemon_set.author() == Author::NodeOwner {
             return daemon_set;
         }
         self.record.admitted(&self.facts.revision(daemon_set)).unwrap_or(daemon_set)
@@ -168,7 +169,7 @@ impl Planner<'_> {
     /// Notes for a running instance that the API server has not checked it.
     pub(super) fn note_unasked(&mut self, instance: &Instance) {
         let Some(own) = &instance.daemon_set else { return };
-        if !self.facts.asks_admission() || own.source != Source::Api || own.admitted.is_some() {
+        if !self.facts.asks_admission() || own.author() == Author::NodeOwner || own.admitted.is_some() {
             return;
         }
         self.note_all(&[FieldError {

@@ -170,6 +170,8 @@ pub enum Withheld {
     Until(UpdateTrigger),
     /// The cluster's NodeDaemons, with the approvals, are not served or cannot be read.
     NotServed,
+    /// The cluster's NodeDaemons drop which overlays apply, so that no coordinator can approve them.
+    OlderResource,
     /// It cannot be read whether who approved it still coordinates.
     LeaseNotRead,
     /// People have paused it.
@@ -189,6 +191,10 @@ impl Withheld {
                 "the API server does not serve NodeDaemons, which hold the coordinator's approvals, or they cannot be \
                  read; hint: apply nodedaemons.yaml and rbac.yaml of this version, or annotate the DaemonSet \
                  daemonlet.dev/coordination=none to let each node change by itself"
+            }
+            Self::OlderResource => {
+                "the NodeDaemons in the cluster are older than this agent and drop which overlays apply to this node, so \
+                 that no coordinator can approve them; hint: apply nodedaemons.yaml of this version"
             }
             Self::LeaseNotRead => {
                 "it is approved, and the coordinator's Lease cannot be read, as it is before each change"

@@ -43,10 +43,11 @@ impl Planner<'_> {
         }
         match why {
             Hold::Refused(reason) => {
-                self.summary.state = State::Refused;
-                self.summary.hints.push("correct the DaemonSet; until then its last valid version counts".to_owned());
-                let stays = if self.record.runs() { "; what runs stays as it is" } else { "" };
-                self.add_reason(&format!("{reason}{stays}"));
+                self.hold_refused(reason, "correct the DaemonSet; until then its last valid version counts");
+            }
+            Hold::Overlays(reason) => {
+                let reason = format!("the overlays cannot be applied: {reason}");
+                self.hold_refused(&reason, "correct the list of overlays, or the DaemonSet");
             }
             Hold::Narrowed(reason) if self.record.runs() => {
                 self.summary.state = State::Held;
@@ -62,6 +63,13 @@ impl Planner<'_> {
             }
             Hold::Narrowed(_) | Hold::Forbidden(_) => {}
         }
+    }
+
+    fn hold_refused(&mut self, reason: &str, hint: &str) {
+        self.summary.state = State::Refused;
+        self.summary.hints.push(hint.to_owned());
+        let stays = if self.record.runs() { "; what runs stays as it is" } else { "" };
+        self.add_reason(&format!("{reason}{stays}"));
     }
 
     /// Says how what stays without a reason to run is let go.

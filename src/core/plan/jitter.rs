@@ -1,18 +1,28 @@
 //! A node's turn among others: a delay that is another on each node.
 //!
-//! Owns how long a template change waits that needs no approval. Must not decide whether it needs one.
+//! Owns how long a change of template or overlays waits that needs no approval. Must not decide whether it needs one.
 
-use crate::core::model::DaemonSet;
 use crate::core::model::Source;
+use crate::core::overlays::ListSource;
+use crate::core::record::Instance;
 use crate::core::record::PendingUpdate;
 use crate::core::time::Span;
 
 use super::Planner;
+use super::overlays::is_same_template;
+use super::progress::Target;
 
 impl Planner<'_> {
-    /// The per-node delay of a template change that needs no approval; daemons from folders never wait.
-    pub(super) fn not_yet(&mut self, daemon_set: &DaemonSet, wanted: &str) -> Option<String> {
-        if daemon_set.source != Source::Api || self.context.update_jitter <= Span::ZERO {
+    /// The per-node delay of a change of `old` that needs no approval. What comes from folders never waits.
+    pub(super) fn not_yet(&mut self, target: &Target, old: &Instance) -> Option<String> {
+        let (daemon_set, wanted) = (&target.daemon_set, target.revision.as_str());
+        // One edit of the API's list would replace a folder's daemon on all nodes at once.
+        let of_a_list = || {
+            let list = daemon_set.overlays.as_ref().map(|overlays| overlays.list);
+            list == Some(ListSource::Api) && is_same_template(&old.revision, wanted)
+        };
+        let is_of_the_api = daemon_set.source == Source::Api || of_a_list();
+        if !is_of_the_api || self.context.update_jitter <= Span::ZERO {
             return None;
         }
         let now = self.context.now;

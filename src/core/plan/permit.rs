@@ -114,7 +114,7 @@ impl Planner<'_> {
         };
         match permission {
             Permission::Free if self.is_by_hand(&target.revision) => None,
-            Permission::Free => self.not_yet(&target.daemon_set, &target.revision),
+            Permission::Free => self.not_yet(target, old),
             Permission::Claimed => {
                 self.replacing = Some(target.revision.clone());
                 None
@@ -160,7 +160,10 @@ impl Planner<'_> {
             return None;
         }
         self.note_awaited(target, withheld);
-        let is_open = matches!(withheld, Withheld::NotApproved | Withheld::NotRead | Withheld::Until(_));
+        let is_open = matches!(
+            withheld,
+            Withheld::NotApproved | Withheld::OlderResource | Withheld::NotRead | Withheld::Until(_)
+        );
         if !is_open || target.daemon_set.rollout.halted.is_some() || !self.pulls_ahead(target) {
             return Some(withheld.words().to_owned());
         }

@@ -5,12 +5,12 @@
 //! made from it, never the rendered manifest. Must not end anything: as upstream when a namespace's label changes,
 //! what runs stays.
 
+use crate::core::model::Author;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
-use crate::core::model::Source;
 use crate::core::render::Missing;
 
 use super::Policy;
@@ -74,7 +74,7 @@ pub(super) fn admission(
     security: Option<FieldError>,
     violations: impl FnOnce() -> Vec<FieldError>,
 ) -> Admission {
-    if daemon_set.source != Source::Api {
+    if daemon_set.author() == Author::NodeOwner {
         return Admission::Allowed(security.map(about_mirror_pod).into_iter().collect());
     }
     let mut refused = violations();

@@ -69,7 +69,7 @@ impl<'a> RenderContext<'a> {
             obstacles: Obstacles::default(),
             data: Sha256::new(),
             values: BTreeMap::new(),
-            left: bounds::of(input.daemon_set, &input.options.rules).data,
+            left: bounds::of(&input.daemon_set.key.namespace, input.daemon_set.author(), &input.options.rules).data,
             left_with_tokens: WITH_TOKENS,
             has_gate: false,
         }
@@ -205,7 +205,9 @@ impl<'a> RenderContext<'a> {
         }
         self.left = 0;
         if !self.obstacles.is_refused() {
-            let bound = bounds::of(self.input.daemon_set, &self.input.options.rules);
+            let daemon_set = self.input.daemon_set;
+            let rules = &self.input.options.rules;
+            let bound = bounds::of(&daemon_set.key.namespace, daemon_set.author(), rules);
             let reason = format!("the files and variables of the pod have more than {} bytes together", bound.data);
             self.refuse(field, reason, &bound.hint());
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::core::json::Json;
-use crate::core::model::Source;
+use crate::core::model::Author;
 use crate::core::policy::below;
 use crate::core::render::containers;
 use crate::core::render::context::RenderContext;
@@ -22,7 +22,7 @@ const RECURSIVE_READ_ONLY: (u32, u32) = (1, 31);
 pub(super) fn confine(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     let input = ctx.input;
     let Some(prefixes) = input.options.rules.confines(ctx.namespace()) else { return };
-    if input.daemon_set.source != Source::Api {
+    if input.daemon_set.author() == Author::NodeOwner {
         return;
     }
     let mut rests = BTreeMap::new();

@@ -2,6 +2,7 @@
 
 use crate::core::model::Kind;
 use crate::core::model::ObjectRef;
+use crate::core::overlays;
 use crate::core::overlays::KnownList;
 use crate::core::render::Part;
 use crate::core::render::context::RenderContext;
@@ -10,7 +11,9 @@ use crate::core::render::context::RenderContext;
 pub(super) fn require(ctx: &mut RenderContext<'_>) {
     let Some(overlays) = &ctx.input.daemon_set.overlays else { return };
     let config_map = &overlays.config_map;
-    ctx.references.insert(ObjectRef { kind: Kind::ConfigMap, key: config_map.clone() });
+    if overlays::is_name(&config_map.name) {
+        ctx.references.insert(ObjectRef { kind: Kind::ConfigMap, key: config_map.clone() });
+    }
     match &overlays.known {
         KnownList::Read | KnownList::Last(_) => {}
         KnownList::Missing { unheard } => {

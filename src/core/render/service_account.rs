@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::json::Json;
+use crate::core::model::Author;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
@@ -85,7 +86,8 @@ fn pull_secrets(
         return Vec::new();
     }
     let rules = &ctx.input.options.rules;
-    if !ctx.is_from_folder() && !rules.trusts(ctx.namespace()) && !rules.shared_pulls {
+    let is_bound = ctx.input.daemon_set.author() == Author::ApiUser;
+    if is_bound && !rules.trusts(ctx.namespace()) && !rules.shared_pulls {
         ctx.note(field, format!("pull secrets{of} ({}): {NOT_SHARED}", secrets.join(", ")), SHARED_PULLS);
         return Vec::new();
     }

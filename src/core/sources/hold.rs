@@ -29,6 +29,8 @@ pub enum Hold {
     Refused(String),
     /// The configuration of this node no longer selects it, which alone ends nothing; why it does not.
     Narrowed(String),
+    /// Its overlays cannot be applied to the newest definition; why not.
+    Overlays(String),
     /// `[policy]` no longer lets such a pod start, which ends nothing, either; what it has against it.
     Forbidden(String),
 }
@@ -55,6 +57,19 @@ pub(super) fn unless_released(desired: Desired, record: &DaemonRecord, policy: &
     }
 }
 
+/// `desired`, unless its overlays cannot be applied: what runs, or is to return, is held.
+pub(super) fn unless_overlays_refused(desired: Desired, known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
+    let Desired::Wanted { daemon_set, .. } = &desired else { return desired };
+    let errors = daemon_set.overlays.as_ref().map_or(&[][..], |overlays| overlays.refused());
+    match errors.split_first() {
+        Some((first, others)) if record.definition().is_some() => {
+            let more = if others.is_empty() { String::new() } else { format!(" (and {} more errors)", others.len()) };
+            held(known, record, None, Hold::Overlays(format!("{}{more}", first.with_hint())))
+        }
+        _ => desired,
+    }
+}
+
 /// Whether the configuration alone keeps what runs from being selected: it would not select the version that it last
 /// selected, either. A label that was taken away is no such thing.
 pub(super) fn is_narrowed(known: &KnownDefinition<'_>, record: &DaemonRecord, policy: &Policy) -> bool {
@@ -74,7 +89,7 @@ pub(super) fn by_rules(daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, judge
 pub(super) fn held(known: &KnownDefinition<'_>, record: &DaemonRecord, mode: Option<Mode>, why: Hold) -> Desired {
     let last = last_known(known.remembered, record);
     let Some(daemon_set) = record.definition().or(last) else {
-        let (Hold::Refused(reason) | Hold::Narrowed(reason) | Hold::Forbidden(reason)) = why;
+        let (Hold::Refused(reason) | Hold::Overlays(reason) | Hold::Narrowed(reason) | Hold::Forbidden(reason)) = why;
         return Desired::Unsure { reason };
     };
     let last = if record.bootstrap { Mode::Bootstrap } else { Mode::Static };

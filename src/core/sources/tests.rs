@@ -106,7 +106,9 @@ impl<'a> Case<'a> {
             Desired::Gone { by_list, ignore_file, .. } => format!("gone by_list={by_list} ignore={ignore_file:?}"),
             Desired::Orphaned { .. } => "orphaned".into(),
             Desired::Confirm { .. } => "confirm".into(),
-            Desired::Held { mode, why: Hold::Refused(_), .. } => format!("held as refused, {mode:?}"),
+            Desired::Held { mode, why: Hold::Refused(_) | Hold::Overlays(_), .. } => {
+                format!("held as refused, {mode:?}")
+            }
             Desired::Held { mode, why: Hold::Narrowed(_) | Hold::Forbidden(_), ask, .. } => {
                 format!("held, {mode:?}, ask={ask}")
             }
@@ -567,4 +569,24 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
     let known = KnownDefinition { folder: defined, ..present };
     let desired = resolve(&known, &record(None, false), &Policy::default(), &enforcing("restricted"));
     assert!(matches!(desired, Desired::Wanted { daemon_set, note: None, .. } if daemon_set.source == Source::Api));
+}
+
+#[test]
+fn what_runs_is_held_while_overlays_cannot_be_applied_to_the_newest_definition() {
+    let error = crate::core::model::FieldError { field: "f".to_owned(), reason: "no".to_owned(), hint: None };
+    let overlays = crate::core::overlays::Overlays {
+        config_map: ObjectKey::new("kube-system", "o"),
+        known: crate::core::overlays::KnownList::Refused(vec![error]),
+        list: Default::default(),
+        patches: Vec::new(),
+        digest: "d".to_owned(),
+        template: None,
+    };
+    let newer = daemon_set(Source::Api, Some("static"));
+    let newer = Arc::new(DaemonSet { overlays: Some(Arc::new(overlays)), ..DaemonSet::clone(&newer) });
+    let case = || Case::new(FolderState::Absent, ApiState::Present(&newer));
+    let mut runs = record(Some("ds-uid"), true);
+    assert_eq!(case().desired(&record(None, false)), "wanted from API, Static", "it is refused where it would start");
+    runs.instances[0].daemon_set = Some(daemon_set(Source::Api, Some("static")));
+    assert_eq!(case().desired(&runs), "held as refused, Static");
 }

@@ -14,6 +14,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
+use crate::core::node;
 use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
@@ -340,6 +341,7 @@ fn due(observation: &Observation, state: &AgentState, plan: &Plan) -> Timestamp 
     let own = [
         plan.wake_at(),
         state.inputs_on_disk.due,
+        node::labels_due(state.inputs.node_since, now),
         state.clear_at(),
         observation.folders.again_at,
         images::due(observation),

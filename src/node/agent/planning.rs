@@ -15,6 +15,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+use crate::core::node;
 use crate::core::pass;
 use crate::core::pass::PassContext;
 use crate::core::pass::Plan;
@@ -169,6 +170,8 @@ fn desired<'a>(
         keys.extend(state.definitions.ours(&state.policy));
     }
     let empty = DaemonRecord::new(ObjectKey::new("", ""), 0);
+    let has_its_labels = node::has_its_labels(&state.node, state.inputs.node_since, observation.now);
+    let of_node = (&state.node.labels, has_its_labels);
     let of = |key: &'a ObjectKey| {
         let record = state.records.get(key).unwrap_or(&empty);
         let mut of_api = api.map_or(ApiState::None, |api| state.definitions.api_state(key, api));
@@ -187,7 +190,7 @@ fn desired<'a>(
         let folder = observation.folders.state(key, &state.inputs.origins, record);
         let objects_of_it = Objects { live: record.live().next().is_some(), ..*objects };
         let last = record.definition().and_then(|last| last.overlays.as_deref());
-        let overlaid = |daemon_set| cache.overlaid(daemon_set, &state.node, &objects_of_it, last);
+        let overlaid = |daemon_set| cache.overlaid(daemon_set, of_node, (&objects_of_it, &state.policy), last);
         let (in_folder, in_api, remembered) = (
             folder.daemon_set().map(overlaid),
             of_api.daemon_set().map(overlaid),

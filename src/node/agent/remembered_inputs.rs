@@ -18,6 +18,7 @@ use crate::core::model::Kind;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::time::Timestamp;
 use crate::node::api::IssuedToken;
 use crate::node::api::Snapshot;
 use crate::node::folders::Origin;
@@ -54,6 +55,9 @@ pub(super) struct SavedInputs {
     reached: u64,
     /// The Node as the API last had it.
     node: Option<NodeView>,
+    /// When it was first seen with another UID than before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node_since: Option<Timestamp>,
     /// The API's DaemonSets that are ours.
     daemon_sets: Vec<Arc<DaemonSet>>,
     /// Objects in use.
@@ -178,6 +182,7 @@ impl SavedInputs {
         self.daemon_sets.retain(|known| !later.daemon_sets.iter().any(|later| later.key == known.key));
         self.daemon_sets.extend(later.daemon_sets);
         self.node = later.node.or_else(|| self.node.take());
+        self.node_since = later.node_since.or(self.node_since);
         self.reached = self.reached.max(later.reached);
     }
 
@@ -205,6 +210,9 @@ pub(super) struct RememberedInputs {
     pub(super) reached: u64,
     /// The Node as the API last had it.
     pub(super) node: Option<NodeView>,
+    /// When it was first seen with another UID than before.
+    #[serde(default)]
+    pub(super) node_since: Option<Timestamp>,
     /// The API's DaemonSets that are ours.
     pub(super) daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
     /// Objects in use.
@@ -238,6 +246,7 @@ impl RememberedInputs {
             },
             reached: saved.reached,
             node: saved.node,
+            node_since: saved.node_since,
             daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
             objects: objects::restore(saved.objects),
             origins: saved.origins.into_iter().collect(),
@@ -275,6 +284,7 @@ impl RememberedInputs {
             node_names: self.node_names.clone(),
             reached: self.reached,
             node: self.node.clone(),
+            node_since: self.node_since,
             daemon_sets: self.daemon_sets.values().cloned().collect(),
             objects: objects::values(&self.objects),
             coordinated: self.coordinated,
@@ -292,7 +302,16 @@ impl RememberedInputs {
     /// fingerprint of the tokens. Cheap: it reads no data.
     pub(super) fn fingerprint(&self, tokens: u64) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.cluster_uid, &self.boot, &self.node_names, &self.node, &self.origins, &self.files, self.coordinated)
+        (
+            &self.cluster_uid,
+            &self.boot,
+            &self.node_names,
+            &self.node,
+            self.node_since,
+            &self.origins,
+            &self.files,
+            self.coordinated,
+        )
             .hash(&mut hasher);
         for (key, daemon_set) in &self.daemon_sets {
             (key, Arc::as_ptr(daemon_set).addr()).hash(&mut hasher);
@@ -307,6 +326,16 @@ impl RememberedInputs {
         }
         tokens.hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// Follows the API's Node, seen at `now`.
+    pub(super) fn follow_node(&mut self, node: NodeView, now: Timestamp) {
+        if self.node.as_ref().is_some_and(|known| known.uid != node.uid) {
+            self.node_since = Some(now);
+        }
+        if self.node.as_ref() != Some(&node) {
+            self.node = Some(node);
+        }
     }
 
     /// Follows the API: DaemonSets that are ours and objects in use.

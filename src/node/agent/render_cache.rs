@@ -20,16 +20,18 @@ use crate::core::cluster::history;
 use crate::core::model::DaemonSet;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
-use crate::core::model::NodeView;
+use crate::core::model::OVERLAYS;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
 use crate::core::overlays;
+use crate::core::overlays::ListSource;
 use crate::core::overlays::OverlayFacts;
 use crate::core::overlays::Overlays;
 use crate::core::plan::Data;
+use crate::core::policy::Policy;
 use crate::core::policy::Verdicts;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
@@ -38,6 +40,8 @@ use crate::core::rendering::RenderResult;
 use crate::core::rendering::Revision;
 use crate::core::time::Span;
 use crate::node::api::TokenSnapshot;
+
+use super::objects::Objects;
 
 use times::Times;
 
@@ -299,29 +303,39 @@ impl RenderCache {
         }
     }
 
-    /// `daemon_set` with the overlays that apply to `node`; `last`: those of what last ran here.
+    /// `daemon_set` with the overlays that apply to a Node with `labels`, and whether these are all that it has; `last`:
+    /// those of what last ran here.
     pub(super) fn overlaid(
         &self,
         daemon_set: &Arc<DaemonSet>,
-        node: &NodeView,
-        objects: &dyn VersionedObjects,
+        (labels, registered): (&BTreeMap<String, String>, bool),
+        (objects, policy): (&Objects<'_>, &Policy),
         last: Option<&Overlays>,
     ) -> Arc<DaemonSet> {
-        let resolved = |found: Lookup<'_>| {
-            let facts = OverlayFacts { found, labels: &node.labels, registered: node.registered, last };
-            overlays::resolve(daemon_set, &facts)
+        if !daemon_set.annotations.contains_key(OVERLAYS) {
+            return overlays::with(daemon_set, None);
+        }
+        let config_map = overlays::config_map(daemon_set);
+        let list = match config_map.as_ref().is_some_and(|config_map| objects.is_folders(config_map)) {
+            true => ListSource::Folder,
+            false => ListSource::Api,
         };
-        let Some(config_map) = overlays::config_map(daemon_set) else { return resolved(Lookup::Absent) };
+        let is_trusted = policy.rules().trusts(&daemon_set.key.namespace);
+        let version = config_map.as_ref().map_or(0, |config_map| objects.version(config_map));
         let mut hasher = DefaultHasher::new();
-        let last = last.map(|last| (&last.config_map, &last.digest));
-        (objects.version(&config_map), &node.labels, node.registered, last).hash(&mut hasher);
+        let of_last = last.map(|last| (&last.config_map, &last.digest, last.list));
+        (version, list, is_trusted, labels, registered, of_last).hash(&mut hasher);
         let made_from = hasher.finish();
         let mut known = self.overlaid.borrow_mut();
         if let Some(entry) = known.get_mut(&address(daemon_set)).filter(|entry| entry.made_from == made_from) {
             entry.used = self.pass;
             return Arc::clone(&entry.overlaid);
         }
-        let overlaid = self.times.of(daemon_set, || resolved(objects.lookup(&config_map)));
+        let overlaid = self.times.of(daemon_set, || {
+            let found = config_map.as_ref().map_or(Lookup::Absent, |config_map| objects.lookup(config_map));
+            let facts = OverlayFacts { found, list, rules: policy.rules(), labels, registered, last };
+            overlays::resolve(daemon_set, &facts)
+        });
         let (daemon_set, used) = (Arc::clone(daemon_set), self.pass);
         let entry = Overlaid { daemon_set, made_from, overlaid: Arc::clone(&overlaid), used };
         known.insert(address(&entry.daemon_set), entry);

@@ -280,9 +280,7 @@ impl AgentState {
     fn follow_node(&mut self, observation: &Observation, config: &Config) {
         if let Some(entry) = observation.snapshot().and_then(|api| api.node.as_ref()) {
             let node = remembered_inputs::node_view(&entry.value);
-            if self.inputs.node.as_ref() != Some(&node) {
-                self.inputs.node = Some(node);
-            }
+            self.inputs.follow_node(node, observation.now);
         }
         // A checkpoint of a node with another name says nothing about this one.
         let known = self.inputs.node.clone().filter(|node| node.name == config.node_name);

@@ -4,7 +4,10 @@ use super::*;
 use crate::core::model::OVERLAYS;
 use crate::core::overlays;
 use crate::core::overlays::KnownList;
+use crate::core::overlays::ListSource;
 use crate::core::overlays::OverlayFacts;
+use crate::core::overlays::Overlays;
+use crate::core::policy::PodRules;
 
 const LIST: &str = "[{nodes: {matchLabels: {size: big}}, patch: {spec: {containers: [{name: net, args: [big]}]}}}]";
 
@@ -15,7 +18,8 @@ pub(super) fn patched(image: &str, found: Lookup<'_>, size: &str, last: Option<&
     plain.template["spec"]["containers"][0]["name"] = json!("net");
     let labels = BTreeMap::from([("size".to_owned(), size.to_owned())]);
     let last = last.and_then(|record| record.definition()?.overlays.as_deref());
-    overlays::resolve(&Arc::new(plain), &OverlayFacts { found, labels: &labels, registered: true, last })
+    let (list, rules) = (ListSource::Api, &PodRules::default());
+    overlays::resolve(&Arc::new(plain), &OverlayFacts { found, list, rules, labels: &labels, registered: true, last })
 }
 
 /// A list with a patch for big nodes.
@@ -140,4 +144,61 @@ fn bootstrap_refuses_overlays() {
     let plan = bench.plan(&desired);
     assert_eq!(plan.summary.state, State::Refused);
     assert_eq!(plan.summary.refused_field.as_deref(), Some("metadata.annotations[daemonlet.dev/overlays]"));
+}
+
+/// The folder's DaemonSet with a list of `source`.
+fn of_folder(image: &str, size: &str, source: ListSource) -> Arc<DaemonSet> {
+    let of_api = on(image, size);
+    let overlays = of_api.overlays.as_ref().map(|o| Arc::new(Overlays { list: source, ..Overlays::clone(o) }));
+    let source = Source::File { path: "/net.yaml".into() };
+    Arc::new(DaemonSet { source, uid: None, overlays, ..DaemonSet::clone(&of_api) })
+}
+
+#[test]
+fn a_list_of_the_api_changes_a_folders_daemon_in_its_turn() {
+    for (source, waits) in [(ListSource::Api, true), (ListSource::Folder, false)] {
+        let mut bench = Bench::new();
+        bench.pass(&want(&of_folder("a", "small", source)));
+        bench.jitter = ms(30_000);
+        let desired = want(&of_folder("a", "big", source));
+        let delay = crate::core::plan::jitter("n1", &format!("a.{}", digest()), ms(30_000));
+        assert!(delay > ms(0));
+        if waits {
+            assert_eq!(bench.pass(&desired), NONE, "not on all nodes at once");
+            assert_eq!(bench.plan(&desired).wake_at, Some(bench.now + delay));
+            bench.now += delay;
+        }
+        assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+    }
+    let mut bench = Bench::new();
+    bench.pass(&want(&of_folder("a", "small", ListSource::Api)));
+    bench.jitter = ms(30_000);
+    let newer = want(&of_folder("b", "small", ListSource::Api));
+    assert_eq!(bench.pass(&newer), ["end uid-a-0"], "the folder's template never waits");
+}
+
+#[test]
+fn what_the_api_patches_of_a_folder_is_checked_by_its_admission() {
+    for (source, is_asked) in [(ListSource::Api, true), (ListSource::Folder, false)] {
+        let mut bench = Bench::new();
+        bench.world.says = Some(crate::core::dry_run::DryRunAnswer::Open);
+        assert_eq!(bench.plan(&want(&of_folder("a", "big", source))).question.is_some(), is_asked, "{source:?}");
+    }
+}
+
+#[test]
+fn what_is_lost_returns_while_the_list_is_refused() {
+    let mut bench = Bench::new();
+    bench.pass(&want(&on("a", "big")));
+    let broken = json!({"data": {"overlays.yaml": "- ["}});
+    let refused = |record: &DaemonRecord| patched("a", Lookup::Present(&broken), "big", Some(record));
+    assert_eq!(bench.pass(&want(&refused(&bench.record))), NONE);
+    bench.world.manifests.clear();
+    bench.world.running.clear();
+    bench.pass(&want(&refused(&bench.record)));
+    bench.now += GONE_AFTER;
+    let desired = want(&refused(&bench.record));
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"]);
+    let notes: Vec<String> = bench.plan(&desired).summary.notes.iter().map(ToString::to_string).collect();
+    assert!(notes.iter().any(|note| note.contains("as last known: it is refused: ConfigMap")), "{notes:?}");
 }

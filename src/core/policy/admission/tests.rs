@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::core::model::ObjectKey;
+use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::policy::PodRules;
 use crate::core::policy::pod_security::Level;

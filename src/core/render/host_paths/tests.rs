@@ -1,6 +1,13 @@
+use std::sync::Arc;
+
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::model::ObjectKey;
+use crate::core::overlays::KnownList;
+use crate::core::overlays::ListSource;
+use crate::core::overlays::Overlays;
+use crate::core::overlays::Patch;
 use crate::core::policy::Grant;
 use crate::core::policy::PodRules;
 use crate::core::render::fixture::Fixture;
@@ -75,5 +82,24 @@ fn folders_and_trusted_namespaces_mount_as_they_say() {
     trusted.options.rules.trusted_namespaces = vec!["kube-system".to_owned()];
     for fixture in [of_folder, trusted] {
         assert_eq!(rendered(&fixture), (source.clone(), json!({"name": "data", "mountPath": "/data"})));
+    }
+}
+
+#[test]
+fn what_the_api_patches_of_a_folder_is_confined_and_the_folders_own_is_not() {
+    for (list, is_confined) in [(ListSource::Api, true), (ListSource::Folder, false)] {
+        let mut fixture = tenant(json!({"path": "/var/log/evil"}), json!({}));
+        fixture.in_folder();
+        fixture.daemon_set.overlays = Some(Arc::new(Overlays {
+            config_map: ObjectKey::new("kube-system", "o"),
+            known: KnownList::Read,
+            list,
+            patches: vec![Patch { index: 0, patch: json!({}) }],
+            digest: "d".to_owned(),
+            template: None,
+        }));
+        let (volume, mount) = rendered(&fixture);
+        let path = if is_confined { "/var/log/" } else { "/var/log/evil" };
+        assert_eq!((volume["path"].as_str(), mount["readOnly"] == true), (Some(path), is_confined), "{list:?}");
     }
 }

@@ -16,6 +16,7 @@ use crate::core::cluster::node_daemons::Precondition;
 use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::node_daemons::StatusPatch;
+use crate::core::identity;
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::plan::Permission;
@@ -66,6 +67,9 @@ pub(in super::super) struct Claims {
     /// Whether the API server does not serve the resource, or does not let it be read.
     #[serde(default)]
     is_unserved: bool,
+    /// Whether the API server drops which overlays apply.
+    #[serde(default)]
+    drops_overlays: bool,
     /// What is to be said.
     wanted: Status,
     /// Not before.
@@ -101,6 +105,15 @@ fn holds(status: &Status, (namespace, name, revision): &Claim) -> bool {
     of_it.any(|d| d.claim() == Some(revision))
 }
 
+fn without_overlays(status: &Status) -> Status {
+    let mut status = status.clone();
+    for daemon in &mut status.daemons {
+        daemon.overlays.clear();
+        daemon.instances.iter_mut().for_each(|instance| instance.overlays.clear());
+    }
+    status
+}
+
 impl Claims {
     /// Takes what the API shows.
     fn follow(&mut self, api: &Snapshot) {
@@ -122,6 +135,17 @@ impl Claims {
         self.spec = serde_json::from_value(part("spec")).unwrap_or_default();
         self.live = serde_json::from_value(part("status")).unwrap_or_default();
         self.returned.retain(|claim| holds(&self.live, claim));
+    }
+
+    /// Notes as of `now` whether what the API server has taken came back without overlays.
+    fn look_for_overlays(&mut self, now: Timestamp) {
+        let has_any = |status: &Status| status.daemons.iter().any(|daemon| !daemon.overlays.is_empty());
+        let Some(said) = &self.accepted else { return };
+        if !has_any(said) || has_any(&self.live) {
+            self.drops_overlays = false;
+        } else if now >= self.insist_at - INSIST + PATIENCE && self.live == without_overlays(said) {
+            self.drops_overlays = true;
+        }
     }
 
     /// Whether something is to be claimed that is not, as far as is known.
@@ -148,6 +172,9 @@ impl Claims {
         let Some(approval) = self.spec.approvals.iter().find(mine) else {
             return Permission::Withheld(match (self.is_unserved, self.is_read) {
                 (true, _) => Withheld::NotServed,
+                (false, true) if self.drops_overlays && !identity::overlays_digest(revision).is_empty() => {
+                    Withheld::OlderResource
+                }
                 (false, true) => Withheld::NotApproved,
                 (false, false) => Withheld::NotRead,
             });
@@ -313,6 +340,7 @@ impl Claims {
         if is_listed {
             self.is_read = true;
             self.follow(api);
+            self.look_for_overlays(observation.now);
         }
         is_listed
     }

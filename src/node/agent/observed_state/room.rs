@@ -1,13 +1,11 @@
 //! What daemons of namespaces that are not trusted request of this node, and how many they are.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::core::bounds;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectSource;
-use crate::core::overlays;
 use crate::core::pass::Subject;
 use crate::core::placement;
 use crate::core::plan::Facts;
@@ -28,12 +26,7 @@ impl ObservedState<'_> {
             return Admission::Refused(vec![error]);
         }
         let namespace = self.objects.lookup(&namespace_of(daemon_set));
-        let judged = overlays::as_judged(daemon_set, |config_map| self.objects.is_folders(config_map));
-        let admission = match &judged {
-            Cow::Borrowed(_) => self.judge().admit(daemon_set, namespace),
-            Cow::Owned(judged) => self.state.policy.admit(judged, namespace),
-        };
-        admission.and(|| self.no_room(&judged))
+        self.judge().admit(daemon_set, namespace).and(|| self.no_room(daemon_set))
     }
 
     fn judge(&self) -> Judge<'_> {

@@ -102,3 +102,24 @@ fn a_node_is_read_with_what_decides() {
     assert!(node.registered && node.taints.len() == 1 && node.labels["a"] == "b");
     assert_eq!(node.kubelet_version.as_deref(), Some("v1.36.2"));
 }
+
+#[test]
+fn it_is_remembered_when_the_node_was_registered_anew() {
+    let node = |uid: &str, label: &str| NodeView {
+        uid: Some(uid.to_owned()),
+        labels: [("a".to_owned(), label.to_owned())].into(),
+        ..NodeView::default()
+    };
+    let mut inputs = RememberedInputs::default();
+    let at = crate::core::time::at;
+    inputs.follow_node(node("u", "b"), at(1_000));
+    inputs.follow_node(node("u", "c"), at(2_000));
+    assert_eq!(inputs.node_since, None, "a first sight and another label are no registration");
+    let before = inputs.fingerprint(0);
+    inputs.follow_node(node("v", "c"), at(3_000));
+    inputs.follow_node(node("v", "d"), at(4_000));
+    assert_eq!(inputs.node_since, Some(at(3_000)));
+    assert_ne!(inputs.fingerprint(0), before);
+    let restored = RememberedInputs::restore(inputs.to_save(&[]), &Records::new());
+    assert_eq!(restored.node_since, Some(at(3_000)), "also after a restart of the agent");
+}

@@ -362,3 +362,23 @@ fn an_approval_for_the_next_boot_is_claimed_as_staged_and_bound_to_what_was_read
     c.is_read = true;
     assert_eq!(permission(&c), Permission::Withheld(Withheld::NotApproved));
 }
+
+#[test]
+fn a_resource_that_drops_overlays_is_named_as_what_an_approval_waits_for() {
+    let revision = "r.digest";
+    let permission = |c: &Claims, revision: &str| c.permission(true, &daemon_set(), revision);
+    let mut c = claims(None);
+    c.is_read = true;
+    c.wanted.daemons[0].overlays = "digest".to_owned();
+    c.send(at(10_000)).expect("it is due");
+    c.ended(None, at(10_000));
+    c.live = without_overlays(&c.wanted);
+    c.look_for_overlays(at(10_000));
+    assert_eq!(permission(&c, revision), Permission::Withheld(Withheld::NotApproved), "it may be read late");
+    c.look_for_overlays(at(10_000) + PATIENCE);
+    assert_eq!(permission(&c, revision), Permission::Withheld(Withheld::OlderResource));
+    assert_eq!(permission(&c, "r"), Permission::Withheld(Withheld::NotApproved), "no overlays, no matter");
+    c.live = c.wanted.clone();
+    c.look_for_overlays(at(20_000));
+    assert_eq!(permission(&c, revision), Permission::Withheld(Withheld::NotApproved), "the resource is newer now");
+}
