@@ -11,7 +11,7 @@ case "$left" in
 *"would end"*)
     echo "daemonlet is removed, and what it started goes on running:"
     echo "$left" | sed -n 's/^would end \(.*\)$/  \1/p'
-    echo "Each ends when its manifest is removed. To drain a node in order (folders are cleared, too):"
+    echo "Each ends when its manifest is removed. To tear the node down in order (folders are cleared, too):"
     echo "  systemctl stop daemonlet && daemonlet teardown     before the package is removed"
     ;;
 esac
