@@ -278,7 +278,7 @@ fn what_is_too_much_is_not_merged() {
         format!("- nodes: {{}}\n  patch: {{spec: {{containers: [{{name: agent, env: [{env}]}}]}}}}\n")
     };
     let first = |text: &str| on("", text).refused().iter().map(ToString::to_string).next().unwrap_or_default();
-    let wanted = "ConfigMap a/o: overlays.yaml: has 10008 values; at most 8192 are allowed";
+    let wanted = "ConfigMap a/o: overlays.yaml: has 10006 values; at most 8192 are allowed";
     assert_eq!(first(&patch(&entries("a", 4_999))), wanted);
     let wanted = "ConfigMap a/o: overlays.yaml: has 300000 bytes; at most 262144 are allowed";
     assert_eq!(first(&" ".repeat(300_000)), wanted);
