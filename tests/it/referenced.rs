@@ -126,7 +126,7 @@ fn changes() -> Vec<(Change, bool)> {
         changes.push((Change::Object(Kind::ServiceAccount, account), false));
     }
     for data in [
-        json!({"a b": "1", "=": "2", "": "3", "\u{e4}": "4", "a": "5", "..": "6"}),
+        json!({"a b": "1", "=": "2", "\u{e4}": "3", "a": "4"}),
         json!({"A": "\u{0}\u{1}\n\r\t\u{85}\u{2028}\u{feff}", "B": "$(C) $$(A) '\""}),
         json!({"A": "x".repeat(1 << 19)}),
         json!({"KUBERNETES_SERVICE_HOST": "a", "KUBERNETES_SERVICE_PORT": "b"}),
@@ -134,7 +134,7 @@ fn changes() -> Vec<(Change, bool)> {
     ] {
         changes.push((Change::Object(Kind::ConfigMap, json!({"data": data})), false));
     }
-    for data in [json!({"K": "AAEC"}), json!({"a b": "dg==", "=": "dg==", "K": "dg==", ".": "dg=="}), json!("x")] {
+    for data in [json!({"a b": "dg==", "=": "dg==", "K": "dg==", ".": "dg=="}), json!("x")] {
         changes.push((Change::Object(Kind::Secret, json!({"data": data})), false));
     }
     for (generation, is_wrong) in [("-3", false), ("0", false), ("+5", false), ("abc", true), ("", true)] {

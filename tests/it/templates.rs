@@ -139,12 +139,15 @@ pub(crate) fn ask_kubelet(
     (taken, oracle::text(&output.stderr).lines().filter_map(reason).collect())
 }
 
-/// Whether an error is about a field that an API server of an older version drops; ours judges it all the same.
+/// Whether an error is about a field that an API server of an older version drops, which ours judges all the same, or
+/// about the value of a Secret, for which the pod that the kubelet is asked about has a plain one.
 fn is_of_dropped_field(error: &str, version: (u32, u32)) -> bool {
     const SINCE_1_35: [&str; 4] = ["hostnameOverride", "restartPolicy", "restartPolicyRules", "fileKeyRef"];
     let field = error.split(": ").next().unwrap_or_default();
     let is_image_volume = field.contains(".volumes[") && field.contains("].image");
-    version < (1, 35) && (is_image_volume || field.split(['.', '[']).any(|part| SINCE_1_35.contains(&part)))
+    let is_secret = error.contains("a static pod cannot have this variable");
+    version < (1, 35)
+        && (is_image_volume || is_secret || field.split(['.', '[']).any(|part| SINCE_1_35.contains(&part)))
 }
 
 /// Judges as many as are wanted as this version does; gives what went wrong.
