@@ -262,7 +262,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     let account = service_account::name(template);
     let mut spec = template.as_object().cloned().unwrap_or_default();
     let mut metadata = metadata::build(input);
-    let pod = PodView::new(input, &metadata, account);
+    let view = PodView::new(input, &metadata, account);
 
     refuse_long_name(ctx);
     overlays::require(ctx);
@@ -276,13 +276,16 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     scheduling::overhead(ctx, &mut spec);
     let pull_secrets = service_account::apply(ctx, account, &mut spec);
     let images = images::write_policies(ctx, &mut spec);
-    volumes::convert(ctx, &pod, &mut spec);
+    volumes::convert(ctx, &view, &mut spec);
     env::resolve(ctx, account, &mut spec);
     api_endpoint::add(ctx, &mut spec);
     start_gate::add(ctx, &mut spec);
     volumes::nest(ctx, &spec);
+    metadata::require_room(ctx, &metadata, &spec);
+    metadata::mark_waiting(&mut metadata, ctx.obstacles.held());
+    let pod = assemble(metadata, spec);
     if ctx.errors.is_empty() {
-        self_check::check(ctx, &spec);
+        self_check::check(ctx, &pod);
     }
     if !ctx.errors.is_empty() {
         return Err(Refused {
@@ -294,11 +297,9 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
             tokens: std::mem::take(&mut ctx.tokens),
         });
     }
-    let held = std::mem::take(&mut ctx.obstacles).into_held();
-    metadata::mark_waiting(&mut metadata, &held);
     Ok(RenderedPod {
-        pod: assemble(metadata, spec),
-        held,
+        pod,
+        held: std::mem::take(&mut ctx.obstacles).into_held(),
         data_version: ctx.data_version(),
         volumes: std::mem::take(&mut ctx.volumes),
         references: std::mem::take(&mut ctx.references),

@@ -14,11 +14,13 @@ mod selector;
 mod strategy;
 mod template;
 mod types;
+mod versions;
 mod volumes;
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use serde_json::json;
 
 use crate::core::bounds::EVERYONE;
 use crate::core::cluster::released::RolloutStatus;
@@ -77,7 +79,7 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
         return Err(over);
     }
     self::metadata::check(metadata, "metadata", &mut errors);
-    self::metadata::finalizers(metadata, &mut errors);
+    self::metadata::of_object(metadata, &mut errors);
     let template_labels = strings(spec.at(["template", "metadata", "labels"]));
     selector::check(spec.get("selector"), &template_labels, &mut errors);
     template::check(spec.get("template"), &mut errors);
@@ -134,6 +136,29 @@ pub fn pod_template(template: &Value) -> Vec<FieldError> {
         template::check(Some(template), &mut errors);
         pod::check(template, &mut errors);
     }
+    errors
+}
+
+/// Everything that a kubelet of `version` would refuse in `pod`, a rendered v1 Pod; `None`: as the newest does. Field
+/// names are those of a DaemonSet. The types of fields are not judged.
+pub fn rendered_pod(pod: &Value, version: Option<(u32, u32)>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    template::check(Some(pod), &mut errors);
+    pod::check(pod, &mut errors);
+    versions::check(pod.get("spec").unwrap_or(&Value::Null), version, &mut errors);
+    errors
+}
+
+/// Everything that no kubelet takes of `fields`, fields of a pod's spec that a PriorityClass or RuntimeClass gives: their
+/// types, `overhead` and `preemptionPolicy`. Field names start with `spec`.
+pub fn class_fields(fields: &Value) -> Vec<FieldError> {
+    let pod = json!({"spec": fields});
+    if let Err(error) = pod_types(&pod) {
+        return vec![error];
+    }
+    let mut errors = Vec::new();
+    container::overhead(&pod["spec"], "spec", &mut errors);
+    pod_spec::preemption_policy(&pod["spec"], "spec", &mut errors);
     errors
 }
 

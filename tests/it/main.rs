@@ -7,6 +7,7 @@ mod corpus;
 mod fuzz;
 mod oracle;
 mod pod_security;
+mod referenced;
 mod strings;
 mod templates;
 mod tidy;

@@ -15,7 +15,7 @@ use crate::core::render::json::Object;
 pub(super) const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// Every container of `spec` with its field path.
-pub(super) fn all(spec: &Object) -> impl Iterator<Item = (String, &Value)> {
+pub(super) fn all(spec: &impl Json) -> impl Iterator<Item = (String, &Value)> {
     LISTS.into_iter().flat_map(|list| {
         spec.list_at(list)
             .iter()

@@ -16,10 +16,17 @@ use crate::core::model::WAITING_ANNOTATION;
 use crate::core::render::HeldPart;
 use crate::core::render::Part;
 use crate::core::render::RenderInput;
+use crate::core::render::containers;
+use crate::core::render::context::RenderContext;
 use crate::core::render::json::Object;
 
 /// The annotation of a DaemonSet from which upstream takes the generation label.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+/// How many bytes the annotations of a pod may have, keys and values (`TotalAnnotationSizeLimitB`).
+const MAX_ANNOTATIONS: usize = 256 << 10;
+/// How many bytes are left to those that come later, without names of containers: the kubelet's four (some 220 bytes),
+/// the digest of overlays, the containers that wait, and a longer incarnation number.
+const LATER: usize = 512;
 /// Annotations that belong to the kubelet; a mirror annotation on a static pod would make it a mirror pod.
 const OF_KUBELET: &str = "kubernetes.io/config.";
 
@@ -33,6 +40,22 @@ pub(super) fn build(input: RenderInput<'_>) -> Object {
     put("labels", labels(input).into());
     put("annotations", annotations(input).into());
     metadata
+}
+
+/// Refuses annotations that leave no room for those that come later: on the same pod in place, and on its mirror pod.
+pub(super) fn require_room(ctx: &mut RenderContext<'_>, metadata: &Object, spec: &Object) {
+    let annotations = metadata.at("annotations").and_then(Value::as_object).into_iter().flatten();
+    let own: usize = annotations.map(|(name, value)| name.len() + value.as_str().unwrap_or_default().len()).sum();
+    let waiting: usize = containers::all(spec).map(|(_, container)| container.str_at("name").len() + 1).sum();
+    let most = MAX_ANNOTATIONS - LATER;
+    if own + waiting > most {
+        let over = own + waiting - most;
+        ctx.refuse(
+            "spec.template.metadata.annotations",
+            format!("must be no more than {MAX_ANNOTATIONS} bytes with those that daemonlet and the kubelet add"),
+            &format!("shorten them by {over} bytes"),
+        );
+    }
 }
 
 /// Names the containers that wait for their environment by themselves. When it changes, the kubelet syncs the pod at
@@ -55,7 +78,8 @@ fn labels(input: RenderInput<'_>) -> Object {
     let mut labels = of_template(input, "labels");
     let generation = input.daemon_set.annotations.get(TEMPLATE_GENERATION);
     if let Some(generation) = generation.and_then(|generation| generation.parse::<i64>().ok()) {
-        labels.insert(GENERATION_LABEL.to_owned(), generation.to_string().into());
+        // As the API server's `PrepareForCreate`.
+        labels.insert(GENERATION_LABEL.to_owned(), generation.max(1).to_string().into());
     }
     if !input.revision.is_empty() {
         labels.insert(HASH_LABEL.to_owned(), template_hash(input.revision).into());

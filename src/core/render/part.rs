@@ -95,6 +95,10 @@ impl Obstacles {
         self.places.get(&self.part).is_some_and(|at| !self.held[*at].refused.is_empty())
     }
 
+    pub(super) fn held(&self) -> &[HeldPart] {
+        &self.held
+    }
+
     pub(super) fn into_held(self) -> Vec<HeldPart> {
         self.held
     }

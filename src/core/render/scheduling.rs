@@ -72,8 +72,28 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
         },
     };
     let policy = policy.unwrap_or("PreemptLowerPriority");
-    spec.insert("priority".to_owned(), value.unwrap_or_else(|| 0.into()));
-    spec.insert("preemptionPolicy".to_owned(), policy.into());
+    let fields = json!({"priority": value.unwrap_or_else(|| 0.into()), "preemptionPolicy": policy});
+    take_over(ctx, spec, Kind::PriorityClass, &class.to_owned(), fields);
+}
+
+/// Writes `fields` that the object `name` gives into `spec`. What no kubelet takes is refused: in the manifest it would
+/// end what runs.
+fn take_over(ctx: &mut RenderContext<'_>, spec: &mut Object, kind: Kind, name: &str, fields: Value) {
+    let field = match kind {
+        Kind::PriorityClass => "spec.template.spec.priorityClassName",
+        _ => "spec.template.spec.runtimeClassName",
+    };
+    let errors = validate::class_fields(&fields);
+    for error in &errors {
+        let place = error.field.trim_start_matches("spec.").replacen("overhead", "overhead.podFixed", 1);
+        let hint = format!("correct {place} of the {kind}");
+        ctx.refuse(field, format!("{place} of {kind} {name}: {}", error.reason), &hint);
+    }
+    if let Value::Object(fields) = fields
+        && errors.is_empty()
+    {
+        spec.extend(fields);
+    }
 }
 
 /// Sets the overhead of the runtime class.
@@ -88,19 +108,11 @@ pub(super) fn overhead(ctx: &mut RenderContext<'_>, spec: &mut Object) {
         None => None,
     };
     match fixed {
-        Some(fixed) => match validate::pod_types(&json!({"spec": {"overhead": fixed}})) {
-            Ok(()) => drop(spec.insert("overhead".to_owned(), canonical::untouched(fixed))),
-            // A manifest that cannot be decoded would end what runs.
-            Err(error) => {
-                let (class, reason) = (class.unwrap_or_default(), error.reason);
-                let hint = "correct overhead.podFixed of the RuntimeClass";
-                ctx.refuse(
-                    "spec.template.spec.runtimeClassName",
-                    format!("overhead of RuntimeClass {class}: {reason}"),
-                    hint,
-                );
-            }
-        },
+        Some(fixed) => {
+            let (class, fields) =
+                (class.unwrap_or_default().to_owned(), json!({"overhead": canonical::untouched(fixed)}));
+            take_over(ctx, spec, Kind::RuntimeClass, &class, fields);
+        }
         None if spec.at("overhead").is_some() => {
             let reason = "left out: the API accepts only the overhead of the runtime class";
             ctx.note("spec.template.spec.overhead", reason, "set it in the RuntimeClass");

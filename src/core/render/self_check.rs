@@ -1,19 +1,30 @@
 //! The final check: nothing may remain that the kubelet refuses in a static pod.
 //!
 //! A port of upstream's `HasAPIObjectReference` to JSON, independent of the passes that should have removed every
-//! reference. What it finds is refused with its field name; written to a file, it would end the running pod.
+//! reference; then the validation of the whole pod, whatever object a part of it came from. What it finds is refused
+//! with its field name; written to a file, it would end the running pod.
 
 use serde_json::Value;
 
 use crate::core::json::Json;
 use crate::core::render::containers;
 use crate::core::render::context::RenderContext;
-use crate::core::render::json::Object;
+use crate::core::validate;
 
 const HINT: &str = "leave this DaemonSet to the stock controller, and report this as a bug";
 
-/// Refuses everything in `spec` that refers to an object of the API.
-pub(super) fn check(ctx: &mut RenderContext<'_>, spec: &Object) {
+/// Refuses everything in `pod` that refers to an object of the API; if nothing does, all that the kubelet does not take.
+pub(super) fn check(ctx: &mut RenderContext<'_>, pod: &Value) {
+    let Some(spec) = pod.at("spec") else { return };
+    references(ctx, spec);
+    if ctx.errors.is_empty() {
+        for error in validate::rendered_pod(pod, ctx.input.options.kubelet_version) {
+            ctx.refuse(error.field, error.reason, error.hint.as_deref().unwrap_or(HINT));
+        }
+    }
+}
+
+fn references(ctx: &mut RenderContext<'_>, spec: &Value) {
     let members = ["serviceAccountName", "serviceAccount", "imagePullSecrets", "schedulingGates", "resourceClaims"];
     for member in members {
         if spec.at(member).is_some_and(|value| !is_empty(value)) {

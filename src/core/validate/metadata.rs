@@ -1,16 +1,24 @@
-//! Labels, annotations and finalizers, of a DaemonSet and of its template.
+//! Labels, annotations, finalizers and owners, of a DaemonSet and of its template.
 
 use std::collections::BTreeSet;
 
+use serde_json::Map;
 use serde_json::Value;
 
 use super::rules;
 use super::rules::LABEL_KEY;
+use super::scheduling;
 use super::wrong;
 use crate::core::json::Json;
 use crate::core::labels::is_label_key;
 use crate::core::model::FieldError;
 
+/// Upstream keeps it in a field of its own (`Convert_v1_DaemonSet_To_apps_DaemonSet`).
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+/// Finalizers without a domain (`IsStandardFinalizerName`).
+const FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const POD_SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const CONTAINER_SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";
@@ -22,12 +30,48 @@ pub(super) fn check(metadata: &Value, place: &str, errors: &mut Vec<FieldError>)
     rules::annotations(metadata.get("annotations"), &format!("{place}.annotations"), errors);
 }
 
-/// `ValidateFinalizers`.
-pub(super) fn finalizers(metadata: &Value, errors: &mut Vec<FieldError>) {
+/// What only the DaemonSet itself has: finalizers, owners, and the annotation that is a field in upstream's own form.
+pub(super) fn of_object(metadata: &Value, errors: &mut Vec<FieldError>) {
+    finalizers(metadata, errors);
+    owners(metadata.list_at("ownerReferences"), errors);
+    let generation = metadata.at("annotations").and_then(|annotations| annotations.get(TEMPLATE_GENERATION)).map(text);
+    if generation.is_some_and(|generation| generation.parse::<i64>().is_err()) {
+        errors.push(wrong(format!("metadata.annotations[{TEMPLATE_GENERATION}]"), "must be a number of 64 bits"));
+    }
+}
+
+/// `ValidateOwnerReferences`.
+fn owners(owners: &[Value], errors: &mut Vec<FieldError>) {
+    const PLACE: &str = "metadata.ownerReferences";
+    for (index, owner) in owners.iter().enumerate() {
+        let place = |field: &str| format!("{PLACE}[{index}].{field}");
+        let api_version = owner.str_at("apiVersion");
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        if version.is_empty() || version.contains('/') {
+            errors.push(wrong(place("apiVersion"), "must be VERSION or GROUP/VERSION"));
+        }
+        for field in ["kind", "name", "uid"].into_iter().filter(|field| owner.str_at(*field).is_empty()) {
+            errors.push(wrong(place(field), "required"));
+        }
+        if (group, version, owner.str_at("kind")) == ("", "v1", "Event") {
+            errors.push(wrong(place("kind"), "an Event owns nothing"));
+        }
+    }
+    if owners.iter().filter(|owner| owner.flag_at("controller")).count() > 1 {
+        errors.push(wrong(PLACE, "only one may have controller: true"));
+    }
+}
+
+/// `ValidateFinalizers` and `validateKubeFinalizerName`.
+fn finalizers(metadata: &Value, errors: &mut Vec<FieldError>) {
     const PLACE: &str = "metadata.finalizers";
     let found: Vec<&str> = metadata.list_at("finalizers").iter().map(|one| one.as_str().unwrap_or_default()).collect();
-    for (index, _) in found.iter().enumerate().filter(|(_, name)| !is_label_key(name)) {
-        errors.push(wrong(format!("{PLACE}[{index}]"), LABEL_KEY));
+    for (index, name) in found.iter().enumerate() {
+        if !is_label_key(name) {
+            errors.push(wrong(format!("{PLACE}[{index}]"), LABEL_KEY));
+        } else if !name.contains('/') && !FINALIZERS.contains(name) {
+            errors.push(wrong(format!("{PLACE}[{index}]"), "must have a domain and '/' before it"));
+        }
     }
     if ["orphan", "foregroundDeletion"].iter().all(|name| found.contains(name)) {
         errors.push(wrong(PLACE, "orphan and foregroundDeletion cannot both be set"));
@@ -42,7 +86,11 @@ pub(super) fn of_pod(template: &Value, errors: &mut Vec<FieldError>) {
     let names: BTreeSet<&str> = containers(spec).map(|(_, container)| container.str_at("name")).collect();
     for (key, value) in entries(template.at(["metadata", "annotations"])) {
         let place = || format!("{PLACE}[{key}]");
-        if key == DELETION_COST && !is_cost(value) {
+        if key == MIRROR && spec.str_at("nodeName").is_empty() {
+            errors.push(wrong(place(), "only a kubelet sets it, on mirror pods"));
+        } else if key == TOLERATIONS && !value.is_empty() {
+            tolerations(value, &place(), errors);
+        } else if key == DELETION_COST && !is_cost(value) {
             errors.push(wrong(place(), "must be a number of 32 bits"));
         } else if (key == POD_SECCOMP || key.starts_with(CONTAINER_SECCOMP)) && !is_seccomp(value) {
             errors.push(wrong(place(), "must be runtime/default, unconfined or localhost/PATH"));
@@ -97,6 +145,38 @@ fn agrees(profile: Option<&Value>, annotation: Option<&str>, place: &str, errors
             format!("must agree with the annotation, which says {annotation:?}"),
         ));
     }
+}
+
+/// `ValidateTolerationsInPodAnnotations`: a JSON list, whose names Go reads in any case.
+fn tolerations(text: &str, place: &str, errors: &mut Vec<FieldError>) {
+    const FIELDS: [&str; 5] = ["key", "operator", "value", "effect", "tolerationSeconds"];
+    let list = serde_json::from_str::<Option<Vec<Option<Map<String, Value>>>>>(text);
+    let Ok(list) = list else { return errors.push(wrong(place, "must be a list of tolerations, as JSON")) };
+    for (index, written) in list.into_iter().flatten().enumerate() {
+        let place = format!("{place}[{index}]");
+        let mut read = Map::new();
+        for (name, value) in written.into_iter().flatten() {
+            let Some(field) = FIELDS.into_iter().find(|field| folded(field) == folded(&name)) else { continue };
+            let is_typed = match field {
+                "tolerationSeconds" => value.is_i64(),
+                _ => value.is_string(),
+            };
+            if !is_typed && !value.is_null() || read.insert(field.to_owned(), value).is_some() {
+                return errors.push(wrong(format!("{place}.{field}"), "has the wrong type, or is there twice"));
+            }
+        }
+        scheduling::toleration(&Value::Object(read), &place, errors);
+    }
+}
+
+/// As `encoding/json` compares names.
+fn folded(name: &str) -> String {
+    let fold = |letter: char| match letter {
+        '\u{212a}' => 'k',
+        '\u{17f}' => 's',
+        other => other.to_ascii_lowercase(),
+    };
+    name.chars().map(fold).collect()
 }
 
 /// Every container with the way to it from the pod's spec.

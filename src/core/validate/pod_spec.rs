@@ -25,7 +25,12 @@ pub(super) fn check(spec: &Value, errors: &mut Vec<FieldError>) {
     word(spec, "dnsPolicy", &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"], POD_SPEC, errors);
     dns_config(spec, errors);
     host_aliases(spec, errors);
-    written_word(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], POD_SPEC, errors);
+    preemption_policy(spec, POD_SPEC, errors);
+}
+
+/// `ValidatePreemptionPolicy`, of the spec at `place`.
+pub(super) fn preemption_policy(spec: &Value, place: &str, errors: &mut Vec<FieldError>) {
+    written_word(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], place, errors);
 }
 
 fn names(spec: &Value, errors: &mut Vec<FieldError>) {
@@ -116,13 +121,16 @@ fn is_search(search: &str) -> bool {
     search.len() <= 253 && search.split('.').all(is_part)
 }
 
-/// `IsValidIPForLegacyField` as of 1.36: no zeros in front, and no IPv4 address in the clothes of an IPv6 one.
+/// `ParseIPSloppy`, which allows leading zeros; `versions` judges what later versions refuse of it.
 fn is_ip(text: &str) -> bool {
-    match text.parse::<IpAddr>() {
-        Ok(IpAddr::V4(_)) => true,
-        Ok(IpAddr::V6(address)) => address.to_ipv4_mapped().is_none(),
-        Err(_) => false,
+    let mut plain = String::with_capacity(text.len());
+    for part in text.split_inclusive([':', '.']) {
+        let number = part.trim_end_matches([':', '.']);
+        let digits = number.trim_start_matches('0');
+        plain.push_str(if digits.is_empty() && !number.is_empty() { "0" } else { digits });
+        plain.push_str(&part[number.len()..]);
     }
+    plain.parse::<IpAddr>().is_ok()
 }
 
 /// A text that is there, which may be empty.
@@ -170,9 +178,9 @@ mod tests {
                 json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["10.0.0.1"]}}),
             ),
             (
-                json!({"dnsConfig": {"nameservers": ["::1", "1.2.3.04"]}}),
+                json!({"dnsConfig": {"nameservers": ["::1", "1.2.3.0256"]}}),
                 "dnsConfig.nameservers[1]",
-                json!({"dnsConfig": {"nameservers": ["::1", "1.2.3.255"]}}),
+                json!({"dnsConfig": {"nameservers": ["00000::01", "01.2.000.0255"]}}),
             ),
             (
                 json!({"dnsConfig": {"searches": ["a", "a-"]}}),
@@ -185,9 +193,9 @@ mod tests {
                 json!({"dnsConfig": {"options": [{"name": "ndots"}]}}),
             ),
             (
-                json!({"hostAliases": [{"ip": "::ffff:1.2.3.4"}]}),
+                json!({"hostAliases": [{"ip": "::1%eth0"}]}),
                 "hostAliases[0].ip",
-                json!({"hostAliases": [{"ip": "::"}]}),
+                json!({"hostAliases": [{"ip": "::ffff:1.2.3.4"}]}),
             ),
             (
                 json!({"hostAliases": [{"ip": "::", "hostnames": ["a", ""]}]}),

@@ -52,7 +52,7 @@ pub(super) fn check(spec: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// One toleration, `ValidateTolerations`.
-fn toleration(toleration: &Value, place: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn toleration(toleration: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let key = toleration.str_at("key");
     let operator = toleration.str_at("operator");
     let value = toleration.str_at("value");

@@ -97,6 +97,47 @@ fn what_upstream_refuses_is_refused_by_field() {
 }
 
 #[test]
+fn the_daemon_sets_own_metadata_is_that_of_the_api() {
+    const GENERATION: &str = "deprecated.daemonset.template.generation";
+    let owner = |more: Value| {
+        let mut owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u" });
+        owner.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        owner
+    };
+    let controller = owner(json!({ "controller": true }));
+    for (field, value, wrong) in [
+        ("annotations", json!({ GENERATION: "abc" }), [format!("annotations[{GENERATION}]")].as_slice()),
+        ("annotations", json!({ GENERATION: null }), &[format!("annotations[{GENERATION}]")]),
+        ("annotations", json!({ GENERATION: "-3" }), &[]),
+        ("finalizers", json!(["a"]), &["finalizers[0]".to_owned()]),
+        ("finalizers", json!(["kubernetes", "a/b"]), &[]),
+        (
+            "ownerReferences",
+            json!([{}]),
+            &["apiVersion", "kind", "name", "uid"].map(|field| format!("ownerReferences[0].{field}")),
+        ),
+        (
+            "ownerReferences",
+            json!([owner(json!({ "apiVersion": "apps/" }))]),
+            &["ownerReferences[0].apiVersion".to_owned()],
+        ),
+        (
+            "ownerReferences",
+            json!([owner(json!({ "apiVersion": "a/b/c" }))]),
+            &["ownerReferences[0].apiVersion".to_owned()],
+        ),
+        ("ownerReferences", json!([owner(json!({ "kind": "Event" }))]), &["ownerReferences[0].kind".to_owned()]),
+        ("ownerReferences", json!([controller, controller]), &["ownerReferences".to_owned()]),
+        ("ownerReferences", json!([controller, owner(json!({ "apiVersion": "apps/v1" }))]), &[]),
+    ] {
+        let object = with(&format!("/metadata/{field}"), value.clone());
+        let found = daemon_set(&object, Source::Api).err().unwrap_or_default();
+        let found: Vec<_> = found.iter().map(|error| error.field.trim_start_matches("metadata.").to_owned()).collect();
+        assert_eq!(found, wrong, "{value}");
+    }
+}
+
+#[test]
 fn what_could_not_be_read_back_is_refused() {
     let deep = |levels: usize| (0..levels).fold(json!("x"), |value, _| json!([value]));
     assert_eq!(errors(&with("/spec/template/spec/unheardOf", deep(97))), "good");

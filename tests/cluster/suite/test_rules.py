@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import time
 import unittest
 
@@ -182,6 +183,33 @@ class Modes(Story):
         self.keeps(agent, first, "own", 3)
         (agent.folder / "own.yaml").unlink()
         self.wait_gone(agent, "own")
+
+    def test_a_class_that_no_kubelet_takes_changes_nothing_of_what_runs(self):
+        agent = self.start_agent()
+        file, name = agent.folder / "classy.yaml", f"{self.namespace}-class"
+
+        def write(policy, overhead):
+            body = self.daemon("classy", labels={}, priorityClassName=name, runtimeClassName=name)
+            priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": 5,
+                        "preemptionPolicy": policy}
+            runtime = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "runc",
+                       "overhead": {"podFixed": overhead}}
+            file.write_text("\n---\n".join(map(as_yaml, (body, priority, runtime))), encoding="utf-8")
+
+        write("Never", {"cpu": "10m"})
+        first = self.instance(agent, "classy")
+        for policy, overhead, words in (
+                ("never", {"cpu": "10m"}, f"preemptionPolicy of PriorityClass {name}: must be"),
+                ("Never", {"cpu": "10m", "gpu": 1}, rf"overhead\.podFixed\[gpu\] of RuntimeClass {name}: must be")):
+            write(policy, overhead)
+            self.says(agent, words)
+            self.assertEqual(self.instance(agent, "classy"), first, "the manifest was written anew")
+            write("Never", {"cpu": "10m"})
+            until(lambda: not re.search("of (Priority|Runtime)Class", agent.cli("status").stdout), SOON, "it is taken again")
+        write("PreemptLowerPriority", {"cpu": "20m"})
+        changed = lambda: "PreemptLowerPriority" in self.instance(agent, "classy").text  # noqa: E731
+        until(changed, SOON, "a good class is written in place")
+        self.assertEqual(self.instance(agent, "classy").uid, first.uid)
 
     def test_a_missing_namespace_is_default_and_nothing_is_made_for_it(self):
         agent = self.start_agent()

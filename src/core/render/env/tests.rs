@@ -130,7 +130,9 @@ fn what_needs_no_api_is_untouched() {
         {"name": "D", "value": ""},
         {"name": "E", "value": "$(A) $$(B)", "new": 1},
     ]);
-    assert_eq!(env(&fixture(json!({"env": kept}))), kept);
+    let mut fixture = fixture(json!({"env": kept}));
+    fixture.daemon_set.template["spec"]["volumes"] = json!([{"name": "x", "emptyDir": {}}]);
+    assert_eq!(env(&fixture), kept);
 }
 
 #[test]

@@ -40,6 +40,7 @@ fn the_file_is_mounted_where_nothing_else_is() {
         {"name": "a", "mountPath": "/.daemonlet-env-2"},
     ]);
     let mut fixture = Fixture::container(json!({"env": [variable], "volumeMounts": mounts}));
+    fixture.daemon_set.template["spec"]["volumes"] = json!([{"name": "a", "emptyDir": {}}]);
     fixture.put(Kind::Secret, "s", json!({"data": {"k": "dg=="}}));
     assert_eq!(mount_paths(&fixture), ["/.daemonlet-env/", "/.daemonlet-env-2", "/.daemonlet-env-3"]);
 }
@@ -168,7 +169,7 @@ fn a_container_that_lacks_a_value_names_it_to_the_kubelet_and_the_others_are_as_
     let of_map = json!({"name": "M", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "m"}}});
     let mut fixture = Fixture::container(json!({"env": [of_secret("A", "a"), of_secret("B", "b.b"), of_map]}));
     let containers = fixture.daemon_set.template["spec"]["containers"].as_array_mut().unwrap();
-    containers.push(json!({"name": "other", "env": [of_secret("A", "a")]}));
+    containers.push(json!({"name": "other", "image": "i", "env": [of_secret("A", "a")]}));
     fixture.put(Kind::Secret, "s", json!({"data": {"a": "MQ=="}}));
     let key = |pod: &RenderedPod| spec(pod, "/containers/0/env/0/valueFrom/fileKeyRef/key").clone();
     let waiting = |pod: &RenderedPod| pod.pod["metadata"]["annotations"]["daemonlet.dev/waiting-containers"].clone();
@@ -199,7 +200,7 @@ fn the_whole_pod_waits_for_an_init_container_and_on_an_older_kubelet() {
     assert!(!fixture.rendered().can_start());
     assert!(!names(&fixture.rendered(), 0).contains(&"DAEMONLET_WAITS_FOR".to_owned()));
     fixture.options.kubelet_version = Some((1, 35));
-    fixture.daemon_set.template["spec"]["initContainers"] = json!([{"name": "init", "envFrom": from}]);
+    fixture.daemon_set.template["spec"]["initContainers"] = json!([{"name": "init", "image": "i", "envFrom": from}]);
     assert!(!fixture.rendered().can_start());
 }
 
@@ -240,7 +241,7 @@ fn keys_are_unique_and_safe_in_the_file() {
 fn every_container_has_a_file_of_its_own() {
     let env = |key: &str| json!([{"name": "V", "valueFrom": {"secretKeyRef": {"name": "s", "key": key}}}]);
     let mut fixture = Fixture::container(json!({"env": env("a")}));
-    fixture.daemon_set.template["spec"]["initContainers"] = json!([{"name": "init", "env": env("b")}]);
+    fixture.daemon_set.template["spec"]["initContainers"] = json!([{"name": "init", "image": "i", "env": env("b")}]);
     fixture.put(Kind::Secret, "s", json!({"data": {"a": "MQ==", "b": "Mg=="}}));
     let pod = fixture.rendered();
     assert_eq!(files(&pod, "daemonlet-env-init")[0].1, "V='2'\n");

@@ -10,6 +10,10 @@ fn labels_are_the_templates_and_upstreams_two() {
     let expected = json!({"app": "agent", "pod-template-generation": "4", "controller-revision-hash": "7d9f8c6b5"});
     assert_eq!(fixture.rendered().pod["metadata"]["labels"], expected);
 
+    // The API server begins with 1.
+    fixture.daemon_set.annotations.insert(generation.clone(), "-3".to_owned());
+    assert_eq!(fixture.rendered().pod["metadata"]["labels"]["pod-template-generation"], "1");
+
     fixture.daemon_set.annotations.insert(generation, "four".to_owned());
     let expected = json!({"app": "agent", "controller-revision-hash": "7d9f8c6b5"});
     assert_eq!(fixture.rendered().pod["metadata"]["labels"], expected);
@@ -27,6 +31,25 @@ fn a_template_cannot_pose_as_another_daemon_or_as_a_mirror_pod() {
     let expected =
         json!({"kept": "yes", "daemonlet.dev/daemonset": "kube-system/agent", "daemonlet.dev/incarnation": "3"});
     assert_eq!(fixture.rendered().pod["metadata"]["annotations"], expected);
+}
+
+#[test]
+fn annotations_leave_room_for_those_that_come_later() {
+    let mut fixture = Fixture::container(json!({}));
+    let own = "daemonlet.dev/daemonset".len() + "kube-system/agent".len() + "daemonlet.dev/incarnation".len() + 1;
+    let most = (256 << 10) - 512 - own - "main,".len() - 1;
+    let mut with = |bytes: usize| {
+        fixture.daemon_set.template["metadata"]["annotations"] = json!({"a": "x".repeat(bytes)});
+        fixture.render().err().map(|refused| refused.errors[0].with_hint())
+    };
+    assert_eq!(with(most), None);
+    assert_eq!(
+        with(most + 1).as_deref(),
+        Some(
+            "spec.template.metadata.annotations: must be no more than 262144 bytes with those that daemonlet and the \
+             kubelet add (hint: shorten them by 1 bytes)"
+        )
+    );
 }
 
 #[test]

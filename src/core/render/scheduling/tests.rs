@@ -105,9 +105,39 @@ fn an_overhead_that_the_kubelet_does_not_decode_is_refused() {
     let class = ObjectRef::new(Kind::RuntimeClass, "", "kata");
     fixture.objects.objects.insert(class, json!({"overhead": {"podFixed": {"cpu": "many"}}}));
     let refused = fixture.refused();
-    assert!(
-        refused[0].starts_with("spec.template.spec.runtimeClassName: overhead of RuntimeClass kata: must be a"),
-        "{refused:?}"
+    let expected = "spec.template.spec.runtimeClassName: overhead.podFixed[cpu] of RuntimeClass kata: must be a";
+    assert!(refused[0].starts_with(expected), "{refused:?}");
+}
+
+#[test]
+fn what_no_kubelet_takes_of_a_class_is_refused_by_its_field() {
+    let class = ObjectRef::new(Kind::RuntimeClass, "", "kata");
+    for (overhead, place) in [
+        (json!({"foo": 1}), "[foo]"),
+        (json!({"cpu": -1}), "[cpu]"),
+        (json!({"pods": 1}), "[pods]"),
+        (json!({"a b": 1}), "[a b]"),
+        (json!({"": 1}), "[]"),
+        (json!({"requests.cpu": 1}), "[requests.cpu]"),
+        (json!({"example.com/x": "0.5"}), "[example.com/x]"),
+        (json!({"cpu": 1, "hugepages-2Mi": "3Mi"}), "[hugepages-2Mi]"),
+        (json!({"hugepages-2Mi": "4Mi"}), ""),
+    ] {
+        let mut fixture = pod_spec(json!({"runtimeClassName": "kata"}));
+        fixture.objects.objects.insert(class.clone(), json!({"overhead": {"podFixed": overhead}}));
+        let refused = fixture.refused();
+        let expected = format!("spec.template.spec.runtimeClassName: overhead.podFixed{place} of RuntimeClass kata: ");
+        assert!(refused.len() == 1 && refused[0].starts_with(&expected), "{refused:?}");
+    }
+    let mut fixture = pod_spec(json!({"priorityClassName": "low"}));
+    let class = ObjectRef::new(Kind::PriorityClass, "", "low");
+    fixture.objects.objects.insert(class, json!({"value": 5, "preemptionPolicy": "never"}));
+    assert_eq!(
+        fixture.refused(),
+        [
+            "spec.template.spec.priorityClassName: preemptionPolicy of PriorityClass low: must be PreemptLowerPriority or \
+          Never, not \"never\""
+        ]
     );
 }
 

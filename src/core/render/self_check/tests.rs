@@ -7,6 +7,29 @@ use crate::core::render::context::RenderContext;
 use crate::core::render::fixture::Fixture;
 
 #[test]
+fn what_the_kubelet_would_not_take_is_found_wherever_it_came_from() {
+    for (template, expected) in [
+        (json!({"labels": {"a": "b c"}}), "spec.template.metadata.labels[a]"),
+        (json!({"annotations": {"a b": ""}}), "spec.template.metadata.annotations[a b]"),
+    ] {
+        let mut fixture = Fixture::container(json!({}));
+        fixture.daemon_set.template["metadata"] = template;
+        let errors = fixture.render().unwrap_err().errors;
+        assert_eq!(errors.iter().map(|error| error.field.as_str()).collect::<Vec<_>>(), [expected]);
+        assert_eq!(errors[0].hint.as_deref(), Some(super::HINT));
+    }
+}
+
+#[test]
+fn addresses_are_those_of_the_nodes_own_kubelet() {
+    let mut fixture = Fixture::container(json!({}));
+    fixture.daemon_set.template["spec"]["hostAliases"] = json!([{"ip": "01.2.3.4", "hostnames": ["a"]}]);
+    assert!(fixture.refused()[0].starts_with("spec.template.spec.hostAliases[0].ip: must have no leading zeros"));
+    fixture.options.kubelet_version = Some((1, 35));
+    assert!(fixture.render().is_ok());
+}
+
+#[test]
 fn whatever_a_pass_may_have_left_is_found() {
     let left = json!({
         "serviceAccountName": "x",
@@ -38,7 +61,7 @@ fn whatever_a_pass_may_have_left_is_found() {
         revision: "",
         incarnation: 0,
     });
-    check(&mut ctx, left.as_object().unwrap());
+    check(&mut ctx, &json!({"spec": left}));
     let fields: Vec<_> = ctx.errors.iter().map(|error| error.field.trim_start_matches("spec.template.spec.")).collect();
     assert_eq!(
         fields,

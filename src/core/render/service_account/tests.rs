@@ -55,7 +55,10 @@ fn every_container_without_a_mount_there_gets_the_token() {
     let mut fixture = pod_spec(json!({
         "serviceAccount": "old",
         "serviceAccountName": "agent",
-        "initContainers": [{"name": "init"}, {"name": "own", "volumeMounts": [{"name": "x", "mountPath": MOUNT_PATH}]}],
+        "initContainers": [
+            {"name": "init", "image": "i"},
+            {"name": "own", "image": "i", "volumeMounts": [{"name": "x", "mountPath": MOUNT_PATH}]},
+        ],
         "volumes": [{"name": "x", "emptyDir": {}}],
     }));
     fixture.put(Kind::ServiceAccount, "agent", json!({})).token("agent", "", 3607, "A");
@@ -138,7 +141,7 @@ fn the_accounts_name_is_written_where_a_variable_asks_for_it() {
     let fixture = pod_spec(json!({
         "serviceAccountName": "agent",
         "automountServiceAccountToken": false,
-        "initContainers": [{"name": "init", "env": [variable, other]}],
+        "initContainers": [{"name": "init", "image": "i", "env": [variable, other]}],
     }));
     let pod = fixture.rendered();
     assert_eq!(spec(&pod, "/initContainers/0/env/0"), &json!({"name": "SA", "value": "agent"}));

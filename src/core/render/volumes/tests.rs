@@ -26,14 +26,16 @@ fn file(path: &str, data: &str, mode: u32) -> (String, String, u32) {
 fn a_converted_volume_is_an_empty_dir_that_is_mounted_read_only() {
     let mut fixture = config_map(json!({"name": "conf"}));
     fixture.daemon_set.template["spec"]["initContainers"] = json!([{
-        "name": "init",
+        "name": "init", "image": "init:1",
         "volumeMounts": [
             {"name": "data", "mountPath": "/x", "subPathExpr": "$(A)", "readOnly": false},
             {"name": "other", "mountPath": "/y"},
         ],
     }]);
+    let volumes = fixture.daemon_set.template["spec"]["volumes"].as_array_mut().unwrap();
+    volumes.push(json!({"name": "other", "emptyDir": {}}));
     let pod = fixture.rendered();
-    assert_eq!(spec(&pod, "/volumes"), &json!([{"name": "data", "emptyDir": {}}]));
+    assert_eq!(spec(&pod, "/volumes/0"), &json!({"name": "data", "emptyDir": {}}));
     let mount = json!({"name": "data", "mountPath": "/data", "readOnly": true});
     assert_eq!(spec(&pod, "/containers/0/volumeMounts"), &json!([mount]));
     let mounts = json!([
@@ -236,7 +238,7 @@ fn other_volumes_are_untouched() {
         json!({"downwardAPI": {"items": []}}),
         json!({"nfs": {"server": "a", "path": "/"}}),
         json!({"image": {"reference": "a:1"}}),
-        json!({"iscsi": {"secretRef": {"name": ""}}}),
+        json!({"iscsi": {"targetPortal": "a:3260", "iqn": "iqn.2001-04.com.example:a", "secretRef": {"name": ""}}}),
         json!({"configMap": null}),
         json!({}),
     ];
@@ -263,7 +265,7 @@ fn the_data_version_follows_the_data_that_is_used() {
 #[test]
 fn tokens_and_the_clusters_ca_are_not_the_daemons_data() {
     let version = |ca: &str, token: &str| {
-        let mut fixture = Fixture::new(json!({"containers": [{"name": "main"}]}));
+        let mut fixture = Fixture::new(json!({"containers": [{"name": "main", "image": "main:1"}]}));
         fixture.put(Kind::ConfigMap, "kube-root-ca.crt", json!({"data": {"ca.crt": ca}}));
         fixture.token("default", "", 3607, token).rendered().data_version
     };

@@ -31,7 +31,7 @@ fn windows_pods_are_refused_by_name() {
         ),
     ];
     for (more, field) in cases {
-        let fixture = Fixture::new(with(json!({"containers": [{"name": "main"}]}), more.clone()));
+        let fixture = Fixture::new(with(json!({"containers": [{"name": "main", "image": "main:1"}]}), more.clone()));
         let errors = fixture.render().expect_err(&more.to_string()).errors;
         assert_eq!(errors.iter().map(|error| error.field.as_str()).collect::<Vec<_>>(), [field], "{more}");
     }
@@ -48,7 +48,7 @@ fn pods_that_may_run_on_linux_are_not() {
         terms(json!([os("In", json!(["windows"])), os("In", json!(["linux"]))])),
     ];
     for more in cases {
-        let fixture = Fixture::new(with(json!({"containers": [{"name": "main"}]}), more.clone()));
+        let fixture = Fixture::new(with(json!({"containers": [{"name": "main", "image": "main:1"}]}), more.clone()));
         assert!(fixture.render().is_ok(), "{more}");
     }
 }

@@ -28,15 +28,18 @@ pub(super) fn check(declared: &BTreeSet<&str>, container: &Value, place: &str, e
     claims(declared, resources, &format!("{place}.claims"), errors);
 }
 
-/// What a RuntimeClass takes on top; `validateOverhead`.
-fn overhead(spec: &Value, errors: &mut Vec<FieldError>) {
+/// What a RuntimeClass takes on top, in the pod's `spec` at `place`; `validateOverhead`.
+pub(in crate::core::validate) fn overhead(spec: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let Some(overhead) = spec.at("overhead") else { return };
-    requirements(&json!({"limits": overhead}), no_name, &format!("{POD_SPEC}.overhead"), errors);
+    let mut found = Vec::new();
+    requirements(&json!({"limits": overhead}), no_name, &format!("{place}.overhead"), &mut found);
+    // The amounts are judged as limits are, but not written as such.
+    errors.extend(found.into_iter().map(|error| FieldError { field: error.field.replacen(".limits", "", 1), ..error }));
 }
 
 /// What the pod has as a whole; `validatePodResources`, and `overhead`.
 pub(in crate::core::validate) fn of_pod(spec: &Value, errors: &mut Vec<FieldError>) {
-    overhead(spec, errors);
+    overhead(spec, POD_SPEC, errors);
     let Some(resources) = spec.at("resources") else { return };
     let place = format!("{POD_SPEC}.resources");
     if resources.at("claims").is_some() {

@@ -22,6 +22,42 @@ fn the_pod_itself_is_judged_too() {
 }
 
 #[test]
+fn annotations_that_mean_something_are_read_as_upstream_reads_them() {
+    const MIRROR: &str = "kubernetes.io/config.mirror";
+    const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
+    let field = |key: &str, value: Value, node: Value| {
+        let template = json!({
+            "metadata": {"annotations": {key: value}},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+        });
+        told(&template).split(": ").next().unwrap().trim_start_matches("spec.template.metadata.annotations").to_owned()
+    };
+    assert_eq!(field(MIRROR, json!(""), Value::Null), format!("[{MIRROR}]"));
+    assert_eq!(field(MIRROR, json!("x"), json!("node-1")), "");
+    for (text, place) in [
+        ("", ""),
+        ("null", ""),
+        (" [] ", ""),
+        (r#"[{"operator": "Exists", "tolerationSeconds": null, "other": {}}]"#, ""),
+        (r#"[{"key": "a", "tolerationSeconds": 5, "effect": "NoExecute"}]"#, ""),
+        ("x", "|"),
+        ("{}", "|"),
+        ("[[]]", "|"),
+        (r#"[{"operator": "Exists"}] x"#, "|"),
+        ("[null]", "|[0].operator"),
+        (r#"[{"key": "a b"}]"#, "|[0].key"),
+        ("[{\"\u{212a}ey\": \"a b\"}]", "|[0].key"),
+        (r#"[{"key": "a", "KEY": "a b"}]"#, "|[0].key"),
+        (r#"[{"key": 1}]"#, "|[0].key"),
+        (r#"[{"key": "a"}, {"key": "a", "effect": "x"}]"#, "|[1].effect"),
+        (r#"[{"key": "a", "effect": "NoExecute", "TolerationSeconds": 5.0}]"#, "|[0].tolerationSeconds"),
+    ] {
+        let expected = place.replace('|', &format!("[{TOLERATIONS}]"));
+        assert_eq!(field(TOLERATIONS, json!(text), Value::Null), expected, "{text}");
+    }
+}
+
+#[test]
 fn labels_and_annotations_are_those_of_the_api() {
     let good = json!({"metadata": {"labels": {"a.b/C_d": "E.f", "n": null}, "annotations": {"A.B/c": "any thing"}}});
     assert_eq!(told(&good), "");

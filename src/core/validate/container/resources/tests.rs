@@ -127,7 +127,7 @@ fn a_pod_has_at_least_what_its_containers_have() {
         (json!({"overhead": {"cpu": "10m", "example.com/x": 1}}), ""),
         (
             json!({"overhead": {"example": "1"}}),
-            "overhead.limits[example]: must be cpu, memory, ephemeral-storage, hugepages-<size> or have a domain and '/' \
+            "overhead[example]: must be cpu, memory, ephemeral-storage, hugepages-<size> or have a domain and '/' \
              before it",
         ),
     ]);

@@ -1,0 +1,99 @@
+//! What one supported version of Kubernetes refuses in a pod and another takes.
+//!
+//! Judged for a rendered pod alone: only then is it known which kubelet reads it.
+
+use ::core::net::IpAddr;
+
+use serde_json::Value;
+
+use super::rules::POD_SPEC;
+use crate::core::json::Json;
+use crate::core::model::FieldError;
+
+/// The first version that takes no ambiguous addresses (`StrictIPCIDRValidation`) and takes the action
+/// `RestartAllContainers` (`RestartAllContainersOnContainerExits`).
+const CHANGED: (u32, u32) = (1, 36);
+
+/// Checks the pod's `spec` for a kubelet of `version`; `None`: for the newest.
+pub(super) fn check(spec: &Value, version: Option<(u32, u32)>, errors: &mut Vec<FieldError>) {
+    match version {
+        Some(version) if version < CHANGED => restart_actions(spec, errors),
+        _ => addresses(spec, errors),
+    }
+}
+
+/// `IsValidIPForLegacyField`.
+fn addresses(spec: &Value, errors: &mut Vec<FieldError>) {
+    let mut judge = |address: &str, place: String| {
+        if !is_strict_ip(address) {
+            let reason = "must have no leading zeros and be no IPv4-mapped IPv6 address: Kubernetes 1.36 refuses both";
+            let hint = Some("write it as 10.9.8.7 or 2001:db8::1".to_owned());
+            errors.push(FieldError { field: place, reason: reason.to_owned(), hint });
+        }
+    };
+    let servers = spec.at("dnsConfig").map_or(&[][..], |config| config.list_at("nameservers"));
+    for (index, server) in servers.iter().enumerate() {
+        judge(server.as_str().unwrap_or_default(), format!("{POD_SPEC}.dnsConfig.nameservers[{index}]"));
+    }
+    for (index, alias) in spec.list_at("hostAliases").iter().enumerate() {
+        judge(alias.str_at("ip"), format!("{POD_SPEC}.hostAliases[{index}].ip"));
+    }
+}
+
+fn is_strict_ip(text: &str) -> bool {
+    match text.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => true,
+        Ok(IpAddr::V6(address)) => address.to_ipv4_mapped().is_none(),
+        Err(_) => false,
+    }
+}
+
+/// `validateContainerRestartRules`, without `RestartAllContainers`.
+fn restart_actions(spec: &Value, errors: &mut Vec<FieldError>) {
+    for list in ["initContainers", "containers"] {
+        for (index, container) in spec.list_at(list).iter().enumerate() {
+            for (rule, written) in container.list_at("restartPolicyRules").iter().enumerate() {
+                if written.str_at("action") == "RestartAllContainers" {
+                    let field = format!("{POD_SPEC}.{list}[{index}].restartPolicyRules[{rule}].action");
+                    let reason = "RestartAllContainers needs a kubelet of 1.36 or later".to_owned();
+                    let hint = Some("write Restart, or update the kubelet".to_owned());
+                    errors.push(FieldError { field, reason, hint });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fields(spec: &Value, version: Option<(u32, u32)>) -> Vec<String> {
+        let mut errors = Vec::new();
+        check(spec, version, &mut errors);
+        errors.into_iter().map(|error| error.field.trim_start_matches("spec.template.spec.").to_owned()).collect()
+    }
+
+    #[test]
+    fn ambiguous_addresses_are_refused_from_1_36_on() {
+        let spec = json!({
+            "dnsConfig": {"nameservers": ["1.2.3.4", "01.2.3.4"]},
+            "hostAliases": [{"ip": "::1"}, {"ip": "::ffff:1.2.3.4"}, {"ip": "00001::"}],
+        });
+        assert_eq!(fields(&spec, Some((1, 35))), [""; 0]);
+        for version in [Some((1, 36)), None] {
+            let wrong = ["dnsConfig.nameservers[1]", "hostAliases[1].ip", "hostAliases[2].ip"];
+            assert_eq!(fields(&spec, version), wrong, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn to_restart_all_containers_needs_1_36() {
+        let rules = json!([{"action": "Restart"}, {"action": "RestartAllContainers"}]);
+        let spec = json!({"containers": [{"restartPolicyRules": rules}]});
+        assert_eq!(fields(&spec, Some((1, 35))), ["containers[0].restartPolicyRules[1].action"]);
+        assert_eq!(fields(&spec, Some((1, 36))), [""; 0]);
+    }
+}
