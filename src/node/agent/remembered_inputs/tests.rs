@@ -102,3 +102,19 @@ fn a_node_is_read_with_what_decides() {
     assert!(node.registered && node.taints.len() == 1 && node.labels["a"] == "b");
     assert_eq!(node.kubelet_version.as_deref(), Some("v1.36.2"));
 }
+
+#[test]
+fn what_cannot_be_put_in_json_does_not_keep_the_rest_from_being_saved() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut saved = remembered_inputs().to_save(&[]);
+    let whole = saved.clone();
+    let daemon_set = crate::node::agent::decide::tests::daemon_set();
+    let path = std::ffi::OsStr::from_bytes(b"/etc/br\xfccke.yaml").into();
+    let source = crate::core::model::Source::File { path };
+    saved.daemon_sets.push(Arc::new(DaemonSet { source, ..DaemonSet::clone(&daemon_set) }));
+    saved.daemon_sets.push(Arc::clone(&daemon_set));
+    assert!(serde_json::to_string(&saved).is_err());
+    assert_eq!(saved.drop_unencodable(), [format!("DaemonSet {}", daemon_set.key)]);
+    assert_eq!(saved, SavedInputs { daemon_sets: vec![daemon_set], ..whole });
+    assert!(serde_json::to_string(&saved).is_ok());
+}
