@@ -32,5 +32,6 @@ pub mod core;
 pub mod guard;
 pub mod log;
 pub mod node;
+mod regular_file;
 #[cfg(feature = "simulation")]
 pub mod simulation;

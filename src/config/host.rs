@@ -34,6 +34,6 @@ impl Host for RealHost {
     }
 
     fn read(&self, path: &Path) -> io::Result<String> {
-        std::fs::read_to_string(path)
+        crate::regular_file::read_text(path)
     }
 }

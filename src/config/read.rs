@@ -15,6 +15,7 @@ use crate::config::MAIN_FILE;
 use crate::config::Origin;
 use crate::config::Problem;
 use crate::config::keys::KEYS;
+use crate::regular_file;
 
 /// The folders of drop-ins, the weakest first.
 pub(super) const DROP_INS: [&str; 3] =
@@ -25,7 +26,7 @@ pub(super) type SourceFile = (PathBuf, String);
 
 /// `file` and the drop-ins of its sibling folder `<stem>.d`.
 pub(super) fn own_files(file: &Path) -> Result<Vec<SourceFile>, ConfigError> {
-    let main = (file.to_owned(), fs::read_to_string(file).map_err(|error| unreadable(file, &error))?);
+    let main = (file.to_owned(), regular_file::read_text(file).map_err(|error| unreadable(file, &error))?);
     let mut files = vec![main];
     files.extend(drop_ins(&[file.with_extension("d")])?);
     Ok(files)
@@ -38,7 +39,7 @@ pub(super) fn system_files(root: &Path) -> Result<Vec<SourceFile>, ConfigError> 
     let mut files = Vec::new();
     for main in [MAIN_FILE, "/run/daemonlet/daemonlet.toml", "/usr/lib/daemonlet/daemonlet.toml"] {
         let main = below(main);
-        match fs::read_to_string(&main) {
+        match regular_file::read_text(&main) {
             Ok(text) => {
                 files.push((main, text));
                 break;
@@ -72,7 +73,7 @@ fn drop_ins(folders: &[PathBuf]) -> Result<Vec<SourceFile>, ConfigError> {
     }
     let mut files = Vec::new();
     for path in by_name.into_values() {
-        let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
+        let text = regular_file::read_text(&path).map_err(|error| unreadable(&path, &error))?;
         if !text.is_empty() {
             files.push((path, text));
         }
@@ -82,7 +83,9 @@ fn drop_ins(folders: &[PathBuf]) -> Result<Vec<SourceFile>, ConfigError> {
 
 fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
     let message = format!("{}: cannot be read: {}", path.display(), reason(error));
-    ConfigError { problems: vec![Problem { message, hint: None }] }
+    let is_no_text = error.kind() == io::ErrorKind::InvalidData;
+    let hint = is_no_text.then(|| format!("make {} a file of UTF-8 text, or a link to one", path.display()));
+    ConfigError { problems: vec![Problem { message, hint }] }
 }
 
 /// An I/O error in a message's style: `no such file or directory`.

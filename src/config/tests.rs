@@ -416,3 +416,27 @@ fn before_registration_the_node_has_what_the_kubelet_would_set() {
     assert_eq!(node.kubelet_version.as_deref(), Some("v1.36.2"));
     assert_eq!(node.taints[0].effect, "NoSchedule");
 }
+
+#[test]
+fn a_fifo_in_the_place_of_a_configuration_is_an_error_and_holds_nothing_up() {
+    let folder = TempDir::new().unwrap();
+    let fifo = |path: PathBuf| nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let file = write(folder.path(), "own/daemonlet.toml", "");
+    let drop_in = write(folder.path(), "own/daemonlet.d/x.toml", "");
+    fs::remove_file(&drop_in).unwrap();
+    fifo(drop_in.clone());
+    let problem = |file: Option<&Path>| {
+        let error = load_from(file, folder.path(), &FakeHost::default()).unwrap_err();
+        assert!(error.problems[0].hint.is_some());
+        error.to_string()
+    };
+    let expected = |path: &Path| format!("{}: cannot be read: it is not a regular file", path.display());
+    assert_eq!(problem(Some(&file)), expected(&drop_in));
+    assert_eq!(problem(Some(&drop_in)), expected(&drop_in));
+    fs::create_dir_all(folder.path().join("etc/daemonlet")).unwrap();
+    let main = folder.path().join("etc/daemonlet/daemonlet.toml");
+    fifo(main.clone());
+    assert_eq!(problem(None), expected(&main));
+    // As the kubelet's own configuration is read.
+    assert!(RealHost.read(&drop_in).is_err());
+}

@@ -23,6 +23,9 @@ use crate::core::yaml;
 /// The hint for a document that looks like a template a tool should have rendered.
 const TEMPLATE: &str = "this is a template: let its tool (helm template, kustomize build, …) fill it in first";
 
+/// The most problems that are told of one file.
+const MAX_PROBLEMS: usize = 100;
+
 /// What a problem makes of its document or object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ProblemKind {
@@ -111,6 +114,8 @@ pub struct ParsedFile {
     pub problems: Vec<InputProblem>,
     /// Fields of valid objects that do not exist in the API, and are ignored.
     pub unknown_fields: Vec<InputProblem>,
+    /// Whether no document is in it, as in a file of comments.
+    pub is_blank: bool,
 }
 
 impl ParsedFile {
@@ -123,9 +128,19 @@ impl ParsedFile {
 /// The objects in `text`, the content of the file `path`.
 pub fn parse_file(path: &Path, text: &str) -> ParsedFile {
     let mut file = ParsedFile::default();
-    for document in yaml::read_documents(text) {
+    let documents = yaml::read_documents(text);
+    if documents.iter().all(|document| document.value == Ok(Value::Null)) {
+        return ParsedFile { is_blank: true, ..file };
+    }
+    let mut left_out = 0;
+    for document in documents {
+        if file.problems.len() > MAX_PROBLEMS {
+            left_out += file.problems.len() - MAX_PROBLEMS;
+            file.problems.truncate(MAX_PROBLEMS);
+        }
         match document.value {
             Ok(value) => read_document(path, document.line, value, &mut file),
+            Err(_) if file.problems.len() == MAX_PROBLEMS => left_out += 1,
             Err(error) => file.problems.push(InputProblem {
                 file: path.to_owned(),
                 line: error.line,
@@ -138,7 +153,26 @@ pub fn parse_file(path: &Path, text: &str) -> ParsedFile {
             }),
         }
     }
+    file.problems = with_left_out(file.problems, left_out);
+    file.unknown_fields = bounded(file.unknown_fields);
     file
+}
+
+/// The first 100 of `problems`, and one that counts the others.
+pub fn bounded(problems: Vec<InputProblem>) -> Vec<InputProblem> {
+    with_left_out(problems, 0)
+}
+
+/// As [`bounded`], where `left_out` more were found. What those are about is not told, so it may be any object.
+fn with_left_out(mut problems: Vec<InputProblem>, left_out: usize) -> Vec<InputProblem> {
+    let more = left_out + problems.len().saturating_sub(MAX_PROBLEMS);
+    problems.truncate(MAX_PROBLEMS);
+    if let Some(last) = problems.last().filter(|_| more > 0) {
+        let reason = format!("and {more} more problems after the first {MAX_PROBLEMS}");
+        let hint = Some("mend those that are named first".to_owned());
+        problems.push(InputProblem { column: 0, object: None, field: None, reason, hint, ..last.clone() });
+    }
+    problems
 }
 
 /// Whether `line` of `text` (from 1) looks like a template language.

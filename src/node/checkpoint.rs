@@ -283,6 +283,11 @@ impl Store {
     }
 }
 
+/// Whether `record` can be put in JSON at all: a path in it may not be UTF-8.
+pub fn can_encode<T: Serialize>(record: &T) -> bool {
+    serde_json::to_writer(std::io::sink(), record).is_ok()
+}
+
 /// A record that is written and not yet synced.
 #[derive(Debug)]
 pub struct UnsyncedRecord {

@@ -1,7 +1,8 @@
 //! The folders of DaemonSet files: their content, what is in force, and what a missing file proves.
 //!
 //! Owns reading and watching. Folders are merged as systemd merges drop-ins, by file name: a later folder's file
-//! replaces an earlier one's, and a link to `/dev/null` masks it; so does an empty file, which ends nothing that runs.
+//! replaces an earlier one's, and a link to `/dev/null` masks it; so does a file without any document, which ends nothing
+//! that runs.
 //! Files end in `.yaml`, `.yml` or `.json`; hidden files are ignored, others are noted. A file that becomes invalid keeps
 //! what it last defined. A change of a file or folder counts only after [`QUIET_PERIOD`] without another one, so what is
 //! half written never counts; only a file of which nothing was known counts at once, where nothing else defines the same.
@@ -27,6 +28,7 @@ use crate::core::input::Ignored;
 use crate::core::input::InputProblem;
 use crate::core::input::ObjectName;
 use crate::core::input::ProblemKind;
+use crate::core::input::bounded;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
@@ -124,6 +126,9 @@ pub struct FileView {
     vanished: bool,
     /// The file system of its folder when that last existed.
     mounted: Option<FolderIdentity>,
+    /// Whether no document is in it.
+    #[serde(default)]
+    blank: bool,
 }
 
 impl FolderView {
@@ -236,6 +241,7 @@ impl FolderView {
             hint: Some("rename one of them, or remove it".to_owned()),
             kind: ProblemKind::Invalid,
         };
+        let mut problems = Vec::new();
         for (index, file) in self.files.iter().enumerate() {
             let is_new = |is_defined: bool| !(file.early && is_defined);
             for daemon_set in &file.daemon_sets {
@@ -244,7 +250,7 @@ impl FolderView {
                 }
                 let entry = (Arc::clone(daemon_set), index);
                 if let Some((_, loser)) = self.daemon_sets.insert(daemon_set.key.clone(), entry) {
-                    self.problems.push(twice(&self.files, loser, index, format!("DaemonSet {}", daemon_set.key)));
+                    problems.push(twice(&self.files, loser, index, format!("DaemonSet {}", daemon_set.key)));
                 }
             }
             for (reference, value) in &file.objects {
@@ -253,10 +259,11 @@ impl FolderView {
                 }
                 self.objects.insert(reference.clone(), Arc::clone(value));
                 if let Some(loser) = objects_from.insert(reference.clone(), index) {
-                    self.problems.push(twice(&self.files, loser, index, reference.to_string()));
+                    problems.push(twice(&self.files, loser, index, reference.to_string()));
                 }
             }
         }
+        self.problems.extend(bounded(problems));
     }
 }
 

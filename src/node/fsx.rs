@@ -260,8 +260,8 @@ pub enum FileKind {
     Folder,
     /// A symbolic link.
     Link,
-    /// A character device, as `/dev/null` is one.
-    Device,
+    /// The character device 1:3, which is `/dev/null`.
+    NullDevice,
     /// Anything else.
     Other,
 }

@@ -119,3 +119,22 @@ fn a_field_that_there_is_not_is_a_doubt_and_no_problem() {
     assert_eq!(file.unknown_fields[0].kind, ProblemKind::UnknownField);
     assert_eq!(file.daemon_sets[1].template["spec"]["hostNetwrok"], true, "it is passed on");
 }
+
+#[test]
+fn of_many_problems_the_first_are_told_and_the_others_counted() {
+    for bad in ["x\n---\n", "a: [\n---\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: A}\n---\n"] {
+        let good = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good}\n";
+        let file = parse_file(Path::new("f"), &(bad.repeat(20_000) + good));
+        assert_eq!(file.problems.len(), 101, "{bad}");
+        let last = file.problems.last().unwrap();
+        assert_eq!(last.reason, "and 19900 more problems after the first 100", "{bad}");
+        assert!(file.is_incomplete(), "it is not known which objects are not told");
+        assert_eq!(file.objects.len(), 1, "what is valid counts");
+    }
+    let name = |number: usize| format!("x{number}: 1\n");
+    let unknown: String = (0..500).map(name).collect();
+    let daemon_set = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: a}\nspec:\n  selector: {matchLabels: {a: b}}\n  \
+        template:\n    metadata: {labels: {a: b}}\n    spec: {containers: [{name: c, image: i}]}\n";
+    let file = parse_file(Path::new("f"), &(daemon_set.to_owned() + &unknown));
+    assert_eq!((file.daemon_sets.len(), file.unknown_fields.len(), file.is_incomplete()), (1, 101, false));
+}

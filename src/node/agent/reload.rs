@@ -5,6 +5,7 @@
 //! is what a restart does to the daemons: nothing.
 
 use std::path::Path;
+use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 use nix::sys::signal::Signal;
@@ -12,11 +13,15 @@ use nix::sys::signal::Signal;
 use crate::config;
 use crate::config::Config;
 use crate::core::status::Problem;
+use crate::node::fsx;
 
 use super::Agent;
 use super::decide::decide;
 use super::failure;
 use super::release;
+
+/// How long the files of the configuration may take: a file system may hang.
+const READ: Duration = Duration::from_secs(10);
 
 /// What [`Problem::object`] is called where the configuration on disk is not in force.
 pub(super) const CONFIGURATION: &str = "configuration";
@@ -57,9 +62,17 @@ pub(super) enum Reread {
 /// Reads the configuration from `file` again, as [`config::load`] takes it.
 pub(super) async fn reread(file: Option<&Path>, in_force: &Config) -> Reread {
     let problem = |reason, hint| Problem { object: CONFIGURATION.to_owned(), reason, hint };
-    let config = match config::load(file) {
-        Ok(config) => config,
-        Err(error) => {
+    let path = file.map(Path::to_owned);
+    let read = tokio::time::timeout(READ, fsx::aside(move || config::load(path.as_deref()))).await;
+    let config = match read {
+        Err(_) | Ok(Err(_)) => {
+            let reason = "the configuration cannot be read: its files gave no answer within 10 seconds; the one in \
+                          force stays in force";
+            let hint = "see to the file system that it is on, then send SIGHUP again";
+            return Reread::Unusable(vec![problem(reason.to_owned(), Some(hint.to_owned()))]);
+        }
+        Ok(Ok(Ok(config))) => config,
+        Ok(Ok(Err(error))) => {
             return Reread::Unusable(error.problems.into_iter().map(|p| problem(p.message, p.hint)).collect());
         }
     };

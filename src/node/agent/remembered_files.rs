@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::hash::Hasher;
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -59,6 +60,10 @@ fn is_secret((reference, _): &(ObjectRef, Value)) -> bool {
 }
 
 impl SavedFile {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether a Secret is in it.
     pub(super) fn has_secrets(&self) -> bool {
         self.objects.iter().any(is_secret)

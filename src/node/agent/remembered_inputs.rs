@@ -21,6 +21,7 @@ use crate::core::model::ObjectRef;
 use crate::core::time::Timestamp;
 use crate::node::api::IssuedToken;
 use crate::node::api::Snapshot;
+use crate::node::checkpoint;
 use crate::node::folders::Origin;
 use crate::node::recording::marks;
 
@@ -89,6 +90,14 @@ pub(super) struct SavedSecrets {
     /// Secrets of the folders' files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) files: Vec<SavedFile>,
+}
+
+fn keep_encodable<T: Serialize>(list: &mut Vec<T>, dropped: &mut Vec<String>, name: impl Fn(&T) -> String) {
+    list.retain(|item| {
+        let keeps = checkpoint::can_encode(item);
+        dropped.extend((!keeps).then(|| name(item)));
+        keeps
+    });
 }
 
 /// What is kept of a daemon's good revision, Secrets and all.
@@ -184,6 +193,18 @@ impl SavedInputs {
         self.node = later.node.or_else(|| self.node.take());
         self.node_since = later.node_since.or(self.node_since);
         self.reached = self.reached.max(later.reached);
+    }
+
+    /// Takes out what cannot be put in JSON, so that it does not keep the rest from being saved; gives its names.
+    pub(super) fn drop_unencodable(&mut self) -> Vec<String> {
+        let mut names = Vec::new();
+        keep_encodable(&mut self.daemon_sets, &mut names, |daemon_set| format!("DaemonSet {}", daemon_set.key));
+        keep_encodable(&mut self.objects, &mut names, |(reference, _)| reference.to_string());
+        keep_encodable(&mut self.tokens, &mut names, |_| "a token".to_owned());
+        keep_encodable(&mut self.origins, &mut names, |(key, origin)| format!("{:?}, the file of {key}", origin.path));
+        keep_encodable(&mut self.files, &mut names, |file| format!("{:?}", file.path()));
+        keep_encodable(&mut self.rollback_data, &mut names, |(key, _)| format!("the rollback data of {key}"));
+        names
     }
 
     /// Whether secrets are in it.

@@ -33,6 +33,7 @@ use crate::core::render::Endpoint;
 use crate::node::api::tls;
 use crate::node::api::tls::TlsError;
 use crate::node::api::tls::TlsInput;
+use crate::regular_file;
 
 pub use file::FileError;
 #[cfg(test)]
@@ -295,7 +296,7 @@ impl Reader<'_> {
 
     fn file(&mut self, field: &'static str, file: &Path) -> Result<Vec<u8>, KubeconfigError> {
         self.files.push((file.to_path_buf(), stamp(file)));
-        fs::read(file).map_err(|source| KubeconfigError::File {
+        regular_file::read(file).map_err(|source| KubeconfigError::File {
             path: self.path.into(),
             field,
             file: file.into(),

@@ -2,7 +2,6 @@
 //!
 //! Owns the rustls configuration. Must not read the kubeconfig (`kubeconfig`) or connect (`dial`).
 
-use std::fs;
 use std::sync::Arc;
 
 use rustls::ClientConfig;
@@ -22,9 +21,14 @@ use rustls::pki_types::UnixTime;
 use rustls::pki_types::pem;
 use rustls::pki_types::pem::PemObject;
 
+use crate::regular_file;
+
 /// Where distributions store the trusted certificates, in the order tried.
 const SYSTEM_ROOTS: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
+
+/// The longest of them that is read, in bytes.
+const MAX_ROOTS: u64 = 16 << 20;
 
 /// Why no TLS configuration could be made.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +112,7 @@ fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, TlsError> {
         return Ok(store);
     }
     for path in SYSTEM_ROOTS {
-        if let Ok(bytes) = fs::read(path) {
+        if let Ok(bytes) = regular_file::read_at_most(path.as_ref(), MAX_ROOTS) {
             // System bundles often contain certificates that rustls does not accept.
             store.add_parsable_certificates(CertificateDer::pem_slice_iter(&bytes).flatten());
         }

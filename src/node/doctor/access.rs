@@ -58,7 +58,7 @@ fn denied(path: &Path, flags: AccessFlags) -> bool {
 /// The kubeconfig and the files that it names.
 fn credentials(config: &Config) -> Vec<PathBuf> {
     let Some(kubeconfig) = &config.kubeconfig else { return Vec::new() };
-    let text = fs::read_to_string(kubeconfig).unwrap_or_default();
+    let text = crate::regular_file::read_text(kubeconfig).unwrap_or_default();
     let mut files = vec![kubeconfig.clone()];
     let mut todo: Vec<Value> = yaml::read_documents(&text).into_iter().filter_map(|one| one.value.ok()).collect();
     while let Some(value) = todo.pop() {

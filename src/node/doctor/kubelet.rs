@@ -136,7 +136,7 @@ enum Trouble {
 }
 
 fn document(path: &Path) -> Result<Value, Trouble> {
-    let text = fs::read_to_string(path).map_err(|error| match error.kind() {
+    let text = crate::regular_file::read_text(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Trouble::Missing,
         _ => Trouble::Other(crate::config::io_reason(&error)),
     })?;

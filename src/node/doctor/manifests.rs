@@ -13,6 +13,7 @@ use crate::core::yaml;
 use crate::node::api::words;
 use crate::node::fsx::Real;
 use crate::node::manifests::ManifestDir;
+use crate::regular_file;
 
 /// The longest manifest that the kubelet reads.
 const MAX_BYTES: u64 = 10 << 20;
@@ -52,10 +53,11 @@ pub(super) fn facts(folder: &Path) -> ManifestFolderFacts {
 }
 
 fn pod(path: &Path) -> Result<Value, String> {
-    if fs::metadata(path).is_ok_and(|data| data.len() >= MAX_BYTES) {
+    if fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() >= MAX_BYTES) {
         return Err("it is longer than the kubelet accepts".to_owned());
     }
-    let text = fs::read_to_string(path).map_err(|error| crate::config::io_reason(&error))?;
+    let bytes = regular_file::read_at_most(path, MAX_BYTES).map_err(|error| crate::config::io_reason(&error))?;
+    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
     match yaml::read_documents(&text).into_iter().next().map(|document| document.value) {
         Some(Ok(value)) if value["kind"] == "Pod" => Ok(value),
         Some(Ok(_)) => Err("its kind is not Pod".to_owned()),

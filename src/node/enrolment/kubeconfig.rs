@@ -1,6 +1,5 @@
 //! The kubeconfig of the new identity: the server of the source kubeconfig, and our own files.
 
-use std::fs;
 use std::path::Path;
 
 use base64::Engine;
@@ -13,13 +12,14 @@ use crate::node::api::KubeconfigError;
 use crate::node::api::read_kubeconfig;
 use crate::node::fsx::Dir;
 use crate::node::fsx::Real;
+use crate::regular_file;
 
 use super::EnrolmentError;
 use super::files;
 
 /// Whether the kubeconfig at `path` uses the identity in `state_dir`; `None`: the file does not exist.
 pub(super) fn is_ours(path: &Path, state_dir: &Path) -> Option<bool> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = regular_file::read_text(path).ok()?;
     Some(text.contains(&files::path(state_dir).display().to_string()))
 }
 
@@ -72,7 +72,7 @@ fn authority(source: &Path, cluster: &Cluster) -> Result<Option<String>, Enrolme
         return Ok(Some(data));
     }
     let Some(file) = cluster.certificate_authority.as_deref().filter(|file| !file.is_empty()) else { return Ok(None) };
-    let read = fs::read(file).map_err(|error| KubeconfigError::File {
+    let read = regular_file::read(Path::new(file)).map_err(|error| KubeconfigError::File {
         path: source.into(),
         field: "certificate-authority",
         file: file.into(),

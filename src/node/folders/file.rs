@@ -1,5 +1,6 @@
 //! Reading one file, and keeping what its last valid version defined.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub(super) fn unread(path: &Path, folder: &Path) -> FileView {
         held: false,
         vanished: false,
         mounted: None,
+        blank: false,
     }
 }
 
@@ -103,6 +105,14 @@ pub(super) fn unreadable(path: &Path, error: &io::Error) -> InputProblem {
     InputProblem { reason, ..about(path) }
 }
 
+/// The problem of a file whose name is not UTF-8: it is not read, as its name could be written down nowhere.
+pub(super) fn nameless(folder: &Path, name: &OsStr) -> InputProblem {
+    let reason = "is not read: its name is not UTF-8; what runs of it stays".to_owned();
+    let hint = Some("give the file a name in UTF-8".to_owned());
+    let path = folder.join(name.as_encoded_bytes().escape_ascii().to_string());
+    InputProblem { reason, hint, ..about(&path) }
+}
+
 fn about(path: &Path) -> InputProblem {
     InputProblem {
         file: path.to_owned(),
@@ -134,6 +144,7 @@ fn text(disk: &Shared, path: &Path, stat: &Stat) -> io::Result<(String, String)>
 /// Takes what was read. What is as it was keeps its address, by which others know that it is the same.
 fn take(view: &mut FileView, parsed: ParsedFile, previous: Option<&FileView>) {
     view.complete = !parsed.is_incomplete();
+    view.blank = parsed.is_blank;
     let before = previous.map_or(&[][..], |previous| &previous.daemon_sets);
     let as_before = |daemon_set| match before.iter().find(|before| ***before == daemon_set) {
         Some(before) => Arc::clone(before),

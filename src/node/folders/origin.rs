@@ -32,7 +32,7 @@ pub struct Origin {
 /// The file that last defined a daemon, and the file system of its folder, where that is remembered.
 type LastSeen<'a> = (&'a Path, Option<&'a FolderIdentity>);
 
-const EMPTY: &str = "its file is empty (only a link to /dev/null in its place ends what runs)";
+const EMPTY: &str = "its file has no document (to end what runs, remove the file or link it to /dev/null)";
 
 impl FolderView {
     /// The source of `key`, to be remembered while it runs.
@@ -126,7 +126,7 @@ impl FolderView {
         found.any(|file| !file.defines_well(key)).then_some("its file is not valid")
     }
 
-    /// Whether a file of this name is empty.
+    /// Whether a file of this name has no document.
     fn is_empty(&self, path: &Path) -> bool {
         let name = path.file_name().map(|name| name.to_string_lossy());
         self.empty.iter().any(|empty| name.as_deref() == Some(empty))

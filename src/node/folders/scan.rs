@@ -37,6 +37,7 @@ struct Reading<'a> {
     disk: &'a Shared,
     look: Look,
     rests: &'a mut Rests,
+    previous: &'a FolderView,
     view: FolderView,
     names: BTreeMap<OsString, Candidate>,
 }
@@ -46,7 +47,7 @@ struct Reading<'a> {
 ///
 /// Never fails: what cannot be read becomes a problem in the view, and what it defined before stays.
 pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, rests: &mut Rests, look: Look) -> FolderView {
-    let mut reading = Reading { disk, look, rests, view: FolderView::default(), names: BTreeMap::new() };
+    let mut reading = Reading { disk, look, rests, previous, view: FolderView::default(), names: BTreeMap::new() };
     for folder in folders {
         reading.list(folder);
     }
@@ -85,19 +86,19 @@ impl Reading<'_> {
             (Ok((stat, rest)), Some(before)) if is_mask(&stat) && rest.left.is_some() => {
                 self.hold(&path, before, rest);
             }
-            (Ok((stat, _)), before) if is_mask(&stat) => {
-                if stat.kind == FileKind::File {
-                    self.view.files.extend(before.map(|before| there(objects_alone(before))));
-                    self.view.empty.push(name.clone());
-                }
-                self.view.masked.push(name);
-            }
+            (Ok((stat, _)), before) if is_mask(&stat) => match stat.kind {
+                FileKind::File => self.take_empty(name, before),
+                _ => self.view.masked.push(name),
+            },
             (Ok((stat, rest)), before) => {
                 match (file::read(self.disk, &path, &folder, &stat, rest.left.is_none(), before), before) {
                     (None, Some(before)) => self.hold(&path, before, rest),
-                    (Some(file), _) => {
+                    (Some(file), before) => {
                         if !file.quiet {
                             self.look_again(rest.left.unwrap_or(QUIET_PERIOD));
+                        }
+                        if file.blank {
+                            return self.take_empty(name, before);
                         }
                         let mounted = on(&self.view, &folder).and_then(|folder| folder.identity.clone());
                         self.view.files.push(on_file_system(file, mounted));
@@ -106,6 +107,13 @@ impl Reading<'_> {
                 }
             }
         }
+    }
+
+    /// Takes a file without any document: it masks, and ends nothing that runs.
+    fn take_empty(&mut self, name: String, before: Option<&Arc<FileView>>) {
+        self.view.files.extend(before.map(|before| there(objects_alone(before))));
+        self.view.empty.push(name.clone());
+        self.view.masked.push(name);
     }
 
     /// Keeps what `before` defines, because the file that is now at `path` does not rest.
@@ -153,19 +161,26 @@ impl Reading<'_> {
             let note = format!("{} is ignored: only .yaml, .yml and .json files are read", path.display());
             return self.view.notes.push(note);
         }
+        if name.to_str().is_none() {
+            return self.view.problems.push(file::nameless(folder, &name));
+        }
         // Links are followed: many tools install files as links.
-        let stat = self.disk.look(&path);
+        let mut stat = self.disk.look(&path);
         if stat.as_ref().is_ok_and(|stat| stat.kind == FileKind::Folder) {
-            return self.view.notes.push(format!("{} is ignored: it is a folder", path.display()));
+            if !self.previous.files.iter().any(|file| file.path == path) {
+                return self.view.notes.push(format!("{} is ignored: it is a folder", path.display()));
+            }
+            // A container runtime makes one where the source of a bind mount is missing.
+            stat = Err(io::Error::other("it is a folder; put the file back, or remove the folder to end its daemons"));
         }
         let stat = stat.map(|stat| (stat, self.rests.look(&path, stat.stamp, self.look)));
         self.names.insert(name, Candidate { path, folder: folder.to_owned(), stat });
     }
 }
 
-/// `/dev/null` is the only device with a meaning; no other special file is opened.
+/// `/dev/null` is the only special file with a meaning; no other one is opened.
 fn is_mask(stat: &Stat) -> bool {
-    stat.kind == FileKind::Device || (stat.kind == FileKind::File && stat.size() == 0)
+    stat.kind == FileKind::NullDevice || (stat.kind == FileKind::File && stat.size() == 0)
 }
 
 /// Files that have disappeared: kept while their folder is gone, unreadable, on another file system, or being changed.

@@ -156,6 +156,110 @@ fn an_empty_file_ends_nothing_that_runs_and_a_link_to_dev_null_does() {
 }
 
 #[test]
+fn a_file_without_a_document_is_an_empty_one() {
+    for text in ["# nothing\n", "---\n", "---\n# a\n---\n", "null\n", " \n\n", "\u{feff}", "\u{feff}# x\n---\n"] {
+        let mut folders = Folders::new();
+        folders.write(0, "a.yaml", &daemon_set("a", "i"));
+        folders.later();
+        let origin = folders.origin("a");
+        folders.write(0, "a.yaml", text);
+        for first_look in [false, false, true] {
+            if first_look {
+                folders.begin(FolderView::default());
+            }
+            folders.later();
+            let state = folders.view.state(&key("a"), Some(&origin));
+            assert!(matches!(state, FolderState::Unsure { reason } if reason.contains("remove the file")), "{text:?}");
+            assert!(matches!(folders.view.state(&key("a"), None), FolderState::Absent), "{text:?}");
+            assert_eq!(
+                (folders.names().len(), folders.problems().len(), folders.view.recheck),
+                (0, 0, None),
+                "{text:?}"
+            );
+        }
+        fs::remove_file(folders.paths[0].join("a.yaml")).unwrap();
+        folders.later();
+        assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Absent), "{text:?}");
+    }
+    // One that still has documents, and lost one, ends that one.
+    let mut folders = Folders::new();
+    folders.write(0, "a.yaml", &(daemon_set("a", "i") + &daemon_set("b", "i")));
+    folders.later();
+    let origin = folders.origin("a");
+    folders.write(0, "a.yaml", &("# only b\n".to_owned() + &daemon_set("b", "i")));
+    folders.later();
+    assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Absent));
+    assert_eq!(folders.names(), ["b"]);
+}
+
+#[test]
+fn what_is_no_file_in_the_place_of_a_file_ends_nothing() {
+    type Put = fn(&Path);
+    let cases: [Put; 5] = [
+        |path| fs::create_dir(path).unwrap(),
+        |path| symlink("/", path).unwrap(),
+        |path| symlink("/dev/zero", path).unwrap(),
+        |path| symlink("/dev/full", path).unwrap(),
+        |path| nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+    ];
+    for (index, put) in cases.into_iter().enumerate() {
+        let mut folders = Folders::new();
+        folders.write(0, "a.yaml", &daemon_set("a", "i"));
+        folders.later();
+        let (origin, file) = (folders.origin("a"), std::sync::Arc::clone(&folders.view.files[0]));
+        let path = folders.paths[0].join("a.yaml");
+        fs::remove_file(&path).unwrap();
+        put(&path);
+        for first_look in [false, false, true] {
+            if first_look {
+                // Another process knows of it what is remembered.
+                let (path, fingerprint) = (file.path.clone(), file.fingerprint.clone());
+                let (mounted, daemon_sets) = (file.mounted.clone(), file.daemon_sets.clone());
+                let recalled = RecalledFile { path, fingerprint, mounted, daemon_sets, objects: Vec::new() };
+                folders.begin(FolderView::default().with_recalled([recalled].into_iter()));
+            }
+            folders.later();
+            assert_eq!(folders.names(), ["a"], "{index} {first_look}");
+            let state = folders.view.state(&key("a"), Some(&origin));
+            assert!(!matches!(state, FolderState::Absent), "{index} {first_look}");
+            let problems = folders.problems();
+            assert!(
+                problems.len() == 1 && problems[0].contains("/usr/a.yaml: cannot be read"),
+                "{index}: {problems:?}"
+            );
+        }
+        let _ = fs::remove_dir(&path).or_else(|_| fs::remove_file(&path));
+        folders.later();
+        assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Absent), "{index}");
+    }
+    // A folder where no file was known is ignored.
+    let mut folders = Folders::new();
+    fs::create_dir(folders.paths[0].join("b.yaml")).unwrap();
+    folders.later();
+    assert_eq!((folders.problems().len(), folders.view.notes.len(), folders.view.recheck), (0, 1, None));
+}
+
+#[test]
+fn a_file_whose_name_is_not_utf_8_is_refused_and_hides_no_other() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut folders = Folders::new();
+    let path = |name: &[u8]| folders.paths[0].join(std::ffi::OsStr::from_bytes(name));
+    let names: [&[u8]; 2] = [b"br\xfccke.yaml", b"br\xfdcke.yaml"];
+    for name in names {
+        fs::write(path(name), daemon_set("bad", "i")).unwrap();
+    }
+    folders.write(0, "a.yaml", &daemon_set("a", "i"));
+    folders.later();
+    assert_eq!(folders.names(), ["a"]);
+    let problems = folders.problems();
+    for name in ["br\\xfccke.yaml", "br\\xfdcke.yaml"] {
+        let told = problems.iter().any(|p| p.starts_with(&format!("/usr/{name}: is not read: its name is not UTF-8")));
+        assert!(told, "{problems:?}");
+    }
+    assert!(folders.view.problems.iter().all(|problem| serde_json::to_string(problem).is_ok()));
+}
+
+#[test]
 fn objects_of_a_file_that_was_emptied_stay() {
     let mut folders = Folders::new();
     let object = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {k: v}\n";

@@ -13,9 +13,13 @@ use std::sync::Arc;
 use nix::Result;
 use nix::errno::Errno;
 
+use super::FileKind;
 use super::Stat;
 use super::changes::Tell;
 use super::changes::Watched;
+
+/// The longest text that is read whole, in bytes.
+const MAX_TEXT: u64 = 64 << 20;
 
 /// A disk that several parts of the agent use.
 pub type Shared = Arc<dyn Disk>;
@@ -153,14 +157,22 @@ impl dyn Disk + '_ {
         Ok(self.names(&self.open_folder(&Handle::Start, path, Links::Follow)?)?)
     }
 
-    /// At most `limit` bytes of the file at `path`.
+    /// At most `limit` bytes of the regular file at `path`.
     pub fn load(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-        Ok(self.load_open(&self.open_file(&Handle::Start, path, Links::Follow)?, 0, limit)?)
+        let file = self.open_file(&Handle::Start, path, Links::Follow)?;
+        if self.stat_open(&file)?.kind != FileKind::File {
+            // A device may have no end.
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file"));
+        }
+        Ok(self.load_open(&file, 0, limit)?)
     }
 
-    /// The whole text of the file at `path`: one that the kernel makes up, or our own.
+    /// The whole text of the file at `path`: one that the kernel makes up, or our own. At most 64 MiB.
     pub fn text(&self, path: impl AsRef<Path>) -> io::Result<String> {
-        let bytes = self.load(path.as_ref(), u64::MAX)?;
+        let bytes = self.load(path.as_ref(), MAX_TEXT + 1)?;
+        if bytes.len() as u64 > MAX_TEXT {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is longer than 64 MiB"));
+        }
         String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 

@@ -232,7 +232,7 @@ impl From<FileStat> for Stat {
             SFlag::S_IFREG => FileKind::File,
             SFlag::S_IFDIR => FileKind::Folder,
             SFlag::S_IFLNK => FileKind::Link,
-            SFlag::S_IFCHR => FileKind::Device,
+            SFlag::S_IFCHR if stat.st_rdev == nix::sys::stat::makedev(1, 3) => FileKind::NullDevice,
             _ => FileKind::Other,
         };
         let stamp = Stamp {

@@ -108,7 +108,7 @@ enum Content {
     File(Arc<Vec<u8>>),
     Folder(BTreeMap<OsString, u64>),
     Link(PathBuf),
-    /// `/dev/null` and its like.
+    /// `/dev/null`.
     Device,
 }
 
@@ -196,7 +196,7 @@ impl Simulated {
         self.sync(&self.open_folder(&Handle::Start, path, Links::Follow).unwrap()).unwrap();
     }
 
-    /// A device without content is at `path`, as `/dev/null` is one.
+    /// The device that `/dev/null` is, is at `path`.
     pub fn put_device(&self, path: &Path) {
         self.make_folder(path.parent().unwrap());
         let _ = self.state().create(&Handle::Start, path, Content::Device, 0o666);

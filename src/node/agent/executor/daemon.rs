@@ -14,6 +14,7 @@ use crate::core::rendering::Rendered;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::failure;
 use crate::node::agent::failure::EffectFailure;
+use crate::node::checkpoint;
 use crate::node::fsx::Unsynced;
 use crate::node::manifests::ManifestError;
 
@@ -105,8 +106,8 @@ impl Executor {
     }
 
     /// The record first: an agent that dies after the manifest must find its number used up, or it would
-    /// use it again if somebody removed the manifest meanwhile. A record that cannot be saved holds no
-    /// daemon up; the end of the plan reports it.
+    /// use it again if somebody removed the manifest meanwhile. A record that the disk does not take holds no
+    /// daemon up; the end of the plan reports it. One that cannot be put in JSON does, as it would never be there.
     ///
     /// It is written without fsync, which survives the agent, and synced when the manifest is in place
     /// ([`Executor::sync`]). A pod UID whose manifest was removed is never used again, whatever a loss of power takes in
@@ -129,6 +130,12 @@ impl Executor {
             true => Ok(()),
             false => self.write_record(&plan.record, outcome),
         };
+        if let Err(failure) = &written
+            && !checkpoint::can_encode(&plan.record)
+        {
+            // It would never be written, and the number would be used again.
+            return Err(failure.clone());
+        }
         self.write_manifest(&rendered.file, rendered).inspect_err(|_| {
             if written.is_ok() && self.save_record(&before).is_ok() {
                 // The instance is not there, and its number is still free.

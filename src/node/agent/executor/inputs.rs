@@ -1,6 +1,7 @@
 //! The remembered inputs on disk, sealed where the node's owner wants that.
 
 use crate::config::Config;
+use crate::core::status::Problem;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::failure;
 use crate::node::agent::observation::Observation;
@@ -8,6 +9,7 @@ use crate::node::agent::remembered_inputs::INPUTS;
 use crate::node::agent::remembered_inputs::SavedInputs;
 use crate::node::agent::start;
 use crate::node::agent::state::AgentState;
+use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Loaded;
 
 use super::EffectOutcome;
@@ -37,7 +39,7 @@ impl Executor {
             // What waits to be opened is not in it, and is not to be forgotten.
             inputs.sealed = self.sealing.is_closed();
         }
-        match folder.inputs.save(INPUTS, &inputs) {
+        match encodable(&mut inputs, outcome, |inputs| folder.inputs.save(INPUTS, inputs)) {
             Ok(()) => {
                 outcome.inputs_saved = Some(fingerprint);
                 self.sealing.drop_sealed(&folder.inputs);
@@ -74,8 +76,25 @@ impl Executor {
             // They are as they were sealed.
             drop(inputs.take_secrets(&remembered.rollback_data));
         }
-        if let Err(error) = folder.inputs.write_unsynced(INPUTS, &inputs) {
+        if let Err(error) = encodable(&mut inputs, outcome, |inputs| folder.inputs.write_unsynced(INPUTS, inputs)) {
             outcome.problems.push(problem("checkpoint", failure::of(&error, error.hint())));
         }
+    }
+}
+
+/// Saves `inputs`; where they cannot be put in JSON, without what is the cause.
+fn encodable<T>(
+    inputs: &mut SavedInputs,
+    outcome: &mut EffectOutcome,
+    save: impl Fn(&SavedInputs) -> Result<T, CheckpointError>,
+) -> Result<T, CheckpointError> {
+    match save(inputs) {
+        Err(CheckpointError::Encode { .. }) => {
+            let reason =
+                format!("cannot be put in JSON, and is not remembered: {}", inputs.drop_unencodable().join(", "));
+            outcome.problems.push(Problem { object: "checkpoint".to_owned(), reason, hint: None });
+            save(inputs)
+        }
+        saved => saved,
     }
 }

@@ -123,3 +123,19 @@ fn it_is_remembered_when_the_node_was_registered_anew() {
     let restored = RememberedInputs::restore(inputs.to_save(&[]), &Records::new());
     assert_eq!(restored.node_since, Some(at(3_000)), "also after a restart of the agent");
 }
+
+#[test]
+fn what_cannot_be_put_in_json_does_not_keep_the_rest_from_being_saved() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut saved = remembered_inputs().to_save(&[]);
+    let whole = saved.clone();
+    let daemon_set = crate::node::agent::decide::tests::daemon_set();
+    let path = std::ffi::OsStr::from_bytes(b"/etc/br\xfccke.yaml").into();
+    let source = crate::core::model::Source::File { path };
+    saved.daemon_sets.push(Arc::new(DaemonSet { source, ..DaemonSet::clone(&daemon_set) }));
+    saved.daemon_sets.push(Arc::clone(&daemon_set));
+    assert!(serde_json::to_string(&saved).is_err());
+    assert_eq!(saved.drop_unencodable(), [format!("DaemonSet {}", daemon_set.key)]);
+    assert_eq!(saved, SavedInputs { daemon_sets: vec![daemon_set], ..whole });
+    assert!(serde_json::to_string(&saved).is_ok());
+}

@@ -3,13 +3,13 @@
 //! Owns the conversion to kube's types: YAML as kubectl reads it, with relative paths resolved. kube's own reader
 //! would add a second YAML parser to the binary for this alone.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use kube::config::Kubeconfig;
 
 use crate::core::yaml;
+use crate::regular_file;
 
 /// Why a file is not a kubeconfig.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum FileError {
 /// # Errors
 /// Why the file is not a kubeconfig.
 pub(crate) fn read(path: &Path) -> Result<Kubeconfig, FileError> {
-    let mut config = parse(&text(fs::read(path)?)?)?;
+    let mut config = parse(&text(regular_file::read(path)?)?)?;
     if let Some(folder) = path.parent() {
         for cluster in config.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
             resolve(folder, &mut cluster.certificate_authority);
@@ -112,6 +112,8 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use secrecy::ExposeSecret;
 
     use super::*;

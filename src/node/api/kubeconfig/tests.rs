@@ -149,3 +149,19 @@ fn another_server_is_another_connection() {
     let (a, b) = (Case::new(SERVER, "").load().unwrap(), Case::new(other, "").load().unwrap());
     assert_ne!(a.fingerprint, b.fingerprint);
 }
+
+#[test]
+fn a_fifo_or_an_endless_file_is_an_error_and_holds_nothing_up() {
+    let case = Case::new("server: \"https://a\", certificate-authority: fifo", "token: abc");
+    nix::unistd::mkfifo(&case.folder.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert_eq!(case.error(), "kubeconfig k: certificate-authority fifo cannot be read: it is not a regular file");
+    let user = |user: &str| Case::new(SERVER, user).error();
+    assert!(user("tokenFile: /dev/zero").ends_with("tokenFile /dev/zero cannot be read: it is not a regular file"));
+    let pair = "client-certificate: /dev/zero, client-key: /dev/zero";
+    assert!(user(pair).contains("client-certificate /dev/zero cannot be read"), "{}", user(pair));
+    let path = case.folder.path().join("k");
+    fs::remove_file(&path).unwrap();
+    fs::rename(case.folder.path().join("fifo"), &path).unwrap();
+    assert_eq!(case.error(), "kubeconfig k cannot be read: it is not a regular file");
+    assert!(endpoint(&path).is_err());
+}

@@ -240,7 +240,7 @@ impl State {
             Content::File(data) => (FileKind::File, data.len()),
             Content::Folder(_) => (FileKind::Folder, 4_096),
             Content::Link(target) => (FileKind::Link, target.as_os_str().len()),
-            Content::Device => (FileKind::Device, 0),
+            Content::Device => (FileKind::NullDevice, 0),
         };
         let seconds = |time: SystemTime| {
             let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::core::identity::Identity;
+use crate::core::model::DaemonSet;
+use crate::core::model::Source;
 use crate::core::plan;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
@@ -17,6 +19,7 @@ use crate::core::rendering::DataDigests;
 use crate::core::time::at;
 use crate::core::yaml;
 use crate::node::agent::decide::tests::config;
+use crate::node::agent::decide::tests::daemon_set;
 use crate::node::agent::decide::tests::decided;
 use crate::node::agent::decide::tests::key;
 use crate::node::agent::decide::tests::observation;
@@ -139,4 +142,26 @@ fn a_new_instance_whose_gate_closes_has_its_manifest_behind_it() {
     assert!(!gate(NEW) && config.run_dir.join("closed-gates").join(NEW).exists());
     crate::node::agent::executor::open_gates(&config.run_dir).unwrap();
     assert!(gate(NEW), "an agent that ends leaves no gate closed");
+}
+
+#[test]
+fn without_a_record_that_can_be_put_in_json_there_is_no_manifest() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut executor, config) = (executor(folder.path()), config());
+    let mut record = DaemonRecord::new(key(), 2);
+    let path = std::ffi::OsStr::from_bytes(b"/etc/br\xfccke.yaml").into();
+    let mut daemon_set = DaemonSet::clone(&daemon_set());
+    daemon_set.source = Source::File { path };
+    let mut instance = Instance::new(NEW, "net-bbbbb", 1, "b", at(1));
+    instance.daemon_set = Some(Arc::new(daemon_set));
+    record.instances.push(instance);
+    let start = Action::Start { rendering: rendering(NEW, "net-bbbbb"), reason: String::new() };
+    let plan = DaemonPlan { actions: vec![start], ..plan::empty(record) };
+    let decision = decided(&observation(None), &state(&config), &config);
+    let mut outcome = EffectOutcome::default();
+    let failure = executor.apply(&plan, &decision, &config, &mut outcome).unwrap_err();
+    assert!(failure.message.contains("cannot be put in JSON"), "{failure:?}");
+    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(outcome.counts.starts, 0);
 }
