@@ -182,12 +182,8 @@ impl Inputs {
         requests: &mut Requests,
     ) -> Observation {
         let asks_runtime = self.asks_runtime(state, config);
-        // The only waits: nothing that follows is older than what they give.
-        let runtime = self.runtime.read(state, asks_runtime, clock::now()).await;
-        let missing_images = match state.concerns.manifests_lost_at_boot.asks() {
-            true => self.runtime.missing_images(&state.records).await,
-            false => BTreeSet::new(),
-        };
+        // The only wait: nothing that follows is older than what it gives.
+        let (runtime, missing_images) = self.runtime.look(state, asks_runtime, clock::now()).await;
         let (now, steady) = (clock::now(), self.started.elapsed());
         let mut problems = Vec::new();
         let manifests = self.read_manifests(state, config, executor, &mut problems);

@@ -13,7 +13,6 @@ use crate::node::agent::concerns::stock_controller;
 use crate::node::agent::evidence;
 use crate::node::agent::evidence::RuntimePod;
 use crate::node::agent::state::AgentState;
-use crate::node::agent::state::Records;
 use crate::node::api::Snapshot;
 use crate::node::cri::Cri;
 use crate::node::kubelet::Kubelet;
@@ -65,20 +64,19 @@ impl RuntimeReader {
         matches!(self.last.pods, Knowledge::Unreadable(_)) && !self.is_fresh(now)
     }
 
-    /// The images of staged revisions that the runtime says it does not have. At a boot it may not be there yet, and is
-    /// waited for only a moment: the kubelet waits for this pass.
-    pub(super) async fn missing_images(&self, records: &Records) -> BTreeSet<String> {
-        let Some(PodStatusSource::Runtime(cri, _)) = &self.source else { return BTreeSet::new() };
-        let staged = records.values().filter(|record| record.staged.is_some());
-        let images: BTreeSet<&String> = staged.flat_map(|record| &record.staged_images).collect();
-        let asked = images.into_iter().map(|image| async move { (image, cri.image(image).await) });
-        let answers = tokio::time::timeout(AT_BOOT, futures::future::join_all(asked)).await.unwrap_or_default();
-        let missing = answers.into_iter().filter(|(_, answer)| matches!(answer, Ok(None)));
-        missing.map(|(image, _)| image.clone()).collect()
+    /// What the runtime has, and the images of staged revisions that it says it does not have.
+    pub(super) async fn look(
+        &mut self,
+        state: &AgentState,
+        asks: bool,
+        now: Timestamp,
+    ) -> (RuntimePods, BTreeSet<String>) {
+        let source = self.source.clone();
+        tokio::join!(self.read(state, asks, now), missing_images(source.as_ref(), state))
     }
 
     /// What the runtime has. A runtime that hangs holds nothing up that has nothing to do with it.
-    pub(super) async fn read(&mut self, state: &AgentState, asks: bool, now: Timestamp) -> RuntimePods {
+    async fn read(&mut self, state: &AgentState, asks: bool, now: Timestamp) -> RuntimePods {
         let Some(source) = &self.source else {
             return RuntimePods { pods: Knowledge::Absent(Absence::NotConfigured), as_of: now };
         };
@@ -108,6 +106,21 @@ impl RuntimeReader {
         self.last = RuntimePods { pods, as_of };
         self.last.clone()
     }
+}
+
+/// The images of staged revisions that the runtime says it does not have, in the first pass of a boot. It may not be there
+/// yet, and is waited for only a moment: the kubelet waits for this pass.
+async fn missing_images(source: Option<&PodStatusSource>, state: &AgentState) -> BTreeSet<String> {
+    let cri = match source {
+        Some(PodStatusSource::Runtime(cri, _)) if state.concerns.manifests_lost_at_boot.asks() => cri,
+        _ => return BTreeSet::new(),
+    };
+    let staged = state.records.values().filter(|record| record.staged.is_some());
+    let images: BTreeSet<&String> = staged.flat_map(|record| &record.staged_images).collect();
+    let asked = images.into_iter().map(|image| async move { (image, cri.image(image).await) });
+    let answers = tokio::time::timeout(AT_BOOT, futures::future::join_all(asked)).await.unwrap_or_default();
+    let missing = answers.into_iter().filter(|(_, answer)| matches!(answer, Ok(None)));
+    missing.map(|(image, _)| image.clone()).collect()
 }
 
 /// Whether the runtime's pods matter to the coming pass: something ends or is to be replaced, or the API
