@@ -42,8 +42,8 @@ use crate::node::manifests::Manifest;
 
 use super::concerns::claims;
 use super::concerns::stock_controller;
-use super::costs;
 use super::evidence;
+use super::inputs::costs;
 use super::objects::Objects;
 use super::observation::Observation;
 use super::observed_state;

@@ -3,6 +3,7 @@
 //! Owns the cache from inputs to outcomes. Must not change what is computed: an entry counts only
 //! while every input has the version it was made from.
 
+mod options;
 mod times;
 
 use std::cell::RefCell;
@@ -39,6 +40,7 @@ use crate::core::rendering::Revision;
 use crate::core::time::Span;
 use crate::node::api::TokenSnapshot;
 
+pub(super) use options::Options;
 use times::Times;
 
 /// Objects with versions: a version changes whenever what `lookup` says does.
@@ -60,32 +62,6 @@ pub(super) trait VersionedObjects: ObjectSource {
 pub(super) trait VersionedTokens: TokenSource {
     /// The version of the token for `request`; 0 if there is none.
     fn version(&self, request: &TokenRequest) -> u64;
-}
-
-/// Render options with a version that grows whenever they change.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(super) struct Options {
-    options: RenderOptions,
-    version: u64,
-}
-
-impl Options {
-    /// Starts with `options`.
-    pub(super) fn new(options: RenderOptions) -> Self {
-        Self { options, version: 1 }
-    }
-
-    /// Changes them.
-    pub(super) fn set(&mut self, change: impl FnOnce(&mut RenderOptions)) {
-        let before = self.options.clone();
-        change(&mut self.options);
-        self.version += u64::from(before != self.options);
-    }
-
-    /// The options and their version.
-    pub(super) fn get(&self) -> (&RenderOptions, u64) {
-        (&self.options, self.version)
-    }
 }
 
 impl VersionedTokens for TokenSnapshot {
