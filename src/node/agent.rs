@@ -13,7 +13,6 @@
 
 mod answers;
 mod concerns;
-mod costs;
 mod decide;
 mod decision;
 mod definitions;
@@ -267,7 +266,6 @@ impl Agent {
         let began = Instant::now();
         let observation = self.observe().await;
         if self.last.is_at_rest && quiet::has_no_news(&observation, &self.last.observation, self.last.due) {
-            self.executor.unmark();
             self.last.next = Moment::now(observation.now).until(self.last.due);
             return self.reporter.rested(observation.now, began.elapsed());
         }
@@ -283,12 +281,9 @@ impl Agent {
     /// Executes a decision, keeps what came of it, sends its requests and reports.
     fn carry_out(&mut self, observation: Observation, mut decision: Decision, began: Instant) {
         let (is_at_rest, seen) = (quiet::is_at_rest(&decision), Moment::now(observation.now));
-        let watchdog = self.reporter.watchdog();
-        let mut outcome = self.executor.execute(&decision, &observation, &self.config, watchdog);
-        self.executor.unmark();
-        let has_cost = self.inputs.costs.end(&self.render_cache, &self.state);
+        let mut outcome = self.executor.execute(&decision, &observation, &self.config, self.reporter.watchdog());
         let recorded = self.reporter.recorder.news(&observation, &decision, &outcome, &self.last.plan);
-        self.render_cache.shrink();
+        self.inputs.end_work(&mut self.executor, &mut self.render_cache, &self.state);
         self.requests.send(std::mem::take(&mut decision.requests), observation.now);
         // A state folder that cannot be used or written is tried again, as what failed is.
         let has_failed = !outcome.failures.is_empty() || !outcome.problems.is_empty() || self.executor.state.is_none();
@@ -300,7 +295,6 @@ impl Agent {
         plan.shrink();
         let due = match has_failed {
             true => decide::after_failure(decision.due, observation.now),
-            false if has_cost => observation.now,
             false => decision.due,
         };
         let is_at_rest = is_at_rest && !has_failed;

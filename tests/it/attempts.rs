@@ -476,9 +476,7 @@ fn no_annotation_or_label_of_a_template_speaks_for_the_agent_or_the_kubelet() {
     for name in [
         "daemonlet.dev/daemonset",
         "daemonlet.dev/incarnation",
-        "daemonlet.dev/waiting-containers",
         "daemonlet.dev/overlays-digest",
-        "daemonlet.dev/resync",
         "kubernetes.io/config.mirror",
         "kubernetes.io/config.source",
         "kubernetes.io/config.hash",
@@ -584,7 +582,8 @@ fn no_reference_leaves_its_namespace() {
     for name in ["../other/settings", "kube-system/root", "x,metadata.namespace=kube-system", "..", "a b"] {
         for source in [json!({"configMap": {"name": name}}), json!({"secret": {"secretName": name}})] {
             let Outcome::Runs(rendered) = world.changed("~/volumes/-", &volume(source)) else { continue };
-            let foreign = |reference: &&ObjectRef| !matches!(&*reference.key.namespace, "a" | "");
+            let is_data = |reference: &&ObjectRef| matches!(reference.kind, Kind::ConfigMap | Kind::Secret);
+            let foreign = |reference: &&ObjectRef| is_data(reference) && reference.key.namespace != "a";
             assert!(rendered.pod.references.iter().find(foreign).is_none(), "{name}: {:?}", rendered.pod.references);
         }
     }

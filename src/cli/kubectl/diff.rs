@@ -248,7 +248,8 @@ mod tests {
         let same = compared(&daemon_set, &list, &[labels[0].clone(), labels[0].clone()]).expect("compared");
         let daemon_sets = vec![Compared::failed(&daemon_set, &missing), same];
         let text = human(&Report { schema_version: 1, nodes, daemon_sets });
-        assert!(text.starts_with("a/agent\n  a/agent: ConfigMap a/o is not known; create it"), "{text}");
+        let expected = "a/agent\n  ConfigMap a/o does not exist, which a/agent names in daemonlet.dev/overlays";
+        assert!(text.starts_with(expected), "{text}");
         assert!(text.ends_with("  no difference\n"), "one that cannot be compared keeps no other from it");
     }
 }

@@ -3,6 +3,7 @@
 //! Owns the sources and what they keep to read only what may have changed. [`Inputs::collect`] has the only `await` of a
 //! pass. Must not decide: whatever could not be read is in the observation as such.
 
+pub(super) mod costs;
 pub(super) mod folders;
 mod node;
 mod pod_status_source;
@@ -38,7 +39,6 @@ use crate::node::manifests::ManifestError;
 use crate::node::manifests::Scan;
 
 use super::concerns::volume_checks::Look;
-use super::costs::Costs;
 use super::executor::Executor;
 use super::executor::problem;
 use super::failure;
@@ -50,9 +50,11 @@ use super::observation::Seal;
 use super::observation::VolumeData;
 use super::planning::is_copy;
 use super::remembered_files::RememberedFiles;
+use super::render_cache::RenderCache;
 use super::requests::Requests;
 use super::sealing::Opened;
 use super::state::AgentState;
+use costs::Costs;
 use folders::FolderReader;
 use runtime::RuntimeReader;
 
@@ -236,6 +238,15 @@ impl Inputs {
             executor.mark(&begins);
         }
         observation
+    }
+
+    /// The work of a pass is done: what it cost is part of the next Observation, which then is made at once.
+    pub(super) fn end_work(&mut self, executor: &mut Executor, cache: &mut RenderCache, state: &AgentState) {
+        executor.unmark();
+        cache.shrink();
+        if self.costs.end(cache, state) {
+            self.wake.notify_one();
+        }
     }
 
     /// Whether the runtime's pods matter to the coming pass: something ends, or the API server does not tell readiness.

@@ -40,7 +40,7 @@ use crate::node::manifests::Manifest;
 
 use super::concerns::claims;
 use super::concerns::stock_controller;
-use super::costs;
+use super::inputs::costs;
 use super::objects::Objects;
 use super::observation::Observation;
 use super::observed_state;

@@ -3,6 +3,8 @@
 //! Owns the cache from inputs to outcomes. Must not change what is computed: an entry counts only
 //! while every input has the version it was made from.
 
+mod known_rendering;
+mod options;
 mod times;
 
 use std::cell::RefCell;
@@ -18,7 +20,6 @@ use serde_json::Value;
 
 use crate::core::cluster::history;
 use crate::core::model::DaemonSet;
-use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::OVERLAYS;
 use crate::core::model::ObjectKey;
@@ -45,6 +46,11 @@ use super::objects::Objects;
 
 use times::Times;
 
+pub(super) use known_rendering::Digests;
+pub(super) use known_rendering::KnownRendering;
+pub(super) use known_rendering::RenderingKey;
+pub(super) use options::Options;
+
 /// Objects with versions: a version changes whenever what `lookup` says does.
 pub(super) trait VersionedObjects: ObjectSource {
     /// The version of what is known of `reference`.
@@ -64,32 +70,6 @@ pub(super) trait VersionedObjects: ObjectSource {
 pub(super) trait VersionedTokens: TokenSource {
     /// The version of the token for `request`; 0 if there is none.
     fn version(&self, request: &TokenRequest) -> u64;
-}
-
-/// Render options with a version that grows whenever they change.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(super) struct Options {
-    options: RenderOptions,
-    version: u64,
-}
-
-impl Options {
-    /// Starts with `options`.
-    pub(super) fn new(options: RenderOptions) -> Self {
-        Self { options, version: 1 }
-    }
-
-    /// Changes them.
-    pub(super) fn set(&mut self, change: impl FnOnce(&mut RenderOptions)) {
-        let before = self.options.clone();
-        change(&mut self.options);
-        self.version += u64::from(before != self.options);
-    }
-
-    /// The options and their version.
-    pub(super) fn get(&self) -> (&RenderOptions, u64) {
-        (&self.options, self.version)
-    }
 }
 
 impl VersionedTokens for TokenSnapshot {
@@ -149,67 +129,6 @@ struct Overlaid {
 
 /// Which view of the objects was rendered with: whether the instance runs, and whose data.
 pub(super) type View = (bool, Data);
-
-/// What a pass knew of a rendering: what a replay cannot compute without what was secret in it.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(super) struct KnownRendering {
-    daemon: ObjectKey,
-    revision: String,
-    incarnation: u64,
-    view: View,
-    digests: Option<Digests>,
-    /// Whether a Secret or a token is in it.
-    pub(super) is_secret: bool,
-}
-
-/// The digests of a rendering.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(super) struct Digests {
-    manifest: String,
-    data: String,
-    #[serde(default)]
-    volumes: BTreeMap<String, String>,
-    #[serde(default)]
-    tokens: BTreeMap<String, String>,
-    data_version: String,
-}
-
-/// What a recorded rendering is found by.
-pub(super) type RenderingKey = (ObjectKey, String, u64, View);
-
-impl KnownRendering {
-    fn of(daemon: &ObjectKey, incarnation: u64, view: View, rendering: &RenderResult) -> Self {
-        let (references, tokens) = match &rendering.result {
-            Ok(rendered) => (&rendered.pod.references, &rendered.pod.tokens),
-            Err(refused) => (&refused.references, &refused.tokens),
-        };
-        let rendered = rendering.result.as_ref().ok();
-        let digests = Some(Digests {
-            manifest: rendered.map(|rendered| rendered.digest.clone()).unwrap_or_default(),
-            data: rendering.data.all.clone(),
-            volumes: rendering.data.by_volume.clone(),
-            tokens: rendering.data.tokens.clone(),
-            data_version: rendered.map(|rendered| rendered.pod.data_version.clone()).unwrap_or_default(),
-        });
-        let is_secret = !tokens.is_empty() || references.iter().any(|reference| reference.kind == Kind::Secret);
-        Self { daemon: daemon.clone(), revision: rendering.revision.clone(), incarnation, view, digests, is_secret }
-    }
-
-    /// Its digests.
-    pub(super) fn digests(&self) -> impl Iterator<Item = String> {
-        self.digests.clone().into_iter().flat_map(|known| {
-            [known.manifest, known.data, known.data_version]
-                .into_iter()
-                .chain(known.volumes.into_values())
-                .chain(known.tokens.into_values())
-        })
-    }
-
-    /// By what it is found, and its digests.
-    pub(super) fn into_entry(self) -> (RenderingKey, Option<Digests>) {
-        ((self.daemon, self.revision, self.incarnation, self.view), self.digests)
-    }
-}
 
 /// The cache. Entries that a pass did not use are dropped at its end.
 #[derive(Default)]

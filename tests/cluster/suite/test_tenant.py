@@ -173,6 +173,14 @@ class Tenant(Story):
         until(lambda: len(agent.manifests()) == 2, SOON, "both run")
         self.assertEqual(len({file.split("_")[0] for file in agent.manifests()}), 2)
 
+    @staticmethod
+    def is_noted(file):
+        """Whether it is there, to its end."""
+        try:
+            return file.read_bytes().endswith(b"\n")
+        except FileNotFoundError:
+            return False
+
     def kill_at_work(self, agent, times):
         """Starts the agent and kills it while it works on this namespace's definitions, so often in a row."""
         file, in_a_row = agent.home / "state" / "at-work.json.tmp", 0
@@ -183,11 +191,11 @@ class Tenant(Story):
                 file.rename(file.with_suffix(""))
             agent.start()
             late = time.monotonic() + 10
-            while not file.exists() and time.monotonic() < late:
+            while not self.is_noted(file) and time.monotonic() < late:
                 pass
             agent.kill()
             # Else it was done before it was killed.
-            in_a_row = in_a_row + 1 if file.exists() else 0
+            in_a_row = in_a_row + 1 if self.is_noted(file) else 0
             if in_a_row == times:
                 return agent.start()
         raise AssertionError(f"it was never killed at work {times} times in a row")

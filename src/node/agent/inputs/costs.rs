@@ -19,14 +19,14 @@ use crate::core::set_aside::Turn;
 use crate::core::time::Span;
 use crate::node::api::Presence;
 
-use super::log::Log;
-use super::observation::Observation;
-use super::render_cache::RenderCache;
-use super::state::AgentState;
+use crate::node::agent::log::Log;
+use crate::node::agent::observation::Observation;
+use crate::node::agent::render_cache::RenderCache;
+use crate::node::agent::state::AgentState;
 
 /// Work on definitions of tenants.
 #[derive(Default)]
-pub(super) struct Costs {
+pub(in crate::node::agent) struct Costs {
     /// The versions that this process has worked on, each with the definition that it was found in.
     begun: BTreeMap<ObjectKey, (Arc<DaemonSet>, DefinitionVersion)>,
     /// The content of the API server's snapshot that was last looked at.
@@ -36,14 +36,18 @@ pub(super) struct Costs {
 }
 
 /// Whether `daemon_set` is of a tenant: of the API, in a namespace that is not trusted.
-pub(super) fn is_tenants(policy: &Policy, daemon_set: &DaemonSet) -> bool {
+pub(in crate::node::agent) fn is_tenants(policy: &Policy, daemon_set: &DaemonSet) -> bool {
     policy.confines(daemon_set).is_some()
 }
 
 impl Costs {
     /// Adds to `observation` what the last pass spent and whose turn it is. Gives the versions that the pass works on for
     /// the first time in this process.
-    pub(super) fn begin(&mut self, observation: &mut Observation, state: &AgentState) -> Vec<DefinitionVersion> {
+    pub(in crate::node::agent) fn begin(
+        &mut self,
+        observation: &mut Observation,
+        state: &AgentState,
+    ) -> Vec<DefinitionVersion> {
         observation.spent = std::mem::take(&mut self.spent);
         let api = observation.snapshot();
         let content = api.map_or(0, |api| api.content);
@@ -92,7 +96,7 @@ impl Costs {
     }
 
     /// Takes what a pass spent, as far as something follows from it. Gives whether that is so.
-    pub(super) fn end(&mut self, cache: &RenderCache, state: &AgentState) -> bool {
+    pub(in crate::node::agent) fn end(&mut self, cache: &RenderCache, state: &AgentState) -> bool {
         let mut sums: BTreeMap<ObjectKey, Vec<(Arc<DaemonSet>, Span)>> = BTreeMap::new();
         for (daemon_set, time) in cache.times.take() {
             if is_tenants(&state.policy, &daemon_set) {
@@ -116,14 +120,14 @@ impl Costs {
     }
 
     /// The daemon `key` is to be tried again: what is worked on is new.
-    pub(super) fn forget(&mut self, key: &ObjectKey) {
+    pub(in crate::node::agent) fn forget(&mut self, key: &ObjectKey) {
         self.begun.remove(key);
         self.content = 0;
     }
 }
 
 /// Takes what was spent, and forgets the daemons that are gone.
-pub(super) fn observe(set_aside: &mut SetAside, observation: &Observation, log: &mut Log) {
+pub(in crate::node::agent) fn observe(set_aside: &mut SetAside, observation: &Observation, log: &mut Log) {
     for line in set_aside.observe(&observation.spent) {
         log.warn(line);
     }
@@ -135,7 +139,11 @@ pub(super) fn observe(set_aside: &mut SetAside, observation: &Observation, log: 
 }
 
 /// Whether the definition of a DaemonSet of the API is of a tenant and is held back; why.
-pub(super) fn held_back(observation: &Observation, state: &AgentState, daemon_set: &DaemonSet) -> Option<String> {
+pub(in crate::node::agent) fn held_back(
+    observation: &Observation,
+    state: &AgentState,
+    daemon_set: &DaemonSet,
+) -> Option<String> {
     let is_of_api = daemon_set.source == Source::Api;
     if !is_of_api || !is_tenants(&state.policy, daemon_set) {
         return None;
@@ -149,11 +157,6 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::decide::decide;
-    use super::super::decide::tests::config;
-    use super::super::decide::tests::observation;
-    use super::super::decide::tests::state as running;
-    use super::super::decision::Decision;
     use super::*;
     use crate::core::plan::Action;
     use crate::core::plan::State;
@@ -161,6 +164,11 @@ mod tests {
     use crate::core::record::Instance;
     use crate::core::time::Timestamp;
     use crate::core::validate;
+    use crate::node::agent::decide::decide;
+    use crate::node::agent::decide::tests::config;
+    use crate::node::agent::decide::tests::observation;
+    use crate::node::agent::decide::tests::state as running;
+    use crate::node::agent::decision::Decision;
     use crate::node::api::Definition;
     use crate::node::api::Snapshot;
 
