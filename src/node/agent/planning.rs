@@ -35,6 +35,7 @@ use crate::node::manifests::Manifest;
 
 use super::concerns::claims;
 use super::concerns::stock_controller;
+use super::evidence::room::Room;
 use super::objects::Objects;
 use super::observation::Observation;
 use super::observed_state;
@@ -42,7 +43,6 @@ use super::observed_state::ObservedState;
 use super::orphans;
 use super::render_cache::Inputs;
 use super::render_cache::RenderCache;
-use super::room::Room;
 use super::state::AgentState;
 use super::state::Goal;
 use super::teardown;
