@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::liveness;
+use crate::core::node_conditions;
 use crate::core::startup_taint;
 use crate::core::upstream::api_server;
 
@@ -44,9 +45,15 @@ pub enum Outcome {
     Unknown(String),
 }
 
-/// The writes of an agent whose policies are to be shown; `crd`: whether the cluster has NodeDaemons; `tainted`: the node
-/// whose taint the agent writes, if it does.
-pub fn probes(crd: bool, tainted: Option<&str>) -> Vec<Probe> {
+/// What the agent writes of its own Node: the Node's name, where it does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NodeWrites<'a> {
+    pub taint: Option<&'a str>,
+    pub conditions: Option<&'a str>,
+}
+
+/// The writes of an agent whose policies are to be shown; `crd`: whether the cluster has NodeDaemons.
+pub fn probes(crd: bool, own: NodeWrites<'_>) -> Vec<Probe> {
     let nodedaemons = Probe {
         policy: "daemonlet-agent-nodedaemons",
         write: Write::Create,
@@ -70,13 +77,19 @@ pub fn probes(crd: bool, tainted: Option<&str>) -> Vec<Probe> {
         }),
     };
     let of_rollouts = [nodedaemons, lease].into_iter().filter(|_| crd);
-    let node = tainted.map(|node| Probe {
+    let node = own.taint.map(|node| Probe {
         policy: startup_taint::POLICY,
         write: Write::Patch,
         path: format!("/api/v1/nodes/{node}"),
         object: startup_taint::probe(),
     });
-    of_rollouts.chain([event]).chain(node).collect()
+    let status = own.conditions.map(|node| Probe {
+        policy: node_conditions::POLICY,
+        write: Write::Patch,
+        path: format!("/api/v1/nodes/{node}/status"),
+        object: node_conditions::probe(),
+    });
+    of_rollouts.chain([event]).chain(node).chain(status).collect()
 }
 
 /// Judges the probes.
@@ -94,9 +107,10 @@ pub(super) fn examine(probes: &[(&'static str, Outcome)]) -> Vec<Finding> {
     });
     let open = open.map(|policies| {
         let text = format!("not in force for this agent: {policies}; its identity can write what it must not");
-        let hint = match policies == startup_taint::POLICY {
-            true => startup_taint::GRANT,
-            false => {
+        let hint = match policies.as_str() {
+            startup_taint::POLICY => startup_taint::GRANT,
+            node_conditions::POLICY => node_conditions::GRANT,
+            _ => {
                 "kubectl apply -f /usr/share/daemonlet/k8s/admission-policies.yaml, and give the agent an identity \
                  named daemonlet:node:NODE: `daemonlet enroll`"
             }
@@ -154,9 +168,16 @@ mod tests {
 
     #[test]
     fn without_node_daemons_only_events_are_tried() {
-        let of = |crd, node| probes(crd, node).into_iter().map(|probe| probe.policy).collect::<Vec<_>>();
-        assert_eq!(of(false, None), ["daemonlet-agent-events"]);
-        assert_eq!(of(false, Some("n")), ["daemonlet-agent-events", "daemonlet-agent-nodes"]);
-        assert_eq!(of(true, None), ["daemonlet-agent-nodedaemons", "daemonlet-agent-leases", "daemonlet-agent-events"]);
+        let of = |crd, taint, conditions| {
+            let own = NodeWrites { taint, conditions };
+            probes(crd, own).into_iter().map(|probe| probe.policy).collect::<Vec<_>>()
+        };
+        assert_eq!(of(false, None, None), ["daemonlet-agent-events"]);
+        assert_eq!(of(false, Some("n"), None), ["daemonlet-agent-events", "daemonlet-agent-nodes"]);
+        assert_eq!(of(false, None, Some("n")), ["daemonlet-agent-events", "daemonlet-agent-node-status"]);
+        assert_eq!(
+            of(true, None, None),
+            ["daemonlet-agent-nodedaemons", "daemonlet-agent-leases", "daemonlet-agent-events"]
+        );
     }
 }

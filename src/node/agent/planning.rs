@@ -12,6 +12,7 @@ use crate::core::identity::template_hash;
 use crate::core::knowledge::OVERRIDE_HINT;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+use crate::core::node_conditions;
 use crate::core::pass;
 use crate::core::pass::PassContext;
 use crate::core::pass::Plan;
@@ -80,6 +81,8 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
                 switch: if config.startup_taint { Switch::On } else { Switch::Off },
             };
             plan.startup_taint = startup_taint::decide(subjects, &mut plan.daemons, &rules);
+            let switch = if config.node_conditions { Switch::On } else { Switch::Off };
+            plan.node_conditions = node_conditions::decide(subjects, &mut plan.daemons, rules.is_trusted, switch);
         }
         note_lacks(observation, &config.node_name, &mut plan);
         note_vanished(observation, &mut plan);

@@ -23,11 +23,14 @@ use crate::core::cluster::overview::Leader;
 use crate::core::doctor::api::Answers;
 use crate::core::doctor::api::ApiFacts;
 use crate::core::doctor::api::Right;
+use crate::core::doctor::api::right_to_conditions;
 use crate::core::doctor::api::right_to_taint;
 use crate::core::doctor::api::rights;
 use crate::core::doctor::api::rights_of;
 use crate::core::doctor::api::rights_to_ask;
+use crate::core::doctor::policies::NodeWrites;
 use crate::core::doctor::policies::Outcome;
+use crate::core::doctor::policies::Probe;
 use crate::core::doctor::policies::Write;
 use crate::core::doctor::policies::probes;
 use crate::core::json::Json;
@@ -93,6 +96,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         wanted.extend(rights_to_ask(&config.policy_namespaces));
     }
     wanted.extend(config.startup_taint.then(right_to_taint));
+    wanted.extend(config.node_conditions.then(right_to_conditions));
     for (daemon_set, _, _) in &daemons {
         let namespace = daemon_set.str_at(["metadata", "namespace"]);
         wanted.extend(rights_of(namespace, daemon_set.at(["spec", "template"]).unwrap_or(&Value::Null)));
@@ -123,7 +127,15 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         intolerant: daemon_sets
             .filter(|_| config.startup_taint && status.is_some())
             .map(|sets| intolerant(&sets, &modes)),
-        probes: asker.probes(crd_served, config.startup_taint.then_some(&*config.node_name)).await,
+        probes: asker
+            .probes(probes(
+                crd_served,
+                NodeWrites {
+                    taint: config.startup_taint.then_some(&*config.node_name),
+                    conditions: config.node_conditions.then_some(&*config.node_name),
+                },
+            ))
+            .await,
         service: asker.service().await,
     };
     ApiFindings { facts: ApiFacts::Answers(Box::new(answers)), node_version }
@@ -223,9 +235,9 @@ impl Asker {
     }
 
     /// What becomes of the writes that the admission policies have to refuse, as dry runs.
-    async fn probes(&self, crd: bool, tainted: Option<&str>) -> Vec<(&'static str, Outcome)> {
+    async fn probes(&self, probes: Vec<Probe>) -> Vec<(&'static str, Outcome)> {
         let mut outcomes = Vec::new();
-        for probe in probes(crd, tainted) {
+        for probe in probes {
             let method = match probe.write {
                 Write::Create => Method::POST,
                 Write::Patch => Method::PATCH,
