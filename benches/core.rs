@@ -35,6 +35,7 @@ use daemonlet::core::plan::Data;
 use daemonlet::core::plan::EndObservable;
 use daemonlet::core::plan::Evidence;
 use daemonlet::core::plan::Facts;
+use daemonlet::core::plan::Fingerprints;
 use daemonlet::core::plan::Images;
 use daemonlet::core::plan::ManifestFact;
 use daemonlet::core::plan::Moment;
@@ -272,8 +273,8 @@ impl Facts for Quiet {
         None
     }
 
-    fn surroundings(&self) -> &str {
-        ""
+    fn surroundings(&self, _: &Instance) -> Fingerprints<'_> {
+        Fingerprints::default()
     }
 
     fn admission(&self, _: &DaemonSet) -> Admission {

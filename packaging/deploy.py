@@ -22,7 +22,8 @@ CRD = "nodedaemons.yaml"
 BASE = [CRD, "rbac.yaml", "admission-policies.yaml", "coordinator-rbac.yaml", "coordinator-deployment.yaml"]
 # What is chosen: the file, kustomize's overlay, the chart's value.
 CHOSEN = [("rbac-wide.yaml", "wide-rbac", "wideRbac"), ("approver-rbac.yaml", "approver", "approver"),
-          ("rbac-dry-run.yaml", "dry-run-admission", "dryRunAdmission"), ("startup-taint.yaml", "startup-taint", "startupTaint")]
+          ("rbac-dry-run.yaml", "dry-run-admission", "dryRunAdmission"), ("startup-taint.yaml", "startup-taint", "startupTaint"),
+          ("node-conditions.yaml", "node-conditions", "nodeConditions")]
 # What the chart's values change: the file, its text, the chart's.
 VALUES = [
     ("coordinator-deployment.yaml", "image: daemonlet:0.1.0\n", "image: {{ .Values.image }}\n"),
@@ -115,7 +116,7 @@ def disagreements():
     chart = (CHART / "Chart.yaml").read_text(encoding="utf-8")
     if re.findall(r"(?m)^(?:version|appVersion): (.*)$", chart) != [version] * 2:
         yield f"{CHART / 'Chart.yaml'}: the version is {version}"
-    made = render({"wideRbac": "true", "dryRunAdmission": "true", "startupTaint": "true"})
+    made = render({"wideRbac": "true", "dryRunAdmission": "true", "startupTaint": "true", "nodeConditions": "true"})
     wanted = "\n---\n".join(text.rstrip("\n") for name, text in sources().items() if name != "approver-rbac.yaml")
     if [bare(one) for one in documents(made)] != [bare(one) for one in documents(wanted)]:
         yield f"{CHART / 'values.yaml'}: what the chart makes of it is not what packaging/k8s has"

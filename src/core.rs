@@ -30,6 +30,7 @@ pub mod model;
 mod named;
 pub mod nearest;
 pub mod node;
+pub mod node_conditions;
 pub mod orders;
 pub mod outline;
 pub mod overlays;

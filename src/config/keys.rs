@@ -164,6 +164,10 @@ keys! {
     /// daemonlet.dev/startup-taint are Ready here, by the taint daemonlet.dev/starting:NoSchedule on
     /// the Node. Needs startup-taint.yaml of /usr/share/daemonlet/k8s.
     startup_taint: bool = ("node.startup-taint", Truth, "false");
+    /// Whether the agent says in conditions of the Node, daemonlet.dev/NAME, whether the DaemonSets with
+    /// the annotation daemonlet.dev/node-condition are Ready here. Needs node-conditions.yaml of
+    /// /usr/share/daemonlet/k8s.
+    node_conditions: bool = ("node.conditions", Truth, "false");
     /// Namespaces whose API DaemonSets may run here, with nothing that reaches the host unless they are
     /// among trusted-namespaces, too. ["*"]: all. DaemonSets from folders are not bound by [policy]:
     /// the folders belong to the node's owner.

@@ -317,6 +317,7 @@ fn each_key_of_the_example_reaches_the_configuration() {
         ("node.kubelet-version", r#""v1.36.2""#),
         ("node.taints", r#"["a=b:NoSchedule", "c:NoExecute"]"#),
         ("node.startup-taint", "true"),
+        ("node.conditions", "true"),
         ("policy.namespaces", r#"["*"]"#),
         ("policy.trusted-namespaces", r#"["a", "b"]"#),
         ("policy.pod-security", r#""restricted""#),

@@ -20,6 +20,7 @@ use crate::core::model::IntOrPercent;
 use crate::core::model::MAX_FAILED;
 use crate::core::model::MAX_UNREACHABLE;
 use crate::core::model::MODE_LABEL;
+use crate::core::model::NODE_CONDITION;
 use crate::core::model::OVERLAYS;
 use crate::core::model::PARTITION;
 use crate::core::model::PAUSED;
@@ -37,6 +38,7 @@ use crate::core::model::TOPOLOGY_KEY;
 use crate::core::model::UPDATE;
 use crate::core::model::WINDOW;
 use crate::core::nearest;
+use crate::core::node_conditions;
 use crate::core::overlays;
 use crate::core::start_order;
 use crate::core::time::Span;
@@ -50,7 +52,7 @@ const OURS: &str = "daemonlet.dev/";
 /// one.
 type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
-const KNOWN: [KnownAnnotation; 25] = [
+const KNOWN: [KnownAnnotation; 26] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
@@ -108,6 +110,12 @@ const KNOWN: [KnownAnnotation; 25] = [
         |text| start_order::timeout(text).is_some(),
         "a Go duration above 0, such as 10m",
         "10m is used",
+    ),
+    (
+        NODE_CONDITION,
+        node_conditions::is_name,
+        "a name of letters, digits, -, _ and ., such as NetworkReady",
+        "no Node has a condition for it",
     ),
     (
         OVERLAYS,

@@ -258,6 +258,8 @@ pub const AFTER_TIMEOUT: &str = "daemonlet.dev/after-timeout";
 pub const STARTUP_TAINT: &str = "daemonlet.dev/startup-taint";
 /// Annotation: how long a node carries the taint for it at most (a Go duration; default 10m).
 pub const STARTUP_TAINT_TIMEOUT: &str = "daemonlet.dev/startup-taint-timeout";
+/// Annotation: the name behind `daemonlet.dev/` of the Node condition that says whether the daemon is Ready on a node.
+pub const NODE_CONDITION: &str = "daemonlet.dev/node-condition";
 /// Key of the taint, with the effect `NoSchedule`, of a node whose daemons are not Ready yet.
 pub const STARTING_TAINT: &str = "daemonlet.dev/starting";
 /// Annotation: the ConfigMap of its namespace with the overlays: what its pods have otherwise on some nodes.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
+use crate::core::node_conditions::NodeConditions;
 use crate::core::plan;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
@@ -62,6 +63,8 @@ pub struct Plan {
     pub removals_held: bool,
     /// For whom workload waits on this node.
     pub startup_taint: StartupTaint,
+    /// The conditions that say of this node's daemons whether they are Ready.
+    pub node_conditions: NodeConditions,
 }
 
 /// One daemon before planning.
@@ -98,7 +101,7 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
         true => subjects.iter().map(|s| plan::plan_daemon(&s.desired, s.record, &context, facts)).collect(),
         false => in_order(subjects, &order, &context, facts),
     };
-    Plan { daemons, removals_held, startup_taint: StartupTaint::default() }
+    Plan { daemons, removals_held, startup_taint: StartupTaint::default(), node_conditions: NodeConditions::new() }
 }
 
 /// The definition that says after whom a daemon starts: the one that is to run; while that is in doubt, the one that its

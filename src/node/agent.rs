@@ -44,7 +44,6 @@ pub mod replay;
 mod report;
 mod requests;
 mod rollback_data;
-mod room;
 mod sealing;
 mod signals;
 #[cfg(feature = "simulation")]

@@ -15,6 +15,7 @@ pub mod fuzzing;
 mod health;
 pub(in crate::node) mod kubeconfig;
 mod leases;
+mod node_conditions;
 mod node_taint;
 mod object;
 mod reports;
@@ -44,6 +45,7 @@ use crate::core::cluster::node_daemons::StatusPatch;
 use crate::core::dry_run::DryRunReply;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::node_conditions::Changes;
 use crate::core::policy::Policy;
 use crate::core::render::Endpoint;
 use crate::core::time::Timestamp;
@@ -69,6 +71,7 @@ pub use kubeconfig::endpoint;
 #[cfg(test)]
 pub(crate) use kubeconfig::parse as parse_kubeconfig;
 pub(crate) use kubeconfig::read as read_kubeconfig;
+pub use node_conditions::ConditionsResult;
 pub use node_taint::TaintChange;
 pub use node_taint::TaintResult;
 pub use reports::PodEvent;
@@ -363,6 +366,17 @@ impl Api {
     /// where that is known.
     pub async fn change_taint(&self, node: &str, uid: Option<&str>, change: TaintChange) -> TaintResult {
         node_taint::change(&self.shared.client, node, uid, change).await
+    }
+
+    /// Writes conditions of the Node of UID `uid`, where that is known.
+    pub async fn change_conditions(
+        &self,
+        node: &str,
+        uid: Option<&str>,
+        changes: &Changes,
+        now: Timestamp,
+    ) -> ConditionsResult {
+        node_conditions::change(&self.shared.client, node, uid, changes, now).await
     }
 
     /// UID of the namespace `kube-system`, which identifies the cluster.

@@ -1,6 +1,6 @@
 //! The API server: reachable, the rights that the agent needs, its clock, and no stock controller at work.
 //!
-//! Owns the list of rights, as `packaging/k8s/rbac.yaml`, `rbac-dry-run.yaml` and `startup-taint.yaml` grant
+//! Owns the list of rights, as `packaging/k8s/rbac.yaml`, `rbac-dry-run.yaml`, `startup-taint.yaml` and `node-conditions.yaml` grant
 //! them, and how a stock controller is recognised.
 
 use std::collections::BTreeSet;
@@ -13,6 +13,7 @@ use crate::core::dry_run::GRANT;
 use crate::core::json::Json;
 use crate::core::model::Mode;
 use crate::core::model::STARTING_TAINT;
+use crate::core::node_conditions;
 use crate::core::startup_taint;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -74,6 +75,11 @@ impl std::fmt::Display for Right {
 /// The right to write the taint of a node that waits for its daemons (`node.startup-taint`).
 pub fn right_to_taint() -> Right {
     Right::new("patch", "", "nodes", "", "")
+}
+
+/// The right to write conditions of the agent's own Node (`node.conditions`).
+pub fn right_to_conditions() -> Right {
+    Right::new("patch", "", "nodes/status", "", "")
 }
 
 /// What every agent needs, whatever runs on its node: group, resource, object, verbs.
@@ -309,6 +315,7 @@ fn denied(answers: &Answers) -> Vec<Finding> {
         let hint = match by_name {
             _ if to_ask => GRANT.to_owned(),
             _ if right == right_to_taint() => startup_taint::GRANT.to_owned(),
+            _ if right == right_to_conditions() => node_conditions::GRANT.to_owned(),
             true => format!(
                 "kubectl get daemonsets -n {} -o yaml | daemonlet generate rbac -f - | kubectl apply -f -",
                 right.namespace

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::core::cluster::liveness;
 use crate::core::model::ObjectKey;
+use crate::core::node_conditions;
 use crate::core::startup_taint;
 use crate::core::upstream::api_server;
 
@@ -61,6 +62,8 @@ pub struct Targets {
     pub crd: bool,
     /// The node whose taint the agent writes, if it does.
     pub tainted: Option<String>,
+    /// The node whose conditions the agent writes, if it does.
+    pub conditions: Option<String>,
     /// Any pod of the cluster, by its namespace and name.
     pub pod: Option<ObjectKey>,
     /// A ServiceAccount whose tokens the agent may ask for.
@@ -69,7 +72,7 @@ pub struct Targets {
 
 /// The writes of an agent whose policies are to be shown.
 pub fn probes(targets: &Targets) -> Vec<Probe> {
-    let Targets { crd, tainted, pod, account } = targets;
+    let Targets { crd, tainted, conditions, pod, account } = targets;
     let nodedaemons = Probe {
         policy: "daemonlet-agent-nodedaemons",
         write: Write::Create,
@@ -122,7 +125,13 @@ pub fn probes(targets: &Targets) -> Vec<Probe> {
         path: format!("/api/v1/nodes/{node}"),
         object: startup_taint::probe(),
     });
-    of_rollouts.chain([event, certificate]).chain(pod).chain(token).chain(node).collect()
+    let status = conditions.as_ref().map(|node| Probe {
+        policy: node_conditions::POLICY,
+        write: Write::Patch,
+        path: format!("/api/v1/nodes/{node}/status"),
+        object: node_conditions::probe(),
+    });
+    of_rollouts.chain([event, certificate]).chain(pod).chain(token).chain(node).chain(status).collect()
 }
 
 /// Judges the probes.
@@ -140,9 +149,10 @@ pub(super) fn examine(probes: &[(&'static str, Outcome)]) -> Vec<Finding> {
     });
     let open = open.map(|policies| {
         let text = format!("not in force for this agent: {policies}; its identity can write what it must not");
-        let hint = match policies == startup_taint::POLICY {
-            true => startup_taint::GRANT,
-            false => {
+        let hint = match policies.as_str() {
+            startup_taint::POLICY => startup_taint::GRANT,
+            node_conditions::POLICY => node_conditions::GRANT,
+            _ => {
                 "kubectl apply -f /usr/share/daemonlet/k8s/admission-policies.yaml, and give the agent an identity \
                  named daemonlet:node:NODE: `daemonlet enroll`"
             }
@@ -208,6 +218,8 @@ mod tests {
         let key = || Some(ObjectKey::new("a", "b"));
         assert_eq!(of(nothing()), "events certificates");
         assert_eq!(of(Targets { tainted: Some("n".to_owned()), ..nothing() }), "events certificates nodes");
+        let told = of(Targets { conditions: Some("n".to_owned()), ..nothing() });
+        assert_eq!(told, "events certificates node-status");
         assert_eq!(of(Targets { crd: true, ..nothing() }), "nodedaemons leases events certificates");
         assert_eq!(of(Targets { pod: key(), account: key(), ..nothing() }), "events certificates pods tokens");
     }
@@ -215,7 +227,8 @@ mod tests {
     #[test]
     fn the_packaged_policies_are_those_that_are_tried() {
         let key = || Some(ObjectKey::new("a", "b"));
-        let all = Targets { crd: true, tainted: Some("n".to_owned()), pod: key(), account: key() };
+        let (tainted, conditions) = (Some("n".to_owned()), Some("n".to_owned()));
+        let all = Targets { crd: true, tainted, conditions, pod: key(), account: key() };
         let text = include_str!("../../../packaging/k8s/admission-policies.yaml");
         let mut packaged: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("  policyName: ")).collect();
         // What RBAC does not give cannot be tried.

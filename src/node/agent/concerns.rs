@@ -15,6 +15,7 @@ pub(super) mod manifests_lost_at_boot;
 pub(super) mod mirror_labels;
 pub(super) mod mirror_owners;
 pub(super) mod mirror_pod_deletions;
+pub(super) mod node_conditions;
 pub(super) mod node_lease;
 pub(super) mod preempted;
 pub(super) mod removal_guard;
@@ -42,6 +43,8 @@ pub(super) struct Concerns {
     pub(super) mirror_owners: mirror_owners::MirrorOwners,
     pub(super) mirror_pod_deletions: mirror_pod_deletions::MirrorPodDeletions,
     #[serde(default)]
+    pub(super) node_conditions: node_conditions::NodeConditionWrites,
+    #[serde(default)]
     pub(super) node_lease: node_lease::NodeLease,
     pub(super) preempted: preempted::Preempted,
     pub(super) removal_guard: removal_guard::RemovalGuard,
@@ -63,6 +66,7 @@ impl Concerns {
             claims,
             kubelet_resync,
             mirror_owners,
+            node_conditions,
             node_lease,
             removal_guard,
             restart_orders,
@@ -84,6 +88,7 @@ impl Concerns {
             claims.reads_again(),
             kubelet_resync.due(),
             mirror_owners.due(),
+            node_conditions.due(),
             node_lease.due(),
             removal_guard.due(),
             restart_orders.due(),

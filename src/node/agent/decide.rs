@@ -104,6 +104,11 @@ fn decide_in_order(
         let unlinked = state.unlinked(observation);
         requests.extend(state.concerns.startup_taint.requests(observation, &plan.startup_taint, unlinked));
     }
+    // A teardown takes them away while pods end.
+    if config.node_conditions && state.goal != Goal::Once {
+        let unlinked = state.unlinked(observation);
+        requests.extend(state.concerns.node_conditions.requests(observation, &plan.node_conditions, unlinked));
+    }
     let events = state.concerns.stock.report(&plan, &config.node_name, &mut log);
     state.set_aside.end_turn(&observation.turn);
     let to_touch = state.concerns.kubelet_resync.manifests_to_touch(observation, &plan, &state.records);
@@ -326,6 +331,7 @@ fn problems(observation: &Observation, state: &AgentState, config: &Config) -> V
     problems.extend(state.concerns.removal_guard.problems(state.inputs.cluster_uid.as_ref(), &inputs));
     problems.extend(state.concerns.mirror_owners.problem());
     problems.extend(state.concerns.startup_taint.problem(observation, config));
+    problems.extend(state.concerns.node_conditions.problem().filter(|_| config.node_conditions));
     problems
 }
 

@@ -3,6 +3,8 @@
 //! Owns the order of evidence: the CRI before anything else, the mirror pod last; the kubelet's
 //! `/pods` says nothing about what ended.
 
+pub(in crate::node::agent) mod room;
+
 use std::sync::Arc;
 
 use serde_json::Value;

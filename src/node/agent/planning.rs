@@ -16,6 +16,7 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::node;
+use crate::core::node_conditions;
 use crate::core::pass;
 use crate::core::pass::PassContext;
 use crate::core::pass::Plan;
@@ -40,6 +41,7 @@ use crate::node::manifests::Manifest;
 
 use super::concerns::claims;
 use super::concerns::stock_controller;
+use super::evidence::room::Room;
 use super::inputs::costs;
 use super::objects::Objects;
 use super::observation::Observation;
@@ -48,7 +50,6 @@ use super::observed_state::ObservedState;
 use super::orphans;
 use super::render_cache::Inputs;
 use super::render_cache::RenderCache;
-use super::room::Room;
 use super::state::AgentState;
 use super::state::Goal;
 use super::teardown;
@@ -87,6 +88,8 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
                 switch: if config.startup_taint { Switch::On } else { Switch::Off },
             };
             plan.startup_taint = startup_taint::decide(subjects, &mut plan.daemons, &rules);
+            let switch = if config.node_conditions { Switch::On } else { Switch::Off };
+            plan.node_conditions = node_conditions::decide(subjects, &mut plan.daemons, rules.is_trusted, switch);
         }
         note_lacks(observation, &config.node_name, &mut plan);
         note_vanished(observation, &mut plan);

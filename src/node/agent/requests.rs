@@ -26,6 +26,7 @@ use crate::core::health::CrashDiagnosis;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
+use crate::core::node_conditions::Changes;
 use crate::core::orders::Survey;
 use crate::core::policy::Policy;
 use crate::core::sources::Confirmation;
@@ -33,6 +34,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::ApiFailure;
+use crate::node::api::ConditionsResult;
 use crate::node::api::TaintChange;
 use crate::node::api::TaintResult;
 use crate::node::cri::Cri;
@@ -92,6 +94,8 @@ pub(super) enum Request {
     RenewLease { node_uid: String, version: Option<String>, at: Timestamp },
     /// Set or take away the taint of a node that waits for its daemons. `node_uid`: that of the Node, where it is known.
     StartupTaint { node_uid: Option<String>, change: TaintChange },
+    /// Write conditions of this Node.
+    NodeConditions { node_uid: Option<String>, changes: Changes, at: Timestamp },
     /// Have the images of exactly these wishes pulled. `pods`: the pods of this node.
     Pull { wishes: Vec<Wish>, pods: BTreeSet<String> },
     /// Keep exactly these images from garbage collection.
@@ -140,6 +144,8 @@ pub(super) enum Reply {
     LeaseRenewed(Result<String, ApiFailure>),
     /// Of [`Request::StartupTaint`].
     StartupTaint { change: TaintChange, result: TaintResult },
+    /// Of [`Request::NodeConditions`].
+    NodeConditions(ConditionsResult),
     /// Of [`Request::StopSandboxes`] and [`Request::RestartSandboxes`], when it failed.
     SandboxesNotStopped { pod: String, why: String },
 }
@@ -346,6 +352,9 @@ async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
         Request::StartupTaint { node_uid, change } => {
             let result = api.as_ref()?.change_taint(node, node_uid.as_deref(), change).await;
             Some(Reply::StartupTaint { change, result })
+        }
+        Request::NodeConditions { node_uid, changes, at } => {
+            Some(Reply::NodeConditions(api.as_ref()?.change_conditions(node, node_uid.as_deref(), &changes, at).await))
         }
         // Answered without waiting by [`Requests::start`] and [`Requests::send`].
         Request::RelistDaemonSets

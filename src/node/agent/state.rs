@@ -314,6 +314,7 @@ impl AgentState {
         self.inputs.coordinated |= concerns.claims.observe(observation, self.inputs.coordinated, log);
         concerns.node_lease.observe(observation, log);
         concerns.startup_taint.observe(observation, log);
+        concerns.node_conditions.observe(observation, log);
     }
 
     /// Notes that instances have started, as the API shows. Gives whether one has started since the last pass.

@@ -23,6 +23,7 @@ use crate::core::cluster::overview::Leader;
 use crate::core::doctor::api::Answers;
 use crate::core::doctor::api::ApiFacts;
 use crate::core::doctor::api::Right;
+use crate::core::doctor::api::right_to_conditions;
 use crate::core::doctor::api::right_to_taint;
 use crate::core::doctor::api::rights;
 use crate::core::doctor::api::rights_of;
@@ -95,6 +96,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         wanted.extend(rights_to_ask(&config.policy_namespaces));
     }
     wanted.extend(config.startup_taint.then(right_to_taint));
+    wanted.extend(config.node_conditions.then(right_to_conditions));
     for (daemon_set, _, _) in &daemons {
         let namespace = daemon_set.str_at(["metadata", "namespace"]);
         wanted.extend(rights_of(namespace, daemon_set.at(["spec", "template"]).unwrap_or(&Value::Null)));
@@ -109,6 +111,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
     let targets = Targets {
         crd: crd == Ok(true),
         tainted: config.startup_taint.then(|| config.node_name.clone()),
+        conditions: config.node_conditions.then(|| config.node_name.clone()),
         pod: asker.a_pod().await,
         account: account(wanted.iter().filter(|right| unasked.is_none() && !denied.contains(right))),
     };

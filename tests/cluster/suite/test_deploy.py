@@ -14,7 +14,7 @@ from kit.sandbox import scratch
 from kit.wait import until
 
 BASE = ("nodedaemons", "rbac", "admission-policies", "coordinator-rbac", "coordinator-deployment")
-OVERLAYS = ("wide-rbac", "approver", "dry-run-admission", "startup-taint")
+OVERLAYS = ("wide-rbac", "approver", "dry-run-admission", "startup-taint", "node-conditions")
 KUSTOMIZE = tools.REPO / "deploy" / "kustomize"
 
 
@@ -59,7 +59,7 @@ class Deploy(unittest.TestCase):
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
             f"resources:\n- {path}/base\ncomponents:\n" + "".join(f"- {path}/overlays/{name}\n" for name in OVERLAYS)
             + "images:\n- name: daemonlet\n  newName: registry.example.org/daemonlet\n", encoding="utf-8")
-        files = self.packaged("rbac-wide", "approver-rbac", "rbac-dry-run", "startup-taint")
+        files = self.packaged("rbac-wide", "approver-rbac", "rbac-dry-run", "startup-taint", "node-conditions")
         self.assertNotEqual(self.missing(*files), "")
         self.admin.kubectl("apply", "-k", str(folder))
         self.assertEqual(self.missing(*files), "")

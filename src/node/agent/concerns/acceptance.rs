@@ -30,12 +30,12 @@ use crate::node::api::Scope;
 
 use super::super::evidence;
 use super::super::evidence::RuntimePod;
+use super::super::evidence::room::Room;
 use super::super::observation::Observation;
 use super::super::requests::Late;
 use super::super::requests::LateAnswer;
 use super::super::requests::Reply;
 use super::super::requests::Request;
-use super::super::room::Room;
 use super::super::state::Records;
 
 use tried::Tried;

@@ -85,6 +85,18 @@ fn room_that_comes_before_the_rejection_is_known_is_asked_about_at_once() {
 }
 
 #[test]
+fn the_predecessor_that_ends_is_not_in_the_way() {
+    let (mut acceptance, records) = (Acceptance::default(), records());
+    let mut now = seen(ms(0), "500m", 0);
+    let mut old = json!({"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}});
+    old["metadata"] = json!({"deletionTimestamp": "t", "ownerReferences": [{"kind": "DaemonSet", "name": "net"}]});
+    let api = Arc::make_mut(&mut now.api.as_mut().unwrap().snapshot);
+    api.pods.insert(ObjectKey::new("kube-system", "net-11111-n1"), Entry { version: 1, value: Arc::new(old) });
+    assert!(!look(&mut acceptance, &records, &now));
+    assert_eq!(acceptance.due(), Some(CREATED + LATE));
+}
+
+#[test]
 fn what_has_room_is_not_asked_about_before_it_is_late() {
     let (mut acceptance, mut records) = (Acceptance::default(), records());
     assert!(!look(&mut acceptance, &records, &seen(ms(0), "1000m", 0)));
