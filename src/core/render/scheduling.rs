@@ -73,7 +73,7 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     };
     let policy = policy.unwrap_or("PreemptLowerPriority");
     let fields = json!({"priority": value.unwrap_or_else(|| 0.into()), "preemptionPolicy": policy});
-    take_over(ctx, spec, Kind::PriorityClass, &class.to_owned(), fields);
+    take_over(ctx, spec, Kind::PriorityClass, class, fields);
 }
 
 /// Writes `fields` that the object `name` gives into `spec`. What no kubelet takes is refused: in the manifest it would

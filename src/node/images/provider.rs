@@ -193,7 +193,7 @@ pub fn registries(output: &[u8], repository: &str) -> Result<Vec<String>, String
         token_attributes: None,
     };
     answer(output, &provider, repository)
-        .map(|answer| answer.config.into_iter().map(|(registry, _)| registry).collect())
+        .map(|answer| answer.config.into_keys().collect())
 }
 
 fn registry(repository: &str) -> &str {
