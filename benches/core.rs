@@ -213,6 +213,10 @@ impl Facts for Quiet {
         Moment::Later
     }
 
+    fn lacks_data(&self, _: &daemonlet::core::record::Instance) -> bool {
+        false
+    }
+
     fn may_run_unrecorded(&self) -> bool {
         false
     }

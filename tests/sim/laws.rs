@@ -106,6 +106,14 @@ impl Laws {
         let by_agent = &self.removed_by_agent;
         self.at_boot = self.manifests.values().map(|m| (m.daemon.clone(), m.uid.clone())).collect();
         self.ran_in_boot.clear();
+        // What starts after others waits anew.
+        let waits = |name: &String| {
+            node.daemons.iter().enumerate().any(|(index, daemon)| {
+                name.ends_with(&format!("/{}", daemon.name))
+                    && node.after.get(&index).is_some_and(|after| !after.is_empty())
+            })
+        };
+        self.without.retain(|name, _| !waits(name));
         self.agent_has_ended = false;
         self.begun.clear();
         self.ends = 0;

@@ -485,6 +485,10 @@ impl Node {
             }
             Heal::Backup => {
                 self.forget_data();
+                if !self.is_reachable() {
+                    // What it said since is not known: what it said before counts until it is heard again.
+                    self.daemons.iter_mut().filter(|daemon| daemon.in_api()).for_each(|daemon| daemon.allowed += 1);
+                }
                 // Which UIDs were used since, and what a file defined that says nothing now, is not known either.
                 self.restored_in = Some(self.booted);
                 self.daemons.iter_mut().filter(|daemon| daemon.file.is_none()).for_each(|daemon| daemon.highest = 0);
