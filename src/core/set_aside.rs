@@ -112,6 +112,9 @@ impl SetAside {
     /// The agent was killed while it worked on `marked`. One alone was the cause; of several each is a suspect.
     /// Gives what is to be logged.
     pub fn note_killed(&mut self, mut marked: Vec<DefinitionVersion>) -> String {
+        // One that runs is marked as it is remembered, and as it runs.
+        marked.sort_by(|a, b| (&a.key, &a.template).cmp(&(&b.key, &b.template)));
+        marked.dedup();
         match (marked.len(), marked.pop()) {
             (1, Some(version)) => {
                 self.suspects.retain(|suspect| *suspect != version);
@@ -283,7 +286,7 @@ mod tests {
         costs.end_turn(&Turn::Of(of_a.clone()));
         assert_eq!(costs.holds_back(&a, &Turn::None), None, "it was harmless");
         for _ in 0..TIMES {
-            costs.note_killed(vec![of_b.clone()]);
+            costs.note_killed(vec![of_b.clone(), of_b.clone()]);
         }
         let why = costs.holds_back(&b, &Turn::None).expect("a reason");
         assert_eq!(why, "it is set aside: the agent was killed while it worked on its template, 2 times in a row");
