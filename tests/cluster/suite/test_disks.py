@@ -1,6 +1,7 @@
 """A node whose disk, clock, folders or limits are against it: told in words, nothing lost, and over when it is over."""
 
 import errno
+import json
 import os
 import re
 import resource
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from kit import agent
 from kit.control_plane import ControlPlane
@@ -228,6 +230,47 @@ class Disks(unittest.TestCase):
             world.agent.prefix = []
             world.agent.start()
             self.over(world)
+
+    def test_what_is_no_file_in_the_place_of_one(self):
+        """A folder, a device or a FIFO where a file was: nothing ends, nothing hangs, and `status` says which file it is."""
+        world = self.world()
+        file = world.agent.folder / "beside.json"
+        body = {"apiVersion": "apps/v1", "kind": "DaemonSet"} | world.body()
+        body["metadata"] = {"name": "beside", "namespace": world.namespace}
+        file.write_text(json.dumps(body), encoding="utf-8")
+        beside, _ = world.agent.wait_manifest("beside")
+        put = {
+            "a folder": lambda path: path.mkdir(),
+            "a link to a folder": lambda path: path.symlink_to("/"),
+            "an endless device": lambda path: path.symlink_to("/dev/zero"),
+            "a FIFO": os.mkfifo,
+            "a file of comments": lambda path: path.write_text("# nothing\n", encoding="utf-8"),
+        }
+        for what, make in put.items():
+            COUNTS["faults injected"] += 1
+            file.unlink()
+            make(file)
+            self.says(world, "no document" if what == "a file of comments" else r"beside\.json: cannot be read")
+            never(lambda: beside not in world.agent.manifests("beside"), 3, f"{what} ends the daemon")
+            world.agent.restart()
+            world.agent.process.wait_line("agent running", 10)
+            never(lambda: beside not in world.agent.manifests("beside"), 2, f"{what} ends the daemon at a start")
+            if file.is_dir() and not file.is_symlink():
+                file.rmdir()
+                file.touch()
+        kubeconfig = Path(world.agent.config["kubeconfig"])
+        aside = kubeconfig.rename(kubeconfig.with_name("aside"))
+        os.mkfifo(kubeconfig)
+        COUNTS["faults injected"] += 1
+        self.says(world, "kubeconfig.*it is not a regular file", 60)
+        world.agent.restart()
+        self.says(world, "kubeconfig.*it is not a regular file")
+        self.keeps(world)
+        self.assertIn(beside, world.agent.manifests("beside"))
+        aside.rename(kubeconfig)
+        self.over(world)
+        file.unlink()
+        until(lambda: not world.agent.manifests("beside"), 20, "a removed file ends its daemon")
 
 
 def fill(folder, limit):
