@@ -276,7 +276,7 @@ impl Facts for Quiet {
         ""
     }
 
-    fn admission(&self, _: &DaemonSet) -> Admission {
+    fn admission(&self, _: &Arc<DaemonSet>) -> Admission {
         Admission::FREE
     }
 
