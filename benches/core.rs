@@ -281,7 +281,7 @@ impl Facts for Quiet {
         Fingerprints::default()
     }
 
-    fn admission(&self, _: &DaemonSet) -> Admission {
+    fn admission(&self, _: &Arc<DaemonSet>) -> Admission {
         Admission::FREE
     }
 
