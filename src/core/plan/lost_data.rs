@@ -8,6 +8,7 @@ use crate::core::render::GATE;
 
 use super::Action;
 use super::Data;
+use super::EndObservable;
 use super::Planner;
 use super::State;
 
@@ -23,7 +24,11 @@ impl Planner<'_> {
         for instance in lacking {
             self.actions.retain(|action| !is_of(action, &instance.uid));
             let reason = "its data is not on this disk, and what it was made from is not known here";
-            self.end_for_restart(&instance, reason, EndConfirmation::Reported);
+            let confirmed_by = match self.facts.end_observable(&instance) {
+                EndObservable::By(confirmed_by) => confirmed_by,
+                EndObservable::AskRuntime | EndObservable::No(_) => EndConfirmation::Reported,
+            };
+            self.end_for_restart(&instance, reason, confirmed_by);
             self.show_as(&instance, State::Waiting, &format!("{reason}: it starts anew when that is known"));
         }
     }

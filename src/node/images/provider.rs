@@ -192,8 +192,7 @@ pub fn registries(output: &[u8], repository: &str) -> Result<Vec<String>, String
         env: Vec::new(),
         token_attributes: None,
     };
-    answer(output, &provider, repository)
-        .map(|answer| answer.config.into_keys().collect())
+    answer(output, &provider, repository).map(|answer| answer.config.into_keys().collect())
 }
 
 fn registry(repository: &str) -> &str {
