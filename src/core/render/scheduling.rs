@@ -50,7 +50,7 @@ pub(super) fn tolerate(spec: &mut Object) {
 
 /// Sets the numeric priority of the priority class, as the kubelet does not know classes.
 pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
-    let Some(class) = spec.text_at("priorityClassName") else {
+    let Some(class) = spec.text_at("priorityClassName").map(str::to_owned) else {
         if spec.at("priority").is_some_and(|priority| priority.as_i64() != Some(0)) {
             let reason = "left out: the API accepts no priority without a class";
             ctx.note("spec.template.spec.priority", reason, "set priorityClassName");
@@ -58,22 +58,22 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
         }
         return;
     };
-    let built_in = SYSTEM_CLASSES.iter().find(|(name, _)| *name == class);
+    let built_in = SYSTEM_CLASSES.iter().find(|(name, _)| **name == class);
     let (value, policy) = match built_in {
         Some((_, value)) => (Some(Value::from(*value)), None),
-        None => match ctx.look_up(Kind::PriorityClass, class) {
+        None => match ctx.look_up(Kind::PriorityClass, &class) {
             Lookup::Present(object) => {
                 (object.get("value").map(canonical::untouched), object.text_at("preemptionPolicy"))
             }
             Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown => {
-                ctx.miss_in(Kind::PriorityClass.as_str(), "", class, "");
+                ctx.miss_in(Kind::PriorityClass.as_str(), "", &class, "");
                 return;
             }
         },
     };
     let policy = policy.unwrap_or("PreemptLowerPriority");
     let fields = json!({"priority": value.unwrap_or_else(|| 0.into()), "preemptionPolicy": policy});
-    take_over(ctx, spec, Kind::PriorityClass, &class.to_owned(), fields);
+    take_over(ctx, spec, Kind::PriorityClass, &class, fields);
 }
 
 /// Writes `fields` that the object `name` gives into `spec`. What no kubelet takes is refused: in the manifest it would
