@@ -58,7 +58,7 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
         }
         return;
     };
-    let built_in = SYSTEM_CLASSES.iter().find(|(name, _)| *name == class);
+    let built_in = SYSTEM_CLASSES.iter().find(|(name, _)| **name == class);
     let (value, policy) = match built_in {
         Some((_, value)) => (Some(Value::from(*value)), None),
         None => match ctx.look_up(Kind::PriorityClass, &class) {

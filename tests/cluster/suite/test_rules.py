@@ -197,6 +197,8 @@ class Modes(Story):
             file.write_text("\n---\n".join(map(as_yaml, (body, priority, runtime))), encoding="utf-8")
 
         write("Never", {"cpu": "10m"})
+        self.instance(agent, "classy")
+        self.settled(agent)
         first = self.instance(agent, "classy")
         for policy, overhead, words in (
                 ("never", {"cpu": "10m"}, f"preemptionPolicy of PriorityClass {name}: must be"),

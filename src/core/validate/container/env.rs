@@ -29,10 +29,14 @@ const FIELDS: [&str; 9] = [
 /// `ValidateEnv` and `ValidateEnvFrom`.
 pub(super) fn check(container: &Value, volumes: &BTreeMap<&str, &Value>, place: &str, errors: &mut Vec<FieldError>) {
     for (index, variable) in container.list_at("env").iter().enumerate() {
-        let place = format!("{place}.env[{index}]");
-        let name = variable.str_at("name");
-        told(format!("{place}.name"), no_variable_name(name), errors);
-        value_from(variable, volumes, &format!("{place}.valueFrom"), errors);
+        // There may be hundreds: places are written only where they are needed.
+        let place = |field: &str| format!("{place}.env[{index}].{field}");
+        if let Some(reason) = no_variable_name(variable.str_at("name")) {
+            errors.push(wrong(place("name"), reason));
+        }
+        if let Some(from) = variable.at("valueFrom") {
+            value_from(variable, from, volumes, &place("valueFrom"), errors);
+        }
     }
     for (index, source) in container.list_at("envFrom").iter().enumerate() {
         let place = format!("{place}.envFrom[{index}]");
@@ -76,8 +80,13 @@ fn with_end(name: &str) -> String {
 }
 
 /// `validateEnvVarValueFrom`.
-fn value_from(variable: &Value, volumes: &BTreeMap<&str, &Value>, place: &str, errors: &mut Vec<FieldError>) {
-    let Some(from) = variable.at("valueFrom") else { return };
+fn value_from(
+    variable: &Value,
+    from: &Value,
+    volumes: &BTreeMap<&str, &Value>,
+    place: &str,
+    errors: &mut Vec<FieldError>,
+) {
     let mut set = 0;
     for kind in SOURCES {
         let Some(source) = from.at(kind) else { continue };
