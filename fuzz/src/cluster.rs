@@ -91,7 +91,7 @@ pub fn check(data: &[u8]) {
         (metadata["name"], metadata["uid"]) = (json!("evil"), json!("evil"));
         object.insert("metadata".to_owned(), metadata);
         snapshot.take(Change::Present(WatchedKind::NodeDaemons, Box::new(Value::Object(object)), false));
-        now = now + Span::from_secs(30);
+        now += Span::from_secs(30);
         let observation = ClusterObservation {
             now,
             leadership: Leadership::Leading { term: 1, lease: lease.clone() },

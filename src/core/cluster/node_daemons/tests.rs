@@ -45,8 +45,8 @@ fn full() -> Value {
         stock_pod: Some(text()),
         previous: Some(text()),
     };
-    let status =
-        Status { agent_version: text(), ready: text(), worst: text(), daemons: vec![daemon], refused: Vec::new() };
+    let refused = vec![crate::core::status::RefusedCount { reason: text(), count: 1 }];
+    let status = Status { agent_version: text(), ready: text(), worst: text(), daemons: vec![daemon], refused };
     json!({"spec": Spec { approvals: vec![approval] }, "status": status})
 }
 
