@@ -272,12 +272,15 @@ class OperationsTest(Coordinated):
         self.assertEqual(found["admission policies"], [
             {"check": "admission policies", "level": "ok", "text": "each refuses what this agent must not write"}])
         policies = tools.REPO / "packaging/k8s/admission-policies.yaml"
-        unbound = [f"daemonlet-agent-{name}" for name in ("leases", "events", "certificates", "pods", "tokens")]
+        unbound = [f"daemonlet-agent-{name}" for name in ("leases", "events", "certificates", "pods")]
         self.admin.kubectl("delete", "validatingadmissionpolicybindings", *unbound)
         def are_open():
             (finding,) = self.doctor()[1]["admission policies"]
             return finding["level"] == "warn" and f"not in force for this agent: {', '.join(unbound)}; " in finding["text"]
-        until(are_open, SOON, "each policy that is not bound is named")
+        try:
+            until(are_open, SOON, "each policy that is not bound is named")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.doctor()[1]['admission policies']}") from None
         self.admin.kubectl("apply", "-f", str(policies))
         until(lambda: self.doctor()[1]["admission policies"][0]["level"] == "ok", SOON, "they are in force again")
         self.assertEqual(found["secrets at rest"][0]["level"], "warn")
