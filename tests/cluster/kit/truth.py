@@ -52,7 +52,7 @@ class Truth:
         self.admin, self.daemon, self.namespace, self.late, self.in_a_row = admin, daemon, namespace, late, in_a_row
         self.nodes = {node.name: node for node in nodes}
         self.history, self.wrong, self.since, self.dark = [], [], {}, {}
-        self.looks = 0
+        self.looks, self.began = 0, None
         self.ends, self.lock = threading.Event(), threading.Lock()
         self.plugin = self.thread = None
 
@@ -139,6 +139,7 @@ class Truth:
         newest = max(found, key=lambda it: it["revision"], default=None)
         wanted = newest and newest["metadata"]["labels"]["controller-revision-hash"]
         now = time.monotonic()
+        self.began = now if self.began is None else self.began
         self.history.append((now, self._counters(here, nodes, it, wanted), here, {name: ready(node) for name, node in nodes.items()}))
         self.history = [sample for sample in self.history if sample[0] > now - self.late]
 
@@ -154,6 +155,8 @@ class Truth:
             told += self._commands()
         self._sample(it)
         self.looks += 1
+        if time.monotonic() - self.began < self.late:
+            return  # what is told may be older than all that was seen
         with self.lock:
             dark = {name for name, until in self.dark.items() if time.monotonic() < until}
         for what, node, value, of in told:

@@ -87,6 +87,7 @@ class Checked(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             liar = Liar(folder)
             checker = truth.Truth(liar, liar.nodes, "net", late=0.01)
+            checker.began = 0.0
             change(liar)
             checker.excuse(*excused, seconds=60 if excused else 0)
             for _ in range(truth.LOOKS):
