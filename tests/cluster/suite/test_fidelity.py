@@ -128,6 +128,16 @@ def waiting(stock, ours):
         ours["metadata"]["waiting without a reference"] = sorted(told)
 
 
+def gate(stock, ours):
+    """The gate of a pod that starts after others (`daemonlet.dev/after`)."""
+    own = {"volumes": "daemonlet-gate", "volumeMounts": "daemonlet-gate", "env": "DAEMONLET_GATE"}
+    for holder in (ours["spec"], *containers(ours)):
+        for field, name in own.items():
+            left = [one for one in holder.get(field) or [] if one["name"] != name]
+            if len(left) < len(holder.get(field) or []):
+                holder[field] = left
+
+
 def environment(stock, ours):
     """Values of ConfigMaps and Secrets are resolved; the API server's address is written out."""
     for theirs, mine in zip(containers(stock), containers(ours)):
@@ -183,7 +193,7 @@ def pull_policy(stock, ours):
             own["imagePullPolicy"] = "Always"
 
 
-DIFFERENCES = (pull_policy, identity, placement, tolerations, account, volumes, waiting, environment, priority, app_armor)
+DIFFERENCES = (pull_policy, identity, placement, tolerations, account, volumes, waiting, gate, environment, priority, app_armor)
 
 
 def differences(left, right, path=""):
