@@ -141,9 +141,13 @@ class Cri:
                 said += line
                 if line.startswith(_ENDED):
                     break
+            # `ctr` may never end if the container did meanwhile; all that it has to say is here.
             late.cancel()
+            late = threading.Timer(5, child.kill)
+            late.start()
             child.stdin.close()
             why = child.stderr.read()
+        late.cancel()
         output, ended, code = said.rpartition("\n" + _ENDED)
         code = int(code) if ended else child.returncode or 1
         if check and code:
