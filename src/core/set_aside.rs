@@ -81,7 +81,7 @@ pub enum Turn {
     /// None of them is known here.
     #[default]
     None,
-    /// None: first the pass works on what nobody suspects.
+    /// None: first the pass works on definitions that are no suspects.
     AfterOthers,
     /// This one, and on nothing else that is new.
     Of(DefinitionVersion),

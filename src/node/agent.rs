@@ -27,6 +27,7 @@ pub mod fuzzing;
 mod inputs;
 mod leaving;
 mod log;
+mod node_writes;
 mod objects;
 mod observation;
 mod observed_folders;

@@ -18,6 +18,7 @@ mod leases;
 mod node_conditions;
 mod node_taint;
 mod object;
+mod own_node;
 mod reports;
 mod selection;
 mod store;
@@ -71,9 +72,8 @@ pub use kubeconfig::endpoint;
 #[cfg(test)]
 pub(crate) use kubeconfig::parse as parse_kubeconfig;
 pub(crate) use kubeconfig::read as read_kubeconfig;
-pub use node_conditions::ConditionsResult;
 pub use node_taint::TaintChange;
-pub use node_taint::TaintResult;
+pub use own_node::NodeWriteResult;
 pub use reports::PodEvent;
 pub use selection::Selection;
 pub use store::Converted;
@@ -364,7 +364,7 @@ impl Api {
 
     /// Sets or takes away the taint of a node that waits for its daemons, on the Node of UID `uid`,
     /// where that is known.
-    pub async fn change_taint(&self, node: &str, uid: Option<&str>, change: TaintChange) -> TaintResult {
+    pub async fn change_taint(&self, node: &str, uid: Option<&str>, change: TaintChange) -> NodeWriteResult {
         node_taint::change(&self.shared.client, node, uid, change).await
     }
 
@@ -375,7 +375,7 @@ impl Api {
         uid: Option<&str>,
         changes: &Changes,
         now: Timestamp,
-    ) -> ConditionsResult {
+    ) -> NodeWriteResult {
         node_conditions::change(&self.shared.client, node, uid, changes, now).await
     }
 

@@ -204,6 +204,6 @@ mod tests {
         pass(&mut verdicts, &trusting, &[], &enforcing("restricted"));
         assert!(verdicts.known.borrow().len() == 100, "what is gone is dropped when the next pass begins");
         pass(&mut verdicts, &trusting, &[], &enforcing("restricted"));
-        assert!(verdicts.known.borrow().is_empty(), "and kept by nobody");
+        assert!(verdicts.known.borrow().is_empty(), "and then forgotten");
     }
 }

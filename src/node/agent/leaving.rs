@@ -8,8 +8,8 @@ use crate::config::Config;
 use crate::core::status::Problem;
 use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
+use crate::node::api::NodeWriteResult;
 use crate::node::api::TaintChange;
-use crate::node::api::TaintResult;
 use crate::node::notify::Notifier;
 use crate::node::seal;
 
@@ -32,7 +32,7 @@ pub(super) async fn stop(state: &AgentState, last: &LastPass, requests: &Request
         return;
     }
     match change_taint(TaintChange::Set, state, requests, SHUTDOWN).await {
-        TaintResult::Done => tracing::info!("the machine shuts down: the Node has the taint of its next boot"),
+        NodeWriteResult::Done => tracing::info!("the machine shuts down: the Node has the taint of its next boot"),
         result => {
             let Problem { reason, hint, .. } = startup_taint::problem(TaintChange::Set, &result);
             tracing::warn!(hint, "the machine shuts down: {reason}; it comes after the next boot");
@@ -47,16 +47,21 @@ pub(super) async fn remove_taint(config: &Config, state: &AgentState, requests: 
     }
     let result = change_taint(TaintChange::Remove, state, requests, config.once_timeout).await;
     let hint = Some(startup_taint::by_hand(&config.node_name));
-    (result != TaintResult::Done).then(|| Problem { hint, ..startup_taint::problem(TaintChange::Remove, &result) })
+    (result != NodeWriteResult::Done).then(|| Problem { hint, ..startup_taint::problem(TaintChange::Remove, &result) })
 }
 
-async fn change_taint(change: TaintChange, state: &AgentState, requests: &Requests, bound: Duration) -> TaintResult {
+async fn change_taint(
+    change: TaintChange,
+    state: &AgentState,
+    requests: &Requests,
+    bound: Duration,
+) -> NodeWriteResult {
     let request = Request::StartupTaint { node_uid: state.node.uid.clone(), change };
     match tokio::time::timeout(bound, requests.last(request)).await {
         Ok(Some(Reply::StartupTaint { result, .. })) => result,
         _ => {
             let message = format!("no answer within {} s", bound.as_secs());
-            TaintResult::Failed(ApiFailure::new(FailureKind::Timeout, message))
+            NodeWriteResult::Failed(ApiFailure::new(FailureKind::Timeout, message))
         }
     }
 }

@@ -34,9 +34,8 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::ApiFailure;
-use crate::node::api::ConditionsResult;
+use crate::node::api::NodeWriteResult;
 use crate::node::api::TaintChange;
-use crate::node::api::TaintResult;
 use crate::node::cri::Cri;
 use crate::node::fsx::Shared;
 use crate::node::images::Pins;
@@ -143,9 +142,9 @@ pub(super) enum Reply {
     /// Of [`Request::RenewLease`]: the version of the Lease now.
     LeaseRenewed(Result<String, ApiFailure>),
     /// Of [`Request::StartupTaint`].
-    StartupTaint { change: TaintChange, result: TaintResult },
+    StartupTaint { change: TaintChange, result: NodeWriteResult },
     /// Of [`Request::NodeConditions`].
-    NodeConditions(ConditionsResult),
+    NodeConditions(NodeWriteResult),
     /// Of [`Request::StopSandboxes`] and [`Request::RestartSandboxes`], when it failed.
     SandboxesNotStopped { pod: String, why: String },
 }

@@ -24,7 +24,7 @@ use crate::node::api::object::RawObject;
 /// The answer to a GET of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GetResult {
-    /// It exists; its content without `status`.
+    /// It exists; its content, of a DaemonSet what the agent reads of one.
     Object(Value),
     /// The API server has the resource and says that this object does not exist.
     NotFound,

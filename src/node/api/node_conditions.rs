@@ -4,7 +4,6 @@
 //! refuses another change of the Node's status. Conditions are merged by their types, so nothing that others write is
 //! touched. Must not decide when it is made.
 
-use kube::Api;
 use kube::api::Patch;
 use kube::api::PatchParams;
 use serde_json::Value;
@@ -15,23 +14,9 @@ use crate::core::node_conditions::Changes;
 use crate::core::node_conditions::POLICY;
 use crate::core::node_conditions::probe;
 use crate::core::time::Timestamp;
-use crate::core::upstream::api_server;
-use crate::node::api::confirm;
-use crate::node::api::confirm::GetResult;
 use crate::node::api::error::ApiFailure;
-use crate::node::api::error::FailureKind;
-use crate::node::api::object;
-use crate::node::api::object::RawObject;
-
-/// How a write ended.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum ConditionsResult {
-    Done,
-    /// The API server took a dry run that the policy has to refuse: nothing was written.
-    NoPolicy,
-    /// Nothing was written; the failure of the last request.
-    Failed(ApiFailure),
-}
+use crate::node::api::own_node;
+use crate::node::api::own_node::NodeWriteResult;
 
 /// Makes the changes to the Node `name`, unless it has another UID than `uid`.
 pub(super) async fn change(
@@ -40,32 +25,24 @@ pub(super) async fn change(
     uid: Option<&str>,
     changes: &Changes,
     now: Timestamp,
-) -> ConditionsResult {
-    let nodes: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", "Node", "nodes"));
-    let node = match confirm::get_unnamespaced(client, ("Node", "nodes"), name).await {
-        GetResult::Object(node) => node,
-        GetResult::NotFound => {
-            return ConditionsResult::Failed(ApiFailure::new(
-                FailureKind::NotFound,
-                format!("there is no Node {name}"),
-            ));
-        }
-        GetResult::Error(failure) => return ConditionsResult::Failed(failure),
-    };
-    if uid.is_some_and(|uid| node.str_at(["metadata", "uid"]) != uid) {
-        let message = format!("the Node {name} is another one now");
-        return ConditionsResult::Failed(ApiFailure::new(FailureKind::Conflict, message));
-    }
+) -> NodeWriteResult {
+    try_change(client, name, uid, changes, now).await.err().unwrap_or(NodeWriteResult::Done)
+}
+
+async fn try_change(
+    client: &kube::Client,
+    name: &str,
+    uid: Option<&str>,
+    changes: &Changes,
+    now: Timestamp,
+) -> Result<(), NodeWriteResult> {
+    let nodes = own_node::nodes(client);
+    let node = own_node::read(client, name, uid).await?;
     let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
-    match nodes.patch_status(name, &dry_run, &Patch::Strategic(probe())).await {
-        Ok(_) => return ConditionsResult::NoPolicy,
-        Err(kube::Error::Api(status)) if api_server::is_refused_by(&status.message, POLICY) => {}
-        Err(error) => return ConditionsResult::Failed(ApiFailure::from_kube(&error)),
-    }
-    match nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch(&node, changes, now))).await {
-        Ok(_) => ConditionsResult::Done,
-        Err(error) => ConditionsResult::Failed(ApiFailure::from_kube(&error)),
-    }
+    own_node::refused(POLICY, nodes.patch_status(name, &dry_run, &Patch::Strategic(probe())).await)?;
+    let patch = Patch::Strategic(patch(&node, changes, now));
+    let written = nodes.patch_status(name, &PatchParams::default(), &patch).await;
+    written.map(drop).map_err(|error| ApiFailure::from_kube(&error).into())
 }
 
 /// The strategic merge patch that makes the changes. The time of a transition stays where the status does.

@@ -4,7 +4,6 @@
 //! refuses another change of the Node. The list of taints is replaced as a whole, so the write carries the version that
 //! it was read in. Must not decide when it is made.
 
-use kube::Api;
 use kube::api::Patch;
 use kube::api::PatchParams;
 use serde_json::Value;
@@ -15,13 +14,10 @@ use crate::core::model::STARTING_TAINT;
 use crate::core::startup_taint;
 use crate::core::startup_taint::POLICY;
 use crate::core::startup_taint::probe;
-use crate::core::upstream::api_server;
-use crate::node::api::confirm;
-use crate::node::api::confirm::GetResult;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
-use crate::node::api::object;
-use crate::node::api::object::RawObject;
+use crate::node::api::own_node;
+use crate::node::api::own_node::NodeWriteResult;
 
 /// The kubelet and controllers write the Node, too: how often the write is made again with what they wrote.
 const TRIES: usize = 5;
@@ -33,58 +29,40 @@ pub enum TaintChange {
     Remove,
 }
 
-/// How a change ended.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum TaintResult {
-    /// The Node is as it is to be.
-    Done,
-    /// The API server took a dry run that the policy has to refuse: nothing was written.
-    NoPolicy,
-    /// Nothing was written; the failure of the last request.
-    Failed(ApiFailure),
+/// Makes the change to the Node `name`, unless it has another UID than `uid`.
+pub(super) async fn change(
+    client: &kube::Client,
+    name: &str,
+    uid: Option<&str>,
+    change: TaintChange,
+) -> NodeWriteResult {
+    try_change(client, name, uid, change).await.err().unwrap_or(NodeWriteResult::Done)
 }
 
-/// Makes the change to the Node `name`, unless it has another UID than `uid`.
-pub(super) async fn change(client: &kube::Client, name: &str, uid: Option<&str>, change: TaintChange) -> TaintResult {
-    let nodes: Api<RawObject> = Api::all_with(client.clone(), &object::api_resource("", "Node", "nodes"));
+async fn try_change(
+    client: &kube::Client,
+    name: &str,
+    uid: Option<&str>,
+    change: TaintChange,
+) -> Result<(), NodeWriteResult> {
+    let nodes = own_node::nodes(client);
     let mut is_shown = false;
     let mut conflict = ApiFailure::new(FailureKind::Conflict, "the Node changes all the time");
     for _ in 0..TRIES {
-        let node = match confirm::get_unnamespaced(client, ("Node", "nodes"), name).await {
-            GetResult::Object(node) => node,
-            GetResult::NotFound => {
-                return TaintResult::Failed(ApiFailure::new(FailureKind::NotFound, format!("there is no Node {name}")));
-            }
-            GetResult::Error(failure) => return TaintResult::Failed(failure),
-        };
-        if uid.is_some_and(|uid| node.str_at(["metadata", "uid"]) != uid) {
-            let message = format!("the Node {name} is another one now");
-            return TaintResult::Failed(ApiFailure::new(FailureKind::Conflict, message));
-        }
-        let Some(patch) = patch(&node, change) else { return TaintResult::Done };
+        let node = own_node::read(client, name, uid).await?;
+        let Some(patch) = patch(&node, change) else { return Ok(()) };
         if !is_shown {
-            match show_policy(&nodes, name).await {
-                TaintResult::Done => is_shown = true,
-                other => return other,
-            }
+            let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+            own_node::refused(POLICY, nodes.patch(name, &dry_run, &Patch::Merge(probe())).await)?;
+            is_shown = true;
         }
         match nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
-            Ok(_) => return TaintResult::Done,
+            Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if status.code == 409 => conflict = ApiFailure::status(&status),
-            Err(error) => return TaintResult::Failed(ApiFailure::from_kube(&error)),
+            Err(error) => return Err(ApiFailure::from_kube(&error).into()),
         }
     }
-    TaintResult::Failed(conflict)
-}
-
-/// Whether the policy, and not only a missing right, refuses another change.
-async fn show_policy(nodes: &Api<RawObject>, name: &str) -> TaintResult {
-    let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
-    match nodes.patch(name, &dry_run, &Patch::Merge(probe())).await {
-        Ok(_) => TaintResult::NoPolicy,
-        Err(kube::Error::Api(status)) if api_server::is_refused_by(&status.message, POLICY) => TaintResult::Done,
-        Err(error) => TaintResult::Failed(ApiFailure::from_kube(&error)),
-    }
+    Err(conflict.into())
 }
 
 /// The merge patch that makes the change; `None`: the Node is as it is to be.

@@ -8,52 +8,27 @@ use crate::core::node_conditions::GRANT;
 use crate::core::node_conditions::NodeConditions;
 use crate::core::node_conditions::POLICY;
 use crate::core::status::Problem;
-use crate::core::time::Span;
 use crate::core::time::Timestamp;
-use crate::node::api::ConditionsResult;
-use crate::node::api::FailureKind;
+use crate::node::api::NodeWriteResult;
 use crate::node::api::Scope;
 
 use super::super::log::Log;
+use super::super::node_writes::NodeWrites;
 use super::super::observation::Observation;
 use super::super::requests::Reply;
 use super::super::requests::Request;
 
-/// Until the next write at least, after one that was made or failed; after each further failure twice as long.
-const AGAIN: Span = Span::from_secs(2);
-/// At most this.
-const AGAIN_MOST: Span = Span::from_secs(300);
-
 /// What is known of the last write.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(in super::super) struct NodeConditionWrites {
-    writing: bool,
-    /// Not before.
-    next: Option<Timestamp>,
-    /// How long the last failure was waited for.
-    pause: Span,
-    /// Why the conditions are not as they are to be.
-    problem: Option<Problem>,
-}
+pub(in super::super) struct NodeConditionWrites(NodeWrites);
 
 impl NodeConditionWrites {
     /// Takes the answers that have come.
     pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) {
-        let now = observation.now;
-        // A clock that was set back makes it wait no longer.
-        self.next = self.next.filter(|next| *next > now).map(|next| next.min(now + AGAIN_MOST));
+        self.0.observe(observation.now);
         for reply in &observation.replies {
             let Reply::NodeConditions(result) = reply else { continue };
-            let failed = (*result != ConditionsResult::Done).then(|| problem(result));
-            self.pause = match &failed {
-                None => Span::ZERO,
-                Some(_) => (self.pause + self.pause).clamp(AGAIN, AGAIN_MOST),
-            };
-            (self.writing, self.next) = (false, Some(now + self.pause.max(AGAIN)));
-            if let Some(new) = failed.as_ref().filter(|new| self.problem.as_ref() != Some(*new)) {
-                log.warn(new.reason.clone()).hint(new.hint.as_deref());
-            }
-            self.problem = failed;
+            self.0.end(observation.now, problem(result), log);
         }
     }
 
@@ -70,39 +45,32 @@ impl NodeConditionWrites {
         let node = &api.node.as_ref().filter(|_| is_heard)?.value;
         let changes = node_conditions::changes(wanted, node);
         if changes.is_empty() {
-            (self.next, self.pause, self.problem) = (None, Span::ZERO, None);
+            self.0.rest();
             return None;
         }
-        if self.writing || self.next.is_some() {
-            return None;
-        }
-        self.writing = true;
         let node_uid = node.text_at(["metadata", "uid"]).map(str::to_owned);
-        Some(Request::NodeConditions { node_uid, changes, at: observation.now })
+        self.0.begin().then_some(Request::NodeConditions { node_uid, changes, at: observation.now })
     }
 
     /// When the next write may be made.
     pub(in super::super) fn due(&self) -> Option<Timestamp> {
-        self.next.filter(|_| !self.writing)
+        self.0.due()
     }
 
     /// Why the conditions are not as they are to be.
     pub(in super::super) fn problem(&self) -> Option<Problem> {
-        self.problem.clone()
+        self.0.problem().cloned()
     }
 }
 
-fn problem(result: &ConditionsResult) -> Problem {
-    let (why, is_of_rights) = match result {
-        ConditionsResult::Done => (String::new(), false),
-        ConditionsResult::NoPolicy => (format!("the policy {POLICY} does not hold this agent"), true),
-        ConditionsResult::Failed(failure) => (failure.to_string(), failure.kind == FailureKind::Forbidden),
-    };
-    Problem {
+/// What a person has to know of a write that was not made.
+fn problem(result: &NodeWriteResult) -> Option<Problem> {
+    let (why, is_of_rights) = result.reason(POLICY);
+    (*result != NodeWriteResult::Done).then(|| Problem {
         object: "node conditions".to_owned(),
         reason: format!("the Node's conditions are not written: {why}; the agent tries again"),
         hint: is_of_rights.then(|| GRANT.to_owned()),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -144,7 +112,7 @@ mod tests {
         for pause in [2, 4, 8] {
             assert!(writes.requests(&now, &wanted, None).is_some());
             assert_eq!(writes.requests(&now, &wanted, None), None, "one at a time");
-            now.replies = vec![Reply::NodeConditions(ConditionsResult::NoPolicy)];
+            now.replies = vec![Reply::NodeConditions(NodeWriteResult::NoPolicy)];
             writes.observe(&now, &mut log);
             now.replies.clear();
             let due = writes.due().unwrap();

@@ -12,62 +12,38 @@ use crate::core::startup_taint::StartupTaint;
 use crate::core::startup_taint::TIMEOUT;
 use crate::core::startup_taint::Wish;
 use crate::core::status::Problem;
-use crate::core::time::Span;
 use crate::core::time::Timestamp;
-use crate::node::api::FailureKind;
+use crate::node::api::NodeWriteResult;
 use crate::node::api::Scope;
 use crate::node::api::TaintChange;
-use crate::node::api::TaintResult;
 
 use super::super::log::Log;
+use super::super::node_writes::NodeWrites;
 use super::super::observation::Observation;
 use super::super::requests::Reply;
 use super::super::requests::Request;
 
-/// Until the next write at least, after one that was made or failed; after each further failure twice as long.
-const AGAIN: Span = Span::from_secs(2);
-/// At most this.
-const AGAIN_MOST: Span = Span::from_secs(300);
 /// What its problems are about.
 const OBJECT: &str = "startup taint";
 
 /// What is known of the last write.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(in super::super) struct StartupTaintWrites {
-    writing: bool,
-    /// Not before.
-    next: Option<Timestamp>,
-    /// How long the last failure was waited for.
-    pause: Span,
-    /// Why the taint is not as it is to be.
-    problem: Option<Problem>,
-}
+pub(in super::super) struct StartupTaintWrites(NodeWrites);
 
 impl StartupTaintWrites {
     /// Takes the answers that have come.
     pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) {
-        let now = observation.now;
-        // A clock that was set back makes it wait no longer.
-        self.next = self.next.filter(|next| *next > now).map(|next| next.min(now + AGAIN_MOST));
+        self.0.observe(observation.now);
         for reply in &observation.replies {
             let Reply::StartupTaint { change, result } = reply else { continue };
-            let failed = (*result != TaintResult::Done).then(|| {
-                let problem = problem(*change, result);
-                Problem { reason: format!("{}; the agent tries again", problem.reason), ..problem }
-            });
-            self.pause = match &failed {
-                None => Span::ZERO,
-                Some(_) => (self.pause + self.pause).clamp(AGAIN, AGAIN_MOST),
-            };
-            (self.writing, self.next) = (false, Some(now + self.pause.max(AGAIN)));
-            match &failed {
-                None => drop(log.info(done(*change))),
-                Some(new) if self.problem.as_ref() != Some(new) => {
-                    log.warn(new.reason.clone()).hint(new.hint.as_deref());
-                }
-                Some(_) => {}
+            if *result == NodeWriteResult::Done {
+                log.info(done(*change));
+                self.0.end(observation.now, None, log);
+                continue;
             }
-            self.problem = failed;
+            let problem = problem(*change, result);
+            let reason = format!("{}; the agent tries again", problem.reason);
+            self.0.end(observation.now, Some(Problem { reason, ..problem }), log);
         }
     }
 
@@ -87,27 +63,24 @@ impl StartupTaintWrites {
             Wish::Taint if !startup_taint::is_set(node) => TaintChange::Set,
             Wish::NoTaint if startup_taint::is_named(node) => TaintChange::Remove,
             Wish::Taint | Wish::NoTaint => {
-                (self.next, self.pause, self.problem) = (None, Span::ZERO, None);
+                self.0.rest();
                 return None;
             }
             Wish::Unknown => return None,
         };
-        if self.writing || self.next.is_some() {
-            return None;
-        }
-        self.writing = true;
-        Some(Request::StartupTaint { node_uid: node.text_at(["metadata", "uid"]).map(str::to_owned), change })
+        let node_uid = node.text_at(["metadata", "uid"]).map(str::to_owned);
+        self.0.begin().then_some(Request::StartupTaint { node_uid, change })
     }
 
     /// When the next write may be made.
     pub(in super::super) fn due(&self) -> Option<Timestamp> {
-        self.next.filter(|_| !self.writing)
+        self.0.due()
     }
 
     /// Why the taint is not as it is to be.
     pub(in super::super) fn problem(&self, observation: &Observation, config: &Config) -> Option<Problem> {
         if config.startup_taint {
-            return self.problem.clone();
+            return self.0.problem().cloned();
         }
         let node = observation.snapshot()?.node.as_ref()?;
         startup_taint::is_named(&node.value).then(|| Problem {
@@ -144,21 +117,12 @@ fn done(change: TaintChange) -> String {
 }
 
 /// What a person has to know of a change that was not made.
-pub(in super::super) fn problem(change: TaintChange, result: &TaintResult) -> Problem {
+pub(in super::super) fn problem(change: TaintChange, result: &NodeWriteResult) -> Problem {
     let what = match change {
         TaintChange::Set => "set",
         TaintChange::Remove => "taken away",
     };
-    let why = match result {
-        TaintResult::Done => String::new(),
-        TaintResult::NoPolicy => format!("the policy {} does not hold this agent", POLICY),
-        TaintResult::Failed(failure) => failure.to_string(),
-    };
-    let is_of_rights = match result {
-        TaintResult::Done => false,
-        TaintResult::NoPolicy => true,
-        TaintResult::Failed(failure) => failure.kind == FailureKind::Forbidden,
-    };
+    let (why, is_of_rights) = result.reason(POLICY);
     let reason = format!("the taint {STARTING_TAINT} is not {what}: {why}");
     Problem { object: OBJECT.to_owned(), reason, hint: is_of_rights.then(|| GRANT.to_owned()) }
 }
@@ -173,10 +137,12 @@ mod tests {
 
     use super::*;
     use crate::core::model::ObjectKey;
+    use crate::core::time::Span;
     use crate::node::agent::decide::tests::config;
     use crate::node::agent::decide::tests::observation;
     use crate::node::api::ApiFailure;
     use crate::node::api::Entry;
+    use crate::node::api::FailureKind;
     use crate::node::api::Snapshot;
 
     /// What an agent sees whose Node has these taints, when the API server has shown `heard`, with `replies`.
@@ -236,7 +202,7 @@ mod tests {
         for _ in 0..9 {
             assert!(writes.requests(&now, &waits(), None).is_some());
             assert_eq!(writes.requests(&now, &waits(), None), None, "one at a time");
-            now.replies = vec![Reply::StartupTaint { change: TaintChange::Set, result: TaintResult::NoPolicy }];
+            now.replies = vec![Reply::StartupTaint { change: TaintChange::Set, result: NodeWriteResult::NoPolicy }];
             writes.observe(&now, &mut log);
             now.replies.clear();
             assert_eq!(writes.requests(&now, &waits(), None), None);
@@ -262,7 +228,7 @@ mod tests {
         let problem = StartupTaintWrites::default().problem(&seen(&[STARTING_TAINT], &[], vec![]), &config()).unwrap();
         assert_eq!(problem.hint.as_deref(), Some("kubectl taint nodes n1 daemonlet.dev/starting-"));
         assert_eq!(StartupTaintWrites::default().problem(&seen(&[], &[], vec![]), &config()), None);
-        let failure = TaintResult::Failed(ApiFailure::new(FailureKind::Conflict, "the Node changes all the time"));
+        let failure = NodeWriteResult::Failed(ApiFailure::new(FailureKind::Conflict, "the Node changes all the time"));
         assert_eq!(super::problem(TaintChange::Remove, &failure).hint, None);
     }
 }
