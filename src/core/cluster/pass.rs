@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::core::annotations;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
@@ -230,8 +231,8 @@ fn min_ready(daemon: &WatchedDaemon) -> Span {
 /// What was approved stands, and no revision goes: nothing is known of what is wanted.
 fn count_refused(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, refused: &str, plan: &mut ClusterPlan) {
     let is_defined = !daemon.hash.is_empty() && !owners::is_gated(&daemon.daemon_set);
-    let counted = (is_defined && conflict(known, daemon, plan).is_none()).then(|| {
-        let nodes = facts::nodes(known, daemon);
+    let nodes = (is_defined && conflict(known, daemon, plan).is_none()).then(|| facts::nodes(known, daemon));
+    let counted = nodes.filter(|nodes| !facts::are_reports_lost(known, nodes)).map(|nodes| {
         let (counted, look_again) = counters::count(&nodes, daemon.wanted, min_ready(daemon), known.now);
         plan.look(look_again);
         counted
@@ -303,7 +304,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let released = releases::released(daemon, current, &facts, &rolled, now, halted.is_some() || is_aborted);
     let way_back = match is_aborted {
         true => facts::released(view, daemon)
-            .filter(|_| !rules::is_paused(&daemon.daemon_set) && !rules::is_on_delete(&daemon.daemon_set)),
+            .filter(|_| !annotations::is_paused(&daemon.daemon_set) && !rules::is_on_delete(&daemon.daemon_set)),
         false => halted.as_ref().and_then(|_| facts::way_back(view, daemon, &facts)),
     };
     if let Some(to) = way_back {
@@ -323,7 +324,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     approvals::give(known, daemon, (&facts, &rolled), (target, rules.when), plan);
     plan.unclaimed.extend(rolled.unclaimed.iter().map(|i| (key.clone(), facts[*i].name.to_owned())));
     // Counters follow the current revision: it has to be there first.
-    if history.current.is_some() || gated || refused.is_some() {
+    let is_countable = history.current.is_some() || gated || refused.is_some();
+    if is_countable && !facts::are_reports_lost(known, &facts) {
         let causes = facts::causes(known, daemon, &facts);
         let trouble = |reason, cause: &str| Trouble {
             key: key.clone(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::core::annotations;
 use crate::core::cluster::conditions;
 use crate::core::cluster::liveness::MirrorPodLookup;
 use crate::core::cluster::names::Name;
@@ -91,6 +92,13 @@ fn is_cut_off(known: &Basis<'_>, daemon: &WatchedDaemon, told: &Told, name: &str
     waits.is_some_and(|since| since + deadline.unwrap_or(DEADLINE) <= known.now)
 }
 
+/// Whether reports of nodes that had some have just gone though their Nodes are there, as when somebody deletes the
+/// resource: what runs there is as it was, and agents that live report again.
+pub(super) fn are_reports_lost(known: &Basis<'_>, facts: &[NodeFact<'_>]) -> bool {
+    let is_lost = |node: &NodeFact<'_>| node.unreported_until.is_some() && known.state.liveness.has_reported(node.name);
+    facts.iter().any(|node| node.should_run && is_lost(node))
+}
+
 fn is_dead(known: &Basis<'_>, node: &str) -> bool {
     known.dead.contains(node)
 }
@@ -126,7 +134,7 @@ pub(super) fn released(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> Option
 /// have run before, the one that most have; of two, the younger.
 pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> Option<Name> {
     let daemon_set = &daemon.daemon_set;
-    if rules::is_paused(daemon_set) || rules::is_on_delete(daemon_set) || !rules::rolls_back(daemon_set) {
+    if annotations::is_paused(daemon_set) || rules::is_on_delete(daemon_set) || !rules::rolls_back(daemon_set) {
         return None;
     }
     let mut found: BTreeMap<Name, usize> = BTreeMap::new();

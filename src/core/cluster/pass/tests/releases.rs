@@ -204,6 +204,28 @@ fn a_node_that_cannot_take_the_revision_holds_nobody_up() {
 }
 
 #[test]
+fn reports_that_go_with_their_resource_are_no_outage_for_a_minute() {
+    let mut view = world(json!({}));
+    view.state.liveness.follow(&view.view, NOW);
+    let first = view.plan(NOW);
+    assert_eq!(status(&first)["numberReady"], 4);
+    live(&mut view, "two", json!({}), &first);
+    let gone = |name: &str| Change::Gone(WatchedKind::NodeDaemons, Box::new(json!({"metadata": {"name": name}})));
+    view.take(gone("a"));
+    view.put(WatchedKind::Nodes, node("b", "Unknown"));
+    let lost = view.plan(NOW + ms(1));
+    assert_eq!((status(&lost), lost.troubles.len()), (json!(null), 0), "nor is anything told that changes meanwhile");
+    assert!(approved(&lost).is_empty(), "it may be in the middle of a replacement");
+    let plan = view.plan(NOW + ms(1) + rollout::UNCLAIMED);
+    assert_eq!(status(&plan)["numberReady"], 2);
+    assert_eq!(condition(&plan, "Degraded").2, "no agent on 1 node: a");
+    // A node that joins has none to lose.
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
+    view.put(WatchedKind::Nodes, node("e", "True"));
+    assert_eq!(status(&view.plan(NOW + ms(2) + rollout::UNCLAIMED))["desiredNumberScheduled"], 5);
+}
+
+#[test]
 fn nothing_more_is_approved_in_a_large_outage() {
     let away = |annotations: Value, away: usize| {
         let mut view = world(annotations);
