@@ -1,7 +1,7 @@
 //! The annotations and labels of daemonlet that users write on DaemonSets.
 //!
 //! Owns their values, and the warnings about what is not understood: a misspelt name, an invalid value, a wrong place.
-//! Must not refuse anything: what is not understood is ignored, with a warning.
+//! Must not refuse anything: what is not understood is ignored with a warning, or holds rollouts.
 
 use crate::core::cluster::steps;
 use crate::core::duration;

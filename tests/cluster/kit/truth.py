@@ -109,6 +109,10 @@ class Truth:
         with self.lock:
             self.dark.update(dict.fromkeys(names or ("",), time.monotonic() + seconds))
 
+    def _dark(self):
+        with self.lock:
+            return {name for name, until in self.dark.items() if time.monotonic() < until}
+
     def _run(self):
         while not self.ends.wait(1):
             try:
@@ -205,8 +209,7 @@ class Truth:
         self.looks += 1
         if time.monotonic() - self.began < self.late:
             return  # what is told may be older than all that was seen
-        with self.lock:
-            dark = {name for name, until in self.dark.items() if time.monotonic() < until}
+        dark = self._dark()
         for what, node, value, of in told:
             if "" in dark or node in dark or (dark and not node):
                 self.since.pop(what, None)
@@ -246,8 +249,9 @@ class Truth:
         named = {"AsExpected": lambda _: set(), "Failing": _named}.get(condition.get("reason"), lambda _: None)(condition.get("message", ""))
         if named is None:
             return
+        dark = self._dark()
         with self.lock:
-            known = set(self.nodes) - {name for name, until in self.dark.items() if time.monotonic() < until}
+            known = set(self.nodes) - dark
         # Each node by itself: what is told of one may be late while another's changes.
         for name in known:
             yield f"Degraded: {name}", name, name in named, lambda counters, *_, name=name: name in counters["troubled"]
@@ -258,7 +262,7 @@ class Truth:
         if not found:
             return
         told = found.group(1)
-        if self.released is None:
+        if self.released is None or self._dark():
             self.released = told
         if told != self.released:
             def had(counters, here, nodes):

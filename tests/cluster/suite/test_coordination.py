@@ -107,11 +107,14 @@ class CoordinationTest(Coordinated):
         self.change("2")
         until(lambda: self.released("1") == "Held", SOON, "the pause is told")
         self.truth.excuse()
+        told = {"desiredNumberScheduled": NODES, "updatedNumberScheduled": 0, "numberReady": NODES, "numberAvailable": NODES}
         self.kubectl("delete", "crd", "nodedaemons.daemonlet.dev")
         self.annotate(paused=None)
         for one in self.agents.values():
             one.process.wait_line("changed templates wait until the coordinator's approvals can be", SOON)
-        never(lambda: self.images() != before, QUIET, "a node changes without an approval")
+        counters = ("desiredNumberScheduled", "updatedNumberScheduled", "numberReady", "numberAvailable")
+        never(lambda: self.images() != before or {field: self.status().get(field, 0) for field in counters} != told, QUIET,
+              "a node changes without an approval, or an outage is told that is none")
         self.annotate(paused="true")
         name = self.join()
         until(lambda: self.images() == before | {name: "1"}, SOON, "the node that joins has the released revision")
