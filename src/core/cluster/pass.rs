@@ -118,6 +118,8 @@ pub struct ClusterPlan {
     pub unclaimed: Vec<(ObjectKey, String)>,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// Nodes that should run a DaemonSet and whose agents report without a word of it, since when, by DaemonSet.
+    pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// Current revisions that are halted, by their hash: a halt that is not written yet is the same in each pass.
     pub halts: BTreeMap<ObjectKey, (String, Halted)>,
     /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
@@ -249,6 +251,11 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let Basis { view, now, .. } = *known;
     let conflict = conflict(known, daemon, plan);
     let facts = facts::nodes(known, daemon);
+    let unmentioned = facts::unmentioned(known, daemon);
+    plan.look(unmentioned.values().map(|since| *since + rollout::UNCLAIMED).filter(|at| *at > now));
+    if !unmentioned.is_empty() {
+        plan.unmentioned.insert(key.clone(), unmentioned);
+    }
     plan.mirrors.extend(facts::mirrors(known, daemon));
     let min_ready = min_ready(daemon);
     // Two writers never fight over one field.

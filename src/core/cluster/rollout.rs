@@ -252,9 +252,13 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     let installs = first_install::plan(rules, nodes, &stands, desired, &mut plan.withdraw);
     let is_taken_back = hold.is_some() && !plan.withdraw.is_empty();
     if candidates.is_empty() && installs.is_empty() && !is_taken_back {
-        let left = |(node, stand): &(&NodeFact<'_>, &Stand)| node.should_run && matches!(stand, Stand::Old(_));
-        let unable = nodes.iter().zip(&stands).filter(left).filter(|(node, _)| !node.able).count();
-        if unable > 0 && plan.slots == 0 {
+        let is_left = |(node, stand): &(&NodeFact<'_>, &Stand)| {
+            node.should_run && matches!(stand, Stand::Old(_) | Stand::Missing)
+        };
+        let left = || nodes.iter().zip(&stands).filter(is_left);
+        let unable = left().filter(|(node, _)| !node.able).count();
+        let starts = left().any(|(node, stand)| node.able && *stand == Stand::Missing);
+        if unable > 0 && plan.slots == 0 && !starts {
             plan.held = match unable {
                 1 => "1 node cannot take it".to_owned(),
                 _ => format!("{unable} nodes cannot take it"),

@@ -10,6 +10,7 @@ use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::NodeEntry;
 use crate::core::cluster::snapshot::Told;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::snapshot::WatchedNode;
@@ -19,6 +20,7 @@ use crate::core::model::SPREAD_KEY;
 use crate::core::model::TOPOLOGY_KEY;
 use crate::core::status::State;
 use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 use crate::core::annotations::progress_deadline;
 
@@ -58,7 +60,10 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
                 .get(name)
                 .map(|at| *at + UNCLAIMED)
                 .filter(|until| *until > known.now),
-            able: report.is_some() && !is_dead(known, name) && told.is_none_or(|t| t.phase != Some(State::Refused)),
+            able: report.is_some()
+                && !is_dead(known, name)
+                && told.is_none_or(|t| t.phase != Some(State::Refused))
+                && !is_left_alone(known, daemon, name),
             zone: zone.map(|key| label(node, key)),
             spread: spread.map(|key| label(node, key)),
             canary: canary.as_ref().is_some_and(|c| c.matches(&node.view.labels)),
@@ -73,6 +78,27 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         });
     }
     all
+}
+
+/// Nodes that should run the daemon and whose agents report without a word of it, since when. Nothing is known of those
+/// that report more than is taken from one agent.
+pub(super) fn unmentioned(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<String, Timestamp> {
+    let before = known.state.unmentioned.get(&daemon.daemon_set.key);
+    let is_it = |entry: &NodeEntry| {
+        let report = entry.report.as_ref().filter(|report| report.said != 0 && report.left_out == 0);
+        daemon.should_run(entry) && entry.node.is_some() && report.is_some_and(|r| r.told(daemon.key).is_none())
+    };
+    // A clock that was set back makes none of them wait longer.
+    let since = |name: &str| before.and_then(|before| before.get(name)).copied().filter(|since| *since <= known.now);
+    let found = known.view.nodes.iter().filter(|(_, entry)| is_it(entry));
+    found.map(|(name, _)| (name.clone(), since(name).unwrap_or(known.now))).collect()
+}
+
+/// Whether a node's agent leaves the daemon alone: it reports, and has had the time to say something of the daemon.
+fn is_left_alone(known: &Basis<'_>, daemon: &WatchedDaemon, name: &str) -> bool {
+    let of_it = known.state.unmentioned.get(&daemon.daemon_set.key);
+    let since = of_it.and_then(|nodes| nodes.get(name)).filter(|since| **since + UNCLAIMED <= known.now);
+    since.is_some() && known.view.report(name).is_some_and(|report| report.told(daemon.key).is_none())
 }
 
 /// The value of a Node's label; nodes without it are one group, too.
@@ -191,6 +217,8 @@ pub(super) fn causes(known: &Basis<'_>, daemon: &WatchedDaemon, facts: &[NodeFac
             add("no agent", node.name);
         } else if is_dead(known, node.name) {
             add("agent does not renew its Lease", node.name);
+        } else if is_left_alone(known, daemon, node.name) {
+            add("left alone by its agent", node.name);
         }
     }
     causes

@@ -87,6 +87,7 @@ impl World {
         self.state.follow_reports(&self.view, now);
         let plan = super::plan(&self.view, &self.state, settings, now);
         self.state.passed_over.clone_from(&plan.passed_over);
+        self.state.unmentioned.clone_from(&plan.unmentioned);
         self.state.halts.clone_from(&plan.halts);
         plan.lookups.iter().for_each(|claim| self.state.claims.asked(claim.clone(), now));
         plan

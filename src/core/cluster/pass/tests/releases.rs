@@ -204,6 +204,32 @@ fn a_node_that_cannot_take_the_revision_holds_nobody_up() {
 }
 
 #[test]
+fn a_node_whose_agent_leaves_the_daemon_alone_holds_nobody_up() {
+    let mut view = world(json!({}));
+    let nothing = json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "1"},
+        "status": {"agentVersion": "1", "daemons": []}});
+    view.put(WatchedKind::NodeDaemons, nothing.clone());
+    let plan = view.plan(NOW);
+    assert_eq!(
+        (approved(&plan), plan.look_again),
+        (vec![], Some(NOW + rollout::UNCLAIMED)),
+        "it may be about to start it"
+    );
+    let plan = view.plan(NOW + rollout::UNCLAIMED);
+    assert_eq!(approved(&plan), [("b".to_owned(), hash("two"))]);
+    assert_eq!(condition(&plan, "Degraded").2, "left alone by its agent on 1 node: a");
+    NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    let plan = view.plan(NOW + rollout::UNCLAIMED);
+    assert_eq!((released(&plan).1.as_str(), status(&plan)["numberUnavailable"].as_i64()), ("Complete", Some(1)));
+    assert_eq!(condition(&plan, "Progressing").2, "1 of 4 nodes are left: 1 node cannot take it");
+    // It says something of it: it is counted again, from now on.
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"phase": "waiting", "instances": []}), json!([])));
+    assert_eq!(condition(&view.plan(NOW + rollout::UNCLAIMED), "Degraded").1, "AsExpected");
+    view.put(WatchedKind::NodeDaemons, nothing);
+    assert_eq!(condition(&view.plan(NOW + rollout::UNCLAIMED + ms(1)), "Degraded").1, "AsExpected");
+}
+
+#[test]
 fn reports_that_go_with_their_resource_are_no_outage_for_a_minute() {
     let mut view = world(json!({}));
     view.state.liveness.follow(&view.view, NOW);
