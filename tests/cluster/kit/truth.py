@@ -265,19 +265,21 @@ class Truth:
         if self.released is None or self._dark():
             self.released = told
         if told != self.released:
-            def had(counters, here, nodes):
-                able = [name for name in counters["belong"] if nodes.get(name) and name not in counters["troubled"]]
-                return bool(able) and all(here.get(name) and here[name][-1][1] == told and here[name][-1][2] for name in able)
-            yield "Released", "", True, lambda counters, here, nodes: had(counters, here, nodes) and self._confirm(told)
+            yield "Released", "", True, lambda *_: self._had_by_all(told)
         if is_new:
             yield "Released=Complete", "", condition["reason"] == "Complete", lambda counters, *_: counters["wanted"] == told
         if is_new and condition["reason"] == "RollingOut":
             paused = it["metadata"].get("annotations", {}).get("daemonlet.dev/paused") == "true"
             yield "Released=RollingOut", "", True, lambda counters, *_: not counters["halted"] and not paused
 
-    def _confirm(self, released):
-        self.released = released
-        return True
+    def _had_by_all(self, released):
+        """Whether each node that can take it was seen with it: the instant at which all have it may be a short one."""
+        seen = {name for _, _, here, _ in self.history for name, them in here.items() if them and them[-1][1:] == (released, True)}
+        _, counters, _, nodes = self.history[-1]
+        able = {name for name in counters["belong"] if nodes.get(name) and name not in counters["troubled"]}
+        if able and able <= seen:
+            self.released = released
+        return self.released == released
 
     def _reports(self, it):
         for report in self.admin.list("nodedaemons"):
