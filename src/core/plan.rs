@@ -262,6 +262,8 @@ pub fn plan_daemon(
     }
     plan.finish_ended();
     plan.take_turn();
+    // Whatever is known of its definition.
+    plan.end_lost_manifests();
     match desired {
         Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
         Desired::Held { daemon_set, mode, why, ask } => plan.held(daemon_set, *mode, why, *ask),
