@@ -28,6 +28,7 @@ use folder::folder_of;
 use folder::ignored_from_now;
 use folder::may_be_older;
 use folder::resolve_folder;
+pub use folder::runs_unknown;
 pub use hold::Hold;
 use hold::by_rules;
 use hold::held;
