@@ -122,7 +122,9 @@ impl ObservedFolders {
             FolderState::Present { daemon_set, .. }
                 if self.view.file_of(key).is_some_and(FileView::has_vanished) && runs_unknown(record, daemon_set) =>
             {
-                FolderState::Unsure { reason: "its file is not there, and what runs may be newer than what is remembered" }
+                FolderState::Unsure {
+                    reason: "its file is not there, and what runs may be newer than what is remembered",
+                }
             }
             // Else it would count again as soon as it can be read.
             FolderState::Absent if record.ignored_file.is_some() && self.view.has_unreadable_folder() => {
