@@ -17,7 +17,7 @@ use super::of_the_api;
 use super::wanted;
 
 /// Whether something runs of which only the manifest is known, and a folder defines another revision.
-pub(super) fn may_be_older(folder: FolderState<'_>, record: &DaemonRecord) -> bool {
+pub fn may_be_older(folder: FolderState<'_>, record: &DaemonRecord) -> bool {
     let mut unknown = record.live().filter(|instance| instance.daemon_set.is_none()).peekable();
     match folder {
         FolderState::Present { daemon_set, .. } if unknown.peek().is_some() => {
