@@ -20,6 +20,7 @@ use crate::core::status::WaitingContainer;
 use super::Action;
 use super::Data;
 use super::ManifestFact;
+use super::Note;
 use super::Planner;
 use super::State;
 use super::VolumesFact;
@@ -104,8 +105,12 @@ impl Planner<'_> {
             }
         }
         if rendering.identity.uid != instance.uid {
-            // Made with another identity function: it keeps running as it is.
-            return;
+            // Made with another identity function, or under a name of the node that nobody remembers.
+            return self.summary.notes.push(Note::Other(format!(
+                "the data of {} is not kept up to date: its UID cannot be made from what is known of it; \
+                 `daemonlet restart {}` replaces it",
+                instance.pod_name, daemon_set.key
+            )));
         }
         let kept = Kept::of(instance, &rendering);
         self.note_kept(instance, &rendering, &kept);

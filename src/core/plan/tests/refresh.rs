@@ -190,3 +190,17 @@ fn a_first_start_gives_the_api_server_a_moment_to_say_whether_an_object_exists()
     bench.now += ms(2_000);
     assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
 }
+
+#[test]
+fn what_has_a_uid_that_cannot_be_made_again_is_told() {
+    let mut bench = Bench::running("a");
+    assert_eq!(bench.summary().notes, []);
+    let digest = bench.world.manifests[UID].clone();
+    bench.world.manifests.insert("of-another-name".to_owned(), digest);
+    bench.record.instances[0].uid = "of-another-name".to_owned();
+    let plan = bench.plan(&wanted(&daemon_set("a")));
+    assert_eq!(plan.actions, [], "it runs as it is");
+    let text = "the data of net-0 is not kept up to date: its UID cannot be made from what is known of it; \
+        `daemonlet restart kube-system/net` replaces it";
+    assert!(plan.summary.notes.contains(&Note::Other(text.to_owned())), "{:?}", plan.summary.notes);
+}
