@@ -82,7 +82,7 @@ def main():
     seeds = {} if fast else {"DAEMONLET_SEEDS": "5000" if long else "200"}
     tally.step("cargo test", ["cargo", "test", "--quiet", "--no-fail-fast"], _CARGO, env | seeds)
     # The same lives each time: this fails for a change, and not by chance. New ones: `make sim`, `make test-long`.
-    lives = ["--lives", "20000"] if long else ["--lives", "200" if fast else "400", "--seed", "1"]
+    lives = ["--lives", "20000"] if long else ["--lives", "200" if fast else "600", "--seed", "1"]
     tally.step("simulator", [sys.executable, "-u", REPO / "tests" / "sim" / "run.py", *lives])
     if long:
         env["DAEMONLET_LONG"] = "1"

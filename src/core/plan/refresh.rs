@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::record::Instance;
 use crate::core::record::Progress;
@@ -106,7 +107,7 @@ impl Planner<'_> {
         }
         if rendering.identity.uid != instance.uid {
             let mut kept = Kept::default();
-            kept.add(instance, &rendering, &made_elsewhere());
+            kept.add(instance, &rendering, &made_elsewhere(daemon_set));
             return self.note_kept(instance, &rendering, &kept);
         }
         let kept = Kept::of(instance, &rendering);
@@ -239,12 +240,12 @@ pub(super) fn waiting_alone(held: &[HeldPart]) -> BTreeSet<String> {
 }
 
 /// Why an instance whose UID is not the one of its definition and number keeps running as it is.
-fn made_elsewhere() -> HeldPart {
+fn made_elsewhere(daemon_set: &DaemonSet) -> HeldPart {
     let error = FieldError {
         field: "metadata.uid".to_owned(),
         reason: "another version of the agent made it, or one with another node name: its data stays as it is, too"
             .to_owned(),
-        hint: Some("to have it replaced, remove its manifest".to_owned()),
+        hint: Some(format!("`daemonlet restart {}` replaces it", daemon_set.key)),
     };
     HeldPart { refused: vec![error], ..HeldPart::default() }
 }

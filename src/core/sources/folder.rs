@@ -17,18 +17,15 @@ use super::of_the_api;
 use super::wanted;
 
 /// Whether something runs of which only the manifest is known, and a folder defines another revision.
-pub(super) fn may_be_older(folder: FolderState<'_>, record: &DaemonRecord) -> bool {
-    matches!(folder, FolderState::Present { daemon_set, .. } if runs_unknown(record, daemon_set))
-}
-
-/// Whether something runs of which only the manifest is known, in another revision than that of `daemon_set`.
-pub fn runs_unknown(record: &DaemonRecord, daemon_set: &DaemonSet) -> bool {
+pub fn may_be_older(folder: FolderState<'_>, record: &DaemonRecord) -> bool {
     let mut unknown = record.live().filter(|instance| instance.daemon_set.is_none()).peekable();
-    if unknown.peek().is_none() {
-        return false;
+    match folder {
+        FolderState::Present { daemon_set, .. } if unknown.peek().is_some() => {
+            let revision = Revision::of(daemon_set).hash;
+            unknown.any(|instance| instance.revision != revision)
+        }
+        _ => false,
     }
-    let revision = Revision::of(daemon_set).hash;
-    unknown.any(|instance| instance.revision != revision)
 }
 
 /// What the folders alone want. `api`: why the API server does not say.

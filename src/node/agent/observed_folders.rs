@@ -11,10 +11,9 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::record::DaemonRecord;
+use crate::core::sources;
 use crate::core::sources::FolderState;
-use crate::core::sources::runs_unknown;
 use crate::core::status::Problem;
-use crate::node::folders::FileView;
 use crate::node::folders::Origin;
 
 use super::observation::ObservedFolders;
@@ -37,7 +36,7 @@ impl ObservedFolders {
 
     /// The file that defines an object which is no DaemonSet.
     pub(super) fn file_of(&self, reference: &ObjectRef) -> Option<String> {
-        let defines = |file: &&Arc<FileView>| file.objects.iter().any(|(r, _)| r == reference);
+        let defines = |file: &&Arc<crate::node::folders::FileView>| file.objects.iter().any(|(r, _)| r == reference);
         self.view.files.iter().rev().find(defines).map(|file| file.path.display().to_string())
     }
 
@@ -118,13 +117,9 @@ impl ObservedFolders {
             FolderState::Present { daemon_set, .. } if self.view.is_restless(key) && replaces(record, daemon_set) => {
                 FolderState::Unsure { reason: "its file is being changed" }
             }
-            // Such as with a state folder from a backup.
-            FolderState::Present { daemon_set, .. }
-                if self.view.file_of(key).is_some_and(FileView::has_vanished) && runs_unknown(record, daemon_set) =>
-            {
-                FolderState::Unsure {
-                    reason: "its file is not there, and what runs may be newer than what is remembered",
-                }
+            // After a start with older inputs, too: what is remembered is no newer word than what runs.
+            FolderState::Present { .. } if self.view.is_remembered(key) && sources::may_be_older(state, record) => {
+                FolderState::Unsure { reason: "its file cannot be read, and what runs may be of a newer version" }
             }
             // Else it would count again as soon as it can be read.
             FolderState::Absent if record.ignored_file.is_some() && self.view.has_unreadable_folder() => {

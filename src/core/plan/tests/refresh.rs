@@ -203,6 +203,6 @@ fn what_another_version_or_another_node_name_made_says_that_it_is_not_kept_up_to
     bench.world.stale_volumes.insert("uid-x".to_owned());
     let plan = bench.plan(&wanted(&daemon_set("a")));
     assert_eq!((plan.actions.len(), plan.summary.state), (0, State::Stale), "{}", plan.summary.reason);
-    assert_eq!(plan.summary.hints, ["to have it replaced, remove its manifest"]);
+    assert_eq!(plan.summary.hints, ["`daemonlet restart kube-system/net` replaces it"]);
     assert_eq!(plan.record.instances[0].stale.len(), 1);
 }
