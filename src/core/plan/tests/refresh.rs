@@ -195,8 +195,7 @@ fn a_first_start_gives_the_api_server_a_moment_to_say_whether_an_object_exists()
 fn what_another_version_or_another_node_name_made_says_that_it_is_not_kept_up_to_date() {
     let mut bench = Bench::running("a");
     bench.world.ready.insert(UID.to_owned(), NOW);
-    bench.world.manifests =
-        bench.world.manifests.iter().map(|(_, digest)| ("uid-x".to_owned(), digest.clone())).collect();
+    bench.world.manifests = bench.world.manifests.values().map(|digest| ("uid-x".to_owned(), digest.clone())).collect();
     bench.record.instances[0].uid = "uid-x".to_owned();
     bench.world.ready.insert("uid-x".to_owned(), NOW);
     bench.world.data_version = "2".to_owned();
