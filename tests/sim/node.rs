@@ -662,6 +662,8 @@ impl Node {
                 let daemon = index(daemon);
                 if self.daemons[daemon].file.is_some() && self.can_write(daemon) {
                     self.hurt(daemon, hurt);
+                    // What is being replaced comes back as it was, and is replaced once the file can be read.
+                    self.daemons[daemon].allowed += 1;
                     self.heal_after(seconds, Heal::File(daemon as u8));
                 }
             }

@@ -885,6 +885,12 @@ fn what_the_rules_hold_returns_as_it_was_and_nothing_else_starts() {
     };
     assert_eq!(lost_manifest(Hold::Forbidden("host ports".to_owned())), ["finish uid-a-0", "start uid-a-1"]);
     assert_eq!(lost_manifest(Hold::Narrowed("namespace x".to_owned())), ["finish uid-a-0"]);
+    let mut bench = Bench::running("a");
+    bench.pass(&wanted(&daemon_set("b")));
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    let undefined = held(Hold::Undefined("its file has no document".to_owned()));
+    assert_eq!(bench.pass(&undefined), ["finish uid-a-0", "start uid-a-1"], "it was ended to be replaced");
     let mut bench = Bench::new();
     bench.world.forbids = true;
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE);
