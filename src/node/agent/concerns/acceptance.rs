@@ -27,7 +27,6 @@ use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
-use crate::node::api::Scope;
 
 use super::super::evidence;
 use super::super::evidence::RuntimePod;

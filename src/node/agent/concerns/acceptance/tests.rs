@@ -8,6 +8,7 @@ use crate::core::time::at;
 use crate::core::time::ms;
 use crate::node::agent::decide::tests as bench;
 use crate::node::api::Entry;
+use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
 use super::*;
