@@ -152,7 +152,11 @@ class Truth:
         told = list(self._status(it))
         told += self._reports(it)
         if self.looks % COMMANDS == 0:
-            told += self._commands()
+            # They take a second or two, in which a rollout may come to its end and the next one begin.
+            self._sample(it)
+            for command in self._commands():
+                told.append(command)
+                self._sample(it)
         self._sample(it)
         self.looks += 1
         if time.monotonic() - self.began < self.late:
@@ -170,7 +174,7 @@ class Truth:
             first, count = self.since.get(what, (time.monotonic(), 0))
             self.since[what] = (first, count + 1)
             # Commands are not run at each look.
-            if count + 1 == (1 + self.in_a_row // COMMANDS if what.startswith("kubectl") else self.in_a_row):
+            if count + 1 == (2 + self.in_a_row // COMMANDS if what.startswith("kubectl") else self.in_a_row):
                 self.wrong.append(f"{time.strftime('%H:%M:%S')}: {what} says {value}, and for {self.late} s it was {expected[-1]}: "
                                   f"{self.history[-1][2]}")
 
