@@ -31,7 +31,7 @@ class Seen:
             threading.Thread(target=self._follow, args=(kind,), daemon=True).start()
 
     def _follow(self, kind):
-        bound = set()
+        known = set()
         for event, item in self.admin.watch(kind, seconds=600):
             if event == "DELETED":
                 continue
@@ -40,8 +40,8 @@ class Seen:
                 self.events.append((time.monotonic(), "tainted" if KEY in keys else "clean"))
             elif kind == "pods" and item["spec"].get("nodeName") == self.node and item["metadata"]["name"].startswith("work-"):
                 # Later events of a pod are of its status.
-                if item["metadata"]["name"] not in bound:
-                    bound.add(item["metadata"]["name"])
+                if item["metadata"]["name"] not in known:
+                    known.add(item["metadata"]["name"])
                     self.events.append((time.monotonic(), item["metadata"]["name"]))
 
     def what(self):
