@@ -663,7 +663,8 @@ impl Node {
                 if self.daemons[daemon].file.is_some() && self.can_write(daemon) {
                     self.hurt(daemon, hurt);
                     // What is being replaced comes back as it was, and is replaced once the file can be read.
-                    self.daemons[daemon].allowed += 1;
+                    let is_away = self.manifest_of(daemon).is_none();
+                    self.daemons[daemon].allowed += u32::from(is_away);
                     self.heal_after(seconds, Heal::File(daemon as u8));
                 }
             }

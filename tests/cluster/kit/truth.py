@@ -174,7 +174,7 @@ class Truth:
             first, count = self.since.get(what, (time.monotonic(), 0))
             self.since[what] = (first, count + 1)
             # Commands are not run at each look.
-            if count + 1 == (2 + self.in_a_row // COMMANDS if what.startswith("kubectl") else self.in_a_row):
+            if count + 1 == (1 + self.in_a_row // COMMANDS if what.startswith("kubectl") else self.in_a_row):
                 self.wrong.append(f"{time.strftime('%H:%M:%S')}: {what} says {value}, and for {self.late} s it was {expected[-1]}: "
                                   f"{self.history[-1][2]}")
 
