@@ -40,7 +40,7 @@ fn world() -> ClusterSnapshot {
         for (number, hash) in (1..).zip(of) {
             let owner = json!([{"kind": "DaemonSet", "uid": format!("uid-{daemon}"), "controller": true}]);
             let metadata = json!({"namespace": "kube-system", "name": format!("daemon-{daemon}-{hash}"),
-                "ownerReferences": owner, "labels": {"controller-revision-hash": hash}});
+                "ownerReferences": owner, "labels": {"app": format!("daemon-{daemon}"), "controller-revision-hash": hash}});
             let data = history::data(&template(daemon, number));
             view.put(WatchedKind::Revisions, json!({"metadata": metadata, "data": data, "revision": number}));
         }

@@ -15,7 +15,9 @@ pub fn check(data: &[u8]) {
     let answer: Value = serde_json::from_slice(data).unwrap_or_default();
     for entry in answer["auth"].as_object().into_iter().flatten().map(|(_, entry)| entry) {
         for secret in ["username", "password"].iter().filter_map(|name| entry[*name].as_str()) {
-            assert!(secret.len() < 8 || !why.contains(secret), "a message tells a secret: {why}");
+            let is_a_word = secret.len() < 8
+                || "a CredentialProviderResponse of credentialprovider.kubelet.k8s.io/v1".contains(secret);
+            assert!(is_a_word || !why.contains(secret), "a message tells a secret: {why}");
         }
     }
 }

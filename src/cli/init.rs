@@ -159,9 +159,13 @@ fn toml(choices: &Choices) -> String {
         Some(NO_API) => "kubeconfig = \"\"\n".to_owned(),
         Some(path) => format!("kubeconfig = {}\n", quoted(path)),
     };
+    let trust = match choices.namespaces.iter().all(|namespace| namespace == NAMESPACES) {
+        true => "",
+        false => "# DaemonSets of kube-system alone may use the host. For others, set trusted-namespaces.\n",
+    };
     format!(
         "# Written by `daemonlet init`. daemonlet.toml(5) has every key, and `daemonlet run --print-config` those in force.\n\
-         default-mode = {}\n{kubeconfig}\n[policy]\nnamespaces = [{}]\n",
+         default-mode = {}\n{kubeconfig}\n[policy]\n{trust}namespaces = [{}]\n",
         quoted(choices.mode.as_str()),
         namespaces.join(", ")
     )

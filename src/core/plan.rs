@@ -65,6 +65,7 @@ pub use facts::Fingerprints;
 pub use facts::Images;
 pub use facts::ManifestFact;
 pub use facts::Moment;
+pub use facts::OF_RUNTIME;
 pub use facts::Permission;
 pub use facts::Readiness;
 pub use facts::ReleasedDefinition;
@@ -262,6 +263,8 @@ pub fn plan_daemon(
     }
     plan.finish_ended();
     plan.take_turn();
+    // Whatever is known of its definition.
+    plan.end_lost_manifests();
     match desired {
         Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
         Desired::Held { daemon_set, mode, why, ask } => plan.held(daemon_set, *mode, why, *ask),

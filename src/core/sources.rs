@@ -26,7 +26,7 @@ mod patched;
 use folder::folder_mode;
 use folder::folder_of;
 use folder::ignored_from_now;
-use folder::may_be_older;
+pub use folder::may_be_older;
 use folder::resolve_folder;
 pub use hold::Hold;
 use hold::by_rules;

@@ -211,6 +211,11 @@ impl FolderView {
         self.file_of(key).is_some_and(FileView::is_restless)
     }
 
+    /// Whether what defines `key` is remembered, as its file is not there or cannot be read whole.
+    pub fn is_remembered(&self, key: &ObjectKey) -> bool {
+        self.file_of(key).is_some_and(|file| !file.complete)
+    }
+
     /// The files that have changed and do not rest yet: their last version counts.
     pub fn held(&self) -> impl Iterator<Item = &Arc<FileView>> {
         self.files.iter().filter(|file| file.held)

@@ -75,7 +75,9 @@ fn init_writes_a_configuration_once_and_shows_the_first_pass() {
     let first = format!("wrote {file}\nthe first pass, by folders and checkpoint:\n");
     assert!(made.out.starts_with(&first) || made.err.contains("the first pass cannot be shown: "), "{made:?}");
     assert!(made.err.ends_with(&format!("next: daemonlet run --config {file}\n")), "{made:?}");
-    let text = "default-mode = \"bootstrap\"\nkubeconfig = \"\"\n\n[policy]\nnamespaces = [\"a\", \"kube-system\"]\n";
+    let text = "default-mode = \"bootstrap\"\nkubeconfig = \"\"\n\n[policy]\n\
+                # DaemonSets of kube-system alone may use the host. For others, set trusted-namespaces.\n\
+                namespaces = [\"a\", \"kube-system\"]\n";
     let written = std::fs::read_to_string(&file).unwrap();
     assert!(written.ends_with(text), "{written}");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);

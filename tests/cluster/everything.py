@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make test`: every check and test of the project, and one closing line that counts them.
 
-    everything.py           tools, format, clippy, cargo's tests, 600 simulated lives, cluster tests
+    everything.py           tools, format, clippy, cargo's tests, 600 simulated lives, benches once, cluster tests
     everything.py --long    the same with DAEMONLET_LONG=1, 20,000 simulated lives and ten minutes of fuzzing
                             (`make test-long`)
     everything.py --fast    format, clippy, cargo's tests and 200 simulated lives (`make check`)
@@ -82,8 +82,11 @@ def main():
     seeds = {} if fast else {"DAEMONLET_SEEDS": "5000" if long else "200"}
     tally.step("cargo test", ["cargo", "test", "--quiet", "--no-fail-fast"], _CARGO, env | seeds)
     # The same lives each time: this fails for a change, and not by chance. New ones: `make sim`, `make test-long`.
-    lives = ["--lives", "20000"] if long else ["--lives", "200" if fast else "400", "--seed", "1"]
+    lives = ["--lives", "20000"] if long else ["--lives", "200" if fast else "600", "--seed", "1"]
     tally.step("simulator", [sys.executable, "-u", REPO / "tests" / "sim" / "run.py", *lives])
+    if not fast:
+        # Once each, and slowly, so that they do not rot; of those with 20,000 parts the unit tests have smaller ones.
+        tally.step("benches", ["cargo", "bench", "--quiet", "--profile", "dev", "--bench", "core", "--", "--test", "^[^2]"])
     if long:
         env["DAEMONLET_LONG"] = "1"
         tally.step("fuzz targets", [sys.executable, "-u", REPO / "fuzz" / "run.py", "--seconds", "600"], _CLUSTER)

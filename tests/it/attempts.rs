@@ -556,6 +556,37 @@ fn no_key_of_a_config_map_or_secret_is_a_path_out_of_its_volume() {
     }
 }
 
+/// An API server that was taken over can serve classes that none would store.
+#[test]
+fn no_class_of_an_api_server_that_was_taken_over_takes_more_than_a_class_may_give() {
+    let class = |kind: Kind, object: Value| {
+        let mut world = World::new();
+        let field = if kind == Kind::PriorityClass { "~/priorityClassName" } else { "~/runtimeClassName" };
+        world.objects.objects.insert(ObjectRef::new(kind, "", "mine"), object);
+        world.changed(field, &json!("mine"))
+    };
+    let attempts = [
+        (Kind::PriorityClass, json!({"value": 1_000_000_001})),
+        (Kind::PriorityClass, json!({"value": 2_000_001_000})),
+        (Kind::PriorityClass, json!({"value": 2_000_001_000.0})),
+        (Kind::PriorityClass, json!({"value": u64::MAX})),
+        (Kind::PriorityClass, json!({"value": "2000001000"})),
+        (Kind::PriorityClass, json!({"value": 1, "preemptionPolicy": "Always"})),
+        (Kind::RuntimeClass, json!({"handler": "h", "overhead": {"podFixed": {"memory": "-1Gi"}}})),
+        (Kind::RuntimeClass, json!({"handler": "h", "overhead": {"podFixed": {"memory": ["1Gi"]}}})),
+    ];
+    for (kind, object) in attempts {
+        match class(kind, object.clone()) {
+            Outcome::Refused(why) => assert!(why.contains("mine"), "{kind} {object}: {why}"),
+            Outcome::Runs(rendered) => panic!("{kind} {object}: it runs: {}", rendered.text),
+        }
+    }
+    let Outcome::Runs(rendered) = class(Kind::PriorityClass, json!({"value": 1_000_000_000})) else {
+        panic!("refused")
+    };
+    assert_eq!(rendered.pod.pod["spec"]["priority"], 1_000_000_000);
+}
+
 /// What a pod refers to is of its own namespace, whatever its names look like.
 #[test]
 fn no_reference_leaves_its_namespace() {

@@ -61,6 +61,7 @@ pub(crate) enum Phase {
         until: i64,
     },
     Running {
+        /// By the wall clock of then.
         since: i64,
     },
     Ending {
@@ -194,7 +195,7 @@ impl Kubelet {
                 Phase::Starting { until } if until <= now => {
                     pod.is_held = false;
                     self.running_pods.push(pod.manifest.clone());
-                    pod.phase = Phase::Running { since: now };
+                    pod.phase = Phase::Running { since: server.now_millis };
                     disk.put(self.root.join("pods").join(uid).join("etc-hosts"), "hosts");
                 }
                 Phase::Ending { until } if until <= now => {
@@ -222,7 +223,7 @@ impl Kubelet {
             self.house_at = now + HOUSEKEEPING;
             // As the kubelet, which does not know what is nobody's before it has read its folder.
             if self.has_listed {
-                self.keep_house(now, server, node);
+                self.keep_house(server, node);
                 self.kept_at = server.pods_version;
                 self.is_untidy = false;
             }
@@ -287,7 +288,7 @@ impl Kubelet {
     }
 
     /// Mirror pods follow what runs; what is left of ended pods goes.
-    fn keep_house(&mut self, now: i64, server: &mut api::Server, node: &str) {
+    fn keep_house(&mut self, server: &mut api::Server, node: &str) {
         self.pods.retain(|uid, pod| pod.phase != Phase::Gone || self.taken.contains_key(uid));
         if server.reach != Reach::Up {
             return;
@@ -321,7 +322,7 @@ impl Kubelet {
                 continue;
             }
             let key = api::id("pods", &namespace, &name);
-            let status = status(&pod, is_running, now);
+            let status = status(&pod, is_running);
             match server.etcd.objects.get(&key) {
                 None => server.put("pods", mirror(&pod, &name, node, &owner, status)),
                 Some(mirror) if mirror["status"] != status => {
@@ -361,10 +362,10 @@ fn mirror(pod: &Pod, name: &str, node: &str, owner: &Value, status: Value) -> Va
     mirror
 }
 
-fn status(pod: &Pod, is_running: bool, now: i64) -> Value {
+fn status(pod: &Pod, is_running: bool) -> Value {
     let since = match pod.phase {
         Phase::Running { since } => since,
-        _ => now,
+        _ => 0,
     };
     let since = jiff::Timestamp::from_second(since / 1_000).unwrap_or_default().to_string();
     let ready = if is_running { "True" } else { "False" };
@@ -480,14 +481,14 @@ mod messages {
 }
 
 impl Kubelet {
-    /// What the runtime answers; `None`: it does not know the method.
-    pub(crate) fn answer(&mut self, method: &str, request: &[u8], now: i64) -> Option<Vec<u8>> {
+    /// What the runtime answers, when the wall clock shows `wall`; `None`: it does not know the method.
+    pub(crate) fn answer(&mut self, method: &str, request: &[u8], (now, wall): (i64, i64)) -> Option<Vec<u8>> {
         let is_stranger = self.runtime == RuntimeState::Stranger;
         let pods = || self.pods.values().filter(|_| !is_stranger);
         let nanos = |millis: i64| millis * 1_000_000;
         let since = |pod: &Pod| match pod.phase {
             Phase::Running { since } => since,
-            _ => now,
+            _ => wall,
         };
         match method {
             "ListPodSandbox" => {

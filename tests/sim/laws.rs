@@ -91,6 +91,21 @@ impl Laws {
 
     pub(crate) fn moved(&mut self, node: &Node, what: Move) {
         self.note(node, format!("-- {what:?}"));
+        if matches!(what, Move::Clock { .. }) {
+            // The agent's times are by the wall clock.
+            self.wait_anew(node);
+        }
+    }
+
+    /// What starts after others waits anew.
+    fn wait_anew(&mut self, node: &Node) {
+        let waits = |name: &String| {
+            node.daemons.iter().enumerate().any(|(index, daemon)| {
+                name.ends_with(&format!("/{}", daemon.name))
+                    && node.after.get(&index).is_some_and(|after| !after.is_empty())
+            })
+        };
+        self.without.retain(|name, _| !waits(name));
     }
 
     pub(crate) fn lose_power(&mut self, node: &mut Node, lost_at: i64) {
@@ -103,20 +118,13 @@ impl Laws {
             self.removed.clear();
             self.removed_by_agent.clear();
         }
-        let by_agent = &self.removed_by_agent;
         self.at_boot = self.manifests.values().map(|m| (m.daemon.clone(), m.uid.clone())).collect();
         self.ran_in_boot.clear();
-        // What starts after others waits anew.
-        let waits = |name: &String| {
-            node.daemons.iter().enumerate().any(|(index, daemon)| {
-                name.ends_with(&format!("/{}", daemon.name))
-                    && node.after.get(&index).is_some_and(|after| !after.is_empty())
-            })
-        };
-        self.without.retain(|name, _| !waits(name));
+        self.wait_anew(node);
         self.agent_has_ended = false;
         self.begun.clear();
         self.ends = 0;
+        let by_agent = &self.removed_by_agent;
         self.removed.retain(|uid, at| by_agent.contains_key(uid) || lost_at - *at > 1_000 && !node.forgets());
         let back = self.manifests.values().find(|m| self.removed_by_agent.get(&m.uid).is_some_and(|at| *at < lost_at));
         if let Some(manifest) = back {
@@ -125,7 +133,9 @@ impl Laws {
         }
     }
 
-    pub(crate) fn agent_ended(&mut self) {
+    pub(crate) fn agent_ended(&mut self, node: &mut Node) {
+        // What it did last is its own.
+        self.check(node, false);
         self.agent_has_ended = true;
         self.begun.clear();
         self.ends = 0;
@@ -143,11 +153,14 @@ impl Laws {
     pub(crate) fn check(&mut self, node: &mut Node, is_up: bool) {
         let log = std::mem::take(&mut node.effects.lock().unwrap().log);
         let mut touched = false;
+        // What stands in the agent's way hides nothing from who judges it.
+        let exempt = node.disk.set_exempt(true);
         for (doing, path, by_world) in log {
             (doing as u8).hash(&mut self.trace);
             path.hash(&mut self.trace);
             touched |= self.changed(node, doing, &path, by_world);
         }
+        node.disk.set_exempt(exempt);
         for manifest in std::mem::take(&mut node.kubelet.started_pods) {
             self.started(node, &manifest);
         }
@@ -342,8 +355,9 @@ impl Laws {
         let mut late = None;
         for daemon in &node.daemons {
             let name = format!("{SPACE}/{}", daemon.name);
-            // Without its overlays nothing starts.
+            // Without its overlays or its ConfigMap nothing starts.
             let is_whole = daemon.overlay.as_ref().is_none_or(super::overlays::Overlay::is_as_meant);
+            let is_whole = is_whole && daemon.has_config;
             if !daemon.has_run || daemon.wanted().is_none() || here.contains(name.as_str()) || !is_whole {
                 self.without.remove(&name);
                 continue;

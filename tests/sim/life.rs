@@ -101,7 +101,7 @@ impl World for Around {
             RuntimeState::Down => return (soon, RuntimeAnswer::Unreachable),
             RuntimeState::Answers | RuntimeState::Stranger => {}
         }
-        match node.kubelet.answer(method, request, now) {
+        match node.kubelet.answer(method, request, (now, now + self.wall.get())) {
             Some(message) => (soon, RuntimeAnswer::Message(message)),
             None => (soon, RuntimeAnswer::Refused("not simulated".to_owned())),
         }
@@ -167,7 +167,7 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
             }
             Ended::By(End::Stop { back } | End::Kill { back }) => {
                 node.borrow().disk.end_process();
-                laws.agent_ended();
+                laws.agent_ended(&mut node.borrow_mut());
                 back
             }
             Ended::By(End::PowerLoss { kept, reach }) => {
@@ -179,7 +179,7 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
             }
             Ended::NotStarted(why) => {
                 node.borrow().disk.end_process();
-                laws.agent_ended();
+                laws.agent_ended(&mut node.borrow_mut());
                 laws.not_started(&node.borrow(), &why);
                 2_000
             }

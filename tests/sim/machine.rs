@@ -90,6 +90,8 @@ impl Node {
                 self.has_new_disk = true;
                 self.end = Some(End::PowerLoss { kept: 3, reach: Reach::Up });
             }
+            // What cannot be remembered cannot be ended, either (not-mended).
+            Place::Kubelet if self.is_state_open => {}
             Place::Kubelet => {
                 // The data that is not remembered is not there for some.
                 self.allow_anew();
@@ -156,6 +158,8 @@ impl Node {
             match version {
                 Version::NewFormat => {}
                 Version::NewFields => add_fields(&mut value),
+                // Under which name an instance was made, nothing else tells (not-mended).
+                Version::Older if has_untold_name(&value, &self.name) => continue,
                 Version::Older => remove_fields(&mut value),
             }
             let number = if version == Version::NewFormat { 2 } else { 1 };
@@ -197,6 +201,12 @@ fn add_fields(value: &mut Value) {
             add_fields(inner);
         }
     }
+}
+
+/// Whether the node has had a name that is neither the one of today nor that of the Node that is remembered.
+fn has_untold_name(inputs: &Value, today: &str) -> bool {
+    let names = inputs["nodeNames"].as_array().into_iter().flatten();
+    names.into_iter().any(|name| name != today && *name != inputs["node"]["name"])
 }
 
 fn remove_fields(value: &mut Value) {

@@ -380,10 +380,8 @@ impl Life {
         let after = add_others(&mut Draw::new(seed ^ 0x0de4), daemons.len() as u64, &mut moves);
         let draw = &mut Draw::new(seed ^ 0x7a17);
         let some = |draw: &mut Draw| (0..daemons.len() as u8).filter(|_| draw.below(2) == 0).collect::<Vec<u8>>();
-        // They still break laws (found/not-mended).
-        let has_features = std::env::var_os("SIM_FEATURES").is_some();
-        let tainted = (has_features && draw.below(3) == 0).then(|| some(draw));
-        let overlaid = if has_features && draw.below(3) == 0 { some(draw) } else { Vec::new() };
+        let tainted = (draw.below(3) == 0).then(|| some(draw));
+        let overlaid = if draw.below(3) == 0 { some(draw) } else { Vec::new() };
         for _ in 0..if tainted.is_some() { draw.below(4) } else { 0 } {
             let what = a_move_of_the_taint(draw, daemons.len() as u64);
             insert_near(draw, &mut moves, what);

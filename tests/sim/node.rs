@@ -224,8 +224,9 @@ pub(crate) struct Node {
     pub(crate) is_sealed: bool,
     pub(crate) seals: bool,
     pub(crate) has_metrics: bool,
-    /// When somebody last set the clock.
+    /// When somebody last set the clock, and the latest time that it showed before it was set back.
     pub(crate) clock_set_at: i64,
+    latest: i64,
     /// `None`: agents do not write it.
     pub(crate) taint: Option<StartupTaint>,
     /// Whether the Node has the label that overlays are for.
@@ -270,6 +271,7 @@ impl Node {
             after,
             ordered_at: -1,
             clock_set_at: -1,
+            latest: 0,
             is_sealed: life.sealed,
             seals: true,
             has_metrics: life.seed.is_multiple_of(4),
@@ -660,6 +662,9 @@ impl Node {
                 let daemon = index(daemon);
                 if self.daemons[daemon].file.is_some() && self.can_write(daemon) {
                     self.hurt(daemon, hurt);
+                    // What is being replaced comes back as it was, and is replaced once the file can be read.
+                    let is_away = self.manifest_of(daemon).is_none();
+                    self.daemons[daemon].allowed += u32::from(is_away);
                     self.heal_after(seconds, Heal::File(daemon as u8));
                 }
             }
@@ -765,6 +770,7 @@ impl Node {
             }
             Move::Clock { seconds } => {
                 self.clock_set_at = self.steady;
+                self.latest = self.latest.max(self.clock.get());
                 self.wall.set(self.wall.get() + seconds * 1_000);
             }
             Move::Damage { piece, damage } => self.damage(piece, damage),
@@ -859,6 +865,8 @@ impl Node {
             && self.steady - self.booted < 115_000
             && self.ordered_at < self.booted - 120_000
             && self.clock_set_at < self.booted
+            // What was touched at a time that is still to come may have been touched in this boot.
+            && self.latest < self.booted + self.wall.get()
             && !self.forgets()
             && !self.has_older_state()
     }

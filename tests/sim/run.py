@@ -2,8 +2,6 @@
 """The simulator: builds it, and lives lives.
 
     run.py [--seconds N] [--lives N] [--seed S] [WORD…]   for 60 seconds, or so many lives; words go to the simulator (see main.rs)
-    run.py --features …                                   with the startup taint and overlays, which still break laws
-                                                          (found/not-mended)
 """
 
 import argparse
@@ -36,12 +34,10 @@ def main():
     parser.add_argument("--seconds", type=int)
     parser.add_argument("--lives", type=int)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--features", action="store_true")
     parser.add_argument("words", nargs="*")
     asked = parser.parse_args()
     seconds = asked.seconds or (10**6 if asked.lives else 60)
     env = os.environ | {"SIM_SECONDS": str(seconds)}
-    env |= {"SIM_FEATURES": "1"} if asked.features else {}
     env |= {name: str(value) for name, value in (("SIM_LIVES", asked.lives), ("SIM_SEED", asked.seed)) if value is not None}
     return subprocess.run([build(), *asked.words], env=env, check=False).returncode
 

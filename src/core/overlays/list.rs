@@ -94,6 +94,10 @@ fn entry(index: usize, mut entry: Value, place: &str, errors: &mut Vec<FieldErro
     }
     let at = format!("{place}.patch");
     only(patch.as_object().into_iter().flat_map(|patch| patch.keys()), &PATCHED, &at, errors);
+    // A null would take what stands there away: of the metadata also the labels, which are no overlay's.
+    for field in PATCHED.iter().filter(|field| patch.get(**field).is_some_and(|value| !value.is_object())) {
+        errors.push(wrong(format!("{at}.{field}"), "must be a map"));
+    }
     let metadata = patch.get("metadata").and_then(Value::as_object).into_iter().flat_map(|metadata| metadata.keys());
     only(metadata, &["annotations"], &format!("{at}.metadata"), errors);
     if errors.len() > before {

@@ -130,6 +130,8 @@ fn what_is_not_understood_is_refused_by_field() {
             "ConfigMap a/o: overlays.yaml[0].nodes.matchExpressions[0].operator: must be In, NotIn",
         ),
         (&format!("{all}{{status: {{}}}}"), "ConfigMap a/o: overlays.yaml[0].patch.status: an overlay cannot"),
+        (&format!("{all}{{metadata: null}}"), "ConfigMap a/o: overlays.yaml[0].patch.metadata: must be a map"),
+        (&format!("{all}{{spec: null}}"), "ConfigMap a/o: overlays.yaml[0].patch.spec: must be a map"),
         (
             &format!("{all}{{metadata: {{labels: {{a: b}}}}}}"),
             "ConfigMap a/o: overlays.yaml[0].patch.metadata.labels: an overlay cannot have this field",

@@ -106,7 +106,6 @@ impl Planner<'_> {
         for uid in live {
             self.end(&uid, reason);
         }
-        self.end_lost_manifests();
         if self.record.live().next().is_some() {
             self.keep(
                 State::Orphaned,
@@ -140,8 +139,6 @@ impl Planner<'_> {
     }
 
     pub(super) fn orphaned(&mut self, reason: &str) {
-        // Nothing recreates it: an orphan is stopped by removing its manifest.
-        self.end_lost_manifests();
         for instance in &mut self.record.instances {
             instance.orphaned = true;
         }

@@ -121,7 +121,11 @@ pub enum Accepted {
     Unknown(String),
 }
 
+/// How a fingerprint of the runtime's sandboxes begins; others are of what the API server shows.
+pub const OF_RUNTIME: &str = "sandboxes ";
+
 /// What the kubelet's admission of an instance depends on besides the pod: fingerprints, empty where it is not known.
+/// Both are of the same source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprints<'a> {
     /// When the kubelet was given the instance.

@@ -61,6 +61,10 @@ impl Planner<'_> {
                 self.add_reason(&format!("[policy] would not let it start any more: {reason}; it stays as it is"));
                 self.hint_release();
             }
+            Hold::Undefined(reason) => {
+                self.add_reason(reason);
+                self.hint_release();
+            }
             Hold::Narrowed(_) | Hold::Forbidden(_) => {}
         }
     }

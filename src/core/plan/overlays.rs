@@ -13,8 +13,10 @@ use super::Planner;
 use super::progress::Target;
 
 impl Planner<'_> {
-    /// Notes which overlays apply here.
+    /// Notes which overlays apply here. Their list is looked at whatever the rendering waits for: what is looked at no
+    /// more is not known, and another revision.
     pub(super) fn note_overlays(&mut self, daemon_set: &DaemonSet) {
+        self.references.extend(overlays::config_map(daemon_set));
         if let Some(overlays) = &daemon_set.overlays {
             self.overlays = Some(Arc::clone(overlays));
             self.summary.notes.push(Note::Other(format!("overlays: {overlays}")));

@@ -5,6 +5,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
 use crate::core::record::Instance;
 use crate::core::record::Progress;
 use crate::core::record::WrittenData;
@@ -104,8 +106,9 @@ impl Planner<'_> {
             }
         }
         if rendering.identity.uid != instance.uid {
-            // Made with another identity function: it keeps running as it is.
-            return;
+            let mut kept = Kept::default();
+            kept.add(instance, &rendering, &made_elsewhere(daemon_set));
+            return self.note_kept(instance, &rendering, &kept);
         }
         let kept = Kept::of(instance, &rendering);
         self.note_kept(instance, &rendering, &kept);
@@ -234,6 +237,17 @@ pub(super) fn waiting_alone(held: &[HeldPart]) -> BTreeSet<String> {
             _ => None,
         })
         .collect()
+}
+
+/// Why an instance whose UID is not the one of its definition and number keeps running as it is.
+fn made_elsewhere(daemon_set: &DaemonSet) -> HeldPart {
+    let error = FieldError {
+        field: "metadata.uid".to_owned(),
+        reason: "another version of the agent made it, or one with another node name: its data stays as it is, too"
+            .to_owned(),
+        hint: Some(format!("`daemonlet restart {}` replaces it", daemon_set.key)),
+    };
+    HeldPart { refused: vec![error], ..HeldPart::default() }
 }
 
 /// What holds a part back, in one line.

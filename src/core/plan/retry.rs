@@ -7,7 +7,9 @@ use crate::core::record::Instance;
 use crate::core::record::RestartCause;
 
 use super::Accepted;
+use super::Fingerprints;
 use super::Planner;
+use super::facts::OF_RUNTIME;
 
 impl Planner<'_> {
     /// Orders another try for an instance that the kubelet did not accept.
@@ -40,8 +42,11 @@ impl Planner<'_> {
         let Some(order) = &instance.restart else { return false };
         let not_accepted = matches!(order.cause, RestartCause::NotAccepted { .. });
         let before = self.record.backoff.as_ref().map(|b| b.surroundings.as_str());
-        let surroundings = self.facts.surroundings(instance).now;
-        let changed = not_accepted && !surroundings.is_empty() && before != Some(surroundings);
+        let Fingerprints { then, now } = self.facts.surroundings(instance);
+        // What the API server showed is not compared with sandboxes.
+        let is_lost = |before: &str| now.starts_with(OF_RUNTIME) && !before.starts_with(OF_RUNTIME);
+        let differs = before.is_none_or(|before| before != now && !is_lost(before)) || then != now;
+        let changed = not_accepted && !now.is_empty() && differs;
         if order.due <= self.context.now || changed {
             return true;
         }

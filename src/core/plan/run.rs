@@ -65,7 +65,6 @@ impl Planner<'_> {
             instance.orphaned = false;
         }
         self.references.insert(namespace_of(daemon_set));
-        self.end_lost_manifests();
         let placement = self.placed(daemon_set);
         if placement.should_continue_running {
             return false;

@@ -621,6 +621,20 @@ fn a_removed_manifest_comes_back_under_a_new_uid() {
 }
 
 #[test]
+fn a_manifest_that_is_removed_while_its_definition_is_unknown_never_comes_back() {
+    let reason = "its folder is missing".to_owned();
+    let kept = Desired::Kept { reason: reason.clone() };
+    for unknown in [Desired::Unsure { reason: reason.clone() }, kept, Desired::Left { reason }] {
+        let mut bench = Bench::running("a");
+        bench.world.manifests.clear();
+        assert_eq!(bench.pass(&unknown), ["end uid-a-0"]);
+        bench.world.running.clear();
+        bench.now += GONE_AFTER;
+        assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["finish uid-a-0", "start uid-a-1"]);
+    }
+}
+
+#[test]
 fn a_changed_manifest_is_repaired_in_place() {
     let mut bench = Bench::running("a");
     bench.world.manifests.insert("uid-a-0".to_owned(), "foreign".to_owned());
@@ -871,6 +885,12 @@ fn what_the_rules_hold_returns_as_it_was_and_nothing_else_starts() {
     };
     assert_eq!(lost_manifest(Hold::Forbidden("host ports".to_owned())), ["finish uid-a-0", "start uid-a-1"]);
     assert_eq!(lost_manifest(Hold::Narrowed("namespace x".to_owned())), ["finish uid-a-0"]);
+    let mut bench = Bench::running("a");
+    bench.pass(&wanted(&daemon_set("b")));
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    let undefined = held(Hold::Undefined("its file has no document".to_owned()));
+    assert_eq!(bench.pass(&undefined), ["finish uid-a-0", "start uid-a-1"], "it was ended to be replaced");
     let mut bench = Bench::new();
     bench.world.forbids = true;
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE);

@@ -18,6 +18,9 @@ use crate::core::validate;
 const SYSTEM_CLASSES: [(&str, i64); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
+/// The highest number of any other class, as the API server has it (upstream's `HighestUserDefinablePriority`).
+const HIGHEST_OF_USERS: f64 = 1_000_000_000.0;
+
 /// Refuses claims for devices, which only the scheduler can allocate.
 pub(super) fn refuse_claims(ctx: &mut RenderContext<'_>, spec: &Object) {
     if !spec.list_at("resourceClaims").is_empty() {
@@ -72,6 +75,15 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
         },
     };
     let policy = policy.unwrap_or("PreemptLowerPriority");
+    let highest = if built_in.is_some() { f64::INFINITY } else { HIGHEST_OF_USERS };
+    if let Some(above) = value.as_ref().filter(|value| value.as_f64().is_some_and(|number| number > highest)) {
+        // It would preempt other daemons under a name that policy lets pass.
+        let reason = format!(
+            "value of PriorityClass {class}: {above} is above {HIGHEST_OF_USERS}, which only the classes system-… may have"
+        );
+        ctx.refuse("spec.template.spec.priorityClassName", reason, "correct value of the PriorityClass");
+        return;
+    }
     let fields = json!({"priority": value.unwrap_or_else(|| 0.into()), "preemptionPolicy": policy});
     take_over(ctx, spec, Kind::PriorityClass, &class, fields);
 }

@@ -12,12 +12,13 @@ use crate::core::rendering::Revision;
 use super::ApiState;
 use super::Desired;
 use super::FolderState;
+use super::Hold;
 use super::KnownDefinition;
 use super::of_the_api;
 use super::wanted;
 
 /// Whether something runs of which only the manifest is known, and a folder defines another revision.
-pub(super) fn may_be_older(folder: FolderState<'_>, record: &DaemonRecord) -> bool {
+pub fn may_be_older(folder: FolderState<'_>, record: &DaemonRecord) -> bool {
     let mut unknown = record.live().filter(|instance| instance.daemon_set.is_none()).peekable();
     match folder {
         FolderState::Present { daemon_set, .. } if unknown.peek().is_some() => {
@@ -45,8 +46,21 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
             Desired::Gone { reason: "its file is gone".to_owned(), by_list: false, ignore_file: None }
         }
         FolderState::Absent if is_unknown(known) => Desired::Unsure { reason: api.to_owned() },
-        FolderState::Absent => Desired::Kept { reason: api.to_owned() },
-        FolderState::Unsure { reason } => Desired::Kept { reason: format!("{reason}; {api}") },
+        FolderState::Absent => kept(record, api.to_owned()),
+        FolderState::Unsure { reason } => kept(record, format!("{reason}; {api}")),
+    }
+}
+
+/// What runs stays; what was ended to return comes back as it was.
+fn kept(record: &DaemonRecord, reason: String) -> Desired {
+    let has_ended = record.instances.is_empty() && record.last.is_some();
+    let returns = record.live().next().is_none() && (record.runs() || has_ended);
+    match record.definition().filter(|_| returns) {
+        Some(daemon_set) => {
+            let mode = if record.bootstrap { Mode::Bootstrap } else { Mode::Static };
+            Desired::Held { daemon_set: Arc::clone(daemon_set), mode, why: Hold::Undefined(reason), ask: false }
+        }
+        None => Desired::Kept { reason },
     }
 }
 

@@ -33,6 +33,20 @@ pub enum Hold {
     Overlays(String),
     /// `[policy]` no longer lets such a pod start, which ends nothing, either; what it has against it.
     Forbidden(String),
+    /// Nothing defines it now, and nothing proves that it is gone; why.
+    Undefined(String),
+}
+
+impl Hold {
+    fn into_reason(self) -> String {
+        match self {
+            Self::Refused(reason)
+            | Self::Narrowed(reason)
+            | Self::Overlays(reason)
+            | Self::Forbidden(reason)
+            | Self::Undefined(reason) => reason,
+        }
+    }
 }
 
 /// `desired`, unless nothing but caution keeps it and it was let go.
@@ -42,13 +56,14 @@ pub(super) fn unless_released(desired: Desired, record: &DaemonRecord, policy: &
         || match &desired {
             Desired::Held { why: Hold::Narrowed(_), .. } => policy.releases(key, Releases::Pattern),
             // Want of evidence may pass: a pattern that was meant for something else ends nothing here.
-            Desired::Kept { .. } | Desired::Held { why: Hold::Forbidden(_), .. } => {
+            Desired::Kept { .. } | Desired::Held { why: Hold::Forbidden(_) | Hold::Undefined(_), .. } => {
                 policy.releases(key, Releases::Name)
             }
             _ => false,
         };
     match &desired {
-        Desired::Held { why: Hold::Narrowed(reason) | Hold::Forbidden(reason), .. } | Desired::Kept { reason }
+        Desired::Held { why: Hold::Narrowed(reason) | Hold::Forbidden(reason) | Hold::Undefined(reason), .. }
+        | Desired::Kept { reason }
             if is_released =>
         {
             Desired::Gone { reason: format!("it is released: {reason}"), by_list: false, ignore_file: None }
@@ -89,8 +104,7 @@ pub(super) fn by_rules(daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, judge
 pub(super) fn held(known: &KnownDefinition<'_>, record: &DaemonRecord, mode: Option<Mode>, why: Hold) -> Desired {
     let last = last_known(known.remembered, record);
     let Some(daemon_set) = record.definition().or(last) else {
-        let (Hold::Refused(reason) | Hold::Overlays(reason) | Hold::Narrowed(reason) | Hold::Forbidden(reason)) = why;
-        return Desired::Unsure { reason };
+        return Desired::Unsure { reason: why.into_reason() };
     };
     let last = if record.bootstrap { Mode::Bootstrap } else { Mode::Static };
     let mode = mode.or(daemon_set.mode_label()).unwrap_or(last);

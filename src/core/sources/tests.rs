@@ -11,8 +11,10 @@ use crate::core::model::ObjectMap;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
+use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::LastRun;
+use crate::core::record::Phase;
 use crate::core::rendering::Revision;
 
 use super::*;
@@ -109,13 +111,32 @@ impl<'a> Case<'a> {
             Desired::Held { mode, why: Hold::Refused(_) | Hold::Overlays(_), .. } => {
                 format!("held as refused, {mode:?}")
             }
-            Desired::Held { mode, why: Hold::Narrowed(_) | Hold::Forbidden(_), ask, .. } => {
+            Desired::Held { mode, why: Hold::Narrowed(_) | Hold::Forbidden(_) | Hold::Undefined(_), ask, .. } => {
                 format!("held, {mode:?}, ask={ask}")
             }
             Desired::Kept { .. } => "kept".into(),
             Desired::Unsure { .. } => "unsure".into(),
         }
     }
+}
+
+#[test]
+fn what_was_ended_to_return_comes_back_as_it_was_whatever_its_file_says_no_more() {
+    let unsure = FolderState::Unsure { reason: "its file has no document" };
+    let desired = |record: &DaemonRecord| Case::new(unsure, ApiState::None).desired(record);
+    let mut runs = record(None, true);
+    runs.instances[0].daemon_set = Some(file());
+    assert_eq!(desired(&runs), "kept");
+    for (returns, expected) in [(true, "held, Static, ask=false"), (false, "kept")] {
+        let (since, confirmed_by) = (at(0), EndConfirmation::ByTime);
+        let (reason, boot) = (String::new(), String::new());
+        runs.instances[0].phase = Phase::Ending { since, reason, boot, confirmed_by, returns };
+        assert_eq!(desired(&runs), expected);
+    }
+    runs.instances.clear();
+    assert_eq!(desired(&runs), "kept", "nothing is to return");
+    runs.last = Some(LastRun { revision: "r".to_owned(), daemon_set: file(), claimed: false });
+    assert_eq!(desired(&runs), "held, Static, ask=false");
 }
 
 #[test]

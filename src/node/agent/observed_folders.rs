@@ -11,6 +11,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::record::DaemonRecord;
+use crate::core::sources;
 use crate::core::sources::FolderState;
 use crate::core::status::Problem;
 use crate::node::folders::Origin;
@@ -115,6 +116,10 @@ impl ObservedFolders {
             // Such as after a start with older inputs than what runs was made from.
             FolderState::Present { daemon_set, .. } if self.view.is_restless(key) && replaces(record, daemon_set) => {
                 FolderState::Unsure { reason: "its file is being changed" }
+            }
+            // After a start with older inputs, too: what is remembered is no newer word than what runs.
+            FolderState::Present { .. } if self.view.is_remembered(key) && sources::may_be_older(state, record) => {
+                FolderState::Unsure { reason: "its file cannot be read, and what runs may be of a newer version" }
             }
             // Else it would count again as soon as it can be read.
             FolderState::Absent if record.ignored_file.is_some() && self.view.has_unreadable_folder() => {

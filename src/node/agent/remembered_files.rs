@@ -177,6 +177,9 @@ mod tests {
     use std::fs;
     use std::hash::DefaultHasher;
 
+    use crate::core::record::DaemonRecord;
+    use crate::core::record::Instance;
+    use crate::core::sources::FolderState;
     use crate::core::time::Timestamp;
     use crate::node::agent::inputs::folders::FolderReader;
     use crate::node::fsx::Real;
@@ -266,6 +269,29 @@ mod tests {
         std::thread::sleep(quiet);
         let (folders, after) = process(&folder, after, None);
         assert_eq!((has(&folders), after), ((false, vec![false, false]), RememberedFiles::default()));
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_file_is_no_newer_word_than_what_runs() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("ds");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("x.yaml"), FILE).unwrap();
+        let (there, files) = process(&folder, RememberedFiles::default(), None);
+        fs::rename(&folder, root.path().join("aside")).unwrap();
+        let (away, _) = process(&folder, files, None);
+        let key = ObjectKey::new("a", "net");
+        let remembered = crate::core::rendering::Revision::of(there.get(&key).unwrap()).hash;
+        let mut record = DaemonRecord::new(key.clone(), 0);
+        let state = |folders: &ObservedFolders, record: &DaemonRecord| {
+            matches!(folders.state(&key, &BTreeMap::new(), record), FolderState::Present { .. })
+        };
+        assert!(state(&away, &record), "nothing runs");
+        for (revision, counts) in [(remembered.as_str(), true), ("newer", false)] {
+            // Of what was taken over, only the manifest is known.
+            record.instances = vec![Instance::new("u", "net-x", 7, revision, Timestamp::from_secs(0))];
+            assert_eq!(state(&away, &record), counts, "{revision}");
+        }
     }
 
     #[test]

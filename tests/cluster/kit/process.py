@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from .wait import TooLong
+from .wait import until
 
 
 class Process:
@@ -85,6 +86,11 @@ class Process:
         if self.alive:
             self._child.send_signal(number)
 
+    def hang_up(self):
+        """Sends SIGHUP once the program catches or blocks it: one that has only just started would be ended by it."""
+        until(lambda: not self.alive or _handles(self.pid, signal.SIGHUP), 30, f"{self.name} catches SIGHUP")
+        self.signal(signal.SIGHUP)
+
     def freeze(self):
         """Stops it in its tracks: connections stay open and nothing answers. It has stopped on return."""
         self.signal(signal.SIGSTOP)
@@ -117,3 +123,10 @@ class Process:
         self.signal(signal.SIGKILL)
         self._child.wait(10)
         return self._child.returncode
+
+
+def _handles(pid, number):
+    """Whether a process catches or blocks a signal."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    masks = (int(mask, 16) for mask in re.findall(r"^Sig(?:Cgt|Blk):\s*(\w+)$", status, re.MULTILINE))
+    return any(mask >> (number - 1) & 1 for mask in masks)

@@ -204,7 +204,11 @@ class Truth:
         told = list(self._status(it))
         told += self._reports(it)
         if self.looks % COMMANDS == 0:
-            told += self._commands()
+            # They take a second or two, in which a rollout may come to its end and the next one begin.
+            self._sample(it)
+            for command in self._commands():
+                told.append(command)
+                self._sample(it)
         self._sample(it)
         self.looks += 1
         if time.monotonic() - self.began < self.late:

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import resource
-import signal
 import subprocess
 import time
 import unittest
@@ -68,7 +67,7 @@ class Disks(unittest.TestCase):
     def over(self, world):
         """It is over: the wanted round runs, and nothing was ever as it must not be."""
         world.agent.process.wait_line("agent running", 10)
-        world.agent.process.signal(signal.SIGHUP)
+        world.agent.process.hang_up()
         world.wait(world.runs, "the wanted round runs")
         self.assertTrue(world.agent.process.alive)
         bad = world.node.bad()
@@ -138,8 +137,8 @@ class Disks(unittest.TestCase):
                 world.shim.disarm()
                 injected += failed
                 self.assertTrue(world.agent.process.alive, f"it died of {step}\n{world.agent.process.tail(30)}")
-                world.agent.process.signal(signal.SIGHUP)
-                world.wait(lambda case=case: case.done(world) or world.agent.process.signal(signal.SIGHUP) or time.sleep(0.05), f"the end after step {number} failed ({step})")
+                world.agent.process.hang_up()
+                world.wait(lambda case=case: case.done(world) or world.agent.process.hang_up() or time.sleep(0.05), f"the end after step {number} failed ({step})")
                 self.assertEqual(world.node.bad(), [], f"step {number} failed ({step})\n{world.agent.process.tail(30)}")
             COUNTS["faults injected"] += injected
             transitions.report(**{f"steps of {transition.name()} that failed": injected, "losses": len(world.node.bad())})
@@ -212,7 +211,7 @@ class Disks(unittest.TestCase):
             COUNTS["faults injected"] += 1
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (count, limits[1]))
             world.put()
-            world.agent.process.signal(signal.SIGHUP)
+            world.agent.process.hang_up()
             time.sleep(0.5)
             self.assertTrue(world.agent.process.alive, world.agent.process.tail(20))
             self.assertEqual(world.node.bad(), [])

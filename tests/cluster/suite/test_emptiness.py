@@ -1,9 +1,7 @@
 """Views of the API that are wrong, one kind a story: none of them ends what runs, and each is told."""
 
 import json
-import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -179,7 +177,7 @@ class Liar(Story):
         first = {name: self.instance(agent, name) for name in names}
         self.settled(agent)
         self.lie("empty-lists")
-        for restart in (lambda: os.kill(agent.process.pid, signal.SIGHUP), agent.restart, self.agent_killed(agent)):
+        for restart in (agent.process.hang_up, agent.restart, self.agent_killed(agent)):
             restart()
             self.says(agent, f"{names[0]}.*not in the API any more.*a direct look still shows it")
             for name in names:
@@ -188,7 +186,7 @@ class Liar(Story):
         self.remove(names[0])
         self.says(agent, f"{names[1]}.*a direct look still shows it")
         self.lie("empty-lists", False)
-        os.kill(agent.process.pid, signal.SIGHUP)
+        agent.process.hang_up()
         self.wait_gone(agent, names[0])
         self.settled(agent)
         for name in names[1:]:
@@ -215,7 +213,7 @@ class Liar(Story):
         self.keeps(agent, skipped, "skipped", 1)
         self.remove("skipped")
         self.keeps(agent, skipped, "skipped", 1)
-        os.kill(agent.process.pid, signal.SIGHUP)
+        agent.process.hang_up()
         self.wait_gone(agent, "skipped")
         self.keeps(agent, other, "other", 0.5)
 
@@ -241,7 +239,7 @@ class Forbidden(Story):
         self.admin.delete("clusterrolebindings", "daemonlet-agents")
         self.addCleanup(grant, self.cluster)
         until(self.refused, SOON, "the rights are gone")
-        os.kill(agent.process.pid, signal.SIGHUP)
+        agent.process.hang_up()
         self.says(agent, "API: .*forbidden.*403")
         for name in names:
             self.keeps(agent, first[name], name, 0.5)
@@ -269,11 +267,11 @@ class Unmounted(Story):
         first = self.instance(agent, "mounted")
         until(lambda: b"origins\":[[" in (agent.home / "state/inputs.json").read_bytes(), SOON, "its origin is saved")
         subprocess.run(["umount", "-l", agent.folder], check=True)
-        os.kill(agent.process.pid, signal.SIGHUP)
+        agent.process.hang_up()
         # What its file last said stays in force, however often the folder is looked at.
         for _ in range(3):
             self.keeps(agent, first, "mounted", 1)
-            os.kill(agent.process.pid, signal.SIGHUP)
+            agent.process.hang_up()
         agent.restart()
         self.says(agent, "mounted.*nothing shows that it was removed")
         self.keeps(agent, first, "mounted", 1)

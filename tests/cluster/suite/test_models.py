@@ -5,7 +5,6 @@ Each story changes what the node is: another name, another runtime to ask, a kub
 
 import json
 import shutil
-import signal
 import subprocess
 import unittest
 from types import SimpleNamespace
@@ -203,7 +202,7 @@ class Models(unittest.TestCase):
         self.until(made, lambda: "cannot be read" in made.cli("status").stdout, 20, "status names the file")
         never(lambda: self.cri.of("linked-") != [runs], 3, "it ended for a file that cannot be looked at")
         mount("two")
-        made.process.signal(signal.SIGHUP)
+        made.process.hang_up()
         self.replaced_once(made, "linked", runs)
 
 

@@ -88,6 +88,7 @@ class NodeConditions(unittest.TestCase):
     def test_without_the_policy_nothing_is_written_and_that_is_said(self):
         api = self.cluster.user(agents.user(self.name), [agents.GROUP])
         change = lambda: api.request("PATCH", f"/api/v1/nodes/{self.name}/status?dryRun=All", {"status": {"phase": "Running"}}, "application/merge-patch+json")
+        self.has(None)
         self.addCleanup(self.admin.apply, POLICIES)
         self.admin.kubectl("delete", "validatingadmissionpolicybindings", POLICY)
         until(change, 30, "the policy is not in force")

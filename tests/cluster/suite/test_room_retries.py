@@ -35,6 +35,12 @@ def allocatable():
     return WORLD.cluster.admin.get("nodes", WORLD.node.name)["status"]["allocatable"]
 
 
+def mebibytes(quantity):
+    """A quantity of the kubelet's, in bytes or KiB."""
+    kibibytes = int(quantity[:-2]) if quantity.endswith("Ki") else int(quantity) // 1024
+    return kibibytes // 1024
+
+
 class Retries(unittest.TestCase):
     """One daemon holds what another needs."""
 
@@ -87,8 +93,12 @@ class Retries(unittest.TestCase):
         self.hold("cpu", "1100m", "cpu: it requests 1100m")
 
     def test_memory(self):
-        most = int(allocatable()["memory"].removesuffix("Ki")) // 1024 * 2 // 3
+        most = mebibytes(allocatable()["memory"]) * 2 // 3
         self.hold("memory", f"{most}Mi", f"memory: it requests {most}Mi")
+
+    def test_ephemeral_storage(self):
+        most = mebibytes(allocatable()["ephemeral-storage"]) * 2 // 3
+        self.hold("ephemeral-storage", f"{most}Mi", f"ephemeral-storage: it requests {most}Mi")
 
     def test_an_extended_resource(self):
         self.hold(DONGLE, "1", f"{DONGLE}: it requests 1, and 0 of 1 are free")

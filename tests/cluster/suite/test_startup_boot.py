@@ -31,6 +31,7 @@ class Seen:
             threading.Thread(target=self._follow, args=(kind,), daemon=True).start()
 
     def _follow(self, kind):
+        known = set()
         for event, item in self.admin.watch(kind, seconds=600):
             if event == "DELETED":
                 continue
@@ -38,7 +39,10 @@ class Seen:
                 keys = [taint["key"] for taint in item["spec"].get("taints", [])]
                 self.events.append((time.monotonic(), "tainted" if KEY in keys else "clean"))
             elif kind == "pods" and item["spec"].get("nodeName") == self.node and item["metadata"]["name"].startswith("work-"):
-                self.events.append((time.monotonic(), item["metadata"]["name"]))
+                # Later events of a pod are of its status.
+                if item["metadata"]["name"] not in known:
+                    known.add(item["metadata"]["name"])
+                    self.events.append((time.monotonic(), item["metadata"]["name"]))
 
     def what(self):
         """What was seen so far."""

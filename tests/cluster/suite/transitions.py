@@ -5,7 +5,6 @@ test says what goes wrong on the way.
 """
 
 import os
-import signal
 import time
 
 from kit.agent import Agent
@@ -91,7 +90,7 @@ class World:
     def skip(self, seconds):
         """Lets so much time go by on the agent's clock, and has it look."""
         self.shim.shift(seconds)
-        self.agent.process.signal(signal.SIGHUP)
+        self.agent.process.hang_up()
 
     # What is to be seen.
 
@@ -125,7 +124,7 @@ class World:
         except AssertionError as error:
             files = "\n".join(sorted(str(path.relative_to(self.node.disk)) for path in self.node.disk.rglob("*")))
             raise AssertionError(f"{error}\nnode: {self.node.ask()}\nrecord: {self.record()}\n{files}\n"
-                                 f"{self.agent.cli('status').stdout}\n{self.agent.process.tail(25)}") from None
+                                 f"{self.agent.cli('status').stdout}\nthe agent's exit status: {self.agent.process.status}\n{self.agent.process.tail(25)}") from None
 
 
 class Transition:

@@ -77,6 +77,19 @@ fn overlays_that_are_not_known_are_waited_for() {
 }
 
 #[test]
+fn a_list_is_looked_at_while_its_daemon_waits_for_its_turn() {
+    let mut bench = Bench::new();
+    bench.pass(&want(&on("a", "small")));
+    bench.jitter = ms(30_000);
+    let list = ObjectRef::new(Kind::ConfigMap, "kube-system", "sizes");
+    for desired in [on("a", "big"), patched("a", Lookup::Unknown, "big", None)] {
+        let plan = bench.plan(&want(&desired));
+        assert!(plan.summary.reason.contains("update-jitter"), "{}", plan.summary.reason);
+        assert!(plan.references.contains(&list), "what is not looked at is not known, and then another revision");
+    }
+}
+
+#[test]
 fn what_runs_stays_while_the_overlays_that_its_definition_names_now_are_not_known() {
     let mut bench = Bench::new();
     bench.pass(&wanted(&DaemonSet { source: Source::Api, uid: Some("u".into()), ..daemon_set("a") }));

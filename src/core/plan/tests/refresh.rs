@@ -190,3 +190,18 @@ fn a_first_start_gives_the_api_server_a_moment_to_say_whether_an_object_exists()
     bench.now += ms(2_000);
     assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
 }
+
+#[test]
+fn what_another_version_or_another_node_name_made_says_that_it_is_not_kept_up_to_date() {
+    let mut bench = Bench::running("a");
+    bench.world.ready.insert(UID.to_owned(), NOW);
+    bench.world.manifests = bench.world.manifests.values().map(|digest| ("uid-x".to_owned(), digest.clone())).collect();
+    bench.record.instances[0].uid = "uid-x".to_owned();
+    bench.world.ready.insert("uid-x".to_owned(), NOW);
+    bench.world.data_version = "2".to_owned();
+    bench.world.stale_volumes.insert("uid-x".to_owned());
+    let plan = bench.plan(&wanted(&daemon_set("a")));
+    assert_eq!((plan.actions.len(), plan.summary.state), (0, State::Stale), "{}", plan.summary.reason);
+    assert_eq!(plan.summary.hints, ["`daemonlet restart kube-system/net` replaces it"]);
+    assert_eq!(plan.record.instances[0].stale.len(), 1);
+}

@@ -116,3 +116,18 @@ fn a_successor_waits_until_the_api_has_been_told_that_the_old_pod_ends() {
     bench.world.mirror_pod_deletions = false;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"]);
 }
+
+#[test]
+fn without_the_api_server_a_sandbox_that_goes_is_room_and_the_loss_itself_is_none() {
+    let mut bench = Bench::running("a");
+    let desired = wanted(&daemon_set("a"));
+    bench.world.surroundings = "lacks cpu".into();
+    bench.world.rejected.insert("uid-a-0".into(), "OutOfcpu".into());
+    assert_eq!(bench.pass(&desired), NONE);
+    bench.now += ms(500);
+    let before = format!("{OF_RUNTIME}1");
+    (bench.world.surroundings, bench.world.tried_in) = (before.clone(), BTreeMap::from([("uid-a-0".into(), before)]));
+    assert_eq!(bench.pass(&desired), NONE, "what the API server showed is not compared with sandboxes");
+    bench.world.surroundings = format!("{OF_RUNTIME}2");
+    assert_eq!(bench.replaced(&desired), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);
+}

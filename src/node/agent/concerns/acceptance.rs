@@ -22,11 +22,11 @@ use crate::core::insufficient::Lack;
 use crate::core::json::text_at;
 use crate::core::plan::Accepted;
 use crate::core::plan::Fingerprints;
+use crate::core::plan::OF_RUNTIME;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
-use crate::node::api::Scope;
 
 use super::super::evidence;
 use super::super::evidence::RuntimePod;
@@ -138,8 +138,9 @@ impl Acceptance {
                 self.tried.remove(&instance.uid);
                 self.early.remove(&instance.uid);
             } else {
-                let (room, others) =
-                    room.get_or_insert_with(|| (Room::of(observation, node), self.fingerprint(observation)));
+                // What an API server showed that does not answer now says nothing of what has ended since.
+                let room_now = || Room::of(observation, node).filter(|_| observation.api_answers());
+                let (room, others) = room.get_or_insert_with(|| (room_now(), self.fingerprint(observation)));
                 let lacks = room.as_ref().map(|room| room.lacks(&record.key, instance));
                 let pause = self.ask_early(record, instance, age, lacks.as_deref(), others);
                 pressing = pressing.into_iter().chain(pause).min();
@@ -300,11 +301,11 @@ impl Acceptance {
         }
     }
 
-    /// What admission depends on beside the pod: the other pods, and what the Node is. Of what the API has
-    /// listed once, and before that of the runtime's sandboxes.
+    /// What admission depends on beside the pod: the other pods, and what the Node is. Of what the API shows, and where
+    /// that is not current of the runtime's sandboxes.
     fn fingerprint(&self, observation: &Observation) -> String {
         let mut hasher = std::hash::DefaultHasher::new();
-        match observation.snapshot().filter(|api| api.lists(&Scope::Pods) > 0) {
+        let source = match observation.snapshot().filter(|_| observation.api_answers()) {
             Some(api) => {
                 for (key, entry) in &api.pods {
                     let text = |pointer: &str| entry.value.pointer(pointer).and_then(Value::as_str);
@@ -316,14 +317,16 @@ impl Acceptance {
                     let value = api.node.as_ref().and_then(|node| node.value.pointer(pointer));
                     value.map(Value::to_string).hash(&mut hasher);
                 }
+                ""
             }
             None => {
                 let answer = self.answer.as_ref().and_then(|answer| answer.sandboxes.as_ref());
                 let Some(Ok(sandboxes)) = answer else { return String::new() };
                 sandboxes.hash(&mut hasher);
+                OF_RUNTIME
             }
-        }
-        format!("{:016x}", hasher.finish())
+        };
+        format!("{source}{:016x}", hasher.finish())
     }
 
     /// The question, after `times` others.

@@ -105,6 +105,25 @@ pub(in crate::node::agent) fn manifest(rendering: &RenderResult) -> Manifest {
     }
 }
 
+/// What `state` has on this node, as the manifest folder shows it.
+pub(in crate::node::agent) fn manifests_of(state: &AgentState) -> Knowledge<Arc<Scan>> {
+    let live = state.records.values().flat_map(|record| record.live().map(|instance| (&record.key, instance)));
+    let manifest = |(owner, instance): (&ObjectKey, &Instance)| Manifest {
+        file: format!("{}.yaml", instance.pod_name),
+        owner: owner.clone(),
+        namespace: owner.namespace.clone(),
+        pod_name: instance.pod_name.clone(),
+        uid: instance.uid.clone(),
+        incarnation: Some(instance.incarnation),
+        revision: instance.revision.clone(),
+        sha256: "0".to_owned(),
+        needs_data: false,
+        damage: None,
+    };
+    let ours = live.map(manifest).map(|manifest| (manifest.file.clone(), Arc::new(manifest))).collect();
+    Knowledge::Current(Arc::new(Scan { ours, ..Scan::default() }))
+}
+
 pub(in crate::node::agent) fn observation(api: Option<Snapshot>) -> Observation {
     let boot = Boot { id: "b".to_owned(), at: Timestamp::from_secs(1) };
     let manifests = Knowledge::Current(Arc::default());

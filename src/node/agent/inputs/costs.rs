@@ -166,6 +166,7 @@ mod tests {
     use crate::core::validate;
     use crate::node::agent::decide::decide;
     use crate::node::agent::decide::tests::config;
+    use crate::node::agent::decide::tests::manifests_of;
     use crate::node::agent::decide::tests::observation;
     use crate::node::agent::decide::tests::state as running;
     use crate::node::agent::decision::Decision;
@@ -234,6 +235,7 @@ mod tests {
 
         /// A pass, with what was marked before it.
         fn pass(&mut self, state: &mut AgentState, mut seen: Observation) -> (Vec<String>, Decision) {
+            seen.manifests = manifests_of(state);
             let marked = self.costs.begin(&mut seen, state);
             let decision = decide(&seen, state, &config(), &mut self.cache);
             self.costs.end(&self.cache, state);

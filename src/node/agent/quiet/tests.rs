@@ -3,6 +3,7 @@
 use crate::core::status::Problem;
 use crate::node::agent::decide::tests::config;
 use crate::node::agent::decide::tests::decided;
+use crate::node::agent::decide::tests::manifests_of;
 use crate::node::agent::decide::tests::observation;
 use crate::node::agent::decide::tests::state;
 use crate::node::agent::executor::EffectOutcome;
@@ -15,7 +16,8 @@ use super::*;
 
 fn at_rest() -> (Observation, AgentState, Timestamp) {
     let config = config();
-    let (observation, mut state) = (observation(Some(Snapshot::default())), state(&config));
+    let mut state = state(&config);
+    let observation = Observation { manifests: manifests_of(&state), ..observation(Some(Snapshot::default())) };
     // Nothing says what it is: it stays as it is.
     state.records.values_mut().flat_map(|r| &mut r.instances).for_each(|i| i.daemon_set = None);
     let mut due = Timestamp::MIN;

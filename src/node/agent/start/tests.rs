@@ -311,6 +311,33 @@ fn a_file_that_is_half_written_when_an_agent_starts_replaces_nothing() {
 }
 
 #[test]
+fn what_runs_does_not_go_back_to_what_an_older_state_folder_remembers_of_a_folder_that_is_gone() {
+    let node = Node::new();
+    node.define("net", "i:0");
+    drop(node.agent());
+    let saved = ["state/inputs.json", "state/daemons/a_net.json"].map(|file| {
+        let path = node.path(file);
+        let bytes = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        (path, bytes)
+    });
+    node.remove_manifest("net");
+    node.define("net", "i:1");
+    drop(node.agent());
+    let runs = node.manifests();
+    for (path, bytes) in saved {
+        fs::write(path, bytes).unwrap();
+    }
+    fs::rename(node.path("ds"), node.path("away")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for _ in 0..2 {
+        let mut agent = node.agent();
+        runtime.block_on(agent.pass());
+        assert_eq!((node.manifests(), waiting(&agent).len()), (runs.clone(), 0), "{:?}", texts(&agent));
+    }
+}
+
+#[test]
 fn an_agent_that_was_killed_over_a_definition_twice_sets_it_aside_and_one_that_was_not_forgets() {
     let definition = |name: &str| DefinitionVersion { key: ObjectKey::new("a", name), template: "t".to_owned() };
     let node = Node::new();

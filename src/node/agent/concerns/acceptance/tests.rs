@@ -8,6 +8,7 @@ use crate::core::time::at;
 use crate::core::time::ms;
 use crate::node::agent::decide::tests as bench;
 use crate::node::api::Entry;
+use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
 use super::*;
@@ -111,4 +112,25 @@ fn what_has_room_is_not_asked_about_before_it_is_late() {
     let mut acceptance = Acceptance::default();
     assert!(!look(&mut acceptance, &records, &seen(ms(0), "1000m", 0)));
     assert!(look(&mut acceptance, &records, &seen(SOON, "1000m", 0)));
+}
+
+#[test]
+fn while_the_api_server_does_not_answer_the_sandboxes_of_the_runtime_tell_what_ends() {
+    let (mut acceptance, records) = (Acceptance::default(), records());
+    let down = |sandboxes: &[&str]| {
+        let mut observation = seen(LATE + ms(5_000), "1500m", 0);
+        let failure = crate::node::api::ApiFailure::new(crate::node::api::FailureKind::Unreachable, "refused");
+        observation.api.as_mut().unwrap().link = crate::node::api::Link::Down { failure, since: Default::default() };
+        let sandboxes = Some(Ok(sandboxes.iter().map(|uid| (*uid).to_owned()).collect()));
+        observation.replies = vec![Reply::LateAnswered(LateAnswer { sandboxes, ..LateAnswer::default() })];
+        observation
+    };
+    look(&mut acceptance, &records, &seen(LATE, "1500m", 0));
+    look(&mut acceptance, &records, &down(&["holder"]));
+    let instance = &records[&bench::key()].instances[0];
+    let Fingerprints { then, now } = acceptance.surroundings_of(instance);
+    assert!(then == now && now.starts_with(OF_RUNTIME), "{then}, {now}");
+    look(&mut acceptance, &records, &down(&[]));
+    let Fingerprints { then, now } = acceptance.surroundings_of(instance);
+    assert!(then != now && now.starts_with(OF_RUNTIME), "the holder has ended: {then}, {now}");
 }
