@@ -316,7 +316,7 @@ impl Life {
         let failed: Vec<String> =
             self.nodes.values().filter(|node| node.has_failed()).map(|node| node.name.clone()).collect();
         let annotations = json!({HALTED_ANNOTATION: Value::Null, RETRIED_ANNOTATION: failed.join(",")});
-        let key = ObjectKey::new(KEY.0, &self.current());
+        let key = ObjectKey::new(KEY.0, self.current());
         // There may be none.
         let _ = self.api.patch(WatchedKind::Revisions, &key, &json!({"metadata": {"annotations": annotations}}));
     }
