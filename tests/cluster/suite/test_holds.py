@@ -135,7 +135,7 @@ class HoldsTest(RolledOut):
             self.admin.patch("nodes", node.name, {"status": unknown}, sub="status")
         until(lambda: self.status().get("numberReady") == 3, SOON, "they are not ready")
         self.change("6")
-        until(lambda: "3 of 6 nodes are unreachable" in self.condition("Progressing")[2], SOON, "it is told")
+        until(lambda: "3 of 6 nodes are unreachable" in self.condition("Progressing")[2], SOON, f"it is told: {self.status()}")
         never(lambda: self.having("6"), QUIET, "a node follows")
         self.annotate(max_unreachable="51%")
         here = sorted(node.name for node in self.nodes[3:])

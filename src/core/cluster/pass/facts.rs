@@ -31,7 +31,7 @@ use super::status;
 /// The progress deadline where none is written.
 const DEADLINE: Span = Span::from_secs(600);
 
-/// Every node that should run the daemon or has an instance of it.
+/// Every node that should run the daemon or has an instance of it, and those that are unreachable and should have one.
 pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFact<'a>> {
     let canary = rules::canary(&daemon.daemon_set);
     let passed_over = known.state.passed_over.get(&daemon.daemon_set.key);
@@ -40,10 +40,11 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
     let mut all = Vec::new();
     for (name, entry) in &known.view.nodes {
         let Some(node) = &entry.node else { continue };
-        let should_run = daemon.should_run(entry);
+        let (should_run, belongs) = (daemon.should_run(entry), daemon.belongs(entry));
         let report = entry.report.as_ref();
         let told = report.and_then(|r| r.told(daemon.key)).filter(|t| t.uid.is_none_or(|uid| uid == daemon.uid_name));
-        if !should_run && told.is_none_or(|t| t.instances.is_empty()) {
+        let is_away = belongs && !node.reachable;
+        if !should_run && !is_away && told.is_none_or(|t| t.instances.is_empty()) {
             continue;
         }
         let approvals = report.into_iter().flat_map(|r| &r.approvals);
@@ -51,6 +52,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         all.push(NodeFact {
             name,
             should_run,
+            belongs,
             // What a dead agent last said of its pods is not believed: they are looked up.
             ready: node.ready && (!is_dead(known, name) || is_ready(known, daemon, name)),
             reachable: node.reachable,

@@ -65,7 +65,7 @@ pub(super) fn stage(
     // Who is only away can take it.
     let able = wanted().filter(|node| has_it(node) || !node.failed && (node.able || !node.reachable)).count();
     let desired = wanted().count();
-    let is_frozen = rollout::is_outage(rules, wanted().filter(|node| !node.reachable).count(), desired);
+    let is_frozen = rollout::is_outage(rules, facts);
     let of_nodes = StepFacts { desired, able, done, is_frozen, promoted, now };
     let (limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
     let write = (known.as_ref() != Some(&state)).then(|| RevisionWrite::Step { name: current.name.clone(), state });

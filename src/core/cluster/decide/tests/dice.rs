@@ -150,9 +150,13 @@ impl Life {
 
     fn ready(&mut self, name: &str, ready: &str) {
         let zone = if name.ends_with(['0', '2', '4', '6', '8']) { "a" } else { "b" };
+        // As Kubernetes does, which the DaemonSet does not tolerate.
+        let is_tainted = zone == "b" && ready != "True";
+        let taint = json!({"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"});
+        let taints: Vec<Value> = is_tainted.then_some(taint).into_iter().collect();
         self.api.put(
             WatchedKind::Nodes,
-            json!({"metadata": {"name": name, "uid": format!("u{name}"), "labels": {"zone": zone}}, "spec": {},
+            json!({"metadata": {"name": name, "uid": format!("u{name}"), "labels": {"zone": zone}}, "spec": {"taints": taints},
                 "status": {"conditions": [{"type": "Ready", "status": ready}]}}),
         );
     }
