@@ -1,7 +1,8 @@
 //! The coordinator's watches: Nodes, DaemonSets, NodeDaemons, ControllerRevisions, Namespaces of the whole cluster.
 //!
 //! Owns their streams. An error never removes anything: a stream that fails is taken up again, and only
-//! the end of a complete list tells what is gone.
+//! the end of a complete list tells what is gone. While a kind is not served, or may not be read, it counts as not
+//! listed: what is known of it grows old, and nothing is decided from that.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -94,7 +95,8 @@ async fn follow(kind: WatchedKind, client: kube::Client, term: u64, events: Clus
         WatchedKind::DaemonSets => DAEMON_SETS_PAGE,
         _ => PAGE,
     });
-    let mut stream = pin!(watcher(api, config).default_backoff());
+    let open = || watcher(api.clone(), config.clone()).default_backoff();
+    let mut stream = pin!(open());
     let mut reported = String::new();
     while let Some(event) = stream.next().await {
         let change = match event {
@@ -111,12 +113,44 @@ async fn follow(kind: WatchedKind, client: kube::Client, term: u64, events: Clus
                 let is_new = words != reported;
                 reported.clone_from(&words);
                 let _ = events.send(ClusterEvent::Unreadable(term, kind, is_new.then_some(words))).await;
-                tokio::time::sleep(AGAIN).await;
+                if is_refused(&error) {
+                    // It would go on from where it was, as if nothing had happened since: another begins with a list.
+                    stream.set(open());
+                } else {
+                    tokio::time::sleep(AGAIN).await;
+                }
                 continue;
             }
         };
         if events.send(ClusterEvent::Changed(term, change)).await.is_err() {
             return;
         }
+    }
+}
+
+/// Whether the API server answers that it does not serve what was listed, or does not let it be read any more.
+fn is_refused(error: &watcher::Error) -> bool {
+    let status = match error {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) | watcher::Error::WatchError(status) => status,
+        _ => return false,
+    };
+    matches!(status.code, 401 | 403 | 404)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_served_or_not_allowed_begins_with_a_list_and_what_fails_goes_on() {
+        let status = |code| Box::new(Status::failure("no", "").with_code(code));
+        let failed = |code| watcher::Error::WatchStartFailed(kube::Error::Api(status(code)));
+        for (code, wanted) in [(401, true), (403, true), (404, true), (410, false), (429, false), (503, false)] {
+            assert_eq!(is_refused(&failed(code)), wanted, "{code}");
+        }
+        let list = watcher::Error::InitialListFailed(kube::Error::Api(status(404)));
+        assert!(!is_refused(&list), "it begins with a list as it is, after a pause");
     }
 }

@@ -1,7 +1,7 @@
 //! The annotations and labels of daemonlet that users write on DaemonSets.
 //!
 //! Owns their values, and the warnings about what is not understood: a misspelt name, an invalid value, a wrong place.
-//! Must not refuse anything: what is not understood is ignored, with a warning.
+//! Must not refuse anything: what is not understood is ignored with a warning, or holds rollouts.
 
 use crate::core::cluster::steps;
 use crate::core::duration;
@@ -52,40 +52,33 @@ const OURS: &str = "daemonlet.dev/";
 /// one.
 type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static str);
 
+/// What applies instead of a value that steers a rollout.
+const HELD: &str = "nothing is rolled out";
+
 const KNOWN: [KnownAnnotation; 26] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
-    (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used"),
+    (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used, and nothing is rolled out"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
-    (PAUSED, |text| matches!(text, "true" | "false"), "true or false", "it is not paused"),
-    (PARTITION, |text| int_or_percent(text).is_some(), "a number of nodes or a percentage up to 100%", "0 is used"),
-    (CANARY, |text| labels::parse(text).is_ok(), "a label selector", "no node goes first"),
-    (CANARY_HOLD, |text| duration::parse(text).is_some(), "a Go duration, such as 10m", "0 is used"),
-    (MAX_FAILED, |text| int_or_percent(text).is_some(), "a number of nodes or a percentage up to 100%", "1 is used"),
-    (
-        MAX_UNREACHABLE,
-        |text| int_or_percent(text).is_some(),
-        "a number of nodes or a percentage up to 100%",
-        "33% is used",
-    ),
-    (
-        STEPS,
-        |text| steps::parse(text).is_some(),
-        "steps that grow, such as 1, 10m; 5%, 30m; 100%",
-        "nothing is rolled out",
-    ),
+    (PAUSED, |text| matches!(text, "true" | "false"), "true or false", "it is paused"),
+    (PARTITION, |text| int_or_percent(text).is_some(), "a number of nodes or a percentage up to 100%", HELD),
+    (CANARY, |text| !text.trim().is_empty() && labels::parse(text).is_ok(), "a label selector", HELD),
+    (CANARY_HOLD, |text| duration::parse(text).is_some(), "a Go duration, such as 10m", HELD),
+    (MAX_FAILED, |text| int_or_percent(text).is_some(), "a number of nodes or a percentage up to 100%", HELD),
+    (MAX_UNREACHABLE, |text| int_or_percent(text).is_some(), "a number of nodes or a percentage up to 100%", HELD),
+    (STEPS, |text| steps::parse(text).is_some(), "steps that grow, such as 1, 10m; 5%, 30m; 100%", HELD),
     (
         FIRST_INSTALL,
         |text| first_install(text).is_some(),
         "a number of nodes or a percentage, above 0",
         "it starts on no node that never ran it",
     ),
-    (TOPOLOGY_KEY, |text| !text.is_empty(), "a label of Nodes", "zones do not matter"),
-    (SPREAD_KEY, |text| !text.is_empty(), "a label of Nodes", "nodes follow by name"),
+    (TOPOLOGY_KEY, |text| !text.is_empty(), "a label of Nodes", HELD),
+    (SPREAD_KEY, |text| !text.is_empty(), "a label of Nodes", HELD),
     (
         WINDOW,
         |text| Window::parse(text).is_ok(),
         "days, times and a zone, such as Mon-Fri 02:00-04:00 Europe/Berlin; Sun",
-        "nothing is rolled out",
+        HELD,
     ),
     (UPDATE, |text| UpdateTrigger::parse(text).is_some(), "drain, boot or manual", "nothing is replaced"),
     (
@@ -125,6 +118,25 @@ const KNOWN: [KnownAnnotation; 26] = [
     ),
     (COORDINATION, |text| text == "none", "none", "it changes by approval alone"),
 ];
+
+/// Annotations that bound how far and how fast a rollout goes: one that is not understood holds it, since what its owner
+/// meant by it may be less than what would go on without.
+const STEERING: [&str; 10] =
+    [PAUSED, PARTITION, CANARY, CANARY_HOLD, MAX_FAILED, MAX_UNREACHABLE, TOPOLOGY_KEY, SPREAD_KEY, STEPS, ROLLBACK];
+
+/// The first annotation that steers rollouts of `daemon_set` and is not understood, and its value.
+pub fn not_understood(daemon_set: &DaemonSet) -> Option<(&'static str, &str)> {
+    let is_value = |name: &str, text: &str| KNOWN.iter().any(|(known, is_value, ..)| *known == name && is_value(text));
+    STEERING.into_iter().find_map(|name| {
+        let text = daemon_set.annotations.get(name)?;
+        (!is_value(name, text)).then_some((name, text.as_str()))
+    })
+}
+
+/// Whether people have paused the rollouts of a DaemonSet: any value but `false` does.
+pub fn is_paused(daemon_set: &DaemonSet) -> bool {
+    daemon_set.annotations.get(PAUSED).is_some_and(|value| value != "false")
+}
 
 /// The progress deadline as the annotation has it.
 pub fn progress_deadline(text: &str) -> Option<Span> {

@@ -45,21 +45,25 @@ fn names_are_corrected_and_values_explained() {
             "0s",
             "\"0s\" is not a Go duration above 0, such as 10m; 10m is used (write a Go duration above 0, such as 10m)",
         ),
-        ("rollback", "yes", "\"yes\" is not auto or off; off is used (write auto or off)"),
+        ("rollback", "yes", "\"yes\" is not auto or off; off is used, and nothing is rolled out (write auto or off)"),
         ("restart-on", "Config", "\"Config\" is not config; changed data restarts nothing (write config)"),
-        ("paused", "yes", "\"yes\" is not true or false; it is not paused (write true or false)"),
+        ("paused", "yes", "\"yes\" is not true or false; it is paused (write true or false)"),
         (
             "partition",
             "101%",
-            "\"101%\" is not a number of nodes or a percentage up to 100%; 0 is used \
+            "\"101%\" is not a number of nodes or a percentage up to 100%; nothing is rolled out \
              (write a number of nodes or a percentage up to 100%)",
         ),
-        ("canary", "a in b", "\"a in b\" is not a label selector; no node goes first (write a label selector)"),
-        ("canary-hold", "10", "\"10\" is not a Go duration, such as 10m; 0 is used (write a Go duration, such as 10m)"),
+        ("canary", "a in b", "\"a in b\" is not a label selector; nothing is rolled out (write a label selector)"),
+        (
+            "canary-hold",
+            "10",
+            "\"10\" is not a Go duration, such as 10m; nothing is rolled out (write a Go duration, such as 10m)",
+        ),
         (
             "max-failed",
             "-1",
-            "\"-1\" is not a number of nodes or a percentage up to 100%; 1 is used (write a number of nodes or a percentage up to 100%)",
+            "\"-1\" is not a number of nodes or a percentage up to 100%; nothing is rolled out (write a number of nodes or a percentage up to 100%)",
         ),
     ];
     for (name, value, expected) in table {

@@ -77,6 +77,7 @@ mod tests {
         let node = |name, instances| NodeFact {
             name,
             should_run: true,
+            belongs: true,
             ready: true,
             reachable: true,
             able: true,

@@ -52,6 +52,8 @@ pub struct ClusterDecision {
 pub(super) struct Memory {
     /// See [`pass::ClusterPlan::passed_over`].
     pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// See [`pass::ClusterPlan::unmentioned`].
+    pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// See [`pass::ClusterPlan::halts`].
     pub(super) halts: BTreeMap<ObjectKey, (String, Halted)>,
     /// DaemonSets that too few agents run: each is told once.
@@ -175,8 +177,8 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     let numbered = (state.sent + 1..).zip(sent);
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
-    let (passed_over, halts, events) = (plan.passed_over, plan.halts, told.next);
-    decision.memory = is_planned.then_some(Memory { passed_over, halts, few, left_out, events, wanted });
+    let (passed_over, unmentioned, halts, events) = (plan.passed_over, plan.unmentioned, plan.halts, told.next);
+    decision.memory = is_planned.then_some(Memory { passed_over, unmentioned, halts, few, left_out, events, wanted });
     decision
 }
 

@@ -68,6 +68,11 @@ impl Liveness {
         self.lookups.retain(|lookup, _| view.report(&lookup.node).is_some_and(|report| report.has(&lookup.pod.name)));
     }
 
+    /// Whether the agent of a node has reported since this process looks, whatever has become of its report.
+    pub(super) fn has_reported(&self, node: &str) -> bool {
+        self.reports.contains_key(node)
+    }
+
     /// Whether the Leases are to be listed.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         // A clock that was set back makes it wait no longer.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::annotations::is_paused;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::node_daemons::Approval;
@@ -24,7 +25,6 @@ use crate::core::model::Lookup;
 use crate::core::model::Mode;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
-use crate::core::model::PAUSED;
 use crate::core::model::Source;
 use crate::core::node;
 use crate::core::placement;
@@ -287,7 +287,7 @@ impl Cluster {
             halted: condition(daemon, HALTED, |c| c.str_at("status") == "True"),
             degraded: condition(daemon, "Degraded", |c| c.str_at("status") == "True"),
             released: daemon.and_then(|d| Some(d.rollout.released.as_ref()?.hash.clone())).unwrap_or_default(),
-            paused: daemon.is_some_and(|d| d.daemon_set.annotations.get(PAUSED).is_some_and(|value| value == "true")),
+            paused: daemon.is_some_and(|d| is_paused(&d.daemon_set)),
             desired: nodes.len(),
             updated: count(|place| place.updated),
             updated_ready: count(|place| place.updated && place.ready),

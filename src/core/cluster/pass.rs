@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::core::annotations;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
@@ -117,6 +118,8 @@ pub struct ClusterPlan {
     pub unclaimed: Vec<(ObjectKey, String)>,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// Nodes that should run a DaemonSet and whose agents report without a word of it, since when, by DaemonSet.
+    pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// Current revisions that are halted, by their hash: a halt that is not written yet is the same in each pass.
     pub halts: BTreeMap<ObjectKey, (String, Halted)>,
     /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
@@ -230,8 +233,8 @@ fn min_ready(daemon: &WatchedDaemon) -> Span {
 /// What was approved stands, and no revision goes: nothing is known of what is wanted.
 fn count_refused(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, refused: &str, plan: &mut ClusterPlan) {
     let is_defined = !daemon.hash.is_empty() && !owners::is_gated(&daemon.daemon_set);
-    let counted = (is_defined && conflict(known, daemon, plan).is_none()).then(|| {
-        let nodes = facts::nodes(known, daemon);
+    let nodes = (is_defined && conflict(known, daemon, plan).is_none()).then(|| facts::nodes(known, daemon));
+    let counted = nodes.filter(|nodes| !facts::are_reports_lost(known, nodes)).map(|nodes| {
         let (counted, look_again) = counters::count(&nodes, daemon.wanted, min_ready(daemon), known.now);
         plan.look(look_again);
         counted
@@ -248,6 +251,11 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let Basis { view, now, .. } = *known;
     let conflict = conflict(known, daemon, plan);
     let facts = facts::nodes(known, daemon);
+    let unmentioned = facts::unmentioned(known, daemon);
+    plan.look(unmentioned.values().map(|since| *since + rollout::UNCLAIMED).filter(|at| *at > now));
+    if !unmentioned.is_empty() {
+        plan.unmentioned.insert(key.clone(), unmentioned);
+    }
     plan.mirrors.extend(facts::mirrors(known, daemon));
     let min_ready = min_ready(daemon);
     // Two writers never fight over one field.
@@ -303,7 +311,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let released = releases::released(daemon, current, &facts, &rolled, now, halted.is_some() || is_aborted);
     let way_back = match is_aborted {
         true => facts::released(view, daemon)
-            .filter(|_| !rules::is_paused(&daemon.daemon_set) && !rules::is_on_delete(&daemon.daemon_set)),
+            .filter(|_| !annotations::is_paused(&daemon.daemon_set) && !rules::is_on_delete(&daemon.daemon_set)),
         false => halted.as_ref().and_then(|_| facts::way_back(view, daemon, &facts)),
     };
     if let Some(to) = way_back {
@@ -323,7 +331,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     approvals::give(known, daemon, (&facts, &rolled), (target, rules.when), plan);
     plan.unclaimed.extend(rolled.unclaimed.iter().map(|i| (key.clone(), facts[*i].name.to_owned())));
     // Counters follow the current revision: it has to be there first.
-    if history.current.is_some() || gated || refused.is_some() {
+    let is_countable = history.current.is_some() || gated || refused.is_some();
+    if is_countable && !facts::are_reports_lost(known, &facts) {
         let causes = facts::causes(known, daemon, &facts);
         let trouble = |reason, cause: &str| Trouble {
             key: key.clone(),

@@ -92,6 +92,8 @@ pub struct NodeFact<'a> {
     pub name: &'a str,
     /// Whether the daemon may be started there.
     pub should_run: bool,
+    /// Whether it may be started there as soon as the node is well. Counters follow `should_run`, as upstream's.
+    pub belongs: bool,
     /// Whether its Ready condition is True.
     pub ready: bool,
     /// Whether its agent and kubelet are heard: Ready is True or False, not Unknown.
@@ -206,7 +208,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         // An API server with an older resource drops what an approval waits for.
         let is_other = matches!(stand, Stand::Old(_)) && approval.is_standing() && approval.when != rules.when;
         let is_void = !node.wants(rules, approval.pair()) || is_other || hold.is_some();
-        let void = is_void || node.failed || !node.should_run;
+        let void = is_void || node.failed || !counts(node, *stand);
         if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
             if late {
@@ -218,7 +220,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         let (node, stand) = (&nodes[index], stands[index]);
         slot(node, stand, surges, rules)
     };
-    plan.slots = (0..nodes.len()).filter(|i| nodes[*i].should_run && takes(*i)).count();
+    plan.slots = (0..nodes.len()).filter(|i| counts(&nodes[*i], stands[*i]) && takes(*i)).count();
     nodes.iter().filter_map(|n| n.unreported_until).for_each(|at| earlier(&mut plan.look_again, at));
     // The budget has become smaller, or two who both believed to hold the Lease approved at once. An agent that
     // has claimed meanwhile wins, and what is withdrawn keeps its slot until it is gone.
@@ -252,9 +254,13 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     let installs = first_install::plan(rules, nodes, &stands, desired, &mut plan.withdraw);
     let is_taken_back = hold.is_some() && !plan.withdraw.is_empty();
     if candidates.is_empty() && installs.is_empty() && !is_taken_back {
-        let left = |(node, stand): &(&NodeFact<'_>, &Stand)| node.should_run && matches!(stand, Stand::Old(_));
-        let unable = nodes.iter().zip(&stands).filter(left).filter(|(node, _)| !node.able).count();
-        if unable > 0 && plan.slots == 0 {
+        let is_left = |(node, stand): &(&NodeFact<'_>, &Stand)| {
+            node.should_run && matches!(stand, Stand::Old(_) | Stand::Missing)
+        };
+        let left = || nodes.iter().zip(&stands).filter(is_left);
+        let unable = left().filter(|(node, _)| !node.able).count();
+        let starts = left().any(|(node, stand)| node.able && *stand == Stand::Missing);
+        if unable > 0 && plan.slots == 0 && !starts {
             plan.held = match unable {
                 1 => "1 node cannot take it".to_owned(),
                 _ => format!("{unable} nodes cannot take it"),
@@ -266,9 +272,9 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         plan.held = hold;
         return plan;
     }
-    let unreachable = nodes.iter().filter(|n| n.should_run && !n.reachable).count();
-    if is_outage(rules, unreachable, desired) {
-        plan.held = format!("{unreachable} of {desired} nodes are unreachable");
+    let (unreachable, all) = unreachable(nodes);
+    if is_outage(rules, nodes) {
+        plan.held = format!("{unreachable} of {all} nodes are unreachable");
         return plan;
     }
     plan.approve.extend(installs);
@@ -276,7 +282,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         return plan;
     }
     if let Some(canary_hold) = rules.canary_hold {
-        let canaries = || (0..nodes.len()).filter(|i| nodes[*i].canary && nodes[*i].should_run);
+        let canaries = || (0..nodes.len()).filter(|i| nodes[*i].canary && nodes[*i].belongs);
         // Nobody has tried it, and a label that is misspelt is no leave for everybody.
         if canaries().next().is_none() {
             plan.held = canary::NONE.to_owned();
@@ -305,7 +311,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         .filter(|(n, s)| (n.approval.is_some() || n.staged) && matches!(s, Stand::Old(_)))
         .count();
     let has_begun = |(n, s): &(&NodeFact<'_>, &Stand)| {
-        n.should_run && (n.is_under_way() || matches!(s, Stand::New { .. } | Stand::Both(_)))
+        counts(n, **s) && (n.is_under_way() || matches!(s, Stand::New { .. } | Stand::Both(_)))
     };
     let allowed = match &rules.step {
         // Nodes that run nothing yet are no part of a step.
@@ -330,9 +336,24 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     plan
 }
 
-/// Whether so many of the `desired` nodes are unreachable that nothing goes on.
-pub fn is_outage(rules: &Rules, unreachable: usize, desired: usize) -> bool {
-    !rules.exact && unreachable > UNREACHABLE_FLOOR && unreachable >= resolve(&rules.max_unreachable, desired)
+/// Whether a rollout counts a node: the daemon should run there, or did when the rollout came to it. A node that breaks
+/// under the new revision gets taints, which the daemon may not tolerate.
+fn counts(node: &NodeFact<'_>, stand: Stand) -> bool {
+    let is_touched = node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_));
+    node.should_run || node.belongs && is_touched
+}
+
+/// Whether so many of the nodes are unreachable that nothing goes on.
+pub fn is_outage(rules: &Rules, nodes: &[NodeFact<'_>]) -> bool {
+    let (unreachable, all) = unreachable(nodes);
+    !rules.exact && unreachable > UNREACHABLE_FLOOR && unreachable >= resolve(&rules.max_unreachable, all)
+}
+
+/// How many nodes are unreachable, and of how many: those that have taints for it count, too.
+fn unreachable(nodes: &[NodeFact<'_>]) -> (usize, usize) {
+    let unreachable = nodes.iter().filter(|node| node.belongs && !node.reachable).count();
+    let reachable = nodes.iter().filter(|node| node.should_run && node.reachable).count();
+    (unreachable, unreachable + reachable)
 }
 
 /// A number of `desired` nodes; of a percentage, rounded up.

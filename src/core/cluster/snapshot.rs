@@ -140,6 +140,16 @@ pub struct NodeEntry {
     index: usize,
 }
 
+/// Whether a DaemonSet should run on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Fit {
+    #[default]
+    No,
+    /// Only the taints keep it away by which Kubernetes says that the node is not well.
+    RunsWhenWell,
+    Runs,
+}
+
 /// A DaemonSet.
 #[derive(Clone, Debug)]
 pub struct WatchedDaemon {
@@ -169,8 +179,8 @@ pub struct WatchedDaemon {
     pub(super) wanted: Name,
     /// The node selector of its namespace.
     selector: Option<NamespaceSelector>,
-    /// Whether it should run on each node, by the node's index.
-    placements: Vec<bool>,
+    /// What placement says of each node, by the node's index.
+    placements: Vec<Fit>,
 }
 
 /// A NodeDaemons.
@@ -413,14 +423,31 @@ impl ClusterSnapshot {
 impl WatchedDaemon {
     /// Whether it should run on the node of `entry`.
     pub(super) fn should_run(&self, entry: &NodeEntry) -> bool {
-        self.placements.get(entry.index).copied().unwrap_or(false)
+        self.fit(entry) == Fit::Runs
+    }
+
+    /// Whether it should run on the node of `entry` as soon as that is well: a node that is not ready or unreachable has
+    /// taints, and without a toleration the daemon should not run there until they go.
+    pub(super) fn belongs(&self, entry: &NodeEntry) -> bool {
+        self.fit(entry) != Fit::No
+    }
+
+    fn fit(&self, entry: &NodeEntry) -> Fit {
+        self.placements.get(entry.index).copied().unwrap_or_default()
     }
 
     fn place(&mut self, index: usize, node: &WatchedNode) {
         if self.placements.len() <= index {
-            self.placements.resize(index + 1, false);
+            self.placements.resize(index + 1, Fit::No);
         }
-        self.placements[index] = placement::should_run(&node.view, &self.daemon_set, self.selector.as_ref()).should_run;
+        let (view, selector) = (&node.view, self.selector.as_ref());
+        self.placements[index] = if placement::should_run(view, &self.daemon_set, selector).should_run {
+            Fit::Runs
+        } else if placement::belongs(view, &self.daemon_set, selector) {
+            Fit::RunsWhenWell
+        } else {
+            Fit::No
+        };
     }
 
     fn place_everywhere(&mut self, nodes: &BTreeMap<String, NodeEntry>) {

@@ -32,6 +32,8 @@ pub struct CoordinatorState {
     leadership: Leadership,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    /// See [`super::pass::ClusterPlan::unmentioned`].
+    pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// See [`super::pass::ClusterPlan::halts`].
     pub(super) halts: BTreeMap<ObjectKey, (String, Halted)>,
     /// DaemonSets of which it is told that too few agents run them.
@@ -190,6 +192,7 @@ impl CoordinatorState {
     pub fn commit(&mut self, decision: ClusterDecision, now: Timestamp) {
         if let Some(memory) = decision.memory {
             self.passed_over = memory.passed_over;
+            self.unmentioned = memory.unmentioned;
             self.few = memory.few;
             self.left_out = memory.left_out;
             self.halts = memory.halts;

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::core::annotations::int_or_percent;
+use crate::core::annotations::is_paused;
 use crate::core::cluster::released::Released;
 use crate::core::duration;
 use crate::core::identity::template_hash;
@@ -17,7 +18,6 @@ use crate::core::model::Kind;
 use crate::core::model::Mode;
 use crate::core::model::ObjectRef;
 use crate::core::model::PARTITION;
-use crate::core::model::PAUSED;
 use crate::core::model::PRE_PULL;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
@@ -345,9 +345,4 @@ impl Planner<'_> {
         }
         self.end_as(&instance.uid, reason, true, confirmed_by);
     }
-}
-
-/// Whether people have paused the rollouts of a DaemonSet.
-pub(super) fn is_paused(daemon_set: &DaemonSet) -> bool {
-    daemon_set.annotations.get(PAUSED).is_some_and(|value| value == "true")
 }

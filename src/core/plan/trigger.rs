@@ -3,6 +3,7 @@
 //! Owns when that has come. It is asked for where something runs, or is to return, and not for first instances. What
 //! waits for a boot is claimed before (`staged`): at the boot nothing is asked, as the API server may be away.
 
+use crate::core::annotations::is_paused;
 use crate::core::model::DaemonSet;
 use crate::core::model::Source;
 use crate::core::record::EndConfirmation;
@@ -15,7 +16,6 @@ use super::Permission;
 use super::Planner;
 use super::Withheld;
 use super::instance::StartFor;
-use super::permit::is_paused;
 use super::progress::Target;
 
 /// What a replacement waits for that nothing else withholds.

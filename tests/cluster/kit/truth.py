@@ -3,6 +3,10 @@
 
 The truth is what lies in the nodes' manifest folders and what their kubelets say of those pods. What is told may be late:
 it has to be what was true at some instant of the last seconds. Who stops a coordinator or an agent excuses it.
+
+The condition `Released` may name another revision only once all nodes that can take it had it; `Halted` is what the
+ControllerRevision of the template, or the owner's annotation, says; `Degraded` names the nodes that are in trouble by their
+agents' word, and those without one.
 """
 
 import http.client
@@ -45,6 +49,24 @@ def _find(text, pattern):
     return found.group(1).strip("\"'") if found else None
 
 
+# Causes of which the coordinator alone knows.
+_OWN_CAUSES = ("approval not claimed", "agent does not renew its Lease")
+_TROUBLE = ("refused", "failing", "notAccepted")
+
+
+def _named(words):
+    """The nodes that the words of `Degraded` name, without those that only the coordinator can know of; None: not all are named."""
+    named = set()
+    for cause in words.split("; "):
+        found = re.fullmatch(r"(.+) on (\d+) nodes?: ([^;]+)", cause)
+        names = found.group(3).split(", ") if found else []
+        if len(names) != int(found.group(2) if found else -1):
+            return None
+        if found.group(1) not in _OWN_CAUSES:
+            named.update(names)
+    return named
+
+
 class Truth:
     """`with Truth(admin, nodes, "net") as truth:` beside a story; the end fails if something was told that was not so."""
 
@@ -54,7 +76,7 @@ class Truth:
         self.history, self.wrong, self.since, self.dark = [], [], {}, {}
         self.looks, self.began = 0, None
         self.ends, self.lock = threading.Event(), threading.Lock()
-        self.plugin = self.thread = None
+        self.plugin = self.thread = self.released = None
 
     def __enter__(self):
         self.plugin = scratch() / f"truth-{self.daemon}" / "kubectl-daemonlet"
@@ -86,6 +108,10 @@ class Truth:
         names of nothing at all: nobody coordinates."""
         with self.lock:
             self.dark.update(dict.fromkeys(names or ("",), time.monotonic() + seconds))
+
+    def _dark(self):
+        with self.lock:
+            return {name for name, until in self.dark.items() if time.monotonic() < until}
 
     def _run(self):
         while not self.ends.wait(1):
@@ -140,8 +166,34 @@ class Truth:
         wanted = newest and newest["metadata"]["labels"]["controller-revision-hash"]
         now = time.monotonic()
         self.began = now if self.began is None else self.began
-        self.history.append((now, self._counters(here, nodes, it, wanted), here, {name: ready(node) for name, node in nodes.items()}))
+        counters = self._counters(here, nodes, it, wanted)
+        counters |= {"wanted": wanted, "halted": self._is_halted(it, newest), "troubled": self._troubled(it, nodes, wanted),
+                     "belong": {name for name, node in nodes.items() if _belongs(node, it)}}
+        self.history.append((now, counters, here, {name: ready(node) for name, node in nodes.items()}))
         self.history = [sample for sample in self.history if sample[0] > now - self.late]
+
+    @staticmethod
+    def _is_halted(it, newest):
+        """Whether the rollout of the newest revision is halted, or aborted by its owner."""
+        if newest is None:
+            return False
+        marks = newest["metadata"].get("annotations", {})
+        is_aborted = it["metadata"].get("annotations", {}).get("daemonlet.dev/aborted") == newest["metadata"].get("name")
+        return is_aborted or "daemonlet.dev/halted" in marks
+
+    def _troubled(self, it, nodes, wanted):
+        """The nodes that are in trouble by what their agents say, and those that have none."""
+        reports = {report["metadata"]["name"]: report.get("status", {}) for report in self.admin.list("nodedaemons")}
+        troubled = set()
+        for name, node in nodes.items():
+            if name not in reports:
+                troubled.update({name} if _belongs(node, it) else ())
+                continue
+            for one in reports[name].get("daemons", []):
+                if (one["namespace"], one["name"]) == (self.namespace, self.daemon):
+                    has_failed = one.get("failed", {}).get("revision") == wanted or one.get("phase") in _TROUBLE
+                    troubled.update({name} if has_failed or one.get("pullFailed") else ())
+        return troubled
 
     def _look(self):
         it = self.admin.get("daemonsets", self.daemon, self.namespace)
@@ -161,8 +213,7 @@ class Truth:
         self.looks += 1
         if time.monotonic() - self.began < self.late:
             return  # what is told may be older than all that was seen
-        with self.lock:
-            dark = {name for name, until in self.dark.items() if time.monotonic() < until}
+        dark = self._dark()
         for what, node, value, of in told:
             if "" in dark or node in dark or (dark and not node):
                 self.since.pop(what, None)
@@ -191,6 +242,48 @@ class Truth:
         if reasons.get("Available") in ("AllAvailable", "Unavailable"):
             words = next(c["message"] for c in status["conditions"] if c["type"] == "Available")
             yield "Available", "", words, lambda counters, *_: f"{counters['available']} of {counters['desired']} nodes"
+        conditions = {c["type"]: c for c in status["conditions"]}
+        if is_new:
+            halted = conditions.get("Halted", {}).get("status") == "True"
+            yield "Halted", "", halted, lambda counters, *_: counters["halted"]
+        yield from self._degraded(conditions.get("Degraded", {}))
+        yield from self._released(conditions.get("Released", {}), it, is_new)
+
+    def _degraded(self, condition):
+        named = {"AsExpected": lambda _: set(), "Failing": _named}.get(condition.get("reason"), lambda _: None)(condition.get("message", ""))
+        if named is None:
+            return
+        dark = self._dark()
+        with self.lock:
+            known = set(self.nodes) - dark
+        # Each node by itself: what is told of one may be late while another's changes.
+        for name in known:
+            yield f"Degraded: {name}", name, name in named, lambda counters, *_, name=name: name in counters["troubled"]
+
+    def _released(self, condition, it, is_new):
+        """What is released was had by all nodes that can take it when that was first told; and it is the newest, or it is not."""
+        found = re.fullmatch(r"ControllerRevision \S+ \(hash (\S+)\) at generation \d+", condition.get("message", ""))
+        if not found:
+            return
+        told = found.group(1)
+        if self.released is None or self._dark():
+            self.released = told
+        if told != self.released:
+            yield "Released", "", True, lambda *_: self._had_by_all(told)
+        if is_new:
+            yield "Released=Complete", "", condition["reason"] == "Complete", lambda counters, *_: counters["wanted"] == told
+        if is_new and condition["reason"] == "RollingOut":
+            paused = it["metadata"].get("annotations", {}).get("daemonlet.dev/paused") == "true"
+            yield "Released=RollingOut", "", True, lambda counters, *_: not counters["halted"] and not paused
+
+    def _had_by_all(self, released):
+        """Whether each node that can take it was seen with it: the instant at which all have it may be a short one."""
+        seen = {name for _, _, here, _ in self.history for name, them in here.items() if them and them[-1][1:] == (released, True)}
+        _, counters, _, nodes = self.history[-1]
+        able = {name for name in counters["belong"] if nodes.get(name) and name not in counters["troubled"]}
+        if able and able <= seen:
+            self.released = released
+        return self.released == released
 
     def _reports(self, it):
         for report in self.admin.list("nodedaemons"):

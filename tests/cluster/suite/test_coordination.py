@@ -3,14 +3,12 @@
 On hollow nodes; the DaemonSet controller and the scheduler do not run.
 """
 
-import json
 import subprocess
 
 from kit import agent
 from kit import coordinator
 from kit.agent import Agent
 from kit.coordinator import Coordinator
-from kit.daemons import daemonset
 from kit.hollow import HollowNode
 from kit.hollow import crowd
 from kit.sandbox import scratch
@@ -18,16 +16,15 @@ from kit.truth import Truth
 from kit.wait import never
 from kit.wait import until
 
-from .bare import STATIC
-from .story import Coordinated
+from .rolled_out import SOON
+from .rolled_out import RolledOut
 
 NODES = 3
-SOON = 60
 # So long nothing may happen that an agent or the coordinator would do within a second.
 QUIET = 6
 
 
-class CoordinationTest(Coordinated):
+class CoordinationTest(RolledOut):
     """One DaemonSet on three nodes, and nodes that join."""
 
     @classmethod
@@ -49,53 +46,8 @@ class CoordinationTest(Coordinated):
         self.agents[node.name] = self.stack.enter_context(Agent(node, runtime_endpoint="", kubelet_endpoint=""))
         return node.name
 
-    def images(self):
-        """Image of each mirror pod that does not end, by node."""
-        pods = self.admin.list("pods", "kube-system", labels="app=net")
-        return {p["spec"]["nodeName"]: p["spec"]["containers"][0]["image"].rpartition(":")[2] for p in pods
-                if "deletionTimestamp" not in p["metadata"]}
-
-    def status(self):
-        """The DaemonSet's status."""
-        return self.admin.get("daemonsets", "net", "kube-system").get("status", {})
-
-    def condition(self, kind):
-        """A condition as status, reason, message."""
-        found = next((c for c in self.status().get("conditions", []) if c["type"] == kind), {})
-        return tuple(found.get(field) for field in ("status", "reason", "message"))
-
-    def change(self, image, **spec):
-        """Changes the image."""
-        container = {"name": "main", "image": f"example.org/net:{image}"}
-        self.kubectl("patch", "ds/net", "--type=strategic", "-p", json.dumps({"spec": spec | {"template": {"spec": {"containers": [container]}}}}))
-
-    def annotate(self, **annotations):
-        """Sets annotations of the DaemonSet, `_` for `-`; None removes."""
-        found = {f"daemonlet.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
-        self.admin.patch("daemonsets", "net", {"metadata": {"annotations": found}}, "kube-system")
-
-    def hash_of(self, image):
-        """The hash of the revision with that image."""
-        found = self.admin.list("controllerrevisions", "kube-system", labels="app=net")
-        return next(r["metadata"]["labels"]["controller-revision-hash"] for r in found
-                    if r["data"]["spec"]["template"]["spec"]["containers"][0]["image"].endswith(f":{image}"))
-
-    def released(self, image):
-        """Whether the revision with that image is the released one, and what first instances of a newer one do."""
-        _, reason, message = self.condition("Released")
-        return reason if message and f"(hash {self.hash_of(image)})" in message else None
-
-    def all_have(self, image):
-        """Waits until every node runs the image and it is released."""
-        until(lambda: self.images() == dict.fromkeys(self.agents, image), SOON, f"{image} on all nodes")
-        until(lambda: self.released(image) == "Complete", SOON, f"{image} is released: {self.status()}")
-
     def test_1_a_revision_that_all_nodes_have_is_released(self):
-        it = daemonset("net", labels=STATIC, terminationGracePeriodSeconds=0, automountServiceAccountToken=False)
-        it["metadata"]["namespace"] = "kube-system"
-        it["spec"]["template"]["spec"]["containers"][0]["image"] = "example.org/net:1"
-        it["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
-        self.admin.apply(it)
+        self.create("1")
         self.all_have("1")
         before = self.admin.get("daemonsets", "net", "kube-system")["metadata"]["resourceVersion"]
         never(lambda: self.admin.get("daemonsets", "net", "kube-system")["metadata"]["resourceVersion"] != before, QUIET,
@@ -107,11 +59,14 @@ class CoordinationTest(Coordinated):
         self.change("2")
         until(lambda: self.released("1") == "Held", SOON, "the pause is told")
         self.truth.excuse()
+        told = {"desiredNumberScheduled": NODES, "updatedNumberScheduled": 0, "numberReady": NODES, "numberAvailable": NODES}
         self.kubectl("delete", "crd", "nodedaemons.daemonlet.dev")
         self.annotate(paused=None)
         for one in self.agents.values():
             one.process.wait_line("changed templates wait until the coordinator's approvals can be", SOON)
-        never(lambda: self.images() != before, QUIET, "a node changes without an approval")
+        counters = ("desiredNumberScheduled", "updatedNumberScheduled", "numberReady", "numberAvailable")
+        never(lambda: self.images() != before or {field: self.status().get(field, 0) for field in counters} != told, QUIET,
+              "a node changes without an approval, or an outage is told that is none")
         self.annotate(paused="true")
         name = self.join()
         until(lambda: self.images() == before | {name: "1"}, SOON, "the node that joins has the released revision")

@@ -65,16 +65,20 @@ class Liar:
             self.reports.append({"metadata": {"name": node.name}, "status": {"daemons": daemons}})
         self.status = {field: 2 for field in ("desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled", "numberReady",
                                               "numberAvailable")}
-        self.status |= {"observedGeneration": 1, "conditions": [{"type": "Progressing", "reason": "Complete"},
-                                                                {"type": "Available", "reason": "AllAvailable", "message": "2 of 2 nodes"}]}
+        self.status |= {"observedGeneration": 1, "conditions": [
+            {"type": "Progressing", "reason": "Complete"}, {"type": "Available", "reason": "AllAvailable", "message": "2 of 2 nodes"},
+            {"type": "Degraded", "status": "False", "reason": "AsExpected"},
+            {"type": "Released", "status": "True", "reason": "Complete", "message": "ControllerRevision net-r1 (hash r1) at generation 1"}]}
+        self.marks, self.annotations = {}, {}
 
     def get(self, *_):
         """The DaemonSet."""
-        return {"metadata": {"uid": "u", "generation": 1}, "spec": {"template": {"spec": {}}}, "status": self.status}
+        metadata = {"uid": "u", "generation": 1, "annotations": self.annotations}
+        return {"metadata": metadata, "spec": {"template": {"spec": {}}}, "status": self.status}
 
     def list(self, kind, *_, **__):
         """What is there."""
-        revision = {"revision": 1, "metadata": {"labels": {"controller-revision-hash": "r1"}}}
+        revision = {"revision": 1, "metadata": {"name": "net-r1", "labels": {"controller-revision-hash": "r1"}, "annotations": self.marks}}
         nodes = [{"metadata": {"name": node.name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}} for node in self.nodes]
         return {"pods": self.pods, "nodes": nodes, "nodedaemons": self.reports, "controllerrevisions": [revision]}[kind]
 
@@ -109,6 +113,36 @@ class Checked(unittest.TestCase):
         def other(liar):
             (liar.nodes[1].manifests / "kube-system_net-abcde.yaml").write_text("  controller-revision-hash: r0\n", encoding="utf-8")
         self.assertIn("Progressing=Complete", self.looks(other))
+
+    def test_conditions_are_as_the_revision_the_agents_and_the_nodes_have_it(self):
+        halt = lambda liar: liar.marks.update({"daemonlet.dev/halted": "{}"})
+        self.assertEqual(self.looks(halt), ["Halted"])
+        self.assertEqual(self.looks(lambda liar: liar.annotations.update({"daemonlet.dev/aborted": "net-r1"})), ["Halted"])
+        self.assertEqual(self.looks(lambda liar: (halt(liar), liar.status["conditions"].append({"type": "Halted", "status": "True",
+                                                                                               "reason": "Failed"}))), [])
+        fail = lambda liar: liar.reports[0]["status"]["daemons"][0].update(failed={"revision": "r1"})
+        self.assertEqual(self.looks(fail), ["Degraded"])
+        self.assertEqual(self.looks(fail, ["n1"]), [], "its agent is stopped")
+        tell = lambda liar, words: liar.status["conditions"][2].update(reason="Failing", message=words)
+        self.assertEqual(self.looks(lambda liar: (fail(liar), tell(liar, "crash loop on 1 node: n1"))), [])
+        self.assertEqual(self.looks(lambda liar: (fail(liar), tell(liar, "crash loop on 1 node: n2"))), ["Degraded", "Degraded"])
+        self.assertEqual(self.looks(lambda liar: tell(liar, "approval not claimed on 1 node: n1")), [])
+        self.assertIn("Degraded", self.looks(lambda liar: liar.reports.pop()), "it has no agent")
+        self.assertEqual(self.looks(lambda liar: liar.status["conditions"][3].update(reason="Held")), ["Released=Complete"])
+
+    def test_what_is_released_was_had_by_all(self):
+        def released(liar, told):
+            checker = truth.Truth(liar, liar.nodes, "net", late=0.01)
+            checker.began, checker.looks, checker.released = 0.0, 1, "r0"
+            liar.status["conditions"][3]["message"] = f"ControllerRevision net-{told} (hash {told}) at generation 1"
+            for _ in range(truth.LOOKS):
+                checker.looks = 1
+                checker._look()
+            return {line.split(": ")[1].split(" says")[0] for line in checker.wrong}, checker.released
+        with tempfile.TemporaryDirectory() as folder:
+            liar = Liar(folder)
+            self.assertEqual(released(liar, "r1"), (set(), "r1"))
+            self.assertEqual(released(liar, "r2")[0], {"Released", "Released=Complete"})
 
 
 class Order(unittest.TestCase):

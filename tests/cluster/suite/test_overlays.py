@@ -11,6 +11,7 @@ from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
 from kit.sandbox import scratch
+from kit.truth import Truth
 from kit.wait import never
 from kit.wait import until
 
@@ -45,6 +46,7 @@ class OverlaysTest(Coordinated):
             cls.admin.patch("nodes", node.name, {"metadata": {"labels": {"size": SIZES[node.name]}}})
             cls.agents[node.name] = cls.enterClassContext(Agent(node, runtime_endpoint="", kubelet_endpoint=""))
         cls.one = cls.enterClassContext(Coordinator(cls.cluster, "one"))
+        cls.enterClassContext(Truth(cls.admin, cls.nodes, "net"))
         cls.plugin = scratch() / "kubectl-daemonlet"
         cls.plugin.symlink_to(agent.binary())
 

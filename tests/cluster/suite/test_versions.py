@@ -11,6 +11,7 @@ from kit.agent import Agent
 from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
+from kit.truth import Truth
 from kit.wait import until
 
 from .bare import STATIC
@@ -34,6 +35,7 @@ class VersionsTest(Coordinated):
         cls.coordinator = cls.enterClassContext(Coordinator(cls.cluster, "one"))
         for node in cls.nodes:
             cls.enterClassContext(Agent(node, runtime_endpoint="", kubelet_endpoint=""))
+        cls.enterClassContext(Truth(cls.admin, cls.nodes, "net"))
         cls.roll_out(1)
 
     @classmethod

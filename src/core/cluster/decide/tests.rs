@@ -12,6 +12,7 @@ use crate::core::cluster::history;
 use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::requests::Outcome;
 use crate::core::cluster::requests::Reply;
+use crate::core::cluster::rollout;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::KINDS;
@@ -277,8 +278,11 @@ fn a_list_that_fails_half_way_stops_what_is_decided_and_nothing_more() {
     }
     assert_eq!(coordinator.pass(vec![]).requests, []);
     coordinator.take(Change::Complete(WatchedKind::NodeDaemons));
+    assert_eq!(coordinator.pass(vec![]).requests, [], "b is down: it has the slot, and may come back");
+    coordinator.observation.now += rollout::UNCLAIMED;
     let decision = coordinator.pass(vec![]);
-    assert_eq!((targets(&decision), decision.notices), (vec![STATUS.to_owned()], vec![]), "b is down: it has the slot");
+    let wanted = vec![STATUS.to_owned(), "approvals of node a".to_owned()];
+    assert_eq!((targets(&decision), decision.notices), (wanted, vec![]), "an agent that is gone takes no slot");
 }
 
 #[test]

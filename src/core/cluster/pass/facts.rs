@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::core::annotations;
 use crate::core::cluster::conditions;
 use crate::core::cluster::liveness::MirrorPodLookup;
 use crate::core::cluster::names::Name;
@@ -9,6 +10,7 @@ use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::NodeEntry;
 use crate::core::cluster::snapshot::Told;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::snapshot::WatchedNode;
@@ -18,6 +20,7 @@ use crate::core::model::SPREAD_KEY;
 use crate::core::model::TOPOLOGY_KEY;
 use crate::core::status::State;
 use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 use crate::core::annotations::progress_deadline;
 
@@ -28,7 +31,7 @@ use super::status;
 /// The progress deadline where none is written.
 const DEADLINE: Span = Span::from_secs(600);
 
-/// Every node that should run the daemon or has an instance of it.
+/// Every node that should run the daemon or has an instance of it, and those that are unreachable and should have one.
 pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFact<'a>> {
     let canary = rules::canary(&daemon.daemon_set);
     let passed_over = known.state.passed_over.get(&daemon.daemon_set.key);
@@ -37,10 +40,11 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
     let mut all = Vec::new();
     for (name, entry) in &known.view.nodes {
         let Some(node) = &entry.node else { continue };
-        let should_run = daemon.should_run(entry);
+        let (should_run, belongs) = (daemon.should_run(entry), daemon.belongs(entry));
         let report = entry.report.as_ref();
         let told = report.and_then(|r| r.told(daemon.key)).filter(|t| t.uid.is_none_or(|uid| uid == daemon.uid_name));
-        if !should_run && told.is_none_or(|t| t.instances.is_empty()) {
+        let is_away = belongs && !node.reachable;
+        if !should_run && !is_away && told.is_none_or(|t| t.instances.is_empty()) {
             continue;
         }
         let approvals = report.into_iter().flat_map(|r| &r.approvals);
@@ -48,6 +52,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         all.push(NodeFact {
             name,
             should_run,
+            belongs,
             // What a dead agent last said of its pods is not believed: they are looked up.
             ready: node.ready && (!is_dead(known, name) || is_ready(known, daemon, name)),
             reachable: node.reachable,
@@ -57,7 +62,10 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
                 .get(name)
                 .map(|at| *at + UNCLAIMED)
                 .filter(|until| *until > known.now),
-            able: report.is_some() && !is_dead(known, name) && told.is_none_or(|t| t.phase != Some(State::Refused)),
+            able: report.is_some()
+                && !is_dead(known, name)
+                && told.is_none_or(|t| t.phase != Some(State::Refused))
+                && !is_left_alone(known, daemon, name),
             zone: zone.map(|key| label(node, key)),
             spread: spread.map(|key| label(node, key)),
             canary: canary.as_ref().is_some_and(|c| c.matches(&node.view.labels)),
@@ -72,6 +80,27 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         });
     }
     all
+}
+
+/// Nodes that should run the daemon and whose agents report without a word of it, since when. Nothing is known of those
+/// that report more than is taken from one agent.
+pub(super) fn unmentioned(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<String, Timestamp> {
+    let before = known.state.unmentioned.get(&daemon.daemon_set.key);
+    let is_it = |entry: &NodeEntry| {
+        let report = entry.report.as_ref().filter(|report| report.said != 0 && report.left_out == 0);
+        daemon.should_run(entry) && entry.node.is_some() && report.is_some_and(|r| r.told(daemon.key).is_none())
+    };
+    // A clock that was set back makes none of them wait longer.
+    let since = |name: &str| before.and_then(|before| before.get(name)).copied().filter(|since| *since <= known.now);
+    let found = known.view.nodes.iter().filter(|(_, entry)| is_it(entry));
+    found.map(|(name, _)| (name.clone(), since(name).unwrap_or(known.now))).collect()
+}
+
+/// Whether a node's agent leaves the daemon alone: it reports, and has had the time to say something of the daemon.
+fn is_left_alone(known: &Basis<'_>, daemon: &WatchedDaemon, name: &str) -> bool {
+    let of_it = known.state.unmentioned.get(&daemon.daemon_set.key);
+    let since = of_it.and_then(|nodes| nodes.get(name)).filter(|since| **since + UNCLAIMED <= known.now);
+    since.is_some() && known.view.report(name).is_some_and(|report| report.told(daemon.key).is_none())
 }
 
 /// The value of a Node's label; nodes without it are one group, too.
@@ -89,6 +118,13 @@ fn is_cut_off(known: &Basis<'_>, daemon: &WatchedDaemon, told: &Told, name: &str
     let newest = told.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
     let waits = newest.filter(|newest| newest.ready_since.is_none()).map(|newest| newest.created);
     waits.is_some_and(|since| since + deadline.unwrap_or(DEADLINE) <= known.now)
+}
+
+/// Whether reports of nodes that had some have just gone though their Nodes are there, as when somebody deletes the
+/// resource: what runs there is as it was, and agents that live report again.
+pub(super) fn are_reports_lost(known: &Basis<'_>, facts: &[NodeFact<'_>]) -> bool {
+    let is_lost = |node: &NodeFact<'_>| node.unreported_until.is_some() && known.state.liveness.has_reported(node.name);
+    facts.iter().any(|node| node.should_run && is_lost(node))
 }
 
 fn is_dead(known: &Basis<'_>, node: &str) -> bool {
@@ -126,7 +162,7 @@ pub(super) fn released(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> Option
 /// have run before, the one that most have; of two, the younger.
 pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> Option<Name> {
     let daemon_set = &daemon.daemon_set;
-    if rules::is_paused(daemon_set) || rules::is_on_delete(daemon_set) || !rules::rolls_back(daemon_set) {
+    if annotations::is_paused(daemon_set) || rules::is_on_delete(daemon_set) || !rules::rolls_back(daemon_set) {
         return None;
     }
     let mut found: BTreeMap<Name, usize> = BTreeMap::new();
@@ -183,6 +219,8 @@ pub(super) fn causes(known: &Basis<'_>, daemon: &WatchedDaemon, facts: &[NodeFac
             add("no agent", node.name);
         } else if is_dead(known, node.name) {
             add("agent does not renew its Lease", node.name);
+        } else if is_left_alone(known, daemon, node.name) {
+            add("left alone by its agent", node.name);
         }
     }
     causes

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::core::annotations;
 use crate::core::cluster::conditions::count;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released::FirstInstances;
@@ -88,7 +89,7 @@ pub(super) fn released(
     let is_on_delete = rules::is_on_delete(&daemon.daemon_set);
     // A node without a report may have the old one, and so may those that are kept on it.
     let may_release = !is_held
-        && (rolled.is_through && !rules::is_paused(&daemon.daemon_set) || is_on_delete || before.is_none())
+        && (rolled.is_through && !annotations::is_paused(&daemon.daemon_set) || is_on_delete || before.is_none())
         && facts.iter().all(|n| !(n.should_run && n.reachable && n.unreported_until.is_some()));
     let mut counting = facts.iter().filter(|n| n.should_run && n.reachable && n.able).peekable();
     let is_released = may_release && counting.peek().is_some() && counting.all(has_it);

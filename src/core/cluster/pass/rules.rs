@@ -1,12 +1,12 @@
 //! What a DaemonSet says of its rollouts: strategy and annotations.
 
+use crate::core::annotations;
 use crate::core::annotations::first_install;
 use crate::core::annotations::int_or_percent;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::rollout::Rules;
 use crate::core::cluster::rollout::resolve;
 use crate::core::cluster::snapshot::WatchedDaemon;
-use crate::core::cluster::steps;
 use crate::core::duration;
 use crate::core::labels;
 use crate::core::labels::Selector;
@@ -57,8 +57,9 @@ pub(super) fn of(
     let is_new = RolloutStatus::of(&daemon.status, daemon.generation).released.is_none();
     let installs = annotation(daemon_set, FIRST_INSTALL).filter(|_| is_new);
     let is_on_delete = is_on_delete(daemon_set);
-    let hold = match is_paused(daemon_set) {
-        true => Some("paused".to_owned()),
+    let hold = match annotations::is_paused(daemon_set) {
+        true if annotation(daemon_set, PAUSED) == Some("true") => Some("paused".to_owned()),
+        true => unclear(daemon_set),
         _ if is_on_delete && installs.is_none() => Some("the update strategy is OnDelete".to_owned()),
         _ => stopped.or_else(|| not_now(daemon_set, installs, now)),
     };
@@ -108,17 +109,23 @@ fn short(text: &str) -> String {
     text.chars().take(128).collect()
 }
 
+/// Which annotation is not understood, if one that steers rollouts is not.
+fn unclear(daemon_set: &DaemonSet) -> Option<String> {
+    let (name, text) = annotations::not_understood(daemon_set)?;
+    Some(format!("the annotation {name} is not understood: {:?}", short(text)))
+}
+
 /// Why nothing is approved, if an annotation says so: what is not understood holds, too. `installs`: how many nodes at
 /// a time have first instances, if they wait for that.
 fn not_now(daemon_set: &DaemonSet, installs: Option<&str>, now: Timestamp) -> Option<String> {
-    if let Some(text) = annotation(daemon_set, STEPS) {
+    if let Some(unclear) = unclear(daemon_set) {
+        return Some(unclear);
+    }
+    if annotation(daemon_set, STEPS).is_some() {
         let excluded =
             [CANARY, PARTITION, FIRST_INSTALL].into_iter().find(|name| annotation(daemon_set, name).is_some());
         if let Some(excluded) = excluded {
             return Some(format!("the annotation {STEPS} excludes {excluded}: write one of them"));
-        }
-        if steps::parse(text).is_none() {
-            return Some(format!("the annotation {STEPS} is not understood: {:?}", short(text)));
         }
     }
     if let Some(text) = installs.filter(|text| first_install(text).is_none()) {
@@ -150,11 +157,6 @@ pub(super) fn aborted(daemon_set: &DaemonSet) -> Option<&str> {
 pub(super) fn max_failed(daemon_set: &DaemonSet, settings: &Settings, desired: usize) -> usize {
     let default = if settings.exact_rollouts { usize::MAX } else { 1 };
     annotation(daemon_set, MAX_FAILED).and_then(int_or_percent).map_or(default, |most| resolve(&most, desired))
-}
-
-/// Whether people have paused its rollouts.
-pub(super) fn is_paused(daemon_set: &DaemonSet) -> bool {
-    annotation(daemon_set, PAUSED) == Some("true")
 }
 
 /// Which nodes go first.

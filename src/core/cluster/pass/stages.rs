@@ -42,7 +42,7 @@ pub(super) fn stage(
     let annotations = &daemon.daemon_set.annotations;
     let Some(text) = annotations.get(STEPS) else { return Stage::default() };
     let Some((steps, current)) = steps::parse(text).zip(current) else { return Stage::default() };
-    if RolloutStatus::of(&daemon.status, daemon.generation).released.is_some_and(|r| r.hash == daemon.hash) {
+    if is_released(daemon) {
         return Stage::default();
     }
     let number = number.unwrap_or(current.number);
@@ -65,7 +65,7 @@ pub(super) fn stage(
     // Who is only away can take it.
     let able = wanted().filter(|node| has_it(node) || !node.failed && (node.able || !node.reachable)).count();
     let desired = wanted().count();
-    let is_frozen = rollout::is_outage(rules, wanted().filter(|node| !node.reachable).count(), desired);
+    let is_frozen = rollout::is_outage(rules, facts);
     let of_nodes = StepFacts { desired, able, done, is_frozen, promoted, now };
     let (limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
     let write = (known.as_ref() != Some(&state)).then(|| RevisionWrite::Step { name: current.name.clone(), state });
@@ -79,7 +79,13 @@ pub(super) fn promoted<'a>(annotation: &'a str, revision: &str, number: i64) -> 
     (of == format!("{revision}/{number}")).then_some(step)
 }
 
-/// Whether people have taken the rollout of this revision back.
+/// Whether people have taken the rollout of this revision back. Of one that is released there is nothing to take back.
 pub(super) fn is_aborted(daemon: &WatchedDaemon, current: Option<&RevisionFact>) -> bool {
-    rules::aborted(&daemon.daemon_set).is_some_and(|name| current.is_some_and(|current| current.name == name))
+    let is_named = |name| current.is_some_and(|current| current.name == name);
+    rules::aborted(&daemon.daemon_set).is_some_and(is_named) && !is_released(daemon)
+}
+
+/// Whether the wanted revision is the released one.
+fn is_released(daemon: &WatchedDaemon) -> bool {
+    RolloutStatus::of(&daemon.status, daemon.generation).released.is_some_and(|released| released.hash == daemon.hash)
 }

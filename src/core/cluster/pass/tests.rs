@@ -87,6 +87,7 @@ impl World {
         self.state.follow_reports(&self.view, now);
         let plan = super::plan(&self.view, &self.state, settings, now);
         self.state.passed_over.clone_from(&plan.passed_over);
+        self.state.unmentioned.clone_from(&plan.unmentioned);
         self.state.halts.clone_from(&plan.halts);
         plan.lookups.iter().for_each(|claim| self.state.claims.asked(claim.clone(), now));
         plan
@@ -529,6 +530,7 @@ fn a_name_that_somebody_elses_revision_has_is_waited_for_or_counted_as_a_collisi
     }
 }
 
+mod adversary;
 mod releases;
 mod stages;
 

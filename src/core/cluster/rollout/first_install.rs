@@ -5,6 +5,7 @@
 use super::NodeFact;
 use super::Rules;
 use super::Stand;
+use super::counts;
 use super::order;
 use super::resolve;
 
@@ -18,7 +19,10 @@ pub(super) fn plan(
     withdraw: &mut Vec<usize>,
 ) -> Vec<usize> {
     let Some(most) = rules.first_install.as_ref().map(|most| resolve(most, desired).max(1)) else { return Vec::new() };
-    let begun = |index: &usize| nodes[*index].should_run && is_begun(&nodes[*index], stands[*index]);
+    let begun = |index: &usize| {
+        let (node, stand) = (&nodes[*index], stands[*index]);
+        counts(node, stand) && is_begun(node, stand)
+    };
     let number = (0..nodes.len()).filter(begun).count();
     let is_idle = |index: &usize| {
         let node = &nodes[*index];

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::NodeFact;
 use super::Stand;
+use super::counts;
 
 /// How one zone stands.
 #[derive(Default)]
@@ -29,7 +30,7 @@ pub(super) fn within_zone<'a>(
     candidates: &mut Vec<usize>,
 ) -> Option<&'a str> {
     let mut zones: BTreeMap<&str, Zone> = BTreeMap::new();
-    for (node, stand) in nodes.iter().zip(stands).filter(|(node, _)| node.should_run) {
+    for (node, stand) in nodes.iter().zip(stands).filter(|(node, stand)| counts(node, **stand)) {
         let zone = zones.entry(node.zone?).or_default();
         let is_done = matches!(stand, Stand::New { available: true, .. });
         let begins = node.approval.is_some() || node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_));
@@ -52,7 +53,7 @@ pub(super) fn sort(nodes: &[NodeFact<'_>], stands: &[Stand], candidates: &mut [u
     let kind = |index: usize| (nodes[index].passed_over, stands[index] != Stand::Old(false));
     candidates.sort_by_key(|index| (kind(*index), nodes[*index].name));
     let mut taken: BTreeMap<Option<&str>, usize> = BTreeMap::new();
-    for (node, stand) in nodes.iter().zip(stands).filter(|(node, _)| node.should_run) {
+    for (node, stand) in nodes.iter().zip(stands).filter(|(node, stand)| counts(node, **stand)) {
         let has = node.approval.is_some() || matches!(stand, Stand::New { .. } | Stand::Both(_));
         *taken.entry(node.spread).or_default() += usize::from(has);
     }

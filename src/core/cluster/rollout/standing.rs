@@ -6,6 +6,7 @@ use super::ApprovalFact;
 use super::NodeFact;
 use super::Rules;
 use super::Stand;
+use super::counts;
 
 impl ApprovalFact {
     /// Whether it waits for a trigger on its node.
@@ -60,7 +61,7 @@ pub(super) fn withdraw_surplus(
     let begun = (0..nodes.len()).filter(|index| {
         let (node, stand) = (&nodes[*index], stands[*index]);
         let has_it = matches!(stand, Stand::New { .. } | Stand::Both(_));
-        node.should_run && (has_it || node.is_under_way()) && !out.contains(index)
+        counts(node, stand) && (has_it || node.is_under_way()) && !out.contains(index)
     });
     let surplus = match &rules.step {
         Some(step) => begun.count().saturating_sub(step.nodes),

@@ -43,6 +43,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
     NodeFact {
         name,
         should_run: true,
+        belongs: true,
         ready: true,
         reachable: true,
         able: true,
@@ -98,6 +99,39 @@ fn unreachable_on_the_old_revision_takes_no_slot_and_broken_after_the_update_doe
     assert_eq!(approves(&rules(1), &[node("a", OLD), broke]), NONE);
     assert_eq!(approves(&rules(1), &[node("a", OLD), node("b", NEW_BROKEN)]), NONE);
     assert_eq!(approves(&rules(1), &[node("a", OLD), node("b", NEW)]), ["a"]);
+}
+
+/// What placement says of a node that is not well, if the daemon does not tolerate its taints.
+fn tainted<'a>(node: NodeFact<'a>) -> NodeFact<'a> {
+    NodeFact { should_run: false, ready: false, ..node }
+}
+
+#[test]
+fn a_node_that_breaks_under_the_new_revision_counts_also_with_taints_that_are_not_tolerated() {
+    let broke = tainted(node("broke", NEW));
+    assert_eq!(approves(&rules(1), &[node("a", OLD), broke.clone()]), NONE, "it keeps its slot");
+    assert_eq!(approves(&rules(2), &[node("a", OLD), node("b", OLD), broke.clone()]), ["a"]);
+    let claims = NodeFact { replacing: true, ..tainted(node("claims", OLD)) };
+    assert_eq!(approves(&rules(1), &[node("a", OLD), claims]), NONE, "it may be in the middle");
+    assert_eq!(approves(&rules(1), &[node("a", OLD), tainted(node("old", OLD))]), ["a"], "that is not of the rollout");
+    let elsewhere = NodeFact { belongs: false, ..broke.clone() };
+    assert_eq!(approves(&rules(1), &[node("a", OLD), elsewhere]), ["a"], "the daemon is not for that node any more");
+    let canaries = Rules { canary_hold: Some(ms(0)), ..rules(5) };
+    let canary = |node| NodeFact { canary: true, ..node };
+    let nodes = [node("a", OLD), canary(node("b", NEW)), canary(broke)];
+    let planned = plan(&canaries, ms(0), &nodes, NOW);
+    assert!(planned.approve.is_empty() && planned.held.ends_with("and are not: broke"), "{}", planned.held);
+}
+
+#[test]
+fn an_outage_holds_also_where_the_daemon_does_not_tolerate_its_taints() {
+    let away = |name| NodeFact { reachable: false, ..tainted(node(name, OLD)) };
+    let nodes = [node("a", OLD), node("b", OLD), node("c", OLD), away("d"), away("e"), away("f")];
+    let third = Rules { max_unreachable: IntOrPercent::Percent(50), ..rules(1) };
+    let planned = plan(&third, ms(0), &nodes, NOW);
+    assert_eq!((planned.approve, planned.held.as_str()), (vec![], "3 of 6 nodes are unreachable"));
+    let more = Rules { max_unreachable: IntOrPercent::Percent(51), ..rules(1) };
+    assert_eq!(approves(&more, &nodes), ["a"]);
 }
 
 #[test]
@@ -188,7 +222,7 @@ fn canaries_go_first_and_the_others_when_they_have_settled() {
 #[test]
 fn canaries_that_are_nowhere_hold_the_rollout() {
     let rules = Rules { canary_hold: Some(ms(0)), ..rules(5) };
-    let misplaced = NodeFact { canary: true, should_run: false, ..node("z", OLD) };
+    let misplaced = NodeFact { canary: true, should_run: false, belongs: false, ..node("z", OLD) };
     let planned = plan(&rules, ms(0), &[node("a", OLD), node("b", OLD_BROKEN), misplaced], NOW);
     assert_eq!((planned.approve, planned.held.as_str()), (vec![], canary::NONE));
 }

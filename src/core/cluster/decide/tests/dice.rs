@@ -2,15 +2,19 @@
 //! time, with an API server, coordinators and agents in memory.
 //!
 //! Owns the laws. They are looked at after every step: the budget holds, on the nodes and in what a coordinator gives by
-//! what it sees; a step's bound holds; what is halted spreads no further; what is claimed is not taken away; nothing is
-//! claimed of who does not hold the Lease; first installs start by the word and so many at a time; and once everybody is
-//! well again every node has what is wanted, what is told is true, and nobody writes.
+//! what it sees; a coordinator gives nothing that pause, halt, abort, canary, partition or zones forbid by what it sees; a
+//! step's bound holds; what is halted spreads no further, to nodes that join either; what is claimed is not taken away;
+//! nothing is claimed of who does not hold the Lease; first installs start by the word and so many at a time; and once
+//! everybody is well again every node has what is wanted, what is told is true at each moment, and nobody writes, also
+//! while NodeDaemons are deleted and come back.
 //! `DAEMONLET_SEEDS=5000` plays so many seeds, `DAEMONLET_SEED=7` one, with its story.
 
 mod agent;
 mod api;
 mod coordinator;
+mod given;
 mod slots;
+mod told;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -28,6 +32,7 @@ use crate::core::cluster::history;
 use crate::core::cluster::pass::Settings;
 use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
+use crate::core::cluster::released::RETRIED_ANNOTATION;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::rollout;
 use crate::core::cluster::snapshot::WatchedKind;
@@ -82,6 +87,12 @@ struct Life {
     untriggers: bool,
     /// The largest first install that was ever written.
     install: usize,
+    /// Until then NodeDaemons are not served.
+    hidden: Timestamp,
+    /// Until then coordinators could not write, or read, what they had to.
+    hindered: Timestamp,
+    /// Since when its rollouts are paused.
+    paused: Option<Timestamp>,
     /// Nodes that were given each revision in place of another, by their names.
     spread: BTreeMap<String, BTreeSet<String>>,
     story: Vec<String>,
@@ -105,6 +116,9 @@ impl Life {
             unbound: START,
             untriggers: false,
             install: 0,
+            hidden: START,
+            hindered: START,
+            paused: None,
             spread: BTreeMap::new(),
             story: Vec::new(),
         };
@@ -136,9 +150,13 @@ impl Life {
 
     fn ready(&mut self, name: &str, ready: &str) {
         let zone = if name.ends_with(['0', '2', '4', '6', '8']) { "a" } else { "b" };
+        // As Kubernetes does, which the DaemonSet does not tolerate.
+        let is_tainted = zone == "b" && ready != "True";
+        let taint = json!({"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"});
+        let taints: Vec<Value> = is_tainted.then_some(taint).into_iter().collect();
         self.api.put(
             WatchedKind::Nodes,
-            json!({"metadata": {"name": name, "uid": format!("u{name}"), "labels": {"zone": zone}}, "spec": {},
+            json!({"metadata": {"name": name, "uid": format!("u{name}"), "labels": {"zone": zone}}, "spec": {"taints": taints},
                 "status": {"conditions": [{"type": "Ready", "status": ready}]}}),
         );
     }
@@ -157,6 +175,8 @@ impl Life {
         let has = |node: &&Node| {
             node.running.as_ref().is_some_and(|running| running.hash == hash) || node.may_take(&self.api, &hash)
         };
+        let is_paused = annotations["daemonlet.dev/paused"] == "true";
+        self.paused = is_paused.then(|| self.paused.unwrap_or(self.now));
         if before["metadata"]["annotations"].get(UPDATE).is_some() {
             self.unbound = self.now + WITHDRAWN;
         }
@@ -177,7 +197,9 @@ impl Life {
     }
 
     fn annotations(&mut self) -> Value {
-        match self.dice.below(11) {
+        match self.dice.below(12) {
+            // A revision that fails on one node is halted while there are slots left.
+            9 => json!({"daemonlet.dev/max-failed": "0"}),
             7 => json!({UPDATE: self.dice.one_of(&["drain", "boot", "manual"])}),
             8 => json!({UPDATE: self.dice.one_of(&["drain", "boot"]), "daemonlet.dev/steps": "1, 20s; 50%, 20s; 100%"}),
             0 => json!({"daemonlet.dev/paused": "true"}),
@@ -196,7 +218,24 @@ impl Life {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
         let name = names[self.dice.below(names.len())].clone();
         let later = self.now + Span::from_secs(i64::try_from(1 + self.dice.below(100)).unwrap());
-        match self.dice.below(18) {
+        match self.dice.below(23) {
+            18 | 19 => {
+                let are_deleted = self.dice.below(2) == 0;
+                let words = if are_deleted { "deleted" } else { "not served" };
+                self.tell(format!("NodeDaemons are {words} until {}", (later - START).as_secs_ceil()));
+                self.api.hide(are_deleted);
+                (self.hidden, self.hindered) = (later, self.hindered.max(later));
+            }
+            20 | 21 => {
+                let failing = self.nodes.values().find(|node| node.has_failed()).map(|node| node.name.clone());
+                let name = failing.unwrap_or(name);
+                self.tell(format!("{name} is replaced by a new machine of that name"));
+                self.leave(&name);
+                self.joined += 1;
+                self.nodes.insert(name.clone(), Node::new(name.clone(), self.joined));
+                self.ready(&name, "True");
+            }
+            22 => self.retry(),
             17 => {
                 let image = self.dice.one_of(&["good-1", "good-2", "good-3"]);
                 self.template(image, json!({UPDATE: "drain"}));
@@ -210,6 +249,7 @@ impl Life {
             16 => {
                 self.tell(format!("coordinators may write nothing until {}", (later - START).as_secs_ceil()));
                 self.api.refuses = later;
+                self.hindered = self.hindered.max(later);
             }
             10 | 11 => {
                 self.tell(format!("{name} is drained until {}", (later - START).as_secs_ceil()));
@@ -218,7 +258,11 @@ impl Life {
             12 | 13 => self.boot(&name),
             0 | 1 => {
                 let image = self.dice.one_of(&["good-1", "good-2", "good-3", "bad-1", "bad-2"]);
-                let annotations = self.annotations();
+                // One that fails on one node is halted while there are slots left, in one of two lives.
+                let annotations = match image.starts_with("bad") && self.dice.below(2) == 0 {
+                    true => json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/rollback": "off"}),
+                    false => self.annotations(),
+                };
                 self.template(image, annotations);
             }
             2 => {
@@ -248,11 +292,7 @@ impl Life {
             }
             7 if names.len() > 3 => {
                 self.tell(format!("{name} goes"));
-                self.nodes.remove(&name);
-                self.unreachable.remove(&name);
-                self.api.agents.remove(&name);
-                self.api.delete(WatchedKind::Nodes, &ObjectKey::new("", &name));
-                self.api.delete(WatchedKind::NodeDaemons, &ObjectKey::new("", &name));
+                self.leave(&name);
             }
             8 if names.len() < 12 => {
                 self.join();
@@ -264,6 +304,25 @@ impl Life {
                 self.template(&image, annotations);
             }
         }
+    }
+
+    fn leave(&mut self, name: &str) {
+        self.nodes.remove(name);
+        self.unreachable.remove(name);
+        self.api.agents.remove(name);
+        self.api.delete(WatchedKind::Nodes, &ObjectKey::new("", name));
+        self.api.delete(WatchedKind::NodeDaemons, &ObjectKey::new("", name));
+    }
+
+    /// `kubectl daemonlet retry`: the halt of the current revision ends, and failures of now count no more.
+    fn retry(&mut self) {
+        self.tell("retry".to_owned());
+        let failed: Vec<String> =
+            self.nodes.values().filter(|node| node.has_failed()).map(|node| node.name.clone()).collect();
+        let annotations = json!({HALTED_ANNOTATION: Value::Null, RETRIED_ANNOTATION: failed.join(",")});
+        let key = ObjectKey::new(KEY.0, self.current());
+        // There may be none.
+        let _ = self.api.patch(WatchedKind::Revisions, &key, &json!({"metadata": {"annotations": annotations}}));
     }
 
     /// The name of the current revision.
@@ -287,6 +346,9 @@ impl Life {
         {
             self.unreachable.remove(&name);
             self.ready(&name, "True");
+        }
+        if self.hidden <= now {
+            self.api.show();
         }
         let which = self.dice.below(2);
         let action = self.dice.below(6);
@@ -339,6 +401,7 @@ impl Life {
         if is_new {
             self.tell(format!("{name} starts"));
             self.installs_hold(name);
+            self.first_holds(name);
         }
         if let Some(revision) = replaced {
             self.spread.entry(revision.clone()).or_default().insert(name.to_owned());
@@ -385,16 +448,35 @@ impl Life {
         assert!(!needs_word || has_word, "{name} starts without a word");
     }
 
+    /// Since when a revision is halted, if it is.
+    fn halted(&self, hash: &str) -> Option<Timestamp> {
+        let is_it = |revision: &&Value| history::RevisionFact::hash_of(&revision["data"]) == hash;
+        let revision = self.api.list(WatchedKind::Revisions).find(is_it)?;
+        let halted = Halted::of(revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str()?);
+        halted.time.parse().ok()
+    }
+
+    /// Whether coordinators have had the time to do what follows from something that is so since then.
+    fn is_late(&self, since: Timestamp) -> bool {
+        self.now - since.max(self.hindered) >= WITHDRAWN
+    }
+
     /// A revision that is halted goes to no more nodes, but for approvals that nobody was there to withdraw.
     fn halt_holds(&self, name: &str, hash: &str) {
-        let is_it = |revision: &&Value| history::RevisionFact::hash_of(&revision["data"]) == hash;
-        let Some(revision) = self.api.list(WatchedKind::Revisions).find(is_it) else { return };
-        let halted = revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str().map(Halted::of);
-        let since = halted.and_then(|halted| halted.time.parse::<Timestamp>().ok());
-        assert!(
-            since.is_none_or(|since| self.now - since < WITHDRAWN),
-            "{name} takes {hash}, which is halted since {since:?}"
-        );
+        let since = self.halted(hash).filter(|since| self.is_late(*since));
+        assert_eq!(since, None, "{name} takes {hash}, which is halted since then");
+    }
+
+    /// A node that never ran it starts with the released revision while nodes are kept on that.
+    fn first_holds(&self, name: &str) {
+        let daemon = self.daemon();
+        let Some(running) = self.nodes[name].running.as_ref().filter(|running| !running.by_word) else { return };
+        let released = RolloutStatus::of(&daemon["status"], 0).released;
+        if released.is_none_or(|released| released.hash == running.hash) {
+            return;
+        }
+        let since = self.halted(&running.hash).or(self.paused).filter(|since| self.is_late(*since));
+        assert_eq!(since, None, "{name} starts with what is halted or paused since then");
     }
 
     /// A node that takes the wanted revision is one of those that the step allows, or of those that had it, or were
@@ -439,26 +521,53 @@ impl Life {
             (self.processes[which].frozen, self.processes[which].trap) = (self.now, Trap::None);
         }
         self.api.refuses = self.now;
+        self.api.show();
         self.nodes.values_mut().for_each(|node| (node.dead, node.triggered) = (Timestamp::MIN, Timestamp::MAX));
         let names: Vec<String> = self.unreachable.keys().cloned().collect();
         names.iter().for_each(|name| self.ready(name, "True"));
         self.unreachable.clear();
         self.tell("calm".to_owned());
-        for round in 0..300 {
+        self.rest(300);
+        self.is_at_rest();
+        // Nothing of what runs, and nothing of what is told of it, changes with the resource.
+        let before: Vec<_> =
+            self.nodes.values().map(|node| node.running.clone()).map(|r| r.map(|r| r.created)).collect();
+        self.tell("NodeDaemons are deleted".to_owned());
+        self.api.hide(true);
+        self.rest(30);
+        self.tell("NodeDaemons are served again".to_owned());
+        self.api.show();
+        self.rest(60);
+        self.is_at_rest();
+        let after: Vec<_> =
+            self.nodes.values().map(|node| node.running.clone()).map(|r| r.map(|r| r.created)).collect();
+        assert_eq!(before, after, "somebody replaces what runs, and nobody wanted that");
+    }
+
+    /// So many rounds in which everybody does what there is to do. What is told may be as old as that of some of them.
+    fn rest(&mut self, rounds: usize) {
+        let mut told = told::Told::default();
+        for round in 0..rounds {
             for which in 0..2 {
                 let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
-                self.processes[which].renew(&mut self.api, self.now);
-                self.processes[which].watch(&self.api, usize::MAX);
-                self.processes[which].pass(&self.api, (&settings, self.budget), self.now);
-                while self.processes[which].deliver(&mut self.api, self.now, true) {}
+                let process = &mut self.processes[which];
+                process.renew(&mut self.api, self.now);
+                // A pass in the middle of what a watch tells.
+                process.watch(&self.api, 3);
+                process.pass(&self.api, (&settings, self.budget), self.now);
+                process.watch(&self.api, usize::MAX);
+                process.pass(&self.api, (&settings, self.budget), self.now);
+                while process.deliver(&mut self.api, self.now, true) {}
+                assert_eq!(process.broken.take(), None, "a coordinator gives more than it has, or what it may not");
             }
             let names: Vec<String> = self.nodes.keys().cloned().collect();
             names.iter().for_each(|name| {
                 self.agent(name, true);
                 self.boot(name);
             });
+            told.look(self.nodes.values(), &self.daemon());
             self.now += Span::from_secs(3);
-            if round == 279 {
+            if round + 21 == rounds {
                 self.api.writes = 0;
             }
         }
@@ -484,7 +593,15 @@ impl Life {
             let found = daemon["status"].list_at("conditions").iter().find(|c| c.str_at("type") == kind);
             found.map_or("", |c| c.str_at("reason")).to_owned()
         };
-        assert_eq!(condition("Released"), "Complete", "{conditions}");
+        for (kind, reason) in [
+            ("Released", "Complete"),
+            ("Progressing", "Complete"),
+            ("Available", "AllAvailable"),
+            ("Degraded", "AsExpected"),
+            ("Halted", ""),
+        ] {
+            assert_eq!(condition(kind), reason, "{kind}: {conditions}");
+        }
         let approved = |it: &&Value| it["spec"]["approvals"].as_array().is_some_and(|approvals| !approvals.is_empty());
         let approved: Vec<&Value> = self.api.list(WatchedKind::NodeDaemons).filter(approved).collect();
         assert!(approved.is_empty(), "what is done is approved: {approved:?}");
@@ -506,7 +623,6 @@ fn play(seed: u64) {
             }
         }
         life.calm_down();
-        life.is_at_rest();
     }));
     if let Err(why) = told {
         let story = life.story.join("\n");

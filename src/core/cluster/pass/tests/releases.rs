@@ -204,6 +204,54 @@ fn a_node_that_cannot_take_the_revision_holds_nobody_up() {
 }
 
 #[test]
+fn a_node_whose_agent_leaves_the_daemon_alone_holds_nobody_up() {
+    let mut view = world(json!({}));
+    let nothing = json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "1"},
+        "status": {"agentVersion": "1", "daemons": []}});
+    view.put(WatchedKind::NodeDaemons, nothing.clone());
+    let plan = view.plan(NOW);
+    assert_eq!(
+        (approved(&plan), plan.look_again),
+        (vec![], Some(NOW + rollout::UNCLAIMED)),
+        "it may be about to start it"
+    );
+    let plan = view.plan(NOW + rollout::UNCLAIMED);
+    assert_eq!(approved(&plan), [("b".to_owned(), hash("two"))]);
+    assert_eq!(condition(&plan, "Degraded").2, "left alone by its agent on 1 node: a");
+    NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    let plan = view.plan(NOW + rollout::UNCLAIMED);
+    assert_eq!((released(&plan).1.as_str(), status(&plan)["numberUnavailable"].as_i64()), ("Complete", Some(1)));
+    assert_eq!(condition(&plan, "Progressing").2, "1 of 4 nodes are left: 1 node cannot take it");
+    // It says something of it: it is counted again, from now on.
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"phase": "waiting", "instances": []}), json!([])));
+    assert_eq!(condition(&view.plan(NOW + rollout::UNCLAIMED), "Degraded").1, "AsExpected");
+    view.put(WatchedKind::NodeDaemons, nothing);
+    assert_eq!(condition(&view.plan(NOW + rollout::UNCLAIMED + ms(1)), "Degraded").1, "AsExpected");
+}
+
+#[test]
+fn reports_that_go_with_their_resource_are_no_outage_for_a_minute() {
+    let mut view = world(json!({}));
+    view.state.liveness.follow(&view.view, NOW);
+    let first = view.plan(NOW);
+    assert_eq!(status(&first)["numberReady"], 4);
+    live(&mut view, "two", json!({}), &first);
+    let gone = |name: &str| Change::Gone(WatchedKind::NodeDaemons, Box::new(json!({"metadata": {"name": name}})));
+    view.take(gone("a"));
+    view.put(WatchedKind::Nodes, node("b", "Unknown"));
+    let lost = view.plan(NOW + ms(1));
+    assert_eq!((status(&lost), lost.troubles.len()), (json!(null), 0), "nor is anything told that changes meanwhile");
+    assert!(approved(&lost).is_empty(), "it may be in the middle of a replacement");
+    let plan = view.plan(NOW + ms(1) + rollout::UNCLAIMED);
+    assert_eq!(status(&plan)["numberReady"], 2);
+    assert_eq!(condition(&plan, "Degraded").2, "no agent on 1 node: a");
+    // A node that joins has none to lose.
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
+    view.put(WatchedKind::Nodes, node("e", "True"));
+    assert_eq!(status(&view.plan(NOW + ms(2) + rollout::UNCLAIMED))["desiredNumberScheduled"], 5);
+}
+
+#[test]
 fn nothing_more_is_approved_in_a_large_outage() {
     let away = |annotations: Value, away: usize| {
         let mut view = world(annotations);

@@ -70,6 +70,8 @@ pub(super) struct Node {
     daemon: Value,
     /// Who gave what it has just claimed.
     pub(super) claimed_of: Option<LeaseTerm>,
+    /// How often it has made its NodeDaemons.
+    reports: usize,
 }
 
 /// The template that a DaemonSet or a ControllerRevision has, and whether its pods never get ready.
@@ -99,7 +101,22 @@ impl Node {
         let uid = format!("n{number}");
         let (staged, triggered, dead) = (None, Timestamp::MIN, Timestamp::MIN);
         let (read, daemon, claimed_of) = (Value::Null, Value::Null, None);
-        Self { name, uid, running, previous, failed, replacing, staged, triggered, dead, read, daemon, claimed_of }
+        let reports = 0;
+        Self {
+            name,
+            uid,
+            running,
+            previous,
+            failed,
+            replacing,
+            staged,
+            triggered,
+            dead,
+            read,
+            daemon,
+            claimed_of,
+            reports,
+        }
     }
 
     /// It boots: what is staged takes the place of what ran, and nobody is asked. Gives the revision.
@@ -109,6 +126,11 @@ impl Node {
         self.previous = Some(old.hash);
         self.running = Some(Running::new(hash.clone(), is_bad, now));
         Some(hash)
+    }
+
+    /// Whether a revision has failed on it.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_some()
     }
 
     /// The revision that it claims.
@@ -128,10 +150,19 @@ impl Node {
     pub(super) fn step(&mut self, api: &mut Api, now: Timestamp, reads: bool) -> Option<String> {
         api.agents.insert(self.name.clone(), now.to_string());
         let key = ObjectKey::new("", &self.name);
+        let serves = api.serves(WatchedKind::NodeDaemons);
         if api.get(WatchedKind::NodeDaemons, &key).is_none() {
-            let new =
-                json!({"metadata": {"name": self.name, "uid": self.uid}, "spec": {}, "status": {"agentVersion": "1"}});
-            api.put(WatchedKind::NodeDaemons, new);
+            if let Some(running) = &mut self.running {
+                running.told_ready = None;
+            }
+            self.read = Value::Null;
+            if serves {
+                self.reports += 1;
+                let uid = format!("{}-{}", self.uid, self.reports);
+                let new =
+                    json!({"metadata": {"name": self.name, "uid": uid}, "spec": {}, "status": {"agentVersion": "1"}});
+                api.put(WatchedKind::NodeDaemons, new);
+            }
         }
         // Its watches are late, each by itself.
         if reads || self.running.is_none() {
@@ -174,8 +205,8 @@ impl Node {
                     let claim = approval.revision;
                     let mut status = self.status();
                     status["daemons"][0][field] = json!(claim);
-                    let metadata =
-                        json!({"uid": self.uid, "resourceVersion": self.read["metadata"]["resourceVersion"]});
+                    let read = &self.read["metadata"];
+                    let metadata = json!({"uid": read["uid"], "resourceVersion": read["resourceVersion"]});
                     let patch = json!({"metadata": metadata, "status": status});
                     if let Ok(read) = api.patch(WatchedKind::NodeDaemons, &key, &patch) {
                         self.read = read;
@@ -207,7 +238,7 @@ impl Node {
                 replaced = Some(target);
             }
         }
-        if reads {
+        if reads && serves {
             let patch = json!({"status": self.status()});
             self.read = api.patch(WatchedKind::NodeDaemons, &key, &patch).unwrap_or_default();
             if let Some(running) = self.running.as_mut().filter(|running| running.ready.is_some()) {

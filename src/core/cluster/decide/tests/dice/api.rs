@@ -46,6 +46,8 @@ pub(super) struct Api {
     pub(super) refuses: Timestamp,
     /// A claim that a coordinator took away, if one did.
     pub(super) claim_lost: Option<String>,
+    /// Whether it does not serve NodeDaemons.
+    is_hidden: bool,
 }
 
 /// The revision that an agent has claimed on its node, as its NodeDaemons says, while an approval stands for it.
@@ -93,8 +95,35 @@ impl Api {
         }
     }
 
+    /// Whether it serves a kind.
+    pub(super) fn serves(&self, kind: WatchedKind) -> bool {
+        kind != WatchedKind::NodeDaemons || !self.is_hidden
+    }
+
+    /// It serves NodeDaemons no more; `are_deleted`: and they are gone with their definition.
+    pub(super) fn hide(&mut self, are_deleted: bool) {
+        let keys: Vec<ObjectKey> = self.list(WatchedKind::NodeDaemons).map(key_of).collect();
+        keys.iter().filter(|_| are_deleted).for_each(|key| self.delete(WatchedKind::NodeDaemons, key));
+        self.is_hidden = true;
+        self.log.push(Change::Begin(WatchedKind::NodeDaemons));
+    }
+
+    /// It serves them again: watches list them.
+    pub(super) fn show(&mut self) {
+        if std::mem::take(&mut self.is_hidden) {
+            let listed = |object: &Value| Change::Present(WatchedKind::NodeDaemons, Box::new(object.clone()), true);
+            let listed: Vec<Change> = self.list(WatchedKind::NodeDaemons).map(listed).collect();
+            self.log.push(Change::Begin(WatchedKind::NodeDaemons));
+            self.log.extend(listed);
+            self.log.push(Change::Complete(WatchedKind::NodeDaemons));
+        }
+    }
+
     /// A merge patch that is conditional on what its metadata says.
     pub(super) fn patch(&mut self, kind: WatchedKind, key: &ObjectKey, patch: &Value) -> Result<Value, String> {
+        if !self.serves(kind) {
+            return Err("not served".to_owned());
+        }
         let Some(object) = self.get(kind, key) else { return Err("not found".to_owned()) };
         for field in ["uid", "resourceVersion"] {
             let wanted = &patch["metadata"][field];

@@ -21,6 +21,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::api::Api;
+use super::given;
 use super::slots;
 
 /// As the coordinator's Lease has them.
@@ -109,6 +110,9 @@ impl Process {
             if held.is_some() {
                 for kind in KINDS {
                     snapshot.take(Change::Begin(kind));
+                    if !api.serves(kind) {
+                        continue;
+                    }
                     for object in api.list(kind) {
                         snapshot.take(Change::Present(kind, Box::new(object.clone()), true));
                     }
@@ -135,7 +139,11 @@ impl Process {
         self.state.absorb(&observation);
         let decision = decide(&observation, &self.state, settings);
         let view = &observation.snapshot;
-        self.broken = slots::given_beyond(view, &decision.requests, budget);
+        let beyond = slots::given_beyond(view, &decision.requests, budget);
+        let against = || given::given_against(view, &decision.requests);
+        let told = || given::told_against(view, &decision.requests);
+        self.broken =
+            beyond.or_else(against).or_else(told).or_else(|| given::stepped_against(view, &decision.requests));
         self.sent.extend(decision.requests.iter().cloned().map(|request| (self.term, request)));
         self.state.commit(decision, now);
     }

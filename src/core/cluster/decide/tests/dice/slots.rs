@@ -10,12 +10,12 @@ use crate::core::model::ObjectKey;
 
 use super::KEY;
 
-fn approval(approvals: &[Approval]) -> Option<&Approval> {
+pub(super) fn approval(approvals: &[Approval]) -> Option<&Approval> {
     approvals.iter().find(|approval| (approval.namespace.as_str(), approval.name.as_str()) == KEY)
 }
 
 /// The revision that runs on a node, and whether it is available.
-fn running<'v>(view: &'v ClusterSnapshot, entry: &NodeEntry) -> Option<(&'v str, bool)> {
+pub(super) fn running<'v>(view: &'v ClusterSnapshot, entry: &NodeEntry) -> Option<(&'v str, bool)> {
     let daemon = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))?;
     let instance = entry.report.as_ref()?.told(daemon.key)?.instances.last()?;
     let is_available = instance.ready_since.is_some() && entry.node.as_ref().is_some_and(|node| node.ready);
@@ -34,21 +34,31 @@ fn is_taken(view: &ClusterSnapshot, entry: &NodeEntry) -> bool {
     entry.node.is_some() && (is_claimed || is_open)
 }
 
-/// What is wrong with the approvals that `requests` give to nodes whose instance is available, as `view` shows them: with
-/// what is claimed and given already, they are more than `budget`.
-pub(super) fn given_beyond(view: &ClusterSnapshot, requests: &[ClusterRequest], budget: usize) -> Option<String> {
-    let is_given = |request: &&ClusterRequest| {
+/// The approvals that `requests` give, each with its node as `view` shows it, without those that stand already.
+pub(super) fn new<'v>(
+    view: &'v ClusterSnapshot,
+    requests: &'v [ClusterRequest],
+) -> impl Iterator<Item = (&'v NodeEntry, Approval)> {
+    requests.iter().filter_map(|request| {
         let (RequestTarget::Approvals(node), Call::Patch(_, _, patch)) = (&request.target, &request.call) else {
-            return false;
+            return None;
         };
         let approvals: Vec<Approval> = serde_json::from_value(patch["spec"]["approvals"].clone()).unwrap_or_default();
-        let (Some(new), Some(entry)) = (approval(&approvals), view.nodes.get(node)) else { return false };
+        let (new, entry) = (approval(&approvals)?, view.nodes.get(node)?);
         let before = entry.report.as_ref().and_then(|report| approval(&report.spec.approvals));
         let is_new =
             before.is_none_or(|before| (&before.revision, &before.approved_at) != (&new.revision, &new.approved_at));
-        is_new && new.when.is_none() && running(view, entry).is_some_and(|(_, is_available)| is_available)
+        is_new.then(|| (entry, new.clone()))
+    })
+}
+
+/// What is wrong with the approvals that `requests` give to nodes whose instance is available, as `view` shows them: with
+/// what is claimed and given already, they are more than `budget`.
+pub(super) fn given_beyond(view: &ClusterSnapshot, requests: &[ClusterRequest], budget: usize) -> Option<String> {
+    let is_given = |(entry, new): &(&NodeEntry, Approval)| {
+        new.when.is_none() && running(view, entry).is_some_and(|(_, is_available)| is_available)
     };
-    let given = requests.iter().filter(is_given).count();
+    let given = new(view, requests).filter(is_given).count();
     let taken = view.nodes.values().filter(|entry| is_taken(view, entry)).count();
     (given > 0 && taken + given > budget).then(|| format!("{given} approvals beside {taken} in a budget of {budget}"))
 }

@@ -1,0 +1,147 @@
+//! What a coordinator gives and tells must fit with what people have written and what is decided, as it sees that itself:
+//! plainly looked at, for each approval that it gives and each status that it writes.
+
+use crate::core::cluster::node_daemons::Approval;
+use crate::core::cluster::released::HALTED;
+use crate::core::cluster::released::RELEASED;
+use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::requests::Call;
+use crate::core::cluster::requests::ClusterRequest;
+use crate::core::cluster::rollout;
+use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::KnownRevision;
+use crate::core::cluster::snapshot::NodeEntry;
+use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::cluster::snapshot::WatchedKind;
+use crate::core::cluster::steps;
+use crate::core::cluster::steps::STEP_ANNOTATION;
+use crate::core::cluster::steps::StepState;
+use crate::core::json::Json;
+use crate::core::model::ABORTED;
+use crate::core::model::CANARY;
+use crate::core::model::ObjectKey;
+use crate::core::model::PARTITION;
+use crate::core::model::PAUSED;
+use crate::core::model::ROLLBACK;
+use crate::core::model::STEPS;
+use crate::core::model::TOPOLOGY_KEY;
+
+use super::KEY;
+use super::slots;
+
+/// Agents that are dead at one time in a life, at the most: their nodes do not count for a release.
+const DEAD: usize = 3;
+
+fn zone(entry: &NodeEntry) -> &str {
+    entry.node.as_ref().and_then(|node| node.view.labels.get("zone")).map_or("", String::as_str)
+}
+
+/// What is wrong with what `requests` give, if anything is.
+pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) -> Option<String> {
+    let daemon = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))?;
+    let given: Vec<(&NodeEntry, Approval)> = slots::new(view, requests).collect();
+    let annotation = |name: &str| daemon.daemon_set.annotations.get(name).map(String::as_str);
+    let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash);
+    let is_aborted = is_aborted(daemon, current);
+    let is_stopped = is_aborted || current.is_some_and(|current| current.revision.halted.is_some());
+    // A halt is decided from what is seen before it is written.
+    let may_go_back = is_aborted || annotation(ROLLBACK) == Some("auto");
+    for (_, new) in &given {
+        let wrong = match (new.revision == daemon.hash, current) {
+            _ if annotation(PAUSED) == Some("true") => "it is paused",
+            (true, None) => "it has no ControllerRevision",
+            (true, _) if is_stopped => "it is halted or aborted",
+            (false, _) if !may_go_back => "another revision is wanted, and nobody goes back",
+            _ => continue,
+        };
+        return Some(format!("approves {}, though {wrong}", new.revision));
+    }
+    let forward: Vec<&NodeEntry> = given
+        .iter()
+        .filter(|(entry, new)| new.revision == daemon.hash && slots::running(view, entry).is_some())
+        .map(|(entry, _)| *entry)
+        .collect();
+    let first = forward.first()?;
+    if annotation(TOPOLOGY_KEY).is_some() && forward.iter().any(|entry| zone(entry) != zone(first)) {
+        return Some("approves nodes of two zones".to_owned());
+    }
+    if annotation(CANARY).is_some() && forward.iter().any(|entry| zone(entry) != "a") && !have_canaries(view, daemon) {
+        return Some("approves others before the canary nodes have it".to_owned());
+    }
+    let kept = annotation(PARTITION).and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
+    let stays = view.nodes.values().filter(|entry| stays(view, entry, &daemon.hash)).count();
+    (stays < kept + forward.len()).then(|| format!("approves {} of {stays} where {kept} are to stay", forward.len()))
+}
+
+/// Whether people have taken the rollout of the current revision back, while another one is the released one.
+fn is_aborted(daemon: &WatchedDaemon, current: Option<&KnownRevision>) -> bool {
+    let released = RolloutStatus::of(&daemon.status, 0).released;
+    let named = daemon.daemon_set.annotations.get(ABORTED);
+    released.is_none_or(|released| released.hash != daemon.hash)
+        && current.is_some_and(|current| named == Some(&current.revision.name))
+}
+
+/// Whether all canary nodes have the wanted revision available.
+fn have_canaries(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> bool {
+    let mut canaries = view.nodes.values().filter(|entry| entry.node.is_some() && zone(entry) == "a");
+    canaries.all(|entry| slots::running(view, entry) == Some((daemon.hash.as_str(), true)))
+}
+
+/// Whether a node has an older revision, and nothing leads it to another.
+fn stays(view: &ClusterSnapshot, entry: &NodeEntry, wanted: &str) -> bool {
+    let Some(report) = entry.report.as_ref().filter(|_| entry.node.is_some()) else { return false };
+    let runs = slots::running(view, entry).is_some_and(|(revision, _)| revision != wanted);
+    runs && slots::approval(&report.spec.approvals).is_none()
+}
+
+/// What is wrong with what `requests` tell, if anything is.
+pub(super) fn told_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) -> Option<String> {
+    let daemon = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))?;
+    let status = requests.iter().find_map(|request| match &request.call {
+        Call::PatchStatus(_, patch) => Some(&patch["status"]),
+        _ => None,
+    })?;
+    let annotation = |name: &str| daemon.daemon_set.annotations.get(name).map(String::as_str);
+    let condition = |kind: &str| status.list_at("conditions").iter().find(|c| c.str_at("type") == kind);
+    let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash);
+    let is_aborted = is_aborted(daemon, current);
+    let is_stopped = is_aborted || current.is_some_and(|current| current.revision.halted.is_some());
+    let is_told = condition(HALTED).is_some_and(|c| c.str_at("status") == "True");
+    if status.get("conditions").is_some() && is_stopped && !is_told {
+        return Some("does not tell that it is halted or aborted".to_owned());
+    }
+    let reason = condition(RELEASED)?.str_at("reason");
+    let told = RolloutStatus::of(status, 0).released?;
+    let before = RolloutStatus::of(&daemon.status, 0).released;
+    if told.hash != daemon.hash {
+        let is_held = is_stopped || annotation(PAUSED) == Some("true");
+        return (is_held && reason != "Held").then(|| format!("tells nodes that join {reason}, though it is held"));
+    }
+    let lacks_it = |entry: &&NodeEntry| {
+        let is_counted = entry.report.is_some() && entry.node.as_ref().is_some_and(|node| node.reachable);
+        is_counted && slots::running(view, entry).is_none_or(|(revision, _)| revision != daemon.hash)
+    };
+    let lacking = view.nodes.values().filter(lacks_it).count();
+    let is_new = before.is_none_or(|before| before.hash != told.hash);
+    (is_new && lacking > DEAD).then(|| format!("releases {} that {lacking} nodes do not have", told.hash))
+}
+
+/// What is wrong with the step that `requests` write, if anything is: the one before has to be done.
+pub(super) fn stepped_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) -> Option<String> {
+    let daemon = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))?;
+    let text = daemon.daemon_set.annotations.get(STEPS)?;
+    let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash)?;
+    let new = requests.iter().find_map(|request| match &request.call {
+        Call::Patch(WatchedKind::Revisions, _, patch) => patch["metadata"]["annotations"][STEP_ANNOTATION].as_str(),
+        _ => None,
+    });
+    let number = current.revision.number;
+    let (new, before) = (StepState::of(new, number)?, StepState::of(current.revision.step.as_deref(), number)?);
+    let nodes = || view.nodes.values().filter(|entry| entry.node.is_some());
+    let has_it = |entry: &&NodeEntry| slots::running(view, entry) == Some((daemon.hash.as_str(), true));
+    let can = |entry: &&NodeEntry| entry.report.is_some() && entry.node.as_ref().is_some_and(|node| node.reachable);
+    let size = rollout::resolve(&steps::parse(text)?.get(before.step - 1)?.nodes, nodes().count()).max(1);
+    let (done, able) = (nodes().filter(has_it).count(), nodes().filter(can).count());
+    let is_early = new.step > before.step && before.of == *text && done < size.min(able.saturating_sub(DEAD));
+    is_early.then(|| format!("goes to step {} with {done} nodes of {size}", new.step))
+}

@@ -1,0 +1,64 @@
+//! What the status of the DaemonSet tells must have been true a moment ago.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+
+use crate::core::cluster::history;
+use crate::core::cluster::released::HALTED;
+use crate::core::cluster::released::RolloutStatus;
+use crate::core::json::Json;
+
+use super::agent::Node;
+
+/// Looks that what is told may be behind. A look is 3 s, an instance gets ready in as many, and a status has its turn.
+const LATE: usize = 8;
+/// Looks before the first judgement: what is told may be from the time before.
+const FIRST: usize = 20;
+
+/// Nodes that there are, that have the wanted revision, and that are ready; and whether each has what it wants.
+type Counts = [usize; 3];
+
+/// What was true at the last looks.
+#[derive(Default)]
+pub(super) struct Told {
+    looks: usize,
+    last: VecDeque<Counts>,
+}
+
+impl Told {
+    /// Compares what is told with what was true at the last looks and is now.
+    pub(super) fn look<'n>(&mut self, nodes: impl Iterator<Item = &'n Node>, daemon: &Value) {
+        let wanted = history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"]));
+        let mut now = Counts::default();
+        for node in nodes {
+            let running = node.running.as_ref();
+            now[0] += 1;
+            now[1] += usize::from(running.is_some_and(|running| running.hash == wanted));
+            now[2] += usize::from(running.is_some_and(|running| running.ready.is_some()));
+        }
+        self.looks += 1;
+        self.last.push_front(now);
+        self.last.truncate(LATE);
+        if self.looks < FIRST {
+            return;
+        }
+        let status = &daemon["status"];
+        let fields = ["desiredNumberScheduled", "updatedNumberScheduled", "numberReady"];
+        let told: Counts = fields.map(|field| usize::try_from(status[field].as_u64().unwrap_or(0)).unwrap());
+        for (which, field) in fields.into_iter().enumerate() {
+            let was = self.last.iter().any(|counts| counts[which] == told[which]);
+            assert!(was, "{field} is told as {}, and was {:?}", told[which], self.last);
+        }
+        let reason = |kind: &str| {
+            let found = status.list_at("conditions").iter().find(|c| c.str_at("type") == kind);
+            found.map_or("", |c| c.str_at("reason"))
+        };
+        let was = |of: fn(&Counts) -> bool| self.last.iter().any(of);
+        assert!(reason("Progressing") != "Complete" || was(|c| c[0] == c[1]), "Complete: {:?}", self.last);
+        assert!(reason("Available") != "AllAvailable" || was(|c| c[0] == c[2]), "AllAvailable: {:?}", self.last);
+        let is_newest = RolloutStatus::of(status, 0).released.is_some_and(|released| released.hash == wanted);
+        assert!(reason("Released") != "Complete" || is_newest, "another revision is the released one");
+        assert_eq!(reason(HALTED), "", "nothing is halted that works");
+    }
+}
