@@ -18,6 +18,7 @@ mod not_accepted;
 mod note;
 mod overlays;
 mod permit;
+mod placed;
 mod ports;
 mod progress;
 mod ready;
@@ -34,7 +35,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::core::dry_run::Question;
-use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
@@ -42,7 +42,6 @@ use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
 use crate::core::overlays::Overlays;
-use crate::core::placement;
 use crate::core::record::DaemonRecord;
 use crate::core::record::FailedRevision;
 use crate::core::record::Instance;
@@ -324,6 +323,8 @@ struct Planner<'a> {
     gate: Gate,
     /// Whether what ran returns although the policy would not let it start.
     may_return: bool,
+    /// Whether what ran had ended to return before this pass.
+    had_ended: bool,
     wake_at: Option<Timestamp>,
 }
 
@@ -332,6 +333,7 @@ impl<'a> Planner<'a> {
         let summary = Summary::default();
         let mut record = record.clone();
         record.not_after(context.now);
+        let had_ended = record.has_ended_to_return();
         Self {
             context,
             facts,
@@ -348,6 +350,7 @@ impl<'a> Planner<'a> {
             asks_runtime: false,
             gate: Gate::Open,
             may_return: false,
+            had_ended,
             wake_at: None,
         }
     }
@@ -400,11 +403,5 @@ impl<'a> Planner<'a> {
         } else if !reason.is_empty() {
             self.summary.reason = format!("{reason}; {}", self.summary.reason);
         }
-    }
-
-    /// Whether a pod may be started here, and whether one may stay; notes the reason.
-    fn placed(&mut self, daemon_set: &DaemonSet) -> placement::Placement {
-        let namespace = self.facts.namespace_selector(daemon_set);
-        placement::should_run(self.context.node, daemon_set, namespace.as_ref())
     }
 }

@@ -292,6 +292,12 @@ impl DaemonRecord {
         self.instances.iter().any(|i| matches!(i.phase, Phase::Live | Phase::Ending { returns: true, .. }))
     }
 
+    /// Whether nothing runs, and what ran has ended to return.
+    pub fn has_ended_to_return(&self) -> bool {
+        let has_ended = self.instances.is_empty() && self.last.is_some();
+        self.live().next().is_none() && (self.runs() || has_ended)
+    }
+
     /// The definition of the newest instance that runs, or else is to return, or else of what last ran and is to return.
     pub fn definition(&self) -> Option<&Arc<DaemonSet>> {
         let mut newest = self.instances.iter().rev();

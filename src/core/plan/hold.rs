@@ -33,8 +33,8 @@ impl Planner<'_> {
                 self.show(one);
             }
             _ => {
-                let placement = self.placed(daemon_set);
-                self.run(daemon_set, (!placement.should_run).then_some(placement.reason.as_str()));
+                let misplaced = self.misplaced(daemon_set);
+                self.run(daemon_set, misplaced.as_deref());
             }
         }
         if self.summary.state != State::Failing {

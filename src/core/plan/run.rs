@@ -43,13 +43,13 @@ impl Planner<'_> {
         if self.take_definition(daemon_set) {
             return;
         }
-        let placement = self.placed(daemon_set);
         match mode {
             Mode::Bootstrap if self.is_handed_over(daemon_set) => return,
             Mode::Bootstrap => {}
             Mode::Static => self.look_for_stock(daemon_set),
         }
-        self.run(daemon_set, (!placement.should_run).then_some(placement.reason.as_str()));
+        let misplaced = self.misplaced(daemon_set);
+        self.run(daemon_set, misplaced.as_deref());
     }
 
     /// Notes where the definition comes from, and ends what may not stay here. Gives whether that was all.
@@ -90,15 +90,6 @@ impl Planner<'_> {
                 EndConfirmation::ByTime,
             );
         }
-    }
-
-    pub(super) fn unplaced(&mut self, reason: &str) {
-        let live: Vec<String> = self.record.live().map(|i| i.uid.clone()).collect();
-        for uid in live {
-            self.end(&uid, reason);
-        }
-        self.record.pending_update = None;
-        self.show_ended(reason);
     }
 
     /// `misplaced`: why no new instance starts here.

@@ -23,6 +23,7 @@ use serde_json::json;
 use crate::core::cluster::released::Released;
 use crate::core::dry_run::RequestState;
 use crate::core::identity::Identity;
+use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::IntOrPercent;
 use crate::core::model::Kind;

@@ -53,9 +53,7 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
 
 /// What runs stays; what was ended to return comes back as it was.
 fn kept(record: &DaemonRecord, reason: String) -> Desired {
-    let has_ended = record.instances.is_empty() && record.last.is_some();
-    let returns = record.live().next().is_none() && (record.runs() || has_ended);
-    match record.definition().filter(|_| returns) {
+    match record.definition().filter(|_| record.has_ended_to_return()) {
         Some(daemon_set) => {
             let mode = if record.bootstrap { Mode::Bootstrap } else { Mode::Static };
             Desired::Held { daemon_set: Arc::clone(daemon_set), mode, why: Hold::Undefined(reason), ask: false }

@@ -44,8 +44,8 @@ class Metrics:
         for line in text.splitlines():
             if line.startswith("apiserver_request_total{"):
                 labels, value = dict(re.findall(r'(\w+)="([^"]*)"', line)), float(line.rsplit(" ", 1)[1])
-                verb = labels["verb"]
-                self.verbs[verb] = self.verbs.get(verb, 0) + value
+                verb, of = labels["verb"], "/".join(filter(None, (labels["resource"], labels["subresource"])))
+                self.verbs[verb, of] = self.verbs.get((verb, of), 0) + value
                 # One that was refused listed nothing.
                 if verb == "LIST" and labels["code"] == "200":
                     self.lists[labels["resource"]] = self.lists.get(labels["resource"], 0) + value
@@ -53,10 +53,12 @@ class Metrics:
                 self.bytes += float(line.rsplit(" ", 1)[1])
 
     def since(self, before):
-        """Requests by verb and bytes of watch events since an earlier look, in words."""
-        verbs = {verb: self.verbs.get(verb, 0) - before.verbs.get(verb, 0) for verb in COUNTED}
-        words = ", ".join(f"{count:.0f} {verb}" for verb, count in verbs.items() if count > 0)
-        return f"{words or 'no requests'}; {(self.bytes - before.bytes) / 1e6:.1f} MB to watches"
+        """Requests by verb and resource and bytes of watch events since an earlier look, in words."""
+        found = {key: count - before.verbs.get(key, 0) for key, count in self.verbs.items() if key[0] in COUNTED}
+        counts = sorted(((count, *key) for key, count in found.items() if count > 0), reverse=True)
+        words = ", ".join(f"{count:.0f} {verb} {of}" for count, verb, of in counts)
+        return (f"{sum(count for count, *_ in counts):.0f}: {words or 'no requests'}; "
+                f"{(self.bytes - before.bytes) / 1e6:.1f} MB to watches")
 
 
 class Processors:

@@ -106,6 +106,38 @@ fn an_ordered_instance_just_goes_when_a_newer_one_is_here_or_none_may_start() {
 }
 
 #[test]
+fn what_has_ended_to_return_does_so_on_a_node_that_is_not_ready() {
+    let not_ready =
+        Taint { key: "node.kubernetes.io/not-ready".into(), value: String::new(), effect: "NoSchedule".into() };
+    let reserved = Taint { key: "reserved".into(), ..not_ready.clone() };
+    let then = |taint: &Taint| {
+        let mut bench = Bench::running("a");
+        let desired = wanted(&daemon_set("b"));
+        assert_eq!(bench.pass(&desired), ["end uid-a-0"], "the node is well, and it is replaced");
+        bench.node.taints = vec![taint.clone()];
+        assert_eq!(bench.pass(&desired), NONE, "it ends first");
+        bench.world.running.clear();
+        bench.now += GONE_AFTER;
+        bench.pass(&desired)
+    };
+    assert_eq!(then(&not_ready), ["finish uid-a-0", "start uid-b-1"]);
+    assert_eq!(then(&reserved), ["finish uid-a-0"], "somebody keeps its pods away");
+    let ordered = |taint: &Taint| {
+        let mut bench = Bench::running("a");
+        bench.node.taints = vec![taint.clone()];
+        bench.order("uid-a-0", RestartCause::ByHand);
+        bench.replaced(&wanted(&daemon_set("a")))
+    };
+    assert_eq!(ordered(&not_ready), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);
+    let mut bench = Bench::new();
+    bench.node.taints = vec![not_ready.clone()];
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE, "first starts are upstream's");
+    let mut bench = Bench::running("a");
+    bench.node.taints = vec![not_ready];
+    assert_eq!(bench.pass(&wanted(&daemon_set("b"))), NONE, "and no replacement begins");
+}
+
+#[test]
 fn a_successor_waits_until_the_api_has_been_told_that_the_old_pod_ends() {
     let mut bench = Bench::running("a");
     let desired = wanted(&daemon_set("a"));

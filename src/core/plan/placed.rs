@@ -1,0 +1,41 @@
+//! Whether the daemon may start on this node, and whether what runs may stay.
+//!
+//! Owns the one exception from upstream's placement: what has ended to return does so on a node that is not well.
+
+use crate::core::model::DaemonSet;
+use crate::core::placement;
+use crate::core::placement::Placement;
+
+use super::Planner;
+
+impl Planner<'_> {
+    /// Upstream's two results.
+    pub(super) fn placed(&self, daemon_set: &DaemonSet) -> Placement {
+        let namespace = self.facts.namespace_selector(daemon_set);
+        placement::should_run(self.context.node, daemon_set, namespace.as_ref())
+    }
+
+    /// Why no new instance starts here. A node that is not ready or unreachable has taints for that, and a successor that
+    /// waited until they go would leave it without the daemon although nobody wanted that.
+    pub(super) fn misplaced(&mut self, daemon_set: &DaemonSet) -> Option<String> {
+        let placement = self.placed(daemon_set);
+        if placement.should_run {
+            return None;
+        }
+        let live: Vec<_> = self.record.live().cloned().collect();
+        let is_successor = if live.is_empty() { self.had_ended } else { live.iter().any(|one| self.is_ordered(one)) };
+        let namespace = self.facts.namespace_selector(daemon_set);
+        let belongs = || placement::belongs(self.context.node, daemon_set, namespace.as_ref());
+        (!is_successor || !belongs()).then_some(placement.reason)
+    }
+
+    /// The node is not for it: what runs ends.
+    pub(super) fn unplaced(&mut self, reason: &str) {
+        let live: Vec<String> = self.record.live().map(|i| i.uid.clone()).collect();
+        for uid in live {
+            self.end(&uid, reason);
+        }
+        self.record.pending_update = None;
+        self.show_ended(reason);
+    }
+}
