@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benches import figures
+from benches import rollout
 from kit import coordinator
 from kit.api import Api
 from kit.control_plane import ControlPlane
@@ -88,3 +89,4 @@ def main():
             figures.told(f"a coordinator's memory, {NODES} nodes x {DAEMONS} daemons",
                          f"{memory['VmRSS']:.0f} MiB resident, {memory['VmHWM']:.0f} MiB at most", f"≤ {LARGEST} MiB", memory["VmHWM"] <= LARGEST)
             figures.told("from its start to the last status (the former Lease expires first)", f"{took:.1f} s; a report has {size} bytes")
+            rollout.tell(cluster, second, NODES, DAEMONS)
