@@ -110,7 +110,7 @@ fn image(daemon_set: &DaemonSet) -> String {
 impl Facts for World {
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult> {
         let data_version = match data {
-            Data::Current => &self.data_version,
+            Data::Current | Data::TokensAlone => &self.data_version,
             Data::Rollback => &self.rollback_version,
         };
         let data_version = match (&daemon_set.admitted, self.data_of_admitted.is_empty()) {
