@@ -920,3 +920,15 @@ fn the_same_inputs_give_the_same_plan() {
     let desired = wanted(&daemon_set("b"));
     assert_eq!(bench.plan(&desired), bench.plan(&desired));
 }
+
+#[test]
+fn no_text_of_a_definition_makes_what_is_kept_of_a_daemon_long() {
+    let long = || "x".repeat(1 << 20);
+    let mut summary =
+        Summary { reason: long(), pull_failed: Some(long()), hints: vec![long(); 300], ..Summary::default() };
+    summary.shorten();
+    let bytes: usize = summary.hints.iter().chain(&summary.pull_failed).chain([&summary.reason]).map(String::len).sum();
+    assert!(bytes < 100_000, "{bytes}");
+    assert!(summary.reason.ends_with("… (1044480 bytes more)"), "{}", &summary.reason[4_000..]);
+    assert_eq!(summary.hints.last().map(String::as_str), Some("mend these first: 280 more hints are left out"));
+}
