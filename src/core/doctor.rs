@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod disk;
+pub mod folders;
 pub mod kubelet;
 pub mod manifests;
 pub mod policies;

@@ -1,12 +1,24 @@
 //! Text from outside on its way to a terminal or a log.
 //!
 //! Owns what a person may be shown as it is. What a terminal would obey, what would begin a line of its own, and what
-//! would turn the order of the letters around is escaped as in JSON.
+//! would turn the order of the letters around is escaped as in JSON. Owns also how long such a text may be.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 use serde_json::Value;
+
+/// The longest text about one daemon that is kept and shown, in bytes.
+pub const TEXT: usize = 4096;
+
+/// `text` with at most `most` bytes of it, and how many more it has.
+pub fn short(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
+        return Cow::Borrowed(text);
+    }
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    Cow::Owned(format!("{}… ({} bytes more)", &text[..end], text.len() - end))
+}
 
 /// `text` as one line.
 pub fn line(text: &str) -> Cow<'_, str> {
@@ -98,6 +110,15 @@ mod tests {
         }
         for plain in ["", "käse 包 🧀", "a\\nb", "\"{}\""] {
             assert_eq!((line(plain), terminal(plain)), (plain.into(), plain.into()));
+        }
+    }
+
+    #[test]
+    fn a_long_text_says_how_much_of_it_is_left_out() {
+        for (text, most, shown) in
+            [("abc", 3, "abc"), ("abcd", 3, "abc… (1 bytes more)"), ("äöü", 3, "ä… (4 bytes more)"), ("", 0, "")]
+        {
+            assert_eq!(short(text, most), shown);
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod names;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::core::cluster::released::RolloutStatus;
+use crate::core::escape;
 use crate::core::named::named;
 use crate::core::overlays::ListSource;
 use crate::core::overlays::Overlays;
@@ -425,6 +427,9 @@ pub struct NodeView {
     pub registered: bool,
 }
 
+/// The longest text of a [`FieldError::shortened`], in bytes.
+const QUOTED: usize = 1024;
+
 /// An invalid object: which field, why, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FieldError {
@@ -437,6 +442,15 @@ pub struct FieldError {
 }
 
 impl FieldError {
+    /// The same with bounded texts: they quote what is wrong.
+    pub fn shortened(self) -> Self {
+        let short = |text: String| match escape::short(&text, QUOTED) {
+            Cow::Owned(short) => short,
+            Cow::Borrowed(_) => text,
+        };
+        Self { field: short(self.field), reason: short(self.reason), hint: self.hint.map(short) }
+    }
+
     /// Field, reason and hint on one line.
     pub fn with_hint(&self) -> String {
         match &self.hint {

@@ -31,10 +31,12 @@ mod tests;
 mod trigger;
 mod turn;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::core::dry_run::Question;
+use crate::core::escape;
 use crate::core::model::Mode;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
@@ -218,6 +220,24 @@ pub struct Summary {
     pub releasable: bool,
 }
 
+/// How many hints about one daemon there are at most.
+const HINTS: usize = 20;
+
+impl Summary {
+    /// Bounds the texts, which quote what others wrote: a template, a registry, a container.
+    fn shorten(&mut self) {
+        let texts = self.pull_failed.iter_mut().chain(&mut self.hints).chain([&mut self.reason]);
+        for text in texts {
+            if let Cow::Owned(short) = escape::short(text, escape::TEXT) {
+                *text = short;
+            }
+        }
+        let more = self.hints.len().saturating_sub(HINTS);
+        self.hints.truncate(HINTS);
+        self.hints.extend((more > 0).then(|| format!("mend these first: {more} more hints are left out")));
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct DaemonPlan {
     pub key: ObjectKey,
@@ -361,6 +381,7 @@ impl<'a> Planner<'a> {
         self.tell_kept();
         self.move_gates();
         self.note_ready();
+        self.summary.shorten();
         DaemonPlan {
             key: self.record.key.clone(),
             actions: self.actions,

@@ -151,6 +151,7 @@ impl Policy {
         let mut violations = self.rules.violations(daemon_set);
         let more = violations.len().saturating_sub(TOLD);
         violations.truncate(TOLD);
+        violations = violations.into_iter().map(FieldError::shortened).collect();
         violations.extend((more > 0).then(|| FieldError {
             field: "spec.template".to_owned(),
             reason: format!("breaks {more} more rules of [policy]"),

@@ -21,6 +21,7 @@ mod scheduling;
 mod self_check;
 mod service_account;
 mod start_gate;
+mod tokens;
 mod volumes;
 mod windows;
 
@@ -310,6 +311,23 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
         pull_secrets,
         has_gate: ctx.has_gate,
     })
+}
+
+/// The tokens of an instance that runs and whose template is held back for what rendering it costs.
+/// It reads neither ConfigMaps nor Secrets.
+pub fn tokens_alone(input: RenderInput<'_>) -> Refused {
+    let ctx = &mut RenderContext::new(input);
+    tokens::project(ctx, input.daemon_set.pod_template().at("spec").unwrap_or(&Value::Null));
+    ctx.begin(Part::Everything);
+    ctx.refuse("spec.template", "it is held back for what it costs: only its tokens are kept up to date", "");
+    Refused {
+        errors: std::mem::take(&mut ctx.errors),
+        volumes: std::mem::take(&mut ctx.volumes).into(),
+        is_shrunk: false,
+        held: std::mem::take(&mut ctx.obstacles).into_held(),
+        references: std::mem::take(&mut ctx.references),
+        tokens: std::mem::take(&mut ctx.tokens),
+    }
 }
 
 /// The kubelet appends the node's name; longer names are impossible.

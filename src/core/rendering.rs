@@ -20,6 +20,7 @@ use crate::core::model::FieldError;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenSource;
 use crate::core::overlays;
+use crate::core::record::Instance;
 use crate::core::render;
 use crate::core::render::HeldPart;
 use crate::core::render::Missing;
@@ -104,6 +105,23 @@ impl RenderResult {
             result: Err(Refused { errors: vec![error], is_shrunk: false, ..Refused::default() }),
             data: DataDigests::default(),
         }
+    }
+
+    /// Of `instance`, which runs, while `daemon_set`, its definition, is not to be rendered: its tokens alone.
+    pub fn tokens_alone(
+        instance: &Instance,
+        daemon_set: &DaemonSet,
+        objects: &dyn ObjectSource,
+        tokens: &dyn TokenSource,
+        options: &RenderOptions,
+    ) -> Self {
+        let identity = Identity { uid: instance.uid.clone(), pod_name: instance.pod_name.clone() };
+        let (revision, incarnation) = (instance.revision.clone(), instance.incarnation);
+        let input =
+            RenderInput { daemon_set, objects, tokens, options, identity: &identity, revision: &revision, incarnation };
+        let refused = render::tokens_alone(input);
+        let data = DataDigests::of(&refused.volumes);
+        Self { identity, revision, result: Err(refused), data }
     }
 
     /// Whether it still has what is needed to write it: text, pod and data.

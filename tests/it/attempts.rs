@@ -27,7 +27,7 @@ use serde_json::Value;
 use serde_json::json;
 
 /// What comes of an attempt.
-enum Outcome {
+pub(crate) enum Outcome {
     /// Why nothing starts.
     Refused(String),
     /// It would run as this.
@@ -35,21 +35,28 @@ enum Outcome {
 }
 
 /// The namespace `a` of the attempts, its objects, and the node's rules.
-struct World {
-    rules: PodRules,
-    namespace: Value,
+pub(crate) struct World {
+    pub(crate) rules: PodRules,
+    pub(crate) namespace: Value,
     objects: ObjectMap,
 }
 
 impl World {
     /// One that trusts nobody and grants nothing.
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let rules = PodRules { trusted_namespaces: Vec::new(), ..PodRules::default() };
         Self {
             rules,
             namespace: json!({"metadata": {"name": "a"}}),
             objects: ObjectMap { complete: true, ..ObjectMap::default() },
         }
+    }
+
+    /// One that trusts the namespace.
+    pub(crate) fn trusting() -> Self {
+        let mut world = Self::new();
+        world.rules.trusted_namespaces = vec!["a".to_owned()];
+        world
     }
 
     fn granting(host_paths: &[&str]) -> Self {
@@ -59,12 +66,12 @@ impl World {
         world
     }
 
-    fn put(&mut self, kind: Kind, name: &str, object: Value) {
+    pub(crate) fn put(&mut self, kind: Kind, name: &str, object: Value) {
         self.objects.objects.insert(ObjectRef::new(kind, "a", name), object);
     }
 
     /// What comes of `daemon_set`, written to the API server.
-    fn attempt(&self, daemon_set: &Value) -> Outcome {
+    pub(crate) fn attempt(&self, daemon_set: &Value) -> Outcome {
         let words = |errors: &[FieldError]| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let daemon_set = match policy::checked(daemon_set, Source::Api) {
             Ok(daemon_set) => Arc::new(daemon_set),
@@ -101,7 +108,7 @@ impl World {
 }
 
 /// A DaemonSet that obeys every rule.
-fn modest() -> Value {
+pub(crate) fn modest() -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet",
         "metadata": {"namespace": "a", "name": "x", "labels": {"daemonlet.dev/mode": "static"}, "annotations": {}},
@@ -211,6 +218,14 @@ fn no_type_of_volume_reaches_the_host_or_a_driver() {
             "~/volumes/-",
             volume(json!({"projected": {"sources": [source]}})),
             "spec.template.spec.volumes",
+        ));
+    }
+    // Without a type it is an emptyDir, which only the API server writes out.
+    for source in [json!({}), json!({"emptyDir": null}), json!({"configMap": null})] {
+        attempts.push((
+            "~/volumes/-",
+            volume(source),
+            "spec.template.spec.volumes[w].emptyDir: must have medium Memory",
         ));
     }
     // Two types in one volume: the allowed one must not speak for the other.
@@ -446,8 +461,13 @@ fn no_label_of_its_namespace_weakens_the_nodes_rules() {
 
 #[test]
 fn no_image_gets_past_the_patterns() {
-    let mut world = World::new();
-    world.rules.images = vec!["r.test/team/*".to_owned()];
+    for mut world in [World::new(), World::trusting()] {
+        world.rules.images = vec!["r.test/team/*".to_owned()];
+        no_image_gets_past(&world);
+    }
+}
+
+fn no_image_gets_past(world: &World) {
     let images = [
         "evil.test/team/x:1",
         "r.test.evil.test/team/x:1",
@@ -464,14 +484,17 @@ fn no_image_gets_past_the_patterns() {
         "http://r.test/team/x:1",
     ];
     let attempts: Vec<(&str, Value, &str)> = images.iter().map(|image| ("~c/image", json!(image), "image")).collect();
-    are_refused(&world, &attempts);
-    are_refused(&world, &[("~/volumes/-", volume(json!({"image": {"reference": "evil.test/x:1"}})), "image")]);
+    are_refused(world, &attempts);
+    are_refused(world, &[("~/volumes/-", volume(json!({"image": {"reference": "evil.test/x:1"}})), "image")]);
 }
 
 /// What daemonlet and the kubelet read in a manifest is daemonlet's own, whatever a template says.
 #[test]
 fn no_annotation_or_label_of_a_template_speaks_for_the_agent_or_the_kubelet() {
-    let world = World::new();
+    [World::new(), World::trusting()].iter().for_each(nothing_speaks_for_the_agent);
+}
+
+fn nothing_speaks_for_the_agent(world: &World) {
     let mine = "kube-system/cni";
     for name in [
         "daemonlet.dev/daemonset",
@@ -499,7 +522,10 @@ fn no_annotation_or_label_of_a_template_speaks_for_the_agent_or_the_kubelet() {
 /// A manifest is one document with one pod, whatever texts it has.
 #[test]
 fn no_text_leaves_its_place_in_a_manifest() {
-    let world = World::new();
+    [World::new(), World::trusting()].iter().for_each(no_text_leaves_its_place);
+}
+
+fn no_text_leaves_its_place(world: &World) {
     for text in [
         "\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: evil}\n",
         "x\n    hostPID: true",

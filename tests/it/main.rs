@@ -5,7 +5,9 @@ mod attempts;
 mod corpus;
 #[cfg(debug_assertions)]
 mod fuzz;
+mod hostile;
 mod oracle;
+mod persons;
 mod pod_security;
 mod referenced;
 mod strings;

@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::liveness;
+use crate::core::dry_run;
 use crate::core::model::ObjectKey;
 use crate::core::node_conditions;
 use crate::core::startup_taint;
@@ -52,6 +53,8 @@ const CERTIFICATE_REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tL
     cVJVd1ZqNGViM0t4alZNCldtQW9CSlJzTDBKWVdRalNzeXVIaHhWQzJ1K01rMlBTcU1yRGxmZElXUHlnQURBS0JnZ3Foa2pPUFFR\
     REFnTkgKQURCRUFpQm4xNWNEMFdUVTFpU2pSOUlKUWdhK2Via3RXKzZqcFB3b3BaZXhTUXdBNGdJZ2ZWeER3SytyM2Q2MwpLTDZs\
     cVduV1dNL0hTM1JwcyswRG1qNnErVnBaaXlJPQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
+/// The policy of `rbac-dry-run.yaml`.
+const DRY_RUN: &str = "daemonlet-agent-dry-run";
 /// One second more than a token of an agent may live.
 const TOO_LONG: u64 = 86_401;
 
@@ -64,6 +67,8 @@ pub struct Targets {
     pub tainted: Option<String>,
     /// The node whose conditions the agent writes, if it does.
     pub conditions: Option<String>,
+    /// Whether the agent has pods judged by a dry run.
+    pub asks_admission: bool,
     /// Any pod of the cluster, by its namespace and name.
     pub pod: Option<ObjectKey>,
     /// A ServiceAccount whose tokens the agent may ask for.
@@ -72,7 +77,7 @@ pub struct Targets {
 
 /// The writes of an agent whose policies are to be shown.
 pub fn probes(targets: &Targets) -> Vec<Probe> {
-    let Targets { crd, tainted, conditions, pod, account } = targets;
+    let Targets { crd, tainted, conditions, asks_admission, pod, account } = targets;
     let nodedaemons = Probe {
         policy: "daemonlet-agent-nodedaemons",
         write: Write::Create,
@@ -118,6 +123,20 @@ pub fn probes(targets: &Targets) -> Vec<Probe> {
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": TOO_LONG},
         }),
     });
+    // As a mirror pod of a node that is not there: no ServiceAccount is looked for, and no PodSecurity level is in its way.
+    let judged = Probe {
+        policy: DRY_RUN,
+        write: Write::Create,
+        path: "/api/v1/namespaces/kube-system/pods".to_owned(),
+        object: json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": NAME, "annotations": {"kubernetes.io/config.mirror": NAME}},
+            "spec": {"nodeName": NAME, "containers": [{"name": "c", "image": NAME, "securityContext": {
+                "allowPrivilegeEscalation": false, "runAsNonRoot": true, "capabilities": {"drop": ["ALL"]},
+                "seccompProfile": {"type": "RuntimeDefault"},
+            }}]},
+        }),
+    };
+    let judged = asks_admission.then_some(judged);
     let of_rollouts = [nodedaemons, lease].into_iter().filter(|_| *crd);
     let node = tainted.as_ref().map(|node| Probe {
         policy: startup_taint::POLICY,
@@ -131,7 +150,7 @@ pub fn probes(targets: &Targets) -> Vec<Probe> {
         path: format!("/api/v1/nodes/{node}/status"),
         object: node_conditions::probe(),
     });
-    of_rollouts.chain([event, certificate]).chain(pod).chain(token).chain(node).chain(status).collect()
+    of_rollouts.chain([event, certificate]).chain(pod).chain(token).chain(node).chain(status).chain(judged).collect()
 }
 
 /// Judges the probes.
@@ -152,6 +171,7 @@ pub(super) fn examine(probes: &[(&'static str, Outcome)]) -> Vec<Finding> {
         let hint = match policies.as_str() {
             startup_taint::POLICY => startup_taint::GRANT,
             node_conditions::POLICY => node_conditions::GRANT,
+            DRY_RUN => dry_run::GRANT,
             _ => {
                 "kubectl apply -f /usr/share/daemonlet/k8s/admission-policies.yaml, and give the agent an identity \
                  named daemonlet:node:NODE: `daemonlet enroll`"
@@ -220,6 +240,7 @@ mod tests {
         assert_eq!(of(Targets { tainted: Some("n".to_owned()), ..nothing() }), "events certificates nodes");
         let told = of(Targets { conditions: Some("n".to_owned()), ..nothing() });
         assert_eq!(told, "events certificates node-status");
+        assert_eq!(of(Targets { asks_admission: true, ..nothing() }), "events certificates dry-run");
         assert_eq!(of(Targets { crd: true, ..nothing() }), "nodedaemons leases events certificates");
         assert_eq!(of(Targets { pod: key(), account: key(), ..nothing() }), "events certificates pods tokens");
     }
@@ -228,8 +249,11 @@ mod tests {
     fn the_packaged_policies_are_those_that_are_tried() {
         let key = || Some(ObjectKey::new("a", "b"));
         let (tainted, conditions) = (Some("n".to_owned()), Some("n".to_owned()));
-        let all = Targets { crd: true, tainted, conditions, pod: key(), account: key() };
-        let text = include_str!("../../../packaging/k8s/admission-policies.yaml");
+        let all = Targets { crd: true, tainted, conditions, asks_admission: true, pod: key(), account: key() };
+        let text = concat!(
+            include_str!("../../../packaging/k8s/admission-policies.yaml"),
+            include_str!("../../../packaging/k8s/rbac-dry-run.yaml"),
+        );
         let mut packaged: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("  policyName: ")).collect();
         // What RBAC does not give cannot be tried.
         packaged.retain(|policy| *policy != "daemonlet-agent-writes");

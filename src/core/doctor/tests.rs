@@ -273,6 +273,15 @@ fn a_foreign_manifest_clashes_by_name_uid_or_port() {
     );
 }
 
+#[test]
+fn who_may_write_a_definition_is_root_on_the_node() {
+    assert_eq!(folders::examine(&[]).level, Severity::Ok);
+    let open = folders::examine(&["/d".to_owned(), "/d/x.yaml".to_owned()]);
+    assert_eq!(open.level, Severity::Bad);
+    assert!(open.text.contains("may write to /d, /d/x.yaml and so decide what runs as root"), "{open:?}");
+    assert_eq!(open.hint.as_deref(), Some("chown root /d /d/x.yaml; chmod go-w /d /d/x.yaml"));
+}
+
 fn leader(renewed: &str) -> Leader {
     Leader::of(&json!({"spec": {"holderIdentity": "one", "acquireTime": "2026-11-21T11:00:00Z", "renewTime": renewed}}))
 }

@@ -222,6 +222,7 @@ fn policy_judges_the_patched_pod() {
     assert_eq!(resolve(&folder, &facts).author(), Author::NodeOwner, "what last applied was of the folder");
     assert!(!violations("{metadata: {annotations: {a: b}}}").contains("host namespaces"));
     assert!(violations("{spec: {hostPID: true}}").contains("host namespaces (hostPID=true)"));
+    assert!(violations("{spec: {volumes: [{name: w}]}}").contains("volumes[w].emptyDir: must have medium Memory"));
 }
 
 #[test]

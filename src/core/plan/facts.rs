@@ -102,6 +102,8 @@ pub enum Data {
     Current,
     /// The rollback data of the daemon's good revision ([`Action::Keep`]).
     Rollback,
+    /// None but its tokens, while its template is held back for what it costs.
+    TokensAlone,
 }
 
 /// Whether the kubelet has accepted an instance.

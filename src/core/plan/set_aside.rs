@@ -1,15 +1,17 @@
-//! A daemon whose definition is set aside: nothing is computed from it.
+//! A daemon whose definition is set aside: it is not rendered.
 //!
-//! Owns what still happens to what runs: it ends where its placement ends it. Must not render.
+//! Owns what still happens to what runs: it ends where its placement ends it, and its tokens are renewed. Must not render
+//! anything else.
 
 use crate::core::model::Mode;
 use crate::core::model::Source;
+use crate::core::status::MANIFEST;
 
 use super::Planner;
 use super::State;
 
 impl Planner<'_> {
-    /// Keeps what runs as it is on disk. `reason`: why its definition is not looked at.
+    /// Keeps what runs as it is on disk, with its tokens renewed. `reason`: why its definition is not looked at.
     pub(super) fn set_aside(&mut self, mode: Mode, reason: &str) {
         self.summary.source = Some(Source::Api);
         self.summary.mode = Some(mode);
@@ -20,13 +22,16 @@ impl Planner<'_> {
         }
         let live: Vec<_> = self.record.live().cloned().collect();
         for instance in &live {
+            self.refresh(instance);
             self.show(instance);
         }
+        // All but its tokens keeps its last data, for the one reason that is given here.
+        self.summary.stale.retain(|stale| stale.volume != MANIFEST);
         // How ready it is changes; what holds it back does not, and is news once.
         self.summary.reason.clear();
         self.summary.state = State::Refused;
         self.summary.refused_field = Some("spec.template".to_owned());
-        let stays = if live.is_empty() { "" } else { "; what runs stays as it is, and gets no new data" };
+        let stays = if live.is_empty() { "" } else { "; what runs stays as it is, and gets no new data but tokens" };
         self.add_reason(&format!("{reason}{stays}"));
         let key = &self.record.key;
         self.summary

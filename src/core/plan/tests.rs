@@ -111,7 +111,7 @@ fn image(daemon_set: &DaemonSet) -> String {
 impl Facts for World {
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult> {
         let data_version = match data {
-            Data::Current => &self.data_version,
+            Data::Current | Data::TokensAlone => &self.data_version,
             Data::Rollback => &self.rollback_version,
         };
         let data_version = match (&daemon_set.admitted, self.data_of_admitted.is_empty()) {
@@ -920,4 +920,16 @@ fn the_same_inputs_give_the_same_plan() {
     let bench = Bench::running("a");
     let desired = wanted(&daemon_set("b"));
     assert_eq!(bench.plan(&desired), bench.plan(&desired));
+}
+
+#[test]
+fn no_text_of_a_definition_makes_what_is_kept_of_a_daemon_long() {
+    let long = || "x".repeat(1 << 20);
+    let mut summary =
+        Summary { reason: long(), pull_failed: Some(long()), hints: vec![long(); 300], ..Summary::default() };
+    summary.shorten();
+    let bytes: usize = summary.hints.iter().chain(&summary.pull_failed).chain([&summary.reason]).map(String::len).sum();
+    assert!(bytes < 100_000, "{bytes}");
+    assert!(summary.reason.ends_with("… (1044480 bytes more)"), "{}", &summary.reason[4_000..]);
+    assert_eq!(summary.hints.last().map(String::as_str), Some("mend these first: 280 more hints are left out"));
 }

@@ -99,7 +99,7 @@ pub(super) fn pod_security_error(enforced: Enforced, daemon_set: &DaemonSet) -> 
     }
     let words: Vec<String> = violations.iter().map(ToString::to_string).collect();
     let namespace = &daemon_set.key.namespace;
-    Some(FieldError {
+    let error = FieldError {
         field: format!("namespace {namespace}"),
         reason: format!("violates PodSecurity \"{enforced}\": {}", words.join(", ")),
         hint: Some(format!(
@@ -107,7 +107,8 @@ pub(super) fn pod_security_error(enforced: Enforced, daemon_set: &DaemonSet) -> 
              {LEVEL_LABEL}={}`",
             least_level(enforced, daemon_set).as_str()
         )),
-    })
+    };
+    Some(error.shortened())
 }
 
 /// The strictest level that allows the pod.

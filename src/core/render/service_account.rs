@@ -45,6 +45,14 @@ pub(super) fn name(spec: &Value) -> &str {
 
 /// Adds the default token volume, and removes names of API objects. Returns the pull secrets.
 pub(super) fn apply(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Object) -> Vec<ObjectRef> {
+    let object = mount(ctx, account, spec);
+    spec.remove("serviceAccountName");
+    spec.remove("serviceAccount");
+    pull_secrets(ctx, account, object, spec)
+}
+
+/// Adds the default token volume. Returns the ServiceAccount, if it is known.
+pub(super) fn mount<'a>(ctx: &mut RenderContext<'a>, account: &str, spec: &mut Object) -> Option<&'a Value> {
     let of_pod = spec.at("automountServiceAccountToken").and_then(Value::as_bool);
     let object = match ctx.look_up(Kind::ServiceAccount, account) {
         Lookup::Present(object) => Some(object),
@@ -57,9 +65,7 @@ pub(super) fn apply(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Objec
     if of_pod.or_else(of_account).unwrap_or(true) {
         mount_token(spec, ctx.input.options.token_expiration);
     }
-    spec.remove("serviceAccountName");
-    spec.remove("serviceAccount");
-    pull_secrets(ctx, account, object, spec)
+    object
 }
 
 /// Removes the pull secrets, notes how they are used, and returns those for pulling: the pod's, else the

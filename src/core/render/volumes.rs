@@ -126,7 +126,7 @@ fn files(
 }
 
 /// The only member that is set in a projected source; `None` unless it is exactly one.
-fn source_kind(source: &Value) -> Option<&str> {
+pub(super) fn source_kind(source: &Value) -> Option<&str> {
     let mut set = source.as_object()?.iter().filter(|(_, value)| !value.is_null());
     set.next().map(|(kind, _)| kind.as_str()).filter(|_| set.next().is_none())
 }

@@ -150,10 +150,25 @@ impl ObservedState<'_> {
     }
 }
 
+impl ObservedState<'_> {
+    /// Of `daemon_set`, which is not to be rendered, and `why`: what runs of it has its tokens all the same.
+    fn held_back(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, why: String) -> Arc<RenderResult> {
+        let is_own = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| Arc::ptr_eq(d, daemon_set));
+        let runs = |i: &&Instance| i.phase == Phase::Live && i.incarnation == incarnation && is_own(i);
+        match self.instances.values().map(|(_, instance)| *instance).find(runs) {
+            Some(instance) => {
+                let objects = Objects { live: true, ..self.objects };
+                self.render_cache.tokens_alone(daemon_set, instance, Inputs { objects: &objects, ..self.inputs })
+            }
+            None => Arc::new(RenderResult::held_back(why)),
+        }
+    }
+}
+
 impl Facts for ObservedState<'_> {
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult> {
         if let Some(why) = costs::held_back(self.observation, self.state, daemon_set) {
-            return Arc::new(RenderResult::held_back(why));
+            return self.held_back(daemon_set, incarnation, why);
         }
         let record = self.state.records.get(&daemon_set.key);
         let own = |i: &Instance| i.daemon_set.as_ref().is_some_and(|d| Arc::ptr_eq(d, daemon_set));

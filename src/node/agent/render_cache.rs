@@ -34,6 +34,7 @@ use crate::core::overlays::Overlays;
 use crate::core::plan::Data;
 use crate::core::policy::Policy;
 use crate::core::policy::Verdicts;
+use crate::core::record::Instance;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
 use crate::core::rendering::DataDigests;
@@ -308,6 +309,38 @@ impl RenderCache {
         view: View,
         inputs: Inputs<'_>,
     ) -> Arc<RenderResult> {
+        self.known_or(daemon_set, incarnation, view, inputs, || {
+            self.times.of(daemon_set, || {
+                let mut revisions = self.revisions.borrow_mut();
+                let revision =
+                    known(&mut revisions, daemon_set, self.pass).whole.get_or_insert_with(|| Revision::of(daemon_set));
+                rendering::render(daemon_set, revision, incarnation, inputs.objects, inputs.tokens, inputs.options)
+            })
+        })
+    }
+
+    /// The tokens of `instance`, which runs, while `daemon_set`, its definition, is not rendered. That is not counted
+    /// among what the definition costs: it would be taken for a rendering that is cheap.
+    pub(super) fn tokens_alone(
+        &self,
+        daemon_set: &Arc<DaemonSet>,
+        instance: &Instance,
+        inputs: Inputs<'_>,
+    ) -> Arc<RenderResult> {
+        self.known_or(daemon_set, instance.incarnation, (true, Data::TokensAlone), inputs, || {
+            RenderResult::tokens_alone(instance, daemon_set, inputs.objects, inputs.tokens, inputs.options)
+        })
+    }
+
+    /// What is known of a rendering, if it was made from `inputs`, or else what `render` gives.
+    fn known_or(
+        &self,
+        daemon_set: &Arc<DaemonSet>,
+        incarnation: u64,
+        view: View,
+        inputs: Inputs<'_>,
+        render: impl FnOnce() -> RenderResult,
+    ) -> Arc<RenderResult> {
         let key = (address(daemon_set), incarnation, view);
         if let Some(entry) = self.renderings.borrow_mut().get_mut(&key)
             && entry.made.holds(inputs)
@@ -315,13 +348,7 @@ impl RenderCache {
             entry.used = self.pass;
             return Arc::clone(&entry.rendering);
         }
-        let rendering = self.times.of(daemon_set, || {
-            let mut revisions = self.revisions.borrow_mut();
-            let revision =
-                known(&mut revisions, daemon_set, self.pass).whole.get_or_insert_with(|| Revision::of(daemon_set));
-            rendering::render(daemon_set, revision, incarnation, inputs.objects, inputs.tokens, inputs.options)
-        });
-        let rendering = Arc::new(self.as_recorded(&daemon_set.key, incarnation, view, rendering));
+        let rendering = Arc::new(self.as_recorded(&daemon_set.key, incarnation, view, render()));
         let entry = Entry {
             daemon_set: Arc::clone(daemon_set),
             made: Made::from(&rendering, inputs),

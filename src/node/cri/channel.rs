@@ -15,6 +15,8 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::Endpoint;
 use tonic_prost::ProstCodec;
 
+use crate::core::escape;
+
 /// As much as the kubelet takes in one message (cri-client/pkg/remote_runtime.go).
 const MAX_MESSAGE: usize = 16 << 20;
 
@@ -239,7 +241,7 @@ impl Channel {
                 socket: self.socket.clone(),
                 method: method.to_owned(),
                 code,
-                message: status.message().to_owned(),
+                message: escape::short(status.message(), escape::TEXT).into_owned(),
             },
         }
     }

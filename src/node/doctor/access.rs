@@ -13,6 +13,7 @@ use nix::unistd::AccessFlags;
 use serde_json::Value;
 
 use crate::config::Config;
+use crate::core::doctor;
 use crate::core::yaml;
 
 /// The fields of a kubeconfig that name files.
@@ -26,13 +27,14 @@ pub(super) fn closed(config: &Config, kubelet_config: &Path) -> BTreeMap<&'stati
         entries.map(|entry| entry.path()).filter(|path| !path.is_dir()).collect::<Vec<_>>()
     };
     let manifest_dir = [config.manifest_dir.clone()];
-    let checks: [(&'static str, AccessFlags, Vec<PathBuf>); 9] = [
+    let checks: [(&'static str, AccessFlags, Vec<PathBuf>); 10] = [
         ("agent", AccessFlags::W_OK, vec![config.socket()]),
         ("kubelet configuration", AccessFlags::R_OK, vec![kubelet_config.to_owned()]),
         ("feature gates", AccessFlags::R_OK, vec![kubelet_config.to_owned()]),
         ("container runtime", AccessFlags::W_OK, config.runtime_endpoint.iter().cloned().collect()),
         ("manifest folder", AccessFlags::R_OK | AccessFlags::X_OK, manifest_dir.to_vec()),
         ("foreign manifests", AccessFlags::R_OK, manifest_dir.into_iter().chain(manifests()).collect()),
+        (doctor::folders::CHECK, AccessFlags::R_OK | AccessFlags::X_OK, config.folders.clone()),
         ("disk of state-dir", AccessFlags::R_OK, vec![config.state_dir.clone()]),
         ("disk of manifest-dir", AccessFlags::R_OK, vec![config.manifest_dir.clone()]),
         ("API server", AccessFlags::R_OK, credentials(config)),

@@ -112,6 +112,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         crd: crd == Ok(true),
         tainted: config.startup_taint.then(|| config.node_name.clone()),
         conditions: config.node_conditions.then(|| config.node_name.clone()),
+        asks_admission: config.dry_run_admission,
         pod: asker.a_pod().await,
         account: account(wanted.iter().filter(|right| unasked.is_none() && !denied.contains(right))),
     };

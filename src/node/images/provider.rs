@@ -18,6 +18,8 @@ use tokio::time::Instant;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::json;
+use tokio::io::AsyncRead;
+use tokio::io::AsyncReadExt;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
@@ -33,6 +35,8 @@ use crate::node::fsx::Shared;
 
 /// As the kubelet's timeout.
 const LIMIT: Duration = Duration::from_secs(60);
+/// The longest answer that is read, in bytes. A registry's credentials have a few kilobytes.
+const LONGEST: u64 = 1 << 20;
 /// The versions of the exchange.
 const VERSIONS: [&str; 3] = [
     "credentialprovider.kubelet.k8s.io/v1",
@@ -211,18 +215,34 @@ async fn run(provider: &Provider, program: &Path, request: &str) -> Result<Vec<u
             // A program that ignores its input may still answer.
             let _ = input.write_all(request.as_bytes()).await;
         }
-        child.wait_with_output().await.map_err(cannot)
+        let (output, errors) = (child.stdout.take(), child.stderr.take());
+        // One that says too much is killed when `child` goes.
+        let (output, errors) = tokio::try_join!(read(output), read(errors))?;
+        Ok::<_, String>((child.wait().await.map_err(cannot)?, output, errors))
     };
-    let output = match tokio::time::timeout(LIMIT, exchange).await {
-        Ok(output) => output?,
+    let (status, output, errors) = match tokio::time::timeout(LIMIT, exchange).await {
+        Ok(answered) => answered?,
         Err(_) => return Err(format!("no answer within {} s", LIMIT.as_secs())),
     };
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
+    if !status.success() {
+        let said = String::from_utf8_lossy(&errors);
         let said: String = said.trim().chars().take(300).collect();
-        return Err(format!("{}: {said}", output.status));
+        return Err(format!("{status}: {said}"));
     }
-    Ok(output.stdout)
+    Ok(output)
+}
+
+/// What a program writes, if that is no more than [`LONGEST`].
+async fn read(from: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    if let Some(from) = from {
+        let read = from.take(LONGEST + 1).read_to_end(&mut bytes).await;
+        read.map_err(|error| format!("its answer cannot be read: {error}"))?;
+    }
+    match bytes.len() as u64 > LONGEST {
+        true => Err(format!("its answer has more than {LONGEST} bytes")),
+        false => Ok(bytes),
+    }
 }
 
 /// The providers of a file, or of a folder's *.json, *.yaml and *.yml.

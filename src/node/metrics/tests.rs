@@ -88,6 +88,48 @@ fn a_socket_serves_metrics_and_health_for_its_owner_alone() {
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
+/// Whoever reaches the port (a pod on the host's network, where it is an address) reads two pages, and nothing else.
+#[test]
+fn no_request_of_a_neighbour_reads_anything_else_or_stops_the_server() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let recorder = Recorder::serve(Listen::Tcp(free), at(1_000)).unwrap();
+    recorder.record(pass());
+    let long = "x".repeat(1 << 16);
+    let attempts: [Vec<u8>; 16] = [
+        b"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        b"GET /metrics/../../etc/shadow HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        b"GET /%2e%2e/etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        b"GET //metrics HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        b"GET http://169.254.169.254/latest HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        b"CONNECT 10.0.0.1:6443 HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        b"PUT /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n".to_vec(),
+        b"DELETE /metrics HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
+        b"\0\0\0\0\r\n\r\n".to_vec(),
+        format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n").into_bytes(),
+        format!("GET /metrics HTTP/1.1\r\nX: {long}\r\n\r\n").into_bytes(),
+        format!("GET /metrics HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(2_000)).into_bytes(),
+        b"GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\nzzzz".to_vec(),
+    ];
+    for attempt in attempts {
+        let mut stream = dial(|| TcpStream::connect(free));
+        let name = String::from_utf8_lossy(&attempt[..attempt.len().min(60)]).into_owned();
+        // A server that has seen enough closes while the rest is written.
+        let _ = stream.write_all(&attempt);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let is_ok = answer.starts_with("HTTP/1.1 200");
+        assert!(!is_ok || answer.contains("daemonlet_passes_total"), "{name}: {answer}");
+        assert!(!answer.contains("root:"), "{name}: {answer}");
+    }
+    let answer = ask(dial(|| TcpStream::connect(free)), "GET /healthz HTTP/1.1");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "it serves on: {answer}");
+}
+
 #[test]
 fn silent_clients_take_no_more_than_their_seats_and_nobody_else_waits_long() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

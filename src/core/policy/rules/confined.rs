@@ -107,7 +107,11 @@ impl Confined<'_> {
         for volume in self.spec.list_at("volumes") {
             let name = volume.str_at("name");
             let of_type = |(kind, value): &(&String, &Value)| kind.as_str() != "name" && !value.is_null();
-            let kinds = volume.as_object().into_iter().flatten().filter(of_type);
+            let mut kinds = volume.as_object().into_iter().flatten().filter(of_type).peekable();
+            if kinds.peek().is_none() {
+                // It is an emptyDir. The API server writes that into a template, and nothing writes it into an overlay.
+                self.empty_dir(&format!("volumes[{name}].emptyDir"), &Value::Null, found);
+            }
             for (kind, source) in kinds {
                 let field = format!("volumes[{name}].{kind}");
                 match kind.as_str() {

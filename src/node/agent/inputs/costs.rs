@@ -154,16 +154,22 @@ pub(in crate::node::agent) fn held_back(
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::collections::BTreeSet;
 
     use serde_json::json;
 
     use super::*;
+    use crate::core::model::Kind;
+    use crate::core::model::ObjectRef;
+    use crate::core::model::TokenRequest;
     use crate::core::plan::Action;
     use crate::core::plan::State;
     use crate::core::record::DaemonRecord;
     use crate::core::record::Instance;
     use crate::core::time::Timestamp;
     use crate::core::validate;
+    use crate::core::volume::VolumeData;
+    use crate::core::volume::VolumeFile;
     use crate::node::agent::decide::decide;
     use crate::node::agent::decide::tests::config;
     use crate::node::agent::decide::tests::manifests_of;
@@ -172,6 +178,7 @@ mod tests {
     use crate::node::agent::decision::Decision;
     use crate::node::api::Definition;
     use crate::node::api::Snapshot;
+    use crate::node::api::TokenSnapshot;
 
     fn daemon_set(name: &str, image: &str) -> Arc<DaemonSet> {
         let container = json!({
@@ -264,7 +271,10 @@ mod tests {
         assert!(daemon.actions.is_empty() && daemon.record.instances.len() == 1, "{:?}", daemon.actions);
         assert_eq!(daemon.summary.state, State::Refused);
         let reason = &daemon.summary.reason;
-        assert!(reason.contains("2 times in a row; what runs stays as it is, and gets no new data"), "{reason}");
+        assert!(
+            reason.contains("2 times in a row; what runs stays as it is, and gets no new data but tokens"),
+            "{reason}"
+        );
         assert!(daemon.summary.hints[0].contains("daemonlet retry a/x"), "{:?}", daemon.summary.hints);
 
         let (marked, _) = process.pass(&mut state.clone(), shown(&[&changed], 2));
@@ -281,6 +291,91 @@ mod tests {
         state.policy = Arc::new(Policy::clone(&state.policy).with_rules(crate::core::policy::PodRules::trusting()));
         let (_, decision) = process.pass(&mut state, shown(&[&offender], 1));
         assert_ne!(decision.daemon(&offender.key).unwrap().summary.state, State::Refused, "it is trusted now");
+    }
+
+    #[test]
+    fn what_runs_of_what_is_set_aside_gets_its_tokens_and_nothing_else_is_rendered() {
+        let container = json!({"name": "c", "image": "i:1", "securityContext": {"runAsUser": 7}, "volumeMounts": [
+            {"name": "tokens", "mountPath": "/t"}, {"name": "inner", "mountPath": "/t/a/b"}, {"name": "plain", "mountPath": "/p"},
+        ]});
+        let volumes = json!([
+            {"name": "plain", "configMap": {"name": "c"}},
+            {"name": "inner", "emptyDir": {}},
+            {"name": "tokens", "projected": {"defaultMode": 0o440, "sources": [
+                {"secret": {"name": "s"}}, {"serviceAccountToken": {"path": "own/t", "audience": "vault"}},
+                {"configMap": {"name": "c"}},
+            ]}},
+        ]);
+        let mut offender = DaemonSet::clone(&daemon_set("x", "i:1"));
+        offender.template["spec"] =
+            json!({"containers": [container], "volumes": volumes, "securityContext": {"fsGroup": 9}});
+        let offender = Arc::new(offender);
+        let mut state = running_here(&offender);
+        for _ in 0..crate::core::set_aside::TIMES {
+            state.set_aside.note_killed(vec![DefinitionVersion::of(&offender)]);
+        }
+        let request = |audience: &str, expiration_seconds| TokenRequest {
+            service_account: ObjectKey::new("a", "default"),
+            audience: audience.to_owned(),
+            expiration_seconds,
+        };
+        let requests = [request("", 3607), request("vault", 3600)];
+        let seen = |held: Vec<(TokenRequest, &str)>| {
+            let mut seen = shown(&[&offender], 1);
+            seen.tokens.held = TokenSnapshot::of(held);
+            seen
+        };
+        let mut process = Process::new();
+        let (marked, decision) = process.pass(&mut state, seen(Vec::new()));
+        let daemon = decision.daemon(&offender.key).unwrap();
+        assert!(marked.is_empty() && daemon.actions.is_empty(), "it has none to write: {:?}", daemon.actions);
+        assert_eq!(daemon.tokens, BTreeSet::from(requests.clone()), "but asks for them");
+        let account = ObjectRef::new(Kind::ServiceAccount, "a", "default");
+        assert_eq!(daemon.references, BTreeSet::from([account]), "and reads neither ConfigMap nor Secret");
+
+        let mut digests = BTreeSet::new();
+        for tokens in [["one", "two"], ["one", "three"]] {
+            let held = || requests.clone().into_iter().zip(tokens).collect();
+            let (_, decision) = process.pass(&mut state, seen(held()));
+            let daemon = decision.daemon(&offender.key).unwrap();
+            let [
+                Action::Refresh { rendering, volumes: true, manifest: false, kept }
+                | Action::Verify { rendering, kept },
+            ] = &daemon.actions[..]
+            else {
+                panic!("{:?}", daemon.actions)
+            };
+            assert_eq!(rendering.identity.uid, "uid-1");
+            let written = rendering.volumes_without(kept);
+            let of = |volume: &VolumeData| (volume.name.clone(), volume.files.clone(), volume.keeps_others);
+            let file = |token: &str| VolumeFile { data: token.as_bytes().into(), mode: 0o640, uid: Some(7) };
+            let files = |path: &str, token| BTreeMap::from([(path.to_owned(), file(token))]);
+            let expected = [
+                ("tokens".to_owned(), files("own/t", tokens[1]), true),
+                ("kube-api-access".to_owned(), files("token", tokens[0]), true),
+            ];
+            assert_eq!(written.iter().map(|volume| of(volume)).collect::<Vec<_>>(), expected);
+            assert_eq!(written[0].fs_group, Some(9));
+            assert_eq!(
+                written[0].nested_mount_points,
+                BTreeSet::from(["a/b".to_owned()]),
+                "what it holds is left alone"
+            );
+
+            state.written.insert("uid-1".to_owned(), rendering.data.without(kept));
+            digests.insert(rendering.data.without(kept));
+            let (marked, decision) = process.pass(&mut state, seen(held()));
+            let daemon = decision.daemon(&offender.key).unwrap();
+            assert!(daemon.actions.is_empty(), "they are on disk: {:?}", daemon.actions);
+            assert_eq!(daemon.summary.state, State::Refused);
+            assert!(
+                daemon.summary.stale.is_empty() && !daemon.summary.reason.contains("held back"),
+                "{:?}",
+                daemon.summary
+            );
+            assert!(marked.is_empty() && process.costs.spent.is_empty(), "that is no try: {:?}", process.costs.spent);
+        }
+        assert_eq!(digests.len(), 2);
     }
 
     #[test]

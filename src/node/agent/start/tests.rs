@@ -365,6 +365,11 @@ fn an_agent_that_was_killed_over_a_definition_twice_sets_it_aside_and_one_that_w
     agent.executor.mark(&[definition("y")]);
     agent.executor.unmark();
     assert!(!is_marked());
+    let written = || fs::metadata(node.path("state")).unwrap().modified().unwrap();
+    let before = written();
+    agent.executor.mark(&[]);
+    agent.executor.unmark();
+    assert_eq!(written(), before, "a pass without new definitions of tenants writes nothing for it");
     drop(agent);
     assert!(!node.agent().state.set_aside.knows(&ObjectKey::new("a", "y")), "its work was done");
 }

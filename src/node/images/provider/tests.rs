@@ -97,6 +97,49 @@ async fn what_goes_wrong_is_said_without_its_output() {
     }
 }
 
+/// Whatever a provider does, the agent goes on with what it has, within its memory, and the next one is asked.
+#[tokio::test]
+async fn no_answer_of_a_provider_hurts_the_agent_or_another_provider() {
+    let kind = "\"apiVersion\": \"credentialprovider.kubelet.k8s.io/v1\", \"kind\": \"CredentialProviderResponse\", \"cacheKeyType\": \"Image\"";
+    let attempts = [
+        ("endless output", "exec cat /dev/zero".to_owned(), "more than 1048576 bytes"),
+        ("endless errors", "exec cat /dev/zero >&2".to_owned(), "more than 1048576 bytes"),
+        ("long errors", "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1".to_owned(), "exit status: 1"),
+        ("killed", "kill -9 $$".to_owned(), "signal: 9"),
+        ("nothing", "exit 0".to_owned(), "its answer is not JSON"),
+        ("no UTF-8", "printf '\\377\\376'".to_owned(), "its answer is not JSON"),
+        ("deep", "head -c 100000 /dev/zero | tr '\\0' '['".to_owned(), "its answer is not JSON"),
+        ("two answers", format!("echo '{{{kind}}} {{{kind}}}'"), "its answer is not JSON"),
+        ("a list", "echo '[1, 2]'".to_owned(), "is not a CredentialProviderResponse"),
+        (
+            "another version",
+            format!("echo '{{{}}}'", kind.replace("/v1", "/v9")),
+            "is not a CredentialProviderResponse",
+        ),
+    ];
+    for (what, script, said) in attempts {
+        let stand = Stand::new(CONFIG, &script);
+        let (configs, problems) = stand.providers().ask("a.cloud.test/x").await;
+        assert!(configs.is_empty() && problems.len() == 1 && problems[0].contains(said), "{what}: {problems:?}");
+        assert!(problems[0].len() < 500, "{what}: {}", problems[0].len());
+    }
+    // Nonsense where the credentials would be is no credentials, or harmless ones; how long it holds has its bounds.
+    for more in [
+        ", \"auth\": 7",
+        ", \"auth\": {\"*\": 7}",
+        ", \"auth\": {\"\": {\"username\": [], \"password\": null}}",
+        ", \"cacheDuration\": \"9223372036854775807h\", \"auth\": {}",
+        ", \"cacheDuration\": \"-1h\", \"auth\": {}",
+        ", \"cacheDuration\": 5, \"auth\": {}",
+    ] {
+        let stand = Stand::new(CONFIG, &format!("echo '{{{kind}{more}}}'"));
+        let (configs, problems) = stand.providers().ask("a.cloud.test/x").await;
+        assert_eq!(problems, Vec::<String>::new(), "{more}");
+        let is_empty = |it: &RegistryCredentials| it.username.is_empty() && it.password.is_empty();
+        assert!(configs.iter().flat_map(|config| config.values()).all(is_empty), "{more}: {configs:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_provider_that_needs_a_service_account_is_not_for_static_pods() {
     let config =

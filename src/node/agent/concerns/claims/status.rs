@@ -8,6 +8,7 @@ use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::FailedReport;
 use crate::core::cluster::node_daemons::InstanceReport;
 use crate::core::cluster::node_daemons::Status;
+use crate::core::escape;
 use crate::core::identity::overlays_digest;
 use crate::core::identity::template_hash;
 use crate::core::pass::Plan;
@@ -23,6 +24,11 @@ use crate::node::agent::evidence::mirror_key;
 /// Of how many refused daemons of one namespace is told each by itself.
 const REFUSED: usize = 20;
 
+/// How many bytes the texts of one kind may have in a whole report, and each of them at least and at most.
+const TEXTS: usize = 192 << 10;
+const SHORTEST: usize = 128;
+const LONGEST: usize = 1024;
+
 /// What is said of every daemon of a plan; `live`: what the cluster reads of this node now.
 pub(in crate::node::agent) fn status(plan: &Plan, facts: &dyn Facts, node: &str, live: &Status) -> Status {
     let reported = |d: &&DaemonPlan| {
@@ -37,14 +43,16 @@ pub(in crate::node::agent) fn status(plan: &Plan, facts: &dyn Facts, node: &str,
         refused: refused_counts(refused.map(|d| d.summary.refused_field.as_deref())),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         ready: format!("{ready}/{}", daemons.len()),
-        worst: trouble
-            .map_or_else(String::new, |d| format!("{}: {}: {}", d.key, d.summary.state.as_str(), d.summary.reason)),
-        daemons: without_many_refused(daemons.into_iter().map(|d| report(d, facts, node, live)).collect()),
+        worst: trouble.map_or_else(String::new, |d| {
+            format!("{}: {}: {}", d.key, d.summary.state.as_str(), escape::short(&d.summary.reason, LONGEST))
+        }),
+        daemons: bounded(daemons.into_iter().map(|d| report(d, facts, node, live)).collect()),
     }
 }
 
-/// Tells of the first refused daemons of each namespace; the last of them says how many there are more.
-fn without_many_refused(mut reports: Vec<DaemonReport>) -> Vec<DaemonReport> {
+/// Bounds the reports, so that what one tenant's daemons say keeps no report from the API server, which takes 1.5 MiB.
+/// Of the refused daemons of a namespace the first are told; the last of them says how many there are more.
+fn bounded(mut reports: Vec<DaemonReport>) -> Vec<DaemonReport> {
     let is_refused = |report: &DaemonReport| report.phase == Some(State::Refused) && report.instances.is_empty();
     let mut refused: BTreeMap<String, usize> = BTreeMap::new();
     reports.retain(|report| {
@@ -54,6 +62,7 @@ fn without_many_refused(mut reports: Vec<DaemonReport>) -> Vec<DaemonReport> {
             *count <= REFUSED
         })
     });
+    shorten(&mut reports);
     refused.retain(|_, count| *count > REFUSED);
     for report in reports.iter_mut().rev().filter(|report| is_refused(report)) {
         if let Some(count) = refused.remove(&report.namespace) {
@@ -62,6 +71,16 @@ fn without_many_refused(mut reports: Vec<DaemonReport>) -> Vec<DaemonReport> {
         }
     }
     reports
+}
+
+/// Bounds the texts, which say how much of them is left out.
+fn shorten(reports: &mut [DaemonReport]) {
+    let most = (TEXTS / reports.len().max(1)).clamp(SHORTEST, LONGEST);
+    for report in reports {
+        let failed = report.failed.as_mut().map(|failed| &mut failed.message);
+        let texts = [&mut report.message].into_iter().chain(&mut report.pull_failed).chain(failed);
+        texts.for_each(|text| *text = escape::short(text, most).into_owned());
+    }
 }
 
 fn waits(daemon: &DaemonPlan) -> bool {
@@ -154,11 +173,34 @@ mod tests {
         let waits = report("a", 1_000, State::Waiting);
         let many = (0..512).map(|number| report("a", number, State::Refused));
         let few = (0..20).map(|number| report("b", number, State::Refused));
-        let told = without_many_refused(many.chain([runs.clone(), waits.clone()]).chain(few).collect());
+        let told = bounded(many.chain([runs.clone(), waits.clone()]).chain(few).collect());
         assert_eq!(told.len(), 20 + 2 + 20);
         assert_eq!(told[19].message, "no; 492 more DaemonSets of this namespace are refused");
         assert_eq!(told[20..22], [runs, waits]);
         assert!(told.iter().enumerate().all(|(index, report)| index == 19 || report.message == "no"));
+    }
+
+    #[test]
+    fn no_text_of_a_tenant_keeps_a_report_from_the_api_server() {
+        let long = || "x".repeat(256 << 10);
+        let report = |number: usize| DaemonReport {
+            namespace: "a".to_owned(),
+            name: format!("d{number}"),
+            phase: Some(State::Waiting),
+            message: long(),
+            pull_failed: Some(long()),
+            failed: Some(FailedReport { revision: "r".to_owned(), cause: "image".to_owned(), message: long() }),
+            ..DaemonReport::default()
+        };
+        for count in [1, 100, 1_000] {
+            let told = bounded((0..count).map(report).collect());
+            assert_eq!(told.len(), count, "each is told");
+            assert!(told.iter().all(|report| report.message.ends_with(" bytes more)")), "and that it is shortened");
+            let bytes = serde_json::to_string(&told).map_or(usize::MAX, |json| json.len());
+            assert!(bytes < 1 << 20, "{count}: {bytes}");
+        }
+        let fits = DaemonReport { message: "y".repeat(LONGEST), ..report(0) };
+        assert_eq!(bounded(vec![fits.clone()])[0].message, fits.message);
     }
 
     #[test]

@@ -1,0 +1,20 @@
+//! The folders that define DaemonSets: who writes there is root on this node.
+//!
+//! Owns what that means. Must not look at a disk.
+
+use super::Finding;
+
+/// The name of the check.
+pub const CHECK: &str = "definition folders";
+
+/// Judges the folders of `folders`, of which users other than root may write to the paths `open`.
+pub fn examine(open: &[String]) -> Finding {
+    match open.is_empty() {
+        true => Finding::ok(CHECK, "only root may write to them"),
+        false => Finding::bad(
+            CHECK,
+            format!("users other than root may write to {} and so decide what runs as root", open.join(", ")),
+            format!("chown root {0}; chmod go-w {0}", open.join(" ")),
+        ),
+    }
+}

@@ -1,0 +1,100 @@
+"""Whether `doctor` can tell that the admission policies hold an agent: each by a dry run that this policy itself has to refuse."""
+
+import json
+import unittest
+
+from kit import tools
+from kit.agent import grant
+from kit.control_plane import ControlPlane
+from kit.wait import until
+from suite.bare import SOON
+from suite.bare import WORLD
+from suite.bare import Story
+
+PACKAGED = tools.REPO / "packaging/k8s"
+POLICIES, DRY_RUN = PACKAGED / "admission-policies.yaml", PACKAGED / "rbac-dry-run.yaml"
+TOKENS = "daemonlet-agent-tokens"
+BINDINGS = "validatingadmissionpolicybindings"
+WELL = "each refuses what this agent must not write"
+
+
+def setUpModule():  # noqa: N802 (unittest's name)
+    """One API server for all, without any controller, and the agents' rights as they are packaged."""
+    WORLD.cluster = unittest.enterModuleContext(ControlPlane())
+    grant(WORLD.cluster)
+    WORLD.cluster.admin.apply(PACKAGED / "nodedaemons.yaml", DRY_RUN)
+
+
+class Policies(Story):
+    """An agent with a daemon that has a token, and the policies that are taken away from it."""
+
+    def start(self, **config):
+        """The agent, with its daemon and a pod that no agent may change."""
+        agent = self.start_agent(**config)
+        self.addCleanup(self.admin.apply, POLICIES, DRY_RUN)
+        self.admin.create("pods", {"metadata": {"name": "ordinary", "namespace": self.namespace}, "spec": {
+            "automountServiceAccountToken": False, "containers": [{"name": "a", "image": "example.org/a"}]}})
+        self.put(self.daemon("net", automountServiceAccountToken=True))
+        self.instance(agent, "net")
+        return agent
+
+    @staticmethod
+    def found(agent):
+        """What doctor finds of the policies: [(level, text)]."""
+        done = agent.cli("doctor", "--json")
+        return [(one["level"], one["text"]) for one in json.loads(done.stdout)["findings"] if one["check"] == "admission policies"]
+
+    def says(self, agent, *expected):
+        """Waits until doctor finds exactly this: [(level, how its text begins)]. The API server takes policies over with a delay."""
+        def is_so():
+            found = self.found(agent)
+            return len(found) == len(expected) and all(level == is_level and text.startswith(begin) for (is_level, text), (level, begin) in zip(found, expected, strict=True))
+        try:
+            until(is_so, SOON, f"doctor says {expected}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{agent.cli('doctor').stdout}") from None
+
+    def test_the_policy_for_tokens_is_in_force_only_where_it_refuses_by_itself(self):
+        agent = self.start()
+        self.says(agent, ("ok", WELL))
+        binding = self.admin.request("GET", f"/apis/admissionregistration.k8s.io/v1/{BINDINGS}/{TOKENS}")
+        # A binding that only writes refusals down.
+        self.admin.request("PATCH", f"/apis/admissionregistration.k8s.io/v1/{BINDINGS}/{TOKENS}", {"spec": {"validationActions": ["Audit"]}}, "application/merge-patch+json")
+        self.says(agent, ("warn", f"not in force for this agent: {TOKENS}; "))
+        self.admin.request("PATCH", f"/apis/admissionregistration.k8s.io/v1/{BINDINGS}/{TOKENS}", {"spec": binding["spec"]}, "application/merge-patch+json")
+        self.says(agent, ("ok", WELL))
+        # None at all. The API server answers such a dry run with a token, which goes nowhere.
+        self.admin.kubectl("delete", BINDINGS, TOKENS)
+        self.says(agent, ("warn", f"not in force for this agent: {TOKENS}; "))
+        self.assertNotIn("eyJ", agent.cli("doctor", "--json").stdout)
+        # Another policy that refuses the same write shows nothing of ours.
+        other = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "another"}, "spec": {
+            "failurePolicy": "Fail", "validations": [{"expression": "false", "message": f"ValidatingAdmissionPolicy {TOKENS} denied request"}],
+            "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["*"], "resources": ["serviceaccounts/token"], "operations": ["CREATE"]}]}}}
+        bound = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "another"},
+                 "spec": {"policyName": "another", "validationActions": ["Deny"]}}
+        self.admin.apply(other, bound)
+        self.addCleanup(self.admin.kubectl, "delete", "--ignore-not-found", "validatingadmissionpolicies,validatingadmissionpolicybindings", "another")
+        self.says(agent, ("warn", f"could not be shown to be in force: {TOKENS}: "))
+        self.assertIn("ValidatingAdmissionPolicy 'another'", self.found(agent)[0][1])
+        self.admin.kubectl("delete", BINDINGS, "another")
+        self.admin.apply(POLICIES)
+        self.says(agent, ("ok", WELL))
+
+    def test_each_policy_that_is_not_bound_is_named(self):
+        agent = self.start(policy={"namespaces": [self.namespace], "admission": "dry-run"})
+        self.says(agent, ("ok", WELL))
+        names = [f"daemonlet-agent-{name}" for name in ("nodedaemons", "leases", "events", "certificates", "pods", "tokens", "dry-run")]
+        self.admin.kubectl("delete", BINDINGS, *names)
+        self.says(agent, ("warn", f"not in force for this agent: {', '.join(names)}; its identity can write what it must not"))
+        self.admin.apply(POLICIES)
+        self.says(agent, ("warn", "not in force for this agent: daemonlet-agent-dry-run; "))
+        self.assertIn("rbac-dry-run.yaml", agent.cli("doctor").stdout)
+        self.assertIsNone(self.admin.get("pods", "daemonlet-doctor", "kube-system"), "it was a dry run")
+        self.admin.apply(DRY_RUN)
+        self.says(agent, ("ok", WELL))
+
+    def test_an_identity_that_no_policy_binds_is_told(self):
+        agent = self.start(kubeconfig=str(self.admin.kubeconfig))
+        self.says(agent, ("warn", "not in force for this agent: daemonlet-agent-nodedaemons, "))
+        self.assertIn("daemonlet enroll", agent.cli("doctor").stdout)
