@@ -313,11 +313,8 @@ fn refuse_unsafe(path: &Path, dir: &Dir) -> Result<(), CheckpointError> {
 
 /// Why nothing in a folder can be trusted, and what to do about it.
 fn why_unsafe(stat: &Stat, path: &Path) -> Option<(String, String)> {
-    let others_may_write = || {
-        let why = "can be written to by others than its owner".to_owned();
-        (stat.mode & 0o022 != 0).then(|| (why, format!("chmod 0700 {}", path.display())))
-    };
-    fsx::other_owner(stat, path).or_else(others_may_write)
+    let hint = |why| (why, format!("chmod 0700 {}", path.display()));
+    fsx::other_owner(stat, path).or_else(|| fsx::open_to_others(stat).map(hint))
 }
 
 /// Gives the staged file `name` the name `file`, or removes what is not all of a record.

@@ -213,6 +213,11 @@ pub(in crate::node) fn other_owner(stat: &Stat, path: &Path) -> Option<(String, 
     Some((format!("is owned by user {}", stat.uid), hint))
 }
 
+/// Why a folder into which others may write is not used; `None` if only its owner may.
+pub(in crate::node) fn open_to_others(stat: &Stat) -> Option<String> {
+    (stat.mode & 0o022 != 0).then(|| "can be written to by others than its owner".to_owned())
+}
+
 /// Whether `text` names exactly this path, not one below it or beside it.
 fn names(text: &str, path: &str) -> bool {
     let follows = |at: usize| text.get(at + path.len()..).is_none_or(|rest| !rest.starts_with(is_of_path));

@@ -31,8 +31,7 @@ impl ManifestFolder {
         if let Some(owned) = fsx::other_owner(&stat, path) {
             return Err(refuse(owned));
         }
-        if stat.mode & 0o022 != 0 {
-            let why = "can be written to by others than its owner".to_owned();
+        if let Some(why) = fsx::open_to_others(&stat) {
             return Err(refuse((why, format!("chmod go-w {}", path.display()))));
         }
         if made {
