@@ -64,13 +64,21 @@ pub fn init(filter: &str, target: LogTarget) -> Result<(), LogError> {
         LogTarget::Auto if stderr_is_the_journal() => journal().ok(),
         LogTarget::Auto => None,
     };
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = has_colours(&std::io::stderr());
     let stderr = journal.is_none().then_some(StderrLayer { colour });
     tracing_subscriber::registry()
         .with(journal.with_filter(targets.clone()))
         .with(stderr.with_filter(targets))
         .try_init()
         .map_err(|source| LogError::Twice { source })
+}
+
+/// Whether text for `stream` may be coloured: it is a terminal, which `TERM` does not call dumb, and `NO_COLOR` is not set
+/// to anything.
+pub fn has_colours(stream: &impl IsTerminal) -> bool {
+    let is_dumb = || std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    let is_unwanted = || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !is_dumb() && !is_unwanted()
 }
 
 fn journal() -> std::io::Result<JournalLayer> {

@@ -46,8 +46,7 @@ pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &Request) -> Re
             offline::answer(config, request)?.to_string()
         }
         Err(error) => {
-            let why = config::io_reason(&error);
-            return Err(failure(&path, &format!("the agent cannot be asked: {why}")));
+            return Err(silence(&path, &error));
         }
     };
     understood(&path, &line)
@@ -59,7 +58,7 @@ pub(super) fn try_agent<T: DeserializeOwned>(config: &Config, request: &Request)
     match converse(&path, request) {
         Ok(line) => understood(&path, &line).map(Some),
         Err(error) if is_absence(&error) => Ok(None),
-        Err(error) => Err(failure(&path, &format!("the agent cannot be asked: {}", config::io_reason(&error)))),
+        Err(error) => Err(silence(&path, &error)),
     }
 }
 
@@ -68,7 +67,7 @@ pub(super) fn order<T: DeserializeOwned>(config: &Config, request: &Request) -> 
     let path = config.socket();
     let line = converse(&path, request).map_err(|error| match is_absence(&error) {
         true => failure(&path, "no agent is running here").hint("start it: systemctl start daemonlet"),
-        false => failure(&path, &format!("the agent cannot be asked: {}", config::io_reason(&error))),
+        false => silence(&path, &error),
     })?;
     understood(&path, &line)
 }
@@ -90,6 +89,15 @@ fn understood<T: DeserializeOwned>(path: &std::path::Path, line: &str) -> Result
 
 fn failure(path: &std::path::Path, why: &str) -> CommandFailure {
     CommandFailure::new(Exit::Refused, format!("{}: {why}", path.display()))
+}
+
+/// An agent that may run and gives no answer.
+fn silence(path: &std::path::Path, error: &io::Error) -> CommandFailure {
+    let failure = failure(path, &format!("the agent cannot be asked: {}", config::io_reason(error)));
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => failure.hint("run this as root"),
+        _ => failure,
+    }
 }
 
 /// Nobody listens: no socket, or one that an agent left behind.

@@ -11,6 +11,7 @@ use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::config;
 use crate::core::escape;
+use crate::log;
 
 /// Writes text to standard output, without anything that a terminal would obey. That nobody reads it any more is no
 /// error.
@@ -70,10 +71,9 @@ pub(super) fn remarks(text: &str) {
 pub(super) struct Colour(bool);
 
 impl Colour {
-    /// Colours if `stream` is a terminal that has them and `NO_COLOR` is not set.
+    /// Colours if `stream` may have them.
     pub(super) fn new(stream: &impl IsTerminal) -> Self {
-        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-        Self(stream.is_terminal() && !is_dumb && std::env::var_os("NO_COLOR").is_none())
+        Self(log::has_colours(stream))
     }
 
     /// No colours.

@@ -67,12 +67,15 @@ pub(super) fn human(report: &PlanReport) -> String {
     for held in &report.held {
         let reason = if held.reason.is_empty() { String::new() } else { format!(": {}", held.reason) };
         let changes = report.changes.iter().any(|c| (&c.namespace, &c.name) == (&held.namespace, &held.name));
-        let but = match held.state {
-            _ if changes => "and it",
-            State::Waiting => "nothing yet, it",
-            _ => "nothing, it",
+        let state = held.state.as_str();
+        let what = match held.state {
+            _ if changes => format!("and it is {state}"),
+            // The reason says that it waits, and for what.
+            State::Waiting if !reason.is_empty() => "nothing yet".to_owned(),
+            State::Waiting => format!("nothing yet, it is {state}"),
+            _ => format!("nothing, it is {state}"),
         };
-        text.push_str(&format!("{}/{}: {but} is {}{reason}\n", held.namespace, held.name, held.state.as_str()));
+        text.push_str(&format!("{}/{}: {what}{reason}\n", held.namespace, held.name));
         hint(&mut text, &held.hint);
     }
     for problem in &report.problems {
@@ -151,7 +154,7 @@ mod tests {
             left_alone: Vec::new(),
         };
         let lines = "a/b: nothing, it is refused: spec: no\n  hint: do it\n\
-                     a/c: nothing yet, it is waiting: waits for Secret a/s\n";
+                     a/c: nothing yet: waits for Secret a/s\n";
         assert_eq!(human(&report), lines);
         let [namespace, name, action] = ["a", "d", "write manifest x"].map(str::to_owned);
         report.changes.push(PlannedChange { namespace, name, action, reason: String::new() });

@@ -75,7 +75,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
     output::data(&text)?;
     output::remarks(&report::lines(&not_taken, &BTreeMap::new(), Colour::new(&std::io::stderr())));
-    if inputs.daemon_sets.is_empty() && not_taken.is_empty() {
+    if inputs.daemon_sets.is_empty() && not_taken.is_empty() && inputs.unreadable.is_empty() {
         output::remarks(&inputs::nothing_in(&arguments.files));
     }
     output::errors(&inputs.unreadable);

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -74,7 +75,8 @@ pub(super) struct Arguments {
     /// How imagePullPolicy Always is written: the agent's images.pull-policy
     #[arg(long, value_name = "POLICY", value_parser = ["if-not-present", "as-written"], default_value = "if-not-present")]
     pull_policy: String,
-    /// Write DIR/manifests and DIR/volumes instead of printing the manifests
+    /// Write DIR/manifests and DIR/volumes instead of printing the manifests; "json" means --json, "yaml" the
+    /// manifests on standard output
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Print the outcomes as JSON (schemaVersion 1)
@@ -84,6 +86,17 @@ pub(super) struct Arguments {
     /// misspelt, and input without a DaemonSet
     #[arg(long)]
     strict: bool,
+}
+
+impl Arguments {
+    /// The folder to write to. The words that kubectl takes after `-o` name none.
+    fn folder(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|output| ![Path::new("json"), Path::new("yaml")].contains(output))
+    }
+
+    fn is_json(&self) -> bool {
+        self.json || self.output.as_deref() == Some(Path::new("json"))
+    }
 }
 
 fn node_name(text: &str) -> Result<String, String> {
@@ -102,7 +115,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let mut errors = inputs.unreadable.clone();
 
     let entries = entries(&inputs, node.as_ref(), &options);
-    if let Some(folder) = &arguments.output {
+    if let Some(folder) = arguments.folder() {
         errors.extend(write::write(folder, &entries));
     }
     let is_empty = entries.is_empty() && errors.is_empty();
@@ -116,10 +129,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         errors.extend(refused);
     }
 
-    if arguments.json {
-        let manifests = if arguments.output.is_some() { Manifests::Written } else { Manifests::Inline };
+    if arguments.is_json() {
+        let manifests = if arguments.folder().is_some() { Manifests::Written } else { Manifests::Inline };
         output::data(&report::json(&entries, &inputs.unknown_fields, manifests, &options, &errors)?)?;
-    } else if arguments.output.is_some() {
+    } else if arguments.folder().is_some() {
         output::data(&report::lines(&entries, &inputs.unknown_fields, output::Colour::new(&std::io::stdout())))?;
     } else {
         output::as_it_is(&report::stream(&entries))?;

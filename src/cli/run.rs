@@ -78,12 +78,19 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
 }
 
-/// Says what the agent would hold with a configuration that has no mistakes: what it no longer selects.
+/// Says what has no effect in a configuration that has no mistakes, and what the agent would hold with it: what it no
+/// longer selects.
 fn check(config: Config) -> Result<Exit, CommandFailure> {
+    let remark = |one: config::Problem| {
+        let hint = one.hint.map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
+        format!("note: {}\n{hint}", one.message)
+    };
+    output::remarks(&config.remarks().into_iter().map(remark).collect::<String>());
     match agent::held_by(config) {
         Ok(held) => output::data(&held.iter().map(|line| format!("{line}\n")).collect::<String>())?,
         Err(error) => {
-            let message = format!("what it would end is unknown: {}", CommandFailure::from(error).errors[0].0);
+            let message =
+                format!("note: what the agent would hold is unknown: {}", CommandFailure::from(error).errors[0].0);
             output::remarks(&format!("{message}\n"));
         }
     }
@@ -148,8 +155,8 @@ fn start(config: Config, arguments: &Arguments) -> Result<Next, CommandFailure> 
                 matches!(daemon.state, State::Refused | State::Failing | State::NotAccepted)
                     || !daemon.stale_volumes.is_empty()
             };
-            let exit = if report.daemons.iter().any(bad) { Exit::Refused } else { Exit::Success };
-            return Ok(Next::End(exit));
+            let is_bad = report.daemons.iter().any(bad) || !report.problems.is_empty();
+            return Ok(Next::End(if is_bad { Exit::Refused } else { Exit::Success }));
         }
         match agent.run(ready, arguments.config.config.as_deref()).await? {
             Ended::Stopped => Ok(Next::End(Exit::Success)),

@@ -43,7 +43,7 @@ pub(super) struct Arguments {
     /// whenever something has changed
     #[arg(long)]
     watch: bool,
-    /// Whole reasons, also on a terminal, where they are cut to 120 columns
+    /// Whole sources and reasons, also on a terminal, where they are cut to fit 120 columns
     #[arg(short, long, value_enum)]
     output: Option<Form>,
 }
@@ -55,6 +55,8 @@ enum Form {
 
 /// How wide the table may be on a terminal.
 const TERMINAL: usize = 120;
+/// How wide SOURCE may be there.
+const SOURCE_WIDTH: usize = 24;
 
 impl Arguments {
     /// The bound of the table's width, if there is one.
@@ -128,7 +130,11 @@ pub(super) fn exit(report: &StatusReport) -> Exit {
 pub(super) fn human(report: &StatusReport, colour: Colour, width: Option<usize>) -> String {
     let report = &output::printable(report);
     let head = ["DAEMONSET", "SOURCE", "REVISION", "POD", "STATE", "READY", "SINCE", "REASON"];
-    let rows = report.daemons.iter().map(|daemon| row(daemon, colour)).collect::<Vec<_>>();
+    let source = |daemon: &DaemonStatus| match width {
+        Some(_) => table::end_of(&daemon.source.to_string(), SOURCE_WIDTH),
+        None => daemon.source.to_string(),
+    };
+    let rows = report.daemons.iter().map(|daemon| row(daemon, &source(daemon), colour)).collect::<Vec<_>>();
     let mut text = match width {
         _ if rows.is_empty() => no_daemons(report, colour),
         Some(width) => table::fitted(&head, &rows, width),
@@ -182,7 +188,7 @@ pub(super) fn left_alone(groups: &[LeftAlone], colour: Colour) -> String {
     text
 }
 
-fn row(daemon: &DaemonStatus, colour: Colour) -> Vec<table::Cell> {
+fn row(daemon: &DaemonStatus, source: &str, colour: Colour) -> Vec<table::Cell> {
     let state = daemon.state.as_str();
     let state = match daemon.state {
         State::Running => table::Cell::painted(state, colour.green(state)),
@@ -198,7 +204,7 @@ fn row(daemon: &DaemonStatus, colour: Colour) -> Vec<table::Cell> {
     let dash = |text: &str| table::Cell::from(if text.is_empty() { "-" } else { text });
     vec![
         format!("{}/{}", daemon.namespace, daemon.name).as_str().into(),
-        daemon.source.to_string().as_str().into(),
+        source.into(),
         dash(&daemon.revision),
         dash(&daemon.pod),
         state,

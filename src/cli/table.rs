@@ -47,6 +47,14 @@ pub(super) fn fitted(head: &[&str], rows: &[Vec<Cell>], width: usize) -> String 
     table(head, &rows)
 }
 
+/// The text at most `width` wide: of a longer one the end, which tells most of a path.
+pub(super) fn end_of(text: &str, width: usize) -> String {
+    match text.chars().count().checked_sub(width) {
+        None | Some(0) => text.to_owned(),
+        Some(more) => std::iter::once('…').chain(text.chars().skip(more + 1)).collect(),
+    }
+}
+
 /// Each of `rows` as a line, each column as wide as its widest cell; nothing follows the last cell.
 pub(super) fn lines(rows: &[Vec<Cell>]) -> Vec<String> {
     let width = |column: usize| rows.iter().filter_map(|line| line.get(column)).map(|cell| cell.width).max();
@@ -65,6 +73,12 @@ pub(super) fn lines(rows: &[Vec<Cell>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_long_path_the_end_is_kept() {
+        assert_eq!(end_of("/etc/daemonlet/daemonsets.d/cni.yaml", 12), "….d/cni.yaml");
+        assert_eq!(end_of("/a/b", 4), "/a/b");
+    }
 
     #[test]
     fn the_last_column_is_cut_to_the_width_and_no_other() {

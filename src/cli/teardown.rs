@@ -47,7 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     if arguments.dry_run {
         let drain = agent::teardown_offline(config.clone())?;
         output::data(&would(&config, &drain))?;
-        return Ok(Exit::Success);
+        return Ok(if drain.problems.is_empty() { Exit::Success } else { Exit::Refused });
     }
     start_log(&config)?;
     let runtime = event_loop()?;
@@ -86,8 +86,10 @@ fn would(config: &Config, drain: &Teardown) -> String {
     if config.startup_taint {
         text.push_str(&format!("would take the taint {STARTING_TAINT} off the Node\n"));
     }
-    if drain.found.is_empty() {
-        text.push_str(&format!("nothing of daemonlet is on {}\n", drain.node));
+    match (drain.found.is_empty(), drain.problems.is_empty()) {
+        (true, true) => text.push_str(&format!("nothing of daemonlet is on {}\n", drain.node)),
+        (true, false) => text.push_str(&format!("nothing of daemonlet was found on {}, but:\n", drain.node)),
+        (false, _) => {}
     }
     text.push_str(&problems(drain));
     text
@@ -117,12 +119,16 @@ fn done(config: &Config, drain: &Teardown) -> String {
 
 /// What is to be done about the Node's taint.
 fn taint(drain: &Teardown) -> String {
-    let hint = |problem: &Problem| problem.hint.as_ref().map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
     drain.taint.iter().map(|problem| format!("  {}\n{}", problem.reason, hint(problem))).collect()
 }
 
 fn problems(drain: &Teardown) -> String {
-    drain.problems.iter().map(|problem| format!("  {}: {}\n", problem.object, problem.reason)).collect()
+    let line = |problem: &Problem| format!("  {}: {}\n{}", problem.object, problem.reason, hint(problem));
+    drain.problems.iter().map(line).collect()
+}
+
+fn hint(problem: &Problem) -> String {
+    problem.hint.as_ref().map(|hint| format!("  hint: {hint}\n")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -149,6 +155,12 @@ mod tests {
         assert_eq!(text, "would end b-1 of a/b: /m/a_b-1.yaml\nwould clear what is left of pod u of a/b\n");
         let text = would(&config(), &Teardown { node: "n1".into(), ..Teardown::default() });
         assert_eq!(text, "nothing of daemonlet is on n1\n");
+        let [object, reason, hint] = ["checkpoint", "/s is a link", "remove it"].map(str::to_owned);
+        let problems = vec![Problem { object, reason, hint: Some(hint) }];
+        let text = would(&config(), &Teardown { node: "n1".into(), problems, ..Teardown::default() });
+        let what_is_not_read =
+            "nothing of daemonlet was found on n1, but:\n  checkpoint: /s is a link\n  hint: remove it\n";
+        assert_eq!(text, what_is_not_read);
     }
 
     #[test]

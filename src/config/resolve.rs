@@ -63,6 +63,30 @@ impl Config {
     }
 }
 
+impl Config {
+    /// What is valid and has no effect: a namespace of `[policy]` that none of its DaemonSets can come from.
+    pub fn remarks(&self) -> Vec<Problem> {
+        let is_selected = |name: &&String| {
+            *name == "*" || self.policy_namespaces.iter().any(|namespace| namespace == "*" || namespace == *name)
+        };
+        let of = |key: &'static str, named: Vec<&String>| {
+            let origin = self.origins.get(key).filter(|_| self.is_written(key));
+            let remark = move |name: &String| Problem {
+                message: format!(
+                    "{}: {key}: {name:?} has no effect: it is not among policy.namespaces",
+                    origin.map(ToString::to_string).unwrap_or_default()
+                ),
+                hint: Some(format!("add {name:?} to policy.namespaces, or remove it from {key}")),
+            };
+            let without_effect = named.into_iter().filter(|name| origin.is_some() && !is_selected(name));
+            without_effect.map(remark).collect::<Vec<_>>()
+        };
+        let mut remarks = of("policy.trusted-namespaces", self.trusted_namespaces.iter().collect());
+        remarks.extend(of("policy.grants", self.grants.keys().collect()));
+        remarks
+    }
+}
+
 /// The path of a socket; the kubelet still takes one without a scheme.
 fn socket_path(url: &str) -> Option<PathBuf> {
     let path = url.strip_prefix("unix://").unwrap_or(url);

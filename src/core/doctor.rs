@@ -209,6 +209,32 @@ pub fn runtime(runtime: &RuntimeFinding) -> Finding {
     }
 }
 
+/// A folder of the agent's, as its path and attributes show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FolderFinding {
+    /// Only root may write to it.
+    Good,
+    /// There is none yet.
+    Absent,
+    /// This user may not look at it.
+    Closed,
+    /// The agent would not use it; and what to do.
+    Bad(String, Option<String>),
+}
+
+/// Judges the state folder at `path`.
+pub fn state_folder(path: &str, folder: &FolderFinding) -> Finding {
+    const CHECK: &str = "state folder";
+    match folder {
+        FolderFinding::Good => Finding::ok(CHECK, format!("only root may write to {path}")),
+        FolderFinding::Absent => Finding::ok(CHECK, format!("{path} does not exist; the agent creates it")),
+        FolderFinding::Closed => Finding::skipped(CHECK, path),
+        FolderFinding::Bad(why, hint) => {
+            Finding::bad(CHECK, why.clone(), hint.as_deref().unwrap_or("see tmpfiles.d/daemonlet.conf"))
+        }
+    }
+}
+
 /// Judges how Secrets are stored on disk; `sealed`: the key that seals them, if they are.
 pub fn secrets(sealed: Option<&str>, state_dir: &str) -> Finding {
     const CHECK: &str = "secrets at rest";

@@ -45,7 +45,7 @@ pub struct Metric {
     pub kind: Type,
     /// Its unit, for people.
     pub unit: &'static str,
-    /// Its labels, in the order in which they are written.
+    /// Its labels, in the order in which they are written. The agent's have `node`, too.
     pub labels: &'static [&'static str],
     /// What it means.
     pub help: &'static str,
@@ -79,8 +79,8 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Version and node name.
-    BuildInfo: Gauge = ("daemonlet_build_info", "always 1", &["version", "node"]);
+    /// The agent's version.
+    BuildInfo: Gauge = ("daemonlet_build_info", "always 1", &["version"]);
     /// Passes over all daemons since the start.
     Passes: Counter = ("daemonlet_passes_total", "passes", &[]);
     /// How long passes took.

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::node::fsx;
 use crate::node::fsx::Dir;
 use crate::node::fsx::File;
 use crate::node::fsx::FileKind;
@@ -105,7 +106,7 @@ impl Store {
 
     /// Whether the path still leads to the folder that was opened, and nobody else may write to it.
     pub fn is_in_place(&self) -> bool {
-        let here = self.dir.own_stat().ok().filter(|here| why_unsafe(here).is_none());
+        let here = self.dir.own_stat().ok().filter(|here| why_unsafe(here, &self.path).is_none());
         let there = self.dir.disk().look(&self.path).ok();
         here.zip(there).is_some_and(|(here, there)| here.stamp.is_same_file(&there.stamp))
     }
@@ -304,22 +305,16 @@ impl UnsyncedRecord {
 /// Refuses a folder that others may write to.
 fn refuse_unsafe(path: &Path, dir: &Dir) -> Result<(), CheckpointError> {
     let stat = dir.own_stat().map_err(|source| CheckpointError::Folder { path: path.to_owned(), source })?;
-    let refuse = |(why, command): (String, String)| CheckpointError::Unsafe {
-        path: path.to_owned(),
-        why,
-        hint: format!("{command} {}", path.display()),
-    };
-    why_unsafe(&stat).map_or(Ok(()), |found| Err(refuse(found)))
+    match why_unsafe(&stat, path) {
+        Some((why, hint)) => Err(CheckpointError::Unsafe { path: path.to_owned(), why, hint }),
+        None => Ok(()),
+    }
 }
 
-/// Why nothing in a folder can be trusted, and the command that mends it.
-fn why_unsafe(stat: &Stat) -> Option<(String, String)> {
-    let me = nix::unistd::geteuid();
-    if stat.uid != me.as_raw() {
-        return Some((format!("is owned by user {}", stat.uid), format!("chown {me}")));
-    }
-    let others_may_write = stat.mode & 0o022 != 0;
-    others_may_write.then(|| ("can be written to by others than its owner".to_owned(), "chmod 0700".to_owned()))
+/// Why nothing in a folder can be trusted, and what to do about it.
+fn why_unsafe(stat: &Stat, path: &Path) -> Option<(String, String)> {
+    let hint = |why| (why, format!("chmod 0700 {}", path.display()));
+    fsx::other_owner(stat, path).or_else(|| fsx::open_to_others(stat).map(hint))
 }
 
 /// Gives the staged file `name` the name `file`, or removes what is not all of a record.

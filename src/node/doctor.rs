@@ -5,6 +5,7 @@
 
 mod access;
 mod api;
+mod definitions;
 mod disk;
 mod folders;
 mod kubelet;
@@ -34,7 +35,8 @@ pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&Stat
     findings.extend(doctor::kubelet::examine(&kubelet));
     findings.push(doctor::runtime(&runtime));
     findings.extend(doctor::manifests::examine(&manifests));
-    findings.push(doctor::folders::examine(&folders::open(&config.folders)));
+    findings.push(doctor::folders::examine(&definitions::open(&config.folders)));
+    findings.push(doctor::state_folder(&config.state_dir.display().to_string(), &folders::state(&config.state_dir)));
     findings.extend(doctor::disk::examine(&disk::folders(config)));
     findings.push(doctor::secrets(config.seal_with(), &config.state_dir.display().to_string()));
     findings.extend(doctor::api::examine(&api.facts, &config.node_name));

@@ -35,7 +35,7 @@ pub enum EnrolmentError {
     #[error("no kubeconfig to ask with: none of {} exists", .0.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "))]
     NoSource(Vec<PathBuf>),
     /// The kubeconfig for the request cannot be used.
-    #[error("cannot ask with it")]
+    #[error("no kubeconfig to ask with")]
     Source(#[from] KubeconfigError),
     /// Another kubeconfig is in the place of ours.
     #[error("kubeconfig {} is there and is none of ours", .0.display())]

@@ -229,7 +229,7 @@ impl FolderView {
     }
 
     /// Puts the files' objects in force in the order of their names: the last definition wins, the others are
-    /// reported. What a file defines that was taken before it rested takes the place of nothing.
+    /// reported. What a file defines that was taken before it rested takes the place of nothing of another file.
     fn take_into_force(&mut self) {
         let mut objects_from: BTreeMap<ObjectRef, usize> = BTreeMap::new();
         let twice = |files: &[Arc<FileView>], loser: usize, winner: usize, object: String| InputProblem {
@@ -248,9 +248,9 @@ impl FolderView {
         };
         let mut problems = Vec::new();
         for (index, file) in self.files.iter().enumerate() {
-            let is_new = |is_defined: bool| !(file.early && is_defined);
+            let may_take = |definer: Option<usize>| !file.early || definer.is_none_or(|definer| definer == index);
             for daemon_set in &file.daemon_sets {
-                if !is_new(self.daemon_sets.contains_key(&daemon_set.key)) {
+                if !may_take(self.daemon_sets.get(&daemon_set.key).map(|(_, definer)| *definer)) {
                     continue;
                 }
                 let entry = (Arc::clone(daemon_set), index);
@@ -259,7 +259,7 @@ impl FolderView {
                 }
             }
             for (reference, value) in &file.objects {
-                if !is_new(self.objects.contains_key(reference)) {
+                if !may_take(objects_from.get(reference).copied()) {
                     continue;
                 }
                 self.objects.insert(reference.clone(), Arc::clone(value));

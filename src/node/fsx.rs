@@ -5,6 +5,7 @@
 //! files mean.
 
 use std::fmt;
+use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::time::SystemTime;
@@ -99,25 +100,51 @@ pub enum Doing {
     Watch,
 }
 
-impl fmt::Display for Doing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Doing {
+    const fn verb(self) -> &'static str {
+        match self {
             Doing::Open => "open",
             Doing::Create => "create",
             Doing::Read => "read",
             Doing::Write => "write",
             Doing::SetAttributes => "set mode and owner of",
             Doing::Sync => "sync",
-            Doing::Rename => "rename into place",
+            Doing::Rename => "rename",
             Doing::Remove => "remove",
             Doing::Watch => "watch",
-        })
+        }
+    }
+
+    const fn gerund(self) -> &'static str {
+        match self {
+            Doing::Open => "opening",
+            Doing::Create => "creating",
+            Doing::Read => "reading",
+            Doing::Write => "writing",
+            Doing::SetAttributes => "setting mode and owner of",
+            Doing::Sync => "syncing",
+            Doing::Rename => "renaming",
+            Doing::Remove => "removing",
+            Doing::Watch => "watching",
+        }
+    }
+
+    /// The verb in one of its forms with its object.
+    fn phrase(self, verb: &str, object: &str) -> String {
+        let end = if self == Doing::Rename { " into place" } else { "" };
+        format!("{verb} {object}{end}")
+    }
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.verb())
     }
 }
 
 /// A step on a file system that failed.
 #[derive(Debug, thiserror::Error, serde::Serialize, serde::Deserialize)]
-#[error("cannot {doing} {}", path.display())]
+#[error("cannot {}", doing.phrase(doing.verb(), &path.to_string_lossy()))]
 pub struct FsError {
     /// The step.
     pub doing: Doing,
@@ -134,17 +161,18 @@ impl FsError {
         Self { doing, path: path.into(), source: source.into() }
     }
 
-    /// The step after `said`, without the verb and the path that are in there; empty if both are.
+    /// The step after `said`, without what is in there: the path, the verb, and that something cannot be done. Empty if
+    /// nothing is left.
     pub(in crate::node) fn after(&self, said: &str) -> String {
         let path = self.path.to_string_lossy();
-        let (is_named, is_said) = (names(said, &path), said.contains(&format!("cannot {} ", self.doing)));
-        match (is_named, is_said, self.doing) {
-            (true, true, _) => String::new(),
-            (false, true, _) => path.into_owned(),
-            (false, false, _) => self.to_string(),
-            (true, false, Doing::SetAttributes) => "cannot set its mode and owner".to_owned(),
-            (true, false, Doing::Rename) => "cannot rename it into place".to_owned(),
-            (true, false, doing) => format!("cannot {doing} it"),
+        let object = if names(said, &path) { "it" } else { &*path };
+        let doing = self.doing;
+        if said.contains(&format!("cannot {doing} ")) {
+            return if object == "it" { String::new() } else { path.into_owned() };
+        }
+        match said.contains("cannot ") {
+            true => format!("{} failed", doing.phrase(doing.gerund(), object)),
+            false => format!("cannot {}", doing.phrase(doing.verb(), object)),
         }
     }
 
@@ -172,6 +200,22 @@ impl FsError {
             _ => None,
         }
     }
+}
+
+/// Why a folder of another user is not used, and what to do about it; `None` if it belongs to this process's user.
+pub(in crate::node) fn other_owner(stat: &Stat, path: &Path) -> Option<(String, String)> {
+    let me = nix::unistd::geteuid();
+    let hint = match stat.uid {
+        owner if owner == me.as_raw() => return None,
+        0 => "run this as root, who owns it".to_owned(),
+        _ => format!("chown {me} {}", path.display()),
+    };
+    Some((format!("is owned by user {}", stat.uid), hint))
+}
+
+/// Why a folder into which others may write is not used; `None` if only its owner may.
+pub(in crate::node) fn open_to_others(stat: &Stat) -> Option<String> {
+    (stat.mode & 0o022 != 0).then(|| "can be written to by others than its owner".to_owned())
 }
 
 /// Whether `text` names exactly this path, not one below it or beside it.

@@ -52,7 +52,7 @@ pub enum KubeletError {
     #[error("kubelet-endpoint {endpoint:?} is no https URL of a host and port")]
     Endpoint { endpoint: String },
     /// The credentials cannot be read.
-    #[error("cannot ask the kubelet: no credentials")]
+    #[error("no credentials for the kubelet")]
     Credentials(#[source] KubeconfigError),
     /// No answer, or not from a kubelet.
     #[error("the kubelet at {endpoint} does not answer {path}: retrying")]

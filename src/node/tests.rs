@@ -263,19 +263,43 @@ fn faults(text: &str) -> Vec<String> {
     if text.starts_with(|first: char| first.is_uppercase()) {
         faults.push("begins with a capital".to_owned());
     }
-    for bad in ["(os error", "  ", ": :", "\n", "cannot cannot"] {
+    for bad in ["(os error", "  ", ": :", "\n"] {
         if text.contains(bad) {
             faults.push(format!("has {bad:?}"));
         }
     }
     let trimmed = |word: &str| word.trim_matches(|letter: char| ":,;()\"".contains(letter)).to_lowercase();
     let spoken: Vec<String> = text.split_whitespace().map(trimmed).collect();
+    if let Some((object, rest)) = text.split_once(": ").filter(|(object, rest)| rest.contains(&format!("{object} "))) {
+        faults.push(format!("names {object} again: {rest}"));
+    }
     let mut seen = BTreeSet::new();
     faults.extend(spoken.windows(2).filter(|two| !seen.insert(two.to_vec())).map(|two| format!("says {two:?} twice")));
+    if text.matches("cannot ").count() > 1 {
+        faults.push("says \"cannot\" twice".to_owned());
+    }
     let mut paths = BTreeSet::new();
     let named = spoken.iter().filter(|word| word.starts_with('/'));
     faults.extend(named.filter(|path| !paths.insert(*path)).map(|path| format!("names {path} twice")));
     faults
+}
+
+/// The lines in which a person meets the error: by itself, or below the name of what it concerns.
+fn reported(error: &(dyn Error + 'static), text: &str) -> Vec<String> {
+    let objects: &[&str] = match (error.is::<CheckpointError>(), error.downcast_ref::<ManifestError>()) {
+        (true, _) => &["checkpoint", "state-dir"],
+        (
+            _,
+            Some(
+                ManifestError::Unsafe { .. }
+                | ManifestError::ManifestFolder { .. }
+                | ManifestError::ReadOnly { .. }
+                | ManifestError::Watch { .. },
+            ),
+        ) => &["manifest folder"],
+        _ => return vec![text.to_owned()],
+    };
+    objects.iter().map(|object| format!("{object}: {text}")).collect()
 }
 
 #[test]
@@ -283,7 +307,7 @@ fn every_message_says_one_thing_once_and_names_its_object() {
     let mut wrong = Vec::new();
     for (error, object, hint) in of_files().into_iter().chain(of_the_agent()).chain(of_others()) {
         let text = words(&*error);
-        let mut found = faults(&text);
+        let mut found: Vec<String> = reported(&*error, &text).iter().flat_map(|line| faults(line)).collect();
         if !text.contains(object) {
             found.push(format!("does not name {object}"));
         }
@@ -307,7 +331,8 @@ fn every_message_says_one_thing_once_and_names_its_object() {
 #[test]
 fn the_form_is_looked_at() {
     for (text, fault) in [
-        ("cannot use it: cannot use state folder /f", "says [\"cannot\", \"use\"] twice"),
+        ("checkpoint: checkpoint /f is a link", "names checkpoint again: checkpoint /f is a link"),
+        ("cannot use it: cannot open /f", "says \"cannot\" twice"),
         ("state folder /f: cannot open /f", "names /f twice"),
         ("Cannot open it", "begins with a capital"),
         ("it is gone (os error 2)", "has \"(os error\""),

@@ -39,6 +39,30 @@ fn values(text: &str) -> Vec<&str> {
 }
 
 #[test]
+fn check_config_says_what_has_no_effect() {
+    let policy = "[policy]\nnamespaces = [\"a\"]\ntrusted-namespaces = [\"a\", \"b\"]\n[policy.grants.\"c\"]\n\
+                  host-paths = [\"/var/log\"]\n";
+    let head = "node-name = \"n1\"\nkubeconfig = \"\"\nruntime-endpoint = \"\"\n";
+    let scratch = Scratch::new(&[("all.toml", ""), ("c.toml", "")]);
+    let own = format!("{head}state-dir = \"{0}\"\nrun-dir = \"{0}\"\nfolders = []\n", scratch.text("s"));
+    scratch.write("c.toml", &format!("{own}{policy}"));
+    let file = scratch.text("c.toml");
+    let key = |line: u8, key: &str, name: &str| {
+        format!(
+            "note: {file}:{line}: policy.{key}: \"{name}\" has no effect: it is not among policy.namespaces\n\
+             hint: add \"{name}\" to policy.namespaces, or remove it from policy.{key}\n"
+        )
+    };
+    let expected = key(9, "trusted-namespaces", "b") + &key(10, "grants", "c");
+    run(["run", "--check-config", "--config", &file]).is(0, "", &expected);
+    // A default is nobody's mistake, and \"*\" means all.
+    for namespaces in ["namespaces = [\"a\"]\n", "namespaces = [\"*\"]\ntrusted-namespaces = [\"b\"]\n"] {
+        scratch.write("all.toml", &format!("{own}[policy]\n{namespaces}"));
+        run(["run", "--check-config", "--config", &scratch.text("all.toml")]).is(0, "", "");
+    }
+}
+
+#[test]
 fn every_command_tells_every_mistake_with_a_suggestion() {
     let scratch = Scratch::new(&[("c.toml", "manifest_dir = \"/m\"\n\n[log]\nlevel = 3\n")]);
     let file = scratch.text("c.toml");

@@ -229,6 +229,25 @@ fn doctor_blames_an_agent_that_is_gone_and_not_one_that_never_ran() {
 }
 
 #[test]
+fn doctor_names_a_folder_into_which_others_may_write() {
+    let node = Node::new(&[("good.yaml", GOOD)]);
+    drop(node.start());
+    let told = |check: &str| {
+        let report = node.ask(&["doctor", "--json"]).json();
+        let findings = report["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|finding| finding["check"] == check).unwrap()
+    };
+    for (check, folder) in [("manifest folder", "m"), ("state folder", "s")] {
+        assert_eq!(told(check)["level"], "ok", "{}", told(check));
+        let path = node.0.path(folder);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        let bad = told(check);
+        assert_eq!(bad["level"], "bad", "{bad}");
+        assert_eq!(bad["hint"], format!("chmod go-w {}", path.display()));
+    }
+}
+
+#[test]
 fn doctor_judges_nothing_that_its_user_may_not_read() {
     let node = Node::new(&[("good.yaml", GOOD)]);
     drop(node.start());

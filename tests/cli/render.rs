@@ -238,6 +238,18 @@ fn strict_says_what_it_refuses() {
 }
 
 #[test]
+fn the_words_that_kubectl_takes_after_output_name_no_folder() {
+    let render = |more: &[&str]| {
+        let mut words = vec!["render", "-f", "examples/demo/daemonset.yaml", "--node-name", "n1"];
+        words.extend(more);
+        run(words)
+    };
+    assert_eq!(render(&["-o", "json"]).json(), render(&["--json"]).json());
+    assert_eq!(render(&["-o", "yaml"]).out, render(&[]).out);
+    assert!(!std::path::Path::new("json").exists() && !std::path::Path::new("yaml").exists());
+}
+
+#[test]
 fn strict_refuses_what_is_there_twice_and_kinds_that_look_misspelt() {
     let scratch = Scratch::new(&[
         ("a.yaml", &GOOD.replace("configMap: {name: cni}", "emptyDir: {}")),

@@ -115,8 +115,97 @@ fn an_error_says_what_cannot_be_used_once() {
     scratch.write("c.toml", &config);
     let run = run(["status", "--config", &scratch.text("c.toml")]);
     let first = run.err.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
-    let why = format!("cannot use state folder {state}: cannot open it: not a directory");
-    assert_eq!((run.code, first), (1, format!("error: state-dir: {why}").as_str()), "{run:?}");
+    let why = format!("error: state-dir: {state}: cannot open it: not a directory");
+    assert_eq!((run.code, first), (1, why.as_str()), "{run:?}");
+}
+
+/// A configuration of a node on which nothing of daemonlet runs, and where it is.
+fn quiet_node() -> (Scratch, String) {
+    let scratch = Scratch::new(&[("daemonsets.d/x", "")]);
+    let path = |name: &str| scratch.text(name);
+    let config = format!(
+        "node-name = \"n1\"\nkubeconfig = \"\"\nruntime-endpoint = \"\"\nfolders = [\"{}\"]\nmanifest-dir = \"{}\"\n\
+         kubelet-root = \"{}\"\nstate-dir = \"{}\"\nrun-dir = \"{}\"\n",
+        path("daemonsets.d"),
+        path("manifests"),
+        path("kubelet"),
+        path("state"),
+        path("run")
+    );
+    scratch.write("c.toml", &config);
+    let file = scratch.text("c.toml");
+    (scratch, file)
+}
+
+#[test]
+fn without_an_agent_each_command_ends_as_the_table_says() {
+    let (scratch, file) = quiet_node();
+    let with_config = |words: &[&str]| {
+        let mut words = words.to_vec();
+        words.extend(["--config", &file]);
+        run(&words)
+    };
+    for words in [["status"].as_slice(), &["plan"], &["explain", "a/b"], &["support-bundle", "--list"]] {
+        let offline = with_config(words);
+        assert!(offline.err.starts_with("agent not running: "), "{offline:?}");
+        // What nobody has seen is unknown.
+        assert_eq!(offline.code, i32::from(words[0] == "explain"), "{words:?}: {offline:?}");
+    }
+    let no_agent = format!(
+        "error: {}: no agent is running here\nhint: start it: systemctl start daemonlet\n",
+        scratch.text("run/agent.sock")
+    );
+    for order in ["retry", "approve", "restart"] {
+        with_config(&[order, "a/b"]).is(1, "", &no_agent);
+    }
+    with_config(&["release", "a/b"]).is(1, "a/b on n1: not released: no such daemon has run on this node\n", "");
+    with_config(&["release", "--all"]).is(0, "nothing is held on n1\n", "");
+    with_config(&["teardown", "--dry-run"]).is(0, "nothing of daemonlet is on n1\n", "");
+    assert_eq!(with_config(&["run", "--once"]).code, 0);
+    // Where a folder cannot be used, nothing is said to be done or gone.
+    std::fs::remove_dir_all(scratch.path("state")).unwrap();
+    scratch.write("state", "in the way");
+    for words in
+        [["status"].as_slice(), &["plan"], &["release", "--all"], &["teardown", "--dry-run"], &["run", "--once"]]
+    {
+        let blind = with_config(words);
+        assert_eq!(blind.code, 1, "{words:?}: {blind:?}");
+        assert!(!blind.out.contains("nothing of daemonlet is on n1"), "{words:?}: {blind:?}");
+    }
+}
+
+/// What the program prints on a terminal; `None` where nothing here makes one.
+fn on_a_terminal(words: &str, variables: &[(&str, &str)]) -> Option<String> {
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &format!("{} {words}", env!("CARGO_BIN_EXE_daemonlet")), "/dev/null"]);
+    script.env_remove("NO_COLOR").env("TERM", "xterm").envs(variables.iter().copied()).stdin(Stdio::null());
+    let output = script.output().ok()?;
+    Some(String::from_utf8(output.stdout).unwrap().replace('\r', ""))
+}
+
+#[test]
+fn a_terminal_gets_colours_and_120_columns_unless_it_is_told_otherwise() {
+    let (scratch, file) = quiet_node();
+    let refused = std::fs::read_to_string("tests/golden/cli/refused.yaml").unwrap();
+    scratch.write("daemonsets.d/refused.yaml", &refused);
+    let ask = format!("status --config {file}");
+    let Some(coloured) = on_a_terminal(&ask, &[]) else { return };
+    let has_colours = |text: &str| text.contains("\u{1b}[");
+    assert!(has_colours(&coloured), "{coloured}");
+    for plain in [[("NO_COLOR", "1")], [("TERM", "dumb")]] {
+        let text = on_a_terminal(&ask, &plain).unwrap();
+        assert!(text.contains("refused") && !has_colours(&text), "{plain:?}: {text}");
+    }
+    assert!(has_colours(&on_a_terminal(&ask, &[("NO_COLOR", "")]).unwrap()));
+    // Reasons are cut on a terminal, and whole with -o wide and in a pipe.
+    let reason = "a static pod cannot claim a persistent volume";
+    let row = |text: &str| text.lines().find(|line| line.contains("monitoring/cache")).unwrap().to_owned();
+    assert!(row(&coloured).contains('…') && !coloured.contains(reason), "{coloured}");
+    let plain = on_a_terminal(&ask, &[("TERM", "dumb")]).unwrap();
+    assert!(row(&plain).chars().count() <= 120 && row(&plain).contains("/refused.yaml "), "{plain}");
+    let wide = on_a_terminal(&format!("{ask} -o wide"), &[]).unwrap();
+    let piped = run(["status", "--config", &file]).out;
+    assert!(row(&wide).contains(reason) && row(&piped).contains(reason) && !has_colours(&piped), "{wide}{piped}");
 }
 
 #[test]

@@ -471,6 +471,9 @@ impl Laws {
         if std::env::var_os("DAEMONLET_SIM_METRICS").is_some() {
             eprintln!("{text}");
         }
+        // Each names the node.
+        let of_node = format!("node=\"{}\"", node.name);
+        let text = text.replace(&format!(",{of_node}"), "").replace(&format!("{{{of_node}}}"), "");
         let samples: BTreeMap<&str, f64> = text
             .lines()
             .filter(|line| !line.starts_with('#'))

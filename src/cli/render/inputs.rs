@@ -165,8 +165,11 @@ fn add_doubtful(inputs: &mut Inputs, path: &Path, parsed: &ParsedFile) {
     for (kind, key) in daemon_sets.chain(others) {
         let name = ObjectName { kind: kind.to_owned(), key: key.clone() };
         if let Some(before) = inputs.seen.insert(name.clone(), path.to_owned()) {
-            let (before, path) = (before.display(), path.display());
-            let twice = format!("{name} is there twice, in {before} and in {path}, which --strict refuses");
+            let both = match before == path {
+                true => path.display().to_string(),
+                false => format!("{} and in {}", before.display(), path.display()),
+            };
+            let twice = format!("{name} is there twice, in {both}, which --strict refuses");
             inputs.doubtful.push((twice, Some("the last one counts; remove the other".to_owned())));
         }
     }

@@ -105,8 +105,8 @@ pub struct MetricFacts<'a> {
 
 /// The text for Prometheus.
 pub fn exposition(facts: &MetricFacts<'_>) -> String {
-    let mut out = Exposition::default();
-    out.sample(Id::BuildInfo, &[&facts.status.agent.version, &facts.status.node], 1.0);
+    let mut out = Exposition::of_node(&facts.status.node);
+    out.sample(Id::BuildInfo, &[&facts.status.agent.version], 1.0);
     out.value(Id::Passes, facts.counts.passes.iter().sum::<u64>() as f64);
     out.histogram(Id::PassDuration, &PASS_BOUNDS, &facts.counts.passes, facts.counts.pass_seconds);
     if let Some(last) = facts.last_pass {

@@ -158,29 +158,31 @@ fn every_metric_is_taken_from_the_facts() {
     }
     for line in [
         "daemonlet_build_info{version=\"0.1.0\",node=\"n1\"} 1",
-        "daemonlet_passes_total 3",
-        "daemonlet_pass_duration_seconds_bucket{le=\"0.0025\"} 1",
-        "daemonlet_pass_duration_seconds_bucket{le=\"5\"} 2",
-        "daemonlet_pass_duration_seconds_bucket{le=\"+Inf\"} 3",
-        "daemonlet_last_pass_timestamp_seconds 2.25",
-        "daemonlet_daemons{state=\"refused\"} 2",
-        "daemonlet_daemons{state=\"failing\"} 0",
-        "daemonlet_daemons{state=\"left_alone\"} 7",
-        "daemonlet_daemons{state=\"standing_by\"} 0",
-        "daemonlet_daemon_state{namespace=\"kube-system\",daemonset=\"a\",state=\"running\",revision=\"5d8c7\"} 1",
-        "daemonlet_refused_daemons{reason=\"spec.template.spec.volumes.persistentVolumeClaim\"} 2",
-        "daemonlet_failed_revision{namespace=\"kube-system\",daemonset=\"a\",revision=\"8b4d\",cause=\"crash_loop\"} 1",
-        "daemonlet_volume_refresh_blocked{namespace=\"kube-system\",daemonset=\"a\",pod=\"a-1\",volume=\"config\"} 1",
-        "daemonlet_api_connected 0",
-        "daemonlet_api_watch_up{watch=\"node\"} 0",
-        "daemonlet_token_expiry_timestamp_seconds{namespace=\"kube-system\",serviceaccount=\"cni\"} 80",
-        "daemonlet_token_problems{namespace=\"kube-system\",serviceaccount=\"cni\"} 2",
-        "daemonlet_certificate_expiry_timestamp_seconds 70",
-        "daemonlet_daemons{state=\"not_accepted\"} 0",
-        "daemonlet_approvals{state=\"withheld\"} 3",
+        "daemonlet_passes_total{node=\"n1\"} 3",
+        "daemonlet_pass_duration_seconds_bucket{node=\"n1\",le=\"0.0025\"} 1",
+        "daemonlet_pass_duration_seconds_bucket{node=\"n1\",le=\"5\"} 2",
+        "daemonlet_pass_duration_seconds_bucket{node=\"n1\",le=\"+Inf\"} 3",
+        "daemonlet_last_pass_timestamp_seconds{node=\"n1\"} 2.25",
+        "daemonlet_daemons{state=\"refused\",node=\"n1\"} 2",
+        "daemonlet_daemons{state=\"failing\",node=\"n1\"} 0",
+        "daemonlet_daemons{state=\"left_alone\",node=\"n1\"} 7",
+        "daemonlet_daemons{state=\"standing_by\",node=\"n1\"} 0",
+        "daemonlet_daemon_state{namespace=\"kube-system\",daemonset=\"a\",state=\"running\",revision=\"5d8c7\",node=\"n1\"} 1",
+        "daemonlet_refused_daemons{reason=\"spec.template.spec.volumes.persistentVolumeClaim\",node=\"n1\"} 2",
+        "daemonlet_failed_revision{namespace=\"kube-system\",daemonset=\"a\",revision=\"8b4d\",cause=\"crash_loop\",node=\"n1\"} 1",
+        "daemonlet_volume_refresh_blocked{namespace=\"kube-system\",daemonset=\"a\",pod=\"a-1\",volume=\"config\",node=\"n1\"} 1",
+        "daemonlet_api_connected{node=\"n1\"} 0",
+        "daemonlet_api_watch_up{watch=\"node\",node=\"n1\"} 0",
+        "daemonlet_token_expiry_timestamp_seconds{namespace=\"kube-system\",serviceaccount=\"cni\",node=\"n1\"} 80",
+        "daemonlet_token_problems{namespace=\"kube-system\",serviceaccount=\"cni\",node=\"n1\"} 2",
+        "daemonlet_certificate_expiry_timestamp_seconds{node=\"n1\"} 70",
+        "daemonlet_daemons{state=\"not_accepted\",node=\"n1\"} 0",
+        "daemonlet_approvals{state=\"withheld\",node=\"n1\"} 3",
     ] {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
+    let is_of_no_node = |line: &&str| !line.starts_with('#') && !line.contains("node=\"n1\"");
+    assert_eq!(exposition(&facts).lines().find(is_of_no_node), None);
     assert_eq!(text.matches("daemonlet_daemon_ready{").count(), 1, "only what has a pod is ready or not");
     let alone = exposition(&MetricFacts { connected: None, last_pass: None, process: None, ..facts });
     assert!(!alone.contains("daemonlet_api_") && !alone.contains("process_cpu"), "{alone}");
@@ -219,7 +221,7 @@ fn the_document_is_made_from_the_table() {
         "# What the agent and the coordinator tell Prometheus\n\n`[metrics] listen` says where the agent does, and \
          `[coordinator] metrics-listen` where the coordinator does;\n`/healthz` is beside each. \
          `daemonlet_coordinator_…` and `daemonlet_daemonset_condition` are the coordinator's,\n`process_…` is of both, \
-         and the rest is the agent's.\n\n{}",
+         and the rest is the agent's. Each of the agent's has the label `node`, too.\n\n{}",
         table()
     );
     if std::env::var_os("UPDATE_GENERATED").is_some() {

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 /// Collects samples and writes them as text.
 #[derive(Debug, Default)]
 pub struct Exposition {
+    /// The label `node` of each sample; `None`: they are not one node's.
+    node: Option<String>,
     samples: BTreeMap<Id, Vec<String>>,
 }
 
@@ -20,10 +22,15 @@ impl Exposition {
     /// The media type of [`Exposition::text`].
     pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+    /// For the samples of one node's agent: each names the node.
+    pub fn of_node(node: &str) -> Self {
+        Self { node: Some(node.to_owned()), ..Self::default() }
+    }
+
     /// Adds a sample; `labels` are the values, in the order of the table.
     pub fn sample(&mut self, id: Id, labels: &[&str], value: f64) {
         let metric = of(id);
-        let line = format!("{}{} {}\n", metric.name, pairs(metric, labels, None), number(value));
+        let line = format!("{}{} {}\n", metric.name, self.pairs(metric, labels, None), number(value));
         self.samples.entry(id).or_default().push(line);
     }
 
@@ -41,9 +48,10 @@ impl Exposition {
         let bounds = bounds.iter().map(|bound| number(*bound)).chain(["+Inf".to_owned()]);
         for (bound, count) in bounds.zip(counts) {
             total += count;
-            lines.push_str(&format!("{name}_bucket{} {total}\n", pairs(of(id), &[], Some(&bound))));
+            lines.push_str(&format!("{name}_bucket{} {total}\n", self.pairs(of(id), &[], Some(&bound))));
         }
-        lines.push_str(&format!("{name}_sum {}\n{name}_count {total}\n", number(sum)));
+        let node = brackets(self.node.iter().map(|node| ("node", node.as_str())));
+        lines.push_str(&format!("{name}_sum{node} {}\n{name}_count{node} {total}\n", number(sum)));
         self.samples.entry(id).or_default().push(lines);
     }
 
@@ -57,12 +65,18 @@ impl Exposition {
         }
         text
     }
+
+    fn pairs(&self, metric: &Metric, values: &[&str], bound: Option<&str>) -> String {
+        debug_assert_eq!(metric.labels.len(), values.len(), "{}", metric.name);
+        debug_assert_eq!(metric.kind == Type::Histogram, bound.is_some(), "{}", metric.name);
+        let own = metric.labels.iter().copied().zip(values.iter().copied());
+        let node = self.node.iter().map(|node| ("node", node.as_str()));
+        brackets(own.chain(node).chain(bound.map(|bound| ("le", bound))))
+    }
 }
 
-fn pairs(metric: &Metric, values: &[&str], bound: Option<&str>) -> String {
-    debug_assert_eq!(metric.labels.len(), values.len(), "{}", metric.name);
-    debug_assert_eq!(metric.kind == Type::Histogram, bound.is_some(), "{}", metric.name);
-    let labels = metric.labels.iter().copied().zip(values.iter().copied()).chain(bound.map(|bound| ("le", bound)));
+/// Labels as they stand after a name; empty if there are none.
+fn brackets<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let pairs: Vec<String> = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
     if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) }
 }

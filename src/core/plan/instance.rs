@@ -137,8 +137,14 @@ impl Planner<'_> {
         self.summary.state = State::Refused;
         self.summary.refused_field = errors.first().map(|error| error.field.clone());
         let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        self.summary.hints.extend(errors.iter().filter_map(|e| e.hint.clone()));
+        self.add_hints(errors.iter().filter_map(|error| error.hint.clone()));
         self.add_reason(&reasons.join("; "));
+    }
+
+    /// Adds these hints, each once.
+    pub(super) fn add_hints(&mut self, hints: impl IntoIterator<Item = String>) {
+        let mut seen = BTreeSet::new();
+        self.summary.hints.extend(hints.into_iter().filter(|hint| seen.insert(hint.clone())));
     }
 
     /// Says what is missing.

@@ -185,7 +185,7 @@ impl Planner<'_> {
             let what: Vec<String> = kept.unheard.iter().map(describe).collect();
             self.add_reason(&format!("keeps its last data: missing {}", what.join(", ")));
         }
-        self.summary.hints.extend(kept.hints.iter().cloned());
+        self.add_hints(kept.hints.iter().cloned());
         let waiting = rendering.held().iter().filter(|held| match &held.part {
             Part::Environment { container, .. } => kept.waiting.contains(container),
             _ => false,

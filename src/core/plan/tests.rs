@@ -129,7 +129,7 @@ impl Facts for World {
                     true => vec![HeldPart { refused: vec![error.clone()], ..HeldPart::default() }],
                     false => self.held.clone(),
                 };
-                Err(Refused { errors: vec![error.clone()], held, ..Refused::default() })
+                Err(Refused { errors: vec![error.clone(); 2], held, ..Refused::default() })
             }
             None => Ok(Rendered {
                 file: format!("{}.yaml", identity.pod_name),
@@ -657,11 +657,12 @@ fn a_new_revision_that_is_refused_or_waits_leaves_the_old_instance() {
     bench.world.refused = Some(FieldError {
         field: "spec.template.spec.volumes[0].persistentVolumeClaim".to_owned(),
         reason: "a static pod cannot use it".to_owned(),
-        hint: None,
+        hint: Some("use a hostPath".to_owned()),
     });
     let desired = wanted(&daemon_set("b"));
     assert_eq!(bench.pass(&desired), NONE);
-    assert_eq!(bench.plan(&desired).summary.state, State::Refused);
+    let summary = bench.plan(&desired).summary;
+    assert_eq!((summary.state, summary.hints), (State::Refused, vec!["use a hostPath".to_owned()]));
     bench.world.refused = None;
     bench.world.waiting_for =
         vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: "c".into() }];

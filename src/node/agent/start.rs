@@ -83,13 +83,13 @@ pub enum AgentError {
         source: std::io::Error,
     },
     /// The socket cannot be made.
-    #[error("run-dir: cannot serve the socket")]
+    #[error("run-dir")]
     Socket(#[from] SocketError),
     /// The runtime endpoint is not one.
-    #[error("runtime-endpoint: not usable")]
+    #[error(transparent)]
     Runtime(#[from] crate::node::cri::CriError),
     /// The kubelet's endpoint is not one.
-    #[error("kubelet-endpoint: not usable")]
+    #[error(transparent)]
     Kubelet(#[from] crate::node::kubelet::KubeletError),
     /// The label selector is none.
     #[error("selector: {0}")]
@@ -107,6 +107,8 @@ impl AgentError {
     pub fn hint(&self) -> Option<String> {
         match self {
             AgentError::State(error) => error.hint(),
+            AgentError::Runtime(error) => error.hint(),
+            AgentError::Kubelet(error) => error.hint(),
             AgentError::Socket(SocketError::Listen { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
                 Some("run the agent as root, or name a folder of this user's in run-dir".to_owned())
             }
@@ -158,6 +160,7 @@ impl Agent {
         let state = match look_at_state(&files, &config) {
             // Who asks is not who works: this says nothing about the agent.
             Err(error @ CheckpointError::Folder { .. }) => return Err(error.into()),
+            Err(error) if !nix::unistd::geteuid().is_root() => return Err(error.into()),
             state => state,
         };
         Self::with(config, files, state, Purpose::Answer, Arc::new(Notifier::from_environment()))

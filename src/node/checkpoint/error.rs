@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use crate::node::fsx::FsError;
 
-/// A state folder that cannot be used, or a record that could not be written or removed.
+/// A state folder that cannot be used, or a record that could not be written or removed. Who reports what concerns the
+/// folder names it as such.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// Others could write to the state folder.
-    #[error("state folder {} {why}: nothing in it can be trusted", path.display())]
+    #[error("{} {why}: nothing in it can be trusted", path.display())]
     Unsafe {
         /// The folder.
         path: PathBuf,
@@ -18,7 +19,7 @@ pub enum CheckpointError {
         hint: String,
     },
     /// The state folder cannot be opened, made or listed.
-    #[error("cannot use state folder {}", path.display())]
+    #[error("{}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -26,7 +27,7 @@ pub enum CheckpointError {
         source: FsError,
     },
     /// A record could not be written; its predecessor is unchanged.
-    #[error("cannot write checkpoint {}", path.display())]
+    #[error("cannot write {}", path.display())]
     Save {
         /// The file.
         path: PathBuf,
@@ -35,7 +36,7 @@ pub enum CheckpointError {
         source: FsError,
     },
     /// A record could not be removed.
-    #[error("cannot remove checkpoint {}", path.display())]
+    #[error("cannot remove {}", path.display())]
     Remove {
         /// The file.
         path: PathBuf,
@@ -44,7 +45,7 @@ pub enum CheckpointError {
         source: FsError,
     },
     /// A value that cannot be encoded as JSON.
-    #[error("checkpoint {} cannot be put in JSON", path.display())]
+    #[error("{} cannot be put in JSON", path.display())]
     Encode {
         /// The file.
         path: PathBuf,
@@ -69,7 +70,7 @@ impl CheckpointError {
 
 /// A record that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("checkpoint {} {why}: it is not used{}", path.display(), kept_as(kept))]
+#[error("{} {why}: it is not used{}", path.display(), kept_as(kept))]
 pub struct Damaged {
     /// The file.
     pub path: PathBuf,

@@ -1,66 +1,31 @@
-//! Who may write to the folders that define DaemonSets.
+//! Who may write to the agent's folders.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::io::ErrorKind;
 use std::path::Path;
-use std::path::PathBuf;
 
-/// The most paths that are named.
-const MOST: usize = 5;
+use crate::core::doctor::FolderFinding;
+use crate::node::api::words;
+use crate::node::fsx;
+use crate::node::fsx::Real;
 
-/// Those of `folders` and of what is in them that users other than root, or than this process's, may write to. What is
-/// not there, and what no agent can read, is none of them.
-pub(super) fn open(folders: &[PathBuf]) -> Vec<String> {
-    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
-    let mut paths: Vec<PathBuf> = files.map(|file| file.path()).collect();
-    paths.sort();
-    let all = folders.iter().cloned().chain(paths);
-    all.filter(|path| is_open(path)).take(MOST).map(|path| path.display().to_string()).collect()
+/// Why an agent, which is root's, would not use the folder, and what to do about it. `None`: it would, or it cannot be
+/// looked at.
+pub(super) fn doubt(folder: &Path) -> Option<(String, Option<String>)> {
+    let stat = Real::shared().look(folder).ok()?;
+    let owner = if stat.uid == 0 { None } else { fsx::other_owner(&stat, folder) };
+    let mode = || Some((fsx::open_to_others(&stat)?, format!("chmod go-w {}", folder.display())));
+    owner.or_else(mode).map(|(why, hint)| (format!("{} {why}: it is not used", folder.display()), Some(hint)))
 }
 
-/// Links lead to what counts: a file that they name, and its own mode and owner.
-fn is_open(path: &Path) -> bool {
-    let own = nix::unistd::geteuid().as_raw();
-    let is_others = |data: &fs::Metadata| data.mode() & 0o022 != 0 || data.uid() != 0 && data.uid() != own;
-    fs::metadata(path).is_ok_and(|data| (data.is_file() || data.is_dir()) && is_others(&data))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    #[test]
-    fn a_folder_and_a_file_that_others_may_write_to_are_named() {
-        let root = tempfile::tempdir().unwrap();
-        let path = |name: &str| root.path().join(name);
-        let chmod = |name: &str, mode| fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).unwrap();
-        for folder in ["well", "open", "files"] {
-            fs::create_dir(path(folder)).unwrap();
-            chmod(folder, 0o755);
-        }
-        for file in ["files/a.yaml", "files/b.yaml", "elsewhere.yaml"] {
-            fs::write(path(file), "").unwrap();
-            chmod(file, 0o644);
-        }
-        symlink("/dev/null", path("files/masked.yaml")).unwrap();
-        symlink(path("elsewhere.yaml"), path("files/link.yaml")).unwrap();
-        symlink("/nowhere", path("files/dangling.yaml")).unwrap();
-        let folders = ["well", "open", "files", "missing"].map(path);
-        assert_eq!(open(&folders), Vec::<String>::new(), "a mask and a link say nothing");
-        for (name, mode, told) in [
-            ("open", 0o777, "open"),
-            ("open", 0o1777, "open"),
-            ("open", 0o775, "open"),
-            ("files/b.yaml", 0o666, "files/b.yaml"),
-            ("files/b.yaml", 0o664, "files/b.yaml"),
-            ("elsewhere.yaml", 0o602, "files/link.yaml"),
-        ] {
-            chmod(name, mode);
-            assert_eq!(open(&folders), [path(told).display().to_string()], "{name} {mode:o}");
-            chmod(name, 0o755);
-        }
+/// The state folder.
+pub(super) fn state(folder: &Path) -> FolderFinding {
+    match Real::shared().look(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => FolderFinding::Absent,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => FolderFinding::Closed,
+        Err(error) => FolderFinding::Bad(format!("{} cannot be looked at: {}", folder.display(), words(&error)), None),
+        Ok(_) => match doubt(folder) {
+            Some((why, hint)) => FolderFinding::Bad(why, hint),
+            None => FolderFinding::Good,
+        },
     }
 }

@@ -11,6 +11,7 @@ use crate::core::model::OWNER_ANNOTATION;
 use crate::core::ports;
 use crate::core::yaml;
 use crate::node::api::words;
+use crate::node::doctor::folders;
 use crate::node::fsx::Real;
 use crate::node::manifests::ManifestDir;
 use crate::regular_file;
@@ -20,7 +21,7 @@ const MAX_BYTES: u64 = 10 << 20;
 
 pub(super) fn facts(folder: &Path) -> ManifestFolderFacts {
     let (exists, error) = match ManifestDir::open_read_only(&Real::shared(), folder) {
-        Ok(found) => (found.is_some(), None),
+        Ok(found) => (found.is_some(), folders::doubt(folder)),
         Err(error) => (true, Some((words(&error), error.hint()))),
     };
     let mut facts = ManifestFolderFacts {

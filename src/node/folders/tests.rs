@@ -453,6 +453,14 @@ fn a_file_of_which_nothing_was_known_takes_the_place_of_nothing_before_it_rests(
 }
 
 #[test]
+fn of_a_file_that_defines_something_twice_the_last_definition_counts_before_it_rests_too() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &format!("{}---\n{}", half("one"), half("two")));
+    assert_eq!(image(folders.at_once()), "two");
+    assert_eq!(image(folders.later()), "two");
+}
+
+#[test]
 fn a_file_that_never_rests_keeps_its_last_version_and_is_reported() {
     let mut folders = Folders::new();
     folders.write(0, "x.yaml", &whole("one"));

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use crate::node::fsx::FsError;
 
-/// A manifest folder that cannot be used, or a manifest that could not be written or removed.
+/// A manifest folder that cannot be used, or a manifest that could not be written or removed. Who reports what concerns
+/// the folder names it as the manifest folder.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// The folder is not safe to use.
-    #[error("manifest folder {} {why}: nothing is written there", path.display())]
+    #[error("{} {why}: nothing is written there", path.display())]
     Unsafe {
         /// The folder.
         path: PathBuf,
@@ -18,7 +19,7 @@ pub enum ManifestError {
         hint: String,
     },
     /// The folder could not be opened, created or listed.
-    #[error("cannot use manifest folder {}", path.display())]
+    #[error("{}", path.display())]
     ManifestFolder {
         /// The folder.
         path: PathBuf,
@@ -35,7 +36,7 @@ pub enum ManifestError {
         why: String,
     },
     /// The folder was opened read-only.
-    #[error("manifest folder {} was opened for reading only", path.display())]
+    #[error("{} was opened for reading only", path.display())]
     ReadOnly {
         /// The folder.
         path: PathBuf,
@@ -76,7 +77,7 @@ pub enum ManifestError {
         source: FsError,
     },
     /// The folder cannot be watched; changes are only seen at the next pass.
-    #[error("manifest folder {} cannot be watched and is polled every few seconds", path.display())]
+    #[error("{} cannot be watched and is polled every few seconds", path.display())]
     Watch {
         /// The folder.
         path: PathBuf,

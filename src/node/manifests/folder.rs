@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::ManifestError;
+use crate::node::fsx;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::FsError;
@@ -25,17 +26,13 @@ impl ManifestFolder {
         let fail = |source| ManifestError::ManifestFolder { path: path.to_owned(), source };
         refuse_link(disk, path)?;
         let (dir, made) = Dir::open_or_create(disk, path, 0o700).map_err(fail)?;
-        let refuse =
-            |why: &str, hint: String| ManifestError::Unsafe { path: path.to_owned(), why: why.to_owned(), hint };
+        let refuse = |(why, hint): (String, String)| ManifestError::Unsafe { path: path.to_owned(), why, hint };
         let stat = dir.own_stat().map_err(fail)?;
-        let me = nix::unistd::geteuid();
-        if stat.uid != me.as_raw() {
-            let why = format!("is owned by user {}", stat.uid);
-            return Err(refuse(&why, format!("chown {me} {}", path.display())));
+        if let Some(owned) = fsx::other_owner(&stat, path) {
+            return Err(refuse(owned));
         }
-        if stat.mode & 0o022 != 0 {
-            let hint = format!("chmod go-w {}", path.display());
-            return Err(refuse("can be written to by others than its owner", hint));
+        if let Some(why) = fsx::open_to_others(&stat) {
+            return Err(refuse((why, format!("chmod go-w {}", path.display()))));
         }
         if made {
             sync_parent(disk, path).map_err(fail)?;

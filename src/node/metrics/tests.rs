@@ -77,7 +77,8 @@ fn a_socket_serves_metrics_and_health_for_its_owner_alone() {
     recorder.record(pass());
     let text = ask(connect(), "GET /metrics HTTP/1.1");
     assert!(text.starts_with("HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4"), "{text}");
-    for line in ["daemonlet_passes_total 2", "daemonlet_starts_total 2", "daemonlet_apply_failures_total 8"] {
+    for (name, value) in [("passes_total", 2), ("starts_total", 2), ("apply_failures_total", 8)] {
+        let line = format!("daemonlet_{name}{{node=\"n1\"}} {value}");
         assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
     }
     let health = ask(connect(), "GET /healthz HTTP/1.1");

@@ -215,7 +215,7 @@ class Faults(Faulty):
         state.write_text("in the way", encoding="utf-8")
         self.agent.process.thaw()
         self.admin.patch("daemonsets", "stately", {"spec": {"template": {"metadata": {"annotations": {"round": "two"}}}}}, NAMESPACE)
-        until(lambda: "cannot use state folder" in self.agent.cli("status").stdout, 10, "status says so")
+        until(lambda: "until it can be used, nothing is ended" in self.agent.cli("status").stdout, 10, "status says so")
         never(lambda: self.cri.of("stately-") != [daemon], 3, "it was replaced without a record")
         self.assertLess(len(self.agent.process.lines) - lines, 100, "the log is flooded")
         state.unlink()

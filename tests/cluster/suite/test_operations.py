@@ -191,9 +191,9 @@ class OperationsTest(Coordinated):
     def test_4_metrics_are_what_promtool_dashboard_and_rules_want(self):
         text = self.scrape()
         promtool("check", "metrics", stdin=text)
-        self.assertIn('daemonlet_daemons{state="running"} 1\n', text)
-        self.assertIn("daemonlet_api_connected 1\n", text)
-        self.assertRegex(text, r'daemonlet_api_watch_up\{watch="nodedaemons"\} 1\n')
+        self.assertRegex(text, r'daemonlet_daemons\{state="running",node="hollow-\d"\} 1\n')
+        self.assertRegex(text, r'daemonlet_api_connected\{node="hollow-\d"\} 1\n')
+        self.assertRegex(text, r'daemonlet_api_watch_up\{watch="nodedaemons",node="hollow-\d"\} 1\n')
         self.assertRegex(self.scrape("/healthz"), r"^ok: the last pass ended \d+ s ago")
         self.assertIn("17 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
         promtool("test", "rules", MONITORING / "rules-test.yaml")
@@ -331,7 +331,7 @@ class OperationsTest(Coordinated):
         bad, found = self.doctor()
         self.assertEqual([name for name, _ in bad], ["API server"], bad)
         self.assertEqual(found["agent"][0]["level"], "warn", "the agent says that it is cut off")
-        until(lambda: "daemonlet_api_connected 0\n" in self.scrape(), SOON, "the metrics tell, too")
+        until(lambda: re.search(r'daemonlet_api_connected\{node="[^"]+"\} 0\n', self.scrape()), SOON, "the metrics tell, too")
         file = scratch() / "bad.toml"
         file.write_text("manifst-dir = 1\nnode-name = 2\n", encoding="utf-8")
         done = subprocess.run([binary(), "doctor", "--config", file], capture_output=True, text=True, check=False)

@@ -59,7 +59,7 @@ class StartOrder(unittest.TestCase):
         self.says(f"waits until {NAMESPACE}/network is Ready here ({AFTER})")
         never(lambda: self.agent.manifests("dns"), 3, "it started before the other was Ready")
         plan = self.agent.cli("plan")
-        self.assertIn(f"{NAMESPACE}/dns: nothing yet, it is waiting", plan.stdout)
+        self.assertIn(f"{NAMESPACE}/dns: nothing yet: ", plan.stdout)
         explained = self.agent.cli("explain", f"{NAMESPACE}/dns").stdout
         self.assertIn(f"{NAMESPACE}/network is Ready here", explained)
         self.cri.execute(daemon[2], "touch", "/tmp/ready")
