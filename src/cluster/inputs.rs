@@ -101,17 +101,23 @@ impl ClusterInputs {
     /// Waits until something happens, at most until `next_look`, and gathers what happens with it.
     pub(super) async fn collect(&mut self, next_look: Option<Timestamp>) -> ClusterObservation {
         let wait = next_look.map_or(PERIOD, |at| (at - self.made.1).to_duration().min(PERIOD));
-        let mut until = self.made.0 + wait;
-        if let Some(held) = self.held.as_ref().filter(|_| self.running.is_some()) {
-            until = until.min(held.until());
-        }
+        let at_last = self.made.0 + wait;
+        let mut until = self.until(at_last);
         let (mut replies, mut unreadable) = (Vec::new(), Vec::new());
         let mut told = BTreeMap::new();
         let mut is_first = true;
         while let Ok(Some(event)) = tokio::time::timeout_at(until, self.received.recv()).await {
             let mut is_news = true;
             match event {
-                ClusterEvent::Lease(held) => self.held = held,
+                ClusterEvent::Lease(held) => {
+                    let term = |held: &Option<Held>| held.as_ref().map(|held| held.term.clone());
+                    // That it was renewed decides nothing.
+                    is_news = term(&held) != term(&self.held);
+                    self.held = held;
+                    if is_first {
+                        until = self.until(at_last);
+                    }
+                }
                 ClusterEvent::Changed(term, change) if term == self.term => {
                     told.insert(change.kind(), false);
                     is_news = Arc::make_mut(&mut self.snapshot).take(change);
@@ -159,6 +165,12 @@ impl ClusterInputs {
         };
         let (snapshot, watches) = (Arc::clone(&self.snapshot), self.watches.clone());
         ClusterObservation { now, leadership, snapshot, unreadable, watches, replies }
+    }
+
+    /// When the next observation is made if nothing happens: `at_last`, or when the Lease ends.
+    fn until(&self, at_last: Instant) -> Instant {
+        let held = self.held.as_ref().filter(|_| self.running.is_some());
+        held.map_or(at_last, |held| at_last.min(held.until()))
     }
 
     /// Reads the DaemonSets that the watch leaves out and that matter all the same.
