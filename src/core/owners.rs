@@ -25,6 +25,8 @@ pub enum MirrorPodOwner {
 
 /// Annotation with which the kubelet marks a mirror pod: the UID of the static pod, unless the manifest has none.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// The condition of a pod that the kubelet ends for others (`v1.DisruptionTarget`).
+pub const DISRUPTION: &str = "DisruptionTarget";
 
 /// The hint when a DaemonSet controller acts on a daemon that it should leave to daemonlet.
 pub const FIX: &str = "switch the DaemonSet controller off, or keep it away with the node selector \

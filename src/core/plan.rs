@@ -66,7 +66,6 @@ pub use facts::Fingerprints;
 pub use facts::Images;
 pub use facts::ManifestFact;
 pub use facts::Moment;
-pub use facts::OF_RUNTIME;
 pub use facts::Permission;
 pub use facts::Readiness;
 pub use facts::ReleasedDefinition;

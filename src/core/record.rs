@@ -21,6 +21,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 mod answer;
+mod fingerprint;
 mod forget;
 mod hand_over;
 mod noted;
@@ -31,6 +32,7 @@ mod this_boot;
 
 pub use answer::AdmissionAnswer;
 pub use answer::Said;
+pub use fingerprint::Fingerprint;
 pub use forget::Forgotten;
 pub use forget::MAX_BARE;
 pub use forget::forget;

@@ -339,7 +339,7 @@ fn is_mirror(pod: &Value) -> bool {
 }
 
 /// Whether a pod's containers cannot be made, for want of the file of its gate.
-fn is_closed(disk: &Arc<Simulated>, root: &Path, manifest: &Manifest) -> bool {
+pub(crate) fn is_closed(disk: &Arc<Simulated>, root: &Path, manifest: &Manifest) -> bool {
     let volumes = root.join("pods").join(&manifest.uid).join("volumes/kubernetes.io~empty-dir");
     let disk: &dyn daemonlet::simulation::Disk = &**disk;
     manifest.has_gate && disk.text(volumes.join(GATE).join("gate")).is_err()

@@ -16,12 +16,14 @@ use daemonlet::simulation::Handle;
 use daemonlet::simulation::Links;
 use serde_json::Value;
 
+use super::gates::ClosedGates;
 use super::kubelet::Manifest;
 use super::kubelet::Phase;
 use super::moves::Move;
 use super::node::KUBELET;
 use super::node::MANIFESTS;
 use super::node::Node;
+use super::node::RUN;
 use super::node::SPACE;
 use super::node::STATE;
 use super::node::foreign;
@@ -29,6 +31,11 @@ use super::node::volume_path;
 
 /// How long a daemon that ran may have no manifest while nothing stands in the way, in milliseconds.
 const WITHOUT: i64 = 150_000;
+
+/// How long the startup taint may stay when all its daemons run, in milliseconds: refused writes are made again after 300 s.
+const TAINTED: i64 = 330_000;
+/// A law that two looks hold.
+const NO_GATE: &str = "no gate stays closed";
 
 /// A law that was broken.
 #[derive(Clone, Debug)]
@@ -62,6 +69,9 @@ pub(crate) struct Laws {
     at_boot: BTreeMap<String, String>,
     ran_in_boot: BTreeSet<String>,
     agent_has_ended: bool,
+    closed_gates: ClosedGates,
+    /// For how long the Node has had the startup taint though every daemon that asks for it runs, in time that counts.
+    tainted: i64,
     /// Instances whose manifest this process of the agent has written, and how many manifests it has removed.
     begun: BTreeSet<String>,
     ends: u64,
@@ -106,6 +116,7 @@ impl Laws {
             })
         };
         self.without.retain(|name, _| !waits(name));
+        self.closed_gates.wait_anew();
     }
 
     pub(crate) fn lose_power(&mut self, node: &mut Node, lost_at: i64) {
@@ -121,6 +132,8 @@ impl Laws {
         self.at_boot = self.manifests.values().map(|m| (m.daemon.clone(), m.uid.clone())).collect();
         self.ran_in_boot.clear();
         self.wait_anew(node);
+        // Nothing was in the agent's hands while the machine was off.
+        self.checked_at = node.steady;
         self.agent_has_ended = false;
         self.begun.clear();
         self.ends = 0;
@@ -136,6 +149,9 @@ impl Laws {
     pub(crate) fn agent_ended(&mut self, node: &mut Node) {
         // What it did last is its own.
         self.check(node, false);
+        if let Some(uid) = self.closed_gates.process_ended(node).cloned() {
+            self.violate(node.steady, NO_GATE, format!("{uid}: its file is not there after the agent's end"));
+        }
         self.agent_has_ended = true;
         self.begun.clear();
         self.ends = 0;
@@ -169,7 +185,9 @@ impl Laws {
         }
         self.one_of_each(node);
         self.not_without(node, is_up);
+        self.gates_open(node, is_up);
         self.untainted(node);
+        self.taint_goes(node, is_up);
         if touched {
             node.kubelet.poke(node.steady);
         }
@@ -179,7 +197,7 @@ impl Laws {
     /// A change on the disk. Gives whether it is one of the manifest folder.
     fn changed(&mut self, node: &mut Node, doing: Doing, path: &Path, by_world: bool) -> bool {
         if !by_world {
-            let own = [STATE, "/run/daemonlet", MANIFESTS, KUBELET];
+            let own = [STATE, RUN, MANIFESTS, KUBELET];
             // Folders above its own the agent may make.
             let is_own = own.iter().any(|place| path.starts_with(place) || Path::new(place).starts_with(path));
             if !is_own || path.file_name().is_some_and(|name| name == "etcd.yaml") {
@@ -373,6 +391,15 @@ impl Laws {
         }
     }
 
+    /// No gate stays closed.
+    fn gates_open(&mut self, node: &Node, is_up: bool) {
+        let passed = if is_up && node.is_clear() { node.steady - self.checked_at } else { 0 };
+        let late = self.closed_gates.pass(node, self.manifests.values(), passed).map(|manifest| manifest.name.clone());
+        if let Some(name) = late {
+            self.violate(node.steady, NO_GATE, name);
+        }
+    }
+
     /// After the faults have ended, the node is as it is wanted.
     pub(crate) fn converged(&mut self, node: &Node) {
         for daemon in &node.daemons {
@@ -414,9 +441,7 @@ impl Laws {
         if text != foreign() {
             self.violate(node.steady, "files of others are untouched", "etcd.yaml is another");
         }
-        let is_tainted =
-            node.server.lock().unwrap().get("nodes", "", &node.name).is_some_and(super::startup_taint::is_on);
-        if is_tainted {
+        if node.has_taint() {
             self.violate(node.steady, "no startup taint stays", "the Node has it after the faults");
         }
         self.wants_status = true;
@@ -436,6 +461,24 @@ impl Laws {
                 let what = format!("{name} has not run in this boot");
                 self.violate(node.steady, "no workload before its daemons", what);
             }
+        }
+    }
+
+    /// The startup taint goes once the daemons that ask for it run.
+    fn taint_goes(&mut self, node: &Node, is_up: bool) {
+        let Some(taint) = &node.taint else { return };
+        let runs = |name: &str| {
+            let of = |pod: &&super::kubelet::Pod| pod.manifest.daemon == format!("{SPACE}/{name}");
+            node.kubelet.pods.values().filter(of).any(|pod| matches!(pod.phase, Phase::Running { .. }))
+        };
+        let mut asked = node.daemons.iter().enumerate().filter(|(index, _)| taint.is_asked(*index));
+        let is_well = asked.all(|(_, daemon)| daemon.wanted().is_none() || daemon.is_settled() && runs(&daemon.name));
+        if !is_well || !is_up || !node.is_clear() || !node.can_write_taint() || !node.has_taint() {
+            return self.tainted = 0;
+        }
+        self.tainted += node.steady - self.checked_at;
+        if self.tainted > TAINTED {
+            self.violate(node.steady, "no startup taint stays", "every daemon that asks for it runs");
         }
     }
 

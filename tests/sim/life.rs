@@ -26,6 +26,7 @@ use super::node::KUBELET;
 use super::node::Killed;
 use super::node::MANIFESTS;
 use super::node::Node;
+use super::node::RUN;
 use super::node::SPACE;
 use super::node::STATE;
 use super::others::GUESTS;
@@ -119,7 +120,7 @@ fn config(kubeconfig: &str, node: &Node) -> String {
     format!(
         "node-name = \"{node}\"\nkubeconfig = \"{kubeconfig}\"\n\
          folders = [\"/etc/daemonlet/daemonsets.d\", \"/mnt/late/daemonsets.d\"]\n\
-         manifest-dir = \"{MANIFESTS}\"\nstate-dir = \"{STATE}\"\nrun-dir = \"/run/daemonlet\"\n\
+         manifest-dir = \"{MANIFESTS}\"\nstate-dir = \"{STATE}\"\nrun-dir = \"{RUN}\"\n\
          kubelet-root = \"{KUBELET}\"\nruntime-endpoint = \"unix:///run/cri.sock\"\nupdate-jitter = \"2s\"\n\
          api-endpoint = \"10.0.0.1:6443\"\n[policy]\nnamespaces = [\"{SPACE}\", \"{GUESTS}\"]\n\
          {seal}{metrics}{taint}"
@@ -166,8 +167,7 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
                 break;
             }
             Ended::By(End::Stop { back } | End::Kill { back }) => {
-                node.borrow().disk.end_process();
-                laws.agent_ended(&mut node.borrow_mut());
+                end_process(&node, &mut laws);
                 back
             }
             Ended::By(End::PowerLoss { kept, reach }) => {
@@ -178,8 +178,7 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
                 0
             }
             Ended::NotStarted(why) => {
-                node.borrow().disk.end_process();
-                laws.agent_ended(&mut node.borrow_mut());
+                end_process(&node, &mut laws);
                 laws.not_started(&node.borrow(), &why);
                 2_000
             }
@@ -193,6 +192,14 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
     outcome.trace = laws.trace();
     outcome.violation = laws.violation.take();
     outcome
+}
+
+/// The agent's process has ended, and its unit does what is left to do.
+fn end_process(node: &Rc<RefCell<Node>>, laws: &mut Laws) {
+    simulation::enter(Some(Rc::new(Still(Rc::clone(&node.borrow().clock)))));
+    node.borrow().disk.end_process();
+    node.borrow().open_gates();
+    laws.agent_ended(&mut node.borrow_mut());
 }
 
 /// What is still to happen.

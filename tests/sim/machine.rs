@@ -24,6 +24,7 @@ use super::node::Heal;
 use super::node::KUBELET;
 use super::node::MANIFESTS;
 use super::node::Node;
+use super::node::RUN;
 use super::node::STATE;
 
 /// The names that a node has, one after the other.
@@ -70,7 +71,10 @@ impl Node {
                 }
                 self.heal_after(seconds, Heal::Etc);
             }
-            Place::Run => self.as_world(|disk| remove_tree(disk, Path::new("/run/daemonlet"))),
+            Place::Run => {
+                self.forgets_gates = true;
+                self.as_world(|disk| remove_tree(disk, Path::new(RUN)));
+            }
             Place::State if self.can_forget() => {
                 self.forget();
                 self.as_world(|disk| remove_tree(disk, Path::new(STATE)));

@@ -41,6 +41,7 @@ use super::startup_taint::StartupTaint;
 
 pub(crate) const SPACE: &str = "kube-system";
 pub(crate) const STATE: &str = "/var/lib/daemonlet";
+pub(crate) const RUN: &str = "/run/daemonlet";
 pub(crate) const MANIFESTS: &str = "/etc/kubernetes/manifests";
 pub(crate) const KUBELET: &str = "/var/lib/kubelet";
 pub(crate) const FOLDER: &str = "/etc/daemonlet/daemonsets.d";
@@ -227,6 +228,9 @@ pub(crate) struct Node {
     /// When somebody last set the clock, and the latest time that it showed before it was set back.
     pub(crate) clock_set_at: i64,
     latest: i64,
+    /// Whether the agent has a systemd unit, which opens gates when it ends; and whether the list of those is lost.
+    pub(crate) has_unit: bool,
+    pub(crate) forgets_gates: bool,
     /// `None`: agents do not write it.
     pub(crate) taint: Option<StartupTaint>,
     /// Whether the Node has the label that overlays are for.
@@ -275,6 +279,8 @@ impl Node {
             is_sealed: life.sealed,
             seals: true,
             has_metrics: life.seed.is_multiple_of(4),
+            has_unit: !life.seed.is_multiple_of(3),
+            forgets_gates: false,
             taint: life.tainted.as_deref().map(StartupTaint::new),
             is_big: false,
         };
@@ -554,6 +560,7 @@ impl Node {
         self.effects.lock().unwrap().left = None;
         self.set_time(self.steady + 20_000);
         self.booted = self.steady;
+        self.forgets_gates = false;
         self.kubelet.booted = self.steady;
         self.kubelet.look_at = self.steady + 300;
         self.is_mounted = false;

@@ -41,6 +41,19 @@ pub(crate) fn is_on(node: &Value) -> bool {
 }
 
 impl Node {
+    /// Whether it has the taint now.
+    pub(crate) fn has_taint(&self) -> bool {
+        self.server.lock().unwrap().get("nodes", "", &self.name).is_some_and(is_on)
+    }
+
+    /// Whether an agent can know what it is to write, and write it.
+    pub(crate) fn can_write_taint(&self) -> bool {
+        let server = self.server.lock().unwrap();
+        let is_heard = server.has_taint_policy && server.refusals.is_empty();
+        drop(server);
+        is_heard && self.is_reachable() && self.is_mounted && !self.is_wiped
+    }
+
     /// A DaemonSet asks for it, or not any more; it changes with that.
     pub(crate) fn ask_taint(&mut self, daemon: usize, is_asked: bool) {
         let in_api = self.daemons[daemon].in_api();

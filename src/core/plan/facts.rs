@@ -16,6 +16,7 @@ use crate::core::ports::HostPort;
 use crate::core::record::AcceptanceConditions;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Failure;
+use crate::core::record::Fingerprint;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::rendering::RenderResult;
@@ -123,16 +124,12 @@ pub enum Accepted {
     Unknown(String),
 }
 
-/// How a fingerprint of the runtime's sandboxes begins; others are of what the API server shows.
-pub const OF_RUNTIME: &str = "sandboxes ";
-
-/// What the kubelet's admission of an instance depends on besides the pod: fingerprints, empty where it is not known.
-/// Both are of the same source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What the kubelet's admission of an instance depends on besides the pod. Both are of the same source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprints<'a> {
     /// When the kubelet was given the instance.
-    pub then: &'a str,
-    pub now: &'a str,
+    pub then: &'a Fingerprint,
+    pub now: &'a Fingerprint,
 }
 
 /// Whether the images of a rendering are on the node.

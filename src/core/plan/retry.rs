@@ -3,13 +3,13 @@
 //! Owns when such an order is due. Orders with other causes (a deleted or failed pod, an administrator) are in the
 //! record; instances that the kubelet does not accept are found here.
 
+use crate::core::record::Fingerprint;
 use crate::core::record::Instance;
 use crate::core::record::RestartCause;
 
 use super::Accepted;
 use super::Fingerprints;
 use super::Planner;
-use super::facts::OF_RUNTIME;
 
 impl Planner<'_> {
     /// Orders another try for an instance that the kubelet did not accept.
@@ -41,12 +41,12 @@ impl Planner<'_> {
     pub(super) fn is_ordered(&mut self, instance: &Instance) -> bool {
         let Some(order) = &instance.restart else { return false };
         let not_accepted = matches!(order.cause, RestartCause::NotAccepted { .. });
-        let before = self.record.backoff.as_ref().map(|b| b.surroundings.as_str());
+        let before = self.record.backoff.as_ref().map(|b| &b.surroundings);
         let Fingerprints { then, now } = self.facts.surroundings(instance);
         // What the API server showed is not compared with sandboxes.
-        let is_lost = |before: &str| now.starts_with(OF_RUNTIME) && !before.starts_with(OF_RUNTIME);
+        let is_lost = |before: &Fingerprint| now.is_of_runtime() && !before.is_of_runtime();
         let differs = before.is_none_or(|before| before != now && !is_lost(before)) || then != now;
-        let changed = not_accepted && !now.is_empty() && differs;
+        let changed = not_accepted && *now != Fingerprint::Unknown && differs;
         if order.due <= self.context.now || changed {
             return true;
         }

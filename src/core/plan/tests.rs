@@ -38,6 +38,7 @@ use crate::core::ports::HostPort;
 use crate::core::record::Cause;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Failure;
+use crate::core::record::Fingerprint;
 use crate::core::record::HandOver;
 use crate::core::record::PendingUpdate;
 use crate::core::record::Phase;
@@ -89,9 +90,9 @@ struct World {
     moment: Option<Moment>,
     may_run_unrecorded: bool,
     without_data: BTreeSet<String>,
-    surroundings: String,
+    surroundings: Fingerprint,
     /// What they were when the kubelet was given an instance, where that differs.
-    tried_in: BTreeMap<String, String>,
+    tried_in: BTreeMap<String, Fingerprint>,
     mirror_pod_deletions: bool,
     held_ports: Vec<(String, Vec<HostPort>, bool)>,
     permission: Option<Permission>,
@@ -791,7 +792,7 @@ fn a_replacement_waits_until_the_end_of_the_old_one_can_be_observed() {
     let waiting = bench.plan(&new);
     assert_eq!((waiting.summary.state, waiting.asks_runtime), (State::Waiting, false));
     assert!(waiting.summary.reason.contains("no runtime is configured") && !waiting.summary.hints.is_empty());
-    bench.record.order_restart("uid-a-0", RestartCause::ByHand, bench.now, "");
+    bench.record.order_restart("uid-a-0", RestartCause::ByHand, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.pass(&new), NONE, "an order waits, too");
     bench.world.end_observable = Some(EndObservable::By(EndConfirmation::NeverStarted));
     assert_eq!(bench.pass(&new), ["end uid-a-0"]);

@@ -151,8 +151,7 @@ impl Planner<'_> {
         }
         let looked = self.record.this_boot.as_ref().and_then(|this| this.not_before);
         // Kubernetes' times have no fractions.
-        let not_before =
-            looked.map_or(self.context.booted, |looked| self.context.booted.max(looked - Span::from_secs(1)));
+        let not_before = self.context.booted.max(looked.unwrap_or(self.context.booted)) - Span::from_secs(1);
         let since = self.record.live().filter_map(|instance| match self.facts.pod_readiness(instance) {
             Readiness::Ready { since } => (since >= not_before).then_some(since),
             Readiness::Steady { since } => Some(since + STEADY),

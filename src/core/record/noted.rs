@@ -102,6 +102,7 @@ impl DaemonRecord {
 #[cfg(test)]
 mod tests {
     use crate::core::model::ObjectKey;
+    use crate::core::record::Fingerprint;
     use crate::core::record::Instance;
     use crate::core::record::Phase;
     use crate::core::record::RestartCause;
@@ -156,7 +157,7 @@ mod tests {
     #[test]
     fn what_ends_or_is_ordered_anyway_is_not_noted() {
         let mut record = record();
-        record.order_restart("u", RestartCause::ByHand, at(1), "");
+        record.order_restart("u", RestartCause::ByHand, at(1), &Fingerprint::Unknown);
         record.note("u", "m", Seen::Deleting, at(2));
         assert_eq!(record.instances[0].noted, None);
         record.instances[0].restart = None;

@@ -10,6 +10,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::DaemonRecord;
+use super::Fingerprint;
 
 /// The first delay.
 const MIN_BACKOFF: Span = Span::from_secs(1);
@@ -79,7 +80,8 @@ pub struct RetryBackoff {
     /// When the last was ordered.
     pub last: Timestamp,
     /// What the kubelet's last rejection may have depended on: pods, Node, template.
-    pub surroundings: String,
+    #[serde(default, deserialize_with = "Fingerprint::or_unknown")]
+    pub surroundings: Fingerprint,
     /// Whether the kubelet rejected it: then the count restarts once an instance is accepted.
     #[serde(default)]
     pub not_accepted: bool,
@@ -96,18 +98,18 @@ impl RetryBackoff {
 impl DaemonRecord {
     /// Orders that a new incarnation replaces `uid`; an earlier order stays. A cause that backs off waits longer each
     /// time; the count restarts after twice the longest delay, or when `surroundings` have changed.
-    pub fn order_restart(&mut self, uid: &str, cause: RestartCause, now: Timestamp, surroundings: &str) {
+    pub fn order_restart(&mut self, uid: &str, cause: RestartCause, now: Timestamp, surroundings: &Fingerprint) {
         let Some(instance) = self.instances.iter_mut().find(|i| i.uid == uid) else { return };
         if instance.restart.is_some() || instance.phase != super::Phase::Live {
             return;
         }
         let due = if cause.backs_off() {
-            let same = |b: &&RetryBackoff| b.surroundings == surroundings && now - b.last <= MAX_BACKOFF * 2;
+            let same = |b: &&RetryBackoff| b.surroundings == *surroundings && now - b.last <= MAX_BACKOFF * 2;
             let tries = self.backoff.as_ref().filter(same).map_or(0, |b| b.tries);
             let backoff = RetryBackoff {
                 tries: tries.saturating_add(1),
                 last: now,
-                surroundings: surroundings.to_owned(),
+                surroundings: surroundings.clone(),
                 not_accepted: matches!(cause, RestartCause::NotAccepted { .. }),
             };
             let due = now + backoff.delay();
@@ -132,28 +134,28 @@ mod tests {
         RestartCause::Failed { message: String::new() }
     }
 
-    fn due(record: &mut DaemonRecord, now: Timestamp, surroundings: &str) -> Span {
+    fn due(record: &mut DaemonRecord, now: Timestamp, pods: u64) -> Span {
         record.instances = vec![Instance::new("u", "p", 0, "r", at(0))];
-        record.order_restart("u", failed(), now, surroundings);
+        record.order_restart("u", failed(), now, &Fingerprint::OfApi(pods));
         record.instances[0].restart.as_ref().unwrap().due - now
     }
 
     #[test]
     fn each_try_waits_twice_as_long_up_to_a_quarter_of_an_hour() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
-        let delays: Vec<i64> = (1..=12).map(|i| due(&mut record, at(i), "s").as_secs()).collect();
+        let delays: Vec<i64> = (1..=12).map(|i| due(&mut record, at(i), 1).as_secs()).collect();
         assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
-        assert_eq!(due(&mut record, at(100), "other").as_secs(), 1, "what it depends on has changed");
-        due(&mut record, at(200), "other");
-        assert_eq!(due(&mut record, at(201) + MAX_BACKOFF * 2, "other").as_secs(), 1, "long ago");
+        assert_eq!(due(&mut record, at(100), 2).as_secs(), 1, "what it depends on has changed");
+        due(&mut record, at(200), 2);
+        assert_eq!(due(&mut record, at(201) + MAX_BACKOFF * 2, 2).as_secs(), 1, "long ago");
     }
 
     #[test]
     fn an_order_by_hand_is_due_at_once_and_the_first_order_stands() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         record.instances = vec![Instance::new("u", "p", 0, "r", at(0))];
-        record.order_restart("u", RestartCause::ByHand, at(5), "s");
-        record.order_restart("u", failed(), at(6), "s");
+        record.order_restart("u", RestartCause::ByHand, at(5), &Fingerprint::Unknown);
+        record.order_restart("u", failed(), at(6), &Fingerprint::Unknown);
         let order = record.instances[0].restart.clone().unwrap();
         assert_eq!((order.cause, order.due, record.backoff), (RestartCause::ByHand, at(5), None));
     }

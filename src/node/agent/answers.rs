@@ -15,6 +15,7 @@ use crate::core::model::ObjectKey;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::record::DaemonRecord;
+use crate::core::record::Fingerprint;
 use crate::core::record::RestartCause;
 use crate::core::record::Retried;
 use crate::core::replies::ApproveReport;
@@ -280,7 +281,7 @@ fn order(record: &mut crate::core::record::DaemonRecord, now: crate::core::time:
         instance.restart = None;
     }
     for uid in &live {
-        record.order_restart(uid, RestartCause::ByHand, now, "");
+        record.order_restart(uid, RestartCause::ByHand, now, &Fingerprint::Unknown);
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) use floor::FLOOR;
 pub(super) use floor::Floor;
 pub(super) use gates::Gates;
 pub use gates::open_gates;
+#[cfg(feature = "simulation")]
+pub(in crate::node::agent) use gates::open_listed;
 
 /// The node's disk as the agent writes it.
 pub(super) struct Executor {

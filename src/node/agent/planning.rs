@@ -325,6 +325,7 @@ mod tests {
     use super::*;
     use crate::core::model::DaemonSet;
     use crate::core::plan;
+    use crate::core::record::Fingerprint;
     use crate::node::api::Entry;
     use crate::node::api::Snapshot;
 
@@ -355,7 +356,7 @@ mod tests {
         };
         assert_eq!(notes(record.clone()), Vec::<String>::new(), "it runs");
         let cause = RestartCause::NotAccepted { reason: "NodePorts".to_owned() };
-        record.order_restart("uid-1", cause, observation(None).now, "");
+        record.order_restart("uid-1", cause, observation(None).now, &Fingerprint::Unknown);
         assert_eq!(notes(record), ["host port TCP 80 is held by pod kube-system/holder"]);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Exists with the feature `simulation` alone. Must not do what the agent does not do.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -10,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::config::Config;
 use crate::config::ConfigError;
+use crate::node::fsx::Shared;
 use crate::node::fsx::Simulated;
 use crate::node::metrics::Recorder as MetricsRecorder;
 use crate::node::metrics::server::Exposed;
@@ -20,6 +22,7 @@ use crate::node::socket::SocketRequest;
 use super::Agent;
 use super::AgentError;
 use super::Ended;
+use super::executor::open_listed;
 use super::signals::SignalCommand;
 use super::signals::Signals;
 use super::wake::Callers;
@@ -53,6 +56,15 @@ impl Simulation {
         let (ask, asked) = mpsc::channel(8);
         let metrics = agent.reporter.keep_metrics(&agent.config, &agent.state);
         Ok(Self { agent, stopped, stop, asked, ask, metrics })
+    }
+
+    /// As [`super::open_gates`], on a simulated disk.
+    ///
+    /// # Errors
+    /// As [`super::open_gates`].
+    pub fn open_gates(disk: Arc<Simulated>, run_dir: &Path) -> Result<(), String> {
+        let disk: Shared = disk;
+        open_listed(&disk, run_dir)
     }
 
     /// A configuration of the agent.

@@ -262,7 +262,7 @@ pub(super) fn keep_pod(value: Value) -> Option<Value> {
     }
     let mut ready = conditions(&status, &["lastProbeTime"]);
     if let Some(conditions) = ready.as_array_mut() {
-        let read = |t: &Value| t == "Ready" || t == "PodReadyToStartContainers";
+        let read = |t: &Value| t == "Ready" || t == "PodReadyToStartContainers" || t == owners::DISRUPTION;
         conditions.retain(|condition| condition.get("type").is_some_and(read));
     }
     kept.insert("conditions".into(), ready);
@@ -311,6 +311,12 @@ fn keep_other_pod(value: &Value) -> Value {
     if let Some(status) = status.as_object_mut() {
         // Irrelevant changes must not look like changes.
         status.retain(|_, text| matches!(text.as_str(), Some("Failed" | "Succeeded" | "Preempting")));
+        if status.get("reason").is_some_and(|reason| reason == "Preempting") {
+            let conditions = value.list_at(["status", "conditions"]).iter();
+            let disruption = conditions.filter(|condition| condition.str_at("type") == owners::DISRUPTION);
+            let kept = disruption.map(|condition| pick(condition, &["type", "lastTransitionTime"]));
+            status.insert("conditions".to_owned(), kept.collect());
+        }
     }
     let mut kept = serde_json::json!({"metadata": pick(metadata, &["name", "namespace", "uid"]), "status": status});
     if let Some(spec) = insufficient::kept_spec(value) {

@@ -24,24 +24,54 @@ impl Volumes {
     /// # Errors
     /// It could not be opened.
     pub fn open_gate(&mut self, uid: &str) -> Result<(), VolumeError> {
+        self.open_where(uid, |volume| volume == GateVolume::Ours)
+    }
+
+    /// The same for a pod that has a gate for certain: one of which nothing is on this disk yet opens, too.
+    ///
+    /// # Errors
+    /// It could not be opened.
+    pub fn open_closed_gate(&mut self, uid: &str) -> Result<(), VolumeError> {
+        self.open_where(uid, |volume| volume != GateVolume::Theirs)
+    }
+
+    fn open_where(&mut self, uid: &str, opens: impl Fn(GateVolume) -> bool) -> Result<(), VolumeError> {
         layout::check_uid(uid)?;
         let failed = |source| VolumeError::Pod { uid: uid.to_owned(), source };
         let Some(pod) = self.target.open_pod(&self.disk, uid).map_err(failed)? else { return Ok(()) };
-        match self.has_gate(&pod).map_err(failed)? {
+        match opens(self.gate_volume(&pod).map_err(failed)?) {
             true => self.write(uid, [&open_gate()]).map(drop),
             false => Ok(()),
         }
     }
 
-    fn has_gate(&self, pod: &Dir) -> Result<bool, FsError> {
+    fn gate_volume(&self, pod: &Dir) -> Result<GateVolume, FsError> {
         let Some(volume) = descend(pod, &self.target.volumes_below_pod().join(GATE))? else {
             // Its marker stays while a gate is closed.
             let markers = self.target.markers_below_pod();
-            return Ok(markers.map(|markers| descend(pod, &markers.join(GATE))).transpose()?.flatten().is_some());
+            let marker = markers.map(|markers| descend(pod, &markers.join(GATE))).transpose()?.flatten();
+            return Ok(match descend(pod, &self.target.volumes_below_pod())? {
+                _ if marker.is_some() => GateVolume::Ours,
+                Some(_) => GateVolume::Absent,
+                // Of a pod that has ended nothing is made anew.
+                None => GateVolume::Theirs,
+            });
         };
         let is_of_gate = |name: &str| name == GATE_FILE || name.starts_with("..");
-        Ok(volume.names()?.iter().all(|name| name.to_str().is_some_and(is_of_gate)))
+        let is_ours = volume.names()?.iter().all(|name| name.to_str().is_some_and(is_of_gate));
+        Ok(if is_ours { GateVolume::Ours } else { GateVolume::Theirs })
     }
+}
+
+/// What the disk has of a pod's gate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GateVolume {
+    /// Open or closed.
+    Ours,
+    /// A volume of that name with files of others, or none any more.
+    Theirs,
+    /// No volume of that name beside others.
+    Absent,
 }
 
 #[cfg(test)]

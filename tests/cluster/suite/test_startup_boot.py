@@ -1,6 +1,7 @@
 """No workload before its daemons on a machine that boots, with a real scheduler, kubelet and systemd."""
 
 import json
+import re
 import threading
 import time
 import unittest
@@ -11,6 +12,7 @@ from kit.machine import Machine
 from kit.machine import common_layer
 from kit.net import GATEWAY
 from kit.net import Lan
+from kit.tools import REPO
 from kit.wait import never
 from kit.wait import until
 from suite.test_startup_taint import KEY
@@ -20,6 +22,9 @@ from suite.test_startup_taint import asking
 from suite.test_startup_taint import bound
 from suite.test_startup_taint import is_tainted
 from suite.test_startup_taint import workload
+
+# They say with which flag the kubelet is started.
+PAGES = [REPO / "docs" / page for page in ("daemonsets.md", "recipes/startup-taint.md")]
 
 
 class Seen:
@@ -49,6 +54,14 @@ class Seen:
         return [what for _, what in self.events]
 
 
+def register_with_taint(machine):
+    """Gives the machine's kubelet the flag that the docs say."""
+    (flag,) = {flag for page in PAGES for flag in re.findall(r"--register-with-taints=[^`\s]+", page.read_text(encoding="utf-8"))}
+    unit = "/etc/systemd/system/kubelet.service"
+    text = (machine.root / unit.lstrip("/")).read_text(encoding="utf-8")
+    machine.put(unit, re.sub("(?m)^ExecStart=.*$", lambda start: f"{start.group()} {flag}", text))
+
+
 class Boot(unittest.TestCase):
     """A machine that boots."""
 
@@ -71,9 +84,7 @@ class Boot(unittest.TestCase):
 
     def test_at_the_first_start_and_at_a_reboot_no_pod_is_bound_before_the_daemon_is_ready(self):
         admin, machine = self.set_up("m1")
-        config = machine.home / "kubelet/config.yaml"
-        taint = {"registerWithTaints": [{"key": KEY, "effect": "NoSchedule"}]}
-        config.write_text(json.dumps(json.loads(config.read_text(encoding="utf-8")) | taint), encoding="utf-8")
+        register_with_taint(machine)
         seen = Seen(admin, "m1")
         admin.apply(asking("network", terminationGracePeriodSeconds=1))
         workload(admin, "work-first")

@@ -174,7 +174,7 @@ fn what_is_claimed_is_reported_for_as_long_as_a_boot_would_make_it() {
     }
     // A restart returns what ran, and gives the claim back with the instance.
     let (mut bench, desired) = staged();
-    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.plan(&desired).staging, None);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();

@@ -178,7 +178,7 @@ fn a_replacement_waits_for_the_answer_and_a_restart_does_not() {
         plan.summary.reason
     );
     let uid = bench.record.instances[0].uid.clone();
-    bench.record.order_restart(&uid, RestartCause::ByHand, bench.now, "");
+    bench.record.order_restart(&uid, RestartCause::ByHand, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.pass(&wanted(&of_api("a"))), ["end uid-a-0"]);
 }
 

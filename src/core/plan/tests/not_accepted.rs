@@ -142,7 +142,7 @@ fn a_revision_that_was_taken_before_is_tried_again_with_a_back_off_as_one_that_i
     let mut bench = Bench::running("a");
     let desired = wanted(&daemon_set("a"));
     bench.converge(&desired);
-    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-a-1");
     bench.is_not_taken("uid-a-1");
     assert_eq!(bench.pass(&desired), NONE);

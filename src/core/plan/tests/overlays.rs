@@ -118,7 +118,7 @@ fn a_change_of_overlays_needs_its_approval_and_no_previous_revision_is_forgotten
     assert_eq!(bench.record.previous, None, "it is the same template");
     bench.world.approved = Some("a".to_owned());
     assert_eq!(bench.pass(&desired), NONE, "what is approved with other overlays is nothing to return to");
-    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
     bench.now += GONE_AFTER;

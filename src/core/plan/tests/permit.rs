@@ -116,7 +116,7 @@ fn a_first_instance_never_waits_and_folders_need_no_approval() {
 #[test]
 fn what_is_restarted_in_between_returns_at_the_revision_that_is_permitted() {
     let (mut bench, desired) = bench(withheld());
-    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
     bench.now += GONE_AFTER;
@@ -128,7 +128,7 @@ fn what_is_restarted_in_between_returns_at_the_revision_that_is_permitted() {
     assert_eq!(bench.pass(&desired), ["finish uid-a-1", "start uid-a-2"], "also when somebody removed its manifest");
 
     let on_delete = |image| DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..of_api(image) };
-    bench.record.order_restart("uid-a-2", RestartCause::Deleted, bench.now, "");
+    bench.record.order_restart("uid-a-2", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
     let desired = wanted(&on_delete("b"));
     assert_eq!(bench.pass(&desired), ["end uid-a-2"]);
     bench.world.running.clear();
@@ -357,7 +357,7 @@ fn a_first_install_starts_only_with_a_claimed_word() {
     assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
     assert_eq!(bench.plan(&desired).replacing, None);
     bench.world.permission = Some(withheld());
-    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
     bench.pass(&desired);
     bench.world.running.clear();
     bench.now += GONE_AFTER;

@@ -249,7 +249,7 @@ fn retry_forgets_the_failure_and_waits_for_nobodys_turn() {
     let mut bench = Bench::good(&on_delete("a"));
     let desired = wanted(&on_delete("b"));
     assert_eq!(bench.converge(&desired), NONE);
-    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-b-1");
     bench.fails("uid-b-1", crash());
     bench.now += DEADLINE;
@@ -292,7 +292,7 @@ fn an_order_of_the_cluster_to_try_again_is_followed_once() {
 #[test]
 fn retry_ends_a_back_off() {
     let mut bench = Bench::running("a");
-    bench.record.order_restart("uid-a-0", RestartCause::Succeeded, bench.now, "");
+    bench.record.order_restart("uid-a-0", RestartCause::Succeeded, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE);
     assert_eq!(bench.record.retry(bench.now), crate::core::record::Retried { failed: None, backoff: true });
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["end uid-a-0"]);
@@ -378,7 +378,7 @@ fn a_good_template_that_does_not_start_with_other_data_gets_the_data_of_then() {
     let desired = wanted(&rolling_back("a"));
     let mut bench = Bench::good(&rolling_back("a"));
     bench.world.data_version = "bad".into();
-    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-a-1");
     bench.fails("uid-a-1", crash());
     bench.now += DEADLINE;

@@ -1,3 +1,4 @@
+use crate::core::record::Fingerprint;
 use crate::core::record::RestartCause;
 use crate::core::time::ms;
 
@@ -54,7 +55,7 @@ fn a_failed_pod_waits_out_its_back_off() {
 fn what_the_kubelet_rejects_is_tried_again_and_at_once_when_its_reason_may_have_gone() {
     let mut bench = Bench::running("a");
     let desired = wanted(&daemon_set("a"));
-    bench.world.surroundings = "another pod has the port".into();
+    bench.world.surroundings = Fingerprint::OfApi(1);
     bench.world.rejected.insert("uid-a-0".into(), "NodePorts".into());
     assert_eq!(bench.pass(&desired), NONE);
     let plan = bench.plan(&desired);
@@ -64,7 +65,7 @@ fn what_the_kubelet_rejects_is_tried_again_and_at_once_when_its_reason_may_have_
     bench.world.rejected.insert("uid-a-1".into(), "NodePorts".into());
     assert_eq!(bench.pass(&desired), NONE);
     assert_eq!(bench.record.backoff.as_ref().unwrap().tries, 2);
-    bench.world.surroundings = "the port is free".into();
+    bench.world.surroundings = Fingerprint::OfApi(2);
     assert_eq!(bench.replaced(&desired), ["end uid-a-1", "finish uid-a-1", "start uid-a-2"], "2 s are not waited for");
     bench.pass(&desired);
     assert_eq!(bench.record.backoff, None, "it was taken");
@@ -74,8 +75,8 @@ fn what_the_kubelet_rejects_is_tried_again_and_at_once_when_its_reason_may_have_
 fn room_that_came_before_the_rejection_was_known_is_used_at_once() {
     let mut bench = Bench::running("a");
     let desired = wanted(&daemon_set("a"));
-    bench.world.tried_in.insert("uid-a-0".into(), "another pod has the port".into());
-    bench.world.surroundings = "the port is free".into();
+    bench.world.tried_in.insert("uid-a-0".into(), Fingerprint::OfApi(1));
+    bench.world.surroundings = Fingerprint::OfApi(2);
     bench.world.rejected.insert("uid-a-0".into(), "NodePorts".into());
     assert_eq!(bench.pass(&desired), ["end uid-a-0"], "1 s is not waited for");
     bench.world.running.clear();
@@ -153,13 +154,13 @@ fn a_successor_waits_until_the_api_has_been_told_that_the_old_pod_ends() {
 fn without_the_api_server_a_sandbox_that_goes_is_room_and_the_loss_itself_is_none() {
     let mut bench = Bench::running("a");
     let desired = wanted(&daemon_set("a"));
-    bench.world.surroundings = "lacks cpu".into();
+    bench.world.surroundings = Fingerprint::Lacks(vec!["cpu".into()]);
     bench.world.rejected.insert("uid-a-0".into(), "OutOfcpu".into());
     assert_eq!(bench.pass(&desired), NONE);
     bench.now += ms(500);
-    let before = format!("{OF_RUNTIME}1");
+    let before = Fingerprint::OfRuntime(1);
     (bench.world.surroundings, bench.world.tried_in) = (before.clone(), BTreeMap::from([("uid-a-0".into(), before)]));
     assert_eq!(bench.pass(&desired), NONE, "what the API server showed is not compared with sandboxes");
-    bench.world.surroundings = format!("{OF_RUNTIME}2");
+    bench.world.surroundings = Fingerprint::OfRuntime(2);
     assert_eq!(bench.replaced(&desired), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);
 }

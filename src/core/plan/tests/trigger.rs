@@ -106,7 +106,7 @@ fn first_instances_and_restarts_wait_for_no_trigger() {
     first.world.permission = Some(DRAIN);
     assert_eq!(first.pass(&wanted(&of_api("a", "drain"))), ["start uid-a-0"]);
     let (mut bench, desired) = bench(DRAIN, "drain");
-    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, "");
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     bench.world.running.clear();
     bench.now += GONE_AFTER;

@@ -89,14 +89,15 @@ fn it_claims_no_slot_while_it_waits() {
 fn only_readiness_of_this_boot_is_noted_and_only_where_it_is_needed() {
     let mut bench = Bench { booted: NOW - Span::from_secs(10), ..Bench::running("v1") };
     let desired = wanted(&daemon_set("v1"));
-    bench.world.ready.insert("uid-v1-0".to_owned(), NOW - Span::from_secs(11));
+    bench.world.ready.insert("uid-v1-0".to_owned(), NOW - Span::from_secs(12));
     let noted = |bench: &mut Bench| {
         bench.pass(&desired);
         bench.record.this_boot.as_ref().is_some_and(|this| this.ready)
     };
     bench.is_named = true;
     assert!(!noted(&mut bench), "the mirror pod shows what was before the boot");
-    bench.world.ready.insert("uid-v1-0".to_owned(), NOW - Span::from_secs(1));
+    // The API says no fractions of a second.
+    bench.world.ready.insert("uid-v1-0".to_owned(), NOW - Span::from_millis(10_999));
     bench.is_named = false;
     assert!(!noted(&mut bench));
     bench.is_named = true;

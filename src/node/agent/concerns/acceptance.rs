@@ -22,8 +22,8 @@ use crate::core::insufficient::Lack;
 use crate::core::json::text_at;
 use crate::core::plan::Accepted;
 use crate::core::plan::Fingerprints;
-use crate::core::plan::OF_RUNTIME;
 use crate::core::record::DaemonRecord;
+use crate::core::record::Fingerprint;
 use crate::core::record::Instance;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -44,6 +44,8 @@ use tried::Tried;
 /// half as often. The API server is asked when [`acceptance::ask_again`] says so.
 const ASK_AGAIN: Span = Span::from_secs(5);
 
+const UNKNOWN: Fingerprints<'_> = Fingerprints { then: &Fingerprint::Unknown, now: &Fingerprint::Unknown };
+
 /// What is known of instances that may not have been accepted.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct Acceptance {
@@ -60,7 +62,8 @@ pub(in super::super) struct Acceptance {
     answer: Option<LateAnswer>,
     question: Option<Request>,
     next: Option<Timestamp>,
-    surroundings: String,
+    #[serde(deserialize_with = "Fingerprint::or_unknown")]
+    surroundings: Fingerprint,
     /// Instances that have not been accepted, by pod UID.
     #[serde(default)]
     tried: BTreeMap<String, Tried>,
@@ -88,14 +91,14 @@ impl Acceptance {
         self.accepted.get(&instance.uid).cloned().unwrap_or(Accepted::NotYet)
     }
 
-    /// A fingerprint of what the kubelet's admission depends on; empty while it does not matter.
-    pub(in super::super) fn surroundings(&self) -> &str {
+    /// A fingerprint of what the kubelet's admission depends on; unknown while it does not matter.
+    pub(in super::super) fn surroundings(&self) -> &Fingerprint {
         &self.surroundings
     }
 
     /// What the kubelet's admission of `instance` depends on; unknown if it has accepted it.
     pub(in super::super) fn surroundings_of(&self, instance: &Instance) -> Fingerprints<'_> {
-        self.tried.get(&instance.uid).map(Tried::fingerprints).unwrap_or_default()
+        self.tried.get(&instance.uid).map_or(UNKNOWN, Tried::fingerprints)
     }
 
     /// When to look again.
@@ -127,7 +130,7 @@ impl Acceptance {
         self.tried.retain(|uid, _| uids.contains(uid.as_str()));
         let (mut accepted, mut late) = (BTreeMap::new(), Vec::new());
         let mut pressing: Option<Span> = None;
-        let mut room: Option<(Option<Room<'_>>, String)> = None;
+        let mut room: Option<(Option<Room<'_>>, Fingerprint)> = None;
         self.next = None;
         for (record, instance) in live {
             let since = instance.created.max(booted).max(started);
@@ -159,7 +162,7 @@ impl Acceptance {
         self.early.retain(|uid| self.tried.contains_key(uid));
         let waits = |r: &DaemonRecord| r.backoff.is_some() || r.instances.iter().any(|i| i.noted.is_some());
         let matters = !late.is_empty() || records.values().any(waits);
-        self.surroundings = if matters { self.fingerprint(observation) } else { String::new() };
+        self.surroundings = if matters { self.fingerprint(observation) } else { Fingerprint::Unknown };
         if late.is_empty() {
             (self.answer, self.asked) = (None, None);
             (self.at_work, self.last_at_work, self.says_itself) = (None, None, false);
@@ -192,7 +195,7 @@ impl Acceptance {
         instance: &Instance,
         age: Span,
         lacks: Option<&[Lack]>,
-        others: &str,
+        others: &Fingerprint,
     ) -> Option<Span> {
         let tried = self.tried.entry(instance.uid.clone()).or_insert_with(|| Tried::new(lacks, others));
         tried.update(lacks, others);
@@ -303,9 +306,9 @@ impl Acceptance {
 
     /// What admission depends on beside the pod: the other pods, and what the Node is. Of what the API shows, and where
     /// that is not current of the runtime's sandboxes.
-    fn fingerprint(&self, observation: &Observation) -> String {
+    fn fingerprint(&self, observation: &Observation) -> Fingerprint {
         let mut hasher = std::hash::DefaultHasher::new();
-        let source = match observation.snapshot().filter(|_| observation.api_answers()) {
+        match observation.snapshot().filter(|_| observation.api_answers()) {
             Some(api) => {
                 for (key, entry) in &api.pods {
                     let text = |pointer: &str| entry.value.pointer(pointer).and_then(Value::as_str);
@@ -317,16 +320,15 @@ impl Acceptance {
                     let value = api.node.as_ref().and_then(|node| node.value.pointer(pointer));
                     value.map(Value::to_string).hash(&mut hasher);
                 }
-                ""
+                Fingerprint::OfApi(hasher.finish())
             }
             None => {
                 let answer = self.answer.as_ref().and_then(|answer| answer.sandboxes.as_ref());
-                let Some(Ok(sandboxes)) = answer else { return String::new() };
+                let Some(Ok(sandboxes)) = answer else { return Fingerprint::Unknown };
                 sandboxes.hash(&mut hasher);
-                OF_RUNTIME
+                Fingerprint::OfRuntime(hasher.finish())
             }
-        };
-        format!("{source}{:016x}", hasher.finish())
+        }
     }
 
     /// The question, after `times` others.

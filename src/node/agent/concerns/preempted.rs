@@ -1,14 +1,16 @@
 //! Pods that the kubelet ended to make room for a daemon.
 //!
-//! Owns whom they made room for, as far as that can be told: the daemon whose instance came last. The
-//! kubelet says only that it did it.
+//! Owns whom they made room for, as far as that can be told: another daemon than their own, the one whose instance was
+//! the last to come before. The kubelet says only that it did it, and when.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::core::json::Json;
 use crate::core::model::ObjectKey;
+use crate::core::owners;
 use crate::core::record::DaemonRecord;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -17,8 +19,8 @@ use super::super::log::Log;
 use super::super::observation::Observation;
 use super::super::state::Records;
 
-/// An instance that is older did not cause a preemption that shows now: the status of a pod that is
-/// ended shows when its grace period is over.
+/// An instance that is older did not cause a preemption. Where the kubelet does not say when that was, it is taken for
+/// the time at which it shows, which is when the grace period of the pod is over.
 const RECENT: Span = Span::from_mins(10);
 /// How long it is shown.
 const SHOWN: Span = Span::from_mins(60);
@@ -45,8 +47,9 @@ impl Preempted {
             if self.known.contains(uid) {
                 continue;
             }
-            let recent = |record: &DaemonRecord| record.live().map(|i| i.created).max().filter(|c| now - *c < RECENT);
-            let came = records.values().filter_map(|r| Some((recent(r)?, &r.key))).max();
+            let at = preempted_at(&entry.value).unwrap_or(now);
+            let came = records.values().filter(|record| !is_of(&entry.value, record));
+            let came = came.filter_map(|record| Some((came_before(record, at)?, &record.key))).max();
             if let Some((_, daemon)) = came {
                 log.warn(format!("the kubelet ended pod {pod} to make room for {daemon}")).daemonset(daemon);
                 self.by_daemon.entry(daemon.clone()).or_default().push((pod.clone(), now));
@@ -64,6 +67,25 @@ impl Preempted {
         let pods: Vec<String> = self.by_daemon.get(daemon)?.iter().map(|(pod, _)| pod.to_string()).collect();
         Some(format!("the kubelet preempted {} to make room for it", pods.join(", ")))
     }
+}
+
+/// When the kubelet ended a pod; `None`: it does not say.
+fn preempted_at(pod: &Value) -> Option<Timestamp> {
+    let conditions = pod.list_at(["status", "conditions"]);
+    let condition = conditions.iter().find(|condition| condition.str_at("type") == owners::DISRUPTION)?;
+    condition.str_at("lastTransitionTime").parse().ok()
+}
+
+/// Whether a pod is an instance's of that daemon: what started in its place did not cause its end.
+fn is_of(pod: &Value, record: &DaemonRecord) -> bool {
+    let uid = pod.text_at(["metadata", "annotations", owners::MIRROR_ANNOTATION]);
+    record.instances.iter().any(|instance| Some(instance.uid.as_str()) == uid)
+}
+
+/// When the last instance came that can have caused a preemption at `at`. The API's times have no fractions.
+fn came_before(record: &DaemonRecord, at: Timestamp) -> Option<Timestamp> {
+    let came = record.live().map(|instance| instance.created);
+    came.filter(|created| *created < at + Span::from_secs(1) && at - *created < RECENT).max()
 }
 
 #[cfg(test)]
@@ -108,5 +130,38 @@ mod tests {
         assert_eq!(preempted.note(&ObjectKey::new("a", "old")), None);
         see(&mut preempted, "Preempting", at(3_000) + SHOWN);
         assert_eq!(preempted.note(&ObjectKey::new("a", "new")), None, "long ago");
+    }
+
+    #[test]
+    fn a_daemon_that_another_preempted_did_not_make_room_for_itself_nor_for_what_came_later() {
+        let record = |name: &str, instances: &[(&str, Timestamp)]| {
+            let mut record = DaemonRecord::new(ObjectKey::new("a", name), 0);
+            let instance = |(uid, created): &(&str, Timestamp)| Instance::new(*uid, *uid, 0, "r", *created);
+            record.instances = instances.iter().map(instance).collect();
+            (record.key.clone(), record)
+        };
+        // The one that made room has another instance by now.
+        let records = Records::from([
+            record("critical", &[("critical", Timestamp::from_secs(2_000))]),
+            record("later", &[("later", Timestamp::from_secs(2_003))]),
+            record("room", &[("room", Timestamp::from_secs(1_900)), ("room-again", Timestamp::from_secs(2_010))]),
+        ]);
+        let condition =
+            json!({"type": "DisruptionTarget", "lastTransitionTime": Timestamp::from_secs(2_001).to_string()});
+        for (conditions, expected) in [(json!([condition]), "critical"), (json!([]), "later")] {
+            let metadata = json!({"uid": "m", "annotations": {"kubernetes.io/config.mirror": "room"}});
+            let pod = json!({"metadata": metadata, "status": {"reason": "Preempting", "conditions": conditions}});
+            let mut api = Snapshot::default();
+            api.pods.insert(ObjectKey::new("a", "room-n1"), Entry { version: 1, value: Arc::new(pod) });
+            let observation = Observation {
+                now: Timestamp::from_secs(2_031),
+                ..Observation::of(Some(api), Knowledge::NeverHeard, 0)
+            };
+            let mut preempted = Preempted::default();
+            preempted.observe(&observation, &records, &mut Log::default());
+            let named = |name: &&&str| preempted.note(&ObjectKey::new("a", **name)).is_some();
+            let noted: Vec<&str> = ["critical", "later", "room"].iter().filter(named).copied().collect();
+            assert_eq!(noted, [expected]);
+        }
     }
 }

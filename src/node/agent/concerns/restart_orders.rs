@@ -14,6 +14,7 @@ use crate::core::orders;
 use crate::core::orders::RestartVerdict;
 use crate::core::orders::Survey;
 use crate::core::record::DaemonRecord;
+use crate::core::record::Fingerprint;
 use crate::core::record::Instance;
 use crate::core::record::Mirror;
 use crate::core::record::Phase;
@@ -46,7 +47,7 @@ pub(in super::super) struct Surroundings<'a> {
     /// Whether the agent itself deleted the mirror pod of that UID.
     pub(in super::super) is_own: &'a dyn Fn(&str) -> bool,
     /// A fingerprint of what the kubelet's admission depends on beside the pod.
-    pub(in super::super) fingerprint: &'a str,
+    pub(in super::super) fingerprint: &'a Fingerprint,
 }
 
 /// Notes in the records what happened to mirror pods.

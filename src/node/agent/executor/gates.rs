@@ -109,15 +109,19 @@ fn forget(files: &Shared, run_dir: &Path, uid: &str) {
 /// # Errors
 /// The last gate that could not be opened, as a message; the others are.
 pub fn open_gates(run_dir: &Path) -> Result<(), String> {
-    let files = Real::shared();
-    let Ok(folder) = Dir::open(&files, &run_dir.join(CLOSED)) else { return Ok(()) };
+    open_listed(&Real::shared(), run_dir)
+}
+
+/// As [`open_gates`], on the disk of `files`.
+pub(in crate::node::agent) fn open_listed(files: &Shared, run_dir: &Path) -> Result<(), String> {
+    let Ok(folder) = Dir::open(files, &run_dir.join(CLOSED)) else { return Ok(()) };
     let mut result = Ok(());
     for uid in folder.names().map_err(|error| failure::of(&error, None).message)? {
         let Some(uid) = uid.to_str() else { continue };
         let Ok(Some(root)) = folder.read_file(uid, PATH_LIMIT) else { continue };
         let root = PathBuf::from(std::ffi::OsStr::from_bytes(&root));
-        match Volumes::new(files.clone(), VolumesRoot::kubelet(root)).open_gate(uid) {
-            Ok(()) => forget(&files, run_dir, uid),
+        match Volumes::new(files.clone(), VolumesRoot::kubelet(root)).open_closed_gate(uid) {
+            Ok(()) => forget(files, run_dir, uid),
             Err(error) => result = Err(failure::of(&error, None).message),
         }
     }

@@ -42,9 +42,12 @@ fn only_mirror_pods_and_pods_of_daemon_sets_are_kept() {
     let named = r#"{"metadata":{"name":"a"},"status":{}}"#;
     assert_eq!(other(pod(json!({"name": "a", "labels": {"x": "y"}}))).as_deref(), Some(named));
     let mut preempted = pod(json!({"name": "a", "ownerReferences": [{"kind": "ReplicaSet"}]}));
-    preempted["status"] = json!({"phase": "Failed", "reason": "Preempting", "podIP": "10.0.0.1"});
-    let kept = r#"{"metadata":{"name":"a"},"status":{"phase":"Failed","reason":"Preempting"}}"#;
-    assert_eq!(other(preempted).as_deref(), Some(kept));
+    let disruption = json!({"type": "DisruptionTarget", "status": "True", "lastTransitionTime": "t"});
+    let conditions = json!([{"type": "Ready"}, disruption]);
+    preempted["status"] = json!({"phase": "Failed", "reason": "Preempting", "podIP": "1", "conditions": conditions});
+    let disruption = json!({"type": "DisruptionTarget", "lastTransitionTime": "t"});
+    let status = json!({"phase": "Failed", "reason": "Preempting", "conditions": [disruption]});
+    assert_eq!(keep_pod(preempted), Some(json!({"metadata": {"name": "a"}, "status": status})));
     assert!(keep_pod(pod(json!({"ownerReferences": [{"kind": "DaemonSet"}]}))).is_some());
     let mirror = keep_pod(pod(json!({"annotations": {"kubernetes.io/config.mirror": "x"}}))).unwrap();
     assert!(mirror.get("spec").is_none());

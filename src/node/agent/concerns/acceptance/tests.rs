@@ -52,6 +52,10 @@ fn rejected(observation: Observation) -> Observation {
     Observation { replies: vec![Reply::LateAnswered(reply)], ..observation }
 }
 
+fn lacks_cpu() -> Fingerprint {
+    Fingerprint::Lacks(vec!["cpu".to_owned()])
+}
+
 /// One look: whether the API server is asked about the instance.
 fn look(acceptance: &mut Acceptance, records: &Records, observation: &Observation) -> bool {
     acceptance.observe(observation, records, at(1), "n1");
@@ -72,10 +76,10 @@ fn what_the_node_has_too_little_for_is_asked_about_soon_and_what_changes_elsewhe
     let instance = &records[&bench::key()].instances[0];
     assert_eq!(acceptance.of(instance), Accepted::NoRoom("OutOfcpu".to_owned()));
     let Fingerprints { then, now } = acceptance.surroundings_of(instance);
-    assert_eq!((then, now), ("lacks cpu", "lacks cpu"), "more pods are no reason to try again");
+    assert_eq!((then, now), (&lacks_cpu(), &lacks_cpu()), "more pods are no reason to try again");
     look(&mut acceptance, &records, &seen(ms(5_000), "1000m", 3));
     let Fingerprints { then, now } = acceptance.surroundings_of(instance);
-    assert!(then == "lacks cpu" && now != then && !now.is_empty(), "there is room: {now}");
+    assert!(*then == lacks_cpu() && matches!(now, Fingerprint::OfApi(_)), "there is room: {now:?}");
 }
 
 #[test]
@@ -107,7 +111,7 @@ fn what_has_room_is_not_asked_about_before_it_is_late() {
     // The one before it was rejected for want of room: the kubelet may have seen it later than the API server.
     let record = records.get_mut(&bench::key()).unwrap();
     let cause = crate::core::record::RestartCause::NotAccepted { reason: "OutOfcpu".to_owned() };
-    record.order_restart("uid-2", cause, CREATED, "lacks cpu");
+    record.order_restart("uid-2", cause, CREATED, &lacks_cpu());
     record.instances[0].restart = None;
     let mut acceptance = Acceptance::default();
     assert!(!look(&mut acceptance, &records, &seen(ms(0), "1000m", 0)));
@@ -129,8 +133,8 @@ fn while_the_api_server_does_not_answer_the_sandboxes_of_the_runtime_tell_what_e
     look(&mut acceptance, &records, &down(&["holder"]));
     let instance = &records[&bench::key()].instances[0];
     let Fingerprints { then, now } = acceptance.surroundings_of(instance);
-    assert!(then == now && now.starts_with(OF_RUNTIME), "{then}, {now}");
+    assert!(then == now && now.is_of_runtime(), "{then:?}, {now:?}");
     look(&mut acceptance, &records, &down(&[]));
     let Fingerprints { then, now } = acceptance.surroundings_of(instance);
-    assert!(then != now && now.starts_with(OF_RUNTIME), "the holder has ended: {then}, {now}");
+    assert!(then != now && now.is_of_runtime(), "the holder has ended: {then:?}, {now:?}");
 }

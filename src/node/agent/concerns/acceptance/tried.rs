@@ -6,15 +6,15 @@
 use crate::core::insufficient::Lack;
 use crate::core::plan::Fingerprints;
 use crate::core::record::DaemonRecord;
-
-/// How a fingerprint begins that says what the node has too little of.
-const LACKS: &str = "lacks ";
+use crate::core::record::Fingerprint;
 
 /// The surroundings of one instance.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Tried {
-    then: String,
-    now: String,
+    #[serde(deserialize_with = "Fingerprint::or_unknown")]
+    then: Fingerprint,
+    #[serde(deserialize_with = "Fingerprint::or_unknown")]
+    now: Fingerprint,
     /// Whether the API server's pods tell them, or the runtime's.
     of_api: bool,
 }
@@ -22,15 +22,15 @@ pub(super) struct Tried {
 impl Tried {
     /// The surroundings of an instance that was written now. `lacks`: what the node has too little of for it, where the
     /// API server says so; `others`: a fingerprint of everything else that may matter.
-    pub(super) fn new(lacks: Option<&[Lack]>, others: &str) -> Self {
+    pub(super) fn new(lacks: Option<&[Lack]>, others: &Fingerprint) -> Self {
         let now = fingerprint(lacks, others);
         Self { then: now.clone(), now, of_api: lacks.is_some() }
     }
 
     /// The surroundings have become those. What two sources say is not compared.
-    pub(super) fn update(&mut self, lacks: Option<&[Lack]>, others: &str) {
+    pub(super) fn update(&mut self, lacks: Option<&[Lack]>, others: &Fingerprint) {
         let seen = Self::new(lacks, others);
-        match self.then.is_empty() || self.of_api != seen.of_api {
+        match self.then == Fingerprint::Unknown || self.of_api != seen.of_api {
             true => *self = seen,
             false => self.now = seen.now,
         }
@@ -44,16 +44,16 @@ impl Tried {
     /// before it.
     pub(super) fn is_in_doubt(&self, record: &DaemonRecord) -> bool {
         let before = record.backoff.as_ref().filter(|backoff| backoff.not_accepted);
-        self.then.starts_with(LACKS) || before.is_some_and(|backoff| backoff.surroundings.starts_with(LACKS))
+        self.then.is_lack() || before.is_some_and(|backoff| backoff.surroundings.is_lack())
     }
 
     /// Whether what the node had too little of has changed since.
     pub(super) fn has_new_room(&self) -> bool {
-        self.then.starts_with(LACKS) && self.then != self.now
+        self.then.is_lack() && self.then != self.now
     }
 }
 
-fn fingerprint(lacks: Option<&[Lack]>, others: &str) -> String {
+fn fingerprint(lacks: Option<&[Lack]>, others: &Fingerprint) -> Fingerprint {
     let names: Vec<String> = lacks.unwrap_or_default().iter().map(Lack::name).collect();
-    if names.is_empty() { others.to_owned() } else { format!("{LACKS}{}", names.join(", ")) }
+    if names.is_empty() { others.clone() } else { Fingerprint::Lacks(names) }
 }
