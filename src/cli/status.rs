@@ -24,6 +24,7 @@ use crate::core::status::DaemonStatus;
 use crate::core::status::LeftAlone;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
+use crate::core::time::Timestamp;
 use crate::node::socket::Request;
 
 /// How often `--watch` asks.
@@ -56,12 +57,20 @@ enum Form {
 /// How wide the table may be on a terminal.
 const TERMINAL: usize = 120;
 /// How wide SOURCE may be there.
-const SOURCE_WIDTH: usize = 24;
+const SOURCE_WIDTH: usize = 20;
+
+/// A terminal, on which the table is to fit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Screen {
+    width: usize,
+    /// From when SINCE is counted back.
+    now: Timestamp,
+}
 
 impl Arguments {
-    /// The bound of the table's width, if there is one.
-    fn width(&self) -> Option<usize> {
-        (self.output.is_none() && std::io::stdout().is_terminal()).then_some(TERMINAL)
+    /// The terminal, if the table is to fit one.
+    fn screen(&self) -> Option<Screen> {
+        (self.output.is_none() && std::io::stdout().is_terminal()).then(|| Screen { width: TERMINAL, now: now() })
     }
 }
 
@@ -84,7 +93,7 @@ fn watch(config: &Config, arguments: &Arguments) -> Result<Exit, CommandFailure>
         let report: StatusReport = ask::ask(config, &Request::Status)?;
         if in_place {
             let colour = Colour::new(&std::io::stdout());
-            let text = human(&report, colour, arguments.width()) + &live::lines(&report, Some(now()), colour);
+            let text = human(&report, colour, arguments.screen()) + &live::lines(&report, Some(now()), colour);
             if !output::as_it_is(&live::redrawn(&text))? {
                 return Ok(exit(&report));
             }
@@ -115,7 +124,7 @@ fn says_the_same(one: &StatusReport, other: &StatusReport) -> bool {
 fn text(report: &StatusReport, arguments: &Arguments) -> Result<String, CommandFailure> {
     match arguments.json {
         true => output::json(report),
-        false => Ok(human(report, Colour::new(&std::io::stdout()), arguments.width())),
+        false => Ok(human(report, Colour::new(&std::io::stdout()), arguments.screen())),
     }
 }
 
@@ -125,19 +134,15 @@ pub(super) fn exit(report: &StatusReport) -> Exit {
     if bad { Exit::Refused } else { Exit::Success }
 }
 
-/// The report as people read it: the table, and below it what is wrong beside single daemons. `width`: what the
-/// table's reasons are cut to, if to anything.
-pub(super) fn human(report: &StatusReport, colour: Colour, width: Option<usize>) -> String {
+/// The report as people read it: the table, which fits `screen` if there is one, and below it what is wrong beside single
+/// daemons.
+pub(super) fn human(report: &StatusReport, colour: Colour, screen: Option<Screen>) -> String {
     let report = &output::printable(report);
     let head = ["DAEMONSET", "SOURCE", "REVISION", "POD", "STATE", "READY", "SINCE", "REASON"];
-    let source = |daemon: &DaemonStatus| match width {
-        Some(_) => table::end_of(&daemon.source.to_string(), SOURCE_WIDTH),
-        None => daemon.source.to_string(),
-    };
-    let rows = report.daemons.iter().map(|daemon| row(daemon, &source(daemon), colour)).collect::<Vec<_>>();
-    let mut text = match width {
+    let rows = report.daemons.iter().map(|daemon| row(daemon, colour, screen)).collect::<Vec<_>>();
+    let mut text = match screen {
         _ if rows.is_empty() => no_daemons(report, colour),
-        Some(width) => table::fitted(&head, &rows, width),
+        Some(screen) => table::fitted(&head, &rows, screen.width),
         None => table::table(&head, &rows),
     };
     if !matches!(report.agent.api.as_str(), "connected" | "none") {
@@ -188,7 +193,13 @@ pub(super) fn left_alone(groups: &[LeftAlone], colour: Colour) -> String {
     text
 }
 
-fn row(daemon: &DaemonStatus, source: &str, colour: Colour) -> Vec<table::Cell> {
+fn row(daemon: &DaemonStatus, colour: Colour, screen: Option<Screen>) -> Vec<table::Cell> {
+    let mut source = daemon.source.to_string();
+    let mut since = daemon.since.clone().unwrap_or_default();
+    if let Some(screen) = screen {
+        source = table::end_of(&source, SOURCE_WIDTH);
+        since = since.parse().map_or(since, |then| age(screen.now, then));
+    }
     let state = daemon.state.as_str();
     let state = match daemon.state {
         State::Running => table::Cell::painted(state, colour.green(state)),
@@ -204,14 +215,25 @@ fn row(daemon: &DaemonStatus, source: &str, colour: Colour) -> Vec<table::Cell> 
     let dash = |text: &str| table::Cell::from(if text.is_empty() { "-" } else { text });
     vec![
         format!("{}/{}", daemon.namespace, daemon.name).as_str().into(),
-        source.into(),
+        source.as_str().into(),
         dash(&daemon.revision),
         dash(&daemon.pod),
         state,
         if daemon.pod.is_empty() { "-" } else { ready }.into(),
-        dash(daemon.since.as_deref().unwrap_or_default()),
+        dash(&since),
         reason(daemon).as_str().into(),
     ]
+}
+
+/// How long ago `then` is, in its largest unit, as kubectl has it: `5m ago`.
+fn age(now: Timestamp, then: Timestamp) -> String {
+    let seconds = (now.as_secs() - then.as_secs()).max(0);
+    match seconds {
+        0..120 => format!("{seconds}s ago"),
+        120..7_200 => format!("{}m ago", seconds / 60),
+        7_200..172_800 => format!("{}h ago", seconds / 3_600),
+        _ => format!("{}d ago", seconds / 86_400),
+    }
 }
 
 /// The reason, which names what is waited for; else just that.

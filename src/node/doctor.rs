@@ -36,7 +36,8 @@ pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&Stat
     findings.push(doctor::runtime(&runtime));
     findings.extend(doctor::manifests::examine(&manifests));
     findings.push(doctor::folders::examine(&definitions::open(&config.folders)));
-    findings.push(doctor::state_folder(&config.state_dir.display().to_string(), &folders::state(&config.state_dir)));
+    let state_dir = config.state_dir.display().to_string();
+    findings.extend(folders::state(&config.state_dir).map(|found| doctor::state_folder(&state_dir, &found)));
     findings.extend(doctor::disk::examine(&disk::folders(config)));
     findings.push(doctor::secrets(config.seal_with(), &config.state_dir.display().to_string()));
     findings.extend(doctor::api::examine(&api.facts, &config.node_name));

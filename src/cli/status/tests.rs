@@ -140,3 +140,25 @@ fn counters_alone_are_no_change_to_watch() {
     after.daemons[0].ready = None;
     assert!(!says_the_same(&before, &after));
 }
+
+#[test]
+fn on_a_screen_the_table_fits_and_says_how_long_ago() {
+    let now: Timestamp = "2026-11-21T10:00:00Z".parse().unwrap();
+    for (then, expected) in [
+        ("2026-11-21T09:58:01Z", "119s ago"),
+        ("2026-11-21T09:58:00Z", "2m ago"),
+        ("2026-11-21T08:00:00Z", "2h ago"),
+        ("2026-11-19T10:00:00Z", "2d ago"),
+        ("2026-11-21T10:00:09Z", "0s ago"),
+    ] {
+        assert_eq!(age(now, then.parse().unwrap()), expected, "{then}");
+    }
+    let path = "/etc/daemonlet/daemonsets.d/kube-flannel.yaml".into();
+    let [mut short, mut long] = ["kube-flannel-ds", "net"].map(|name| daemon(name, State::Running));
+    (short.source, long.reason) = (Source::File { path }, "because ".repeat(40));
+    let text = human(&report(vec![short, long]), Colour::none(), Some(Screen { width: TERMINAL, now }));
+    let table: Vec<&str> = text.lines().take(3).collect();
+    assert!(table.iter().all(|line| line.chars().count() <= TERMINAL), "{text}");
+    assert!(table[1].contains("…d/kube-flannel.yaml ") && table[1].ends_with(" 60m ago"), "{text}");
+    assert!(table[2].ends_with('…'), "{text}");
+}

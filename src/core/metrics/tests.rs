@@ -231,3 +231,19 @@ fn the_document_is_made_from_the_table() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(written, text, "run UPDATE_GENERATED=1 cargo test --lib metrics to write it anew");
 }
+
+#[test]
+fn dashboards_and_rules_name_only_metrics_that_exist() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/monitoring");
+    let known: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    let mut named = BTreeSet::new();
+    for file in ["dashboard.json", "dashboard-node.json", "rules.yaml"] {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let metrics = words.filter(|word| word.starts_with("daemonlet_") || word.starts_with("process_"));
+        named.extend(metrics.map(|word| word.trim_end_matches("_bucket").to_owned()));
+    }
+    assert!(named.len() > 20, "{named:?}");
+    let unknown: Vec<&String> = named.iter().filter(|name| !known.contains(name.as_str())).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}

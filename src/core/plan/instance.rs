@@ -141,10 +141,11 @@ impl Planner<'_> {
         self.add_reason(&reasons.join("; "));
     }
 
-    /// Adds these hints, each once.
+    /// Adds hints; each stands there once.
     pub(super) fn add_hints(&mut self, hints: impl IntoIterator<Item = String>) {
         let mut seen = BTreeSet::new();
-        self.summary.hints.extend(hints.into_iter().filter(|hint| seen.insert(hint.clone())));
+        let all = std::mem::take(&mut self.summary.hints).into_iter().chain(hints);
+        self.summary.hints = all.filter(|hint| seen.insert(hint.clone())).collect();
     }
 
     /// Says what is missing.

@@ -12,9 +12,9 @@ from . import tools
 from .sandbox import scratch
 
 
-def build(version):
-    """Packages of that version; gives the paths of the .deb and the .rpm."""
-    out = scratch() / "packages" / version
+def build(version, folder="packages"):
+    """Packages of that version, below a folder of that name; gives the paths of the .deb and the .rpm."""
+    out = scratch() / folder / version
     subprocess.run([sys.executable, tools.REPO / "packaging/packages.py", "--binary", agent.binary(), "--version", version,
                     "--out", out, "--fast"], check=True, stdout=subprocess.DEVNULL)
     (deb,), (rpm,) = out.glob("*.deb"), out.glob("*.rpm")

@@ -301,6 +301,10 @@ class OperationsTest(Coordinated):
         self.write_kubelet()
         self.only("container runtime", "does not answer", **{"runtime-endpoint": f"unix://{scratch()}/none.sock"})
         self.only("disk of state-dir", "not a folder", **{"state-dir": "/dev/null"})
+        shared = scratch() / "shared"
+        shared.mkdir()
+        shared.chmod(0o777)
+        self.only("state folder", "can be written to by others", **{"state-dir": str(shared)})
 
         manifest, text = self.one.wait_manifest("net")
         name = re.search(r"(?m)^ +\"?name\"?: \"?(net-[a-z0-9]{5})\"?", text).group(1)

@@ -73,6 +73,11 @@ class Release(unittest.TestCase):
         for path in ("apt/dists/stable/Release", "rpm/repodata/repomd.xml"):
             self.assertEqual((one / path).read_bytes(), (two / path).read_bytes(), path)
 
+    def test_3b_the_same_program_gives_the_same_packages(self):
+        # At another time and into another folder.
+        for one, two in zip((self.deb, self.rpm), packages.build("0.1.0", "again"), strict=True):
+            self.assertTrue(one.read_bytes() == two.read_bytes(), f"{one.name} differs")
+
     def test_4_the_image_is_one_that_containerd_knows(self):
         out, program = scratch() / "image.tar", scratch() / "daemonlet"
         run("strip", "-o", program, agent.binary())
