@@ -12,6 +12,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -131,10 +132,16 @@ impl Store {
     pub fn write_unsynced<T: Serialize>(&self, name: &str, record: &T) -> Result<UnsyncedRecord, CheckpointError> {
         let file = file_name(name);
         let path = self.path.join(&file);
-        let json =
-            serde_json::to_vec(record).map_err(|source| CheckpointError::Encode { path: path.clone(), source })?;
-        let mut bytes = format!("{FORM} sha256:{}\n", sha256(&json)).into_bytes();
-        bytes.extend_from_slice(&json);
+        let failed = |source| CheckpointError::Encode { path: path.clone(), source };
+        // In one piece of memory, of its own length: the objects in use may have a hundred MiB.
+        let mut length = Length(0);
+        serde_json::to_writer(&mut length, record).map_err(failed)?;
+        let mut bytes = head(b"");
+        let begin = bytes.len();
+        bytes.reserve_exact(length.0 + 1);
+        serde_json::to_writer(&mut bytes, record).map_err(failed)?;
+        let head = head(&bytes[begin..]);
+        bytes[..begin].copy_from_slice(&head);
         bytes.push(b'\n');
         let staged = format!("{file}{STAGED}");
         match self.stage(&staged, &format!("{file}{BEGUN}"), &bytes) {
@@ -349,6 +356,25 @@ fn trusted(stat: &Stat) -> Result<(), String> {
         return Err(format!("is accessible by other users (mode {:04o})", stat.mode));
     }
     Ok(())
+}
+
+/// Counts what is written.
+struct Length(usize);
+
+impl Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The first line of a file with `json`; as long for any.
+fn head(json: &[u8]) -> Vec<u8> {
+    format!("{FORM} sha256:{}\n", sha256(json)).into_bytes()
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {

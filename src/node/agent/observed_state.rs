@@ -4,6 +4,7 @@
 
 mod doubt;
 mod former_names;
+mod held_back;
 mod room;
 
 use std::cell::OnceCell;
@@ -147,21 +148,6 @@ impl ObservedState<'_> {
     fn readiness_with(&self, instance: &Instance, condition: NodeCondition) -> Readiness {
         let namespace = self.namespace(instance);
         evidence::readiness(instance, self.observation, namespace, &self.config.node_name, condition)
-    }
-}
-
-impl ObservedState<'_> {
-    /// Of `daemon_set`, which is not to be rendered, and `why`: what runs of it has its tokens all the same.
-    fn held_back(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, why: String) -> Arc<RenderResult> {
-        let is_own = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| Arc::ptr_eq(d, daemon_set));
-        let runs = |i: &&Instance| i.phase == Phase::Live && i.incarnation == incarnation && is_own(i);
-        match self.instances.values().map(|(_, instance)| *instance).find(runs) {
-            Some(instance) => {
-                let objects = Objects { live: true, ..self.objects };
-                self.render_cache.tokens_alone(daemon_set, instance, Inputs { objects: &objects, ..self.inputs })
-            }
-            None => Arc::new(RenderResult::held_back(why)),
-        }
     }
 }
 

@@ -1,0 +1,29 @@
+//! What is rendered of a definition that is held back for what it costs.
+//!
+//! Owns what stands in for its rendering. Must not decide what is held back.
+
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::record::Instance;
+use crate::core::record::Phase;
+use crate::core::rendering::RenderResult;
+use crate::node::agent::objects::Objects;
+use crate::node::agent::render_cache::Inputs;
+
+use super::ObservedState;
+
+impl ObservedState<'_> {
+    /// Of `daemon_set`, which is not to be rendered, and `why`: what runs of it has its tokens all the same.
+    pub(super) fn held_back(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, why: String) -> Arc<RenderResult> {
+        let is_own = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| Arc::ptr_eq(d, daemon_set));
+        let runs = |i: &&Instance| i.phase == Phase::Live && i.incarnation == incarnation && is_own(i);
+        match self.instances.values().map(|(_, instance)| *instance).find(runs) {
+            Some(instance) => {
+                let objects = Objects { live: true, ..self.objects };
+                self.render_cache.tokens_alone(daemon_set, instance, Inputs { objects: &objects, ..self.inputs })
+            }
+            None => Arc::new(RenderResult::held_back(why)),
+        }
+    }
+}
