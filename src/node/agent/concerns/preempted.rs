@@ -136,7 +136,7 @@ mod tests {
     fn a_daemon_that_another_preempted_did_not_make_room_for_itself_nor_for_what_came_later() {
         let record = |name: &str, instances: &[(&str, Timestamp)]| {
             let mut record = DaemonRecord::new(ObjectKey::new("a", name), 0);
-            let instance = |(uid, created): &(&str, Timestamp)| Instance::new(*uid, *uid, 0, "r", *created);
+            let instance = |(uid, created): &(&str, Timestamp)| Instance::new(uid, uid, 0, "r", *created);
             record.instances = instances.iter().map(instance).collect();
             (record.key.clone(), record)
         };
