@@ -49,7 +49,6 @@ use daemonlet::core::record::AcceptanceConditions;
 use daemonlet::core::record::DaemonRecord;
 use daemonlet::core::record::EndConfirmation;
 use daemonlet::core::record::Failure;
-use daemonlet::core::record::Fingerprint;
 use daemonlet::core::record::HandOver;
 use daemonlet::core::record::Instance;
 use daemonlet::core::render::Endpoint;
@@ -279,7 +278,7 @@ impl Facts for Quiet {
     }
 
     fn surroundings(&self, _: &Instance) -> Fingerprints<'_> {
-        Fingerprints { then: &Fingerprint::Unknown, now: &Fingerprint::Unknown }
+        Fingerprints::UNKNOWN
     }
 
     fn admission(&self, _: &Arc<DaemonSet>) -> Admission {

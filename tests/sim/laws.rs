@@ -472,7 +472,8 @@ impl Laws {
             node.kubelet.pods.values().filter(of).any(|pod| matches!(pod.phase, Phase::Running { .. }))
         };
         let mut asked = node.daemons.iter().enumerate().filter(|(index, _)| taint.is_asked(*index));
-        let is_well = asked.all(|(_, daemon)| daemon.wanted().is_none() || daemon.is_settled() && runs(&daemon.name));
+        let is_well = asked
+            .all(|(index, daemon)| daemon.wanted().is_none() || node.is_settled_in_boot(index) && runs(&daemon.name));
         if !is_well || !is_up || !node.is_clear() || !node.can_write_taint() || !node.has_taint() {
             return self.tainted = 0;
         }

@@ -69,7 +69,7 @@ impl Node {
     }
 
     /// Whether nothing happens to a daemon in this boot, and nothing set the clock.
-    fn is_settled_in_boot(&self, daemon: usize) -> bool {
+    pub(crate) fn is_settled_in_boot(&self, daemon: usize) -> bool {
         let truth = &self.daemons[daemon];
         truth.is_settled() && !truth.is_on_new_disk && self.clock_set_at < self.booted
     }

@@ -132,6 +132,11 @@ pub struct Fingerprints<'a> {
     pub now: &'a Fingerprint,
 }
 
+impl Fingerprints<'_> {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self { then: &Fingerprint::Unknown, now: &Fingerprint::Unknown };
+}
+
 /// Whether the images of a rendering are on the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Images {

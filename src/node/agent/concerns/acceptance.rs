@@ -44,8 +44,6 @@ use tried::Tried;
 /// half as often. The API server is asked when [`acceptance::ask_again`] says so.
 const ASK_AGAIN: Span = Span::from_secs(5);
 
-const UNKNOWN: Fingerprints<'_> = Fingerprints { then: &Fingerprint::Unknown, now: &Fingerprint::Unknown };
-
 /// What is known of instances that may not have been accepted.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct Acceptance {
@@ -98,7 +96,7 @@ impl Acceptance {
 
     /// What the kubelet's admission of `instance` depends on; unknown if it has accepted it.
     pub(in super::super) fn surroundings_of(&self, instance: &Instance) -> Fingerprints<'_> {
-        self.tried.get(&instance.uid).map_or(UNKNOWN, Tried::fingerprints)
+        self.tried.get(&instance.uid).map_or(Fingerprints::UNKNOWN, Tried::fingerprints)
     }
 
     /// When to look again.
