@@ -3,7 +3,7 @@
 
     bench.py [STORY…]      STORY: `manifest`, `apply`, `power`, `cold`, `hundred`, `coordinator`, `foreign`; all of them without one
 
-`swarm` is told when it is named alone: it takes the whole machine for minutes.
+`swarm` and `heavy` are told when they are named: they take the whole machine for minutes.
 
 Prints lines `bench: WHAT | FIGURE | GOAL | VERDICT`; `make bench` puts them in its table. Measures
 target/release/daemonlet, or $DAEMONLET_BIN.

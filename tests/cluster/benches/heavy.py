@@ -1,0 +1,83 @@
+"""What an agent's memory is whose daemons use 100 ConfigMaps of 1 MB: while they come, when all change, and after a start.
+
+The node is a hollow one; the agent has the allocator's settings of its unit.
+"""
+
+import os
+import random
+import time
+from pathlib import Path
+
+from benches import figures
+from benches.hundred import _memory
+from kit import agent
+from kit import tools
+from kit.control_plane import ControlPlane
+from kit.daemons import daemonset
+from kit.hollow import HollowNode
+from kit.wait import until
+
+NAMESPACE = "kube-system"
+COUNT = int(os.environ.get("DAEMONLET_BENCH_HEAVY", "100"))
+BYTES = 1_000_000
+MOST = 256
+
+
+def _body(name, round_):
+    chance = random.Random(f"{name} {round_}")
+    return {"metadata": {"name": name, "namespace": NAMESPACE}, "data": {"config": chance.randbytes(BYTES // 2).hex()}}
+
+
+def main():
+    """The story."""
+    for line in (tools.REPO / "systemd/daemonlet.service").read_text(encoding="utf-8").splitlines():
+        if line.startswith("Environment="):
+            os.environ.update(setting.split("=", 1) for setting in line.removeprefix("Environment=").split())
+    with ControlPlane() as cluster:
+        cluster.start_controllers()
+        cluster.wait_namespace(NAMESPACE)
+        agent.grant(cluster)
+        with HollowNode(cluster, "heavy", 0) as node:
+            node.socket = ""
+            with agent.Agent(node, runtime_endpoint="", kubelet_root=str(node.root)) as daemonlet:
+                _story(cluster.admin, node, daemonlet)
+
+
+def _written(node, round_):
+    """How many volumes have the data of a round."""
+    wanted = {_body(f"heavy-{number:03}", round_)["data"]["config"][:40] for number in range(COUNT)}
+    files = Path(node.root).glob("pods/*/volumes/kubernetes.io~empty-dir/*/config")
+    return sum(file.read_text(encoding="ascii")[:40] in wanted for file in files)
+
+
+def _told(what, daemonlet):
+    now = _memory(daemonlet.process.pid)
+    figures.told(f"{COUNT} ConfigMaps of 1 MB in use, {what}", f"{now['VmRSS']:.0f} MiB (own {now['RssAnon']:.0f}, highest {now['VmHWM']:.0f})",
+                 f"≤ {MOST} MiB", now["VmHWM"] <= MOST)
+
+
+def _reset(daemonlet):
+    Path(f"/proc/{daemonlet.process.pid}/clear_refs").write_text("5", encoding="ascii")
+
+
+def _story(api, node, daemonlet):
+    for number in range(COUNT):
+        name = f"heavy-{number:03}"
+        api.create("configmaps", _body(name, 0))
+        api.create("daemonsets", daemonset(
+            name, NAMESPACE, labels={"daemonlet.dev/mode": "static"}, tolerations=[{"operator": "Exists"}], hostNetwork=True,
+            volumes=[{"name": "config", "configMap": {"name": name}}], container={"volumeMounts": [{"name": "config", "mountPath": "/etc/config"}]}))
+    until(lambda: _written(node, 0) == COUNT, 120, "all have their data", pause=1)
+    _told("as they come", daemonlet)
+    time.sleep(40)
+    _told("40 s later", daemonlet)
+    _reset(daemonlet)
+    for number in range(COUNT):
+        api.patch("configmaps", f"heavy-{number:03}", {"data": _body(f"heavy-{number:03}", 1)["data"]}, NAMESPACE)
+    until(lambda: _written(node, 1) == COUNT, 120, "all have the new data", pause=1)
+    time.sleep(20)
+    _told("when all have changed", daemonlet)
+    daemonlet.kill()
+    daemonlet.start()
+    time.sleep(30)
+    _told("30 s after a start", daemonlet)
