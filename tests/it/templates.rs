@@ -150,6 +150,18 @@ fn is_of_dropped_field(error: &str, version: (u32, u32)) -> bool {
         && (is_image_volume || is_secret || field.split(['.', '[']).any(|part| SINCE_1_35.contains(&part)))
 }
 
+/// Whether an error is about a mount of an image volume, which an API server of an older version drops with the volume.
+fn is_of_image_mount(error: &str, value: &Value) -> bool {
+    let field = error.split(": ").next().unwrap_or_default();
+    let Some((container, rest)) = field.split_once(".volumeMounts[") else { return false };
+    let index = rest.split(']').next().unwrap_or_default();
+    let pointer = |path: &str| format!("/{}", path.replace('.', "/").replace('[', "/").replace(']', ""));
+    let name = value.pointer(&format!("{}/volumeMounts/{index}/name", pointer(container)));
+    let volumes = value.pointer("/spec/template/spec/volumes").and_then(Value::as_array);
+    let is_it = |volume: &Value| volume.get("image").is_some() && volume.get("name") == name;
+    name.is_some() && volumes.is_some_and(|volumes| volumes.iter().any(is_it))
+}
+
 /// Judges as many as are wanted as this version does; gives what went wrong.
 fn judge_all(version: (u32, u32), documents: &[(String, Value)]) -> Vec<String> {
     let (Some(templates), Some(accepts)) = (oracle::program("templates"), oracle::program("accepts")) else {
@@ -210,7 +222,9 @@ fn judge_all(version: (u32, u32), documents: &[(String, Value)]) -> Vec<String> 
             Ours::Refused(why)
                 if errors.is_empty()
                     && plainly_taken.contains(&index.to_string())
-                    && !why.iter().all(|why| is_of_dropped_field(why, version)) =>
+                    && !why.iter().all(|why| {
+                        is_of_dropped_field(why, version) || version < (1, 35) && is_of_image_mount(why, &case.value)
+                    }) =>
             {
                 format!("refused, and both take it: {}", why.join("; "))
             }
