@@ -69,11 +69,15 @@ impl Planner<'_> {
         if placement.should_continue_running {
             return false;
         }
-        // A node that is not registered yet has only some of its labels and taints: not enough to start anything,
-        // and no evidence against what runs.
-        match self.context.node.registered || self.record.live().next().is_none() {
+        match self.record.live().next().is_none() || self.is_evidence(daemon_set) {
             true => self.unplaced(&placement.reason),
-            false => self.keep(State::Unknown, &format!("{}; the Node has not been read yet", placement.reason)),
+            false => {
+                let why = match self.context.node.registered {
+                    true => "the Node was registered anew and may get more labels",
+                    false => "the Node has not been read yet",
+                };
+                self.keep(State::Unknown, &format!("{}; {why}", placement.reason));
+            }
         }
         true
     }
@@ -304,6 +308,9 @@ impl Planner<'_> {
             self.end_for_restart(old, order, EndConfirmation::Reported);
             return self.show_as(old, State::Stopping, &format!("{order}, and no new one starts here: {reason}"));
         }
+        // A revision that makes the node unwell is left all the same, and the node with it.
+        let goes_back = target.rollback || self.summary.wanted_revision.as_ref() != Some(&target.revision);
+        let misplaced = misplaced.filter(|_| !goes_back || !self.belongs(&target.daemon_set));
         let restart = order.as_ref().and_then(|_| self.restart_target(target, old));
         let target = restart.as_ref().unwrap_or(target);
         let hold = if let Some(reason) = misplaced {
