@@ -111,6 +111,12 @@ fn label<'a>(node: &'a WatchedNode, key: &str) -> &'a str {
     node.view.labels.get(key).map_or("", String::as_str)
 }
 
+/// Within this time a new instance has to be available.
+pub(super) fn deadline(daemon: &WatchedDaemon) -> Span {
+    let written = daemon.daemon_set.annotations.get(PROGRESS_DEADLINE).and_then(|text| progress_deadline(text));
+    written.unwrap_or(DEADLINE)
+}
+
 /// Whether a node has taken the wanted revision, is unreachable or its agent dead since, and has not reported within the
 /// progress deadline that it is available: the revision may have cut it off.
 fn is_cut_off(
@@ -123,8 +129,7 @@ fn is_cut_off(
     if node.reachable && (!is_dead(known, name) || is_ready(known, daemon, name)) {
         return false;
     }
-    let deadline = daemon.daemon_set.annotations.get(PROGRESS_DEADLINE).and_then(|text| progress_deadline(text));
-    let deadline = deadline.unwrap_or(DEADLINE);
+    let deadline = deadline(daemon);
     let newest = told.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
     // The report of a new instance may not have come any more.
     let Some(took) = newest.map(|newest| newest.created).or(claimed) else { return false };

@@ -469,3 +469,17 @@ fn a_node_that_goes_soon_after_its_update_has_failed_and_one_that_goes_later_has
     assert!(halts(json!({"replacing": hash("two")}), given(), "2023-11-14T22:13:40Z"), "its last word was the claim");
     assert!(!halts(json!({}), given(), "2023-11-14T22:13:40Z"), "it has not claimed it");
 }
+
+#[test]
+fn a_revision_is_not_released_while_a_node_that_went_away_with_it_may_yet_fail() {
+    let mut view = with_one_released(json!({"daemonlet.dev/progress-deadline": "1m"}));
+    for name in &NODES[1..] {
+        view.put(WatchedKind::NodeDaemons, report(name, "two", json!({}), json!([])));
+    }
+    let fresh = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z"}]});
+    view.put(WatchedKind::NodeDaemons, report("a", "two", fresh, json!([])));
+    view.put(WatchedKind::Nodes, node("a", "Unknown"));
+    let mut reason = |at| released(&view.plan(at)).1;
+    assert_eq!(reason(NOW + ms(59_000)), "RollingOut");
+    assert_eq!(reason(NOW + ms(60_000)), "Complete", "one node may fail");
+}
