@@ -352,7 +352,6 @@ fn core(criterion: &mut Criterion) {
         booted: Timestamp::default(),
         now: NOW,
         node: &node,
-        has_its_labels: true,
         update_jitter: Span::ZERO,
         max_removals: pass::MaxRemovals::HalfAndTwo,
         second_list: false,

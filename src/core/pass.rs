@@ -40,8 +40,6 @@ pub enum MaxRemovals {
 pub struct PassContext<'a> {
     pub now: Timestamp,
     pub node: &'a NodeView,
-    /// Whether the node has all its labels, as far as can be known.
-    pub has_its_labels: bool,
     /// Upper bound of the per-node delay of an unapproved template change.
     pub update_jitter: Span,
     /// The bound on removals.
@@ -88,7 +86,6 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
     let context = PlanContext {
         now: context.now,
         node: context.node,
-        has_its_labels: context.has_its_labels,
         update_jitter: context.update_jitter,
         removals_held,
         boot: context.boot,

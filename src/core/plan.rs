@@ -87,8 +87,6 @@ pub const GONE_AFTER: Span = Span::from_secs(2);
 pub struct PlanContext<'a> {
     pub now: Timestamp,
     pub node: &'a NodeView,
-    /// Whether the node has all its labels, as far as can be known.
-    pub has_its_labels: bool,
     /// Upper bound of the per-node delay of an unapproved template change.
     pub update_jitter: Span,
     /// Whether removals based only on lists are held back (`max-removals`).

@@ -3,7 +3,6 @@
 //! Owns the one exception from upstream's placement: what has ended to return does so on a node that is not well.
 
 use crate::core::model::DaemonSet;
-use crate::core::model::NodeView;
 use crate::core::placement;
 use crate::core::placement::Placement;
 
@@ -35,18 +34,6 @@ impl Planner<'_> {
     pub(super) fn belongs(&self, daemon_set: &DaemonSet) -> bool {
         let namespace = self.facts.namespace_selector(daemon_set);
         placement::belongs(self.context.node, daemon_set, namespace.as_ref())
-    }
-
-    /// Whether what the Node says now ends what runs here. A node that is not registered yet, or was registered anew a
-    /// moment ago, has only some of its labels: not enough to start anything, and no evidence against what runs.
-    pub(super) fn is_evidence(&self, daemon_set: &DaemonSet) -> bool {
-        let node = self.context.node;
-        let by_labels = || {
-            let namespace = self.facts.namespace_selector(daemon_set);
-            let untainted = NodeView { taints: Vec::new(), ..node.clone() };
-            !placement::should_run(&untainted, daemon_set, namespace.as_ref()).should_continue_running
-        };
-        node.registered && (self.context.has_its_labels || !by_labels())
     }
 
     /// The node is not for it: what runs ends.

@@ -69,15 +69,11 @@ impl Planner<'_> {
         if placement.should_continue_running {
             return false;
         }
-        match self.record.live().next().is_none() || self.is_evidence(daemon_set) {
+        // A node that is not registered yet has only some of its labels and taints: not enough to start anything,
+        // and no evidence against what runs.
+        match self.context.node.registered || self.record.live().next().is_none() {
             true => self.unplaced(&placement.reason),
-            false => {
-                let why = match self.context.node.registered {
-                    true => "the Node was registered anew and may get more labels",
-                    false => "the Node has not been read yet",
-                };
-                self.keep(State::Unknown, &format!("{}; {why}", placement.reason));
-            }
+            false => self.keep(State::Unknown, &format!("{}; the Node has not been read yet", placement.reason)),
         }
         true
     }

@@ -19,7 +19,7 @@ impl Planner<'_> {
         if let Some(definition) = &definition
             && let placement = self.placed(definition)
             && !placement.should_continue_running
-            && self.is_evidence(definition)
+            && self.context.node.registered
         {
             return self.unplaced(&placement.reason);
         }

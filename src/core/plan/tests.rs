@@ -375,7 +375,6 @@ struct Bench {
     world: World,
     node: NodeView,
     record: DaemonRecord,
-    has_its_labels: bool,
     now: Timestamp,
     jitter: Span,
     held: bool,
@@ -393,7 +392,6 @@ impl Bench {
             world: World::default(),
             node: node(),
             record,
-            has_its_labels: true,
             now: NOW,
             jitter: ms(0),
             held: false,
@@ -409,7 +407,6 @@ impl Bench {
         let context = PlanContext {
             now: self.now,
             node: &self.node,
-            has_its_labels: self.has_its_labels,
             update_jitter: self.jitter,
             removals_held: self.held,
             boot: &self.boot,
@@ -714,12 +711,7 @@ fn only_a_registered_node_removes_by_placement() {
     bench.node.registered = false;
     // Revision "a" again: the helper's revision is the image.
     assert_eq!(bench.pass(&wanted(&picky)), NONE);
-    (bench.node.registered, bench.has_its_labels) = (true, false);
-    assert_eq!(bench.pass(&wanted(&picky)), NONE, "it was registered anew: others give it labels a moment later");
-    bench.node.taints = vec![Taint { key: "k".into(), value: String::new(), effect: "NoExecute".into() }];
-    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["end uid-a-0"], "a taint counts at once");
-
-    let mut bench = Bench::running("a");
+    bench.node.registered = true;
     assert_eq!(bench.pass(&wanted(&picky)), ["end uid-a-0"]);
 }
 

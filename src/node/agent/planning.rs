@@ -67,7 +67,6 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
         let context = PassContext {
             now: observation.now,
             node: &state.node,
-            has_its_labels: node::has_its_labels(&state.node, state.inputs.node_since, observation.now),
             update_jitter: config.update_jitter.into(),
             max_removals: guard.max_removals(api, config.max_removals),
             second_list: guard.has_second_list(api),

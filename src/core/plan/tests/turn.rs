@@ -144,7 +144,6 @@ fn a_pass_looks_at_those_before_first_unless_it_is_the_only_one() {
         let context = pass::PassContext {
             now: bench.now,
             node: &bench.node,
-            has_its_labels: true,
             update_jitter: ms(0),
             max_removals: pass::MaxRemovals::Off,
             second_list: false,
@@ -221,7 +220,6 @@ fn a_gate_stays_closed_while_the_definition_is_in_doubt() {
         let context = pass::PassContext {
             now: bench.now,
             node: &bench.node,
-            has_its_labels: true,
             update_jitter: ms(0),
             max_removals: pass::MaxRemovals::Off,
             second_list: false,
