@@ -294,6 +294,11 @@ impl DaemonRecord {
         self.instances.iter().any(|i| matches!(i.phase, Phase::Live | Phase::Ending { returns: true, .. }))
     }
 
+    /// Whether there is an instance, of which something may run, or one is to return.
+    pub fn runs_or_returns(&self) -> bool {
+        !self.instances.is_empty() || self.has_ended_to_return()
+    }
+
     /// Whether nothing runs, and what ran has ended to return.
     pub fn has_ended_to_return(&self) -> bool {
         let has_ended = self.instances.is_empty() && self.last.is_some();

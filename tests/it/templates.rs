@@ -155,7 +155,7 @@ fn is_of_image_mount(error: &str, value: &Value) -> bool {
     let field = error.split(": ").next().unwrap_or_default();
     let Some((container, rest)) = field.split_once(".volumeMounts[") else { return false };
     let index = rest.split(']').next().unwrap_or_default();
-    let pointer = |path: &str| format!("/{}", path.replace('.', "/").replace('[', "/").replace(']', ""));
+    let pointer = |path: &str| format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
     let name = value.pointer(&format!("{}/volumeMounts/{index}/name", pointer(container)));
     let volumes = value.pointer("/spec/template/spec/volumes").and_then(Value::as_array);
     let is_it = |volume: &Value| volume.get("image").is_some() && volume.get("name") == name;

@@ -317,7 +317,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     if let Some(to) = way_back {
         let facts = facts::returning(view, daemon, &facts, to);
         rolled = rollout::plan(&Rules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
-        let newer = |n: &&NodeFact<'_>| n.should_run && n.instances.iter().any(|i| i.revision == daemon.wanted);
+        let newer = |n: &&NodeFact<'_>| n.belongs && n.instances.iter().any(|i| i.revision == daemon.wanted);
         let why = if is_aborted { "it was aborted" } else { "it failed" };
         let left = facts.iter().filter(newer).count();
         back = Some(conditions::GoingBack { revision: view.names.text(to).to_owned(), left, why });

@@ -127,6 +127,8 @@ pub struct WatchedNode {
     pub ready: bool,
     /// Whether its Ready condition is not Unknown.
     pub reachable: bool,
+    /// If it is Unknown: since when.
+    pub away_since: Option<Timestamp>,
 }
 
 /// What is known under one node's name.

@@ -327,7 +327,7 @@ impl Planner<'_> {
             && self.summary.mode == Some(Mode::Static)
             && daemon_set.update_strategy != UpdateStrategy::OnDelete
             && self.facts.is_coordinated(daemon_set);
-        (is_kept && is_rolled_out && self.permission(target) != Permission::Claimed).then_some(released)
+        (is_kept && is_rolled_out).then_some(released)
     }
 
     /// Notes what a claimed replacement starts: it goes on although approvals are lost meanwhile.

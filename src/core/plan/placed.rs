@@ -23,10 +23,17 @@ impl Planner<'_> {
             return None;
         }
         let live: Vec<_> = self.record.live().cloned().collect();
-        let is_successor = if live.is_empty() { self.had_ended } else { live.iter().any(|one| self.is_ordered(one)) };
+        let is_successor = match live.is_empty() {
+            true => self.had_ended,
+            false => live.iter().any(|one| self.facts.former_node(one).is_some() || self.is_ordered(one)),
+        };
+        (!is_successor || !self.belongs(daemon_set)).then_some(placement.reason)
+    }
+
+    /// Whether it may start here as soon as the node is well.
+    pub(super) fn belongs(&self, daemon_set: &DaemonSet) -> bool {
         let namespace = self.facts.namespace_selector(daemon_set);
-        let belongs = || placement::belongs(self.context.node, daemon_set, namespace.as_ref());
-        (!is_successor || !belongs()).then_some(placement.reason)
+        placement::belongs(self.context.node, daemon_set, namespace.as_ref())
     }
 
     /// The node is not for it: what runs ends.

@@ -16,8 +16,11 @@ impl Planner<'_> {
         self.summary.source = Some(Source::Api);
         self.summary.mode = Some(mode);
         let definition = self.record.definition().cloned();
-        let placement = definition.as_ref().map(|definition| self.placed(definition));
-        if let Some(placement) = placement.filter(|p| !p.should_continue_running && self.context.node.registered) {
+        if let Some(definition) = &definition
+            && let placement = self.placed(definition)
+            && !placement.should_continue_running
+            && self.context.node.registered
+        {
             return self.unplaced(&placement.reason);
         }
         let live: Vec<_> = self.record.live().cloned().collect();

@@ -201,7 +201,7 @@ fn remember(observation: &Observation, state: &mut AgentState, plan: &Plan) -> S
     // Of one that could not be started, too: the next try is no news.
     folders.follow_origins(&mut state.inputs.origins, state.records.values(), starting());
     let used = plan.daemons.iter().flat_map(|daemon| &daemon.references).collect();
-    let runs = state.records.values().filter(|record| !record.instances.is_empty()).map(|record| &record.key);
+    let runs = state.records.values().filter(|record| record.runs_or_returns()).map(|record| &record.key);
     state.inputs.files.follow(folders, &runs.chain(starting()).collect(), &used);
     let on_disk = &mut state.inputs_on_disk;
     let fingerprint = state.inputs.fingerprint(observation.tokens.fingerprint);

@@ -89,7 +89,7 @@ impl ObservedFolders {
     ) {
         let known = std::mem::take(origins);
         let empty = DaemonRecord::new(ObjectKey::new("", ""), 0);
-        let running = records.filter(|r| !r.instances.is_empty()).map(|r| (&r.key, r));
+        let running = records.filter(|r| r.runs_or_returns()).map(|r| (&r.key, r));
         for (key, record) in running.chain(starting.map(|key| (key, &empty))) {
             let origin = match self.state(key, &known, record) {
                 FolderState::Present { .. } => self.view.origin_of(key),
@@ -111,7 +111,7 @@ impl ObservedFolders {
             Some(path) => self.view.state_by_path(key, path),
             None => self.view.state(key, origin),
         };
-        let unknown = origin.is_none() && record.api_uid.is_none() && !record.instances.is_empty();
+        let unknown = origin.is_none() && record.api_uid.is_none() && record.runs_or_returns();
         match state {
             // Such as after a start with older inputs than what runs was made from.
             FolderState::Present { daemon_set, .. } if self.view.is_restless(key) && replaces(record, daemon_set) => {

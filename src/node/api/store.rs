@@ -135,13 +135,11 @@ impl Store {
         self.wake();
     }
 
-    /// An object has this content. Returns whether it is `immutable`.
-    pub(super) fn apply(&self, scope: &Scope, value: Value) -> bool {
+    /// An object has this content.
+    pub(super) fn apply(&self, scope: &Scope, value: Value) {
         if *scope == Scope::DaemonSets {
-            self.define(&value);
-            return false;
+            return self.define(&value);
         }
-        let immutable = value.get("immutable") == Some(&Value::Bool(true));
         let key = key_of(&value);
         self.with(|snapshot| {
             let version = snapshot.version + 1;
@@ -174,7 +172,6 @@ impl Store {
                 snapshot.changed();
             }
         });
-        immutable
     }
 
     /// A DaemonSet has this content.

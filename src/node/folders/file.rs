@@ -105,6 +105,13 @@ pub(super) fn unreadable(path: &Path, error: &io::Error) -> InputProblem {
     InputProblem { reason, ..about(path) }
 }
 
+/// The problem of a file at whose path another file system was mounted when it last counted.
+pub(super) fn unmounted(path: &Path) -> InputProblem {
+    let reason = "is not read: the file system of its folder is not mounted; what it last defined stays in force";
+    let hint = "mount it; if the file at this path is to count, give it another name";
+    InputProblem { reason: reason.to_owned(), hint: Some(hint.to_owned()), ..about(path) }
+}
+
 /// The problem of a file whose name is not UTF-8: it is not read, as its name could be written down nowhere.
 pub(super) fn nameless(folder: &Path, name: &OsStr) -> InputProblem {
     let reason = "is not read: its name is not UTF-8; what runs of it stays".to_owned();

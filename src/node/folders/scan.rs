@@ -74,6 +74,12 @@ impl Reading<'_> {
     /// Takes what is in force under a name.
     fn take(&mut self, name: String, candidate: Candidate, before: Option<&Arc<FileView>>) {
         let Candidate { path, folder, stat } = candidate;
+        let mounted = on(&self.view, &folder).and_then(|folder| folder.identity.clone());
+        let is_below_mount = |before: &&Arc<FileView>| before.path == path && lacks_mount(before, mounted.as_ref());
+        if let Some(before) = before.filter(is_below_mount) {
+            self.view.problems.push(file::unmounted(&path));
+            return self.view.files.push(there(incomplete(before)));
+        }
         match (stat, before) {
             (Err(error), before) => {
                 self.view.problems.push(file::unreadable(&path, &error));
@@ -100,7 +106,6 @@ impl Reading<'_> {
                         if file.blank {
                             return self.take_empty(name, before);
                         }
-                        let mounted = on(&self.view, &folder).and_then(|folder| folder.identity.clone());
                         self.view.files.push(on_file_system(file, mounted));
                     }
                     (None, None) => {}
@@ -232,6 +237,13 @@ fn is_believed(file: &FileView, view: &FolderView) -> bool {
 
 fn on<'v>(view: &'v FolderView, folder: &Path) -> Option<&'v ScannedFolder> {
     view.folders.iter().find(|state| state.path == folder)
+}
+
+/// Whether the file system that `before` was on is not mounted now: what is at its path was there before the mount.
+fn lacks_mount(before: &FileView, now: Option<&FolderIdentity>) -> bool {
+    let (Some(then), Some(now)) = (&before.mounted, now) else { return false };
+    let is_deeper = then.mount_point != now.mount_point && Path::new(&then.mount_point).starts_with(&now.mount_point);
+    is_deeper && then.id != now.id
 }
 
 /// The file, with its folder's present file system.

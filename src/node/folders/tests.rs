@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use tempfile::TempDir;
 
 use super::FirstLook;
+use super::FolderIdentity;
 use super::FolderView;
 use super::FoldersWatch;
 use super::Look;
@@ -705,6 +706,41 @@ fn what_another_boot_left_behind_gives_way_to_what_is_in_its_folder_now() {
     folders.begin(FolderView::default());
     folders.later();
     assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Present { .. }), "nothing remembered");
+}
+
+#[test]
+fn what_lies_below_a_mount_that_is_missing_does_not_count() {
+    let mut folders = Folders::new();
+    folders.write(1, "z.yaml", &format!("{}{CONFIG}", daemon_set("a", "new")));
+    folders.later();
+    restart(&mut folders);
+    let path = folders.paths[1].join("z.yaml");
+    let here = folders.view.files[0].mounted.clone().unwrap();
+    // What counted was on a file system that was mounted at its folder.
+    let mut file = super::FileView::clone(&folders.view.files[0]);
+    let point = folders.paths[1].display().to_string();
+    file.mounted = Some(FolderIdentity { id: "another".to_owned(), mount_point: point, ..here.clone() });
+    let before = file.clone();
+    folders.view.files[0] = std::sync::Arc::new(file);
+    let masks = || symlink("/dev/null", &path).unwrap();
+    let older = || fs::write(&path, daemon_set("a", "older")).unwrap();
+    for put in [&older as &dyn Fn(), &masks] {
+        fs::remove_file(&path).unwrap();
+        put();
+        for _ in 0..2 {
+            folders.later();
+            assert_eq!((image(&folders.view).as_str(), folders.view.objects().count()), ("new", 1));
+            assert!(folders.problems()[0].contains("z.yaml: is not read"), "{:?}", folders.problems());
+        }
+    }
+    // The same file system at another place, as another sandbox shows it, is none that is missing.
+    fs::remove_file(&path).unwrap();
+    older();
+    let same = FolderIdentity { mount_point: folders.paths[1].display().to_string(), ..here };
+    folders.view.files[0] = std::sync::Arc::new(super::FileView { mounted: Some(same), ..before });
+    folders.later();
+    folders.later();
+    assert_eq!(image(&folders.view), "older");
 }
 
 #[test]

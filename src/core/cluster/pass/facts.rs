@@ -49,6 +49,9 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         }
         let approvals = report.into_iter().flat_map(|r| &r.approvals);
         let mut mine = approvals.filter(|(key, uid, _)| *key == daemon.key && *uid == daemon.uid_name);
+        let approval = mine.next().map(|(_, _, fact)| *fact);
+        let is_claimed = told.is_some_and(|told| told.replacing);
+        let claimed = approval.filter(|given| is_claimed && given.revision == daemon.wanted).map(|given| given.at);
         all.push(NodeFact {
             name,
             should_run,
@@ -71,11 +74,11 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             canary: canary.as_ref().is_some_and(|c| c.matches(&node.view.labels)),
             instances: told.map_or(&[], |t| &t.instances),
             overlays: told.and_then(|t| t.overlays),
-            approval: mine.next().map(|(_, _, fact)| *fact),
+            approval,
             replacing: told.is_some_and(|t| t.replacing),
             staged: told.is_some_and(|t| t.staged),
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
-                || told.is_some_and(|t| is_cut_off(known, daemon, t, name, node.reachable)),
+                || told.is_some_and(|t| is_cut_off(known, daemon, t, (name, node), claimed)),
             passed_over: passed_over.is_some_and(|nodes| nodes.contains(name)),
         });
     }
@@ -108,16 +111,33 @@ fn label<'a>(node: &'a WatchedNode, key: &str) -> &'a str {
     node.view.labels.get(key).map_or("", String::as_str)
 }
 
+/// Within this time a new instance has to be available.
+pub(super) fn deadline(daemon: &WatchedDaemon) -> Span {
+    let written = daemon.daemon_set.annotations.get(PROGRESS_DEADLINE).and_then(|text| progress_deadline(text));
+    written.unwrap_or(DEADLINE)
+}
+
 /// Whether a node has taken the wanted revision, is unreachable or its agent dead since, and has not reported within the
 /// progress deadline that it is available: the revision may have cut it off.
-fn is_cut_off(known: &Basis<'_>, daemon: &WatchedDaemon, told: &Told, name: &str, is_reachable: bool) -> bool {
-    if is_reachable && (!is_dead(known, name) || is_ready(known, daemon, name)) {
+fn is_cut_off(
+    known: &Basis<'_>,
+    daemon: &WatchedDaemon,
+    told: &Told,
+    (name, node): (&str, &WatchedNode),
+    claimed: Option<Timestamp>,
+) -> bool {
+    if node.reachable && (!is_dead(known, name) || is_ready(known, daemon, name)) {
         return false;
     }
-    let deadline = daemon.daemon_set.annotations.get(PROGRESS_DEADLINE).and_then(|text| progress_deadline(text));
+    let deadline = deadline(daemon);
     let newest = told.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
-    let waits = newest.filter(|newest| newest.ready_since.is_none()).map(|newest| newest.created);
-    waits.is_some_and(|since| since + deadline.unwrap_or(DEADLINE) <= known.now)
+    // The report of a new instance may not have come any more.
+    let Some(took) = newest.map(|newest| newest.created).or(claimed) else { return false };
+    // One that goes away long after its update has another reason.
+    let away = if node.reachable { known.state.liveness.dead_since(name, known.now) } else { node.away_since };
+    let is_soon =
+        newest.is_none_or(|newest| newest.ready_since.is_none()) || away.is_some_and(|away| away < took + deadline);
+    is_soon && took + deadline <= known.now
 }
 
 /// Whether reports of nodes that had some have just gone though their Nodes are there, as when somebody deletes the
@@ -193,7 +213,11 @@ pub(super) fn returning<'a>(
         is_released
             || view.report(node.name).and_then(|r| r.told(daemon.key)).is_some_and(|told| told.previous == Some(to))
     };
-    facts.iter().map(|node| NodeFact { failed: !can(node), ..node.clone() }).collect()
+    // What made a node unwell is left there, too.
+    let has_wanted = |node: &NodeFact<'_>| node.instances.iter().any(|i| i.revision == daemon.wanted);
+    let should_run = |node: &NodeFact<'_>| node.should_run || node.belongs && has_wanted(node);
+    let back = |node: &NodeFact<'a>| NodeFact { failed: !can(node), should_run: should_run(node), ..node.clone() };
+    facts.iter().map(back).collect()
 }
 
 /// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; and
@@ -214,7 +238,9 @@ pub(super) fn causes(known: &Basis<'_>, daemon: &WatchedDaemon, facts: &[NodeFac
     for node in facts.iter().filter(|n| n.passed_over) {
         add("approval not claimed", node.name);
     }
-    for node in facts.iter().filter(|n| n.should_run) {
+    let has_wanted = |node: &NodeFact<'_>| node.instances.iter().any(|i| i.revision == daemon.wanted);
+    let counts = |node: &&NodeFact<'_>| node.should_run || node.belongs && (node.replacing || has_wanted(node));
+    for node in facts.iter().filter(counts) {
         if view.report(node.name).is_none() {
             add("no agent", node.name);
         } else if is_dead(known, node.name) {

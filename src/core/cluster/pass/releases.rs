@@ -18,6 +18,7 @@ use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::time::Timestamp;
 
 use super::Basis;
+use super::facts;
 use super::min_ready;
 use super::rules;
 
@@ -85,12 +86,19 @@ pub(super) fn released(
         let is_current = live().all(|i| i.revision == daemon.wanted);
         is_current && live().any(|i| rollout::available(n.ready, i, min_ready(daemon), now))
     };
+    // One that went away with it, or is not well, is waited for as long as it may yet count as failed.
+    let may_fail_yet = |n: &NodeFact<'_>| {
+        let newest = n.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
+        let is_waited_for = newest.is_some_and(|i| i.created + facts::deadline(daemon) > now);
+        n.belongs && !n.failed && is_waited_for && !has_it(n)
+    };
     let before = RolloutStatus::of(&daemon.status, daemon.generation).released;
     let is_on_delete = rules::is_on_delete(&daemon.daemon_set);
     // A node without a report may have the old one, and so may those that are kept on it.
     let may_release = !is_held
         && (rolled.is_through && !annotations::is_paused(&daemon.daemon_set) || is_on_delete || before.is_none())
-        && facts.iter().all(|n| !(n.should_run && n.reachable && n.unreported_until.is_some()));
+        && facts.iter().all(|n| !(n.should_run && n.reachable && n.unreported_until.is_some()))
+        && !facts.iter().any(may_fail_yet);
     let mut counting = facts.iter().filter(|n| n.should_run && n.reachable && n.able).peekable();
     let is_released = may_release && counting.peek().is_some() && counting.all(has_it);
     if let Some(current) = current.filter(|_| is_released) {

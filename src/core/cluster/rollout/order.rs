@@ -36,7 +36,10 @@ pub(super) fn within_zone<'a>(
         let begins = node.approval.is_some() || node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_));
         zone.begun += usize::from(begins);
         zone.under_way += usize::from(node.approval.is_some() || node.replacing);
-        zone.left += usize::from(!is_done && node.reachable && node.able && !node.failed);
+        // One that has begun and is away may yet come back, or fails.
+        let is_touched = node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_));
+        let may_follow = !node.failed && (is_touched || node.reachable && node.able);
+        zone.left += usize::from(!is_done && may_follow);
         zone.unavailable += usize::from(*stand == Stand::Old(false));
     }
     let open = zones.iter().filter(|(_, zone)| zone.left > 0);

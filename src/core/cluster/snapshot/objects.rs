@@ -91,15 +91,18 @@ impl ClusterSnapshot {
             "spec": {"taints": object.at(["spec", "taints"])}});
         let Ok(view) = node::view(&seen) else { return false };
         let ready = object.list_at(["status", "conditions"]).iter().find(|c| c.str_at("type") == "Ready");
+        let since = ready.and_then(|condition| condition.text_at("lastTransitionTime")?.parse().ok());
         let ready = ready.and_then(|condition| condition.text_at("status")).unwrap_or("Unknown");
         let (ready, reachable) = (ready == "True", ready != "Unknown");
+        let away_since: Option<Timestamp> = since.filter(|_| !reachable);
         let entry = self.entry(view.name.clone());
         if let Some(old) = entry.node.as_mut().filter(|old| old.view == view) {
-            let is_new = (old.ready, old.reachable) != (ready, reachable);
-            (old.ready, old.reachable) = (ready, reachable);
+            let is_new = (old.ready, old.reachable, old.away_since) != (ready, reachable, away_since);
+            (old.ready, old.reachable, old.away_since) = (ready, reachable, away_since);
             return is_new;
         }
-        let (index, node) = (entry.index, entry.node.insert(WatchedNode { ready, reachable, view }).clone());
+        let (index, node) =
+            (entry.index, entry.node.insert(WatchedNode { ready, reachable, away_since, view }).clone());
         self.daemons.values_mut().for_each(|daemon| daemon.place(index, &node));
         true
     }

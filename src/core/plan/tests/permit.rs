@@ -162,6 +162,24 @@ fn a_rollout_that_is_taken_back_returns_to_what_ran_here_by_a_claim_as_any_other
 }
 
 #[test]
+fn a_node_that_the_revision_made_unwell_goes_back_all_the_same() {
+    let (mut bench, desired) = bench(Permission::Claimed);
+    bench.pass(&desired);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"]);
+    let taint = |key: &str| Taint { key: key.into(), value: String::new(), effect: "NoSchedule".into() };
+    bench.world.approved = Some("a".into());
+    bench.node.taints = vec![taint("reserved")];
+    assert_eq!(bench.pass(&desired), NONE, "somebody keeps its pods away");
+    bench.node.taints = vec![taint("node.kubernetes.io/not-ready")];
+    assert_eq!(bench.pass(&desired), ["end uid-b-1"]);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&desired), ["finish uid-b-1", "start uid-a-2"]);
+}
+
+#[test]
 fn what_is_paused_waits_up_to_the_claim_wherever_it_is_defined() {
     let paused = |mut daemon_set: DaemonSet| {
         daemon_set.annotations.insert("daemonlet.dev/paused".to_owned(), "true".to_owned());

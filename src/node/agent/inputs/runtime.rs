@@ -150,7 +150,7 @@ pub(super) fn matter(
 /// Whether an instance has no mirror pod though the API answers and the kubelet had time for it.
 fn lacks_mirror_pods(state: &AgentState, api: &Snapshot, now: Timestamp, node: &str) -> bool {
     state.records.values().any(|record| {
-        let late = |i: &&Instance| i.available.is_none() && now - i.created >= evidence::MIRROR_LATE;
+        let late = |i: &&Instance| now - i.created >= evidence::MIRROR_LATE;
         let lacks = |i: &Instance| evidence::mirror(api, &record.key.namespace, i, node).is_none();
         record.live().filter(late).any(lacks)
     })

@@ -126,7 +126,7 @@ fn a_referenced_object_is_unknown_then_absent_then_present() {
     store.complete(&scope, &BTreeSet::new());
     assert_eq!(store.snapshot().lookup(&reference), Lookup::Absent);
     let value = json!({"metadata": {"namespace": "default", "name": "c"}, "immutable": true});
-    assert!(store.apply(&scope, value.clone()));
+    store.apply(&scope, value.clone());
     assert_eq!(store.snapshot().lookup(&reference), Lookup::Present(&value));
     store.close(&Scope::Object(reference.clone()));
     assert_eq!(store.snapshot().lookup(&reference), Lookup::Unknown);

@@ -43,9 +43,8 @@ const IN_ORDER: Duration = Duration::from_secs(235);
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// Failed resumptions in a row, after which everything is listed again.
 const RESUMES: u32 = 3;
-/// An immutable object and a ServiceAccount are not watched, but read again after about this time. The kubelet never
-/// re-reads an immutable object while a pod uses it; a re-created one is noticed here, late. Upstream reads a
-/// ServiceAccount only when a pod is created; its tokens are requested anyway.
+/// A ServiceAccount is not watched, but read again after about this time. Upstream reads it only when a pod is created; its
+/// tokens are requested anyway. Immutable objects are watched as others: one that is replaced counts for the next pod.
 const READ_AGAIN: Duration = Duration::from_secs(600);
 
 /// A referenced object is watched up to this long after it was first read. All nodes of a cluster read a new
@@ -263,8 +262,8 @@ impl WatchTask {
                     seen.insert(key);
                 }
                 let lasts = self.scope != Scope::DaemonSets;
-                let immutable = store.apply(&self.scope, if lasts { object::compact(value) } else { value });
-                immutable || matches!(&self.scope, Scope::Object(object) if object.kind == Kind::ServiceAccount)
+                store.apply(&self.scope, if lasts { object::compact(value) } else { value });
+                matches!(&self.scope, Scope::Object(object) if object.kind == Kind::ServiceAccount)
             }
             None => false,
         }

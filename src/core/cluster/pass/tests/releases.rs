@@ -444,3 +444,42 @@ fn a_node_that_the_revision_cuts_off_has_failed_after_its_deadline() {
     view.put(WatchedKind::Nodes, node("a", "True"));
     assert_eq!(halt(&view.plan(NOW + ms(60_000))), None, "it is heard: its agent says so itself");
 }
+
+/// A Node that has been unreachable since then.
+fn away(name: &str, since: &str) -> Value {
+    let mut away = node(name, "Unknown");
+    away["status"]["conditions"][0]["lastTransitionTime"] = json!(since);
+    away
+}
+
+#[test]
+fn a_node_that_goes_soon_after_its_update_has_failed_and_one_that_goes_later_has_not() {
+    let halts = |more: Value, approvals: Value, since: &str| {
+        let mut view =
+            with_one_released(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"}));
+        view.put(WatchedKind::NodeDaemons, report("a", "one", more, approvals));
+        view.put(WatchedKind::Nodes, away("a", since));
+        halt(&view.plan(NOW + ms(60_000))).is_some()
+    };
+    let ready = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z",
+        "readySince": "2023-11-14T22:13:25Z"}]});
+    assert!(halts(ready.clone(), json!([]), "2023-11-14T22:13:40Z"), "it was ready for some seconds");
+    assert!(!halts(ready, json!([]), "2023-11-14T22:14:20Z"), "it goes after the progress deadline");
+    let given = || approval("two", "2023-11-14T22:13:20Z");
+    assert!(halts(json!({"replacing": hash("two")}), given(), "2023-11-14T22:13:40Z"), "its last word was the claim");
+    assert!(!halts(json!({}), given(), "2023-11-14T22:13:40Z"), "it has not claimed it");
+}
+
+#[test]
+fn a_revision_is_not_released_while_a_node_that_went_away_with_it_may_yet_fail() {
+    let mut view = with_one_released(json!({"daemonlet.dev/progress-deadline": "1m"}));
+    for name in &NODES[1..] {
+        view.put(WatchedKind::NodeDaemons, report(name, "two", json!({}), json!([])));
+    }
+    let fresh = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z"}]});
+    view.put(WatchedKind::NodeDaemons, report("a", "two", fresh, json!([])));
+    view.put(WatchedKind::Nodes, node("a", "Unknown"));
+    let mut reason = |at| released(&view.plan(at)).1;
+    assert_eq!(reason(NOW + ms(59_000)), "RollingOut");
+    assert_eq!(reason(NOW + ms(60_000)), "Complete", "one node may fail");
+}
