@@ -289,14 +289,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
         self_check::check(ctx, &pod);
     }
     if !ctx.errors.is_empty() {
-        return Err(Refused {
-            errors: std::mem::take(&mut ctx.errors),
-            volumes: std::mem::take(&mut ctx.volumes).into(),
-            is_shrunk: false,
-            held: std::mem::take(&mut ctx.obstacles).into_held(),
-            references: std::mem::take(&mut ctx.references),
-            tokens: std::mem::take(&mut ctx.tokens),
-        });
+        return Err(refused(ctx));
     }
     Ok(RenderedPod {
         pod,
@@ -320,6 +313,11 @@ pub fn tokens_alone(input: RenderInput<'_>) -> Refused {
     tokens::project(ctx, input.daemon_set.pod_template().at("spec").unwrap_or(&Value::Null));
     ctx.begin(Part::Everything);
     ctx.refuse("spec.template", "it is held back for what it costs: only its tokens are kept up to date", "");
+    refused(ctx)
+}
+
+/// What is known of a template that is refused.
+fn refused(ctx: &mut RenderContext<'_>) -> Refused {
     Refused {
         errors: std::mem::take(&mut ctx.errors),
         volumes: std::mem::take(&mut ctx.volumes).into(),

@@ -339,8 +339,12 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
 /// Whether a rollout counts a node: the daemon should run there, or did when the rollout came to it. A node that breaks
 /// under the new revision gets taints, which the daemon may not tolerate.
 fn counts(node: &NodeFact<'_>, stand: Stand) -> bool {
-    let is_touched = node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_));
-    node.should_run || node.belongs && is_touched
+    node.should_run || node.belongs && is_touched(node, stand)
+}
+
+/// Whether the rollout has come to a node: it replaces, or has the wanted revision.
+fn is_touched(node: &NodeFact<'_>, stand: Stand) -> bool {
+    node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_))
 }
 
 /// Whether so many of the nodes are unreachable that nothing goes on.

@@ -147,6 +147,11 @@ pub(super) fn are_reports_lost(known: &Basis<'_>, facts: &[NodeFact<'_>]) -> boo
     facts.iter().any(|node| node.should_run && is_lost(node))
 }
 
+/// Whether a node has an instance of the wanted revision.
+fn has_wanted(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
+    node.instances.iter().any(|instance| instance.revision == daemon.wanted)
+}
+
 fn is_dead(known: &Basis<'_>, node: &str) -> bool {
     known.dead.contains(node)
 }
@@ -214,8 +219,7 @@ pub(super) fn returning<'a>(
             || view.report(node.name).and_then(|r| r.told(daemon.key)).is_some_and(|told| told.previous == Some(to))
     };
     // What made a node unwell is left there, too.
-    let has_wanted = |node: &NodeFact<'_>| node.instances.iter().any(|i| i.revision == daemon.wanted);
-    let should_run = |node: &NodeFact<'_>| node.should_run || node.belongs && has_wanted(node);
+    let should_run = |node: &NodeFact<'_>| node.should_run || node.belongs && has_wanted(daemon, node);
     let back = |node: &NodeFact<'a>| NodeFact { failed: !can(node), should_run: should_run(node), ..node.clone() };
     facts.iter().map(back).collect()
 }
@@ -238,8 +242,7 @@ pub(super) fn causes(known: &Basis<'_>, daemon: &WatchedDaemon, facts: &[NodeFac
     for node in facts.iter().filter(|n| n.passed_over) {
         add("approval not claimed", node.name);
     }
-    let has_wanted = |node: &NodeFact<'_>| node.instances.iter().any(|i| i.revision == daemon.wanted);
-    let counts = |node: &&NodeFact<'_>| node.should_run || node.belongs && (node.replacing || has_wanted(node));
+    let counts = |node: &&NodeFact<'_>| node.should_run || node.belongs && (node.replacing || has_wanted(daemon, node));
     for node in facts.iter().filter(counts) {
         if view.report(node.name).is_none() {
             add("no agent", node.name);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::NodeFact;
 use super::Stand;
 use super::counts;
+use super::is_touched;
 
 /// How one zone stands.
 #[derive(Default)]
@@ -37,8 +38,7 @@ pub(super) fn within_zone<'a>(
         zone.begun += usize::from(begins);
         zone.under_way += usize::from(node.approval.is_some() || node.replacing);
         // One that has begun and is away may yet come back, or fails.
-        let is_touched = node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_));
-        let may_follow = !node.failed && (is_touched || node.reachable && node.able);
+        let may_follow = !node.failed && (is_touched(node, *stand) || node.reachable && node.able);
         zone.left += usize::from(!is_done && may_follow);
         zone.unavailable += usize::from(*stand == Stand::Old(false));
     }
