@@ -73,7 +73,7 @@ class Truth:
     def __init__(self, admin, nodes, daemon, namespace="kube-system", late=LATE, in_a_row=LOOKS):
         self.admin, self.daemon, self.namespace, self.late, self.in_a_row = admin, daemon, namespace, late, in_a_row
         self.nodes = {node.name: node for node in nodes}
-        self.history, self.wrong, self.since, self.dark = [], [], {}, {}
+        self.history, self.wrong, self.since, self.dark, self.had = [], [], {}, {}, {}
         self.looks, self.began = 0, None
         self.ends, self.lock = threading.Event(), threading.Lock()
         self.plugin = self.thread = self.released = None
@@ -84,6 +84,7 @@ class Truth:
         self.plugin.symlink_to(binary())
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
+        threading.Thread(target=self._follow, daemon=True).start()
         return self
 
     def __exit__(self, kind, *_):
@@ -120,6 +121,26 @@ class Truth:
             except (OSError, ValueError, KeyError, Refused, AssertionError, http.client.HTTPException, subprocess.TimeoutExpired):
                 # The API server is away, or something is being deleted.
                 self.since.clear()
+
+    def _follow(self):
+        """Follows the pods: an instant at which a node had a revision may lie between two looks."""
+        while not self.ends.is_set():
+            try:
+                for kind, pod in self.admin.watch("pods", self.namespace, labels=f"app={self.daemon}", seconds=600):
+                    self._take(kind, pod)
+                    if self.ends.is_set():
+                        return
+            except (OSError, ValueError, KeyError, Refused, http.client.HTTPException):
+                self.ends.wait(0.2)  # the API server is away
+
+    def _take(self, kind, pod):
+        """Until when a node had a Ready pod of a revision; as long as it has one, that is for ever."""
+        key = (pod["spec"]["nodeName"], pod["metadata"]["labels"]["controller-revision-hash"])
+        with self.lock:
+            if kind != "DELETED" and ready(pod):
+                self.had[key] = float("inf")
+            elif key in self.had:
+                self.had[key] = min(self.had[key], time.monotonic())
 
     def true(self):
         """What is so on the nodes now: by node the number and revision of each manifest, oldest first, and whether its pod is
@@ -277,8 +298,9 @@ class Truth:
             yield "Released=RollingOut", "", True, lambda counters, *_: not counters["halted"] and not paused
 
     def _had_by_all(self, released):
-        """Whether each node that can take it was seen with it: the instant at which all have it may be a short one."""
-        seen = {name for _, _, here, _ in self.history for name, them in here.items() if them and them[-1][1:] == (released, True)}
+        """Whether each node that can take it had it: the instant at which all have it may be a short one, and told of late."""
+        with self.lock:
+            seen = {name for (name, revision), until in self.had.items() if revision == released and until > time.monotonic() - 2 * self.late}
         _, counters, _, nodes = self.history[-1]
         able = {name for name in counters["belong"] if nodes.get(name) and name not in counters["troubled"]}
         if able and able <= seen:
