@@ -17,8 +17,8 @@ pub const BOUND: Span = Span::from_secs(30);
 /// volumes (2 min 3 s), which it does before it creates a sandbox.
 pub const BOUND_WITHOUT_API: Span = Span::from_secs(150);
 
-/// How long to wait before the API is asked again about an instance that the kubelet has had for `waited`. The pause
-/// grows, because in an outage all agents of a cluster ask at once.
+/// How long to wait before the API is asked again about an instance that the kubelet has had, and the API server could
+/// have shown, for `waited`. The pause grows, because in an outage all agents of a cluster ask at once.
 pub fn ask_again(waited: Span) -> Span {
     (waited / 2).clamp(LATE / 2, Span::from_secs(60))
 }
@@ -53,8 +53,8 @@ pub struct AcceptanceEvidence {
     pub at_work: Option<Span>,
     /// Whether it needs the pod network and the pod network is not ready.
     pub no_network: bool,
-    /// Whether the API server answers.
-    pub api_answers: bool,
+    /// For how long the API server has answered, if it does. The kubelet's events come late after an outage.
+    pub api_answered: Option<Span>,
 }
 
 /// Judges the evidence when the kubelet could have started the instance `waited` ago.
@@ -83,8 +83,11 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
     if evidence.no_network {
         return Accepted::Unknown("the pod network is not ready".to_owned());
     }
-    let bound = if evidence.api_answers { BOUND } else { BOUND_WITHOUT_API };
-    if worked < bound {
+    let (bound, heard) = match evidence.api_answered {
+        Some(answered) => (BOUND, worked.min(answered)),
+        None => (BOUND_WITHOUT_API, worked),
+    };
+    if heard < bound {
         return Accepted::NotYet;
     }
     Accepted::No(format!(
@@ -129,7 +132,7 @@ mod tests {
             report: None,
             at_work: Some(Span::MAX),
             no_network: false,
-            api_answers: true,
+            api_answered: Some(Span::MAX),
         }
     }
 
@@ -145,13 +148,17 @@ mod tests {
     #[test]
     fn an_instance_of_which_nothing_shows_is_given_up_in_time() {
         assert_eq!(judge(LATE - ms(1), &nothing_known()), Accepted::NotYet);
-        let worked = |worked, api_answers| {
-            judge(Span::MAX, &AcceptanceEvidence { at_work: Some(worked), api_answers, ..nothing_known() })
+        let after = |worked, api_answered| {
+            judge(Span::MAX, &AcceptanceEvidence { at_work: Some(worked), api_answered, ..nothing_known() })
         };
+        let worked = |worked, api_answers: bool| after(worked, api_answers.then_some(Span::MAX));
         assert_eq!(worked(BOUND - ms(1), true), Accepted::NotYet, "the kubelet has only just come back");
         assert!(matches!(worked(BOUND, true), Accepted::No(why) if why.contains("for 30 s")));
         assert_eq!(worked(BOUND_WITHOUT_API - ms(1), false), Accepted::NotYet, "the kubelet may wait for volumes");
         assert!(matches!(worked(BOUND_WITHOUT_API, false), Accepted::No(_)));
+        let late = after(BOUND_WITHOUT_API, Some(BOUND - ms(1)));
+        assert_eq!(late, Accepted::NotYet, "the kubelet's events come once the API server is back");
+        assert!(matches!(after(BOUND_WITHOUT_API, Some(BOUND)), Accepted::No(_)));
         assert_eq!(judge(BOUND, &AcceptanceEvidence { asked: false, ..nothing_known() }), Accepted::NotYet);
         assert_eq!(judge(BOUND, &AcceptanceEvidence { seen: true, ..nothing_known() }), Accepted::Yes);
     }

@@ -104,6 +104,8 @@ pub(crate) struct Server {
     pub(crate) has_taint_policy: bool,
     /// Whether an agent has taken the startup taint away since that was last looked at.
     pub(crate) is_untainted: bool,
+    /// Whether it is another cluster's, which no kubelet of this node talks to.
+    pub(crate) is_other: bool,
 }
 
 impl Default for Server {
@@ -125,6 +127,7 @@ impl Default for Server {
             frozen: Default::default(),
             has_taint_policy: true,
             is_untainted: false,
+            is_other: false,
         }
     }
 }
@@ -267,6 +270,13 @@ impl Server {
             ("POST", None, None) if query.contains_key("dryRun") || request.resource == "events" => {
                 Reply::Json(201, value)
             }
+            ("PATCH", Some(_), Some(_))
+                if request.resource == "nodes" && !super::node_conditions::is_allowed(&value) =>
+            {
+                let why = "nodes is forbidden: ValidatingAdmissionPolicy 'daemonlet-agent-node-status' with binding \
+                     'daemonlet-agent-node-status' denied request";
+                Reply::status(422, "Invalid", why)
+            }
             ("PATCH", Some(_), None) if request.resource == "nodes" && self.refuses(&value) => {
                 let why = "nodes is forbidden: ValidatingAdmissionPolicy 'daemonlet-agent-nodes' with binding \
                      'daemonlet-agent-nodes' denied request";
@@ -400,7 +410,10 @@ impl Server {
             }
         }
         let (mut changed, before) = (object.clone(), object.clone());
-        merge(&mut changed, patch);
+        match sub {
+            Some("status") if request.resource == "nodes" => super::node_conditions::merge(&mut changed, patch),
+            _ => merge(&mut changed, patch),
+        }
         if request.resource == "nodes" {
             let is_tainted = super::startup_taint::is_on;
             self.is_untainted |= is_tainted(&before) && !is_tainted(&changed);
@@ -456,6 +469,7 @@ fn matches(resource: &str, namespace: &str, fields: &str, key: &Id, object: &Val
             match path {
                 "metadata.name" => key.2 == value,
                 "spec.nodeName" => object["spec"]["nodeName"] == value,
+                "involvedObject.uid" => object["involvedObject"]["uid"] == value,
                 _ => false,
             }
         })

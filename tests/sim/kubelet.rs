@@ -117,6 +117,7 @@ pub(crate) struct Kubelet {
     is_untidy: bool,
     /// Manifests by file, with what tells that it is the same file.
     parsed: BTreeMap<String, (String, Option<Manifest>)>,
+    pub(crate) room: super::room::Room,
 }
 
 impl Kubelet {
@@ -139,11 +140,13 @@ impl Kubelet {
             kept_at: 0,
             is_untidy: true,
             parsed: BTreeMap::new(),
+            room: super::room::Room::default(),
         }
     }
 
     /// The machine lost its power: nothing runs.
     pub(crate) fn crash(&mut self) {
+        self.room.restart(true);
         self.is_untidy = true;
         self.pods.clear();
         self.ended.clear();
@@ -154,6 +157,7 @@ impl Kubelet {
 
     /// The kubelet's process is another one; containers go on running.
     pub(crate) fn restart(&mut self, now: i64) {
+        self.room.restart(false);
         self.is_untidy = true;
         self.ended.clear();
         self.taken.clear();
@@ -207,6 +211,11 @@ impl Kubelet {
         }
         if !self.runs {
             return;
+        }
+        if self.has_listed {
+            let is_held =
+                |daemon: &str| self.pods.values().any(|pod| pod.manifest.daemon == daemon && pod.phase != Phase::Gone);
+            self.is_untidy |= self.room.fill(is_held, server, node);
         }
         if self.look_at <= now {
             if !std::mem::replace(&mut self.is_seen, true) {
@@ -267,13 +276,15 @@ impl Kubelet {
             let is_taken = self.pods.values().any(is_taken);
             match self.pods.get_mut(uid) {
                 Some(pod) if pod.phase == Phase::Gone => {
-                    if !self.ended.contains(uid) || !self.taken.contains_key(uid) {
+                    let is_new = !self.ended.contains(uid) || !self.taken.contains_key(uid);
+                    if is_new && !self.room.rejects(manifest, now) {
                         pod.phase = Phase::Starting { until: now + STARTS };
                         self.started_pods.push(manifest.clone());
                     }
                 }
                 Some(pod) => pod.manifest = manifest.clone(),
                 None if is_taken => self.look_at = self.look_at.min(now + 500),
+                None if self.room.rejects(manifest, now) => self.is_untidy = true,
                 None => {
                     disk.put(self.root.join("pods").join(uid).join("etc-hosts"), "hosts");
                     let phase = Phase::Starting { until: now + STARTS };
@@ -283,6 +294,7 @@ impl Kubelet {
                 }
             }
         }
+        self.room.rejected.retain(|uid| wanted.contains_key(uid));
         self.taken = wanted;
         self.has_listed = true;
     }
@@ -293,6 +305,7 @@ impl Kubelet {
         if server.reach != Reach::Up {
             return;
         }
+        self.room.send(server, node);
         let owner = server.get("nodes", "", node).map(|node| node["metadata"]["uid"].clone());
         let known: BTreeMap<(String, String), Pod> = self
             .pods
@@ -503,7 +516,17 @@ impl Kubelet {
                     created_at: nanos(since(pod)),
                     annotations: pod.manifest.annotations(),
                 };
-                Some(messages::Sandboxes { items: pods().map(sandbox).collect() }.encode_to_vec())
+                let occupant = |name: String| messages::Sandbox {
+                    id: format!("s-{name}"),
+                    metadata: Some(messages::Metadata {
+                        name: name.clone(),
+                        uid: name,
+                        namespace: "guests".to_owned(),
+                    }),
+                    ..messages::Sandbox::default()
+                };
+                let occupants = self.room.sandboxes().filter(|_| !is_stranger).map(occupant);
+                Some(messages::Sandboxes { items: pods().map(sandbox).chain(occupants).collect() }.encode_to_vec())
             }
             "ListContainers" => {
                 let container = |pod: &Pod| messages::Container {
@@ -535,11 +558,35 @@ impl Kubelet {
                 }
                 Some(Vec::new())
             }
+            "Status" => Some(runtime_status()),
             // Every image is there.
             "ImageStatus" => Some(image_status()),
             _ => None,
         }
     }
+}
+
+/// StatusResponse: the runtime and the pod network are ready.
+fn runtime_status() -> Vec<u8> {
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Condition {
+        #[prost(string, tag = "1")]
+        kind: String,
+        #[prost(bool, tag = "2")]
+        status: bool,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Conditions {
+        #[prost(message, repeated, tag = "1")]
+        conditions: Vec<Condition>,
+    }
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Status {
+        #[prost(message, optional, tag = "1")]
+        status: Option<Conditions>,
+    }
+    let conditions = ["RuntimeReady", "NetworkReady"].map(|kind| Condition { kind: kind.to_owned(), status: true });
+    Status { status: Some(Conditions { conditions: conditions.to_vec() }) }.encode_to_vec()
 }
 
 /// ImageStatusResponse { image { id: "img", pinned: true } }.

@@ -28,14 +28,17 @@ use super::node::SPACE;
 use super::node::STATE;
 use super::node::foreign;
 use super::node::volume_path;
+use super::node_conditions::WrongConditions;
+use super::room::Waiting;
 
 /// How long a daemon that ran may have no manifest while nothing stands in the way, in milliseconds.
 const WITHOUT: i64 = 150_000;
 
 /// How long the startup taint may stay when all its daemons run, in milliseconds: refused writes are made again after 300 s.
 const TAINTED: i64 = 330_000;
-/// A law that two looks hold.
+/// Laws that two looks hold.
 const NO_GATE: &str = "no gate stays closed";
+const CONDITIONS: &str = "the Node's conditions say which daemons are Ready";
 
 /// A law that was broken.
 #[derive(Clone, Debug)]
@@ -72,6 +75,8 @@ pub(crate) struct Laws {
     closed_gates: ClosedGates,
     /// For how long the Node has had the startup taint though every daemon that asks for it runs, in time that counts.
     tainted: i64,
+    wrong_conditions: WrongConditions,
+    waiting: Waiting,
     /// Instances whose manifest this process of the agent has written, and how many manifests it has removed.
     begun: BTreeSet<String>,
     ends: u64,
@@ -117,6 +122,7 @@ impl Laws {
         };
         self.without.retain(|name, _| !waits(name));
         self.closed_gates.wait_anew();
+        self.waiting.wait_anew();
     }
 
     pub(crate) fn lose_power(&mut self, node: &mut Node, lost_at: i64) {
@@ -188,6 +194,8 @@ impl Laws {
         self.gates_open(node, is_up);
         self.untainted(node);
         self.taint_goes(node, is_up);
+        self.conditions_are_true(node, is_up);
+        self.room_is_used(node, is_up);
         if touched {
             node.kubelet.poke(node.steady);
         }
@@ -270,6 +278,9 @@ impl Laws {
         let steady = node.steady;
         let Some(daemon) = node.daemons.iter_mut().find(|daemon| daemon.name == name) else { return };
         if daemon.wanted() != Some(was.revision) {
+            return;
+        }
+        if node.kubelet.room.has_rejected(&was.uid) {
             return;
         }
         if daemon.allowed > 0 {
@@ -402,6 +413,10 @@ impl Laws {
 
     /// After the faults have ended, the node is as it is wanted.
     pub(crate) fn converged(&mut self, node: &Node) {
+        if node.kubelet.room.is_unheard {
+            // What returned in its stead stays, until somebody retries the other.
+            return;
+        }
         for daemon in &node.daemons {
             let name = format!("{SPACE}/{}", daemon.name);
             let runs: Vec<_> = node.kubelet.pods.values().filter(|pod| pod.manifest.daemon == name).collect();
@@ -444,6 +459,9 @@ impl Laws {
         if node.has_taint() {
             self.violate(node.steady, "no startup taint stays", "the Node has it after the faults");
         }
+        if let Some(wrong) = node.wrong_conditions() {
+            self.violate(node.steady, CONDITIONS, wrong);
+        }
         self.wants_status = true;
     }
 
@@ -483,9 +501,28 @@ impl Laws {
         }
     }
 
+    /// A daemon that has room again starts.
+    fn room_is_used(&mut self, node: &Node, is_up: bool) {
+        if !is_up {
+            return self.waiting.wait_anew();
+        }
+        let passed = if node.is_clear() { node.steady - self.checked_at } else { 0 };
+        if let Some(daemon) = self.waiting.pass(node, passed) {
+            self.violate(node.steady, "a daemon that has room again starts", daemon);
+        }
+    }
+
+    /// The conditions of the Node follow its daemons.
+    fn conditions_are_true(&mut self, node: &Node, is_up: bool) {
+        let passed = if is_up { node.steady - self.checked_at } else { 0 };
+        if let Some(wrong) = self.wrong_conditions.pass(node, passed) {
+            self.violate(node.steady, CONDITIONS, wrong);
+        }
+    }
+
     /// What the agent says is what is.
     pub(crate) fn status(&mut self, node: &Node, status: Option<Value>) {
-        let Some(status) = status else { return };
+        let Some(status) = status.filter(|_| !node.kubelet.room.is_unheard) else { return };
         let daemons = status["daemons"].as_array().cloned().unwrap_or_default();
         for daemon in &node.daemons {
             let of = daemons.iter().find(|d| d["name"] == *daemon.name && d["namespace"] == SPACE);
@@ -511,7 +548,7 @@ impl Laws {
 
     /// What metrics say is what is; `None`: this life has none.
     pub(crate) fn metrics(&mut self, node: &Node, text: Option<String>) {
-        let Some(text) = text else { return };
+        let Some(text) = text.filter(|_| !node.kubelet.room.is_unheard) else { return };
         if std::env::var_os("DAEMONLET_SIM_METRICS").is_some() {
             eprintln!("{text}");
         }

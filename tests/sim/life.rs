@@ -115,7 +115,8 @@ use daemonlet::core::time as jiff_time;
 fn config(kubeconfig: &str, node: &Node) -> String {
     let seal = if node.is_sealed { "[checkpoint]\nseal = \"systemd-creds\"\n" } else { "" };
     let metrics = if node.has_metrics { "[metrics]\nlisten = \"127.0.0.1:9464\"\n" } else { "" };
-    let taint = if node.taint.is_some() { "[node]\nstartup-taint = true\n" } else { "" };
+    let taint =
+        format!("[node]\nstartup-taint = {}\nconditions = {}\n", node.taint.is_some(), !node.conditioned.is_empty());
     let node = &node.name;
     format!(
         "node-name = \"{node}\"\nkubeconfig = \"{kubeconfig}\"\n\

@@ -57,6 +57,8 @@ impl Node {
         });
         if renaming == Renaming::Restarted {
             self.kubelet.restart(self.steady);
+            // A kubelet of another name ends them.
+            self.kubelet.room.restart(true);
         }
     }
 

@@ -19,8 +19,10 @@ mod life;
 mod machine;
 mod moves;
 mod node;
+mod node_conditions;
 mod others;
 mod overlays;
+mod room;
 mod startup_taint;
 
 use std::cell::Cell;
@@ -163,7 +165,10 @@ fn tell(life: &Life, violation: &Violation, kubeconfig: &str) {
     };
     println!("seed {}: {}: {}", life.seed, violation.law, violation.what);
     println!("  daemons {:?}, after {:?}, one journal {}", life.daemons, life.after, life.one_journal);
-    println!("  startup taint for {:?}, overlays for {:?}", life.tainted, life.overlaid);
+    println!(
+        "  startup taint for {:?}, overlays for {:?}, conditions of {:?}",
+        life.tainted, life.overlaid, life.conditioned
+    );
     for (at, what) in &life.moves {
         println!("  {:>9.3} s  {what:?}", *at as f64 / 1_000.0);
     }

@@ -325,6 +325,11 @@ pub(crate) enum Move {
     LabelNode {
         is_big: bool,
     },
+    /// Another pod takes the host port of a daemon, as soon as that does not run.
+    Occupy {
+        daemon: u8,
+        seconds: u16,
+    },
 }
 
 /// The resources that a refusal may be about.
@@ -348,6 +353,12 @@ pub(crate) struct Life {
     pub(crate) tainted: Option<Vec<u8>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) overlaid: Vec<u8>,
+    /// Daemons that name a condition of the Node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) conditioned: Vec<u8>,
+    /// Whether each daemon has a host port.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) crowded: bool,
     pub(crate) moves: Vec<(i64, Move)>,
 }
 
@@ -390,9 +401,16 @@ impl Life {
             let what = a_move_of_overlays(draw, &overlaid);
             insert_near(draw, &mut moves, what);
         }
+        let draw = &mut Draw::new(seed ^ 0x900d);
+        let crowded = draw.below(3) == 0;
+        for _ in 0..if crowded { 1 + draw.below(3) } else { 0 } {
+            insert_occupant(draw, daemons.len() as u64, &mut moves);
+        }
         moves.retain(|(at, _)| *at < HOUR);
         let sealed = Draw::new(seed ^ 0x5ea1).below(4) == 0;
-        Self { seed, daemons, one_journal, after, sealed, tainted, overlaid, moves }
+        let draw = &mut Draw::new(seed ^ 0xc0de);
+        let conditioned = if draw.below(3) == 0 { some(draw) } else { Vec::new() };
+        Self { seed, daemons, one_journal, after, sealed, tainted, overlaid, conditioned, crowded, moves }
     }
 }
 
@@ -420,6 +438,24 @@ fn insert_near(draw: &mut Draw, moves: &mut Vec<(i64, Move)>, what: Move) {
     let at = near + draw.below(20_000) as i64 - 8_000;
     let place = moves.partition_point(|(other, _)| *other <= at);
     moves.insert(place, (at, what));
+}
+
+/// Another pod takes the port of a daemon, whose instance then ends.
+fn insert_occupant(draw: &mut Draw, daemons: u64, moves: &mut Vec<(i64, Move)>) {
+    let daemon = draw.below(daemons) as u8;
+    let near = moves[draw.below(moves.len() as u64) as usize].0;
+    let ends = [
+        Move::DeletePod { daemon, force: false },
+        Move::Apply { daemon },
+        Move::Write { daemon },
+        Move::RemoveManifest { daemon },
+    ];
+    let what = [Move::Occupy { daemon, seconds: draw.one_of(&[2, 8, 25, 70, 600]) }, draw.one_of(&ends)];
+    for (what, within) in what.into_iter().zip([20_000, 28_000]) {
+        let at = near + draw.below(within) as i64 - 8_000;
+        let place = moves.partition_point(|(other, _)| *other <= at);
+        moves.insert(place, (at, what));
+    }
 }
 
 fn a_move_of_the_taint(draw: &mut Draw, daemons: u64) -> Move {

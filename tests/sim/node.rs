@@ -170,6 +170,7 @@ pub(crate) enum Heal {
     Seal,
     TaintPolicy,
     Overlay(u8),
+    Occupant(u8),
 }
 
 /// What is told of the disk, and when the process is to die of it.
@@ -233,6 +234,10 @@ pub(crate) struct Node {
     pub(crate) forgets_gates: bool,
     /// `None`: agents do not write it.
     pub(crate) taint: Option<StartupTaint>,
+    /// Daemons that name a condition of the Node.
+    pub(crate) conditioned: BTreeSet<usize>,
+    /// Whether each daemon has a host port.
+    pub(crate) has_ports: bool,
     /// Whether the Node has the label that overlays are for.
     pub(crate) is_big: bool,
 }
@@ -282,6 +287,8 @@ impl Node {
             has_unit: !life.seed.is_multiple_of(3),
             forgets_gates: false,
             taint: life.tainted.as_deref().map(StartupTaint::new),
+            has_ports: life.crowded,
+            conditioned: super::node_conditions::of(&life.conditioned),
             is_big: false,
         };
         node.lay_out();
@@ -510,6 +517,7 @@ impl Node {
             Heal::TaintPolicy => self.server.lock().unwrap().has_taint_policy = true,
             Heal::Overlay(daemon) => self.heal_overlay(usize::from(daemon)),
             Heal::StockPod(daemon) => self.end_stock_pod(daemon),
+            Heal::Occupant(daemon) => self.vacate(daemon),
             Heal::Config(daemon) => {
                 self.daemons[usize::from(daemon)].has_config = true;
                 if self.other.is_none() {
@@ -533,6 +541,7 @@ impl Node {
         if let Some(etcd) = self.other.take() {
             let mut server = self.server.lock().unwrap();
             server.etcd = etcd;
+            server.is_other = false;
             server.forget();
         }
         for daemon in 0..self.daemons.len() {
@@ -752,6 +761,7 @@ impl Node {
                     let mut space = json!({"kind": "Namespace", "metadata": {"name": SPACE}});
                     space["metadata"]["uid"] = "another-cluster".into();
                     server.put("namespaces", space);
+                    server.is_other = true;
                     server.forget();
                     drop(server);
                     self.other = Some(true_one);
@@ -832,6 +842,7 @@ impl Node {
             }
             Move::Overlay { daemon, change, seconds } => self.change_overlay(index(daemon), change, seconds),
             Move::LabelNode { is_big } => self.label_node(is_big),
+            Move::Occupy { daemon, seconds } => self.occupy(index(daemon), seconds),
         }
     }
 
@@ -1128,9 +1139,13 @@ impl Node {
         if self.taint.as_ref().is_some_and(|taint| taint.is_asked(daemon)) {
             annotations["daemonlet.dev/startup-taint"] = "true".into();
         }
+        if self.conditioned.contains(&daemon) {
+            annotations["daemonlet.dev/node-condition"] = super::node_conditions::kind(daemon).into();
+        }
         if self.daemons[daemon].overlay.is_some() {
             annotations["daemonlet.dev/overlays"] = format!("o-{name}").into();
         }
+        let ports = if self.has_ports { super::room::ports(name) } else { json!([]) };
         json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
             "metadata": {"name": name, "namespace": SPACE, "labels": mode, "annotations": annotations},
             "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {
@@ -1140,7 +1155,7 @@ impl Node {
                     {"name": "c", "configMap": {"name": format!("c-{name}")}},
                     {"name": "s", "secret": {"secretName": format!("s-{name}")}}],
                 "containers": [
-                    {"name": "main", "image": "img:1", "env": [{"name": "REV", "value": revision.to_string()}],
+                    {"name": "main", "image": "img:1", "env": [{"name": "REV", "value": revision.to_string()}], "ports": ports,
                         "volumeMounts": [{"name": "c", "mountPath": "/c"}, {"name": "s", "mountPath": "/s"}]},
                     {"name": "side", "image": "img:1"}]}}}})
     }

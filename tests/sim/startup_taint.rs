@@ -31,7 +31,10 @@ impl StartupTaint {
     pub(crate) fn is_awaited(&self, node: &Node, daemon: usize) -> bool {
         let Some(since) = self.asked.get(&daemon) else { return false };
         let is_known = *since < node.booted && !node.forgets() && !node.has_older_state();
-        is_known && node.is_settled_in_boot(daemon) && node.steady - node.booted < TIMEOUT
+        // What is refused, for overlays that are none, is not waited for.
+        let overlay = node.daemons[daemon].overlay.as_ref();
+        let is_refused = overlay.is_some_and(|overlay| !overlay.is_as_meant());
+        is_known && !is_refused && node.is_settled_in_boot(daemon) && node.steady - node.booted < TIMEOUT
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Owns what follows: such a revision has failed at once, and the last one that the kubelet accepted returns, whatever
 //! `daemonlet.dev/rollback` says, for nothing of the other can run. Where there is none it stays, and is tried again
-//! when another kubelet or another manifest may fare better. A revision that the kubelet accepted before is tried again
-//! with a back-off, as one that it rejected: it is not the manifest.
+//! when another kubelet or another manifest may fare better. A revision that the kubelet accepted before, or rejected in
+//! its own words, is tried again with a back-off: it has read the manifest.
 
 use crate::core::record::AcceptedRevision;
 use crate::core::record::Cause;
@@ -52,8 +52,9 @@ impl Planner<'_> {
         let now = self.context.now;
         let accepted = self.record.accepted.as_ref().map(|accepted| &accepted.revision);
         let good = self.record.good.as_ref().map(|good| &good.revision);
+        let rejected = self.record.backoff.as_ref().and_then(|backoff| backoff.rejected.as_ref());
         let cause = RestartCause::NotAccepted { reason: reason.clone() };
-        if instance.started || [accepted, good].contains(&Some(&instance.revision)) {
+        if instance.started || [accepted, good, rejected].contains(&Some(&instance.revision)) {
             return self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings(instance).then);
         }
         if instance.revision != desired || self.record.failed.is_some() {

@@ -61,6 +61,23 @@ fn what_the_kubelet_does_not_take_gives_way_to_the_last_revision_that_it_took() 
 }
 
 #[test]
+fn what_the_kubelet_rejected_in_its_own_words_is_tried_again_when_nothing_of_the_next_one_shows() {
+    let mut bench = Bench::running("a");
+    let desired = wanted(&daemon_set("b"));
+    bench.world.rejected.insert("uid-b-1".into(), "NodePorts".into());
+    bench.converge(&desired);
+    bench.now += ms(2_000);
+    bench.shows_nothing(&["uid-b-2"]);
+    assert_eq!(bench.converge(&desired).last().unwrap(), "start uid-b-2", "it waits for room");
+    // The API server goes away, and with it the kubelet's words.
+    bench.is_not_taken("uid-b-2");
+    assert_eq!(bench.converge(&desired), NONE, "after a pause");
+    assert_eq!(bench.record.failed, None);
+    bench.now += ms(4_000);
+    assert_eq!(bench.converge(&desired), ["end uid-b-2", "finish uid-b-2", "start uid-b-3"]);
+}
+
+#[test]
 fn what_was_not_taken_is_tried_again_by_another_kubelet_configuration_or_hand() {
     type Change = fn(&mut Bench);
     let changes: [Change; 3] = [

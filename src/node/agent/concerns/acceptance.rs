@@ -81,6 +81,9 @@ pub(in super::super) struct Acceptance {
     heartbeat: Option<String>,
     #[serde(default)]
     sandboxes: Option<BTreeSet<String>>,
+    /// Since when the API server has answered, if it does.
+    #[serde(default)]
+    answers_since: Option<Timestamp>,
 }
 
 impl Acceptance {
@@ -119,6 +122,8 @@ impl Acceptance {
     ) {
         let (now, booted) = (observation.now, observation.boot.at);
         self.question = None;
+        let answers = observation.api_answers();
+        self.answers_since = answers.then(|| self.answers_since.unwrap_or(now).min(now));
         self.take_answers(observation);
         self.look_for_signs(observation);
         let live: Vec<(&DaemonRecord, &Instance)> =
@@ -273,7 +278,6 @@ impl Acceptance {
         let sandboxes = answer.and_then(|answer| answer.sandboxes.as_ref());
         let api = observation.snapshot();
         let mirror = api.and_then(|api| evidence::mirror(api, &record.key.namespace, instance, node));
-        let api_answers = observation.api_answers();
         let at_work = self.at_work.zip(self.last_at_work).map(|(first, last)| last - first.max(since));
         let made = |pod: &RuntimePod| {
             let born = instance.created.max(observation.boot.at);
@@ -298,7 +302,7 @@ impl Acceptance {
             report: answer.and_then(|answer| answer.words.get(uid).or_else(|| self.events.get(uid)).cloned()),
             at_work,
             no_network: !host_network && answer.and_then(|answer| answer.network_ready) != Some(true),
-            api_answers,
+            api_answered: self.answers_since.map(|since| observation.now - since),
         }
     }
 
@@ -340,9 +344,10 @@ impl Acceptance {
                 return true;
             }
             let asked = self.asked_api.get(&late.uid);
-            asked.is_none_or(|asked| !(Span::ZERO..acceptance::ask_again(late.waited)).contains(&(now - *asked)))
+            let answered = self.answers_since.map_or(late.waited, |since| late.waited.min(now - since));
+            asked.is_none_or(|asked| !(Span::ZERO..acceptance::ask_again(answered)).contains(&(now - *asked)))
         };
-        let answers = observation.api_answers();
+        let answers = self.answers_since.is_some();
         let ask_api: Vec<Late> = late.iter().filter(|late| answers && is_due(late)).cloned().collect();
         self.asked_api.extend(ask_api.iter().map(|late| (late.uid.clone(), now)));
         Request::AskAboutLate { late, ask_api, look_for_preemption: times > 0, at: now }
