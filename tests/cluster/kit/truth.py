@@ -52,6 +52,8 @@ def _find(text, pattern):
 # Causes of which the coordinator alone knows.
 _OWN_CAUSES = ("approval not claimed", "agent does not renew its Lease")
 _TROUBLE = ("refused", "failing", "notAccepted")
+# The API server is away, or something is being deleted.
+_AWAY = (OSError, ValueError, KeyError, Refused, AssertionError, http.client.HTTPException, subprocess.TimeoutExpired)
 
 
 def _named(words):
@@ -73,7 +75,7 @@ class Truth:
     def __init__(self, admin, nodes, daemon, namespace="kube-system", late=LATE, in_a_row=LOOKS):
         self.admin, self.daemon, self.namespace, self.late, self.in_a_row = admin, daemon, namespace, late, in_a_row
         self.nodes = {node.name: node for node in nodes}
-        self.history, self.wrong, self.since, self.dark, self.had = [], [], {}, {}, {}
+        self.history, self.wrong, self.since, self.dark = [], [], {}, {}
         self.looks, self.began = 0, None
         self.ends, self.lock = threading.Event(), threading.Lock()
         self.plugin = self.thread = self.released = None
@@ -82,9 +84,9 @@ class Truth:
         self.plugin = scratch() / f"truth-{self.daemon}" / "kubectl-daemonlet"
         self.plugin.parent.mkdir()
         self.plugin.symlink_to(binary())
+        threading.Thread(target=self._sampling, daemon=True).start()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
-        threading.Thread(target=self._follow, daemon=True).start()
         return self
 
     def __exit__(self, kind, *_):
@@ -118,29 +120,18 @@ class Truth:
         while not self.ends.wait(1):
             try:
                 self._look()
-            except (OSError, ValueError, KeyError, Refused, AssertionError, http.client.HTTPException, subprocess.TimeoutExpired):
-                # The API server is away, or something is being deleted.
+            except _AWAY:
                 self.since.clear()
 
-    def _follow(self):
-        """Follows the pods: an instant at which a node had a revision may lie between two looks."""
-        while not self.ends.is_set():
+    def _sampling(self):
+        """What is true for a moment may lie between two looks, whose commands take seconds on a busy machine."""
+        while not self.ends.wait(0.3):
             try:
-                for kind, pod in self.admin.watch("pods", self.namespace, labels=f"app={self.daemon}", seconds=600):
-                    self._take(kind, pod)
-                    if self.ends.is_set():
-                        return
-            except (OSError, ValueError, KeyError, Refused, http.client.HTTPException):
-                self.ends.wait(0.2)  # the API server is away
-
-    def _take(self, kind, pod):
-        """Until when a node had a Ready pod of a revision; as long as it has one, that is for ever."""
-        key = (pod["spec"]["nodeName"], pod["metadata"]["labels"]["controller-revision-hash"])
-        with self.lock:
-            if kind != "DELETED" and ready(pod):
-                self.had[key] = float("inf")
-            elif key in self.had:
-                self.had[key] = min(self.had[key], time.monotonic())
+                it = self.admin.get("daemonsets", self.daemon, self.namespace)
+                if it is not None:
+                    self._sample(it)
+            except _AWAY:
+                pass
 
     def true(self):
         """What is so on the nodes now: by node the number and revision of each manifest, oldest first, and whether its pod is
@@ -190,8 +181,9 @@ class Truth:
         counters = self._counters(here, nodes, it, wanted)
         counters |= {"wanted": wanted, "halted": self._is_halted(it, newest), "troubled": self._troubled(it, nodes, wanted),
                      "belong": {name for name, node in nodes.items() if _belongs(node, it)}}
-        self.history.append((now, counters, here, {name: ready(node) for name, node in nodes.items()}))
-        self.history = [sample for sample in self.history if sample[0] > now - self.late]
+        with self.lock:
+            self.history.append((now, counters, here, {name: ready(node) for name, node in nodes.items()}))
+            self.history = [sample for sample in self.history if sample[0] > now - self.late]
 
     @staticmethod
     def _is_halted(it, newest):
@@ -222,24 +214,19 @@ class Truth:
             return
         self._sample(it)
         it = self.admin.get("daemonsets", self.daemon, self.namespace)
-        told = list(self._status(it))
-        told += self._reports(it)
+        told = [*self._status(it), *self._reports(it)]
         if self.looks % COMMANDS == 0:
-            # They take a second or two, in which a rollout may come to its end and the next one begin.
-            self._sample(it)
-            for command in self._commands():
-                told.append(command)
-                self._sample(it)
+            told += self._commands()
         self._sample(it)
         self.looks += 1
         if time.monotonic() - self.began < self.late:
             return  # what is told may be older than all that was seen
-        dark = self._dark()
+        dark, history = self._dark(), self.history
         for what, node, value, of in told:
             if "" in dark or node in dark or (dark and not node):
                 self.since.pop(what, None)
                 continue
-            expected = [of(*sample[1:]) for sample in self.history]
+            expected = [of(*sample[1:]) for sample in history]
             if any(value == one for one in expected):
                 self.since.pop(what, None)
                 continue
@@ -248,7 +235,7 @@ class Truth:
             # Commands are not run at each look.
             if count + 1 == (1 + self.in_a_row // COMMANDS if what.startswith("kubectl") else self.in_a_row):
                 self.wrong.append(f"{time.strftime('%H:%M:%S')}: {what} says {value}, and for {self.late} s it was {expected[-1]}: "
-                                  f"{self.history[-1][2]}")
+                                  f"{history[-1][2]}")
 
     def _status(self, it):
         status, is_new = it["status"], it["status"].get("observedGeneration") == it["metadata"]["generation"]
@@ -298,10 +285,10 @@ class Truth:
             yield "Released=RollingOut", "", True, lambda counters, *_: not counters["halted"] and not paused
 
     def _had_by_all(self, released):
-        """Whether each node that can take it had it: the instant at which all have it may be a short one, and told of late."""
-        with self.lock:
-            seen = {name for (name, revision), until in self.had.items() if revision == released and until > time.monotonic() - 2 * self.late}
-        _, counters, _, nodes = self.history[-1]
+        """Whether each node that can take it was seen with it: the instant at which all have it may be a short one."""
+        history = self.history
+        seen = {name for _, _, here, _ in history for name, them in here.items() if them and them[-1][1:] == (released, True)}
+        _, counters, _, nodes = history[-1]
         able = {name for name in counters["belong"] if nodes.get(name) and name not in counters["troubled"]}
         if able and able <= seen:
             self.released = released
