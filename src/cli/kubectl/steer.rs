@@ -2,11 +2,15 @@
 //!
 //! Owns which annotation each command writes, and what it says of it. The coordinator does the rest.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use serde_json::json;
 
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
+use crate::core::cluster::broken::BROKEN_ANNOTATION;
+use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released::HALTED_ANNOTATION;
@@ -157,7 +161,9 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         current.annotate(client, key, ABORTED, None).await?;
         text.push_str(&format!("{key}: revision {name} was aborted; it is rolled out again\n"));
     }
-    let halted = current.revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str().map(Halted::of);
+    let mark = |name: &str| current.revision["metadata"]["annotations"][name].as_str();
+    let halted = mark(HALTED_ANNOTATION).map(Halted::of);
+    let broken = mark(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default();
     let reports = cluster::list(client, "/apis/daemonlet.dev/v1beta1/nodedaemons").await.map_err(cluster::failed)?;
     let uid = current.daemon_set.str_at(["metadata", "uid"]);
     let failed = |report: &&Value| {
@@ -165,11 +171,25 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         daemons.iter().any(|d| d.str_at("uid") == uid && d.str_at(["failed", "revision"]) == current.hash)
     };
     let nodes: Vec<&str> = reports.iter().filter(failed).map(|report| report.str_at(["metadata", "name"])).collect();
-    if let Some(halted) = &halted {
-        let retried = (!nodes.is_empty()).then(|| nodes.join(","));
-        let patch = json!({"metadata": {"annotations": {HALTED_ANNOTATION: null, RETRIED_ANNOTATION: retried}}});
+    if halted.is_some() || broken != BrokenNodes::default() {
+        // Nodes that are not heard report no failure, and are named all the same.
+        let named = halted.iter().flat_map(|halted| halted.nodes.iter());
+        let named = named.chain(broken.nodes.iter().map(|broken| &broken.node)).map(String::as_str);
+        let retried: BTreeSet<&str> = nodes.iter().copied().chain(named).collect();
+        let retried = (!retried.is_empty()).then(|| Vec::from_iter(retried).join(","));
+        let annotations = json!({HALTED_ANNOTATION: null, BROKEN_ANNOTATION: null, RETRIED_ANNOTATION: retried});
+        let patch = json!({"metadata": {"annotations": annotations}});
         cluster::patch(client, &format!("{}/{name}", revisions(key)), &patch).await.map_err(cluster::failed)?;
-        text.push_str(&format!("{key}: revision {name} was {}; the halt is ended\n", halted.words()));
+        let words = |halted: &Halted| format!("{key}: revision {name} was {}; the halt is ended\n", halted.words());
+        text.push_str(&halted.as_ref().map(words).unwrap_or_default());
+    }
+    // The words of a halt name its nodes.
+    if halted.is_none() && !broken.nodes.is_empty() {
+        let names: Vec<&str> = broken.nodes.iter().map(|broken| broken.node.as_str()).collect();
+        text.push_str(&format!(
+            "{key}: nodes that took revision {name} and were not well, or were deleted, count no longer: {}\n",
+            names.join(", ")
+        ));
     }
     if !nodes.is_empty() {
         // The version is another each time.

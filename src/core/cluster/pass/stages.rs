@@ -86,6 +86,6 @@ pub(super) fn is_aborted(daemon: &WatchedDaemon, current: Option<&RevisionFact>)
 }
 
 /// Whether the wanted revision is the released one.
-fn is_released(daemon: &WatchedDaemon) -> bool {
+pub(super) fn is_released(daemon: &WatchedDaemon) -> bool {
     RolloutStatus::of(&daemon.status, daemon.generation).released.is_some_and(|released| released.hash == daemon.hash)
 }

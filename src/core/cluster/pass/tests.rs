@@ -7,6 +7,8 @@ use super::*;
 use crate::core::time::at;
 use crate::core::time::ms;
 
+mod broken;
+
 const NOW: Timestamp = at(1_700_000_000_000);
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -89,6 +91,7 @@ impl World {
         self.state.passed_over.clone_from(&plan.passed_over);
         self.state.unmentioned.clone_from(&plan.unmentioned);
         self.state.halts.clone_from(&plan.halts);
+        self.state.broken.clone_from(&plan.broken);
         plan.lookups.iter().for_each(|claim| self.state.claims.asked(claim.clone(), now));
         plan
     }

@@ -8,6 +8,8 @@ use std::hash::Hasher;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::cluster::broken::BROKEN_ANNOTATION;
+use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::names::Name;
@@ -192,6 +194,7 @@ impl ClusterSnapshot {
             created: time(object.str_at(["metadata", "creationTimestamp"])),
             halted: annotations.get(HALTED_ANNOTATION).map(|text| Halted::of(text)),
             step: annotations.get(STEP_ANNOTATION).cloned(),
+            broken: annotations.get(BROKEN_ANNOTATION).map(|text| BrokenNodes::of(text)).unwrap_or_default(),
             retried: annotations
                 .get(RETRIED_ANNOTATION)
                 .into_iter()
