@@ -18,6 +18,7 @@ use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::RETRIED_ANNOTATION;
 use crate::core::cluster::released::Released;
 use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::steps;
 use crate::core::cluster::steps::STEP_ANNOTATION;
 use crate::core::cluster::steps::StepState;
 use crate::core::json::Json;
@@ -114,9 +115,20 @@ pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<St
     let current = current(client, key).await?;
     let number = current.revision.get("revision").and_then(Value::as_i64).unwrap_or(0);
     let annotation = current.revision["metadata"]["annotations"][STEP_ANNOTATION].as_str();
-    let step = match (current.annotation(STEPS), current.annotation(CANARY)) {
-        (Some(_), _) => StepState::of(annotation, number).map_or(1, |state| state.step).to_string(),
-        (None, Some(_)) => "canary".to_owned(),
+    let (step, held) = match (current.annotation(STEPS), current.annotation(CANARY)) {
+        (Some(text), _) => {
+            let state = StepState::of(annotation, number).unwrap_or(StepState::first(number, text));
+            let steps = steps::parse(text).filter(|_| state.of == text).unwrap_or_default();
+            let Some(step) = steps.get(state.step.saturating_sub(1)) else {
+                let message = format!("{key}: the coordinator does not go by these steps yet ({STEPS}: {text:?})");
+                return Err(
+                    CommandFailure::new(Exit::Refused, message).hint("`kubectl daemonlet` says why, if it holds")
+                );
+            };
+            let size = step.size();
+            (format!("{}/{size}", state.step), format!("step {} ({size})", state.step))
+        }
+        (None, Some(_)) => ("canary".to_owned(), "the canary phase".to_owned()),
         (None, None) => {
             let message = format!("{key}: it has neither steps nor canary nodes ({STEPS}, {CANARY})");
             return Err(CommandFailure::new(Exit::Refused, message));
@@ -124,7 +136,6 @@ pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<St
     };
     let value = format!("{}/{number}/{step}", current.name);
     current.annotate(client, key, PROMOTED, Some(&value)).await?;
-    let held = if step == "canary" { "the canary phase".to_owned() } else { format!("step {step}") };
     Ok(format!(
         "{key}: {held} of revision {} holds no longer ({PROMOTED}={value}); nodes follow once those that have it are \
          available; the next revision holds again\n",
