@@ -166,11 +166,16 @@ impl ClusterSnapshot {
             daemons,
             left_out,
             ahead: BTreeMap::new(),
+            became_ready: BTreeMap::new(),
             is_new: true,
         };
         let entry = self.entry(object.str_at(["metadata", "name"]).to_owned());
-        let ahead = entry.report.take().map(|known| known.ahead).unwrap_or_default();
-        entry.report = Some(NodeReport { ahead, ..report });
+        let known = entry.report.take();
+        // Of another object, such as one that was deleted and made again, nothing was seen.
+        let before = known.as_ref().filter(|known| known.uid == report.uid);
+        let became_ready = before.map(|before| before.become_ready(&report.daemons)).unwrap_or_default();
+        let ahead = known.map(|known| known.ahead).unwrap_or_default();
+        entry.report = Some(NodeReport { ahead, became_ready, ..report });
     }
 
     fn put_revision(&mut self, object: &Value) {
