@@ -4,6 +4,7 @@
 //! autoscaler removes, nor one that breaks long after its update. Must not decide whether the rollout halts.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::broken::Suspect;
@@ -72,7 +73,10 @@ pub(super) fn plan(
         let found = suspect(known, daemon, current, (node, uid), fact, before.get(uid));
         suspects.extend(found.map(|suspect| (uid.clone(), suspect)));
     }
-    for (uid, suspect) in before.iter().filter(|(uid, _)| !suspects.contains_key(*uid)).collect::<Vec<_>>() {
+    for (uid, suspect) in before {
+        if suspects.contains_key(uid) {
+            continue;
+        }
         let is_there = is_there(&suspect.node, uid);
         if is_there && known.view.report(&suspect.node).is_none() {
             suspects.insert(uid.clone(), suspect.clone());
@@ -86,6 +90,7 @@ pub(super) fn plan(
         !is_there(&broken.node, &broken.uid) || is_unheard || is_broken(&broken.uid)
     });
     let mut look_again: Option<Timestamp> = None;
+    let failed: BTreeSet<&str> = facts.iter().filter(|fact| fact.failed).map(|fact| fact.name).collect();
     let of = |verdict: Verdict| suspects.iter().filter(move |(_, suspect)| suspect.verdict == verdict);
     for (uid, suspect) in of(Verdict::Lost) {
         let is_noted = listed.note(uid, &suspect.node, known.now);
@@ -95,7 +100,7 @@ pub(super) fn plan(
         let is_ready = node_of(&suspect.node).is_some_and(|node| node.ready);
         match suspect.since.map(|since| since + NOTED_AFTER) {
             // It is slow, and its Node is well: nothing deletes that.
-            _ if is_ready && !facts.iter().any(|fact| fact.failed && fact.name == suspect.node) => {}
+            _ if is_ready && !failed.contains(suspect.node.as_str()) => {}
             Some(at) if at > known.now => look_again = Some(look_again.map_or(at, |look| look.min(at))),
             _ => drop(listed.note(uid, &suspect.node, known.now)),
         }
