@@ -3,6 +3,7 @@
 //! Owns the decisions of the coordinator, as functions of values. Must not know clients, leases or
 //! clocks; `crate::cluster` is the shell around it.
 
+pub mod broken;
 pub mod certificates;
 pub mod claims;
 pub mod conditions;

@@ -2,11 +2,15 @@
 //!
 //! Owns which annotation each command writes, and what it says of it. The coordinator does the rest.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use serde_json::json;
 
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
+use crate::core::cluster::broken::BROKEN_ANNOTATION;
+use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released::HALTED_ANNOTATION;
@@ -14,6 +18,7 @@ use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::RETRIED_ANNOTATION;
 use crate::core::cluster::released::Released;
 use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::steps;
 use crate::core::cluster::steps::STEP_ANNOTATION;
 use crate::core::cluster::steps::StepState;
 use crate::core::json::Json;
@@ -110,9 +115,20 @@ pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<St
     let current = current(client, key).await?;
     let number = current.revision.get("revision").and_then(Value::as_i64).unwrap_or(0);
     let annotation = current.revision["metadata"]["annotations"][STEP_ANNOTATION].as_str();
-    let step = match (current.annotation(STEPS), current.annotation(CANARY)) {
-        (Some(_), _) => StepState::of(annotation, number).map_or(1, |state| state.step).to_string(),
-        (None, Some(_)) => "canary".to_owned(),
+    let (step, held) = match (current.annotation(STEPS), current.annotation(CANARY)) {
+        (Some(text), _) => {
+            let state = StepState::of(annotation, number).unwrap_or(StepState::first(number, text));
+            let steps = steps::parse(text).filter(|_| state.of == text).unwrap_or_default();
+            let Some(step) = steps.get(state.step.saturating_sub(1)) else {
+                let message = format!("{key}: the coordinator does not go by these steps yet ({STEPS}: {text:?})");
+                return Err(
+                    CommandFailure::new(Exit::Refused, message).hint("`kubectl daemonlet` says why, if it holds")
+                );
+            };
+            let size = step.size();
+            (format!("{}/{size}", state.step), format!("step {} ({size})", state.step))
+        }
+        (None, Some(_)) => ("canary".to_owned(), "the canary phase".to_owned()),
         (None, None) => {
             let message = format!("{key}: it has neither steps nor canary nodes ({STEPS}, {CANARY})");
             return Err(CommandFailure::new(Exit::Refused, message));
@@ -120,7 +136,6 @@ pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<St
     };
     let value = format!("{}/{number}/{step}", current.name);
     current.annotate(client, key, PROMOTED, Some(&value)).await?;
-    let held = if step == "canary" { "the canary phase".to_owned() } else { format!("step {step}") };
     Ok(format!(
         "{key}: {held} of revision {} holds no longer ({PROMOTED}={value}); nodes follow once those that have it are \
          available; the next revision holds again\n",
@@ -157,7 +172,9 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         current.annotate(client, key, ABORTED, None).await?;
         text.push_str(&format!("{key}: revision {name} was aborted; it is rolled out again\n"));
     }
-    let halted = current.revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str().map(Halted::of);
+    let mark = |name: &str| current.revision["metadata"]["annotations"][name].as_str();
+    let halted = mark(HALTED_ANNOTATION).map(Halted::of);
+    let broken = mark(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default();
     let reports = cluster::list(client, "/apis/daemonlet.dev/v1beta1/nodedaemons").await.map_err(cluster::failed)?;
     let uid = current.daemon_set.str_at(["metadata", "uid"]);
     let failed = |report: &&Value| {
@@ -165,11 +182,25 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         daemons.iter().any(|d| d.str_at("uid") == uid && d.str_at(["failed", "revision"]) == current.hash)
     };
     let nodes: Vec<&str> = reports.iter().filter(failed).map(|report| report.str_at(["metadata", "name"])).collect();
-    if let Some(halted) = &halted {
-        let retried = (!nodes.is_empty()).then(|| nodes.join(","));
-        let patch = json!({"metadata": {"annotations": {HALTED_ANNOTATION: null, RETRIED_ANNOTATION: retried}}});
+    if halted.is_some() || broken != BrokenNodes::default() {
+        // Nodes that are not heard report no failure, and are named all the same.
+        let named = halted.iter().flat_map(|halted| halted.nodes.iter());
+        let named = named.chain(broken.nodes.iter().map(|broken| &broken.node)).map(String::as_str);
+        let retried: BTreeSet<&str> = nodes.iter().copied().chain(named).collect();
+        let retried = (!retried.is_empty()).then(|| Vec::from_iter(retried).join(","));
+        let annotations = json!({HALTED_ANNOTATION: null, BROKEN_ANNOTATION: null, RETRIED_ANNOTATION: retried});
+        let patch = json!({"metadata": {"annotations": annotations}});
         cluster::patch(client, &format!("{}/{name}", revisions(key)), &patch).await.map_err(cluster::failed)?;
-        text.push_str(&format!("{key}: revision {name} was {}; the halt is ended\n", halted.words()));
+        let words = |halted: &Halted| format!("{key}: revision {name} was {}; the halt is ended\n", halted.words());
+        text.push_str(&halted.as_ref().map(words).unwrap_or_default());
+    }
+    // The words of a halt name its nodes.
+    if halted.is_none() && !broken.nodes.is_empty() {
+        let names: Vec<&str> = broken.nodes.iter().map(|broken| broken.node.as_str()).collect();
+        text.push_str(&format!(
+            "{key}: nodes that took revision {name} and were not well, or were deleted, count no longer: {}\n",
+            names.join(", ")
+        ));
     }
     if !nodes.is_empty() {
         // The version is another each time.

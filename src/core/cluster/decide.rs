@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use crate::core::model::ObjectKey;
 use crate::core::time::Timestamp;
 
+use super::broken::Suspects;
 use super::certificates;
 use super::certificates::NotApproved;
 use super::events;
@@ -56,6 +57,8 @@ pub(super) struct Memory {
     pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// See [`pass::ClusterPlan::halts`].
     pub(super) halts: BTreeMap<ObjectKey, (String, Halted)>,
+    /// See [`pass::ClusterPlan::broken`].
+    pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// DaemonSets that too few agents run: each is told once.
     pub(super) few: BTreeSet<ObjectKey>,
     /// Nodes whose agent tells of too many daemons: each is told once.
@@ -178,7 +181,9 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
     let (passed_over, unmentioned, halts, events) = (plan.passed_over, plan.unmentioned, plan.halts, told.next);
-    decision.memory = is_planned.then_some(Memory { passed_over, unmentioned, halts, few, left_out, events, wanted });
+    let broken = plan.broken;
+    let memory = Memory { passed_over, unmentioned, halts, broken, few, left_out, events, wanted };
+    decision.memory = is_planned.then_some(memory);
     decision
 }
 

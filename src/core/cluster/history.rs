@@ -19,6 +19,7 @@ use crate::core::model::HASH_LABEL;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
+use super::broken::BrokenNodes;
 use super::released::Halted;
 use super::steps::StepState;
 
@@ -80,6 +81,8 @@ pub struct RevisionFact {
     pub halted: Option<Halted>,
     /// Nodes whose failures of it count no more.
     pub retried: BTreeSet<String>,
+    /// Nodes that have taken it and are not well.
+    pub broken: BrokenNodes,
     /// The annotation with the step that its rollout is in, if it has one.
     pub step: Option<String>,
 }
@@ -152,6 +155,13 @@ pub enum RevisionWrite {
         name: String,
         /// The step.
         state: StepState,
+    },
+    /// Note which nodes have taken it and are not well.
+    Broken {
+        /// Its name.
+        name: String,
+        /// The nodes.
+        broken: BrokenNodes,
     },
     /// Note whose failures of it count no more.
     Retried {

@@ -5,6 +5,7 @@
 //! that people wrote.
 
 mod approvals;
+mod broken;
 mod facts;
 mod releases;
 mod revisions;
@@ -26,6 +27,7 @@ use crate::core::policy::is_mistyped;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
+use super::broken::Suspects;
 use super::conditions;
 use super::counters;
 use super::events;
@@ -122,6 +124,8 @@ pub struct ClusterPlan {
     pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// Current revisions that are halted, by their hash: a halt that is not written yet is the same in each pass.
     pub halts: BTreeMap<ObjectKey, (String, Halted)>,
+    /// Nodes that have taken current revisions and are not well, or are lost since the last pass.
+    pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
     pub few: Vec<FewAgents>,
     /// What goes wrong with current revisions, each with the number of nodes.
@@ -265,7 +269,10 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         let revision = view.revisions.get(&ObjectKey::new(&key.namespace, name))?;
         Some(&revision.revision)
     });
-    let halted = releases::halted(known, daemon, current, &facts);
+    let broken = broken::plan(known, daemon, current, &facts);
+    plan.look(broken.look_again);
+    plan.broken.extend(broken.suspects.clone().map(|suspects| (key.clone(), suspects)));
+    let halted = releases::halted(known, daemon, current, &facts, &broken);
     plan.halts.extend(halted.iter().map(|halted| (key.clone(), (daemon.hash.clone(), halted.clone()))));
     // Annotations of ours, whoever keeps the history.
     let mut marks = Vec::new();
@@ -276,6 +283,9 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     }
     if let Some((name, nodes)) = current.and_then(|c| Some((c.name.clone(), releases::retried(c, &facts)?))) {
         marks.push(history::RevisionWrite::Retried { name, nodes });
+    }
+    if let Some((current, broken)) = current.zip(broken.write.clone()) {
+        marks.push(history::RevisionWrite::Broken { name: current.name.clone(), broken });
     }
     let is_aborted = stages::is_aborted(daemon, current);
     let renumbered = history.writes.iter().find_map(|write| match write {
@@ -333,7 +343,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     // Counters follow the current revision: it has to be there first.
     let is_countable = history.current.is_some() || gated || refused.is_some();
     if is_countable && !facts::are_reports_lost(known, &facts) {
-        let causes = facts::causes(known, daemon, &facts);
+        let causes = facts::causes(known, daemon, &facts, &broken);
         let trouble = |reason, cause: &str| Trouble {
             key: key.clone(),
             uid: daemon.uid.clone(),

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::ObjectKey;
 
+use super::broken::BROKEN_ANNOTATION;
 use super::events::Trouble;
 use super::history;
 use super::liveness;
@@ -79,6 +80,8 @@ pub enum RevisionChange {
     Halt,
     /// Its rollout goes to another step.
     Step,
+    /// It has broken other nodes than before.
+    Broken,
 }
 
 /// One exchange with the API server.
@@ -176,6 +179,7 @@ impl fmt::Display for RequestTarget {
             Self::Revision(key, RevisionChange::Delete, name) => write!(f, "deletion of revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Halt, name) => write!(f, "halt of revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Step, name) => write!(f, "step of revision {name} of {key}"),
+            Self::Revision(key, RevisionChange::Broken, name) => write!(f, "broken nodes of revision {name} of {key}"),
             Self::Certificate(name, _) => write!(f, "certificatesigningrequest {name}"),
             Self::Pod(claim) => write!(f, "pod {} on node {}", claim.pod, claim.node),
             Self::Mirror(look) => write!(f, "pod {} on node {}", look.pod, look.node),
@@ -205,6 +209,7 @@ pub(super) fn target(write: &Write) -> RequestTarget {
             (RevisionChange::Halt, name)
         }
         history::RevisionWrite::Step { name, .. } => (RevisionChange::Step, name),
+        history::RevisionWrite::Broken { name, .. } => (RevisionChange::Broken, name),
     };
     RequestTarget::Revision(key, change, name.clone())
 }
@@ -274,6 +279,7 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
             annotations.remove(HALTED_ANNOTATION);
             annotations.remove(RETRIED_ANNOTATION);
             annotations.remove(STEP_ANNOTATION);
+            annotations.remove(BROKEN_ANNOTATION);
             let object = json!({
                 "apiVersion": "apps/v1",
                 "kind": "ControllerRevision",
@@ -315,6 +321,11 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
         history::RevisionWrite::Step { name, state } => {
             let (of, _, mut metadata, version) = of(&name)?;
             metadata["annotations"] = json!({STEP_ANNOTATION: state.annotation()});
+            (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata})))
+        }
+        history::RevisionWrite::Broken { name, broken } => {
+            let (of, _, mut metadata, version) = of(&name)?;
+            metadata["annotations"] = json!({BROKEN_ANNOTATION: broken.annotation()});
             (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata})))
         }
         history::RevisionWrite::Retried { name, nodes } => {

@@ -21,6 +21,7 @@ mod canary;
 mod first_install;
 mod order;
 mod standing;
+mod taken;
 
 /// How long a replaced node keeps its slot at least.
 pub const HOLD: Span = Span::from_secs(2);
@@ -332,6 +333,10 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
             plan.waiting += usize::from(rules.when.is_some());
             plan.approve.push(index);
         }
+    }
+    if plan.held.is_empty() && plan.approve.is_empty() && allowed > 0 && plan.slots >= budget {
+        let taking = (0..nodes.len()).filter(|i| counts(&nodes[*i], stands[*i]) && takes(*i));
+        plan.held = taken::words(&taking.map(|i| &nodes[i]).collect::<Vec<_>>()).unwrap_or_default();
     }
     plan
 }

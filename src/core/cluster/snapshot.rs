@@ -32,6 +32,7 @@ use super::rollout::ApprovalFact;
 use super::rollout::InstanceFact;
 
 pub use certificates::OpenCertificateRequest;
+use clocks::BecameReady;
 use outlines::Outline;
 
 /// What is watched.
@@ -204,6 +205,8 @@ pub struct NodeReport {
     pub left_out: usize,
     /// Times that lay in the future when they were told, and when each was first seen.
     ahead: BTreeMap<Timestamp, Timestamp>,
+    /// Instances that were seen to become ready.
+    became_ready: BecameReady,
     /// Whether no pass has looked at it yet: its times are as they were told.
     is_new: bool,
 }

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use crate::core::model::ObjectKey;
 use crate::core::time::Timestamp;
 
+use super::broken::Suspects;
+use super::broken::Verdict;
 use super::certificates::NotApproved;
 use super::claims::Claims;
 use super::decide::ClusterDecision;
@@ -22,6 +24,7 @@ use super::released::Halted;
 use super::requests::Outcome;
 use super::requests::Reply;
 use super::requests::RequestTarget;
+use super::requests::RevisionChange;
 use super::requests::SendError;
 use super::retries::Retries;
 use super::snapshot::ClusterSnapshot;
@@ -36,6 +39,8 @@ pub struct CoordinatorState {
     pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// See [`super::pass::ClusterPlan::halts`].
     pub(super) halts: BTreeMap<ObjectKey, (String, Halted)>,
+    /// See [`super::pass::ClusterPlan::broken`].
+    pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// DaemonSets of which it is told that too few agents run them.
     pub(super) few: BTreeSet<ObjectKey>,
     /// Nodes of which it is told that their agent tells of too many daemons.
@@ -169,6 +174,10 @@ impl CoordinatorState {
                         self.notices.push(Notice::Approved(name, node));
                     }
                     (Outcome::Written, RequestTarget::Approvals(node)) => drop(self.approved.insert(node)),
+                    (Outcome::Written, RequestTarget::Revision(key, RevisionChange::Broken, _)) => {
+                        let suspects = self.broken.get_mut(&key).into_iter();
+                        suspects.for_each(|(_, of)| of.retain(|_, suspect| suspect.verdict != Verdict::Lost));
+                    }
                     _ => {}
                 }
             }
@@ -196,6 +205,7 @@ impl CoordinatorState {
             self.few = memory.few;
             self.left_out = memory.left_out;
             self.halts = memory.halts;
+            self.broken = memory.broken;
             self.events = memory.events;
             self.retries.retain(&memory.wanted);
         }

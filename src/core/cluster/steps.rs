@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::core::annotations::int_or_percent;
 use crate::core::duration;
 use crate::core::model::IntOrPercent;
+use crate::core::model::PROMOTED;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -19,6 +20,8 @@ pub const STEP_ANNOTATION: &str = "daemonlet.dev/step";
 
 /// Steps that a rollout has at most.
 const STEPS: usize = 64;
+/// Characters that are told of a promotion which is void.
+const SHOWN: usize = 32;
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,51 @@ fn step(text: &str) -> Option<Step> {
         None => (text, Span::ZERO),
     };
     Some(Step { nodes: int_or_percent(nodes.trim())?, hold })
+}
+
+impl Step {
+    /// How many nodes it has, as it is written.
+    pub fn size(&self) -> String {
+        match self.nodes {
+            IntOrPercent::Int(nodes) => nodes.to_string(),
+            IntOrPercent::Percent(percent) => format!("{percent}%"),
+        }
+    }
+}
+
+/// Which hold is ended by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promotion<'a> {
+    /// None.
+    None,
+    /// That of the step with this number.
+    Of(usize),
+    /// That of a step which is none of these, as it is written.
+    Void(&'a str),
+}
+
+impl<'a> Promotion<'a> {
+    /// As the annotation says it of a revision, `STEP/SIZE`: it counts while the step with this number has this size.
+    pub fn of(written: Option<&'a str>, steps: &[Step]) -> Self {
+        let Some(written) = written else { return Self::None };
+        let number = written.split_once('/').and_then(|(number, size)| {
+            let number: usize = number.parse().ok()?;
+            let step = steps.get(number.checked_sub(1)?)?;
+            (int_or_percent(size) == Some(step.nodes)).then_some(number)
+        });
+        number.map_or(Self::Void(written), Self::Of)
+    }
+
+    /// What is told of one that is void.
+    fn words(self) -> String {
+        match self {
+            Self::None | Self::Of(_) => String::new(),
+            Self::Void(written) => {
+                let shown: String = written.chars().take(SHOWN).collect();
+                format!(" ({PROMOTED} names {shown:?}, which is none of these steps)")
+            }
+        }
+    }
 }
 
 /// The step that a revision's rollout is in.
@@ -97,7 +145,7 @@ pub struct StepLimit {
 
 /// What is known of the nodes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StepFacts {
+pub(super) struct StepFacts<'a> {
     /// Nodes that should run the daemon.
     pub(super) desired: usize,
     /// Those of them that can take the revision, or have it.
@@ -106,8 +154,8 @@ pub(super) struct StepFacts {
     pub(super) done: usize,
     /// Whether so many nodes are away that nothing goes on.
     pub(super) is_frozen: bool,
-    /// Whether the hold of this step is ended by hand.
-    pub(super) promoted: Option<usize>,
+    /// Whether a hold is ended by hand.
+    pub(super) promoted: Promotion<'a>,
     /// The time.
     pub(super) now: Timestamp,
 }
@@ -116,7 +164,7 @@ pub(super) struct StepFacts {
 pub(super) fn course(
     (steps, of): (&[Step], &str),
     state: &StepState,
-    facts: StepFacts,
+    facts: StepFacts<'_>,
 ) -> (StepLimit, StepState, Option<Timestamp>) {
     let mut state = state.clone();
     let last = steps.len().max(1);
@@ -149,9 +197,10 @@ pub(super) fn course(
         let since = since.filter(|since| *since <= facts.now).unwrap_or(facts.now);
         state.since = Some(since.to_string());
         let until = since + step.hold;
-        let is_over = facts.promoted == Some(state.step) || until <= facts.now;
+        let is_over = facts.promoted == Promotion::Of(state.step) || until <= facts.now;
         if !is_over {
-            let words = format!("{place} holds until {until}, or `kubectl daemonlet promote`");
+            let void = facts.promoted.words();
+            let words = format!("{place} holds until {until}, or `kubectl daemonlet promote`{void}");
             return (limit(words), state, Some(until));
         }
         if !is_done {
@@ -182,8 +231,8 @@ mod tests {
         }
     }
 
-    fn facts(done: usize, now: i64) -> StepFacts {
-        StepFacts { desired: 40, able: 40, done, is_frozen: false, promoted: None, now: at(now) }
+    fn facts(done: usize, now: i64) -> StepFacts<'static> {
+        StepFacts { desired: 40, able: 40, done, is_frozen: false, promoted: Promotion::None, now: at(now) }
     }
 
     #[test]
@@ -214,7 +263,7 @@ mod tests {
     fn a_hold_ends_by_hand_and_nodes_that_cannot_take_it_hold_nobody_up() {
         let steps = parse("2, 1h; 50%, 1h; 100%").unwrap();
         let state = StepState::first(1, "s");
-        let promoted = |step, done| StepFacts { promoted: Some(step), ..facts(done, 1_000) };
+        let promoted = |step, done| StepFacts { promoted: Promotion::Of(step), ..facts(done, 1_000) };
         assert_eq!(course((&steps, "s"), &state, promoted(1, 2)).1.step, 2);
         assert_eq!(course((&steps, "s"), &state, promoted(2, 2)).1.step, 1, "of another step");
         let few = StepFacts { able: 5, ..facts(5, 1_000) };
@@ -222,6 +271,31 @@ mod tests {
         assert!(course((&steps, "s"), &second, few).1.since.is_some());
         let fewer = StepState { step: 9, ..StepState::first(1, "s") };
         assert_eq!(course((&steps, "s"), &fewer, facts(0, 0)).1.step, 3, "the annotation had more of them");
+    }
+
+    #[test]
+    fn what_is_promoted_is_a_step_of_this_number_and_size() {
+        let steps = parse("1, 1h; 5%, 1h; 5; 100%").unwrap();
+        for (written, wanted) in [
+            ("1/1", Promotion::Of(1)),
+            ("2/5%", Promotion::Of(2)),
+            ("3/5", Promotion::Of(3)),
+            ("2/5", Promotion::Void("2/5")),
+            ("1/5%", Promotion::Void("1/5%")),
+            ("0/1", Promotion::Void("0/1")),
+            ("9/1", Promotion::Void("9/1")),
+            ("2", Promotion::Void("2")),
+            ("", Promotion::Void("")),
+        ] {
+            assert_eq!(Promotion::of(Some(written), &steps), wanted, "{written}");
+        }
+        assert_eq!(Promotion::of(None, &steps), Promotion::None);
+        assert_eq!(steps.iter().map(Step::size).collect::<Vec<_>>(), ["1", "5%", "5", "100%"]);
+        let void = StepFacts { promoted: Promotion::Void("1/5%"), ..facts(1, 1_000) };
+        let (limit, state, _) = course((&steps, "s"), &StepState::first(1, "s"), void);
+        assert_eq!(state.step, 1);
+        let told = "`kubectl daemonlet promote` (daemonlet.dev/promoted names \"1/5%\", which is none of these steps)";
+        assert!(limit.words.ends_with(told), "{limit:?}");
     }
 
     #[test]

@@ -50,7 +50,8 @@ def _find(text, pattern):
 
 
 # Causes of which the coordinator alone knows.
-_OWN_CAUSES = ("approval not claimed", "agent does not renew its Lease")
+_OWN_CAUSES = ("approval not claimed", "agent does not renew its Lease",
+               "its Node was deleted after it took the revision and before it was available")
 _TROUBLE = ("refused", "failing", "notAccepted")
 # The API server is away, or something is being deleted.
 _AWAY = (OSError, ValueError, KeyError, Refused, AssertionError, http.client.HTTPException, subprocess.TimeoutExpired)

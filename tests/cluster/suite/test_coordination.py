@@ -160,3 +160,44 @@ class CoordinationTest(RolledOut):
         self.agents[name].kill()
         until(lambda: self.condition("Degraded")[2] == f"agent does not renew its Lease on 1 node: {name}", 100, "the dead agent is told")
         until(lambda: self.status()["numberReady"] == len(self.agents), SOON, "its mirror pod says that it is ready")
+
+    def test_7_a_node_that_breaks_and_is_deleted_counts_also_for_another_coordinator(self):
+        next(iter(self.agents.values())).start()
+        self.annotate(max_failed="0", progress_deadline=None)
+        victim = self.join()
+        until(lambda: self.images().get(victim) == "6", SOON, "it has an instance")
+        self.annotate(canary=f"kubernetes.io/hostname={victim}", canary_hold="1h")
+        self.change("7")
+        until(lambda: "the canary nodes have to be available" in (self.condition("Progressing")[2] or ""), SOON, "the others wait")
+        until(lambda: self.images().get(victim) == "7", SOON, "it has the new revision")
+        until(lambda: self.status().get("numberReady") == len(self.agents), SOON, "it is ready")
+        self.truth.excuse()
+        self.agents[victim].kill()
+        self.agents[victim].node.process.stop(5)
+        del self.agents[victim]
+        unknown = {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}
+        self.admin.patch("nodes", victim, {"status": unknown}, sub="status")
+        until(lambda: self.status().get("numberReady") == len(self.agents), SOON, "it is not ready")
+        # As a machine health check does.
+        self.admin.delete("nodes", victim)
+        self.admin.kubectl("delete", "nodedaemons", victim, "--ignore-not-found")
+        until(lambda: self.condition("Halted")[0] == "True", SOON, f"it halts: {self.status()}")
+        self.assertIn(f"the revision failed on 1 node, 1 of them deleted: {victim}", self.condition("Halted")[2])
+        self.assertIn(victim, self.condition("Degraded")[2])
+        self.one.kill()
+        self.annotate(canary=None, canary_hold=None)
+        self.one.start()
+        others = lambda image: [node for node, has in self.images().items() if has == image and node in self.agents]
+        never(lambda: others("7"), QUIET, "it spreads")
+        revision = f"net-{self.hash_of('7')}"
+        noted = lambda: "daemonlet.dev/broken" in self.admin.get("controllerrevisions", revision, "kube-system")["metadata"]["annotations"]
+        self.assertTrue(noted(), "the node is on the ControllerRevision")
+        # What the halt is made from is enough without it.
+        self.kubectl("annotate", "controllerrevision", revision, "daemonlet.dev/halted-")
+        until(lambda: "daemonlet.dev/halted" in self.admin.get("controllerrevisions", revision, "kube-system")["metadata"]["annotations"], SOON,
+              "another coordinator counts it")
+        never(lambda: others("7"), QUIET, "it spreads")
+        subprocess.run([scratch() / "kubectl-daemonlet", "--kubeconfig", self.admin.kubeconfig, "retry", "kube-system/net"], check=True, timeout=30)
+        until(lambda: len(others("7")) == len(self.agents), SOON, "all others have it")
+        until(lambda: self.released("7") == "Complete", SOON, "it is released")
+        self.assertFalse(noted())

@@ -78,6 +78,10 @@ class StagesTest(Coordinated):
         until(lambda: cls.having(cls.number) == sorted(ZONES), SOON, f"{cls.number} on all nodes")
         until(lambda: cls.condition("Released")[0] == "Complete", SOON, "it is released")
 
+    def steps(self, text):
+        """Writes other steps."""
+        self.admin.patch("daemonsets", "net", {"metadata": {"annotations": {OURS + "steps": text}}}, "kube-system")
+
     def daemonlet(self, *words, code=0):
         """What the plugin prints."""
         done = subprocess.run([self.plugin, "--kubeconfig", self.admin.kubeconfig, *words], capture_output=True, text=True, timeout=30)
@@ -92,11 +96,17 @@ class StagesTest(Coordinated):
         self.one.kill()
         self.one.start()
         never(lambda: len(self.having(number)) != 1, QUIET, "another coordinator goes on by itself")
-        self.assertRegex(self.daemonlet("promote", "kube-system/net"), r"^kube-system/net: step 1 of revision net-\w+ holds no longer")
+        self.assertRegex(self.daemonlet("promote", "kube-system/net"), r"^kube-system/net: step 1 \(1\) of revision net-\w+ holds no longer")
         until(lambda: len(self.having(number)) == 2, SOON, "the second step")
         self.assertEqual(sorted(ZONES[node] for node in self.having(number)), ["a", "b"], "one of each zone")
         until(lambda: "step 2 of 3 (2 of 4 nodes) holds until" in self.condition("Progressing")[1], SOON, "it holds")
         never(lambda: len(self.having(number)) != 2, QUIET, "the word for the first step counts for the second")
+        # Nor does it count for another step that gets its number.
+        self.steps("2, 1h; 50%, 1h; 100%")
+        until(lambda: 'daemonlet.dev/promoted names "1/1", which is none of these steps' in self.condition("Progressing")[1], SOON, "it is void")
+        never(lambda: len(self.having(number)) != 2, QUIET, "the word for a step that is edited counts")
+        self.steps("1, 1h; 50%, 1h; 100%")
+        until(lambda: "(2 of 4 nodes) holds until" in self.condition("Progressing")[1], SOON, "it holds")
         self.assertIn("step 2 of 3", self.daemonlet(code=0))
         self.daemonlet("promote", "kube-system/net")
         self.all_have()

@@ -22,6 +22,7 @@ fn revision(name: &str, number: i64, image: &str) -> RevisionFact {
         halted: None,
         step: None,
         retried: BTreeSet::new(),
+        broken: BrokenNodes::default(),
     }
 }
 

@@ -25,11 +25,14 @@ use crate::core::time::Timestamp;
 use crate::core::annotations::progress_deadline;
 
 use super::Basis;
+use super::broken::Broken;
 use super::rules;
 use super::status;
 
 /// The progress deadline where none is written.
 const DEADLINE: Span = Span::from_secs(600);
+/// The cause of nodes that are lost.
+const LOST: &str = "its Node was deleted after it took the revision and before it was available";
 
 /// Every node that should run the daemon or has an instance of it, and those that are unreachable and should have one.
 pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFact<'a>> {
@@ -225,8 +228,13 @@ pub(super) fn returning<'a>(
 }
 
 /// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; and
-/// agents that do not claim what they are given.
-pub(super) fn causes(known: &Basis<'_>, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> conditions::Causes {
+/// agents that do not claim what they are given, and nodes that are lost.
+pub(super) fn causes(
+    known: &Basis<'_>,
+    daemon: &WatchedDaemon,
+    facts: &[NodeFact<'_>],
+    broken: &Broken,
+) -> conditions::Causes {
     let view = known.view;
     let mut causes = conditions::Causes::new();
     let mut add = |cause: &str, node: &str| causes.entry(cause.to_owned()).or_default().push(node.to_owned());
@@ -242,6 +250,7 @@ pub(super) fn causes(known: &Basis<'_>, daemon: &WatchedDaemon, facts: &[NodeFac
     for node in facts.iter().filter(|n| n.passed_over) {
         add("approval not claimed", node.name);
     }
+    broken.lost.iter().for_each(|node| add(LOST, node));
     let counts = |node: &&NodeFact<'_>| node.should_run || node.belongs && (node.replacing || has_wanted(daemon, node));
     for node in facts.iter().filter(counts) {
         if view.report(node.name).is_none() {

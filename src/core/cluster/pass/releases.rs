@@ -18,6 +18,7 @@ use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::time::Timestamp;
 
 use super::Basis;
+use super::broken::Broken;
 use super::facts;
 use super::min_ready;
 use super::rules;
@@ -31,6 +32,7 @@ pub(super) fn halted(
     daemon: &WatchedDaemon,
     current: Option<&RevisionFact>,
     facts: &[NodeFact<'_>],
+    broken: &Broken,
 ) -> Option<Halted> {
     if let Some(halted) = current.and_then(|current| current.halted.clone()) {
         return Some(halted);
@@ -40,16 +42,21 @@ pub(super) fn halted(
         return None;
     }
     let is_retried = |name: &str| current.is_some_and(|current| current.retried.contains(name));
-    let failed: Vec<&str> = facts.iter().filter(|n| n.failed && !is_retried(n.name)).map(|n| n.name).collect();
+    let failed = facts.iter().filter(|n| n.failed && !is_retried(n.name)).map(|n| n.name);
+    let failed: Vec<&str> = failed.chain(broken.lost.iter().map(String::as_str)).collect();
+    let number = failed.len() + broken.more;
     let desired = facts.iter().filter(|n| n.should_run).count();
     let noted = known.state.halts.get(&daemon.daemon_set.key).filter(|(hash, _)| *hash == daemon.hash);
-    let halts = failed.len() > rules::max_failed(&daemon.daemon_set, known.settings, desired);
+    let halts = number > rules::max_failed(&daemon.daemon_set, known.settings, desired);
     if let Some((_, halted)) = noted.filter(|_| halts) {
         return Some(halted.clone());
     }
     halts.then(|| Halted {
         time: known.now.to_string(),
-        cause: format!("the revision failed on {}", count(failed.len())),
+        cause: match broken.lost.len() + broken.more {
+            0 => format!("the revision failed on {}", count(number)),
+            lost => format!("the revision failed on {}, {lost} of them deleted", count(number)),
+        },
         nodes: failed.into_iter().take(NODES).map(str::to_owned).collect(),
     })
 }

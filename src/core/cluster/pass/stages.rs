@@ -8,6 +8,7 @@ use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::Rules;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::steps;
+use crate::core::cluster::steps::Promotion;
 use crate::core::cluster::steps::StepFacts;
 use crate::core::cluster::steps::StepLimit;
 use crate::core::cluster::steps::StepState;
@@ -55,7 +56,8 @@ pub(super) fn stage(
         let write = write.map(|_| RevisionWrite::Step { name: current.name.clone(), state });
         return Stage { write, ..Stage::default() };
     }
-    let promoted = annotations.get(PROMOTED).and_then(|text| promoted(text, &current.name, number)?.parse().ok());
+    let written = annotations.get(PROMOTED).and_then(|text| promoted(text, &current.name, number));
+    let promoted = Promotion::of(written, &steps);
     let wanted = || facts.iter().filter(|node| node.should_run);
     let has_it = |node: &&NodeFact<'_>| {
         let mut live = node.instances.iter().filter(|i| !i.ending && i.revision == daemon.wanted);
@@ -72,11 +74,10 @@ pub(super) fn stage(
     Stage { limit: Some(limit), write, look_again }
 }
 
-/// What of a revision is promoted: `NAME/NUMBER/STEP`, so that it is void for the next revision, and for this one when
-/// it comes back.
+/// What of a revision is promoted: `NAME/NUMBER/` and `canary` or `STEP/SIZE`, so that it is void for the next revision,
+/// and for this one when it comes back.
 pub(super) fn promoted<'a>(annotation: &'a str, revision: &str, number: i64) -> Option<&'a str> {
-    let (of, step) = annotation.rsplit_once('/')?;
-    (of == format!("{revision}/{number}")).then_some(step)
+    annotation.strip_prefix(&format!("{revision}/{number}/"))
 }
 
 /// Whether people have taken the rollout of this revision back. Of one that is released there is nothing to take back.
@@ -86,6 +87,6 @@ pub(super) fn is_aborted(daemon: &WatchedDaemon, current: Option<&RevisionFact>)
 }
 
 /// Whether the wanted revision is the released one.
-fn is_released(daemon: &WatchedDaemon) -> bool {
+pub(super) fn is_released(daemon: &WatchedDaemon) -> bool {
     RolloutStatus::of(&daemon.status, daemon.generation).released.is_some_and(|released| released.hash == daemon.hash)
 }

@@ -7,6 +7,8 @@ use super::*;
 use crate::core::time::at;
 use crate::core::time::ms;
 
+mod broken;
+
 const NOW: Timestamp = at(1_700_000_000_000);
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -89,6 +91,7 @@ impl World {
         self.state.passed_over.clone_from(&plan.passed_over);
         self.state.unmentioned.clone_from(&plan.unmentioned);
         self.state.halts.clone_from(&plan.halts);
+        self.state.broken.clone_from(&plan.broken);
         plan.lookups.iter().for_each(|claim| self.state.claims.asked(claim.clone(), now));
         plan
     }
@@ -400,6 +403,57 @@ fn a_node_whose_clock_is_ahead_counts_from_when_it_was_seen() {
     assert_eq!(status(&view.plan(NOW + ms(10_000)))["numberAvailable"], 4);
     view.put(WatchedKind::NodeDaemons, fresh());
     assert_eq!(status(&view.plan(NOW + ms(2_000_000)))["numberAvailable"], 4, "and never back");
+}
+
+#[test]
+fn what_becomes_ready_by_a_clock_that_is_behind_is_ready_since_it_was_seen() {
+    let behind = |seconds: i64| (NOW - ms(600_000) + ms(seconds * 1_000)).to_string();
+    let fresh = |uid: &str, ready: Option<i64>| {
+        let ready = ready.map(behind);
+        let instance = json!([{"pod": "p", "revision": hash("two"), "created": behind(0), "readySince": ready}]);
+        let mut report = report("a", "two", json!({"instances": instance}), json!([]));
+        report["metadata"]["uid"] = json!(uid);
+        report
+    };
+    let begun = || {
+        let mut view = world(json!({}));
+        let mut daemon = daemon_set("two", json!({}), json!({}));
+        daemon["metadata"]["generation"] = json!(10);
+        daemon["spec"]["minReadySeconds"] = json!(30);
+        view.put(WatchedKind::DaemonSets, daemon);
+        view.plan(NOW);
+        view
+    };
+    let available = |view: &mut World, at: i64| {
+        let plan = view.plan(NOW + ms(at));
+        (status(&plan)["numberAvailable"].as_i64(), plan.look_again.filter(|at| *at > NOW + ms(20_000)))
+    };
+    let mut view = begun();
+    view.put(WatchedKind::NodeDaemons, fresh("a", None));
+    assert_eq!(available(&mut view, 1_000), (Some(3), None));
+    for at in [5_000, 20_000, 34_999] {
+        // It is told again and again, and two of them come between two looks.
+        view.put(WatchedKind::NodeDaemons, fresh("a", Some(5)));
+        view.put(WatchedKind::NodeDaemons, fresh("a", Some(5)));
+        assert_eq!(available(&mut view, at), (Some(3), Some(NOW + ms(35_000))), "{at}");
+        assert_eq!(available(&mut view, at), (Some(3), Some(NOW + ms(35_000))), "{at}");
+    }
+    assert_eq!(available(&mut view, 35_000).0, Some(4));
+    // It is not ready for a moment, and ready anew.
+    view.put(WatchedKind::NodeDaemons, fresh("a", Some(40)));
+    assert_eq!(available(&mut view, 40_000), (Some(3), Some(NOW + ms(70_000))));
+    // What another coordinator finds ready counts by its node's clock, and so does what is reported anew.
+    let mut other = begun();
+    other.put(WatchedKind::NodeDaemons, fresh("another", Some(5)));
+    assert_eq!(available(&mut other, 5_000).0, Some(4));
+    let mut other = World { view: view.view.clone(), state: CoordinatorState::default() };
+    other.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(fresh("a", None))));
+    other.put(WatchedKind::NodeDaemons, fresh("b", Some(40)));
+    assert_eq!(available(&mut other, 41_000).0, Some(4));
+    // A report that is late by a second changes nothing.
+    let mut view = begun();
+    view.put(WatchedKind::NodeDaemons, fresh("a", Some(604)));
+    assert_eq!(available(&mut view, 5_000), (Some(3), Some(NOW + ms(34_000))));
 }
 
 #[test]

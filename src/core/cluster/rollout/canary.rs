@@ -8,9 +8,8 @@ use crate::core::time::Timestamp;
 use super::NodeFact;
 use super::Rules;
 use super::newest;
+use super::taken::names;
 
-/// Nodes that a reason names at most.
-const SHOWN: usize = 5;
 /// Why no node goes first.
 pub(super) const NONE: &str =
     "the canary selector (annotation daemonlet.dev/canary) selects no node that the daemon is for";
@@ -19,12 +18,9 @@ pub(super) const NONE: &str =
 pub(super) fn words(canaries: &mut dyn Iterator<Item = &NodeFact<'_>>, rules: &Rules) -> String {
     let waits = |n: &&NodeFact<'_>| settles(n, rules, Span::ZERO).is_none();
     let waiting: Vec<&str> = canaries.filter(waits).map(|n| n.name).collect();
-    match waiting.split_at(waiting.len().min(SHOWN)) {
-        ([], _) => "the canary nodes have to be available for a while".to_owned(),
-        (shown, more) => {
-            let more = if more.is_empty() { "" } else { ", …" };
-            format!("the canary nodes have to be available for a while, and are not: {}{more}", shown.join(", "))
-        }
+    match waiting.is_empty() {
+        true => "the canary nodes have to be available for a while".to_owned(),
+        false => format!("the canary nodes have to be available for a while, and are not: {}", names(&waiting)),
     }
 }
 

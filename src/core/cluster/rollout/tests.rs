@@ -114,6 +114,16 @@ fn a_node_that_breaks_under_the_new_revision_counts_also_with_taints_that_are_no
     let claims = NodeFact { replacing: true, ..tainted(node("claims", OLD)) };
     assert_eq!(approves(&rules(1), &[node("a", OLD), claims]), NONE, "it may be in the middle");
     assert_eq!(approves(&rules(1), &[node("a", OLD), tainted(node("old", OLD))]), ["a"], "that is not of the rollout");
+    let held = |nodes: &[NodeFact<'_>]| plan(&rules(1), ms(0), nodes, NOW).held;
+    let words = "the budget is taken by nodes that are not ready, or on which it failed: broke";
+    assert_eq!(held(&[node("a", OLD), broke.clone()]), words);
+    let more = ["c", "d", "e", "f", "g"].map(|name| tainted(node(name, NEW)));
+    let many: Vec<NodeFact<'_>> = [node("a", OLD), broke.clone()].into_iter().chain(more).collect();
+    assert_eq!(held(&many), format!("{words}, c, d, e, f, …"));
+    let failed = NodeFact { failed: true, ..node("broke", NEW_BROKEN) };
+    assert_eq!(held(&[node("a", OLD), failed]), words);
+    assert_eq!(held(&[node("a", OLD), broke.clone(), node("b", NEW_BROKEN)]), "", "one is on its way");
+    assert_eq!(held(&[node("b", NEW), broke.clone()]), "", "nobody waits for it");
     let elsewhere = NodeFact { belongs: false, ..broke.clone() };
     assert_eq!(approves(&rules(1), &[node("a", OLD), elsewhere]), ["a"], "the daemon is not for that node any more");
     let canaries = Rules { canary_hold: Some(ms(0)), ..rules(5) };

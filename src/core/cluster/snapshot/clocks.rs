@@ -1,15 +1,27 @@
-//! Times that are told by clocks ahead of ours.
+//! Times that are told by other clocks than ours.
 //!
-//! Owns what such a time counts as: the moment at which the coordinator first saw it. A kubelet says since when a pod
-//! is ready and an agent when it was made, each by its node's clock; a time to come would keep a node unavailable, and
-//! with it a whole rollout, until the coordinator's clock gets there.
+//! Owns what such a time counts as. A kubelet says since when a pod is ready and an agent when it was made, each by its
+//! node's clock. A time to come would keep a node unavailable, and with it a whole rollout, until the coordinator's clock
+//! gets there: it counts as the moment at which the coordinator first saw it. A pod that was ready long ago by its node's
+//! clock, and was not when the coordinator last looked, is ready since the coordinator saw that: else the time for which it
+//! has to be available would be over at once. What is ready at the first look counts by its node's clock.
 
 use std::collections::BTreeMap;
 
+use crate::core::cluster::names::Name;
+use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::ClusterSnapshot;
 use super::NodeReport;
+use super::Told;
+
+/// A report that comes so much later than what it tells is in time.
+const LAG: Span = Span::from_secs(2);
+
+/// When instances were first seen ready, by their daemon and the time since when they are by their node's clock; none: no
+/// pass has looked at it yet.
+pub(super) type BecameReady = BTreeMap<(Name, Timestamp), Option<Timestamp>>;
 
 impl ClusterSnapshot {
     /// Makes sure that nothing that is told lies after `now`.
@@ -19,10 +31,40 @@ impl ClusterSnapshot {
 }
 
 impl NodeReport {
+    /// The instances that are ready by what the agent says now, and were not by this.
+    pub(super) fn become_ready(&self, daemons: &[(Name, Told)]) -> BecameReady {
+        let was_ready = |key: Name, since: Timestamp| {
+            let told = self.told(key).into_iter().flat_map(|told| &told.instances);
+            self.ahead.contains_key(&since) || told.into_iter().any(|instance| instance.ready_since == Some(since))
+        };
+        let ready = daemons
+            .iter()
+            .flat_map(|(key, told)| told.instances.iter().filter_map(|instance| Some((*key, instance.ready_since?))));
+        let seen = |at: (Name, Timestamp)| match self.became_ready.get(&at) {
+            Some(seen) => Some((at, *seen)),
+            None => (!was_ready(at.0, at.1)).then_some((at, None)),
+        };
+        ready.filter_map(seen).collect()
+    }
+
     fn heed_clock(&mut self, now: Timestamp) {
         // What an earlier pass has heeded is no more what was said.
         let is_new = std::mem::replace(&mut self.is_new, false);
         let told = if is_new { std::mem::take(&mut self.ahead) } else { BTreeMap::new() };
+        for (key, instance) in self
+            .daemons
+            .iter_mut()
+            .filter(|_| is_new)
+            .flat_map(|(key, told)| told.instances.iter_mut().map(|instance| (*key, instance)))
+        {
+            let Some(since) = instance.ready_since else { continue };
+            let Some(seen) = self.became_ready.get_mut(&(key, since)) else { continue };
+            let first = *seen.get_or_insert(now);
+            match since + LAG < first {
+                true => instance.ready_since = Some(first.min(now)),
+                false => drop(self.became_ready.remove(&(key, since))),
+            }
+        }
         let ahead = &mut self.ahead;
         let mut heed = |time: &mut Timestamp| {
             let known = told.get(time).map(|seen| now.min(*seen));

@@ -8,6 +8,8 @@ use std::hash::Hasher;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::cluster::broken::BROKEN_ANNOTATION;
+use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::names::Name;
@@ -164,11 +166,16 @@ impl ClusterSnapshot {
             daemons,
             left_out,
             ahead: BTreeMap::new(),
+            became_ready: BTreeMap::new(),
             is_new: true,
         };
         let entry = self.entry(object.str_at(["metadata", "name"]).to_owned());
-        let ahead = entry.report.take().map(|known| known.ahead).unwrap_or_default();
-        entry.report = Some(NodeReport { ahead, ..report });
+        let known = entry.report.take();
+        // Of another object, such as one that was deleted and made again, nothing was seen.
+        let before = known.as_ref().filter(|known| known.uid == report.uid);
+        let became_ready = before.map(|before| before.become_ready(&report.daemons)).unwrap_or_default();
+        let ahead = known.map(|known| known.ahead).unwrap_or_default();
+        entry.report = Some(NodeReport { ahead, became_ready, ..report });
     }
 
     fn put_revision(&mut self, object: &Value) {
@@ -192,6 +199,7 @@ impl ClusterSnapshot {
             created: time(object.str_at(["metadata", "creationTimestamp"])),
             halted: annotations.get(HALTED_ANNOTATION).map(|text| Halted::of(text)),
             step: annotations.get(STEP_ANNOTATION).cloned(),
+            broken: annotations.get(BROKEN_ANNOTATION).map(|text| BrokenNodes::of(text)).unwrap_or_default(),
             retried: annotations
                 .get(RETRIED_ANNOTATION)
                 .into_iter()

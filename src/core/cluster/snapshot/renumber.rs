@@ -40,6 +40,11 @@ fn of_report(report: &mut NodeReport, new: &mut impl FnMut(&mut Name)) {
         new(key);
         of_told(told, new);
     }
+    let became_ready = std::mem::take(&mut report.became_ready).into_iter().map(|((mut key, at), seen)| {
+        new(&mut key);
+        ((key, at), seen)
+    });
+    report.became_ready = became_ready.collect();
     // They are found by number.
     report.daemons.sort_by_key(|(key, _)| *key);
 }

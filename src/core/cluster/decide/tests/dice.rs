@@ -3,7 +3,8 @@
 //!
 //! Owns the laws. They are looked at after every step: the budget holds, on the nodes and in what a coordinator gives by
 //! what it sees; a coordinator gives nothing that pause, halt, abort, canary, partition or zones forbid by what it sees; a
-//! step's bound holds; what is halted spreads no further, to nodes that join either; what is claimed is not taken away;
+//! step's bound holds; what is halted spreads no further, to nodes that join either; nodes that it broke count when they are
+//! deleted, too; what is claimed is not taken away;
 //! nothing is claimed of who does not hold the Lease; first installs start by the word and so many at a time; and once
 //! everybody is well again every node has what is wanted, what is told is true at each moment, and nobody writes, also
 //! while NodeDaemons are deleted and come back.
@@ -13,6 +14,7 @@ mod agent;
 mod api;
 mod coordinator;
 mod given;
+mod lost;
 mod slots;
 mod told;
 
@@ -28,6 +30,8 @@ use crate::core::model::UPDATE;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
+use crate::core::cluster::broken::BROKEN_ANNOTATION;
+use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::history;
 use crate::core::cluster::pass::Settings;
 use crate::core::cluster::released::HALTED_ANNOTATION;
@@ -156,7 +160,7 @@ impl Life {
         let taints: Vec<Value> = is_tainted.then_some(taint).into_iter().collect();
         self.api.put(
             WatchedKind::Nodes,
-            json!({"metadata": {"name": name, "uid": format!("u{name}"), "labels": {"zone": zone}}, "spec": {"taints": taints},
+            json!({"metadata": {"name": name, "uid": self.nodes[name].uid, "labels": {"zone": zone}}, "spec": {"taints": taints},
                 "status": {"conditions": [{"type": "Ready", "status": ready}]}}),
         );
     }
@@ -218,7 +222,7 @@ impl Life {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
         let name = names[self.dice.below(names.len())].clone();
         let later = self.now + Span::from_secs(i64::try_from(1 + self.dice.below(100)).unwrap());
-        match self.dice.below(23) {
+        match self.dice.below(26) {
             18 | 19 => {
                 let are_deleted = self.dice.below(2) == 0;
                 let words = if are_deleted { "deleted" } else { "not served" };
@@ -236,6 +240,18 @@ impl Life {
                 self.ready(&name, "True");
             }
             22 => self.retry(),
+            23..26 if names.len() > 3 => {
+                let wanted = history::RevisionFact::hash_of(&history::data(&self.daemon()["spec"]["template"]));
+                let is_broken = |node: &&Node| {
+                    node.running.as_ref().is_some_and(|running| running.hash == wanted && running.ready.is_none())
+                };
+                let broken = self.nodes.values().find(is_broken).map(|node| node.name.clone());
+                if let Some(name) = broken {
+                    self.tell(format!("{name} is deleted, as it is not well"));
+                    self.leave(&name);
+                    self.join();
+                }
+            }
             17 => {
                 let image = self.dice.one_of(&["good-1", "good-2", "good-3"]);
                 self.template(image, json!({UPDATE: "drain"}));
@@ -319,8 +335,17 @@ impl Life {
         self.tell("retry".to_owned());
         let failed: Vec<String> =
             self.nodes.values().filter(|node| node.has_failed()).map(|node| node.name.clone()).collect();
-        let annotations = json!({HALTED_ANNOTATION: Value::Null, RETRIED_ANNOTATION: failed.join(",")});
         let key = ObjectKey::new(KEY.0, self.current());
+        let revision = self.api.get(WatchedKind::Revisions, &key);
+        let mark = |name: &str| revision.and_then(|revision| revision["metadata"]["annotations"][name].as_str());
+        let halted = mark(HALTED_ANNOTATION).map(Halted::of).map(|halted| halted.nodes).unwrap_or_default();
+        let broken = mark(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default().nodes;
+        let named = halted.into_iter().chain(broken.into_iter().map(|broken| broken.node));
+        let retried: BTreeSet<String> = failed.into_iter().chain(named).collect();
+        let retried = Vec::from_iter(retried).join(",");
+        let annotations =
+            json!({HALTED_ANNOTATION: Value::Null, BROKEN_ANNOTATION: Value::Null, RETRIED_ANNOTATION: retried});
+        self.processes.iter_mut().for_each(|process| process.lost.forgive());
         // There may be none.
         let _ = self.api.patch(WatchedKind::Revisions, &key, &json!({"metadata": {"annotations": annotations}}));
     }
@@ -527,6 +552,9 @@ impl Life {
         names.iter().for_each(|name| self.ready(name, "True"));
         self.unreachable.clear();
         self.tell("calm".to_owned());
+        // Nodes of a good revision were deleted in the middle of it, and that halts it.
+        self.rest(5);
+        self.retry();
         self.rest(300);
         self.is_at_rest();
         // Nothing of what runs, and nothing of what is told of it, changes with the resource.

@@ -80,12 +80,14 @@ fn words_that_come_at_the_wrong_time_are_void() {
     let steps = "1, 1h; 50%, 1h; 100%";
     let (promoted, aborted) = ("daemonlet.dev/promoted", "daemonlet.dev/aborted");
     for (word, value) in [
-        (promoted, name_of_two("/2/3")),
-        (promoted, name_of_two("/2/18446744073709551616")),
-        (promoted, name_of_two("/2/-1")),
+        (promoted, name_of_two("/2/3/100%")),
+        (promoted, name_of_two("/2/1")),
+        (promoted, name_of_two("/2/1/2")),
+        (promoted, name_of_two("/2/18446744073709551616/1")),
+        (promoted, name_of_two("/2/-1/1")),
         (promoted, name_of_two("/2/")),
         (promoted, name_of_two("/2/canary")),
-        (promoted, name_of_two("/1/1")),
+        (promoted, name_of_two("/1/1/1")),
         (promoted, name_of_two("")),
         (promoted, "/".to_owned()),
         (promoted, String::new()),
@@ -102,7 +104,7 @@ fn words_that_come_at_the_wrong_time_are_void() {
     }
     // The hold of a step that is paused or aborted is not ended by its promotion.
     for (other, value) in [("daemonlet.dev/paused", "true".to_owned()), (aborted, name_of_two(""))] {
-        let mut view = rolling(&json!({"daemonlet.dev/steps": steps, promoted: name_of_two("/2/1"), other: value}));
+        let mut view = rolling(&json!({"daemonlet.dev/steps": steps, promoted: name_of_two("/2/1/1"), other: value}));
         view.put(WatchedKind::NodeDaemons, on_two("a"));
         let two = hash("two");
         assert!(approved(&view.plan(NOW)).iter().all(|(_, revision)| *revision != two), "{other}");

@@ -56,8 +56,9 @@ fn a_rollout_goes_by_steps_which_the_revision_keeps() {
 #[test]
 fn a_hold_is_ended_by_hand_for_this_revision_and_step_alone() {
     let first = StepState { since: Some(NOW.to_string()), ..StepState::first(2, STEPS) };
-    for (promoted, wanted) in [(revision_name("two", 1), 2), (revision_name("two", 2), 0), (revision_name("one", 1), 0)]
-    {
+    let words = [("two", "1/1", 2), ("two", "2/2", 0), ("one", "1/1", 0), ("two", "1", 0), ("two", "1/25%", 0)];
+    for (image, step_of, wanted) in words {
+        let promoted = revision_name(image, step_of);
         let annotations = json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/promoted": promoted});
         let mut view = with_one_released(annotations);
         view.put(WatchedKind::Revisions, in_step(&first));
@@ -65,7 +66,7 @@ fn a_hold_is_ended_by_hand_for_this_revision_and_step_alone() {
         let plan = view.plan(NOW + ms(5_000));
         assert_eq!(step(&plan).map_or(0, |state| state.step), wanted, "{promoted}");
     }
-    for (promoted, wanted) in [(format!("net-{}/2/canary", hash("two")), 1), (revision_name("two", 1), 0)] {
+    for (promoted, wanted) in [(revision_name("two", "canary"), 1), (revision_name("two", "1/1"), 0)] {
         let canary = json!({"daemonlet.dev/canary": "canary=yes", "daemonlet.dev/canary-hold": "10m",
             "daemonlet.dev/promoted": promoted});
         let mut view = with_one_released(canary);
@@ -79,8 +80,24 @@ fn a_hold_is_ended_by_hand_for_this_revision_and_step_alone() {
     }
 }
 
-fn revision_name(image: &str, step: usize) -> String {
+fn revision_name(image: &str, step: &str) -> String {
     format!("net-{}/2/{step}", hash(image))
+}
+
+#[test]
+fn a_step_that_is_promoted_and_edited_then_is_another_step() {
+    let promoted =
+        |steps: &str| json!({"daemonlet.dev/steps": steps, "daemonlet.dev/promoted": revision_name("two", "2/2")});
+    for (steps, wanted) in [("1, 10m; 2, 1h; 100%", 3), ("1, 10m; 3, 1h; 100%", 0), ("2, 1h; 100%", 0)] {
+        let mut view = with_one_released(promoted(steps));
+        let state = StepState { step: if steps.starts_with('2') { 1 } else { 2 }, ..StepState::first(2, steps) };
+        view.put(WatchedKind::Revisions, in_step(&StepState { since: Some(NOW.to_string()), ..state }));
+        ["a", "b", "c"].into_iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+        let plan = view.plan(NOW + ms(5_000));
+        assert_eq!(step(&plan).map_or(0, |state| state.step), wanted, "{steps}");
+        let words = condition(&plan, "Progressing").2;
+        assert_eq!(words.contains("names \"2/2\", which is none of these steps"), wanted == 0, "{words}");
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::core::time::Timestamp;
 
 use super::api::Api;
 use super::given;
+use super::lost::Lost;
 use super::slots;
 
 /// As the coordinator's Lease has them.
@@ -46,6 +47,8 @@ pub(super) struct Process {
     pub(super) frozen: Timestamp,
     /// It is stopped when it is about to send an approval; what it was about to send goes out when it wakes.
     pub(super) trap: Trap,
+    /// Nodes that are deleted while they are not well, as it sees that.
+    pub(super) lost: Lost,
     /// A law that its last pass broke.
     pub(super) broken: Option<String>,
 }
@@ -107,6 +110,7 @@ impl Process {
             self.term += 1;
             let mut snapshot = ClusterSnapshot::default();
             self.replies.clear();
+            self.lost = Lost::default();
             if held.is_some() {
                 for kind in KINDS {
                     snapshot.take(Change::Begin(kind));
@@ -139,11 +143,13 @@ impl Process {
         self.state.absorb(&observation);
         let decision = decide(&observation, &self.state, settings);
         let view = &observation.snapshot;
+        self.lost.look(view, decision.memory.is_some(), now);
+        let lost = self.lost.given_against(view, &decision.requests);
         let beyond = slots::given_beyond(view, &decision.requests, budget);
         let against = || given::given_against(view, &decision.requests);
         let told = || given::told_against(view, &decision.requests);
         self.broken =
-            beyond.or_else(against).or_else(told).or_else(|| given::stepped_against(view, &decision.requests));
+            beyond.or(lost).or_else(against).or_else(told).or_else(|| given::stepped_against(view, &decision.requests));
         self.sent.extend(decision.requests.iter().cloned().map(|request| (self.term, request)));
         self.state.commit(decision, now);
     }

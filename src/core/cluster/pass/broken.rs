@@ -1,0 +1,152 @@
+//! Which nodes the current revision may have broken, and which of those are lost: their Nodes were deleted.
+//!
+//! Owns which deletion counts as a failure. A node that is well with the revision is not lost, nor is one that an
+//! autoscaler removes, nor one that breaks long after its update. Must not decide whether the rollout halts.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use crate::core::cluster::broken::BrokenNodes;
+use crate::core::cluster::broken::Suspect;
+use crate::core::cluster::broken::Suspects;
+use crate::core::cluster::broken::Verdict;
+use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::rollout;
+use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::cluster::snapshot::WatchedNode;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::core::update_trigger::UpdateTrigger;
+
+use super::Basis;
+use super::facts;
+use super::min_ready;
+use super::stages;
+
+/// A node that is not well for so long is noted while its Node is there: it may be deleted while nobody coordinates.
+const NOTED_AFTER: Span = Span::from_secs(60);
+
+/// The taint of a Node that is cordoned.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// Taints of Nodes that the cluster autoscaler and Karpenter are about to remove.
+const REMOVED: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"];
+
+/// What is known of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Broken {
+    /// Names of nodes that are lost.
+    pub(super) lost: Vec<String>,
+    /// How many more are.
+    pub(super) more: usize,
+    /// What is to be remembered, and is to be written on the ControllerRevision if it says something else.
+    pub(super) suspects: Option<Suspects>,
+    pub(super) write: Option<BrokenNodes>,
+    /// When to look again.
+    pub(super) look_again: Option<Timestamp>,
+}
+
+/// Looks at the nodes that have taken the `current` revision, and at those that had when they were last seen.
+pub(super) fn plan(
+    known: &Basis<'_>,
+    daemon: &WatchedDaemon,
+    current: Option<&RevisionFact>,
+    facts: &[NodeFact<'_>],
+) -> Broken {
+    let Some(current) = current else { return Broken::default() };
+    let mut listed = current.broken.clone();
+    // It works, and a node that breaks now has another reason.
+    if stages::is_released(daemon) {
+        let write = (listed != BrokenNodes::default()).then(BrokenNodes::default);
+        return Broken { write, ..Broken::default() };
+    }
+    let node_of = |name: &str| known.view.nodes.get(name).and_then(|entry| entry.node.as_ref());
+    let is_there = |name: &str, uid: &str| node_of(name).is_some_and(|node| node.view.uid.as_deref() == Some(uid));
+    let none = BTreeMap::new();
+    let before = known.state.broken.get(&daemon.daemon_set.key).filter(|(hash, _)| *hash == daemon.hash);
+    let before = before.map_or(&none, |(_, suspects)| suspects);
+    let mut suspects = BTreeMap::new();
+    for fact in facts {
+        let Some((node, uid)) = node_of(fact.name).and_then(|node| Some((node, node.view.uid.as_ref()?))) else {
+            continue;
+        };
+        let found = suspect(known, daemon, current, (node, uid), fact, before.get(uid));
+        suspects.extend(found.map(|suspect| (uid.clone(), suspect)));
+    }
+    for (uid, suspect) in before {
+        if suspects.contains_key(uid) {
+            continue;
+        }
+        let is_there = is_there(&suspect.node, uid);
+        if is_there && known.view.report(&suspect.node).is_none() {
+            suspects.insert(uid.clone(), suspect.clone());
+        } else if !is_there && suspect.verdict != Verdict::Innocent && !current.broken.has(uid) {
+            suspects.insert(uid.clone(), Suspect { verdict: Verdict::Lost, ..suspect.clone() });
+        }
+    }
+    let is_broken = |uid: &str| suspects.get(uid).is_some_and(|suspect| suspect.verdict == Verdict::Broken);
+    listed.nodes.retain(|broken| {
+        let is_unheard = known.view.report(&broken.node).is_none();
+        !is_there(&broken.node, &broken.uid) || is_unheard || is_broken(&broken.uid)
+    });
+    let mut look_again: Option<Timestamp> = None;
+    let failed: BTreeSet<&str> = facts.iter().filter(|fact| fact.failed).map(|fact| fact.name).collect();
+    let of = |verdict: Verdict| suspects.iter().filter(move |(_, suspect)| suspect.verdict == verdict);
+    for (uid, suspect) in of(Verdict::Lost) {
+        let is_noted = listed.note(uid, &suspect.node, known.now);
+        listed.more += usize::from(!is_noted);
+    }
+    for (uid, suspect) in of(Verdict::Broken).filter(|(uid, _)| !current.broken.has(uid)) {
+        let is_ready = node_of(&suspect.node).is_some_and(|node| node.ready);
+        match suspect.since.map(|since| since + NOTED_AFTER) {
+            // It is slow, and its Node is well: nothing deletes that.
+            _ if is_ready && !failed.contains(suspect.node.as_str()) => {}
+            Some(at) if at > known.now => look_again = Some(look_again.map_or(at, |look| look.min(at))),
+            _ => drop(listed.note(uid, &suspect.node, known.now)),
+        }
+    }
+    let lost = listed.nodes.iter().filter(|broken| !is_there(&broken.node, &broken.uid));
+    Broken {
+        lost: lost.map(|broken| broken.node.clone()).collect(),
+        more: listed.more,
+        suspects: (!suspects.is_empty()).then(|| (daemon.hash.clone(), suspects)),
+        write: (listed != current.broken).then_some(listed),
+        look_again,
+    }
+}
+
+/// What a node counts as that has taken the revision; `None`: it is well, or has not.
+fn suspect(
+    known: &Basis<'_>,
+    daemon: &WatchedDaemon,
+    current: &RevisionFact,
+    (node, uid): (&WatchedNode, &str),
+    fact: &NodeFact<'_>,
+    before: Option<&Suspect>,
+) -> Option<Suspect> {
+    let newest = fact.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
+    let claimed = fact.approval.filter(|given| fact.replacing && given.revision == daemon.wanted);
+    let took = newest.map(|newest| newest.created).or(claimed.map(|given| given.at))?;
+    let is_well = newest.is_some_and(|i| rollout::available(fact.ready, i, min_ready(daemon), known.now));
+    // Where a cordon is what the update waits for, it announces nothing.
+    let is_drained = UpdateTrigger::of(&daemon.daemon_set) == Some(UpdateTrigger::Drain);
+    let announces = |key: &str| REMOVED.contains(&key) || key == UNSCHEDULABLE && !is_drained;
+    let is_announced = node.view.taints.iter().any(|taint| announces(&taint.key));
+    let is_leaving = is_announced && (node.ready || before.is_some_and(|before| before.is_leaving));
+    let since = before.and_then(|before| before.since).or(node.away_since).filter(|since| *since <= known.now);
+    let since = since.unwrap_or(known.now);
+    let verdict = if current.retried.contains(fact.name) {
+        Verdict::Innocent
+    } else if fact.failed {
+        Verdict::Broken
+    } else if is_well || is_leaving {
+        Verdict::Innocent
+    } else if current.broken.has(uid) || since < took + facts::deadline(daemon) {
+        Verdict::Broken
+    } else {
+        Verdict::Innocent
+    };
+    let since = (!is_well || fact.failed).then_some(since);
+    let is_known = since.is_some() || is_announced;
+    is_known.then(|| Suspect { node: fact.name.to_owned(), since, is_leaving, verdict })
+}

@@ -1,0 +1,234 @@
+//! Nodes that are deleted after they took the current revision.
+
+use super::*;
+use crate::core::cluster::broken::BROKEN_ANNOTATION;
+use crate::core::cluster::broken::BrokenNodes;
+use crate::core::cluster::broken::Verdict;
+
+const SECOND: i64 = 1_000;
+
+/// Seconds from [`NOW`] on.
+fn after(seconds: i64) -> Timestamp {
+    NOW + ms(seconds * SECOND)
+}
+
+/// A node that took the second revision then; since when it is ready, if it is.
+fn took(name: &str, created: i64, ready: Option<i64>) -> Value {
+    let instance = json!({"pod": "p", "revision": hash("two"), "created": after(created).to_string(),
+        "readySince": ready.map(|ready| after(ready).to_string())});
+    report(name, "two", json!({"previous": hash("one"), "instances": [instance]}), json!([]))
+}
+
+/// The node `a`, which is Ready or not, with a taint.
+fn with_taint(ready: &str, taint: &str) -> Value {
+    let mut node = node("a", ready);
+    let taints = if taint.is_empty() { json!([]) } else { json!([{"key": taint, "effect": "NoSchedule"}]) };
+    node["spec"] = json!({"taints": taints});
+    node
+}
+
+impl World {
+    fn delete(&mut self, name: &str) {
+        self.take(Change::Gone(WatchedKind::Nodes, Box::new(node(name, "True"))));
+        self.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(took(name, 0, None))));
+    }
+
+    /// What the plan notes on the ControllerRevision, which is carried out.
+    fn note(&mut self, plan: &ClusterPlan) -> Option<BrokenNodes> {
+        let of = |write: &Write| match write {
+            Write::Revision { write: history::RevisionWrite::Broken { broken, .. }, .. } => Some(broken.clone()),
+            _ => None,
+        };
+        let broken = plan.writes.iter().find_map(of)?;
+        self.annotate(broken.annotation().map_or(Value::Null, Value::String));
+        self.state.broken.values_mut().for_each(|(_, of)| of.retain(|_, s| s.verdict != Verdict::Lost));
+        Some(broken)
+    }
+
+    fn annotate(&mut self, annotation: Value) {
+        let mut two = revision("two", 2);
+        two["metadata"]["annotations"] = json!({BROKEN_ANNOTATION: annotation});
+        self.put(WatchedKind::Revisions, two);
+    }
+}
+
+fn halted(plan: &ClusterPlan) -> Option<String> {
+    plan.halts.values().next().map(|(_, halted)| format!("{}: {}", halted.cause, halted.nodes.join(" ")))
+}
+
+const ONE: &str = "the revision failed on 1 node, 1 of them deleted: a";
+
+#[test]
+fn a_node_that_is_deleted_while_it_is_not_well_with_the_revision_has_failed() {
+    // What the node is, one state after the other, with the second of each; whether its deletion at the end counts.
+    let ready = || took("a", 0, Some(5));
+    let unready = || took("a", 0, None);
+    let claims = || {
+        let approved = approval("two", &NOW.to_string());
+        report("a", "one", json!({"replacing": hash("two")}), approved)
+    };
+    type Story = Vec<(i64, Value, Value)>;
+    let well = || node("a", "True");
+    let autoscaler = || with_taint("True", "ToBeDeletedByClusterAutoscaler");
+    let cordoned = || with_taint("True", "node.kubernetes.io/unschedulable");
+    let stories: Vec<(&str, Story, bool)> = vec![
+        ("it is well", vec![(30, well(), ready())], false),
+        ("it has the older one", vec![(30, well(), report("a", "one", json!({}), json!([])))], false),
+        ("it claims", vec![(30, well(), claims())], true),
+        ("it is not available yet", vec![(30, well(), unready())], true),
+        ("it is not heard", vec![(30, well(), ready()), (60, node("a", "Unknown"), ready())], true),
+        ("it is not ready", vec![(30, well(), ready()), (60, node("a", "False"), ready())], true),
+        ("it breaks long after", vec![(30, well(), ready()), (700, node("a", "False"), ready())], false),
+        (
+            "it broke, and much later it goes",
+            vec![(60, node("a", "False"), ready()), (900, node("a", "False"), ready())],
+            true,
+        ),
+        ("it was back", vec![(60, node("a", "False"), ready()), (90, well(), ready())], false),
+        ("it is removed", vec![(30, autoscaler(), unready())], false),
+        (
+            "it is removed and gone",
+            vec![(30, cordoned(), ready()), (60, with_taint("False", "node.kubernetes.io/unschedulable"), ready())],
+            false,
+        ),
+        (
+            "it is removed because it broke",
+            vec![
+                (30, node("a", "False"), ready()),
+                (60, with_taint("False", "node.kubernetes.io/unschedulable"), ready()),
+            ],
+            true,
+        ),
+        ("it stays after all", vec![(30, cordoned(), ready()), (60, node("a", "False"), ready())], true),
+        ("it has failed, and is removed", vec![(30, autoscaler(), failing("a"))], true),
+    ];
+    for (name, states, counts) in stories {
+        let mut view = world(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/partition": "4"}));
+        for (at, node, report) in states {
+            view.put(WatchedKind::Nodes, node);
+            view.put(WatchedKind::NodeDaemons, report);
+            view.plan(after(at));
+        }
+        view.delete("a");
+        let plan = view.plan(after(901));
+        let why = halted(&plan);
+        assert_eq!(why.is_some(), counts, "{name}: {why:?}");
+        let noted = view.note(&plan).map(|broken| broken.nodes.len());
+        assert!(noted.is_some_and(|noted| noted == 1) == counts, "{name}: {noted:?}");
+        // It counts once, whoever coordinates.
+        view.state = CoordinatorState::default();
+        let plan = view.plan(after(902));
+        assert_eq!((halted(&plan), view.note(&plan)), (counts.then_some(ONE.to_owned()), None), "{name}");
+    }
+}
+
+#[test]
+fn a_drain_that_an_update_waits_for_announces_no_removal() {
+    let mut view = world(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/update": "drain"}));
+    view.put(WatchedKind::Nodes, with_taint("True", "node.kubernetes.io/unschedulable"));
+    view.put(WatchedKind::NodeDaemons, took("a", 0, None));
+    view.plan(after(10));
+    view.delete("a");
+    assert_eq!(halted(&view.plan(after(20))).as_deref(), Some(ONE));
+}
+
+#[test]
+fn a_node_that_is_deleted_while_nobody_coordinates_was_noted_before() {
+    let mut view = world(json!({"daemonlet.dev/max-failed": "0"}));
+    view.put(WatchedKind::Nodes, node("a", "Unknown"));
+    view.put(WatchedKind::NodeDaemons, took("a", 0, Some(5)));
+    let plan = view.plan(after(30));
+    assert_eq!((view.note(&plan), plan.look_again <= Some(after(90))), (None, true));
+    let plan = view.plan(after(90));
+    assert_eq!(view.note(&plan).map(|broken| broken.nodes.len()), Some(1));
+    assert_eq!(halted(&plan), None, "it may come back");
+    view.state = CoordinatorState::default();
+    let plan = view.plan(after(900));
+    assert_eq!(view.note(&plan), None, "it stays noted, though nobody knows since when it is not well");
+    let mut back = World { view: view.view.clone(), state: CoordinatorState::default() };
+    view.delete("a");
+    assert_eq!(halted(&view.plan(after(901))).as_deref(), Some(ONE));
+    back.put(WatchedKind::Nodes, node("a", "True"));
+    let plan = back.plan(after(901));
+    assert_eq!(back.note(&plan), Some(BrokenNodes::default()), "it is well");
+}
+
+#[test]
+fn a_machine_of_the_same_name_is_another_node() {
+    let mut view = world(json!({"daemonlet.dev/max-failed": "0"}));
+    view.put(WatchedKind::NodeDaemons, took("a", 0, None));
+    view.plan(after(10));
+    let mut new = node("a", "True");
+    new["metadata"]["uid"] = json!("another");
+    view.put(WatchedKind::Nodes, new);
+    view.put(WatchedKind::NodeDaemons, took("a", 20, Some(25)));
+    assert_eq!(halted(&view.plan(after(30))).as_deref(), Some(ONE));
+}
+
+#[test]
+fn reports_that_go_before_their_nodes_hide_nothing() {
+    let mut view = world(json!({"daemonlet.dev/max-failed": "0"}));
+    view.put(WatchedKind::NodeDaemons, took("a", 0, None));
+    view.plan(after(10));
+    view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(took("a", 0, None))));
+    view.plan(after(20));
+    view.take(Change::Gone(WatchedKind::Nodes, Box::new(node("a", "True"))));
+    assert_eq!(halted(&view.plan(after(30))).as_deref(), Some(ONE));
+}
+
+#[test]
+fn each_lost_node_counts_once_and_only_some_are_named() {
+    let mut view = world(json!({"daemonlet.dev/max-failed": "50"}));
+    let names: Vec<String> = (0..51).map(|number| format!("n{number:02}")).collect();
+    for name in &names {
+        view.put(WatchedKind::Nodes, node(name, "True"));
+        view.put(WatchedKind::NodeDaemons, took(name, 0, None));
+    }
+    view.plan(after(10));
+    names[..50].iter().for_each(|name| view.delete(name));
+    let plan = view.plan(after(20));
+    let degraded = condition(&plan, "Degraded").2;
+    assert!(degraded.starts_with("its Node was deleted after it took the revision"), "{degraded}");
+    // It is not written, and decided once more.
+    view.plan(after(21));
+    let plan = view.plan(after(22));
+    let noted = view.note(&plan).unwrap();
+    assert_eq!((noted.nodes.len(), noted.more), (32, 18));
+    let plan = view.plan(after(23));
+    assert_eq!((view.note(&plan), halted(&plan)), (None, None));
+    view.delete(&names[50]);
+    let halted = halted(&view.plan(after(24))).unwrap();
+    assert!(halted.starts_with("the revision failed on 51 nodes, 51 of them deleted: n00 n01"), "{halted}");
+}
+
+#[test]
+fn what_is_released_has_broken_nobody_and_another_revision_begins_anew() {
+    let mut view = world(json!({"daemonlet.dev/max-failed": "0"}));
+    let lost = json!({"nodes": [{"node": "gone", "uid": "gone", "time": "2023-01-01T00:00:00Z"}]});
+    view.annotate(json!(lost.to_string()));
+    assert!(halted(&view.plan(NOW)).is_some());
+    let mut other = daemon_set("one", json!({"daemonlet.dev/max-failed": "0"}), json!({}));
+    other["metadata"]["generation"] = json!(4);
+    view.put(WatchedKind::DaemonSets, other);
+    assert_eq!(halted(&view.plan(NOW)), None);
+    let message = format!("ControllerRevision net-{0} (hash {0}) at generation 3", hash("two"));
+    let released =
+        json!({"conditions": [{"type": "Released", "status": "True", "reason": "Complete", "message": message}]});
+    view.put(WatchedKind::DaemonSets, daemon_set("two", json!({"daemonlet.dev/max-failed": "0"}), released));
+    let plan = view.plan(NOW);
+    assert_eq!((halted(&plan), view.note(&plan)), (None, Some(BrokenNodes::default())));
+    view.annotate(json!("by hand"));
+    assert_eq!(BrokenNodes::of("by hand").annotation(), None);
+}
+
+#[test]
+fn a_failure_that_is_forgiven_stays_forgiven_when_its_node_goes() {
+    let mut view = world(json!({"daemonlet.dev/max-failed": "0"}));
+    let mut two = revision("two", 2);
+    two["metadata"]["annotations"] = json!({"daemonlet.dev/retried": "a"});
+    view.put(WatchedKind::Revisions, two);
+    view.put(WatchedKind::NodeDaemons, failing("a"));
+    assert_eq!(halted(&view.plan(after(10))), None);
+    view.delete("a");
+    assert_eq!(halted(&view.plan(after(20))), None);
+}
