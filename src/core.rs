@@ -27,6 +27,7 @@ pub mod labels;
 pub mod manifest;
 pub mod metrics;
 pub mod model;
+pub mod mounts;
 mod named;
 pub mod nearest;
 pub mod node;

@@ -161,6 +161,8 @@ fn start(config: Config, arguments: &Arguments) -> Result<Next, CommandFailure> 
         match agent.run(ready, arguments.config.config.as_deref()).await? {
             Ended::Stopped => Ok(Next::End(Exit::Success)),
             Ended::Reconfigured => Ok(Next::Again),
+            // The journal has the reason; systemd starts it again.
+            Ended::Outdated => Ok(Next::End(Exit::Refused)),
         }
     });
     // The same process goes on under the same name with another configuration: it keeps the Lease.

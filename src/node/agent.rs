@@ -253,10 +253,10 @@ impl Agent {
                 Wake::Changed => self.pass().await,
                 Wake::Ping => {}
             }
-            if self.executor.is_readable_again && matches!(until, Until::Stopped) {
-                tracing::info!("the state folder can be used again: starting over with what is in it");
-                self.executor.add_to_inputs(&self.config, &self.state);
-                return Ended::Reconfigured;
+            if matches!(until, Until::Stopped)
+                && let Some(ended) = reload::starts_over(&self.state, &mut self.executor, &self.config)
+            {
+                return ended;
             }
         }
     }

@@ -186,7 +186,7 @@ impl FsError {
         let path = self.path.display();
         match Errno::from_raw(self.source.raw_os_error()?) {
             Errno::EROFS => Some(format!(
-                "{path} is read-only for this service: if the folder was made anew, or mounted, while the service ran, \
+                "{path} is read-only for this service: if the folder was moved or made anew while the service ran, \
                  restart the service; else its unit's ReadWritePaths= has to name the folder, which `daemonlet generate \
                  unit-dropin` writes for this configuration, or the file system is mounted so"
             )),

@@ -97,11 +97,7 @@ impl Planner<'_> {
         }
         self.record.ignored_file = ignore_file.map(str::to_owned);
         self.record.pending_update = None;
-        for instance in &mut self.record.instances {
-            if let Phase::Ending { returns, .. } = &mut instance.phase {
-                *returns = false;
-            }
-        }
+        self.end_returns();
         let live: Vec<String> = self.record.live().filter(|i| !i.orphaned).map(|i| i.uid.clone()).collect();
         for uid in live {
             self.end(&uid, reason);
@@ -118,6 +114,15 @@ impl Planner<'_> {
             self.record.retire();
         }
         self.show_ended(reason);
+    }
+
+    /// What ends already does so for good.
+    pub(super) fn end_returns(&mut self) {
+        for instance in &mut self.record.instances {
+            if let Phase::Ending { returns, .. } = &mut instance.phase {
+                *returns = false;
+            }
+        }
     }
 
     /// Nothing should run here any more: says why, or what still ends.

@@ -36,8 +36,10 @@ impl Planner<'_> {
         placement::belongs(self.context.node, daemon_set, namespace.as_ref())
     }
 
-    /// The node is not for it: what runs ends.
+    /// The node is not for it, by evidence: what runs ends, and nothing of it is to return.
     pub(super) fn unplaced(&mut self, reason: &str) {
+        self.record.last = None;
+        self.end_returns();
         let live: Vec<String> = self.record.live().map(|i| i.uid.clone()).collect();
         for uid in live {
             self.end(&uid, reason);

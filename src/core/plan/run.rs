@@ -71,8 +71,9 @@ impl Planner<'_> {
         }
         // A node that is not registered yet has only some of its labels and taints: not enough to start anything,
         // and no evidence against what runs.
-        match self.context.node.registered || self.record.live().next().is_none() {
+        match self.context.node.registered {
             true => self.unplaced(&placement.reason),
+            false if self.record.live().next().is_none() => self.show_ended(&placement.reason),
             false => self.keep(State::Unknown, &format!("{}; the Node has not been read yet", placement.reason)),
         }
         true

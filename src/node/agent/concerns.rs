@@ -15,6 +15,7 @@ pub(super) mod manifests_lost_at_boot;
 pub(super) mod mirror_labels;
 pub(super) mod mirror_owners;
 pub(super) mod mirror_pod_deletions;
+pub(super) mod mount_namespace;
 pub(super) mod node_conditions;
 pub(super) mod node_lease;
 pub(super) mod preempted;
@@ -43,6 +44,8 @@ pub(super) struct Concerns {
     pub(super) mirror_owners: mirror_owners::MirrorOwners,
     pub(super) mirror_pod_deletions: mirror_pod_deletions::MirrorPodDeletions,
     #[serde(default)]
+    pub(super) mount_namespace: mount_namespace::MountNamespace,
+    #[serde(default)]
     pub(super) node_conditions: node_conditions::NodeConditionWrites,
     #[serde(default)]
     pub(super) node_lease: node_lease::NodeLease,
@@ -66,6 +69,7 @@ impl Concerns {
             claims,
             kubelet_resync,
             mirror_owners,
+            mount_namespace,
             node_conditions,
             node_lease,
             removal_guard,
@@ -88,6 +92,7 @@ impl Concerns {
             claims.reads_again(),
             kubelet_resync.due(),
             mirror_owners.due(),
+            mount_namespace.due(),
             node_conditions.due(),
             node_lease.due(),
             removal_guard.due(),

@@ -329,6 +329,7 @@ fn problems(observation: &Observation, state: &AgentState, config: &Config) -> V
     problems.extend(observation.problems.iter().cloned());
     let inputs = config.state_dir.join(INPUTS).with_extension("json");
     problems.extend(state.concerns.removal_guard.problems(state.inputs.cluster_uid.as_ref(), &inputs));
+    problems.extend(state.concerns.mount_namespace.problems());
     problems.extend(state.concerns.mirror_owners.problem());
     problems.extend(state.concerns.startup_taint.problem(observation, config));
     problems.extend(state.concerns.node_conditions.problem().filter(|_| config.node_conditions));

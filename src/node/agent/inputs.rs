@@ -5,6 +5,7 @@
 
 pub(super) mod costs;
 pub(super) mod folders;
+mod mounts;
 mod node;
 mod pod_status_source;
 mod runtime;
@@ -68,6 +69,8 @@ pub(super) struct Inputs {
     boot: Boot,
     started: Instant,
     can_ask_runtime: bool,
+    /// Whether the agent is a service of systemd's: then its mounts may differ from the machine's.
+    pub(super) is_service: bool,
     /// What the work on definitions of tenants costs.
     pub(super) costs: Costs,
     files: Shared,
@@ -96,6 +99,7 @@ impl Inputs {
         Self {
             folders: FolderReader::new(Arc::clone(&files), config.folders.clone()),
             can_ask_runtime: cri.is_some(),
+            is_service: false,
             costs: Costs::default(),
             runtime: RuntimeReader::new(cri, kubelet),
             api: None,
@@ -219,6 +223,8 @@ impl Inputs {
                 None => BTreeSet::new(),
             },
             manifests_watched: executor.manifests.as_ref().is_some_and(ManifestDir::is_watched),
+            mounts: (self.is_service && state.passes > 0 && state.concerns.mount_namespace.is_due(now))
+                .then(|| mounts::compare(&self.files, config)),
             seal,
             can_ask_runtime: self.can_ask_runtime,
             pulls: requests.pulls(),

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::core::knowledge::Knowledge;
 use crate::core::model::TokenRequest;
+use crate::core::mounts::MountDifference;
 use crate::core::render::Endpoint;
 use crate::core::set_aside::Spent;
 use crate::core::set_aside::Turn;
@@ -57,6 +59,10 @@ pub(super) struct Observation {
     pub(super) manifests: Knowledge<Arc<Scan>>,
     /// Whether the manifest folder is watched; else it is polled.
     pub(super) manifests_watched: bool,
+    /// How the folders that the agent writes to differ from what the machine has at their paths; `None`: this pass did
+    /// not compare.
+    #[serde(default)]
+    pub(super) mounts: Option<BTreeMap<PathBuf, Option<MountDifference>>>,
     /// Whose volume data was looked at.
     pub(super) volume_look: Look,
     /// Volume data that was looked at in this pass, by pod UID.

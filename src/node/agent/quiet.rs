@@ -56,6 +56,7 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         kubelet_started,
         manifests,
         manifests_watched,
+        mounts,
         // What was looked at is in `volumes`; what is due is in `due`.
         volume_look: _,
         volumes,
@@ -77,6 +78,7 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
     (before.now..due.min(before.now + RECENT)).contains(now)
         && drift.abs() < CLOCKS
         && replies.is_empty()
+        && mounts.is_none()
         && spent.is_empty()
         && *turn == Turn::None
         && volumes.values().all(|data| *data == VolumeData::Intact)

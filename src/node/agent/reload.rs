@@ -1,4 +1,4 @@
-//! SIGHUP: the configuration is read again.
+//! SIGHUP: the configuration is read again; and the other reasons for which an agent starts over.
 //!
 //! Owns what of it can be used. One that cannot is told and changes nothing; one that differs from the
 //! one in force makes the process start over with it (whoever called [`Agent::run`] sees to that), which
@@ -17,8 +17,10 @@ use crate::node::fsx;
 
 use super::Agent;
 use super::decide::decide;
+use super::executor::Executor;
 use super::failure;
 use super::release;
+use super::state::AgentState;
 
 /// How long the files of the configuration may take: a file system may hang.
 const READ: Duration = Duration::from_secs(10);
@@ -33,6 +35,8 @@ pub enum Ended {
     Stopped,
     /// Its configuration has changed, or its state folder can be read only now: the process is to start over.
     Reconfigured,
+    /// It cannot write where the kubelet reads any more: another start of the service can.
+    Outdated,
 }
 
 /// Keeps SIGHUP waiting until the program that takes over listens: by default it would end it.
@@ -91,6 +95,19 @@ pub(super) async fn reread(file: Option<&Path>, in_force: &Config) -> Reread {
             Reread::Unusable(vec![problem(failure.message, failure.hint)])
         }
     }
+}
+
+/// Whether the agent is to start over though nobody told it to.
+pub(super) fn starts_over(state: &AgentState, executor: &mut Executor, config: &Config) -> Option<Ended> {
+    if state.concerns.mount_namespace.outdated().next().is_some() {
+        return Some(Ended::Outdated);
+    }
+    if !executor.is_readable_again {
+        return None;
+    }
+    tracing::info!("the state folder can be used again: starting over with what is in it");
+    executor.add_to_inputs(config, state);
+    Some(Ended::Reconfigured)
 }
 
 /// Whether both have the same values, wherever those were read.

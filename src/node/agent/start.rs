@@ -190,6 +190,7 @@ impl Agent {
         let mut inputs = Inputs::new(&config, cri.clone(), kubelet.clone(), Arc::clone(&files), &wake);
         let requests = Requests::new(&config, policy.clone(), cri, kubelet, files, &wake);
         let mut state = AgentState::new(&config, policy, options, clock::now(), purpose);
+        inputs.is_service = notifier.is_active() && purpose == Purpose::Work;
         recall(&mut state, &mut executor, &mut inputs, folder, &config.node_name);
         let reporter = Reporter::new(&config, notifier);
         Ok(Self {

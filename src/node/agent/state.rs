@@ -227,6 +227,7 @@ impl AgentState {
         restart_orders::note_mirrors(observation, &mut self.records, node);
         let concerns = &mut self.concerns;
         concerns.manifests_lost_at_boot.observe(observation, &self.records);
+        concerns.mount_namespace.observe(observation, log);
         let instances = match self.records.values().flat_map(DaemonRecord::live).any(|instance| !instance.started) {
             _ if started => Instances::JustStarted,
             true => Instances::NotStarted,

@@ -9,12 +9,14 @@ use nix::sys::statvfs::FsFlags;
 
 use crate::config::Config;
 use crate::core::doctor::disk::DiskFolder;
+use crate::core::mounts::MountTable;
 use crate::node::fsx::Dir;
 use crate::node::fsx::Real;
 
 /// Each folder, once.
 pub(super) fn folders(config: &Config) -> Vec<DiskFolder> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = MountTable::parse(&mounts);
     let folders = [
         ("state-dir", &config.state_dir),
         ("manifest-dir", &config.manifest_dir),
@@ -23,7 +25,7 @@ pub(super) fn folders(config: &Config) -> Vec<DiskFolder> {
     folders.into_iter().map(|(key, path)| folder(key, path, &mounts)).collect()
 }
 
-fn folder(key: &'static str, path: &Path, mounts: &str) -> DiskFolder {
+fn folder(key: &'static str, path: &Path, mounts: &MountTable<'_>) -> DiskFolder {
     let path = existing(path);
     let mut found = DiskFolder {
         key,
@@ -60,7 +62,7 @@ fn folder(key: &'static str, path: &Path, mounts: &str) -> DiskFolder {
         }
     }
     let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-    found.kind = kind(&real, mounts);
+    found.kind = mounts.mount_of(&real).map_or_else(|| "unknown".to_owned(), |mount| mount.kind.to_owned());
     if found.kind == "ext4" {
         found.ext4_journal = Some(Dir::open(&Real::shared(), &real).is_ok_and(|dir| dir.has_one_journal()));
     }
@@ -72,43 +74,18 @@ fn existing(path: &Path) -> PathBuf {
     path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/")).to_owned()
 }
 
-/// The type of the file system of `path`: that of the last mount at or above it (proc(5)).
-fn kind(path: &Path, mounts: &str) -> String {
-    let mut best: Option<(usize, &str)> = None;
-    for line in mounts.lines() {
-        let Some((fields, rest)) = line.split_once(" - ") else { continue };
-        let (Some(at), Some(kind)) = (fields.split(' ').nth(4), rest.split(' ').next()) else { continue };
-        let at = at.replace("\\040", " ");
-        if path.starts_with(&at) && best.is_none_or(|(length, _)| at.len() >= length) {
-            best = Some((at.len(), kind));
-        }
-    }
-    best.map_or_else(|| "unknown".to_owned(), |(_, kind)| kind.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_last_mount_at_or_above_counts() {
-        let mounts = "1 0 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n2 1 0:9 / /run rw - tmpfs tmpfs rw\n\
-                      3 1 8:2 / /var/lib rw master:1 - xfs /dev/sdb rw\n4 1 0:8 / /run rw - overlay overlay rw\n";
-        for (path, expected) in
-            [("/etc", "ext4"), ("/run/daemonlet", "overlay"), ("/var/lib/kubelet", "xfs"), ("/var/library", "ext4")]
-        {
-            assert_eq!(kind(Path::new(path), mounts), expected, "{path}");
-        }
-        assert_eq!(kind(Path::new("/"), ""), "unknown");
-    }
-
-    #[test]
     fn a_folder_that_is_not_there_yet_is_on_the_disk_of_the_one_above() {
         let scratch = tempfile::tempdir().unwrap();
-        let found = folder("state-dir", &scratch.path().join("a/b"), "1 0 8:1 / / rw - xfs /dev/sda1 rw\n");
+        let mounts = MountTable::parse("1 0 8:1 / / rw - xfs /dev/sda1 rw\n");
+        let found = folder("state-dir", &scratch.path().join("a/b"), &mounts);
         assert_eq!((found.path.as_str(), found.kind.as_str()), (scratch.path().to_str().unwrap(), "xfs"));
         assert!(found.bytes > found.free_bytes && found.free_bytes > 0 && found.error.is_none(), "{found:?}");
         fs::write(scratch.path().join("file"), "").unwrap();
-        assert_eq!(folder("state-dir", &scratch.path().join("file"), "").error.as_deref(), Some("not a folder"));
+        assert_eq!(folder("state-dir", &scratch.path().join("file"), &mounts).error.as_deref(), Some("not a folder"));
     }
 }

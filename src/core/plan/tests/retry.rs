@@ -164,3 +164,24 @@ fn without_the_api_server_a_sandbox_that_goes_is_room_and_the_loss_itself_is_non
     bench.world.surroundings = Fingerprint::OfRuntime(2);
     assert_eq!(bench.replaced(&desired), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);
 }
+
+#[test]
+fn what_a_node_is_no_longer_for_does_not_return_to_it() {
+    let taint = |key: &str, effect: &str| vec![Taint { key: key.into(), value: String::new(), effect: effect.into() }];
+    let desired = wanted(&daemon_set("a"));
+    let then = |is_registered: bool| {
+        let mut bench = Bench::running("a");
+        bench.order("uid-a-0", RestartCause::ByHand);
+        assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+        bench.node.taints = taint("reserved", "NoExecute");
+        bench.node.registered = is_registered;
+        bench.world.running.clear();
+        bench.now += GONE_AFTER;
+        assert_eq!(bench.pass(&desired), ["finish uid-a-0"]);
+        bench.node.taints = taint("node.kubernetes.io/not-ready", "NoSchedule");
+        bench.node.registered = true;
+        bench.pass(&desired)
+    };
+    assert_eq!(then(true), NONE, "it is new to the node");
+    assert_eq!(then(false), ["start uid-a-1"], "what was read before the Node was is no evidence");
+}
