@@ -866,8 +866,9 @@ impl Node {
     /// Somebody removes a file, and that has been written to the disk.
     fn remove_for_good(&self, path: &Path) {
         self.as_world(|disk| {
-            let _ = disk.unlink(&Handle::Start, path);
-            path.parent().into_iter().for_each(|folder| disk.sync_folder(folder));
+            if disk.unlink(&Handle::Start, path).is_ok() {
+                path.parent().into_iter().for_each(|folder| disk.sync_folder(folder));
+            }
         });
     }
 
