@@ -19,6 +19,7 @@ mod life;
 mod machine;
 mod moves;
 mod node;
+mod not_ready;
 mod others;
 mod overlays;
 mod startup_taint;

@@ -146,6 +146,15 @@ pub(crate) enum Tenant {
     Gone,
 }
 
+/// Why a Node is not Ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum NotReady {
+    /// Its kubelet says so.
+    Unwell,
+    /// Nothing is heard of its kubelet.
+    Unreachable,
+}
+
 /// What becomes of a ConfigMap with overlays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum OverlayChange {
@@ -325,6 +334,11 @@ pub(crate) enum Move {
     LabelNode {
         is_big: bool,
     },
+    /// The Node is not Ready and has the taints of that.
+    EndReady {
+        why: NotReady,
+        seconds: u16,
+    },
 }
 
 /// The resources that a refusal may be about.
@@ -390,6 +404,7 @@ impl Life {
             let what = a_move_of_overlays(draw, &overlaid);
             insert_near(draw, &mut moves, what);
         }
+        add_not_ready(&mut Draw::new(seed ^ 0x707a), &mut moves);
         moves.retain(|(at, _)| *at < HOUR);
         let sealed = Draw::new(seed ^ 0x5ea1).below(4) == 0;
         Self { seed, daemons, one_journal, after, sealed, tainted, overlaid, moves }
@@ -420,6 +435,18 @@ fn insert_near(draw: &mut Draw, moves: &mut Vec<(i64, Move)>, what: Move) {
     let at = near + draw.below(20_000) as i64 - 8_000;
     let place = moves.partition_point(|(other, _)| *other <= at);
     moves.insert(place, (at, what));
+}
+
+/// In one life of three the Node is not Ready for a while.
+fn add_not_ready(draw: &mut Draw, moves: &mut Vec<(i64, Move)>) {
+    if draw.below(3) > 0 {
+        return;
+    }
+    for _ in 0..1 + draw.below(3) {
+        let why = draw.one_of(&[NotReady::Unwell, NotReady::Unreachable]);
+        let what = Move::EndReady { why, seconds: draw.one_of(&[2, 8, 25, 70, 200, 600]) };
+        insert_near(draw, moves, what);
+    }
 }
 
 fn a_move_of_the_taint(draw: &mut Draw, daemons: u64) -> Move {

@@ -34,6 +34,7 @@ use super::moves::Home;
 use super::moves::Hurt;
 use super::moves::Life;
 use super::moves::Move;
+use super::moves::NotReady;
 use super::moves::Piece;
 use super::moves::RESOURCES;
 use super::overlays::Overlay;
@@ -170,6 +171,7 @@ pub(crate) enum Heal {
     Seal,
     TaintPolicy,
     Overlay(u8),
+    Ready,
 }
 
 /// What is told of the disk, and when the process is to die of it.
@@ -235,6 +237,8 @@ pub(crate) struct Node {
     pub(crate) taint: Option<StartupTaint>,
     /// Whether the Node has the label that overlays are for.
     pub(crate) is_big: bool,
+    /// Why the Node is not Ready.
+    pub(crate) not_ready: Option<NotReady>,
 }
 
 impl Node {
@@ -283,6 +287,7 @@ impl Node {
             forgets_gates: false,
             taint: life.tainted.as_deref().map(StartupTaint::new),
             is_big: false,
+            not_ready: None,
         };
         node.lay_out();
         node.server.lock().unwrap().poke = Some(Arc::clone(&node.poke));
@@ -394,6 +399,9 @@ impl Node {
         node["status"] = json!({"nodeInfo": {"kubeletVersion": "v1.36.2"},
             "conditions": [{"type": "Ready", "status": "True"}]});
         self.server.lock().unwrap().put("nodes", node);
+        if self.not_ready.is_some() {
+            self.write_condition();
+        }
     }
 
     /// It is `steady` now.
@@ -508,6 +516,7 @@ impl Node {
             Heal::Etc => self.restore_etc(),
             Heal::Seal => self.seals = true,
             Heal::TaintPolicy => self.server.lock().unwrap().has_taint_policy = true,
+            Heal::Ready => self.be_ready(),
             Heal::Overlay(daemon) => self.heal_overlay(usize::from(daemon)),
             Heal::StockPod(daemon) => self.end_stock_pod(daemon),
             Heal::Config(daemon) => {
@@ -534,6 +543,8 @@ impl Node {
             let mut server = self.server.lock().unwrap();
             server.etcd = etcd;
             server.forget();
+            drop(server);
+            self.write_condition();
         }
         for daemon in 0..self.daemons.len() {
             if self.daemons[daemon].in_api() && self.daemons[daemon].has_config {
@@ -832,6 +843,7 @@ impl Node {
             }
             Move::Overlay { daemon, change, seconds } => self.change_overlay(index(daemon), change, seconds),
             Move::LabelNode { is_big } => self.label_node(is_big),
+            Move::EndReady { why, seconds } => self.end_ready(why, seconds),
         }
     }
 
