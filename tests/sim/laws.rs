@@ -63,6 +63,8 @@ pub(crate) struct Laws {
     /// Since when a daemon that ran has been without a manifest, in time that counts.
     without: BTreeMap<String, i64>,
     checked_at: i64,
+    /// Daemons that have started since they are wanted: what the Node is not Ready for is their first start alone.
+    placed: BTreeSet<String>,
     /// UIDs whose manifest the agent removed, and when: it waited for the disk.
     removed_by_agent: BTreeMap<String, i64>,
     /// The newest data that a volume of a daemon had.
@@ -346,6 +348,7 @@ impl Laws {
         let steady = node.steady;
         let Some(daemon) = node.daemons.iter_mut().find(|daemon| daemon.name == name) else { return };
         daemon.has_run = true;
+        self.placed.insert(manifest.daemon.clone());
         if daemon.wanted() == Some(manifest.revision) && std::mem::take(&mut daemon.is_on_new_disk) {
             daemon.highest = manifest.revision;
         }
@@ -387,7 +390,12 @@ impl Laws {
             // Without its overlays or its ConfigMap nothing starts.
             let is_whole = daemon.overlay.as_ref().is_none_or(super::overlays::Overlay::is_as_meant);
             let is_whole = is_whole && daemon.has_config;
-            if !daemon.has_run || daemon.wanted().is_none() || here.contains(name.as_str()) || !is_whole {
+            if daemon.wanted().is_none() || daemon.is_on_new_disk {
+                self.placed.remove(&name);
+            }
+            let may_wait = node.not_ready.is_some() && !self.placed.contains(&name);
+            let is_wanted = daemon.has_run && daemon.wanted().is_some() && !may_wait;
+            if !is_wanted || here.contains(name.as_str()) || !is_whole {
                 self.without.remove(&name);
                 continue;
             }

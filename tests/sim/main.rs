@@ -20,6 +20,7 @@ mod machine;
 mod moves;
 mod node;
 mod node_conditions;
+mod not_ready;
 mod others;
 mod overlays;
 mod room;

@@ -146,6 +146,15 @@ pub(crate) enum Tenant {
     Gone,
 }
 
+/// Why a Node is not Ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum NotReady {
+    /// Its kubelet says so.
+    Unwell,
+    /// Nothing is heard of its kubelet.
+    Unreachable,
+}
+
 /// What becomes of a ConfigMap with overlays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum OverlayChange {
@@ -330,6 +339,11 @@ pub(crate) enum Move {
         daemon: u8,
         seconds: u16,
     },
+    /// The Node is not Ready and has the taints of that.
+    EndReady {
+        why: NotReady,
+        seconds: u16,
+    },
 }
 
 /// The resources that a refusal may be about.
@@ -406,6 +420,7 @@ impl Life {
         for _ in 0..if crowded { 1 + draw.below(3) } else { 0 } {
             insert_occupant(draw, daemons.len() as u64, &mut moves);
         }
+        add_not_ready(&mut Draw::new(seed ^ 0x707a), &mut moves);
         moves.retain(|(at, _)| *at < HOUR);
         let sealed = Draw::new(seed ^ 0x5ea1).below(4) == 0;
         let draw = &mut Draw::new(seed ^ 0xc0de);
@@ -455,6 +470,18 @@ fn insert_occupant(draw: &mut Draw, daemons: u64, moves: &mut Vec<(i64, Move)>) 
         let at = near + draw.below(within) as i64 - 8_000;
         let place = moves.partition_point(|(other, _)| *other <= at);
         moves.insert(place, (at, what));
+    }
+}
+
+/// In one life of three the Node is not Ready for a while.
+fn add_not_ready(draw: &mut Draw, moves: &mut Vec<(i64, Move)>) {
+    if draw.below(3) > 0 {
+        return;
+    }
+    for _ in 0..1 + draw.below(3) {
+        let why = draw.one_of(&[NotReady::Unwell, NotReady::Unreachable]);
+        let what = Move::EndReady { why, seconds: draw.one_of(&[2, 8, 25, 70, 200, 600]) };
+        insert_near(draw, moves, what);
     }
 }
 

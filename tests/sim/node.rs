@@ -34,6 +34,7 @@ use super::moves::Home;
 use super::moves::Hurt;
 use super::moves::Life;
 use super::moves::Move;
+use super::moves::NotReady;
 use super::moves::Piece;
 use super::moves::RESOURCES;
 use super::overlays::Overlay;
@@ -171,6 +172,7 @@ pub(crate) enum Heal {
     TaintPolicy,
     Overlay(u8),
     Occupant(u8),
+    Ready,
 }
 
 /// What is told of the disk, and when the process is to die of it.
@@ -240,6 +242,8 @@ pub(crate) struct Node {
     pub(crate) has_ports: bool,
     /// Whether the Node has the label that overlays are for.
     pub(crate) is_big: bool,
+    /// Why the Node is not Ready.
+    pub(crate) not_ready: Option<NotReady>,
 }
 
 impl Node {
@@ -290,6 +294,7 @@ impl Node {
             has_ports: life.crowded,
             conditioned: super::node_conditions::of(&life.conditioned),
             is_big: false,
+            not_ready: None,
         };
         node.lay_out();
         node.server.lock().unwrap().poke = Some(Arc::clone(&node.poke));
@@ -401,6 +406,9 @@ impl Node {
         node["status"] = json!({"nodeInfo": {"kubeletVersion": "v1.36.2"},
             "conditions": [{"type": "Ready", "status": "True"}]});
         self.server.lock().unwrap().put("nodes", node);
+        if self.not_ready.is_some() {
+            self.write_condition();
+        }
     }
 
     /// It is `steady` now.
@@ -515,6 +523,7 @@ impl Node {
             Heal::Etc => self.restore_etc(),
             Heal::Seal => self.seals = true,
             Heal::TaintPolicy => self.server.lock().unwrap().has_taint_policy = true,
+            Heal::Ready => self.be_ready(),
             Heal::Overlay(daemon) => self.heal_overlay(usize::from(daemon)),
             Heal::StockPod(daemon) => self.end_stock_pod(daemon),
             Heal::Occupant(daemon) => self.vacate(daemon),
@@ -543,6 +552,8 @@ impl Node {
             server.etcd = etcd;
             server.is_other = false;
             server.forget();
+            drop(server);
+            self.write_condition();
         }
         for daemon in 0..self.daemons.len() {
             if self.daemons[daemon].in_api() && self.daemons[daemon].has_config {
@@ -843,6 +854,7 @@ impl Node {
             Move::Overlay { daemon, change, seconds } => self.change_overlay(index(daemon), change, seconds),
             Move::LabelNode { is_big } => self.label_node(is_big),
             Move::Occupy { daemon, seconds } => self.occupy(index(daemon), seconds),
+            Move::EndReady { why, seconds } => self.end_ready(why, seconds),
         }
     }
 

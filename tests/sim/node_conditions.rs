@@ -92,7 +92,12 @@ impl Node {
             let truth = &self.daemons[*daemon];
             truth.wanted().is_none() || truth.is_settled()
         };
-        is_heard && self.is_clear() && self.is_reachable() && self.is_mounted && self.conditioned.iter().all(is_settled)
+        is_heard
+            && self.not_ready.is_none()
+            && self.is_clear()
+            && self.is_reachable()
+            && self.is_mounted
+            && self.conditioned.iter().all(is_settled)
     }
 
     fn runs(&self, daemon: &str) -> bool {
