@@ -123,6 +123,11 @@ pub enum Lookup<'a> {
 pub trait ObjectSource {
     /// What is known of `reference`.
     fn lookup(&self, reference: &ObjectRef) -> Lookup<'_>;
+
+    /// The object that [`ObjectSource::lookup`] gives, where it has several owners: then its texts need not be copied.
+    fn shared(&self, _reference: &ObjectRef) -> Option<Arc<Value>> {
+        None
+    }
 }
 
 /// A fixed set of objects. Others are absent if the set is `complete`, else unknown.

@@ -3,16 +3,72 @@
 //! Owns the value that rendering produces and the disk side writes. Must not do I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
+
+use serde_json::Value;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeFile {
     /// The content; files with the same share it.
-    pub data: Arc<[u8]>,
+    pub data: FileData,
     /// Permission bits, as set by the kubelet's own plugin (fsGroup included).
     pub mode: u32,
     /// Owner; `None` is root (a token's `runAsUser`).
     pub uid: Option<u32>,
+}
+
+/// The bytes of a file. Those that are a text of an object are not copied: a ConfigMap may have a MiB of them.
+#[derive(Clone)]
+pub struct FileData(Content);
+
+#[derive(Clone)]
+enum Content {
+    Bytes(Arc<[u8]>),
+    Text { object: Arc<Value>, member: &'static str, key: String },
+}
+
+impl FileData {
+    /// The text `key` of the map `member` of `object`; empty if there is none.
+    pub fn of_object(object: Arc<Value>, member: &'static str, key: &str) -> Self {
+        Self(Content::Text { object, member, key: key.to_owned() })
+    }
+}
+
+impl<T: Into<Arc<[u8]>>> From<T> for FileData {
+    fn from(bytes: T) -> Self {
+        Self(Content::Bytes(bytes.into()))
+    }
+}
+
+impl Deref for FileData {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Content::Bytes(bytes) => bytes,
+            Content::Text { object, member, key } => {
+                let text = object.get(member).and_then(|map| map.get(key)?.as_str());
+                text.unwrap_or_default().as_bytes()
+            }
+        }
+    }
+}
+
+impl PartialEq for FileData {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for FileData {}
+
+impl fmt::Debug for FileData {
+    /// Only the length: it may be a Secret's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileData({} bytes)", self.len())
+    }
 }
 
 /// One volume, written as an emptyDir under the pinned pod UID in the kubelet's AtomicWriter layout.

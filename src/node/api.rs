@@ -37,8 +37,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
+use std::sync::Weak;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use crate::core::cluster::node_daemons::LeaseTerm;
@@ -96,6 +98,7 @@ pub use tokens::TokenSnapshot;
 pub use tokens::Tokens;
 
 use watches::EtcdRollbackProbe;
+use watches::Turns;
 use watches::WatchContext;
 use watches::Watches;
 
@@ -125,8 +128,8 @@ pub struct ApiOptions {
     /// Label selector for DaemonSets; `None`: all.
     pub selector: Option<String>,
     /// Objects remembered from the checkpoint. They are never listed from the API server's cache, whose content may be
-    /// older.
-    pub known: BTreeSet<ObjectRef>,
+    /// older. One that comes as it is remembered is not kept twice.
+    pub known: BTreeMap<ObjectRef, Weak<Value>>,
     /// Whether a default node selector applies to Namespaces without one (`policy.default-node-selector`). Then a
     /// Namespace's missing annotation can end a daemon, so Namespaces are never listed from the API server's cache.
     pub namespaces_bind: bool,
@@ -183,6 +186,7 @@ impl Api {
             store: store.clone(),
             link: connector.link(),
             etcd_rollback,
+            turns: Turns::new(),
             known: options.known,
             namespaces_bind: options.namespaces_bind,
         };

@@ -1,18 +1,17 @@
 //! The state folder: small files that outlive the agent, each written whole and checked when read.
 //!
-//! Owns the files below `state-dir` and their format: one line `daemonlet-checkpoint/1 sha256:<hex>`, then JSON. Must
-//! not know what the records mean. A damaged file is set aside and reported; it is never fatal and never used in part.
+//! Owns the files below `state-dir`; their bytes are `format`'s. Must not know what the records mean. A damaged file is set aside and reported; it is never fatal and never used in part.
 //!
 //! A record can be written first ([`Store::write_unsynced`]) and synced later ([`Store::sync`]). A written record survives
 //! a crash of the agent: the next [`Store::open`] puts it in force. A power loss may lose it, but never its predecessor.
 
 mod error;
+mod format;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -29,16 +28,14 @@ use crate::node::fsx::Shared;
 use crate::node::fsx::Stat;
 use crate::node::manifests::sha256;
 
+use format::Encoded;
+
 pub use error::CheckpointError;
 pub use error::Damaged;
 
-/// The first word of every file: format and version.
-const FORM: &str = "daemonlet-checkpoint/1";
 /// Names of records longer than this are shortened; with `.json` and `.bad-<n>` appended, a name stays below the file
 /// system limit of 255 bytes.
 const MAX_NAME: usize = 200;
-/// More than any record needs; a longer file is damaged.
-const MAX_BYTES: u64 = 256 << 20;
 /// The most damaged versions of one record that are kept; a newer one replaces the last of them.
 const MAX_SET_ASIDE: u32 = 10;
 /// A record; written but not yet renamed to its own name; and its successor while that is being written.
@@ -132,28 +129,18 @@ impl Store {
     pub fn write_unsynced<T: Serialize>(&self, name: &str, record: &T) -> Result<UnsyncedRecord, CheckpointError> {
         let file = file_name(name);
         let path = self.path.join(&file);
-        let failed = |source| CheckpointError::Encode { path: path.clone(), source };
-        // In one piece of memory, of its own length: the objects in use may have a hundred MiB.
-        let mut length = Length(0);
-        serde_json::to_writer(&mut length, record).map_err(failed)?;
-        let mut bytes = head(b"");
-        let begin = bytes.len();
-        bytes.reserve_exact(length.0 + 1);
-        serde_json::to_writer(&mut bytes, record).map_err(failed)?;
-        let head = head(&bytes[begin..]);
-        bytes[..begin].copy_from_slice(&head);
-        bytes.push(b'\n');
+        let encoded = Encoded::of(record).map_err(|source| CheckpointError::Encode { path: path.clone(), source })?;
         let staged = format!("{file}{STAGED}");
-        match self.stage(&staged, &format!("{file}{BEGUN}"), &bytes) {
+        match self.stage(&staged, &format!("{file}{BEGUN}"), &encoded) {
             Ok(written) => Ok(UnsyncedRecord { file, written }),
             Err(source) => Err(CheckpointError::Save { path, source }),
         }
     }
 
     /// Writes the file `staged`. If there is one already, the new one is completed under the name `begun` first.
-    fn stage(&self, staged: &str, begun: &str, bytes: &[u8]) -> Result<File, FsError> {
+    fn stage<T: Serialize>(&self, staged: &str, begun: &str, encoded: &Encoded<'_, T>) -> Result<File, FsError> {
         let create = |name: &str| {
-            let created = self.dir.create_file(name, bytes, 0o600, Owner::default());
+            let created = self.dir.create_file_with(name, 0o600, Owner::default(), |file| encoded.write(file));
             created.inspect_err(|error| {
                 if error.source.kind() != ErrorKind::AlreadyExists {
                     let _ = self.dir.unlink(name);
@@ -258,12 +245,11 @@ impl Store {
         if let Err(why) = trusted(&stat) {
             return damaged(why, true);
         }
-        match self.dir.read_file(name, MAX_BYTES + 1) {
+        match self.dir.open_file(name).and_then(|found| found.map(|file| format::read(&file)).transpose()) {
             Err(error) => damaged(format!("cannot be read ({})", error.source), false),
-            Ok(bytes) => match decode(&bytes.unwrap_or_default()) {
-                Ok(record) => Loaded::Present(record),
-                Err(why) => damaged(why, true),
-            },
+            Ok(Some(Ok(record))) => Loaded::Present(record),
+            Ok(Some(Err(why))) => damaged(why, true),
+            Ok(None) => Loaded::Absent,
         }
     }
 
@@ -340,8 +326,7 @@ fn is_whole(dir: &Dir, name: &str) -> Result<bool, FsError> {
     if dir.stat(name)?.is_none_or(|stat| trusted(&stat).is_err()) {
         return Ok(false);
     }
-    let bytes = dir.read_file(name, MAX_BYTES + 1)?.unwrap_or_default();
-    Ok(decode::<serde::de::IgnoredAny>(&bytes).is_ok())
+    Ok(dir.open_file(name)?.map(|file| format::is_whole(&file)).transpose()?.unwrap_or(false))
 }
 
 /// Whether only we can have written or read the file.
@@ -356,42 +341,6 @@ fn trusted(stat: &Stat) -> Result<(), String> {
         return Err(format!("is accessible by other users (mode {:04o})", stat.mode));
     }
     Ok(())
-}
-
-/// Counts what is written.
-struct Length(usize);
-
-impl Write for Length {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The first line of a file with `json`; as long for any.
-fn head(json: &[u8]) -> Vec<u8> {
-    format!("{FORM} sha256:{}\n", sha256(json)).into_bytes()
-}
-
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    let line = bytes.iter().position(|byte| *byte == b'\n').ok_or("is cut off in its first line")?;
-    let (head, rest) = bytes.split_at(line);
-    let head = std::str::from_utf8(head).map_err(|_| "does not start like a checkpoint")?;
-    let Some((form, sum)) = head.split_once(" sha256:") else {
-        return Err("does not start like a checkpoint".to_owned());
-    };
-    if form != FORM {
-        return Err(format!("has the format {form:?}; this version reads {FORM}"));
-    }
-    let json = rest.strip_prefix(b"\n").and_then(|rest| rest.strip_suffix(b"\n")).ok_or("is cut off")?;
-    if sha256(json) != sum {
-        return Err("does not match its checksum".to_owned());
-    }
-    serde_json::from_slice(json).map_err(|e| format!("does not contain what this version expects ({e})"))
 }
 
 /// The file of the record `name`: the name itself, or shortened with a hash if it is too long or not a plain file

@@ -26,6 +26,7 @@ mod unsynced;
 
 pub use dir::Dir;
 pub use dir::File;
+pub use dir::NewFile;
 pub use disk::Disk;
 pub use disk::Handle;
 pub use disk::Links;

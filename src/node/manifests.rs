@@ -21,6 +21,7 @@ use serde_json::Value;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::core::rendering::hex;
 use crate::node::fsx::Dir;
 use crate::node::fsx::File;
 use crate::node::fsx::FsError;
@@ -351,10 +352,5 @@ fn stage_file(stage: &Dir, name: &str, bytes: &[u8], prepared: Option<StagedMani
 
 /// SHA-256 in lower-case hex.
 pub(super) fn sha256(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&Sha256::digest(bytes))
 }

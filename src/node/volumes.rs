@@ -372,7 +372,7 @@ fn fingerprint(volume: &VolumeData) -> u64 {
     volume.keeps_others.hash(&mut hasher);
     volume.nested_mount_points.hash(&mut hasher);
     for (path, file) in &volume.files {
-        (path, &file.data, file.mode, file.uid).hash(&mut hasher);
+        (path, &*file.data, file.mode, file.uid).hash(&mut hasher);
     }
     volume.files.len().hash(&mut hasher);
     hasher.finish()

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde_json::Value;
 use sha2::Digest;
@@ -22,6 +21,7 @@ use crate::core::render::Part;
 use crate::core::render::RenderInput;
 use crate::core::render::part::Obstacles;
 use crate::core::render::payload;
+use crate::core::volume::FileData;
 use crate::core::volume::VolumeData;
 
 /// What a file or variable counts beside its name and content, in bytes.
@@ -32,7 +32,7 @@ const WITH_TOKENS: usize = 1 << 20;
 pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// The bytes of a value; `None`: it is absent or not decodable.
-type SharedValue = Option<Arc<[u8]>>;
+type SharedValue = Option<FileData>;
 
 /// The state of one rendering.
 pub(super) struct RenderContext<'a> {
@@ -184,8 +184,10 @@ impl<'a> RenderContext<'a> {
 
     /// The value of `key` in `object`, the ConfigMap or Secret `name`.
     pub(super) fn shared(&mut self, kind: Kind, name: &str, key: &str, object: &Value) -> SharedValue {
+        let (namespace, objects) = (self.namespace(), self.input.objects);
+        let shared = || objects.shared(&ObjectRef::new(kind, namespace, name));
         let value = self.values.entry((kind, name.to_owned(), key.to_owned()));
-        value.or_insert_with(|| payload::value(kind, object, key).map(Arc::from)).clone()
+        value.or_insert_with(|| payload::file_data(kind, object, key, shared)).clone()
     }
 
     /// As [`Self::spend`] for a file of a volume with a token: data of other volumes hold no token back.

@@ -77,7 +77,7 @@ pub(super) fn project(
             }
         };
         let mode = payload::mode(item, "mode").unwrap_or(payload.mode);
-        let file = payload.owner.file(value, mode);
+        let file = payload.owner.file(value.into(), mode);
         payload.insert(item.str_at("path"), file, &format!("{field}.path"));
     }
 }

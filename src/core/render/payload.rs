@@ -19,6 +19,7 @@ use crate::core::render::containers::ByFolder;
 use crate::core::render::containers::below;
 use crate::core::render::containers::clean_path;
 use crate::core::render::context::RenderContext;
+use crate::core::volume::FileData;
 use crate::core::volume::VolumeFile;
 
 /// Upstream's default mode of configMap, secret, projected and downwardAPI volumes.
@@ -47,12 +48,12 @@ impl FileOwnership {
     }
 
     /// A file with `mode` from the volume's source.
-    pub(super) fn file(self, data: Arc<[u8]>, mode: u32) -> VolumeFile {
+    pub(super) fn file(self, data: FileData, mode: u32) -> VolumeFile {
         VolumeFile { data, mode: self.widened(mode), uid: None }
     }
 
     /// A token: readable only by its user once user or group of the pod are known.
-    fn token(self, data: Arc<[u8]>, default_mode: u32) -> VolumeFile {
+    fn token(self, data: FileData, default_mode: u32) -> VolumeFile {
         let known = self.fs_user.is_some() || self.fs_group.is_some();
         VolumeFile { data, mode: self.widened(if known { 0o600 } else { default_mode }), uid: self.fs_user }
     }
@@ -71,13 +72,34 @@ pub(super) fn default_mode(source: &Value) -> u32 {
 /// The value of `key` in a ConfigMap or Secret as bytes; `None` if it is absent or not decodable.
 pub(super) fn value<'a>(kind: Kind, object: &'a Value, key: &str) -> Option<Cow<'a, [u8]>> {
     let text = |member: &str| object.get(member).and_then(|data| data.get(key)).and_then(Value::as_str);
-    let (plain, encoded) = match kind {
-        Kind::Secret => ("stringData", "data"),
-        _ => ("data", "binaryData"),
-    };
+    let (plain, encoded) = members(kind);
     match text(plain) {
         Some(text) => Some(Cow::Borrowed(text.as_bytes())),
         None => decode(text(encoded)?).map(Cow::Owned),
+    }
+}
+
+/// As [`value`], of the object that `shared` gives, if it does.
+pub(super) fn file_data(
+    kind: Kind,
+    object: &Value,
+    key: &str,
+    shared: impl FnOnce() -> Option<Arc<Value>>,
+) -> Option<FileData> {
+    Some(match value(kind, object, key)? {
+        Cow::Owned(decoded) => decoded.into(),
+        Cow::Borrowed(text) => match shared() {
+            Some(shared) => FileData::of_object(shared, members(kind).0, key),
+            None => text.into(),
+        },
+    })
+}
+
+/// Where a ConfigMap or Secret has texts, and where values in base64.
+fn members(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Secret => ("stringData", "data"),
+        _ => ("data", "binaryData"),
     }
 }
 

@@ -30,6 +30,9 @@ use super::rollback_data;
 /// Objects with the versions they were seen at.
 pub(super) type Versioned = BTreeMap<ObjectRef, Entry>;
 
+/// Objects as a checkpoint has them.
+pub(super) type Values = Vec<(ObjectRef, Arc<Value>)>;
+
 /// The view of one pass.
 #[derive(Clone, Copy)]
 pub(super) struct Objects<'a> {
@@ -181,6 +184,10 @@ impl ObjectSource for Objects<'_> {
             (_, None) => Lookup::Absent,
         }
     }
+
+    fn shared(&self, reference: &ObjectRef) -> Option<Arc<Value>> {
+        self.entry(reference).map(|entry| Arc::clone(&entry.value))
+    }
 }
 
 impl VersionedObjects for Objects<'_> {
@@ -225,14 +232,22 @@ pub(super) fn remember(
 }
 
 /// Objects from a checkpoint, under versions of their own.
-pub(super) fn restore(objects: Vec<(ObjectRef, Value)>) -> Versioned {
-    let entry = |(version, (reference, value)): (u64, (ObjectRef, Value))| {
-        (reference, Entry { version, value: Arc::new(value) })
-    };
+pub(super) fn restore<V: Into<Arc<Value>>>(objects: Vec<(ObjectRef, V)>) -> Versioned {
+    let entry =
+        |(version, (reference, value)): (u64, (ObjectRef, V))| (reference, Entry { version, value: value.into() });
     (1..).zip(objects).map(entry).collect()
 }
 
 /// Objects for a checkpoint.
-pub(super) fn values(objects: &Versioned) -> Vec<(ObjectRef, Value)> {
-    objects.iter().map(|(reference, entry)| (reference.clone(), Value::clone(&entry.value))).collect()
+pub(super) fn values(objects: &Versioned) -> Values {
+    objects.iter().map(|(reference, entry)| (reference.clone(), Arc::clone(&entry.value))).collect()
+}
+
+/// Lets `objects` share the values that they have in common with `others`: read from a checkpoint, each is one of its own.
+pub(super) fn share(objects: &mut Versioned, others: &Versioned) {
+    for (reference, entry) in objects {
+        if let Some(other) = others.get(reference).filter(|other| other.value == entry.value) {
+            entry.value = Arc::clone(&other.value);
+        }
+    }
 }

@@ -108,7 +108,11 @@ pub(super) fn report_to_cluster(
 ) -> Option<Status> {
     let is_read = observation.snapshot().is_some_and(|api| api.lists(&Scope::NodeDaemons) > 0);
     let live = state.concerns.claims.live();
-    let report = |_: &[Subject<'_>], facts: &ObservedState<'_>| claims::status(plan, facts, &config.node_name, live);
+    let rules = state.policy.rules();
+    let is_trusted = |key: &ObjectKey| rules.trusts(&key.namespace) || observation.folders.get(key).is_some();
+    let report = |_: &[Subject<'_>], facts: &ObservedState<'_>| {
+        claims::status(plan, facts, &config.node_name, live, &is_trusted)
+    };
     is_read.then(|| with_facts(observation, state, config, cache, report))
 }
 

@@ -25,6 +25,7 @@ use crate::node::folders::FolderIdentity;
 use crate::node::folders::RecalledFile;
 use crate::node::recording::marks;
 
+use super::objects::Values;
 use super::objects::Versioned;
 use super::observation::ObservedFolders;
 
@@ -52,10 +53,10 @@ pub(super) struct SavedFile {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     daemon_sets: Vec<Arc<DaemonSet>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    objects: Vec<(ObjectRef, Value)>,
+    objects: Values,
 }
 
-fn is_secret((reference, _): &(ObjectRef, Value)) -> bool {
+fn is_secret((reference, _): &(ObjectRef, Arc<Value>)) -> bool {
     reference.kind == Kind::Secret
 }
 
@@ -93,7 +94,7 @@ impl RememberedFiles {
             file.daemon_sets.extend(daemon_sets.into_iter().map(|d| (d.key.clone(), d)));
             for (reference, value) in objects {
                 version += 1;
-                file.objects.insert(reference, Entry { version, value: Arc::new(value) });
+                file.objects.insert(reference, Entry { version, value });
             }
         }
         Self(files)

@@ -26,6 +26,7 @@ use crate::node::folders::Origin;
 use crate::node::recording::marks;
 
 use super::objects;
+use super::objects::Values;
 use super::objects::Versioned;
 use super::remembered_files::RememberedFiles;
 use super::remembered_files::SavedFile;
@@ -62,7 +63,7 @@ pub(super) struct SavedInputs {
     /// The API's DaemonSets that are ours.
     daemon_sets: Vec<Arc<DaemonSet>>,
     /// Objects in use.
-    objects: Vec<(ObjectRef, Value)>,
+    objects: Values,
     /// Tokens, expired or not.
     pub(super) tokens: Vec<IssuedToken>,
     /// Where daemons from files came from.
@@ -75,14 +76,14 @@ pub(super) struct SavedInputs {
     coordinated: bool,
     /// Data of good revisions, by daemon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    rollback_data: Vec<(ObjectKey, Vec<(ObjectRef, Value)>)>,
+    rollback_data: Vec<(ObjectKey, Values)>,
 }
 
 /// What of it is secret.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SavedSecrets {
-    objects: Vec<(ObjectRef, Value)>,
+    objects: Values,
     pub(super) tokens: Vec<IssuedToken>,
     /// Data of good revisions with Secrets in it.
     #[serde(default)]
@@ -106,7 +107,7 @@ struct SealedRollbackData {
     daemon: ObjectKey,
     /// The revision that was good with it.
     revision: String,
-    objects: Vec<(ObjectRef, Value)>,
+    objects: Values,
 }
 
 /// Opened secrets in a recording: shapes, no tokens, and nothing of files, which the folders' view has.
@@ -118,9 +119,7 @@ pub(super) mod opened {
 
     use super::*;
 
-    type Objects = Vec<(ObjectRef, Value)>;
-
-    fn marked(objects: &Objects) -> Vec<(&ObjectRef, Marked<'_>)> {
+    fn marked(objects: &Values) -> Vec<(&ObjectRef, Marked<'_>)> {
         objects.iter().map(|(reference, value)| (reference, Marked(reference, value))).collect()
     }
 
@@ -139,7 +138,7 @@ pub(super) mod opened {
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Arc<SavedSecrets>>, D::Error> {
-        type Recorded = (Objects, Vec<(ObjectKey, String, Objects)>);
+        type Recorded = (Values, Vec<(ObjectKey, String, Values)>);
         let Some((objects, rollback_data)) = Option::<Recorded>::deserialize(deserializer)? else { return Ok(None) };
         let sealed = |(daemon, revision, objects)| SealedRollbackData { daemon, revision, objects };
         let rollback_data = rollback_data.into_iter().map(sealed).collect();
@@ -147,7 +146,7 @@ pub(super) mod opened {
     }
 }
 
-fn is_secret((reference, _): &(ObjectRef, Value)) -> bool {
+fn is_secret((reference, _): &(ObjectRef, Arc<Value>)) -> bool {
     reference.kind == Kind::Secret
 }
 
@@ -253,10 +252,14 @@ pub(super) struct RememberedInputs {
 impl RememberedInputs {
     /// From a checkpoint, but for its tokens.
     pub(super) fn restore(saved: SavedInputs, records: &Records) -> Self {
+        let in_use = objects::restore(saved.objects);
         let rollback_data = saved.rollback_data.into_iter().map(|(daemon, objects)| {
             let revision = rollback_revision(records, &daemon).unwrap_or_default();
-            (daemon, RollbackData { revision, objects: objects::restore(objects) })
+            let mut objects = objects::restore(objects);
+            objects::share(&mut objects, &in_use);
+            (daemon, RollbackData { revision, objects })
         });
+        let rollback_data = rollback_data.collect();
         Self {
             cluster_uid: saved.cluster_uid,
             boot: saved.boot,
@@ -269,11 +272,11 @@ impl RememberedInputs {
             node: saved.node,
             node_since: saved.node_since,
             daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
-            objects: objects::restore(saved.objects),
+            objects: in_use,
             origins: saved.origins.into_iter().collect(),
             files: RememberedFiles::restore(saved.files),
             coordinated: saved.coordinated,
-            rollback_data: rollback_data.collect(),
+            rollback_data,
         }
     }
 

@@ -136,14 +136,15 @@ impl Store {
     }
 
     /// An object has this content.
-    pub(super) fn apply(&self, scope: &Scope, value: Value) {
+    pub(super) fn apply(&self, scope: &Scope, value: impl Into<Arc<Value>>) {
+        let value = value.into();
         if *scope == Scope::DaemonSets {
             return self.define(&value);
         }
         let key = key_of(&value);
         self.with(|snapshot| {
             let version = snapshot.version + 1;
-            let entry = Entry { version, value: Arc::new(value) };
+            let entry = Entry { version, value };
             let changed = match scope {
                 // Handled above.
                 Scope::DaemonSets => false,

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -38,7 +37,7 @@ fn with_kubeconfig(kubeconfig: PathBuf) -> ApiOptions {
         kubeconfig,
         node_name: "n1".into(),
         selector: None,
-        known: BTreeSet::new(),
+        known: BTreeMap::new(),
         namespaces_bind: false,
         policy: Arc::new(Policy::new(Some(Mode::Static), "", vec!["*".into()]).unwrap()),
         daemon_sets: BTreeSet::new(),
@@ -223,7 +222,7 @@ async fn the_cache_is_asked_once_and_never_for_what_is_remembered() {
     })
     .await;
     let named = |name: &str| ObjectRef::new(Kind::Namespace, "", name);
-    let api = Api::start(ApiOptions { known: [named("old")].into(), ..options(&fake) });
+    let api = Api::start(ApiOptions { known: [(named("old"), Weak::new())].into(), ..options(&fake) });
     api.set_wanted(&[named("old"), named("new")].into());
     until(&api, "a second list", |api| api.store().snapshot().lists(&Scope::Object(named("new"))) == 2).await;
     let lists = |name: &str| -> Vec<bool> {

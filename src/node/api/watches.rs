@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::Weak;
 
 use kube::runtime::watcher::Config;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -21,6 +23,7 @@ use crate::node::api::store::Scope;
 use crate::node::api::store::Store;
 
 mod etcd_rollback;
+mod lines;
 mod named;
 mod outlines;
 mod pending;
@@ -29,6 +32,7 @@ mod task;
 
 pub(super) use etcd_rollback::EtcdRollbackProbe;
 pub(super) use etcd_rollback::WatchProgress;
+pub(super) use lines::Turns;
 use named::CacheReadPolicy;
 use task::WatchTask;
 
@@ -41,10 +45,12 @@ pub(super) struct WatchContext {
     pub(super) store: Store,
     pub(super) link: watch::Receiver<Link>,
     pub(super) etcd_rollback: EtcdRollbackProbe,
+    /// In which large objects are read.
+    pub(super) turns: Turns,
     /// Objects remembered from the checkpoint ([`ApiOptions::known`]).
     ///
     /// [`ApiOptions::known`]: super::ApiOptions::known
-    pub(super) known: BTreeSet<ObjectRef>,
+    pub(super) known: BTreeMap<ObjectRef, Weak<Value>>,
     /// Whether a default node selector applies to Namespaces without one ([`ApiOptions::namespaces_bind`]).
     ///
     /// [`ApiOptions::namespaces_bind`]: super::ApiOptions::namespaces_bind
@@ -52,11 +58,18 @@ pub(super) struct WatchContext {
 }
 
 impl WatchContext {
+    /// `value`, or what is remembered of the object if that is the same.
+    fn known_or(&self, scope: &Scope, value: Arc<Value>) -> Arc<Value> {
+        let Scope::Object(object) = scope else { return value };
+        let known = self.known.get(object).and_then(Weak::upgrade);
+        known.filter(|known| *known == value).unwrap_or(value)
+    }
+
     /// While nothing is known of an object: which answers from the API server's cache, at most a moment old, are good
     /// enough. Consistent reads would make a thousand agents that wait for the same object wait for etcd, too.
     fn cache_read_policy(&self, scope: &Scope) -> Option<CacheReadPolicy> {
         match scope {
-            Scope::Object(object) if self.known.contains(object) => None,
+            Scope::Object(object) if self.known.contains_key(object) => None,
             // The API server's own admission uses the same cache.
             Scope::Object(object) if object.kind == Kind::ServiceAccount => Some(|_| true),
             // Admission reads its PodSecurity level from the same cache. But its node selector ends what runs.

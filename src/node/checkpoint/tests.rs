@@ -96,14 +96,14 @@ fn no_cut_and_no_turned_bit_goes_unseen() {
     store.save("a", &record(1)).unwrap();
     let right = fs::read(store.path().join("a.json")).unwrap();
     for cut in 0..right.len() {
-        assert!(super::decode::<Record>(&right[..cut]).is_err(), "cut at {cut}");
+        assert!(super::format::decode::<Record>(&right[..cut]).is_err(), "cut at {cut}");
     }
     for bit in 0..right.len() * 8 {
         let mut turned = right.clone();
         turned[bit / 8] ^= 1 << (bit % 8);
-        assert!(super::decode::<Record>(&turned).is_err(), "bit {bit}");
+        assert!(super::format::decode::<Record>(&turned).is_err(), "bit {bit}");
     }
-    assert_eq!(super::decode::<Record>(&right), Ok(record(1)));
+    assert_eq!(super::format::decode::<Record>(&right), Ok(record(1)));
 }
 
 #[test]
@@ -322,4 +322,34 @@ fn what_is_not_synced_outlives_the_agent_and_takes_nothing_with_the_power() {
         assert!(changes % 2 == 1 || written.is_err() || *found == record(3), "{found:?}");
         has_stopped
     });
+}
+
+#[test]
+fn a_large_record_is_written_and_read_in_pieces() {
+    let (_root, store) = fresh();
+    let large: Vec<String> = (0..20).map(|n| format!("{n}\"{}", "x".repeat(1 << 20))).collect();
+    store.save("a", &large).unwrap();
+    assert_eq!(store.load("a"), Loaded::Present(large.clone()));
+    let path = store.path().join("a.json");
+    let right = fs::read(&path).unwrap();
+    let text = format!("{}\n", serde_json::to_string(&large).unwrap());
+    assert!(right.starts_with(b"daemonlet-checkpoint/1 sha256:") && right.ends_with(text.as_bytes()));
+    assert_eq!(super::format::decode(&right), Ok(large.clone()));
+    let spoilt = |at: usize| {
+        let mut spoilt = right.clone();
+        spoilt[at] ^= 1;
+        spoilt
+    };
+    let cut = |length: usize| right[..length].to_vec();
+    for bytes in [cut(17 << 20), cut(right.len() - 1), [&right, "x".as_bytes()].concat(), spoilt(3), spoilt(19 << 20)] {
+        fs::write(&path, &bytes).unwrap();
+        let Loaded::Damaged(damaged) = store.load::<Vec<String>>("a") else { panic!("{} bytes", bytes.len()) };
+        let Err(why) = super::format::decode::<Vec<String>>(&bytes) else { panic!("{} bytes", bytes.len()) };
+        assert_eq!(damaged.why, why);
+        store.save("a", &large).unwrap();
+    }
+    store.write_unsynced("a", &large[1..].to_vec()).unwrap();
+    let again = Store::open(&Real::shared(), store.path()).unwrap();
+    assert_eq!(again.load("a"), Loaded::Present(large[1..].to_vec()), "it is whole");
+    assert!(matches!(again.load::<Record>("a"), Loaded::Damaged(damaged) if damaged.why.contains("this version")));
 }

@@ -1,6 +1,7 @@
 //! A folder held open: every step below it goes through that, never through a link.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -121,10 +122,22 @@ impl Dir {
     /// Writes a new file whole, with exactly `mode` and `owner`; the name must not be taken.
     /// The bytes are not on stable storage until [`File::sync`].
     pub fn create_file(&self, name: impl AsRef<Path>, data: &[u8], mode: u32, owner: Owner) -> Result<File, FsError> {
+        self.create_file_with(name, mode, owner, |file| file.put(data))
+    }
+
+    /// As [`Dir::create_file`], with what `fill` writes: it need not be in memory as a whole.
+    pub fn create_file_with(
+        &self,
+        name: impl AsRef<Path>,
+        mode: u32,
+        owner: Owner,
+        fill: impl FnOnce(&mut NewFile<'_>) -> io::Result<()>,
+    ) -> Result<File, FsError> {
         let (name, disk) = (name.as_ref(), &self.disk);
         // Owner and mode are set before anyone can read it.
         let handle = disk.create_file(&self.handle, name).map_err(self.fail(Doing::Create, name))?;
-        disk.write(&handle, data).map_err(self.fail(Doing::Write, name))?;
+        let filled = fill(&mut NewFile { disk, handle: &handle });
+        filled.map_err(|error| FsError::new(Doing::Write, self.join(name), error))?;
         let stat = disk.stat_open(&handle).map_err(self.fail(Doing::Read, name))?;
         let change_mode = || if stat.mode == mode { Ok(()) } else { disk.set_mode(&handle, mode) };
         let change_owner = || if owner.holds(&stat) { Ok(()) } else { disk.set_owner(&handle, owner) };
@@ -302,6 +315,11 @@ impl Dir {
 }
 
 impl File {
+    /// Its path, for messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn fail(&self, doing: Doing) -> impl FnOnce(Errno) -> FsError {
         move |errno| FsError::new(doing, &self.path, errno)
     }
@@ -314,6 +332,11 @@ impl File {
     /// At most `limit` bytes of it.
     pub fn read(&self, limit: u64) -> Result<Vec<u8>, FsError> {
         self.disk.load_open(&self.handle, 0, limit).map_err(self.fail(Doing::Read))
+    }
+
+    /// Reads it from `offset` on, piece by piece.
+    pub fn reader(&self, offset: u64) -> impl io::Read + '_ {
+        FileReader { file: self, offset }
     }
 
     /// Its last bytes, at most `limit`.
@@ -330,6 +353,42 @@ impl File {
     /// Waits until its bytes are on stable storage.
     pub fn sync(&self) -> Result<(), FsError> {
         self.disk.sync(&self.handle).map_err(self.fail(Doing::Sync))
+    }
+}
+
+/// A file that is being filled. Each write is one call of the disk: who writes little at a time puts a buffer before it.
+pub struct NewFile<'a> {
+    disk: &'a Shared,
+    handle: &'a Handle,
+}
+
+impl NewFile<'_> {
+    /// Appends all of `data`, in one call.
+    pub fn put(&mut self, data: &[u8]) -> io::Result<()> {
+        Ok(self.disk.write(self.handle, data)?)
+    }
+}
+
+impl io::Write for NewFile<'_> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.put(data).map(|()| data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct FileReader<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl io::Read for FileReader<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.disk.read(&self.file.handle, self.offset, into)?;
+        self.offset += read as u64;
+        Ok(read)
     }
 }
 

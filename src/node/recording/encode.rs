@@ -85,13 +85,15 @@ impl<'t> Encoder<'t> {
     }
 
     /// Makes what was written since `start` a piece of its own, if it is long.
-    fn cut(&mut self, start: usize) {
+    ///
+    /// # Errors
+    /// When the value as a whole has become too large: what is not cut would be in memory until its end.
+    fn cut(&mut self, start: usize) -> Result<(), EncodeError> {
         if self.out.len() - start <= CUT {
-            return;
+            return Ok(());
         }
         if self.table.is_too_much() {
-            // The whole value is refused at its end.
-            return;
+            return Err(EncodeError("it is too large".to_owned()));
         }
         let first = self.parts.partition_point(|(at, _)| *at < start);
         let parts = self.parts.split_off(first).into_iter().map(|(_, name)| name).collect();
@@ -100,6 +102,7 @@ impl<'t> Encoder<'t> {
         self.parts.push((start, name));
         self.head(Major::Tag, tags::PIECE);
         self.bytes(&name);
+        Ok(())
     }
 
     /// Begins a list or map; `length`: unknown if `None`.
@@ -147,8 +150,7 @@ impl<'t> Encoder<'t> {
                 self.secret_text(member, text)?;
             }
         }
-        self.cut(start);
-        Ok(())
+        self.cut(start)
     }
 
     fn config_map(&mut self, config_map: &Value) -> Result<(), EncodeError> {
@@ -167,11 +169,10 @@ impl<'t> Encoder<'t> {
                 let start = self.out.len();
                 self.head(Major::Tag, tags::DATA);
                 self.text(value.as_str().unwrap_or_default());
-                self.cut(start);
+                self.cut(start)?;
             }
         }
-        self.cut(start);
-        Ok(())
+        self.cut(start)
     }
 
     fn marked<T: Serialize + ?Sized>(&mut self, mark: &str, value: &T) -> Result<(), EncodeError> {
@@ -254,8 +255,7 @@ impl<'e, 't> ser::Serializer for &'e mut Encoder<'t> {
         }
         let start = self.out.len();
         self.text(&redact::without_credentials(text));
-        self.cut(start);
-        Ok(())
+        self.cut(start)
     }
 
     fn serialize_bytes(self, bytes: &[u8]) -> Result<(), EncodeError> {
@@ -347,5 +347,35 @@ impl<'e, 't> ser::Serializer for &'e mut Encoder<'t> {
         length: usize,
     ) -> Result<Compound<'e, 't>, EncodeError> {
         Ok(self.variant(variant, Major::Map, length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use sha2::Digest;
+    use sha2::Sha256;
+
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_is_given_up_before_its_end() {
+        let (asked, mut table) = (Cell::new(0), Table::default());
+        let texts = (0..100_000_u32).map(|number| {
+            asked.set(asked.get() + 1);
+            (0..8)
+                .map(|part| format!("{:x?}", Sha256::digest([number.to_be(), part].map(u32::to_be_bytes).concat())))
+                .collect::<String>()
+        });
+        struct Texts<I>(Cell<Option<I>>);
+        impl<I: Iterator<Item = String>> Serialize for Texts<I> {
+            fn serialize<S: ser::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_seq(self.0.take().into_iter().flatten())
+            }
+        }
+        let key = Key::random().unwrap();
+        let refused = encode(&Texts(Cell::new(Some(texts))), &mut table, &key, &BTreeSet::new());
+        assert!(refused.is_err() && (500..50_000).contains(&asked.get()), "{} of 100,000", asked.get());
     }
 }

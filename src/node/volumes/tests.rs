@@ -231,9 +231,9 @@ fn fs_group_and_owner_are_on_every_entry_also_after_an_update() {
     let mut data = volume(&[("a", "1"), ("sub/b", "2")]);
     data.fs_group = Some(4321);
     data.nested_mount_points.insert("mnt".to_owned());
-    data.files.insert("token".to_owned(), VolumeFile { data: Arc::from(*b"t"), mode: 0o640, uid: Some(1234) });
+    data.files.insert("token".to_owned(), VolumeFile { data: (*b"t").into(), mode: 0o640, uid: Some(1234) });
     for round in 0..2 {
-        data.files.get_mut("a").unwrap().data = Arc::from([b'0' + round]);
+        data.files.get_mut("a").unwrap().data = [b'0' + round].into();
         assert!(volumes.write(UID, std::slice::from_ref(&data)).unwrap().published.contains("config"));
         let place = place(root.path());
         let at = version(&place);

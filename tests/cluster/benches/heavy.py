@@ -1,6 +1,7 @@
 """What an agent's memory is whose daemons use 100 ConfigMaps of 1 MB: while they come, when all change, and after a start.
 
-The node is a hollow one; the agent has the allocator's settings of its unit.
+The node is a hollow one; the agent has the allocator's settings of its unit. With DAEMONLET_BENCH_ROLLBACK=auto the data
+before a change is kept until the new data has proved good.
 """
 
 import os
@@ -20,6 +21,7 @@ from kit.wait import until
 NAMESPACE = "kube-system"
 COUNT = int(os.environ.get("DAEMONLET_BENCH_HEAVY", "100"))
 BYTES = 1_000_000
+ROLLBACK = os.environ.get("DAEMONLET_BENCH_ROLLBACK", "off")
 MOST = 256
 
 
@@ -40,7 +42,7 @@ def main():
         with HollowNode(cluster, "heavy", 0) as node:
             node.socket = ""
             with agent.Agent(node, runtime_endpoint="", kubelet_root=str(node.root)) as daemonlet:
-                _story(cluster.admin, node, daemonlet)
+                _story(cluster, node, daemonlet)
 
 
 def _written(node, round_):
@@ -56,28 +58,54 @@ def _told(what, daemonlet):
                  f"≤ {MOST} MiB", now["VmHWM"] <= MOST)
 
 
+def _change(api, round_):
+    for number in range(COUNT):
+        api.patch("configmaps", f"heavy-{number:03}", {"data": _body(f"heavy-{number:03}", round_)["data"]}, NAMESPACE)
+
+
+def _settle(node, daemonlet, round_, what):
+    began = time.monotonic()
+    until(lambda: _written(node, round_) == COUNT, 240, f"{what}: all have the new data", pause=1)
+    seconds = time.monotonic() - began
+    time.sleep(20)
+    _told(f"{what}; data on disk {seconds:.0f} s later", daemonlet)
+    _reset(daemonlet)
+
+
 def _reset(daemonlet):
     Path(f"/proc/{daemonlet.process.pid}/clear_refs").write_text("5", encoding="ascii")
 
 
-def _story(api, node, daemonlet):
+def _story(cluster, node, daemonlet):
+    api = cluster.admin
     for number in range(COUNT):
         name = f"heavy-{number:03}"
         api.create("configmaps", _body(name, 0))
-        api.create("daemonsets", daemonset(
+        daemon = daemonset(
             name, NAMESPACE, labels={"daemonlet.dev/mode": "static"}, tolerations=[{"operator": "Exists"}], hostNetwork=True,
-            volumes=[{"name": "config", "configMap": {"name": name}}], container={"volumeMounts": [{"name": "config", "mountPath": "/etc/config"}]}))
+            volumes=[{"name": "config", "configMap": {"name": name}}], container={"volumeMounts": [{"name": "config", "mountPath": "/etc/config"}]})
+        daemon["metadata"]["annotations"] = {"daemonlet.dev/rollback": ROLLBACK}
+        api.create("daemonsets", daemon)
     until(lambda: _written(node, 0) == COUNT, 120, "all have their data", pause=1)
     _told("as they come", daemonlet)
     time.sleep(40)
     _told("40 s later", daemonlet)
     _reset(daemonlet)
-    for number in range(COUNT):
-        api.patch("configmaps", f"heavy-{number:03}", {"data": _body(f"heavy-{number:03}", 1)["data"]}, NAMESPACE)
-    until(lambda: _written(node, 1) == COUNT, 120, "all have the new data", pause=1)
-    time.sleep(20)
-    _told("when all have changed", daemonlet)
+    _change(api, 1)
+    _settle(node, daemonlet, 1, "all changed one after the other")
+    daemonlet.process.freeze()
+    _change(api, 2)
+    daemonlet.process.thaw()
+    _settle(node, daemonlet, 2, "all changed while the agent was stopped")
+    cluster.stop("api")
+    cluster.start_api()
+    _change(api, 3)
+    _settle(node, daemonlet, 3, "all changed after a start of the API server")
     daemonlet.kill()
     daemonlet.start()
     time.sleep(30)
     _told("30 s after a start", daemonlet)
+    daemonlet.kill()
+    _change(api, 4)
+    daemonlet.start()
+    _settle(node, daemonlet, 4, "all changed while there was no agent")

@@ -23,7 +23,7 @@ fn remembered_inputs() -> RememberedInputs {
     }
 }
 
-fn values(remembered_inputs: &RememberedInputs) -> Vec<(ObjectRef, Value)> {
+fn values(remembered_inputs: &RememberedInputs) -> Values {
     remembered_inputs.rollback_data.values().flat_map(|rollback_data| objects::values(&rollback_data.objects)).collect()
 }
 
@@ -60,7 +60,7 @@ fn what_the_api_server_said_while_the_state_folder_could_not_be_used_counts() {
     let of = |cluster: &str, sealed: bool, text: &str| SavedInputs {
         cluster_uid: Some(cluster.to_owned()),
         sealed,
-        objects: vec![(c.clone(), json!(text)), (s.clone(), json!(text))],
+        objects: vec![(c.clone(), json!(text).into()), (s.clone(), json!(text).into())],
         ..SavedInputs::default()
     };
     for (cluster, sealed, expected) in
@@ -69,7 +69,7 @@ fn what_the_api_server_said_while_the_state_folder_could_not_be_used_counts() {
         let mut saved = of("one", sealed, "old");
         saved.overlay(of(cluster, false, "new"));
         let found: BTreeMap<_, _> = saved.objects.into_iter().collect();
-        assert_eq!([&found[&c], &found[&s]], expected.map(|text| json!(text)).each_ref(), "{cluster} {sealed}");
+        assert_eq!([&*found[&c], &*found[&s]], expected.map(|text| json!(text)).each_ref(), "{cluster} {sealed}");
     }
 }
 
@@ -138,4 +138,20 @@ fn what_cannot_be_put_in_json_does_not_keep_the_rest_from_being_saved() {
     assert_eq!(saved.drop_unencodable(), [format!("DaemonSet {}", daemon_set.key)]);
     assert_eq!(saved, SavedInputs { daemon_sets: vec![daemon_set], ..whole });
     assert!(serde_json::to_string(&saved).is_ok());
+}
+
+#[test]
+fn what_is_in_use_and_kept_for_a_roll_back_is_in_memory_once_after_a_start_too() {
+    let mut inputs = remembered_inputs();
+    let reference = |kind, name| ObjectRef::new(kind, "ns", name);
+    let config_map = reference(Kind::ConfigMap, "c");
+    let kept = inputs.rollback_data.values().next().unwrap().objects[&config_map].clone();
+    inputs.objects.insert(config_map.clone(), kept);
+    let text = serde_json::to_string(&inputs.to_save(&[])).unwrap();
+    let restored = RememberedInputs::restore(serde_json::from_str(&text).unwrap(), &records("good"));
+    let kept = &restored.rollback_data.values().next().unwrap().objects;
+    let secret = reference(Kind::Secret, "a");
+    let is_one = |object| Arc::ptr_eq(&restored.objects[object].value, &kept[object].value);
+    assert!(is_one(&config_map) && !is_one(&secret));
+    assert_eq!(kept[&secret].value, json!({"data": {"k": "kept"}}).into());
 }

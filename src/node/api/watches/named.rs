@@ -8,11 +8,8 @@
 //! write was to another resource, as when a ConfigMap is created before its DaemonSet, the cache learns of it by a
 //! progress notification, which the API server requests from etcd every 100 ms. A GET is read from etcd.
 
-use std::pin::Pin;
 use std::time::Duration;
 
-use futures::AsyncBufRead;
-use futures::AsyncBufReadExt;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use kube::Api;
@@ -32,6 +29,11 @@ use crate::core::model::ObjectRef;
 use crate::node::api::confirm::is_absence;
 use crate::node::api::object::RawObject;
 use crate::node::api::object::resource;
+
+use super::lines::Lines;
+use super::lines::Next;
+use super::lines::Turn;
+use super::lines::Turns;
 
 /// A watch that is silent for this much longer than its lifetime has lost its server.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -54,8 +56,10 @@ pub(super) fn follow(
     object: ObjectRef,
     seconds: u32,
     cached: Option<CacheReadPolicy>,
+    turns: Turns,
 ) -> BoxStream<'static, WatchItem> {
-    let named = Named { api, object, seconds, cached, streams_state: true, state: NextStep::Start };
+    let state = NextStep::Start;
+    let named = Named { api, object, seconds, cached, streams_state: true, turns, turn: None, state };
     futures::stream::unfold(named, |mut named| async { Some((named.next().await, named)) }).boxed()
 }
 
@@ -67,6 +71,10 @@ struct Named {
     cached: Option<CacheReadPolicy>,
     /// Whether the API server has not refused a watch with initial events yet.
     streams_state: bool,
+    /// Large objects are read in turns.
+    turns: Turns,
+    /// For the next watch.
+    turn: Option<Turn>,
     state: NextStep,
 }
 
@@ -78,6 +86,8 @@ enum NextStep {
     Found(Option<RawObject>, Origin),
     Watch(Origin),
     Read(Origin, Lines),
+    /// Watches again when it is this watch's turn.
+    Wait(Origin),
 }
 
 /// Where a watch starts.
@@ -142,10 +152,15 @@ impl Named {
             NextStep::Read(origin, mut lines) => {
                 let silence = Duration::from_secs(self.seconds.into()) + MARGIN;
                 match timeout(silence, lines.next()).await {
-                    Ok(Some(Ok(event))) => self.read(event, origin, lines),
-                    Ok(Some(Err(error))) => (Some(Err(Error::WatchFailed(error))), NextStep::Read(origin, lines)),
-                    Ok(None) | Err(_) => (None, NextStep::Watch(origin)),
+                    Ok(Next::Event(event)) => self.read(event, origin, lines),
+                    Ok(Next::Failed(error)) => (Some(Err(Error::WatchFailed(error))), NextStep::Read(origin, lines)),
+                    Ok(Next::OutOfTurn) => (None, NextStep::Wait(origin)),
+                    Ok(Next::End) | Err(_) => (None, NextStep::Watch(origin)),
                 }
+            }
+            NextStep::Wait(origin) => {
+                self.turn = self.turns.wait().await;
+                (None, NextStep::Watch(origin))
             }
         }
     }
@@ -193,10 +208,12 @@ impl Named {
             Origin::Version(version) => (params, version),
             Origin::State { version, .. } => (params.initial_events(), version),
         };
+        // A request that fails gives it back.
+        let turn = self.turn.take();
         let request =
             Request::new(self.api.resource_url()).watch(&params, version).map_err(kube::Error::BuildRequest)?;
         let body = self.api.clone().into_client().request_stream(request).await?;
-        Ok(Lines { body: Box::pin(body) })
+        Ok(Lines::new(body, self.turns.clone(), turn))
     }
 
     fn fields(&self) -> String {
@@ -244,33 +261,6 @@ impl Named {
             }
             (_, 410) => (Some(Err(error(status))), NextStep::Start),
             _ => (Some(Err(error(status))), NextStep::Watch(origin)),
-        }
-    }
-}
-
-/// The events of a watch, one per line. Between two lines no buffer is held.
-struct Lines {
-    body: Pin<Box<dyn AsyncBufRead + Send>>,
-}
-
-impl Lines {
-    /// The next event; `None` at the end, or if the last line is cut off.
-    async fn next(&mut self) -> Option<Result<WatchEvent<RawObject>, kube::Error>> {
-        loop {
-            let mut line = Vec::new();
-            match self.body.read_until(b'\n', &mut line).await {
-                Ok(0) => return None,
-                Ok(_) => {}
-                Err(error) => return Some(Err(kube::Error::ReadEvents(error))),
-            }
-            match serde_json::from_slice(&line) {
-                Ok(event) => return Some(Ok(event)),
-                Err(error) if error.is_eof() => {}
-                Err(error) => {
-                    let status = serde_json::from_slice::<Status>(&line).map(Status::boxed);
-                    return Some(Err(status.map_or(kube::Error::SerdeError(error), kube::Error::Api)));
-                }
-            }
         }
     }
 }

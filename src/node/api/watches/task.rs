@@ -141,7 +141,7 @@ impl WatchTask {
     ) -> BoxStream<'static, named::WatchItem> {
         match (&self.scope, self.config.timeout) {
             (Scope::Object(object), Some(seconds)) => {
-                named::follow(self.api(context), object.clone(), seconds, cache_read_policy)
+                named::follow(self.api(context), object.clone(), seconds, cache_read_policy, context.turns.clone())
             }
             _ => watcher(self.api(context), self.config.clone()).boxed(),
         }
@@ -190,7 +190,7 @@ impl WatchTask {
                     is_done = false;
                 }
                 Ok(Event::InitApply(object)) => {
-                    is_done |= self.apply(store, object, Some(&mut seen));
+                    is_done |= self.apply(context, object, Some(&mut seen));
                 }
                 Ok(Event::InitDone) => {
                     store.complete(&self.scope, &seen);
@@ -207,7 +207,7 @@ impl WatchTask {
                     }
                 }
                 Ok(Event::Apply(object)) => {
-                    let is_done = self.apply(store, object, None);
+                    let is_done = self.apply(context, object, None);
                     store.wake();
                     if is_done {
                         return WatchEnd::NotWatched;
@@ -254,7 +254,7 @@ impl WatchTask {
     }
 
     /// Whether the object need not be watched.
-    fn apply(&self, store: &Store, object: RawObject, seen: Option<&mut BTreeSet<ObjectKey>>) -> bool {
+    fn apply(&self, context: &WatchContext, object: RawObject, seen: Option<&mut BTreeSet<ObjectKey>>) -> bool {
         let key = key_of(&object.value);
         match (self.keep)(object.value) {
             Some(value) => {
@@ -262,7 +262,8 @@ impl WatchTask {
                     seen.insert(key);
                 }
                 let lasts = self.scope != Scope::DaemonSets;
-                store.apply(&self.scope, if lasts { object::compact(value) } else { value });
+                let value = Arc::new(if lasts { object::compact(value) } else { value });
+                context.store.apply(&self.scope, context.known_or(&self.scope, value));
                 matches!(&self.scope, Scope::Object(object) if object.kind == Kind::ServiceAccount)
             }
             None => false,

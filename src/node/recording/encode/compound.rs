@@ -30,12 +30,12 @@ impl Compound<'_, '_> {
         Ok(())
     }
 
-    fn finish(self) {
+    fn finish(self) -> Result<(), EncodeError> {
         if self.is_indefinite {
             self.encoder.out.push(0xff);
         }
         self.encoder.is_open = self.was_open;
-        self.encoder.cut(self.start);
+        self.encoder.cut(self.start)
     }
 }
 
@@ -50,8 +50,7 @@ macro_rules! compounds {
             })+
 
             fn end(self) -> Result<(), EncodeError> {
-                self.finish();
-                Ok(())
+                self.finish()
             }
         })+
     };

@@ -11,6 +11,7 @@ use crate::core::cluster::node_daemons::Status;
 use crate::core::escape;
 use crate::core::identity::overlays_digest;
 use crate::core::identity::template_hash;
+use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
@@ -21,8 +22,8 @@ use crate::core::status::State;
 use crate::core::status::refused_counts;
 use crate::node::agent::evidence::mirror_key;
 
-/// Of how many refused daemons of one namespace is told each by itself.
-const REFUSED: usize = 20;
+/// Of how many daemons of one namespace that are refused, and of how many that wait, details are told.
+const DETAILED: usize = 20;
 
 /// How many bytes the texts of one kind may have in a whole report, and each of them at least and at most.
 const TEXTS: usize = 192 << 10;
@@ -30,14 +31,23 @@ const SHORTEST: usize = 128;
 const LONGEST: usize = 1024;
 
 /// What is said of every daemon of a plan; `live`: what the cluster reads of this node now.
-pub(in crate::node::agent) fn status(plan: &Plan, facts: &dyn Facts, node: &str, live: &Status) -> Status {
+pub(in crate::node::agent) fn status(
+    plan: &Plan,
+    facts: &dyn Facts,
+    node: &str,
+    live: &Status,
+    is_trusted: &dyn Fn(&ObjectKey) -> bool,
+) -> Status {
     let reported = |d: &&DaemonPlan| {
         d.summary.mode.is_some() && (!d.record.instances.is_empty() || d.summary.state.is_bad() || waits(d))
     };
     let daemons: Vec<&DaemonPlan> = plan.daemons.iter().filter(reported).collect();
     let ready = daemons.iter().filter(|d| d.summary.ready == Some(true)).count();
     let runs = daemons.iter().filter(|d| !d.record.instances.is_empty());
-    let trouble = runs.chain(&daemons).find(|d| d.summary.state.is_bad()).or_else(|| daemons.iter().find(|d| waits(d)));
+    // The first of those that are trusted, if there is one.
+    let is_of_tenant = |d: &&&DaemonPlan| !is_trusted(&d.key);
+    let bad = runs.chain(&daemons).filter(|d| d.summary.state.is_bad()).min_by_key(is_of_tenant);
+    let trouble = bad.or_else(|| daemons.iter().filter(|d| waits(d)).min_by_key(is_of_tenant));
     let refused = daemons.iter().filter(|d| d.summary.state == State::Refused);
     Status {
         refused: refused_counts(refused.map(|d| d.summary.refused_field.as_deref())),
@@ -46,28 +56,45 @@ pub(in crate::node::agent) fn status(plan: &Plan, facts: &dyn Facts, node: &str,
         worst: trouble.map_or_else(String::new, |d| {
             format!("{}: {}: {}", d.key, d.summary.state.as_str(), escape::short(&d.summary.reason, LONGEST))
         }),
-        daemons: bounded(daemons.into_iter().map(|d| report(d, facts, node, live)).collect()),
+        daemons: bounded(daemons.into_iter().map(|d| report(d, facts, node, live)).collect(), &|report| {
+            is_trusted(&ObjectKey::new(&report.namespace, &report.name))
+        }),
     }
 }
 
 /// Bounds the reports, so that what one tenant's daemons say keeps no report from the API server, which takes 1.5 MiB.
-/// Of the refused daemons of a namespace the first are told; the last of them says how many there are more.
-fn bounded(mut reports: Vec<DaemonReport>) -> Vec<DaemonReport> {
-    let is_refused = |report: &DaemonReport| report.phase == Some(State::Refused) && report.instances.is_empty();
-    let mut refused: BTreeMap<String, usize> = BTreeMap::new();
-    reports.retain(|report| {
-        let before = is_refused(report).then(|| refused.entry(report.namespace.clone()).or_default());
-        before.is_none_or(|count| {
-            *count += 1;
-            *count <= REFUSED
-        })
+///
+/// Of a namespace's refused daemons that do not run the first are told; the last of them says how many there are more.
+/// Of the waiting ones of a namespace that is not trusted the first say why, and the last of them how many others do
+/// not: that they wait, the coordinator has to know. What is trusted comes first: of too many daemons, a coordinator
+/// takes the first.
+fn bounded(mut reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) -> bool) -> Vec<DaemonReport> {
+    let is_bounded = |report: &DaemonReport, state: State| {
+        let is_waiting = state == State::Waiting;
+        report.phase == Some(state) && report.instances.is_empty() && !(is_waiting && is_trusted(report))
+    };
+    reports.sort_by_key(|report| !is_trusted(report));
+    let (mut refused, mut waiting) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
+    let is_beyond = |counts: &mut BTreeMap<String, usize>, report: &DaemonReport| {
+        let count = counts.entry(report.namespace.clone()).or_default();
+        *count += 1;
+        *count > DETAILED
+    };
+    reports.retain_mut(|report| {
+        if is_bounded(report, State::Waiting) && is_beyond(&mut waiting, report) {
+            texts(report).for_each(String::clear);
+        }
+        !(is_bounded(report, State::Refused) && is_beyond(&mut refused, report))
     });
     shorten(&mut reports);
-    refused.retain(|_, count| *count > REFUSED);
-    for report in reports.iter_mut().rev().filter(|report| is_refused(report)) {
-        if let Some(count) = refused.remove(&report.namespace) {
-            let words = format!("; {} more DaemonSets of this namespace are refused", count - REFUSED);
-            report.message.push_str(&words);
+    let counts = [(refused, State::Refused, "are refused"), (waiting, State::Waiting, "wait and do not say why")];
+    for (mut counts, state, words) in counts {
+        counts.retain(|_, count| *count > DETAILED);
+        for report in reports.iter_mut().rev().filter(|report| is_bounded(report, state) && !report.message.is_empty())
+        {
+            if let Some(count) = counts.remove(&report.namespace) {
+                report.message.push_str(&format!("; {} more DaemonSets of this namespace {words}", count - DETAILED));
+            }
         }
     }
     reports
@@ -76,11 +103,13 @@ fn bounded(mut reports: Vec<DaemonReport>) -> Vec<DaemonReport> {
 /// Bounds the texts, which say how much of them is left out.
 fn shorten(reports: &mut [DaemonReport]) {
     let most = (TEXTS / reports.len().max(1)).clamp(SHORTEST, LONGEST);
-    for report in reports {
-        let failed = report.failed.as_mut().map(|failed| &mut failed.message);
-        let texts = [&mut report.message].into_iter().chain(&mut report.pull_failed).chain(failed);
-        texts.for_each(|text| *text = escape::short(text, most).into_owned());
-    }
+    reports.iter_mut().flat_map(texts).for_each(|text| *text = escape::short(text, most).into_owned());
+}
+
+/// What a report says in words.
+fn texts(report: &mut DaemonReport) -> impl Iterator<Item = &mut String> {
+    let failed = report.failed.as_mut().map(|failed| &mut failed.message);
+    [&mut report.message].into_iter().chain(&mut report.pull_failed).chain(failed)
 }
 
 fn waits(daemon: &DaemonPlan) -> bool {
@@ -145,7 +174,6 @@ fn ready_since(readiness: &Readiness, reported: Option<&InstanceReport>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::model::ObjectKey;
     use crate::core::record::DaemonRecord;
     use crate::core::time::at;
 
@@ -173,11 +201,34 @@ mod tests {
         let waits = report("a", 1_000, State::Waiting);
         let many = (0..512).map(|number| report("a", number, State::Refused));
         let few = (0..20).map(|number| report("b", number, State::Refused));
-        let told = bounded(many.chain([runs.clone(), waits.clone()]).chain(few).collect());
+        let told = bounded(many.chain([runs.clone(), waits.clone()]).chain(few).collect(), &|_| false);
         assert_eq!(told.len(), 20 + 2 + 20);
         assert_eq!(told[19].message, "no; 492 more DaemonSets of this namespace are refused");
         assert_eq!(told[20..22], [runs, waits]);
         assert!(told.iter().enumerate().all(|(index, report)| index == 19 || report.message == "no"));
+    }
+
+    #[test]
+    fn of_many_waiting_daemons_of_a_tenant_each_is_told_the_first_with_the_reason_and_trusted_ones_before() {
+        let report = |namespace: &str, number: usize| DaemonReport {
+            namespace: namespace.to_owned(),
+            name: format!("d{number}"),
+            phase: Some(State::Waiting),
+            message: "it waits".to_owned(),
+            pull_failed: Some("no".to_owned()),
+            ..DaemonReport::default()
+        };
+        let runs = DaemonReport { instances: vec![InstanceReport::default()], ..report("a", 999) };
+        let many = (0..100).map(|number| report("a", number)).chain([runs.clone()]);
+        let trusted: Vec<DaemonReport> = (0..30).map(|number| report("b", number)).collect();
+        let told = bounded(many.chain(trusted.clone()).collect(), &|report| report.namespace == "b");
+        assert_eq!(told.len(), 131, "the coordinator has to know of each");
+        assert_eq!(told[..30], trusted);
+        assert_eq!(told[30..49], (0..19).map(|number| report("a", number)).collect::<Vec<_>>());
+        assert_eq!(told[49].message, "it waits; 80 more DaemonSets of this namespace wait and do not say why");
+        let is_short = |report: &DaemonReport| report.message.is_empty() && report.pull_failed.as_deref() == Some("");
+        assert!(told[50..130].iter().all(is_short), "{:?}", &told[50..130]);
+        assert_eq!(told[130], runs);
     }
 
     #[test]
@@ -193,14 +244,14 @@ mod tests {
             ..DaemonReport::default()
         };
         for count in [1, 100, 1_000] {
-            let told = bounded((0..count).map(report).collect());
+            let told = bounded((0..count).map(report).collect(), &|_| true);
             assert_eq!(told.len(), count, "each is told");
             assert!(told.iter().all(|report| report.message.ends_with(" bytes more)")), "and that it is shortened");
             let bytes = serde_json::to_string(&told).map_or(usize::MAX, |json| json.len());
             assert!(bytes < 1 << 20, "{count}: {bytes}");
         }
         let fits = DaemonReport { message: "y".repeat(LONGEST), ..report(0) };
-        assert_eq!(bounded(vec![fits.clone()])[0].message, fits.message);
+        assert_eq!(bounded(vec![fits.clone()], &|_| true)[0].message, fits.message);
     }
 
     #[test]

@@ -35,6 +35,15 @@ fn stream_of(
     answers: Vec<CannedAnswer>,
     cached: Option<CacheReadPolicy>,
 ) -> (impl Stream<Item = WatchItem> + Unpin, Asked) {
+    stream_in(Turns::new(), name, answers, cached)
+}
+
+fn stream_in(
+    turns: Turns,
+    name: &str,
+    answers: Vec<CannedAnswer>,
+    cached: Option<CacheReadPolicy>,
+) -> (impl Stream<Item = WatchItem> + Unpin, Asked) {
     let asked = Asked::default();
     let (seen, mut answers) = (Arc::clone(&asked), VecDeque::from(answers));
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -51,7 +60,7 @@ fn stream_of(
     });
     let client = kube::Client::new(service, "default");
     let api = Api::namespaced_with(client, "a", &object::resource(Kind::ConfigMap));
-    (follow(api, ObjectRef::new(Kind::ConfigMap, "a", name), 60, cached), asked)
+    (follow(api, ObjectRef::new(Kind::ConfigMap, "a", name), 60, cached, turns), asked)
 }
 
 fn config_map(version: &str) -> Value {
@@ -260,4 +269,28 @@ async fn a_name_that_no_object_can_have_becomes_no_path() {
         assert!(timeout(Duration::from_secs(3600), stream.next()).await.is_err());
         assert_eq!(asked.lock().unwrap().len(), 0, "{name}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_object_that_is_out_of_turn_is_asked_for_again_and_none_is_lost() {
+    let (turns, mut large) = (Turns::new(), config_map("3"));
+    large["data"] = json!({"k": "x".repeat(1 << 20)});
+    let initial = watch(&[event("ADDED", large.clone()), end("3")]);
+    large["metadata"]["resourceVersion"] = "4".into();
+    let changed = watch(&[event("MODIFIED", large)]);
+    let answers = vec![found("2"), initial.clone(), initial, changed.clone(), changed];
+    let (mut stream, asked) = stream_in(turns.clone(), "c", answers, None);
+    assert_eq!(words(&mut stream).await, ["init", "listed 2", "done"]);
+    let all = || async { futures::future::join_all((0..16).map(|_| turns.wait())).await };
+    let others = all().await;
+    let began = tokio::time::Instant::now();
+    assert_eq!(words(&mut stream).await, ["applied 3"]);
+    assert!(began.elapsed().as_secs() >= 4, "the others had their turns: {:?}", began.elapsed());
+    drop(others);
+    let others = all().await;
+    assert_eq!(words(&mut stream).await, ["applied 4"]);
+    drop(others);
+    let state = |version: &str| (true, version.to_owned());
+    let after = |version: &str| (false, version.to_owned());
+    assert_eq!(watches(&asked), [state("2"), state("2"), after("3"), after("3")]);
 }
