@@ -93,7 +93,7 @@ const KNOWN: [KnownAnnotation; 26] = [
     (
         AFTER,
         |text| start_order::daemons(text).is_some(),
-        "a list of DaemonSets, such as kube-system/cilium, kube-system/node-local-dns",
+        "a list of at most 32 DaemonSets, such as kube-system/cilium, kube-system/node-local-dns",
         "it waits for none",
     ),
     (AFTER_TIMEOUT, |text| start_order::timeout(text).is_some(), "a Go duration above 0, such as 2m", "2m is used"),

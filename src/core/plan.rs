@@ -353,6 +353,7 @@ impl<'a> Planner<'a> {
         let mut record = record.clone();
         record.not_after(context.now);
         let had_ended = record.has_ended_to_return();
+        let is_closed = record.this_boot.as_ref().is_some_and(|this| this.boot == context.boot && this.gate_closed);
         Self {
             context,
             facts,
@@ -367,7 +368,7 @@ impl<'a> Planner<'a> {
             replacing: None,
             staging: None,
             asks_runtime: false,
-            gate: Gate::Open,
+            gate: if is_closed { Gate::Closed } else { Gate::Open },
             may_return: false,
             had_ended,
             wake_at: None,

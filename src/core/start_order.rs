@@ -20,6 +20,9 @@ use crate::core::time::Span;
 /// How long a daemon waits if its DaemonSet does not say.
 const TIMEOUT: Span = Span::from_mins(2);
 
+/// So many daemons at most may one name: each costs memory and time on every node.
+const MOST: usize = 32;
+
 /// The daemons that the annotation names; `None`: it is not understood.
 pub fn daemons(text: &str) -> Option<BTreeSet<ObjectKey>> {
     let key = |text: &str| {
@@ -27,7 +30,8 @@ pub fn daemons(text: &str) -> Option<BTreeSet<ObjectKey>> {
         let is_valid = dns::label(namespace).is_none() && dns::subdomain(name).is_none();
         is_valid.then(|| ObjectKey::new(namespace, name))
     };
-    text.split(',').map(key).collect()
+    let named = || text.split(',');
+    if named().nth(MOST).is_some() { None } else { named().map(key).collect() }
 }
 
 /// How long the annotation lets a daemon wait; `None`: it is not understood.

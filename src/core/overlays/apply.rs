@@ -13,7 +13,7 @@ use super::Overlays;
 use super::merge;
 
 /// What decides where a pod runs: the coordinator and the agent judge that by the template alone.
-const PLACEMENT: [&str; 4] = ["affinity", "nodeName", "nodeSelector", "tolerations"];
+const PLACEMENT: [&str; 5] = ["affinity", "hostNetwork", "nodeName", "nodeSelector", "tolerations"];
 
 /// `template` with the patches of `overlays`, and every field that a patch may not have or that is invalid once all are
 /// merged. `None`: there is no patch, one cannot be merged, or there is more than `bound` allows.

@@ -149,6 +149,10 @@ fn what_is_not_understood_is_refused_by_field() {
             "ConfigMap a/o: spec.nodeSelector: an overlay cannot change where the DaemonSet runs",
         ),
         (
+            &format!("{all}{{spec: {{hostNetwork: true}}}}"),
+            "ConfigMap a/o: spec.hostNetwork: an overlay cannot change where the DaemonSet runs",
+        ),
+        (
             &format!("{all}{{spec: {{restartPolicy: Never}}}}"),
             "spec.template.spec.restartPolicy: must be Always in a DaemonSet, not Never, once overlays.yaml[0] of ConfigMap a/o",
         ),

@@ -142,7 +142,10 @@ impl Facts for World {
                 },
                 pod: RenderedPod {
                     pod: json!({}),
-                    volumes: Vec::new(),
+                    volumes: match daemon_set.gate {
+                        StartGate::Has => vec![crate::core::render::open_gate()],
+                        _ => Vec::new(),
+                    },
                     references: self.references.clone(),
                     tokens: BTreeSet::new(),
                     waiting_for: self.waiting_for.clone(),

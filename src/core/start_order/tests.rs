@@ -49,6 +49,8 @@ fn a_list_has_full_names_only() {
     for invalid in ["", "x", "a/x,", "a/x b/y", "a/x, y", "A/x", "a/x/y", "/x", "a/"] {
         assert_eq!(daemons(invalid), None, "{invalid:?}");
     }
+    let many = |count: usize| (0..count).map(|n| format!("a/x{n}")).collect::<Vec<_>>().join(",");
+    assert_eq!((daemons(&many(32)).map(|named| named.len()), daemons(&many(33))), (Some(32), None));
     assert_eq!(timeout("1m30s"), Some(Span::from_secs(90)));
     assert_eq!((timeout("0"), timeout("2")), (None, None));
 }

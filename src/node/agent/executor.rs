@@ -88,6 +88,8 @@ impl StateFolder {
 /// What became of a decision's effects.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub(super) struct EffectOutcome {
+    /// Pods whose gates could not be closed.
+    pub(super) left_open: BTreeSet<String>,
     /// Daemons of which an effect failed; what came before it was done.
     pub(super) failures: BTreeMap<ObjectKey, EffectFailure>,
     /// What became of the planned records; of a daemon that is not here the record before stays in force.
@@ -171,11 +173,12 @@ impl Executor {
 
     /// Does what `decision` says, in this order:
     ///
-    /// 1. the state folder is made anew where it was removed; what is set aside is saved; the floor is raised before a
+    /// 1. gates: those that close do so before the kubelet starts, whatever the disk does, and a process opens the others
+    ///    in its first pass;
+    /// 2. the state folder is made anew where it was removed; what is set aside is saved; the floor is raised before a
     ///    number beyond it is used;
-    /// 2. data for a roll-back and the other remembered inputs, where what runs is changed by them;
-    /// 3. gates: those that close do so before the kubelet starts, and a process opens the others in its first pass;
-    ///    records of daemons that adopt instances of others;
+    /// 3. data for a roll-back and the other remembered inputs, where what runs is changed by them; records of daemons that
+    ///    adopt instances of others;
     /// 4. manifests and volume data that are new on this disk, staged together;
     /// 5. daemon by daemon: record before a removal; volume data, record, manifest at a start. Whoever acts goes first:
     ///    no manifest waits for what is only noted of other daemons;
@@ -192,6 +195,7 @@ impl Executor {
         watchdog: &mut Watchdog,
     ) -> EffectOutcome {
         let mut outcome = EffectOutcome::default();
+        self.move_gates(&decision.gates, config, &mut outcome);
         self.keep_state_folder(config, &mut outcome);
         self.save_set_aside(decision, &mut outcome);
         self.raise_floor(decision, &mut outcome);
@@ -200,7 +204,6 @@ impl Executor {
             SaveInputs::BootBefore => self.write_boot(decision, observation, &mut outcome),
             SaveInputs::No | SaveInputs::After => {}
         }
-        self.move_gates(&decision.gates, config, &mut outcome);
         self.save_adopters(decision, &mut outcome);
         self.prewrite(decision);
         let daemons = &decision.plan.daemons;

@@ -384,6 +384,7 @@ impl AgentState {
                 None => {}
             }
         }
+        state.leave_open(&outcome.left_open);
         state.written.extend(outcome.written.clone());
         for uid in &outcome.finished {
             state.written.remove(uid);
@@ -404,6 +405,17 @@ impl AgentState {
         }
         state.passes += 1;
         state
+    }
+
+    /// What could not be closed is open: its pod starts, and waits for nobody.
+    fn leave_open(&mut self, uids: &BTreeSet<String>) {
+        for (key, record) in &mut self.records {
+            let has_one = record.live().any(|instance| uids.contains(&instance.uid));
+            if let Some(this) = record.this_boot.as_mut().filter(|_| has_one) {
+                (this.gate_closed, this.waits_since) = (false, None);
+                self.unsaved.insert(key.clone());
+            }
+        }
     }
 
     fn clear(&mut self, outcome: &EffectOutcome, now: Timestamp) {

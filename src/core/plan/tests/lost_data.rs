@@ -31,6 +31,16 @@ fn what_nobody_defines_yet_does_not_start_without_its_data() {
 }
 
 #[test]
+fn a_gate_is_no_data() {
+    let unsure = Desired::Unsure { reason: "the API has not answered yet".to_owned() };
+    for (gate, actions) in [(StartGate::Has, NONE), (StartGate::None, NONE)] {
+        let mut bench = found("a");
+        bench.record.instances[0].daemon_set = Some(Arc::new(daemon_set("a")).with_gate(gate));
+        assert_eq!(bench.pass(&unsure), actions, "{gate:?}");
+    }
+}
+
+#[test]
 fn what_is_defined_gets_its_data_or_waits_for_it() {
     let desired = wanted(&daemon_set("a"));
     let mut bench = found("a");

@@ -227,6 +227,24 @@ fn a_daemon_whose_effects_failed_keeps_the_record_that_it_had() {
 }
 
 #[test]
+fn a_gate_that_could_not_be_closed_is_open() {
+    let config = config();
+    let (observation, state) = (observation(None), state(&config));
+    let mut decision = decided(&observation, &state, &config);
+    let record = decision.state.records.get_mut(&key()).unwrap();
+    record.in_boot("b").gate_closed = true;
+    let uid = record.live().next().unwrap().uid.clone();
+    let commit = |left_open: &[&String]| {
+        let left_open = left_open.iter().map(|uid| (*uid).clone()).collect();
+        let outcome = EffectOutcome { left_open, ..EffectOutcome::default() };
+        let state = AgentState::commit(decision.clone(), &outcome, observation.now);
+        (state.records[&key()].has_closed_gate(), state.unsaved.contains(&key()))
+    };
+    assert!(commit(&[]).0);
+    assert_eq!(commit(&[&uid]), (false, true), "and is saved so");
+}
+
+#[test]
 fn the_order_in_which_concerns_are_asked_changes_nothing() {
     let config = config();
     let sorted = |decision: &Decision| {

@@ -72,6 +72,7 @@ impl Executor {
         for uid in &gates.close {
             if let Err(failure) = self.close_gate(uid, config) {
                 outcome.problems.push(problem("start order", failure));
+                outcome.left_open.insert(uid.clone());
             }
         }
         for uid in &gates.open {
