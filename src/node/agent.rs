@@ -314,12 +314,11 @@ impl Agent {
     /// Connects to the API server, if there is one.
     fn connect(&mut self) {
         let Some(kubeconfig) = self.config.kubeconfig.clone() else { return };
-        let known = self.state.inputs.objects.iter();
         let api = Api::start(ApiOptions {
             kubeconfig,
             node_name: self.config.node_name.clone(),
             selector: (!self.config.selector.is_empty()).then(|| self.config.selector.clone()),
-            known: known.map(|(reference, entry)| (reference.clone(), Arc::downgrade(&entry.value))).collect(),
+            known: self.state.inputs.known(),
             namespaces_bind: !self.config.default_node_selector.is_empty(),
             policy: self.state.policy.clone(),
             daemon_sets: self.last.plan.daemons.iter().map(|daemon| daemon.key.clone()).collect(),

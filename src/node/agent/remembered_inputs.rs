@@ -8,6 +8,7 @@ use std::hash::DefaultHasher;
 use std::hash::Hash;
 use std::hash::Hasher;
 use std::sync::Arc;
+use std::sync::Weak;
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -350,6 +351,11 @@ impl RememberedInputs {
         }
         tokens.hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// The objects that are remembered, for as long as they are.
+    pub(super) fn known(&self) -> BTreeMap<ObjectRef, Weak<Value>> {
+        self.objects.iter().map(|(reference, entry)| (reference.clone(), Arc::downgrade(&entry.value))).collect()
     }
 
     /// Follows the API's Node, seen at `now`.
