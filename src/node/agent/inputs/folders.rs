@@ -144,7 +144,7 @@ impl FolderReader {
     fn follow_clock(&mut self, now: Timestamp, steady: Duration) {
         // Whole milliseconds, of which none is missing.
         let at = self.again.map(|at| now + at.saturating_sub(steady).into() + Span::from_millis(1));
-        let is_same = |(known, at): (Timestamp, Timestamp)| (at - known).abs() < CLOCKS;
+        let is_same = |(known, at): (Timestamp, Timestamp)| now < known && (at - known).abs() < CLOCKS;
         if !self.last.again_at.zip(at).is_some_and(is_same) {
             self.last.again_at = at;
         }
@@ -183,5 +183,6 @@ mod tests {
         assert_eq!(read(100_500, 5_490), Some(Span::from_millis(501)), "the clocks differ a little");
         assert_eq!(read(130_500, 5_500), Some(Span::from_millis(501)), "it was set forward");
         assert_eq!(read(131_000, 6_000), Some(Span::from_millis(1_001)), "it is read again when that has come");
+        assert_eq!(read(132_003, 6_995), Some(Span::from_millis(6)), "it has come by one of the clocks alone");
     }
 }
