@@ -30,6 +30,9 @@ use crate::node::fsx::Shared;
 /// The folders are read at least this often: a link's target can change unseen.
 const PERIOD: Span = Span::from_secs(60);
 
+/// Two clocks that are read one after the other differ by less.
+const CLOCKS: Span = Span::from_millis(20);
+
 /// The folders and what was last read of them.
 pub(in super::super) struct FolderReader {
     disk: Shared,
@@ -124,17 +127,27 @@ impl FolderReader {
             let view = folders::read(&self.disk, &self.paths, before, &mut self.rests, look);
             self.read_at = now;
             self.again = view.recheck.map(|after| steady + after);
-            // Whole milliseconds, of which none is missing.
-            self.last.again_at = view.recheck.map(|after| now + after.into() + Span::from_millis(1));
             if recalled.is_some() || !view.is_same(&self.last.view) {
                 self.last.view = Arc::new(view);
                 self.follow_objects();
             }
         }
+        self.follow_clock(now, steady);
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
         problems.extend(trouble.map(|why| Problem { object: "folders".to_owned(), reason: why, hint: None }));
         problems.extend(self.last.view.all_problems().map(as_problem));
         self.last.clone()
+    }
+
+    /// Says by the wall clock when to look again. One that was set is followed: a time that has come, before the steady
+    /// clock is there, would come again and again.
+    fn follow_clock(&mut self, now: Timestamp, steady: Duration) {
+        // Whole milliseconds, of which none is missing.
+        let at = self.again.map(|at| now + at.saturating_sub(steady).into() + Span::from_millis(1));
+        let is_same = |(known, at): (Timestamp, Timestamp)| now < known && (at - known).abs() < CLOCKS;
+        if !self.last.again_at.zip(at).is_some_and(is_same) {
+            self.last.again_at = at;
+        }
     }
 
     fn follow_objects(&mut self) {
@@ -148,5 +161,28 @@ impl FolderReader {
             objects.insert(reference.clone(), entry);
         }
         self.last.objects = Arc::new(objects);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::time::at;
+    use crate::node::fsx::Real;
+
+    #[test]
+    fn a_clock_that_is_set_makes_no_look_due_before_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("a.yaml")).unwrap();
+        let mut reader = FolderReader::new(Real::shared(), vec![folder.path().to_owned()]);
+        let mut read = |now, steady| {
+            let again_at = reader.read(at(now), Duration::from_millis(steady), &mut Vec::new()).again_at;
+            again_at.map(|again_at| again_at - at(now))
+        };
+        assert_eq!(read(100_000, 5_000), Some(Span::from_millis(1_001)), "a link to nothing is looked at again");
+        assert_eq!(read(100_500, 5_490), Some(Span::from_millis(501)), "the clocks differ a little");
+        assert_eq!(read(130_500, 5_500), Some(Span::from_millis(501)), "it was set forward");
+        assert_eq!(read(131_000, 6_000), Some(Span::from_millis(1_001)), "it is read again when that has come");
+        assert_eq!(read(132_003, 6_995), Some(Span::from_millis(6)), "it has come by one of the clocks alone");
     }
 }
