@@ -199,11 +199,9 @@ fn at_a_boot_what_has_a_gate_waits_behind_it_and_keeps_its_manifest() {
     assert_eq!((bench.plan(&desired).summary.state, bench.record.live().count()), (State::Waiting, 1));
     // It opens for no manifest folder that cannot be read for a moment.
     bench.world.unreadable_manifests = Some("EIO".to_owned());
-    bench.world.stale_volumes.insert("uid-v1-0".to_owned());
     assert_eq!(bench.pass(&desired), Vec::<String>::new());
     assert_eq!(bench.plan(&desired).summary.ready, Some(false), "it waits as before");
     bench.world.unreadable_manifests = None;
-    bench.world.stale_volumes.clear();
     bench.awaited.clear();
     assert_eq!(bench.pass(&desired), ["open uid-v1-0"]);
     assert_eq!(bench.pass(&desired), Vec::<String>::new());
