@@ -114,7 +114,7 @@ pub fn probe() -> Value {
 /// How the node stands to one daemon.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It was Ready in this boot.
+    /// It was Ready in this boot. That its containers run is not enough: workload needs more.
     Ready,
     /// It is to be Ready here and was not.
     Awaited,

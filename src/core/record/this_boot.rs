@@ -22,6 +22,9 @@ pub struct ThisBoot {
     /// Whether it was Ready once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ready: bool,
+    /// Whether its containers ran for long enough once while nobody reported readiness: enough for what starts after it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub steady: bool,
     /// Whether the gates of its instances are closed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gate_closed: bool,

@@ -110,4 +110,7 @@ fn only_a_daemon_that_may_still_be_ready_in_this_boot_is_waited_for() {
     let ready = |boot: &str| Some(ThisBoot { boot: boot.to_owned(), ready: true, ..ThisBoot::default() });
     assert!(!awaited(State::Failing, true, ready("now")));
     assert!(awaited(State::Failing, true, ready("earlier")));
+    let steady = |boot: &str| Some(ThisBoot { boot: boot.to_owned(), steady: true, ..ThisBoot::default() });
+    assert!(!awaited(State::Starting, true, steady("now")), "nobody reports more");
+    assert!(awaited(State::Starting, true, steady("earlier")));
 }

@@ -94,6 +94,8 @@ fn the_node_waits_until_the_daemon_was_ready_in_this_boot() {
     let (taint, note, _) = bench.at(0);
     assert_eq!((taint.wish(), taint.daemons.len()), (Wish::Taint, 1));
     assert!(note.starts_with("the node is to carry daemonlet.dev/starting until it is Ready here"), "{note}");
+    bench.record.in_boot(BOOT).steady = true;
+    assert_eq!(bench.at(1).0.wish(), Wish::Taint, "its containers run, and nobody has said that it is Ready");
     bench.record.in_boot(BOOT).ready = true;
     let (taint, note, _) = bench.at(1);
     assert_eq!((taint.wish(), taint.daemons.len(), note.as_str()), (Wish::NoTaint, 1, ""), "it does at the next boot");
