@@ -136,12 +136,14 @@ fn is_awaited(plan: &DaemonPlan, boot: &str) -> bool {
     !was_ready
         && match plan.summary.state {
             State::NotSelected | State::LeftAlone | State::StandingBy => false,
-            State::Stopping | State::NotAccepted | State::Orphaned => false,
+            State::Stopping | State::Orphaned => false,
             // What runs here does so all the same.
             State::Refused | State::Held | State::Unknown => plan.record.live().next().is_some(),
             State::Running | State::Stale | State::Starting | State::Waiting | State::Replacing | State::Failing => {
                 true
             }
+            // A slow kubelet may take it yet.
+            State::NotAccepted => true,
         }
 }
 

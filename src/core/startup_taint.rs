@@ -234,7 +234,7 @@ fn standing(plan: &DaemonPlan, boot: &str) -> Standing {
     }
     match plan.summary.state {
         State::NotSelected | State::LeftAlone | State::StandingBy => Standing::NotHere,
-        State::Stopping | State::NotAccepted | State::Orphaned => Standing::NotHere,
+        State::Stopping | State::Orphaned => Standing::NotHere,
         State::Refused | State::Held if !runs => Standing::NotHere,
         State::Unknown if !runs => Standing::Unknown,
         // What runs here does so all the same.
@@ -244,6 +244,8 @@ fn standing(plan: &DaemonPlan, boot: &str) -> Standing {
         | State::Running
         | State::Stale
         | State::Starting
+        // A slow kubelet may take it yet.
+        | State::NotAccepted
         | State::Waiting
         | State::Replacing
         | State::Failing => Standing::Awaited,

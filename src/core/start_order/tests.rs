@@ -95,7 +95,7 @@ fn only_a_daemon_that_may_still_be_ready_in_this_boot_is_waited_for() {
         (State::NotSelected, false, false),
         (State::StandingBy, false, false),
         (State::Refused, false, true),
-        (State::NotAccepted, false, false),
+        (State::NotAccepted, true, true),
         (State::Stopping, false, false),
         (State::Orphaned, false, false),
         (State::Unknown, false, true),

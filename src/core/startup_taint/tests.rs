@@ -124,7 +124,7 @@ fn it_waits_no_longer_than_the_timeout_and_an_agent_that_starts_again_does_not_b
 #[test]
 fn time_in_which_the_api_server_does_not_answer_does_not_count() {
     let mut bench = Bench::new(json!({STARTUP_TAINT: "true", STARTUP_TAINT_TIMEOUT: "100s"}));
-    let mut wish = |bench: &mut Bench, api_server, seconds| {
+    let wish = |bench: &mut Bench, api_server, seconds| {
         bench.api_server = api_server;
         let (taint, note, wake) = bench.at(seconds);
         (taint.wish(), note, wake.map(|wake| wake - Timestamp::default()))
@@ -174,13 +174,12 @@ fn what_is_not_to_run_here_is_not_waited_for_and_what_is_unknown_changes_nothing
         State::StandingBy,
         State::Refused,
         State::Stopping,
-        State::NotAccepted,
         State::Orphaned,
         State::Held,
     ] {
         assert_eq!(Bench { state, ..Bench::asked() }.at(0).0, StartupTaint::default(), "{state:?}");
     }
-    for state in [State::Waiting, State::Running, State::Failing, State::Replacing, State::Stale] {
+    for state in [State::Waiting, State::Running, State::Failing, State::Replacing, State::Stale, State::NotAccepted] {
         assert_eq!(Bench { state, ..Bench::asked() }.wish(), Wish::Taint, "{state:?}");
     }
     let mut soon = Bench { state: State::NotSelected, belongs: true, ..Bench::asked() };
