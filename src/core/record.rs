@@ -391,7 +391,8 @@ impl DaemonRecord {
         times.extend(self.backoff.as_mut().map(|backoff| &mut backoff.last));
         times.extend(self.unheard_since.as_mut());
         if let Some(this) = &mut self.this_boot {
-            times.extend([&mut this.waits_since, &mut this.awaited_since].into_iter().flatten());
+            let since = [&mut this.waits_since, &mut this.awaited_since, &mut this.silent_since];
+            times.extend(since.into_iter().flatten());
         }
         times.extend(self.hand_over.as_mut().and_then(|hand_over| hand_over.missing.as_mut()));
         times.into_iter().for_each(change);

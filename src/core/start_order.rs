@@ -133,18 +133,21 @@ impl StartOrder {
     }
 }
 
-/// Whether a daemon is to be Ready here and has not been in this boot.
+/// Whether a daemon is to be Ready here and has not been in this boot, nor has run steadily where nobody reports that.
 fn is_awaited(plan: &DaemonPlan, boot: &str) -> bool {
-    let was_ready = plan.record.this_boot.as_ref().is_some_and(|this| this.boot == boot && this.ready);
+    let this_boot = plan.record.this_boot.as_ref().filter(|this| this.boot == boot);
+    let was_ready = this_boot.is_some_and(|this| this.ready || this.steady);
     !was_ready
         && match plan.summary.state {
             State::NotSelected | State::LeftAlone | State::StandingBy => false,
-            State::Stopping | State::NotAccepted | State::Orphaned => false,
+            State::Stopping | State::Orphaned => false,
             // What runs here does so all the same.
             State::Refused | State::Held | State::Unknown => plan.record.live().next().is_some(),
             State::Running | State::Stale | State::Starting | State::Waiting | State::Replacing | State::Failing => {
                 true
             }
+            // A slow kubelet may take it yet.
+            State::NotAccepted => true,
         }
 }
 

@@ -29,8 +29,8 @@ pub const POLICY: &str = "daemonlet-agent-nodes";
 /// What gives an agent the right to write the taint, and nothing else.
 pub const GRANT: &str = "kubectl apply -f admission-policies.yaml -f startup-taint.yaml (of /usr/share/daemonlet/k8s), and \
                          give the agent an identity named daemonlet:node:NODE: `daemonlet enroll`";
-/// How long the node waits for a daemon if its DaemonSet does not say, and after the agent's start for what cannot be
-/// read.
+/// How long the node waits for a daemon if its DaemonSet does not say, in time in which the API server answers; and after
+/// the agent's start for what cannot be read.
 pub const TIMEOUT: Span = Span::from_mins(10);
 
 /// The same for all daemons of a node.
@@ -47,6 +47,15 @@ pub struct Rules<'a> {
     pub belongs: &'a dyn Fn(&DaemonSet) -> bool,
     /// Whether the agent may write the taint (`node.startup-taint`).
     pub switch: Switch,
+    /// Whether the taint can be written now: only that time counts for the timeout.
+    pub api_server: ApiServer,
+}
+
+/// Whether the API server says what is, and can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApiServer {
+    Answers,
+    Silent,
 }
 
 /// Whether the agent writes the taint at all.
@@ -114,7 +123,7 @@ pub fn probe() -> Value {
 /// How the node stands to one daemon.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It was Ready in this boot.
+    /// It was Ready in this boot. That its containers run is not enough: workload needs more.
     Ready,
     /// It is to be Ready here and was not.
     Awaited,
@@ -167,24 +176,33 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &Rules<
         }
         let text = daemon_set.annotations.get(STARTUP_TAINT_TIMEOUT);
         let timeout = text.and_then(|text| start_order::timeout(text)).unwrap_or(TIMEOUT);
-        let since = *plan.record.in_boot(rules.boot).awaited_since.get_or_insert(rules.now);
-        let until = since + timeout;
-        if until <= rules.now {
+        let this = plan.record.in_boot(rules.boot);
+        let left = timeout - this.awaited_for(rules.now);
+        if left <= Span::ZERO {
             let waited = timeout.as_secs_ceil();
             plan.say(format!(
-                "the node carried {STARTING_TAINT} for {waited} s ({STARTUP_TAINT_TIMEOUT}), and does not wait for it \
-                 any longer in this boot"
+                "the node was to carry {STARTING_TAINT} for {waited} s ({STARTUP_TAINT_TIMEOUT}), and does not wait for \
+                 it any longer in this boot"
             ));
             continue;
         }
-        plan.look_at(until);
+        let bound = match rules.api_server {
+            ApiServer::Answers => {
+                this.await_answered(rules.now);
+                plan.look_at(rules.now + left);
+                format!("at most until {} ({STARTUP_TAINT_TIMEOUT})", rules.now + left)
+            }
+            ApiServer::Silent => {
+                this.await_silent(rules.now);
+                let seconds = left.as_secs_ceil();
+                format!("at most for {seconds} s ({STARTUP_TAINT_TIMEOUT}) after the API server answers")
+            }
+        };
         if standing == Standing::Unknown {
             taint.unknown.insert(plan.key.clone());
             continue;
         }
-        plan.say(format!(
-            "the node is to carry {STARTING_TAINT} until it is Ready here, at most until {until} ({STARTUP_TAINT_TIMEOUT})"
-        ));
+        plan.say(format!("the node is to carry {STARTING_TAINT} until it is Ready here, {bound}"));
         taint.awaited.insert(plan.key.clone());
     }
     taint
@@ -216,7 +234,7 @@ fn standing(plan: &DaemonPlan, boot: &str) -> Standing {
     }
     match plan.summary.state {
         State::NotSelected | State::LeftAlone | State::StandingBy => Standing::NotHere,
-        State::Stopping | State::NotAccepted | State::Orphaned => Standing::NotHere,
+        State::Stopping | State::Orphaned => Standing::NotHere,
         State::Refused | State::Held if !runs => Standing::NotHere,
         State::Unknown if !runs => Standing::Unknown,
         // What runs here does so all the same.
@@ -226,6 +244,8 @@ fn standing(plan: &DaemonPlan, boot: &str) -> Standing {
         | State::Running
         | State::Stale
         | State::Starting
+        // A slow kubelet may take it yet.
+        | State::NotAccepted
         | State::Waiting
         | State::Replacing
         | State::Failing => Standing::Awaited,

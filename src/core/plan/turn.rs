@@ -10,12 +10,12 @@ use crate::core::model::AFTER_TIMEOUT;
 use crate::core::model::ObjectKey;
 use crate::core::model::StartGate;
 use crate::core::record::Instance;
-use crate::core::record::ThisBoot;
 use crate::core::record::WrittenData;
 use crate::core::render::GATE;
 use crate::core::render::Missing;
 use crate::core::start_order::After;
 use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 use super::Action;
 use super::Moment;
@@ -142,26 +142,42 @@ impl Planner<'_> {
         }
     }
 
-    /// Notes that a daemon that others wait for is Ready in this boot. What a mirror pod shows from before is no
-    /// evidence of that.
+    /// Notes that a daemon that others wait for is Ready in this boot, or runs steadily where nobody reports that. What a
+    /// mirror pod shows from before is no evidence of that.
     pub(super) fn note_ready(&mut self) {
-        let is_known = |this: &ThisBoot| this.boot == self.context.boot && this.ready;
-        if !self.context.turn.is_named || self.record.this_boot.as_ref().is_some_and(is_known) {
+        let known = self.record.this_boot.as_ref().filter(|this| this.boot == self.context.boot);
+        let (was_ready, was_steady) = known.map_or((false, false), |this| (this.ready, this.steady));
+        if !self.context.turn.is_named || was_ready {
             return;
         }
         let looked = self.record.this_boot.as_ref().and_then(|this| this.not_before);
         // Kubernetes' times have no fractions.
         let not_before = self.context.booted.max(looked.unwrap_or(self.context.booted)) - Span::from_secs(1);
-        let since = self.record.live().filter_map(|instance| match self.facts.pod_readiness(instance) {
-            Readiness::Ready { since } => (since >= not_before).then_some(since),
-            Readiness::Steady { since } => Some(since + STEADY),
-            Readiness::NotReady(_) | Readiness::Unknown(_) => None,
+        let readiness: Vec<Readiness> = self.record.live().map(|i| self.facts.pod_readiness(i)).collect();
+        let ready = readiness.iter().filter_map(|readiness| match readiness {
+            Readiness::Ready { since } => (*since >= not_before).then_some(*since),
+            Readiness::Steady { .. } | Readiness::NotReady(_) | Readiness::Unknown(_) => None,
         });
-        match since.min() {
-            Some(at) if at > self.context.now => self.wake(at),
-            Some(_) => self.record.in_boot(self.context.boot).ready = true,
-            None => {}
+        let steady = readiness.iter().filter_map(|readiness| match readiness {
+            Readiness::Steady { since } => (!was_steady).then_some(*since + STEADY),
+            Readiness::Ready { .. } | Readiness::NotReady(_) | Readiness::Unknown(_) => None,
+        });
+        let (ready, steady) = (ready.min(), steady.min());
+        if self.is_past(ready) {
+            self.record.in_boot(self.context.boot).ready = true;
         }
+        if self.is_past(steady) {
+            self.record.in_boot(self.context.boot).steady = true;
+        }
+    }
+
+    /// Whether that time has come; else it is looked again then.
+    fn is_past(&mut self, at: Option<Timestamp>) -> bool {
+        if let Some(at) = at.filter(|at| *at > self.context.now) {
+            self.wake(at);
+            return false;
+        }
+        at.is_some()
     }
 
     /// Why the target starts now, if it does not wait for others; else the summary says for whom and how long.

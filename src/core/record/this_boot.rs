@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::DaemonRecord;
@@ -22,15 +23,42 @@ pub struct ThisBoot {
     /// Whether it was Ready once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ready: bool,
+    /// Whether its containers ran for long enough once while nobody reported readiness: enough for what starts after it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub steady: bool,
     /// Whether the gates of its instances are closed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gate_closed: bool,
     /// Since when its start waits for other daemons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_since: Option<Timestamp>,
-    /// Since when the node keeps workload away until it is Ready.
+    /// Since when the node keeps workload away until it is Ready; moved along by the time in which the API server did not
+    /// answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited_since: Option<Timestamp>,
+    /// Since when that time does not run, because the API server does not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_since: Option<Timestamp>,
+}
+
+impl ThisBoot {
+    /// How long the node has waited for it while the API server answered.
+    pub fn awaited_for(&self, now: Timestamp) -> Span {
+        self.awaited_since.map_or(Span::ZERO, |since| self.silent_since.unwrap_or(now) - since)
+    }
+
+    /// The node waits for it while the API server answers.
+    pub fn await_answered(&mut self, now: Timestamp) {
+        self.awaited_since = Some(now - self.awaited_for(now));
+        self.silent_since = None;
+    }
+
+    /// The node waits for it while the API server does not answer.
+    pub fn await_silent(&mut self, now: Timestamp) {
+        if self.awaited_since.is_some() {
+            self.silent_since.get_or_insert(now);
+        }
+    }
 }
 
 impl DaemonRecord {

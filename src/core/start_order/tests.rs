@@ -97,7 +97,7 @@ fn only_a_daemon_that_may_still_be_ready_in_this_boot_is_waited_for() {
         (State::NotSelected, false, false),
         (State::StandingBy, false, false),
         (State::Refused, false, true),
-        (State::NotAccepted, false, false),
+        (State::NotAccepted, true, true),
         (State::Stopping, false, false),
         (State::Orphaned, false, false),
         (State::Unknown, false, true),
@@ -112,4 +112,7 @@ fn only_a_daemon_that_may_still_be_ready_in_this_boot_is_waited_for() {
     let ready = |boot: &str| Some(ThisBoot { boot: boot.to_owned(), ready: true, ..ThisBoot::default() });
     assert!(!awaited(State::Failing, true, ready("now")));
     assert!(awaited(State::Failing, true, ready("earlier")));
+    let steady = |boot: &str| Some(ThisBoot { boot: boot.to_owned(), steady: true, ..ThisBoot::default() });
+    assert!(!awaited(State::Starting, true, steady("now")), "nobody reports more");
+    assert!(awaited(State::Starting, true, steady("earlier")));
 }

@@ -31,6 +31,7 @@ struct Bench {
     record: DaemonRecord,
     state: State,
     switch: Switch,
+    api_server: ApiServer,
     /// Whether it is to run here once the node is well.
     belongs: bool,
     /// Whether its first instance here waits for the coordinator.
@@ -42,7 +43,8 @@ impl Bench {
         let daemon_set = daemon_set("kube-system", annotations);
         let record = DaemonRecord::new(daemon_set.key.clone(), 0);
         let desired = Desired::Wanted { daemon_set, mode: Mode::Static, note: None };
-        Self { desired, record, state: State::Starting, switch: Switch::On, belongs: false, awaits_approval: false }
+        let (state, switch, api_server) = (State::Starting, Switch::On, ApiServer::Answers);
+        Self { desired, record, state, switch, api_server, belongs: false, awaits_approval: false }
     }
 
     fn asked() -> Self {
@@ -75,6 +77,7 @@ impl Bench {
             is_trusted: &is_trusted,
             belongs: &|_| belongs,
             switch: self.switch,
+            api_server: self.api_server,
         };
         let taint = decide(&subjects, &mut plans, &rules);
         let [plan] = plans;
@@ -94,6 +97,8 @@ fn the_node_waits_until_the_daemon_was_ready_in_this_boot() {
     let (taint, note, _) = bench.at(0);
     assert_eq!((taint.wish(), taint.daemons.len()), (Wish::Taint, 1));
     assert!(note.starts_with("the node is to carry daemonlet.dev/starting until it is Ready here"), "{note}");
+    bench.record.in_boot(BOOT).steady = true;
+    assert_eq!(bench.at(1).0.wish(), Wish::Taint, "its containers run, and nobody has said that it is Ready");
     bench.record.in_boot(BOOT).ready = true;
     let (taint, note, _) = bench.at(1);
     assert_eq!((taint.wish(), taint.daemons.len(), note.as_str()), (Wish::NoTaint, 1, ""), "it does at the next boot");
@@ -108,11 +113,40 @@ fn it_waits_no_longer_than_the_timeout_and_an_agent_that_starts_again_does_not_b
     assert_eq!(bench.at(604).0.wish(), Wish::Taint);
     let (taint, note, _) = bench.at(605);
     assert_eq!(taint.wish(), Wish::NoTaint);
-    assert!(note.contains("carried daemonlet.dev/starting for 600 s (daemonlet.dev/startup-taint-timeout)"), "{note}");
+    let told = "the node was to carry daemonlet.dev/starting for 600 s (daemonlet.dev/startup-taint-timeout)";
+    assert!(note.starts_with(told), "{note}");
     let mut short = Bench::new(json!({STARTUP_TAINT: "true", STARTUP_TAINT_TIMEOUT: "30s"}));
     assert_eq!(short.at(0).2, Some(Timestamp::from_secs(30)));
     let mut odd = Bench::new(json!({STARTUP_TAINT: "true", STARTUP_TAINT_TIMEOUT: "soon"}));
     assert_eq!(odd.at(0).2, Some(Timestamp::from_secs(600)));
+}
+
+#[test]
+fn time_in_which_the_api_server_does_not_answer_does_not_count() {
+    let mut bench = Bench::new(json!({STARTUP_TAINT: "true", STARTUP_TAINT_TIMEOUT: "100s"}));
+    let wish = |bench: &mut Bench, api_server, seconds| {
+        bench.api_server = api_server;
+        let (taint, note, wake) = bench.at(seconds);
+        (taint.wish(), note, wake.map(|wake| wake - Timestamp::default()))
+    };
+    for seconds in [0, 1000] {
+        let (wish, note, wake) = wish(&mut bench, ApiServer::Silent, seconds);
+        assert_eq!((wish, wake), (Wish::Taint, None), "the control plane boots, too");
+        assert!(note.ends_with("at most for 100 s (daemonlet.dev/startup-taint-timeout) after the API server answers"));
+    }
+    let until = |seconds| Some(Span::from_secs(seconds));
+    let (awaited, _, wake) = wish(&mut bench, ApiServer::Answers, 1000);
+    assert_eq!((awaited, wake), (Wish::Taint, until(1100)), "the first contact");
+    for seconds in [1060, 1500] {
+        let (wish, note, _) = wish(&mut bench, ApiServer::Silent, seconds);
+        assert!(wish == Wish::Taint && note.contains("at most for 40 s"), "{note}");
+    }
+    let (awaited, _, wake) = wish(&mut bench, ApiServer::Answers, 2000);
+    assert_eq!((awaited, wake), (Wish::Taint, until(2040)), "60 s were answered before");
+    bench.record.shift(Span::from_secs(5000));
+    assert_eq!(wish(&mut bench, ApiServer::Answers, 7039).0, Wish::Taint);
+    assert_eq!(wish(&mut bench, ApiServer::Answers, 7040).0, Wish::NoTaint);
+    assert_eq!(wish(&mut bench, ApiServer::Silent, 7041).0, Wish::NoTaint, "it is over");
 }
 
 #[test]
@@ -140,13 +174,12 @@ fn what_is_not_to_run_here_is_not_waited_for_and_what_is_unknown_changes_nothing
         State::StandingBy,
         State::Refused,
         State::Stopping,
-        State::NotAccepted,
         State::Orphaned,
         State::Held,
     ] {
         assert_eq!(Bench { state, ..Bench::asked() }.at(0).0, StartupTaint::default(), "{state:?}");
     }
-    for state in [State::Waiting, State::Running, State::Failing, State::Replacing, State::Stale] {
+    for state in [State::Waiting, State::Running, State::Failing, State::Replacing, State::Stale, State::NotAccepted] {
         assert_eq!(Bench { state, ..Bench::asked() }.wish(), Wish::Taint, "{state:?}");
     }
     let mut soon = Bench { state: State::NotSelected, belongs: true, ..Bench::asked() };

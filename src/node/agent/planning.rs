@@ -35,6 +35,7 @@ use crate::core::sources::ApiState;
 use crate::core::sources::Desired;
 use crate::core::sources::KnownDefinition;
 use crate::core::startup_taint;
+use crate::core::startup_taint::ApiServer;
 use crate::core::startup_taint::Switch;
 use crate::node::api::Scope;
 use crate::node::manifests::Manifest;
@@ -86,6 +87,10 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
                     placement::belongs(&state.node, daemon_set, selector.as_ref())
                 },
                 switch: if config.startup_taint { Switch::On } else { Switch::Off },
+                api_server: match facts.unlinked {
+                    None if observation.api_answers() => ApiServer::Answers,
+                    _ => ApiServer::Silent,
+                },
             };
             plan.startup_taint = startup_taint::decide(subjects, &mut plan.daemons, &rules);
             let switch = if config.node_conditions { Switch::On } else { Switch::Off };

@@ -32,12 +32,21 @@ impl From<ApiFailure> for NodeWriteResult {
 }
 
 impl NodeWriteResult {
-    /// Why nothing was written, and whether a right or `policy` is what it lacks.
-    pub fn reason(&self, policy: &str) -> (String, bool) {
+    /// Why nothing was written. `policy`: which has to hold the agent.
+    pub fn reason(&self, policy: &str) -> String {
         match self {
-            Self::Done => (String::new(), false),
-            Self::NoPolicy => (format!("the policy {policy} does not hold this agent"), true),
-            Self::Failed(failure) => (failure.to_string(), failure.kind == FailureKind::Forbidden),
+            Self::Done => String::new(),
+            Self::NoPolicy => format!("the policy {policy} does not hold this agent"),
+            Self::Failed(failure) => failure.to_string(),
+        }
+    }
+
+    /// Whether a right or the policy is missing, which a person has to give.
+    pub fn lacks_rights(&self) -> bool {
+        match self {
+            Self::Done => false,
+            Self::NoPolicy => true,
+            Self::Failed(failure) => failure.kind == FailureKind::Forbidden,
         }
     }
 }

@@ -115,6 +115,27 @@ fn only_readiness_of_this_boot_is_noted_and_only_where_it_is_needed() {
 }
 
 #[test]
+fn what_runs_steadily_while_nobody_reports_readiness_is_not_ready() {
+    let mut bench = Bench { is_named: true, ..Bench::running("v1") };
+    let desired = wanted(&daemon_set("v1"));
+    bench.world.steady.insert("uid-v1-0".to_owned(), NOW);
+    bench.pass(&desired);
+    assert_eq!(bench.record.this_boot, None);
+    bench.now += Span::from_secs(30);
+    bench.pass(&desired);
+    let noted = |bench: &Bench| bench.record.this_boot.as_ref().map(|this| (this.ready, this.steady));
+    assert_eq!(noted(&bench), Some((false, true)));
+    bench.world.steady.clear();
+    bench.world.not_ready.insert("uid-v1-0".to_owned());
+    bench.pass(&desired);
+    assert_eq!(noted(&bench), Some((false, true)), "the mirror pod is not Ready");
+    bench.world.not_ready.clear();
+    bench.world.ready.insert("uid-v1-0".to_owned(), bench.now);
+    bench.pass(&desired);
+    assert_eq!(noted(&bench), Some((true, true)));
+}
+
+#[test]
 fn circles_and_unknown_names_are_reported() {
     let mut bench = waiting();
     let after = bench.after.as_mut().unwrap();

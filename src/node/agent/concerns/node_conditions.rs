@@ -4,6 +4,7 @@
 
 use crate::core::json::Json;
 use crate::core::node_conditions;
+use crate::core::node_conditions::Changes;
 use crate::core::node_conditions::GRANT;
 use crate::core::node_conditions::NodeConditions;
 use crate::core::node_conditions::POLICY;
@@ -20,15 +21,15 @@ use super::super::requests::Request;
 
 /// What is known of the last write.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(in super::super) struct NodeConditionWrites(NodeWrites);
+pub(in super::super) struct NodeConditionWrites(NodeWrites<Changes>);
 
 impl NodeConditionWrites {
     /// Takes the answers that have come.
     pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) {
-        self.0.observe(observation.now);
+        self.0.observe(observation);
         for reply in &observation.replies {
             let Reply::NodeConditions(result) = reply else { continue };
-            self.0.end(observation.now, problem(result), log);
+            self.0.end(observation.now, result, problem(result), log);
         }
     }
 
@@ -49,7 +50,11 @@ impl NodeConditionWrites {
             return None;
         }
         let node_uid = node.text_at(["metadata", "uid"]).map(str::to_owned);
-        self.0.begin().then_some(Request::NodeConditions { node_uid, changes, at: observation.now })
+        self.0.begin(observation.now, changes.clone()).then_some(Request::NodeConditions {
+            node_uid,
+            changes,
+            at: observation.now,
+        })
     }
 
     /// When the next write may be made.
@@ -65,11 +70,10 @@ impl NodeConditionWrites {
 
 /// What a person has to know of a write that was not made.
 fn problem(result: &NodeWriteResult) -> Option<Problem> {
-    let (why, is_of_rights) = result.reason(POLICY);
     (*result != NodeWriteResult::Done).then(|| Problem {
         object: "node conditions".to_owned(),
-        reason: format!("the Node's conditions are not written: {why}; the agent tries again"),
-        hint: is_of_rights.then(|| GRANT.to_owned()),
+        reason: format!("the Node's conditions are not written: {}; the agent tries again", result.reason(POLICY)),
+        hint: result.lacks_rights().then(|| GRANT.to_owned()),
     })
 }
 

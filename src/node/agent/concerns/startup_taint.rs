@@ -28,22 +28,22 @@ const OBJECT: &str = "startup taint";
 
 /// What is known of the last write.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(in super::super) struct StartupTaintWrites(NodeWrites);
+pub(in super::super) struct StartupTaintWrites(NodeWrites<TaintChange>);
 
 impl StartupTaintWrites {
     /// Takes the answers that have come.
     pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) {
-        self.0.observe(observation.now);
+        self.0.observe(observation);
         for reply in &observation.replies {
             let Reply::StartupTaint { change, result } = reply else { continue };
             if *result == NodeWriteResult::Done {
                 log.info(done(*change));
-                self.0.end(observation.now, None, log);
+                self.0.end(observation.now, result, None, log);
                 continue;
             }
             let problem = problem(*change, result);
             let reason = format!("{}; the agent tries again", problem.reason);
-            self.0.end(observation.now, Some(Problem { reason, ..problem }), log);
+            self.0.end(observation.now, result, Some(Problem { reason, ..problem }), log);
         }
     }
 
@@ -69,7 +69,7 @@ impl StartupTaintWrites {
             Wish::Unknown => return None,
         };
         let node_uid = node.text_at(["metadata", "uid"]).map(str::to_owned);
-        self.0.begin().then_some(Request::StartupTaint { node_uid, change })
+        self.0.begin(observation.now, change).then_some(Request::StartupTaint { node_uid, change })
     }
 
     /// When the next write may be made.
@@ -122,9 +122,8 @@ pub(in super::super) fn problem(change: TaintChange, result: &NodeWriteResult) -
         TaintChange::Set => "set",
         TaintChange::Remove => "taken away",
     };
-    let (why, is_of_rights) = result.reason(POLICY);
-    let reason = format!("the taint {STARTING_TAINT} is not {what}: {why}");
-    Problem { object: OBJECT.to_owned(), reason, hint: is_of_rights.then(|| GRANT.to_owned()) }
+    let reason = format!("the taint {STARTING_TAINT} is not {what}: {}", result.reason(POLICY));
+    Problem { object: OBJECT.to_owned(), reason, hint: result.lacks_rights().then(|| GRANT.to_owned()) }
 }
 
 #[cfg(test)]
@@ -148,6 +147,10 @@ mod tests {
     /// What an agent sees whose Node has these taints, when the API server has shown `heard`, with `replies`.
     fn seen(taints: &[&str], heard: &[Scope], replies: Vec<Reply>) -> Observation {
         let taints: Vec<Value> = taints.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
+        seen_with(json!(taints), heard, replies)
+    }
+
+    fn seen_with(taints: Value, heard: &[Scope], replies: Vec<Reply>) -> Observation {
         let node = json!({"metadata": {"name": "n1", "uid": "n"}, "spec": {"taints": taints}});
         let mut api = Snapshot::default();
         for scope in heard {
@@ -193,26 +196,87 @@ mod tests {
         assert_eq!(StartupTaintWrites::default().requests(&clean, &waits(), Some("another cluster answers")), None);
     }
 
+    /// Lets a write be asked for and fail with `result`, and comes to when the next is due. Gives how long that was.
+    fn fail(
+        writes: &mut StartupTaintWrites,
+        now: &mut Observation,
+        taint: &StartupTaint,
+        result: NodeWriteResult,
+    ) -> i64 {
+        let Some(Request::StartupTaint { change, .. }) = writes.requests(now, taint, None) else {
+            panic!("nothing is asked for: {writes:?}");
+        };
+        assert_eq!(writes.requests(now, taint, None), None, "one at a time");
+        now.replies = vec![Reply::StartupTaint { change, result }];
+        writes.observe(now, &mut Log::default());
+        now.replies.clear();
+        assert_eq!(writes.requests(now, taint, None), None, "not at once");
+        let (failed, due) = (now.now, writes.due().unwrap());
+        now.now = due;
+        writes.observe(now, &mut Log::default());
+        assert_eq!(writes.due(), None, "a time that has come is no time to wait for");
+        (due - failed).as_secs()
+    }
+
+    fn conflict() -> NodeWriteResult {
+        NodeWriteResult::Failed(ApiFailure::new(FailureKind::Conflict, "the Node changes all the time"))
+    }
+
     #[test]
-    fn a_write_that_failed_is_told_once_and_made_again_ever_later() {
+    fn a_write_that_failed_for_want_of_a_right_is_made_again_ever_later_and_another_soon() {
+        let forbidden = NodeWriteResult::Failed(ApiFailure::new(FailureKind::Forbidden, "no"));
+        for (result, expected) in [
+            (NodeWriteResult::NoPolicy, [2, 4, 8, 16, 32, 64, 128, 256, 300]),
+            (forbidden, [2, 4, 8, 16, 32, 64, 128, 256, 300]),
+            (conflict(), [2, 4, 8, 10, 10, 10, 10, 10, 10]),
+        ] {
+            let mut writes = StartupTaintWrites::default();
+            let mut now = seen(&[], &[Scope::DaemonSets], vec![]);
+            let waited = [(); 9].map(|()| fail(&mut writes, &mut now, &waits(), result.clone()));
+            assert_eq!(waited, expected, "{result:?}");
+            assert_eq!(fail(&mut writes, &mut now, &waits(), conflict()), 10, "the right is there now");
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_written_now_does_not_wait_for_what_failed_before() {
+        let soft = json!([{"key": STARTING_TAINT, "effect": "PreferNoSchedule"}]);
+        let mut now = seen_with(soft, &[Scope::DaemonSets], vec![]);
+        // The link has come up.
+        let mut writes = StartupTaintWrites::default();
+        writes.observe(&now, &mut Log::default());
+        let wait = |writes: &mut StartupTaintWrites, now: &mut Observation| {
+            let waited = [(); 5].map(|()| fail(writes, now, &waits(), NodeWriteResult::NoPolicy));
+            assert_eq!(waited[4], 32);
+            assert!(writes.requests(now, &waits(), None).is_some());
+            now.replies = vec![Reply::StartupTaint { change: TaintChange::Set, result: NodeWriteResult::NoPolicy }];
+            writes.observe(now, &mut Log::default());
+            now.replies.clear();
+            now.now += Span::from_secs(3);
+            writes.observe(now, &mut Log::default());
+            assert_eq!(writes.requests(now, &waits(), None), None, "64 s");
+        };
+        wait(&mut writes, &mut now);
+        assert!(writes.requests(&now, &StartupTaint::default(), None).is_some(), "the daemon is Ready: it goes");
+        let mut writes = StartupTaintWrites::default();
+        writes.observe(&now, &mut Log::default());
+        wait(&mut writes, &mut now);
+        for link in [crate::node::api::Link::Connecting, crate::node::api::Link::Up] {
+            now.api.as_mut().unwrap().link = link;
+            writes.observe(&now, &mut Log::default());
+        }
+        assert!(writes.requests(&now, &waits(), None).is_some(), "the API server answers again");
+    }
+
+    #[test]
+    fn a_failure_is_told_once_and_is_over_when_the_node_is_as_it_is_to_be() {
         let mut writes = StartupTaintWrites::default();
         let mut log = Log::default();
         let mut now = seen(&[], &[Scope::DaemonSets], vec![]);
-        let mut waited = Vec::new();
-        for _ in 0..9 {
-            assert!(writes.requests(&now, &waits(), None).is_some());
-            assert_eq!(writes.requests(&now, &waits(), None), None, "one at a time");
-            now.replies = vec![Reply::StartupTaint { change: TaintChange::Set, result: NodeWriteResult::NoPolicy }];
+        now.replies = vec![Reply::StartupTaint { change: TaintChange::Set, result: NodeWriteResult::NoPolicy }];
+        for _ in 0..2 {
             writes.observe(&now, &mut log);
-            now.replies.clear();
-            assert_eq!(writes.requests(&now, &waits(), None), None);
-            let due = writes.due().unwrap();
-            waited.push((due - now.now).as_secs());
-            now.now = due;
-            writes.observe(&now, &mut log);
-            assert_eq!(writes.due(), None, "a time that has come is no time to wait for");
         }
-        assert_eq!(waited, [2, 4, 8, 16, 32, 64, 128, 256, 300]);
         assert_eq!(log.0.len(), 1);
         let config = crate::config::Config { startup_taint: true, ..config() };
         let problem = writes.problem(&now, &config).unwrap();
@@ -220,7 +284,8 @@ mod tests {
         assert!(problem.hint.unwrap().contains("startup-taint.yaml"));
         let set = seen(&[STARTING_TAINT], &[Scope::DaemonSets], vec![]);
         assert_eq!(writes.requests(&set, &waits(), None), None);
-        assert_eq!(writes, StartupTaintWrites::default());
+        assert_eq!((writes.problem(&now, &config), writes.due()), (None, None));
+        assert_eq!(fail(&mut writes, &mut now, &waits(), conflict()), 2);
     }
 
     #[test]
@@ -228,7 +293,6 @@ mod tests {
         let problem = StartupTaintWrites::default().problem(&seen(&[STARTING_TAINT], &[], vec![]), &config()).unwrap();
         assert_eq!(problem.hint.as_deref(), Some("kubectl taint nodes n1 daemonlet.dev/starting-"));
         assert_eq!(StartupTaintWrites::default().problem(&seen(&[], &[], vec![]), &config()), None);
-        let failure = NodeWriteResult::Failed(ApiFailure::new(FailureKind::Conflict, "the Node changes all the time"));
-        assert_eq!(super::problem(TaintChange::Remove, &failure).hint, None);
+        assert_eq!(super::problem(TaintChange::Remove, &conflict()).hint, None);
     }
 }
