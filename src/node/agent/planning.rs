@@ -368,4 +368,26 @@ mod tests {
         record.order_restart("uid-1", cause, observation(None).now, &Fingerprint::Unknown);
         assert_eq!(notes(record), ["host port TCP 80 is held by pod kube-system/holder"]);
     }
+
+    #[test]
+    fn a_node_counts_its_wait_for_a_daemon_while_the_api_server_answers() {
+        let config = Config { startup_taint: true, ..super::super::decide::tests::config() };
+        let mut state = state(&config);
+        let instance = &mut state.records.get_mut(&key()).unwrap().instances[0];
+        let mut definition = instance.daemon_set.as_deref().cloned().unwrap();
+        definition.labels.insert(crate::core::model::MODE_LABEL.to_owned(), "static".to_owned());
+        definition.annotations.insert(crate::core::model::STARTUP_TAINT.to_owned(), "true".to_owned());
+        instance.daemon_set = Some(Arc::new(definition));
+        let answers = observation(Some(Snapshot::default()));
+        let mut away = answers.clone();
+        away.api.as_mut().unwrap().link = crate::node::api::Link::Connecting;
+        for (observation, expected) in [(away, None), (answers.clone(), Some(answers.now))] {
+            let plan = plan(&observation, &state, &config, &mut RenderCache::default());
+            assert_eq!(plan.startup_taint.awaited.len(), 1);
+            assert_eq!(plan.daemons[0].record.this_boot.as_ref().and_then(|this| this.awaited_since), expected);
+        }
+        state.passes = 0;
+        let plan = plan(&answers, &state, &config, &mut RenderCache::default());
+        assert_eq!(plan.daemons[0].record.this_boot.as_ref().and_then(|this| this.awaited_since), None, "unlinked");
+    }
 }
