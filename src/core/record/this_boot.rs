@@ -1,8 +1,11 @@
 //! What has happened to a daemon since the node booted, as far as start order and startup taint need it.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::core::model::ObjectKey;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -65,6 +68,15 @@ impl DaemonRecord {
     /// Whether its instances wait at their gates.
     pub fn has_closed_gate(&self) -> bool {
         self.this_boot.as_ref().is_some_and(|this| this.gate_closed)
+    }
+
+    /// Notes that the gates of these pods, which were to close, are open: what starts waits for nobody. Gives its key if one
+    /// is its own.
+    pub fn leave_open(&mut self, uids: &BTreeSet<String>) -> Option<ObjectKey> {
+        let has_one = self.live().any(|instance| uids.contains(&instance.uid));
+        let this = self.this_boot.as_mut().filter(|_| has_one)?;
+        (this.gate_closed, this.waits_since) = (false, None);
+        Some(self.key.clone())
     }
 
     /// What has happened in `boot`; what is remembered of an earlier one is dropped.

@@ -384,7 +384,8 @@ impl AgentState {
                 None => {}
             }
         }
-        state.leave_open(&outcome.left_open);
+        let left_open = state.records.values_mut().filter_map(|record| record.leave_open(&outcome.left_open));
+        state.unsaved.extend(left_open);
         state.written.extend(outcome.written.clone());
         for uid in &outcome.finished {
             state.written.remove(uid);
@@ -405,17 +406,6 @@ impl AgentState {
         }
         state.passes += 1;
         state
-    }
-
-    /// What could not be closed is open: its pod starts, and waits for nobody.
-    fn leave_open(&mut self, uids: &BTreeSet<String>) {
-        for (key, record) in &mut self.records {
-            let has_one = record.live().any(|instance| uids.contains(&instance.uid));
-            if let Some(this) = record.this_boot.as_mut().filter(|_| has_one) {
-                (this.gate_closed, this.waits_since) = (false, None);
-                self.unsaved.insert(key.clone());
-            }
-        }
     }
 
     fn clear(&mut self, outcome: &EffectOutcome, now: Timestamp) {
