@@ -48,8 +48,7 @@ impl Planner<'_> {
         instance.daemon_set.as_ref().is_some_and(|daemon_set| {
             let rendering = self.facts.rendering(daemon_set, instance.incarnation, Data::Current);
             let is_its_own = rendering.identity.uid == instance.uid && rendering.result.is_ok();
-            let has_none = rendering.volumes().iter().all(|volume| volume.name == GATE);
-            is_its_own && has_none && rendering.held().is_empty()
+            is_its_own && rendering.volumes().is_empty() && rendering.held().is_empty()
         })
     }
 }

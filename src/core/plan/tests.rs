@@ -142,10 +142,7 @@ impl Facts for World {
                 },
                 pod: RenderedPod {
                     pod: json!({}),
-                    volumes: match daemon_set.gate {
-                        StartGate::Has => vec![crate::core::render::open_gate()],
-                        _ => Vec::new(),
-                    },
+                    volumes: Vec::new(),
                     references: self.references.clone(),
                     tokens: BTreeSet::new(),
                     waiting_for: self.waiting_for.clone(),

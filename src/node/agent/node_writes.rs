@@ -78,7 +78,8 @@ impl<W: PartialEq> NodeWrites<W> {
         if self.writing {
             return false;
         }
-        if self.change.as_ref().is_some_and(|last| *last != change) {
+        // A right that is missing is missing for any change.
+        if self.change.as_ref().is_some_and(|last| *last != change) && self.pause <= AGAIN_SOON {
             self.begin_anew();
         }
         self.change = Some(change);

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::MAX_BYTES;
 use super::sha256;
 use crate::core::identity;
+use crate::core::json::Json;
 use crate::core::manifest::HEAD;
 use crate::core::manifest::file_names;
 use crate::core::model::HASH_LABEL;
@@ -20,6 +21,7 @@ use crate::core::model::INCARNATION_ANNOTATION;
 use crate::core::model::OVERLAYS_DIGEST;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::ObjectKey;
+use crate::core::render::GATE;
 use crate::core::yaml;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FileKind;
@@ -48,6 +50,9 @@ pub struct Manifest {
     /// Whether the agent has data to write for it: it has a volume of the node that none of its containers may write to.
     #[serde(default)]
     pub needs_data: bool,
+    /// Whether its containers may wait at a gate (`daemonlet.dev/after`). Older recordings do not say.
+    #[serde(default = "may_be")]
+    pub has_gate: bool,
     /// Why the file no longer says that it is ours, if it was overwritten in place. The other fields except the hash
     /// are the previous ones.
     pub damage: Option<String>,
@@ -254,11 +259,16 @@ fn manifest(file: &str, pod: &Value, bytes: &[u8]) -> ScannedManifest {
         ),
         sha256: sha256(bytes),
         needs_data: needs_data(&pod["spec"]),
+        has_gate: pod.list_at(["spec", "volumes"]).iter().any(|volume| volume.str_at("name") == GATE),
         damage: None,
     }))
 }
 
-/// Whether a volume starts empty and no container may write to it: its data comes from the agent.
+fn may_be() -> bool {
+    true
+}
+
+/// Whether a volume starts empty and no container may write to it: its data comes from the agent. A gate is no data.
 fn needs_data(spec: &Value) -> bool {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mounts: Vec<Value> = ["containers", "initContainers"]
@@ -266,7 +276,8 @@ fn needs_data(spec: &Value) -> bool {
         .flat_map(|containers| list(&spec[containers]))
         .flat_map(|container| list(&container["volumeMounts"]))
         .collect();
-    list(&spec["volumes"]).iter().filter(|volume| volume["emptyDir"].is_object()).any(|volume| {
+    let is_data = |volume: &&Value| volume["emptyDir"].is_object() && volume["name"] != GATE;
+    list(&spec["volumes"]).iter().filter(is_data).any(|volume| {
         let mut of = mounts.iter().filter(|mount| mount["name"] == volume["name"]).peekable();
         of.peek().is_some() && of.all(|mount| mount["readOnly"] == true)
     })

@@ -103,8 +103,16 @@ fn a_volume_that_starts_empty_and_is_only_read_has_its_data_from_the_agent() {
         put(&mut dir, &pod);
         let scan = ManifestDir::open(&Real::shared(), dir.path()).unwrap().scan().unwrap();
         assert_eq!(scan.ours[NAME].needs_data, needs_data, "{volume} {mounts:?}");
+        assert!(!scan.ours[NAME].has_gate);
         dir.remove(NAME).unwrap();
     }
+    let mut pod = pod("net-abcde");
+    pod["spec"]["volumes"] = json!([{"name": "daemonlet-gate", "emptyDir": {}}]);
+    pod["spec"]["containers"][0]["volumeMounts"] =
+        json!([{"name": "daemonlet-gate", "mountPath": "/g", "readOnly": true}]);
+    put(&mut dir, &pod);
+    let scan = ManifestDir::open(&Real::shared(), dir.path()).unwrap().scan().unwrap();
+    assert_eq!((scan.ours[NAME].has_gate, scan.ours[NAME].needs_data), (true, false));
 }
 
 #[test]

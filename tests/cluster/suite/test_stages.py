@@ -106,7 +106,7 @@ class StagesTest(Coordinated):
         until(lambda: 'daemonlet.dev/promoted names "1/1", which is none of these steps' in self.condition("Progressing")[1], SOON, "it is void")
         never(lambda: len(self.having(number)) != 2, QUIET, "the word for a step that is edited counts")
         self.steps("1, 1h; 50%, 1h; 100%")
-        until(lambda: "(2 of 4 nodes) holds until" in self.condition("Progressing")[1], SOON, "it holds")
+        until(lambda: "step 2 of 3 (2 of 4 nodes) holds until" in self.condition("Progressing")[1], SOON, "it holds")
         self.assertIn("step 2 of 3", self.daemonlet(code=0))
         self.daemonlet("promote", "kube-system/net")
         self.all_have()

@@ -126,13 +126,19 @@ fn suspect(
 ) -> Option<Suspect> {
     let newest = fact.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
     let claimed = fact.approval.filter(|given| fact.replacing && given.revision == daemon.wanted);
-    let took = newest.map(|newest| newest.created).or(claimed.map(|given| given.at))?;
+    let took = newest.map(|newest| newest.created).or(claimed.map(|given| given.at));
+    // One on which it failed has perhaps gone back.
+    if took.is_none() && !fact.failed {
+        return None;
+    }
     let is_well = newest.is_some_and(|i| rollout::available(fact.ready, i, min_ready(daemon), known.now));
     // Where a cordon is what the update waits for, it announces nothing.
     let is_drained = UpdateTrigger::of(&daemon.daemon_set) == Some(UpdateTrigger::Drain);
     let announces = |key: &str| REMOVED.contains(&key) || key == UNSCHEDULABLE && !is_drained;
     let is_announced = node.view.taints.iter().any(|taint| announces(&taint.key));
-    let is_leaving = is_announced && (node.ready || before.is_some_and(|before| before.is_leaving));
+    // Who announced it while it was well, another coordinator has seen.
+    let is_removed = || node.view.taints.iter().any(|taint| REMOVED.contains(&taint.key.as_str()));
+    let is_leaving = is_announced && (node.ready || before.map_or_else(is_removed, |before| before.is_leaving));
     let since = before.and_then(|before| before.since).or(node.away_since).filter(|since| *since <= known.now);
     let since = since.unwrap_or(known.now);
     let verdict = if current.retried.contains(fact.name) {
@@ -141,7 +147,7 @@ fn suspect(
         Verdict::Broken
     } else if is_well || is_leaving {
         Verdict::Innocent
-    } else if current.broken.has(uid) || since < took + facts::deadline(daemon) {
+    } else if current.broken.has(uid) || took.is_some_and(|took| since < took + facts::deadline(daemon)) {
         Verdict::Broken
     } else {
         Verdict::Innocent

@@ -70,11 +70,11 @@ pub(super) fn failed_overlays(known: &Basis<'_>, daemon: &WatchedDaemon, facts: 
     is_over.then(|| format!("the revision failed with its overlays on {failed} nodes"))
 }
 
-/// The nodes whose failures of the current revision still count no more, if some have told of theirs no more: the next
-/// one there counts.
+/// The nodes whose failures of the current revision still count no more, if some have told of theirs no more and are
+/// Ready: the next one there counts.
 pub(super) fn retried(current: &RevisionFact, facts: &[NodeFact<'_>]) -> Option<BTreeSet<String>> {
-    let failed = |name: &String| facts.iter().any(|n| n.failed && n.name == name.as_str());
-    let left: BTreeSet<String> = current.retried.iter().filter(|name| failed(name)).cloned().collect();
+    let is_as_then = |name: &String| facts.iter().any(|n| (n.failed || !n.ready) && n.name == name.as_str());
+    let left: BTreeSet<String> = current.retried.iter().filter(|name| is_as_then(name)).cloned().collect();
     (left != current.retried).then_some(left)
 }
 

@@ -31,14 +31,6 @@ fn what_nobody_defines_yet_does_not_start_without_its_data() {
 }
 
 #[test]
-fn a_gate_is_no_data() {
-    let unsure = Desired::Unsure { reason: "the API has not answered yet".to_owned() };
-    let mut bench = found("a");
-    bench.record.instances[0].daemon_set = Some(Arc::new(daemon_set("a")).with_gate(StartGate::Has));
-    assert_eq!(bench.pass(&unsure), ["refresh uid-a-0 volumes=false manifest=true"], "it does not end");
-}
-
-#[test]
 fn what_is_defined_gets_its_data_or_waits_for_it() {
     let desired = wanted(&daemon_set("a"));
     let mut bench = found("a");

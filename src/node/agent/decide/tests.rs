@@ -101,6 +101,7 @@ pub(in crate::node::agent) fn manifest(rendering: &RenderResult) -> Manifest {
         revision: rendering.revision.clone(),
         sha256: rendered.digest.clone(),
         needs_data: false,
+        has_gate: false,
         damage: None,
     }
 }
@@ -118,6 +119,7 @@ pub(in crate::node::agent) fn manifests_of(state: &AgentState) -> Knowledge<Arc<
         revision: instance.revision.clone(),
         sha256: "0".to_owned(),
         needs_data: false,
+        has_gate: false,
         damage: None,
     };
     let ours = live.map(manifest).map(|manifest| (manifest.file.clone(), Arc::new(manifest))).collect();

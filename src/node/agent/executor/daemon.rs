@@ -70,7 +70,8 @@ impl Executor {
                         manifests.prepare(&rendered.file, rendered.text.as_bytes(), None);
                     }
                     self.write_volumes(rendering, &BTreeSet::new(), outcome)?;
-                    if decision.gates.closes(&rendering.identity.uid) {
+                    let uid = &rendering.identity.uid;
+                    if decision.gates.closes(uid) && !outcome.left_open.contains(uid) {
                         self.close_new(rendering, config, outcome)?;
                     }
                     let ends_another = plan.actions[index..].iter().any(|action| matches!(action, Action::End { .. }));

@@ -52,7 +52,8 @@ impl Gates {
         }
         if is_first {
             let ours = observation.manifests.current().into_iter().flat_map(|scan| scan.ours.values());
-            gates.open.extend(ours.map(|manifest| manifest.uid.clone()).filter(|uid| !uid.is_empty()));
+            let gated = ours.filter(|manifest| manifest.has_gate && !manifest.uid.is_empty());
+            gates.open.extend(gated.map(|manifest| manifest.uid.clone()));
             gates.open.retain(|uid| !gates.close.contains(uid));
         }
         gates

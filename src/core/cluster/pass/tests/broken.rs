@@ -67,6 +67,11 @@ fn a_node_that_is_deleted_while_it_is_not_well_with_the_revision_has_failed() {
         let approved = approval("two", &NOW.to_string());
         report("a", "one", json!({"replacing": hash("two")}), approved)
     };
+    let went_back = || {
+        let failed = json!({"revision": hash("two"), "cause": "image", "message": "no"});
+        let instance = json!({"pod": "q", "revision": hash("one"), "created": after(40).to_string()});
+        report("a", "two", json!({"failed": failed, "instances": [instance]}), json!([]))
+    };
     type Story = Vec<(i64, Value, Value)>;
     let well = || node("a", "True");
     let autoscaler = || with_taint("True", "ToBeDeletedByClusterAutoscaler");
@@ -101,6 +106,12 @@ fn a_node_that_is_deleted_while_it_is_not_well_with_the_revision_has_failed() {
         ),
         ("it stays after all", vec![(30, cordoned(), ready()), (60, node("a", "False"), ready())], true),
         ("it has failed, and is removed", vec![(30, autoscaler(), failing("a"))], true),
+        ("it failed and went back", vec![(30, well(), failing("a")), (60, well(), went_back())], true),
+        (
+            "it was removed before this coordinator looked",
+            vec![(60, with_taint("Unknown", "ToBeDeletedByClusterAutoscaler"), ready())],
+            false,
+        ),
     ];
     for (name, states, counts) in stories {
         let mut view = world(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/partition": "4"}));
@@ -227,8 +238,20 @@ fn a_failure_that_is_forgiven_stays_forgiven_when_its_node_goes() {
     let mut two = revision("two", 2);
     two["metadata"]["annotations"] = json!({"daemonlet.dev/retried": "a"});
     view.put(WatchedKind::Revisions, two);
+    let retried = |plan: &ClusterPlan| {
+        plan.writes.iter().any(|write| {
+            matches!(write, Write::Revision { write: history::RevisionWrite::Retried { nodes, .. }, .. } if nodes.is_empty())
+        })
+    };
+    // Until its Node is Ready, and no longer.
+    view.put(WatchedKind::Nodes, node("a", "False"));
+    view.put(WatchedKind::NodeDaemons, took("a", 0, Some(5)));
+    assert!(!retried(&view.plan(after(5))));
+    view.put(WatchedKind::Nodes, node("a", "True"));
+    assert!(retried(&view.plan(after(6))));
     view.put(WatchedKind::NodeDaemons, failing("a"));
-    assert_eq!(halted(&view.plan(after(10))), None);
+    let plan = view.plan(after(10));
+    assert_eq!((halted(&plan), retried(&plan)), (None, false));
     view.delete("a");
     assert_eq!(halted(&view.plan(after(20))), None);
 }

@@ -142,6 +142,9 @@ fn a_new_instance_whose_gate_closes_has_its_manifest_behind_it() {
     assert!(!gate(NEW) && config.run_dir.join("closed-gates").join(NEW).exists());
     crate::node::agent::executor::open_gates(&config.run_dir).unwrap();
     assert!(gate(NEW), "an agent that ends leaves no gate closed");
+    let mut outcome = EffectOutcome { left_open: BTreeSet::from([NEW.to_owned()]), ..EffectOutcome::default() };
+    executor.apply(&plan, &decision, &config, &mut outcome).unwrap();
+    assert!(gate(NEW), "one that could not be closed is no reason against the start");
 }
 
 #[test]
