@@ -34,18 +34,12 @@ class Tally:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
 
-    @staticmethod
-    def begin(argv):
-        """Begins what does not print much beside other steps; `step` takes it in place of a command."""
-        return subprocess.Popen(argv, cwd=REPO, stdout=subprocess.PIPE, text=True, errors="replace")
-
     def step(self, name, argv, pattern=None, env=None):
         """Runs a step; adds what its output counts, or the step itself."""
         print(f"=== {name}", flush=True)
         began = time.monotonic()
         counts = [0, 0, 0]
-        command = argv if isinstance(argv, subprocess.Popen) else None
-        with command or subprocess.Popen(argv, cwd=REPO, stdout=subprocess.PIPE, text=True, errors="replace", env=env) as child:
+        with subprocess.Popen(argv, cwd=REPO, stdout=subprocess.PIPE, text=True, errors="replace", env=env) as child:
             for line in child.stdout:
                 found = pattern.match(line) if pattern else None
                 if found:
@@ -89,21 +83,15 @@ def main():
     tally.step("cargo test", ["cargo", "test", "--quiet", "--no-fail-fast"], _CARGO, env | seeds)
     # The same lives each time: this fails for a change, and not by chance. New ones: `make sim`, `make test-long`.
     lives = ["--lives", "20000"] if long else ["--lives", "200" if fast else "600", "--seed", "1"]
-    simulator = [sys.executable, "-u", REPO / "tests" / "sim" / "run.py", *lives]
-    if fast or long:
-        tally.step("simulator", simulator)
+    tally.step("simulator", [sys.executable, "-u", REPO / "tests" / "sim" / "run.py", *lives])
     if not fast:
         # Once each, and slowly, so that they do not rot; of those with 20,000 parts the unit tests have smaller ones.
         tally.step("benches", ["cargo", "bench", "--quiet", "--profile", "dev", "--bench", "core", "--", "--test", "^[^2]"])
     if long:
         env["DAEMONLET_LONG"] = "1"
         tally.step("fuzz targets", [sys.executable, "-u", REPO / "fuzz" / "run.py", "--seconds", "600"], _CLUSTER)
-    # Stories leave a quarter of the processors idle; the simulator takes no more.
-    beside = None if fast or long else tally.begin([*simulator, "--idle"])
     if making and made and tally.step("build", ["cargo", "build", "--quiet"]):
         tally.step("cluster tests", run, _CLUSTER, env)
-    if beside:
-        tally.step("simulator, the rest of it", beside)
     if not CORPUS.is_dir():
         print(f"not tested: published manifests (there is no folder {CORPUS})")
     print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped")

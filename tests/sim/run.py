@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 """The simulator: builds it, and lives lives.
 
-    run.py [--seconds N] [--lives N] [--seed S] [--idle] [WORD…]
-
-For 60 seconds, or so many lives; words go to the simulator (see main.rs). --idle: with what others leave of the processors.
+    run.py [--seconds N] [--lives N] [--seed S] [WORD…]   for 60 seconds, or so many lives; words go to the simulator (see main.rs)
 """
 
 import argparse
@@ -36,11 +34,8 @@ def main():
     parser.add_argument("--seconds", type=int)
     parser.add_argument("--lives", type=int)
     parser.add_argument("--seed", type=int)
-    parser.add_argument("--idle", action="store_true")
     parser.add_argument("words", nargs="*")
     asked = parser.parse_args()
-    if asked.idle:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     seconds = asked.seconds or (10**6 if asked.lives else 60)
     env = os.environ | {"SIM_SECONDS": str(seconds)}
     env |= {name: str(value) for name, value in (("SIM_LIVES", asked.lives), ("SIM_SEED", asked.seed)) if value is not None}
