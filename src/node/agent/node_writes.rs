@@ -78,8 +78,7 @@ impl<W: PartialEq> NodeWrites<W> {
         if self.writing {
             return false;
         }
-        // A right that is missing is missing for any change.
-        if self.change.as_ref().is_some_and(|last| *last != change) && self.pause <= AGAIN_SOON {
+        if self.change.as_ref().is_some_and(|last| *last != change) {
             self.begin_anew();
         }
         self.change = Some(change);
