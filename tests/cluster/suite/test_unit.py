@@ -4,16 +4,11 @@ import os
 import unittest
 from types import SimpleNamespace
 
-from kit import agent
-from kit.control_plane import ControlPlane
 from kit.daemons import daemonset
 from kit.hang import HangingFolder
-from kit.machine import Machine
-from kit.machine import common_layer
-from kit.net import GATEWAY
-from kit.net import Lan
 from kit.wait import never
 from kit.wait import until
+from suite import one_machine
 
 ALONE = "half a second from exec to READY"
 
@@ -25,17 +20,7 @@ SYSTEMD = 0.15
 
 def setUpModule():  # noqa: N802 (unittest's name)
     """One machine with a daemon that has run."""
-    lan = Lan()
-    WORLD.lan = lan
-    WORLD.cluster = cluster = unittest.enterModuleContext(ControlPlane(GATEWAY))
-    cluster.start_controllers()
-    cluster.wait_namespace("kube-system")
-    agent.grant(cluster)
-    WORLD.machine = unittest.enterModuleContext(Machine(cluster, lan, "n1", common_layer(), daemonlet={"default-mode": "static"}))
-    WORLD.machine.power_on()
-    cluster.admin.apply(daemonset("steady", hostNetwork=True, tolerations=[{"operator": "Exists"}]))
-    WORLD.machine.wait_up()
-    WORLD.machine.cri.wait_running("steady-", 60)
+    WORLD.lan, WORLD.cluster, WORLD.machine = one_machine.begin()
 
 
 class Unit(unittest.TestCase):
