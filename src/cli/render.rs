@@ -18,6 +18,7 @@ use crate::config::Host;
 use crate::config::RealHost;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::Lookup;
 use crate::core::model::NodeView;
 use crate::core::model::OVERLAYS;
 use crate::core::model::ObjectMap;
@@ -197,14 +198,17 @@ fn entry(
         return RenderEntry::NotSelected { key, reason: placement.reason };
     }
     let config_map = overlays::config_map(daemon_set);
+    let no_labels = BTreeMap::new();
     let daemon_set = &match (&config_map, node) {
-        (Some(config_map), Some(node)) => {
-            let found = objects.lookup(config_map);
-            let (labels, list, rules) = (&node.labels, ListSource::Folder, &options.rules);
+        (Some(_), None) => Arc::clone(daemon_set),
+        // Refused where the annotation names no ConfigMap.
+        (_, node) => {
+            let found = config_map.as_ref().map_or(Lookup::Absent, |config_map| objects.lookup(config_map));
+            let labels = node.map_or(&no_labels, |node| &node.labels);
+            let (list, rules) = (ListSource::Folder, &options.rules);
             let facts = OverlayFacts { found, list, labels, registered: true, last: None, rules };
             overlays::resolve(daemon_set, &facts)
         }
-        _ => Arc::clone(daemon_set),
     };
     let mut rendering = rendering::render(daemon_set, &Revision::of(daemon_set), 0, objects, tokens, options);
     if let (Some(config_map), None, Ok(rendered)) = (config_map, node, &mut rendering.result) {

@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         Ok::<Teardown, CommandFailure>(agent.teardown(arguments.timeout).await)
     })?;
     output::data(&done(&config, &drain))?;
-    Ok(if drain.left.is_empty() && drain.taint.is_none() { Exit::Success } else { Exit::Refused })
+    Ok(if drain.left.is_empty() && drain.on_node.is_empty() { Exit::Success } else { Exit::Refused })
 }
 
 fn refusal(error: AgentError) -> CommandFailure {
@@ -104,7 +104,7 @@ fn done(config: &Config, drain: &Teardown) -> String {
         let node = &drain.node;
         return format!(
             "{node} is torn down: {count} {pods} ended, no manifest of daemonlet is left in {folder}\n{}",
-            taint(drain)
+            on_node(drain)
         );
     }
     let mut text = format!("{} is not torn down yet; run `daemonlet teardown` again to continue\n", drain.node);
@@ -112,14 +112,14 @@ fn done(config: &Config, drain: &Teardown) -> String {
         let name = if pod.is_empty() { uid } else { pod };
         text.push_str(&format!("  {daemon} {name}: {what}\n"));
     }
-    text.push_str(&taint(drain));
+    text.push_str(&on_node(drain));
     text.push_str(&problems(drain));
     text
 }
 
-/// What is to be done about the Node's taint.
-fn taint(drain: &Teardown) -> String {
-    drain.taint.iter().map(|problem| format!("  {}\n{}", problem.reason, hint(problem))).collect()
+/// What is to be done about what is left on the Node.
+fn on_node(drain: &Teardown) -> String {
+    drain.on_node.iter().map(|problem| format!("  {}\n{}", problem.reason, hint(problem))).collect()
 }
 
 fn problems(drain: &Teardown) -> String {

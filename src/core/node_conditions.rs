@@ -110,10 +110,11 @@ impl NodeCondition {
 }
 
 /// The conditions that the Node is to have, by the plans of one pass. Notes in them what a person has to know.
-/// `is_trusted`: whether a DaemonSet is of a folder or of a trusted namespace.
+/// `boot`: the present one. `is_trusted`: whether a DaemonSet is of a folder or of a trusted namespace.
 pub fn decide(
     subjects: &[Subject<'_>],
     plans: &mut [DaemonPlan],
+    boot: &str,
     is_trusted: &dyn Fn(&DaemonSet) -> bool,
     switch: Switch,
 ) -> NodeConditions {
@@ -128,7 +129,7 @@ pub fn decide(
             say(format!("{NODE_CONDITION} is ignored: namespace {namespace} is not among policy.trusted-namespaces"));
         } else if switch == Switch::Off {
             say(format!("{NODE_CONDITION} has no effect: node.conditions is off on this node"));
-        } else if let Some(status) = status(plan) {
+        } else if let Some(status) = status(plan, boot) {
             let own = NodeCondition { status, daemon_sets: BTreeSet::from([plan.key.clone()]) };
             let kind = format!("{PREFIX}{name}");
             let all = match conditions.remove(&kind) {
@@ -141,19 +142,22 @@ pub fn decide(
     conditions
 }
 
-/// Whether the daemon is Ready here; `None`: it is not for this node.
-fn status(plan: &DaemonPlan) -> Option<ConditionStatus> {
+/// Whether the daemon is Ready here; `None`: it is not for this node. That its mirror pod was Ready before the machine
+/// booted does not count.
+fn status(plan: &DaemonPlan, boot: &str) -> Option<ConditionStatus> {
+    let was_ready = plan.record.this_boot.as_ref().is_some_and(|this| this.boot == boot && this.ready);
+    let ready = plan.summary.ready.map(|ready| ready && was_ready);
     match plan.summary.state {
         State::NotSelected | State::LeftAlone | State::StandingBy | State::Orphaned => None,
         State::Unknown => Some(ConditionStatus::Unknown),
-        State::Running | State::Stale | State::Held | State::Refused => Some(match plan.summary.ready {
+        State::Running | State::Stale | State::Held | State::Refused => Some(match ready {
             Some(true) => ConditionStatus::True,
             Some(false) => ConditionStatus::False,
             None if plan.record.live().next().is_some() => ConditionStatus::Unknown,
             None => ConditionStatus::False,
         }),
         State::Starting | State::Waiting | State::Replacing | State::Failing | State::Stopping | State::NotAccepted => {
-            Some(match plan.summary.ready {
+            Some(match ready {
                 // What is to be replaced, and still runs, does its work.
                 Some(true) => ConditionStatus::True,
                 Some(false) | None => ConditionStatus::False,
@@ -190,7 +194,7 @@ mod tests {
     use crate::core::sources::Desired;
     use crate::core::validate;
 
-    fn decided(daemons: &[(&str, State, Option<bool>)], switch: Switch) -> (NodeConditions, Vec<String>) {
+    fn decided(boot: &str, daemons: &[(&str, State, Option<bool>)], switch: Switch) -> (NodeConditions, Vec<String>) {
         let made: Vec<(Desired, DaemonRecord, State, Option<bool>)> = daemons
             .iter()
             .map(|(key, state, ready)| {
@@ -214,17 +218,22 @@ mod tests {
             .map(|(_, record, state, ready)| {
                 let mut plan = plan::empty(record.clone());
                 (plan.summary.state, plan.summary.ready) = (*state, *ready);
+                plan.record.in_boot("b").ready = true;
                 plan
             })
             .collect();
         let is_trusted = |daemon_set: &DaemonSet| daemon_set.key.namespace == "kube-system";
-        let conditions = decide(&subjects, &mut plans, &is_trusted, switch);
+        let conditions = decide(&subjects, &mut plans, boot, &is_trusted, switch);
         let notes = plans.iter().flat_map(|plan| plan.summary.notes.iter().map(ToString::to_string)).collect();
         (conditions, notes)
     }
 
     fn told(daemons: &[(&str, State, Option<bool>)]) -> Vec<String> {
-        let (conditions, _) = decided(daemons, Switch::On);
+        told_in("b", daemons)
+    }
+
+    fn told_in(boot: &str, daemons: &[(&str, State, Option<bool>)]) -> Vec<String> {
+        let (conditions, _) = decided(boot, daemons, Switch::On);
         conditions.iter().map(|(kind, c)| format!("{kind}={} {}", c.status.as_str(), c.message())).collect()
     }
 
@@ -249,16 +258,22 @@ mod tests {
     }
 
     #[test]
+    fn what_was_ready_in_an_earlier_boot_does_not_count() {
+        let told = told_in("earlier", &[("kube-system/a", State::Running, Some(true))]);
+        assert_eq!(told, ["daemonlet.dev/NetworkReady=False kube-system/a: not Ready here"]);
+    }
+
+    #[test]
     fn it_has_no_effect_where_the_key_is_off_or_the_namespace_is_not_trusted() {
-        let (conditions, notes) = decided(&[("kube-system/a", State::Running, Some(true))], Switch::Off);
+        let (conditions, notes) = decided("b", &[("kube-system/a", State::Running, Some(true))], Switch::Off);
         assert!(conditions.is_empty() && notes[0].contains("node.conditions is off"), "{notes:?}");
-        let (conditions, notes) = decided(&[("tenant/a", State::Running, Some(true))], Switch::On);
+        let (conditions, notes) = decided("b", &[("tenant/a", State::Running, Some(true))], Switch::On);
         assert!(conditions.is_empty() && notes[0].contains("is not among policy.trusted-namespaces"), "{notes:?}");
     }
 
     #[test]
     fn only_what_differs_is_written_and_conditions_of_others_are_left() {
-        let (wanted, _) = decided(&[("kube-system/a", State::Running, Some(true))], Switch::On);
+        let (wanted, _) = decided("b", &[("kube-system/a", State::Running, Some(true))], Switch::On);
         let kind = "daemonlet.dev/NetworkReady";
         let node = |status: &str| {
             json!({"status": {"conditions": [

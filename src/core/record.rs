@@ -120,6 +120,9 @@ pub struct DaemonRecord {
     /// How often in a row an instance had to be tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<RetryBackoff>,
+    /// The revision of which the kubelet itself last said that it rejects it: it has read the manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<String>,
     /// Since when a first instance waits only for what nobody has said anything of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unheard_since: Option<Timestamp>,
@@ -282,6 +285,7 @@ impl DaemonRecord {
             previous: None,
             answer: None,
             backoff: None,
+            rejected: None,
             unheard_since: None,
             this_boot: None,
             bootstrap: false,
@@ -353,10 +357,6 @@ impl DaemonRecord {
     /// Resets times in the future to `now`: the clock was set back, and nothing should wait until it catches up.
     pub fn not_after(&mut self, now: Timestamp) {
         self.each_time(|time| *time = now.min(*time));
-        // Not shifted forward with the others: what was Ready before the clock was set has an older time than that.
-        if let Some(not_before) = self.this_boot.as_mut().and_then(|this| this.not_before.as_mut()) {
-            *not_before = now.min(*not_before);
-        }
         for order in self.instances.iter_mut().filter_map(|i| i.restart.as_mut()) {
             order.due = order.due.min(now + MAX_BACKOFF);
         }

@@ -11,6 +11,7 @@ use crate::core::duration;
 use crate::core::model::AFTER;
 use crate::core::model::AFTER_TIMEOUT;
 use crate::core::model::DaemonSet;
+use crate::core::model::NODE_CONDITION;
 use crate::core::model::ObjectKey;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::State;
@@ -59,7 +60,7 @@ pub struct Turn<'a> {
     pub after: Option<&'a After>,
     /// Those of [`After::daemons`] that have not been Ready in this boot, and still may be.
     pub awaited: &'a [ObjectKey],
-    /// Whether another daemon starts after it, or workload: it is noted when it is Ready.
+    /// Whether another daemon starts after it, or workload, or the Node has a condition of it: it is noted when it is Ready.
     pub is_named: bool,
 }
 
@@ -75,7 +76,7 @@ impl StartOrder {
     pub fn of<'a>(definitions: impl Iterator<Item = &'a DaemonSet>, known: &BTreeSet<&ObjectKey>) -> Self {
         let mut order = Self::default();
         for daemon_set in definitions {
-            if startup_taint::is_asked(daemon_set) {
+            if startup_taint::is_asked(daemon_set) || daemon_set.annotations.contains_key(NODE_CONDITION) {
                 order.named.insert(daemon_set.key.clone());
             }
             let annotation = |name| daemon_set.annotations.get(name).map(String::as_str);

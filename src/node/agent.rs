@@ -12,6 +12,7 @@
 //! Owns the agent's life. Events only wake the loop; each pass looks at everything there is.
 
 mod answers;
+mod boot;
 mod concerns;
 mod decide;
 mod decision;
@@ -382,8 +383,8 @@ impl Agent {
         self.connect();
         self.drive(Until::TornDown(tokio::time::Instant::now() + patience), &mut Callers::default(), None).await;
         let left = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
-        let taint = leaving::remove_taint(&self.config, &self.state, &self.requests).await;
-        Teardown { node: self.config.node_name.clone(), found, left, taint, problems: self.last.problems.clone() }
+        let on_node = leaving::clear_node(&self.config, &self.state, &self.last, &self.requests).await;
+        Teardown { node: self.config.node_name.clone(), found, left, on_node, problems: self.last.problems.clone() }
     }
 
     /// Whether nothing of ours runs on the node any more, as far as the manifest folder tells.

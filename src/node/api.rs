@@ -377,7 +377,7 @@ impl Api {
         &self,
         node: &str,
         uid: Option<&str>,
-        changes: &Changes,
+        changes: Option<&Changes>,
         now: Timestamp,
     ) -> NodeWriteResult {
         node_conditions::change(&self.shared.client, node, uid, changes, now).await

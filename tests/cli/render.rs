@@ -374,6 +374,13 @@ fn overlays_are_applied_to_the_node_that_is_given() {
         "{}",
         refused.err
     );
+    fs::write(scratch.path("list.yaml"), text.replace("overlays: node-agent-sizes", "overlays: Node_Agent_Sizes"))
+        .unwrap();
+    let list = scratch.text("list.yaml");
+    for command in [vec!["render", "-f", &list, "--node", &node], vec!["render", "-f", &list, "--node-name", "n1"]] {
+        let mistyped = run(command);
+        assert!(mistyped.code == 1 && mistyped.err.contains("Node_Agent_Sizes"), "{mistyped:?}");
+    }
 }
 
 #[test]

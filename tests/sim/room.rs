@@ -29,8 +29,10 @@ pub(crate) struct Room {
     /// Pods that the kubelet has rejected, as long as they are in its folder; and all that it ever has.
     pub(crate) rejected: BTreeSet<String>,
     ever_rejected: BTreeSet<String>,
-    /// Events that are not sent yet, each since when.
-    events: Vec<(i64, Value)>,
+    /// Events that are not sent yet, each since when and of what: daemon and revision.
+    events: Vec<(i64, (String, u64), Value)>,
+    /// Revisions whose rejection was sent while the agent could still hear of it.
+    heard: BTreeSet<(String, u64)>,
     /// Whether nobody heard for so long of a rejection that it may be taken for a manifest that is no pod's.
     pub(crate) is_unheard: bool,
     sent: usize,
@@ -58,7 +60,7 @@ impl Room {
             "message": "Pod was rejected: Predicate NodePorts failed: node(s) didn't have free ports",
             "metadata": {"namespace": namespace}, "source": {"component": "kubelet"},
             "involvedObject": {"kind": "Pod", "namespace": namespace, "name": name, "uid": uid}});
-        self.events.push((now, event));
+        self.events.push((now, (manifest.daemon.clone(), manifest.revision), event));
         true
     }
 
@@ -84,9 +86,13 @@ impl Room {
     /// Sends what is to be sent.
     pub(crate) fn send(&mut self, server: &mut api::Server, node: &str) {
         let events = if server.is_other { Vec::new() } else { std::mem::take(&mut self.events) };
-        for (at, mut event) in events {
+        for (at, revision, mut event) in events {
             self.sent += 1;
-            self.is_unheard |= server.steady - at > UNHEARD;
+            if server.steady - at <= UNHEARD {
+                self.heard.insert(revision);
+            } else {
+                self.is_unheard |= !self.heard.contains(&revision);
+            }
             event["metadata"]["name"] = format!("event-{}", self.sent).into();
             event["source"]["host"] = node.into();
             server.put("events", event);

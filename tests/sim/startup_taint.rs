@@ -71,9 +71,9 @@ impl Node {
         if in_api { self.apply(daemon) } else { self.write_file(daemon) }
     }
 
-    /// Whether nothing happens to a daemon in this boot, and nothing set the clock.
+    /// Whether nothing happens to a daemon in this boot.
     pub(crate) fn is_settled_in_boot(&self, daemon: usize) -> bool {
         let truth = &self.daemons[daemon];
-        truth.is_settled() && !truth.is_on_new_disk && self.clock_set_at < self.booted
+        truth.is_settled() && !truth.is_on_new_disk
     }
 }

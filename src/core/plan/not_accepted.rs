@@ -52,7 +52,7 @@ impl Planner<'_> {
         let now = self.context.now;
         let accepted = self.record.accepted.as_ref().map(|accepted| &accepted.revision);
         let good = self.record.good.as_ref().map(|good| &good.revision);
-        let rejected = self.record.backoff.as_ref().and_then(|backoff| backoff.rejected.as_ref());
+        let rejected = self.record.rejected.as_ref();
         let cause = RestartCause::NotAccepted { reason: reason.clone() };
         if instance.started || [accepted, good, rejected].contains(&Some(&instance.revision)) {
             return self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings(instance).then);

@@ -28,9 +28,7 @@ impl Planner<'_> {
                 Accepted::Rejected(reason) | Accepted::NoRoom(reason) => {
                     let cause = RestartCause::NotAccepted { reason };
                     self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings(instance).then);
-                    if let Some(backoff) = &mut self.record.backoff {
-                        backoff.rejected = Some(instance.revision.clone());
-                    }
+                    self.record.rejected = Some(instance.revision.clone());
                 }
                 // What follows depends on the revision.
                 Accepted::No(_) => {}

@@ -74,7 +74,7 @@ impl Planner<'_> {
             self.record.in_boot(self.context.boot).gate_closed = self.gate.is_closed();
         }
         if self.context.turn.is_named && was_closed.is_none() && is_before_kubelet {
-            self.record.in_boot(self.context.boot).not_before = Some(self.context.now);
+            self.record.in_boot(self.context.boot).before_kubelet = Some(self.context.now - self.context.booted);
         }
         if !self.record.instances.is_empty() {
             self.note_started();
@@ -150,9 +150,9 @@ impl Planner<'_> {
         if !self.context.turn.is_named || was_ready {
             return;
         }
-        let looked = self.record.this_boot.as_ref().and_then(|this| this.not_before);
+        let before_kubelet = self.record.this_boot.as_ref().and_then(|this| this.before_kubelet);
         // Kubernetes' times have no fractions.
-        let not_before = self.context.booted.max(looked.unwrap_or(self.context.booted)) - Span::from_secs(1);
+        let not_before = self.context.booted + before_kubelet.unwrap_or_default() - Span::from_secs(1);
         let readiness: Vec<Readiness> = self.record.live().map(|i| self.facts.pod_readiness(i)).collect();
         let ready = readiness.iter().filter_map(|readiness| match readiness {
             Readiness::Ready { since } => (*since >= not_before).then_some(*since),

@@ -85,9 +85,6 @@ pub struct RetryBackoff {
     /// Whether the kubelet rejected it: then the count restarts once an instance is accepted.
     #[serde(default)]
     pub not_accepted: bool,
-    /// The revision of which the kubelet itself last said that it rejects it: it has read the manifest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rejected: Option<String>,
 }
 
 impl RetryBackoff {
@@ -114,7 +111,6 @@ impl DaemonRecord {
                 last: now,
                 surroundings: surroundings.clone(),
                 not_accepted: matches!(cause, RestartCause::NotAccepted { .. }),
-                rejected: self.backoff.as_mut().and_then(|before| before.rejected.take()),
             };
             let due = now + backoff.delay();
             self.backoff = Some(backoff);

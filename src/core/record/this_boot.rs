@@ -1,4 +1,5 @@
-//! What has happened to a daemon since the node booted, as far as start order and startup taint need it.
+//! What has happened to a daemon since the node booted, as far as start order, startup taint and Node
+//! conditions need it.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +12,17 @@ use crate::core::time::Timestamp;
 
 use super::DaemonRecord;
 
-/// Kept only for a daemon that has `daemonlet.dev/after` or `daemonlet.dev/startup-taint`, or that another one's names.
+/// Kept only for a daemon that has `daemonlet.dev/after`, `daemonlet.dev/startup-taint` or `daemonlet.dev/node-condition`,
+/// or that another one's `after` names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ThisBoot {
     /// The boot (`boot_id`).
     pub boot: String,
-    /// When it was looked at before there was a kubelet: what says that it was Ready before is of an earlier boot.
+    /// How long the machine was up when it was looked at before there was a kubelet: what says that it was Ready before is
+    /// of an earlier boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_before: Option<Timestamp>,
+    pub before_kubelet: Option<Span>,
     /// Whether an instance of it has had a manifest.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub started: bool,

@@ -39,11 +39,11 @@ use crate::node::manifests::ManifestDir;
 use crate::node::manifests::ManifestError;
 use crate::node::manifests::Scan;
 
+use super::boot::Boot;
 use super::concerns::volume_checks::Look;
 use super::executor::Executor;
 use super::executor::problem;
 use super::failure;
-use super::observation::Boot;
 use super::observation::Observation;
 use super::observation::ObservedApi;
 use super::observation::ObservedTokens;
@@ -105,7 +105,7 @@ impl Inputs {
             api: None,
             tokens: Tokens::default(),
             issued: (0, Arc::default()),
-            boot: Boot { id: files.boot_id().unwrap_or_default(), at: clock::now() - clock::uptime() },
+            boot: Boot::new(files.boot_id().unwrap_or_default(), clock::now() - clock::uptime()),
             started: Instant::now(),
             files,
             wake: Arc::clone(wake),
@@ -125,6 +125,14 @@ impl Inputs {
     /// The kernel's name of this boot.
     pub(super) fn boot_id(&self) -> &str {
         &self.boot.id
+    }
+
+    /// What the clock has been in this boot, as an agent before this one knew it: `known`, if it is of this boot.
+    pub(super) fn go_on_in_boot(&mut self, known: &Boot) -> Boot {
+        if known.id == self.boot.id && !known.id.is_empty() {
+            self.boot.clone_from(known);
+        }
+        self.boot.clone()
     }
 
     /// Tokens of a checkpoint.
@@ -191,6 +199,7 @@ impl Inputs {
         // The only wait: nothing that follows is older than what it gives.
         let (runtime, missing_images) = self.runtime.look(state, asks_runtime, clock::now()).await;
         let (now, steady) = (clock::now(), self.started.elapsed());
+        self.boot.follow(now, clock::uptime());
         let mut problems = Vec::new();
         let manifests = self.read_manifests(state, config, executor, &mut problems);
         let volume_look = state.concerns.volume_checks.look(now);

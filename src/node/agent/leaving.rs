@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
+use crate::clock;
 use crate::config::Config;
+use crate::core::node_conditions::POLICY;
+use crate::core::node_conditions::PREFIX;
 use crate::core::status::Problem;
 use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
@@ -14,6 +17,7 @@ use crate::node::notify::Notifier;
 use crate::node::seal;
 
 use super::LastPass;
+use super::concerns::node_conditions;
 use super::concerns::startup_taint;
 use super::requests::Reply;
 use super::requests::Request;
@@ -40,11 +44,44 @@ pub(super) async fn stop(state: &AgentState, last: &LastPass, requests: &Request
     }
 }
 
-/// Takes the taint off the Node. Gives what a person has to do, if that fails.
-pub(super) async fn remove_taint(config: &Config, state: &AgentState, requests: &Requests) -> Option<Problem> {
-    if !config.startup_taint || config.kubeconfig.is_none() {
-        return None;
+/// Takes the taint and the conditions off the Node. Gives what a person has to do, where that fails.
+pub(super) async fn clear_node(
+    config: &Config,
+    state: &AgentState,
+    last: &LastPass,
+    requests: &Requests,
+) -> Vec<Problem> {
+    if config.kubeconfig.is_none() {
+        return Vec::new();
     }
+    let taint = match config.startup_taint {
+        true => remove_taint(config, state, requests).await,
+        false => state.concerns.startup_taint.problem(&last.observation, config),
+    };
+    let conditions = match config.node_conditions {
+        true => remove_conditions(config, state, requests).await,
+        false => None,
+    };
+    taint.into_iter().chain(conditions).collect()
+}
+
+async fn remove_conditions(config: &Config, state: &AgentState, requests: &Requests) -> Option<Problem> {
+    let request = Request::NodeConditions { node_uid: state.node.uid.clone(), changes: None, at: clock::now() };
+    let result = match tokio::time::timeout(config.once_timeout, requests.last(request)).await {
+        Ok(Some(Reply::NodeConditions(result))) => result,
+        _ => no_answer(config.once_timeout),
+    };
+    let hint =
+        format!("run `daemonlet teardown` again when the API server answers, or delete Node {}", config.node_name);
+    let left = result != NodeWriteResult::Done;
+    left.then(|| Problem {
+        object: node_conditions::OBJECT.to_owned(),
+        reason: format!("the Node keeps conditions of {}*: {}", PREFIX, result.reason(POLICY)),
+        hint: Some(hint),
+    })
+}
+
+async fn remove_taint(config: &Config, state: &AgentState, requests: &Requests) -> Option<Problem> {
     let result = change_taint(TaintChange::Remove, state, requests, config.once_timeout).await;
     let hint = Some(startup_taint::by_hand(&config.node_name));
     (result != NodeWriteResult::Done).then(|| Problem { hint, ..startup_taint::problem(TaintChange::Remove, &result) })
@@ -59,9 +96,11 @@ async fn change_taint(
     let request = Request::StartupTaint { node_uid: state.node.uid.clone(), change };
     match tokio::time::timeout(bound, requests.last(request)).await {
         Ok(Some(Reply::StartupTaint { result, .. })) => result,
-        _ => {
-            let message = format!("no answer within {} s", bound.as_secs());
-            NodeWriteResult::Failed(ApiFailure::new(FailureKind::Timeout, message))
-        }
+        _ => no_answer(bound),
     }
+}
+
+fn no_answer(bound: Duration) -> NodeWriteResult {
+    let message = format!("no answer within {} s", bound.as_secs());
+    NodeWriteResult::Failed(ApiFailure::new(FailureKind::Timeout, message))
 }

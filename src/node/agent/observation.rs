@@ -28,6 +28,7 @@ use crate::node::images::Pulls;
 use crate::node::manifests::Scan;
 use crate::node::recording::marks;
 
+use super::boot::Boot;
 use super::concerns::volume_checks::Look;
 use super::evidence::RuntimePod;
 use super::objects::Versioned;
@@ -98,15 +99,6 @@ pub(super) struct Observation {
     pub(super) turn: Turn,
     /// What the inputs themselves could not do: watch a folder, open the state folder.
     pub(super) problems: Vec<Problem>,
-}
-
-/// Which boot of the machine this is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Boot {
-    /// The kernel's `boot_id`; empty where there is none, and then every boot is the same.
-    pub(super) id: String,
-    /// When the machine booted.
-    pub(super) at: Timestamp,
 }
 
 /// The folders of DaemonSet files.

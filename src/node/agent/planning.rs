@@ -94,7 +94,8 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
             };
             plan.startup_taint = startup_taint::decide(subjects, &mut plan.daemons, &rules);
             let switch = if config.node_conditions { Switch::On } else { Switch::Off };
-            plan.node_conditions = node_conditions::decide(subjects, &mut plan.daemons, rules.is_trusted, switch);
+            plan.node_conditions =
+                node_conditions::decide(subjects, &mut plan.daemons, rules.boot, rules.is_trusted, switch);
         }
         note_lacks(observation, &config.node_name, &mut plan);
         note_vanished(observation, &mut plan);

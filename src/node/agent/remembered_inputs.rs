@@ -26,6 +26,7 @@ use crate::node::checkpoint;
 use crate::node::folders::Origin;
 use crate::node::recording::marks;
 
+use super::boot::Boot;
 use super::objects;
 use super::objects::Values;
 use super::objects::Versioned;
@@ -50,6 +51,9 @@ pub(super) struct SavedInputs {
     /// The boot (`boot_id`) in which it was saved.
     #[serde(default)]
     pub(super) boot: Option<String>,
+    /// What the clock was in that boot.
+    #[serde(default)]
+    clocks: Boot,
     /// The names that this node has had, the last one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     node_names: Vec<String>,
@@ -224,6 +228,9 @@ pub(super) struct RememberedInputs {
     pub(super) cluster_uid: Option<String>,
     /// The boot in which the agent runs; from a checkpoint, in which it last ran.
     pub(super) boot: Option<String>,
+    /// What the clock has been in that boot.
+    #[serde(default)]
+    pub(super) clocks: Boot,
     /// The names that this node has had, the one that it has first: UIDs contain them.
     #[serde(default)]
     pub(super) node_names: Vec<String>,
@@ -264,6 +271,7 @@ impl RememberedInputs {
         Self {
             cluster_uid: saved.cluster_uid,
             boot: saved.boot,
+            clocks: saved.clocks,
             // Checkpoints before names were noted have the Node's.
             node_names: match (saved.node_names.is_empty(), &saved.node) {
                 (true, Some(node)) => vec![node.name.clone()],
@@ -306,6 +314,7 @@ impl RememberedInputs {
             cluster_uid: self.cluster_uid.clone(),
             sealed: false,
             boot: self.boot.clone(),
+            clocks: self.clocks.clone(),
             node_names: self.node_names.clone(),
             reached: self.reached,
             node: self.node.clone(),
@@ -330,6 +339,7 @@ impl RememberedInputs {
         (
             &self.cluster_uid,
             &self.boot,
+            &self.clocks,
             &self.node_names,
             &self.node,
             self.node_since,

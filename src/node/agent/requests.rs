@@ -93,8 +93,8 @@ pub(super) enum Request {
     RenewLease { node_uid: String, version: Option<String>, at: Timestamp },
     /// Set or take away the taint of a node that waits for its daemons. `node_uid`: that of the Node, where it is known.
     StartupTaint { node_uid: Option<String>, change: TaintChange },
-    /// Write conditions of this Node.
-    NodeConditions { node_uid: Option<String>, changes: Changes, at: Timestamp },
+    /// Write conditions of this Node; `None`: take all of ours away.
+    NodeConditions { node_uid: Option<String>, changes: Option<Changes>, at: Timestamp },
     /// Have the images of exactly these wishes pulled. `pods`: the pods of this node.
     Pull { wishes: Vec<Wish>, pods: BTreeSet<String> },
     /// Keep exactly these images from garbage collection.
@@ -352,9 +352,9 @@ async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
             let result = api.as_ref()?.change_taint(node, node_uid.as_deref(), change).await;
             Some(Reply::StartupTaint { change, result })
         }
-        Request::NodeConditions { node_uid, changes, at } => {
-            Some(Reply::NodeConditions(api.as_ref()?.change_conditions(node, node_uid.as_deref(), &changes, at).await))
-        }
+        Request::NodeConditions { node_uid, changes, at } => Some(Reply::NodeConditions(
+            api.as_ref()?.change_conditions(node, node_uid.as_deref(), changes.as_ref(), at).await,
+        )),
         // Answered without waiting by [`Requests::start`] and [`Requests::send`].
         Request::RelistDaemonSets
         | Request::ForgetApiView

@@ -276,8 +276,10 @@ fn recall(
         Purpose::Work if state.inputs.boot.as_deref() == Some(inputs.boot_id()) => FirstLook::OfProcess,
         Purpose::Work => FirstLook::OfBoot,
     });
-    let fingerprint = |state: &AgentState| state.inputs.fingerprint(inputs.tokens().fingerprint());
+    let tokens = inputs.tokens().fingerprint();
+    let fingerprint = |state: &AgentState| state.inputs.fingerprint(tokens);
     let saved = if rewrite { 0 } else { fingerprint(state) };
+    state.inputs.clocks = inputs.go_on_in_boot(&state.inputs.clocks);
     let last_boot = state.inputs.boot.replace(inputs.boot_id().to_owned());
     state.concerns.manifests_lost_at_boot = ManifestsLostAtBoot::new(last_boot.as_deref(), inputs.boot_id());
     let saved_but_for_boot = (!rewrite).then(|| fingerprint(state));

@@ -262,6 +262,7 @@ impl AgentState {
     /// set back takes every time that is remembered along: nothing waits until it gets there again.
     fn follow_clock(&mut self, observation: &Observation, config: &Config, log: &mut Log) {
         let (now, steady) = (observation.now, observation.steady);
+        self.inputs.clocks.clone_from(&observation.boot);
         if let Some((last, last_steady)) = self.clock.last.replace((now, steady)) {
             if now < last {
                 self.inputs_on_disk.due = self.inputs_on_disk.due.map(|due| due.min(now));

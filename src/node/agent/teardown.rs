@@ -26,8 +26,8 @@ pub struct Teardown {
     pub found: Vec<Leftover>,
     /// Those of them that still are; empty: nothing is left.
     pub left: Vec<Leftover>,
-    /// Why the taint of a node that waits for its daemons may be left on the Node.
-    pub taint: Option<Problem>,
+    /// Why the taint of a node that waits for its daemons, or conditions, may be left on the Node.
+    pub on_node: Vec<Problem>,
     /// What went wrong beside single pods.
     pub problems: Vec<Problem>,
 }

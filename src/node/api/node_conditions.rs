@@ -4,13 +4,17 @@
 //! refuses another change of the Node's status. Conditions are merged by their types, so nothing that others write is
 //! touched. Must not decide when it is made.
 
+use std::borrow::Cow;
+
 use kube::api::Patch;
 use kube::api::PatchParams;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::core::json::Json;
+use crate::core::node_conditions;
 use crate::core::node_conditions::Changes;
+use crate::core::node_conditions::NodeConditions;
 use crate::core::node_conditions::POLICY;
 use crate::core::node_conditions::probe;
 use crate::core::time::Timestamp;
@@ -18,12 +22,12 @@ use crate::node::api::error::ApiFailure;
 use crate::node::api::own_node;
 use crate::node::api::own_node::NodeWriteResult;
 
-/// Makes the changes to the Node `name`, unless it has another UID than `uid`.
+/// Makes the changes to the Node `name`, unless it has another UID than `uid`; `None`: no condition of ours stays.
 pub(super) async fn change(
     client: &kube::Client,
     name: &str,
     uid: Option<&str>,
-    changes: &Changes,
+    changes: Option<&Changes>,
     now: Timestamp,
 ) -> NodeWriteResult {
     try_change(client, name, uid, changes, now).await.err().unwrap_or(NodeWriteResult::Done)
@@ -33,14 +37,21 @@ async fn try_change(
     client: &kube::Client,
     name: &str,
     uid: Option<&str>,
-    changes: &Changes,
+    changes: Option<&Changes>,
     now: Timestamp,
 ) -> Result<(), NodeWriteResult> {
     let nodes = own_node::nodes(client);
     let node = own_node::read(client, name, uid).await?;
+    let changes = match changes {
+        Some(changes) => Cow::Borrowed(changes),
+        None => Cow::Owned(node_conditions::changes(&NodeConditions::new(), &node)),
+    };
+    if changes.is_empty() {
+        return Ok(());
+    }
     let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
     own_node::refused(POLICY, nodes.patch_status(name, &dry_run, &Patch::Strategic(probe())).await)?;
-    let patch = Patch::Strategic(patch(&node, changes, now));
+    let patch = Patch::Strategic(patch(&node, &changes, now));
     let written = nodes.patch_status(name, &PatchParams::default(), &patch).await;
     written.map(drop).map_err(|error| ApiFailure::from_kube(&error).into())
 }

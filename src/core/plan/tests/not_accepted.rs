@@ -75,6 +75,12 @@ fn what_the_kubelet_rejected_in_its_own_words_is_tried_again_when_nothing_of_the
     assert_eq!(bench.record.failed, None);
     bench.now += ms(4_000);
     assert_eq!(bench.converge(&desired), ["end uid-b-2", "finish uid-b-2", "start uid-b-3"]);
+    // That the kubelet has read it outlives the back-off.
+    bench.record.retry(bench.now);
+    assert_eq!(bench.record.backoff, None);
+    bench.is_not_taken("uid-b-3");
+    bench.converge(&desired);
+    assert_eq!(bench.record.failed, None);
 }
 
 #[test]

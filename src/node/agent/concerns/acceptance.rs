@@ -121,6 +121,7 @@ impl Acceptance {
         node: &str,
     ) {
         let (now, booted) = (observation.now, observation.boot.at);
+        let started = observation.boot.present(started, now);
         self.question = None;
         let answers = observation.api_answers();
         self.answers_since = answers.then(|| self.answers_since.unwrap_or(now).min(now));
@@ -281,7 +282,9 @@ impl Acceptance {
         let at_work = self.at_work.zip(self.last_at_work).map(|(first, last)| last - first.max(since));
         let made = |pod: &RuntimePod| {
             let born = instance.created.max(observation.boot.at);
-            pod.alive || pod.fact.sandboxes.iter().any(|sandbox| sandbox.made >= born)
+            let made =
+                |sandbox: &crate::core::health::SandboxFact| observation.boot.present(sandbox.made, observation.now);
+            pod.alive || pod.fact.sandboxes.iter().any(|sandbox| made(sandbox) >= born)
         };
         let spec = instance.daemon_set.as_ref().and_then(|d| d.pod_template().get("spec"));
         let host_network = spec.and_then(|s| s.get("hostNetwork")) == Some(&Value::Bool(true));

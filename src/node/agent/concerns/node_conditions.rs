@@ -19,6 +19,9 @@ use super::super::observation::Observation;
 use super::super::requests::Reply;
 use super::super::requests::Request;
 
+/// What problems are about.
+pub(in super::super) const OBJECT: &str = "node conditions";
+
 /// What is known of the last write.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct NodeConditionWrites(NodeWrites<Changes>);
@@ -52,7 +55,7 @@ impl NodeConditionWrites {
         let node_uid = node.text_at(["metadata", "uid"]).map(str::to_owned);
         self.0.begin(observation.now, changes.clone()).then_some(Request::NodeConditions {
             node_uid,
-            changes,
+            changes: Some(changes),
             at: observation.now,
         })
     }
@@ -71,7 +74,7 @@ impl NodeConditionWrites {
 /// What a person has to know of a write that was not made.
 fn problem(result: &NodeWriteResult) -> Option<Problem> {
     (*result != NodeWriteResult::Done).then(|| Problem {
-        object: "node conditions".to_owned(),
+        object: OBJECT.to_owned(),
         reason: format!("the Node's conditions are not written: {}; the agent tries again", result.reason(POLICY)),
         hint: result.lacks_rights().then(|| GRANT.to_owned()),
     })

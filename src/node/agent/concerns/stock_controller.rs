@@ -70,18 +70,21 @@ pub(in super::super) fn stock(
     Stock::Here(StockPod {
         name: text("/metadata/name"),
         uid: text("/metadata/uid"),
-        ready: is_ready(&entry.value, observation.boot.at),
+        ready: is_ready(&entry.value, observation),
         runs: evidence::has_started(&entry.value),
     })
 }
 
 /// Whether the pod has become Ready in this boot: the API server remembers how it was before.
-fn is_ready(pod: &Value, booted: Timestamp) -> bool {
+fn is_ready(pod: &Value, observation: &Observation) -> bool {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
     let mut ready = conditions.into_iter().flatten().filter(|c| c.get("type").is_some_and(|t| t == "Ready"));
     let since = |c: &Value| c.get("lastTransitionTime")?.as_str()?.parse::<Timestamp>().ok();
-    // Times in the API are whole seconds.
-    let of_this_boot = |c: &Value| since(c).is_some_and(|since| since + Span::from_secs(1) > booted);
+    let (now, boot) = (observation.now, &observation.boot);
+    // Times in the API are whole seconds; what is to come was written by a clock of another boot.
+    let coarse = Span::from_secs(1);
+    let is_of_it = |since: Timestamp| since > boot.at - coarse && since <= now + coarse;
+    let of_this_boot = |c: &Value| since(c).is_some_and(|since| is_of_it(boot.present(since, now)));
     ready.any(|c| c.get("status").is_some_and(|s| s == "True") && of_this_boot(c))
 }
 

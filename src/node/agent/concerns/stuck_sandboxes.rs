@@ -92,7 +92,7 @@ impl StuckSandboxes {
     ) -> Vec<Request> {
         let now = observation.now;
         let api = observation.snapshot().filter(|_| observation.api_answers());
-        let heard = self.api_heard.map_or(started, |heard| heard.max(started));
+        let heard = observation.boot.present(self.api_heard.map_or(started, |heard| heard.max(started)), now);
         let unsynced = api.is_none() && observation.kubelet_started.is_some_and(|kubelet| kubelet > heard);
         let mut requests = Vec::new();
         let mut standing = BTreeSet::new();

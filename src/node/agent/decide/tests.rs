@@ -16,11 +16,11 @@ use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 use crate::core::rendering::RenderResult;
 use crate::core::validate;
+use crate::node::agent::boot::Boot;
 use crate::node::agent::evidence::RuntimePod;
 use crate::node::agent::executor::EffectOutcome;
 use crate::node::agent::executor::RecordFate;
 use crate::node::agent::inputs::Purpose;
-use crate::node::agent::observation::Boot;
 use crate::node::agent::render_cache::Options;
 use crate::node::agent::requests::Reply;
 use crate::node::api::Entry;
@@ -127,7 +127,7 @@ pub(in crate::node::agent) fn manifests_of(state: &AgentState) -> Knowledge<Arc<
 }
 
 pub(in crate::node::agent) fn observation(api: Option<Snapshot>) -> Observation {
-    let boot = Boot { id: "b".to_owned(), at: Timestamp::from_secs(1) };
+    let boot = Boot::new("b".to_owned(), Timestamp::from_secs(1));
     let manifests = Knowledge::Current(Arc::default());
     Observation { boot, manifests, ..Observation::of(api, Knowledge::NeverHeard, 2_000_000) }
 }

@@ -6,8 +6,8 @@ use crate::core::knowledge::Absence;
 use crate::core::time::Timestamp;
 use crate::core::time::at;
 use crate::core::time::ms;
+use crate::node::agent::boot::Boot;
 use crate::node::agent::evidence::RuntimePod;
-use crate::node::agent::observation::Boot;
 use crate::node::api::Link;
 use crate::node::api::Snapshot;
 
@@ -27,7 +27,7 @@ fn lists(uids: &[(&str, bool)]) -> Runtime {
 /// An observation of the boot "b"; `api`: whether one is configured, and whether it answers.
 fn observation(runtime: Runtime, api: Option<bool>, now: i64) -> Observation {
     let mut observation = Observation::of(api.map(|_| Snapshot::default()), runtime, now);
-    observation.boot = Boot { id: "b".to_owned(), at: at(0) };
+    observation.boot = Boot::new("b".to_owned(), at(0));
     if let (Some(observed), Some(false)) = (&mut observation.api, api) {
         observed.link = Link::Connecting;
     }

@@ -10,8 +10,8 @@ use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::time::at;
+use crate::node::agent::boot::Boot;
 use crate::node::agent::evidence::RuntimePod;
-use crate::node::agent::observation::Boot;
 use crate::node::api::Entry;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ fn a_rejected_pod_is_named_and_what_nobody_sees_is_not_the_revisions_fault() {
 
 #[test]
 fn what_the_runtime_has_of_another_boot_proves_nothing() {
-    let boot = Boot { id: String::new(), at: at(4_000) };
+    let boot = Boot::new(String::new(), at(4_000));
     let observation = Observation { boot, ..Observation::of(None, crashing(), 0) };
     let failure_evidence = FailureEvidence {
         api: None,

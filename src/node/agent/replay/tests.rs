@@ -25,6 +25,7 @@ use crate::core::render::Pulls;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
 use crate::core::validate;
+use crate::node::agent::boot::Boot;
 use crate::node::agent::decide::tests::manifest;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::evidence::RuntimePod;
@@ -33,7 +34,6 @@ use crate::node::agent::executor::RecordFate;
 use crate::node::agent::inputs::Purpose;
 use crate::node::agent::objects::Versioned;
 use crate::node::agent::objects::restore;
-use crate::node::agent::observation::Boot;
 use crate::node::agent::recorder::RecordedPass;
 use crate::node::agent::recorder::config_text;
 use crate::node::agent::recorder::testing::recording;
@@ -113,7 +113,7 @@ fn state(config: &Config, daemon_set: &Arc<DaemonSet>) -> AgentState {
 }
 
 fn observation(api: Option<Snapshot>) -> Observation {
-    let boot = Boot { id: "b".to_owned(), at: Timestamp::from_secs(1) };
+    let boot = Boot::new("b".to_owned(), Timestamp::from_secs(1));
     let manifests = Knowledge::Current(Arc::default());
     Observation { boot, manifests, ..Observation::of(api, Knowledge::NeverHeard, 2_000_000) }
 }

@@ -1,7 +1,7 @@
 //! What counts as the stock controller's pod.
 
+use super::super::super::boot::Boot;
 use super::super::super::evidence::RuntimePod;
-use super::super::super::observation::Boot;
 use super::*;
 use crate::core::health::ContainerFact;
 use crate::core::health::Does;
@@ -39,7 +39,7 @@ fn with(pod: Value, pending: bool) -> Snapshot {
 }
 
 fn booted(observation: Observation, millis: i64) -> Observation {
-    Observation { boot: Boot { id: String::new(), at: at(millis) }, ..observation }
+    Observation { boot: Boot::new(String::new(), at(millis)), ..observation }
 }
 
 fn look(api: &Snapshot) -> Stock {
@@ -63,10 +63,16 @@ fn a_pod_of_the_daemon_set_that_is_no_mirror_pod_counts() {
     for other in [mirror, going, failed] {
         assert_eq!(look(&with(other, false)), Stock::Absent);
     }
-    for (time, ready) in [("1970-01-01T00:16:39Z", false), ("1970-01-01T00:16:41Z", true)] {
+    for (time, ready) in
+        [("1970-01-01T00:16:39Z", false), ("1970-01-01T00:16:41Z", true), ("1970-01-01T00:33:30Z", false)]
+    {
         let mut pod = pod("d");
         pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "lastTransitionTime": time}]);
-        assert_eq!(look(&with(pod, false)), here(ready), "readiness of before the boot is the past");
+        assert_eq!(
+            look(&with(pod, false)),
+            here(ready),
+            "readiness of before the boot is the past, and none is of the future"
+        );
     }
 }
 
