@@ -149,8 +149,8 @@ fn values_that_the_pages_name_are_understood() {
     let (mut seen, mut modes) = (0, 0);
     for (path, (name, value)) in all {
         match name.as_str() {
-            // A taint, a node selector, and an annotation of other objects.
-            "daemonlet.dev/starting" | "daemonlet.dev/static" | "daemonlet.dev/override" => {}
+            // A taint and a node selector.
+            "daemonlet.dev/starting" | "daemonlet.dev/static" => {}
             "daemonlet.dev/mode" => {
                 assert!(["static", "bootstrap"].contains(&value.as_str()), "{path}: {name}: {value}");
                 modes += 1;
