@@ -6,6 +6,7 @@
 use crate::core::cluster::steps;
 use crate::core::duration;
 use crate::core::json::Json;
+use crate::core::knowledge::OVERRIDE_ANNOTATION;
 use crate::core::labels;
 use crate::core::model::ABORTED;
 use crate::core::model::AFTER;
@@ -55,7 +56,7 @@ type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static s
 /// What applies instead of a value that steers a rollout.
 const HELD: &str = "nothing is rolled out";
 
-const KNOWN: [KnownAnnotation; 26] = [
+const KNOWN: [KnownAnnotation; 27] = [
     (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used, and nothing is rolled out"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
@@ -117,6 +118,7 @@ const KNOWN: [KnownAnnotation; 26] = [
         "no instance starts, or what applied last stays",
     ),
     (COORDINATION, |text| text == "none", "none", "it changes by approval alone"),
+    (OVERRIDE_ANNOTATION, |text| text == "true", "true", "what the API server last said counts before a folder's"),
 ];
 
 /// Annotations that bound how far and how fast a rollout goes: one that is not understood holds it, since what its owner

@@ -3,14 +3,17 @@
 
 mod agent;
 mod config;
+mod examples;
 mod generate;
 mod node;
 mod packaging;
+mod plugin;
 mod policy;
 mod readme;
 mod render;
 mod replay;
 mod usage;
+mod world;
 
 use std::fs;
 use std::io::Write;

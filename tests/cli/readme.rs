@@ -7,16 +7,16 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap()
 }
 
 /// README and every page of docs, by their paths.
-fn pages() -> Vec<(String, String)> {
+pub(crate) fn pages() -> Vec<(String, String)> {
     let in_folder = |folder: &str| -> Vec<String> {
         let names = crate::names(&root().join(folder)).into_iter().filter(|name| name.ends_with(".md"));
         names.map(|name| format!("{folder}/{name}")).collect()
@@ -33,7 +33,7 @@ fn pages() -> Vec<(String, String)> {
 }
 
 /// The lines of `page` that are in blocks of code in the language `language`.
-fn blocks<'a>(page: &'a str, language: &str) -> Vec<Vec<&'a str>> {
+pub(crate) fn blocks<'a>(page: &'a str, language: &str) -> Vec<Vec<&'a str>> {
     let mut found = Vec::new();
     let mut inside: Option<(&str, Vec<&str>)> = None;
     for line in page.lines() {
@@ -106,12 +106,13 @@ fn run_page(path: &str, page: &str) -> usize {
     let commands = shown(page);
     for (command, expected) in &commands {
         let words: Vec<String> = command.split(' ').map(|word| word.replace(TRY, &tried)).collect();
-        let mut program = match words[0].as_str() {
-            "daemonlet" => crate::program(),
-            known @ ("cat" | "cp" | "ls" | "mkdir") => Command::new(known),
+        let of = |mut program: Command| program.args(&words[1..]).current_dir(folder.path()).output().unwrap();
+        let output = match words[0].as_str() {
+            "daemonlet" => of(crate::program()),
+            "kubectl" if words[1] == "daemonlet" => crate::plugin::kubectl_daemonlet(&words[2..]),
+            known @ ("cat" | "cp" | "ls" | "mkdir") => of(Command::new(known)),
             other => panic!("{path}: {other} is no command that this test runs"),
         };
-        let output = program.args(&words[1..]).current_dir(folder.path()).output().unwrap();
         let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap().replace(&tried, TRY);
         let lines: Vec<&str> = printed.lines().collect();
         assert!(fits(&lines, expected), "{path}: {command} prints\n{printed}");

@@ -29,6 +29,7 @@ fn what_is_understood_is_not_mentioned() {
         "daemonlet.dev/progress-deadline": "1m30s", "daemonlet.dev/rollback": "off", "daemonlet.dev/restart-on": "config",
         "daemonlet.dev/paused": "true", "daemonlet.dev/partition": "50%", "daemonlet.dev/canary": "a in (b)",
         "daemonlet.dev/canary-hold": "0", "daemonlet.dev/max-failed": "0", "other.dev/progres-deadline": "x",
+        "daemonlet.dev/override": "true",
     });
     let labels = json!({"daemonlet.dev/mode": "bootstrap", "other.dev/mode": "x"});
     assert_eq!(said(labels, annotations, json!({"other": "x"})), Vec::<String>::new());
@@ -47,6 +48,7 @@ fn names_are_corrected_and_values_explained() {
         ),
         ("rollback", "yes", "\"yes\" is not auto or off; off is used, and nothing is rolled out (write auto or off)"),
         ("restart-on", "Config", "\"Config\" is not config; changed data restarts nothing (write config)"),
+        ("override", "yes", "\"yes\" is not true; what the API server last said counts before a folder's (write true)"),
         ("paused", "yes", "\"yes\" is not true or false; it is paused (write true or false)"),
         (
             "partition",
