@@ -28,6 +28,10 @@ impl Host for Fake<'_> {
         true
     }
 
+    fn may_exist(&self, path: &Path) -> bool {
+        self.exists(path)
+    }
+
     fn read(&self, _: &Path) -> io::Result<String> {
         if self.kubelet.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(self.kubelet.to_owned()) }
     }

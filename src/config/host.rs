@@ -12,6 +12,8 @@ pub trait Host {
     fn host_name(&self) -> io::Result<String>;
     /// Whether `path` exists.
     fn exists(&self, path: &Path) -> bool;
+    /// Whether `path` may be there: anything but the certainty that there is none. A link that leads nowhere is there.
+    fn may_exist(&self, path: &Path) -> bool;
     /// The text of the file `path`.
     ///
     /// # Errors
@@ -31,6 +33,10 @@ impl Host for RealHost {
 
     fn exists(&self, path: &Path) -> bool {
         path.exists()
+    }
+
+    fn may_exist(&self, path: &Path) -> bool {
+        path.symlink_metadata().map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true)
     }
 
     fn read(&self, path: &Path) -> io::Result<String> {

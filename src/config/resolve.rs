@@ -11,6 +11,8 @@ use crate::config::check;
 use crate::config::read;
 use crate::core::yaml;
 
+/// Why a runtime is asked of which nobody has said that it is the kubelet's.
+const SOCKET_EXISTS: &str = "the socket exists";
 const OWN_KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
 /// The sockets that kubeadm looks for (`cmd/kubeadm/app/constants`).
 const SOCKETS: [&str; 3] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock"];
@@ -26,10 +28,11 @@ pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<Problem> {
         config.rests_on("node-name", "the host name");
     }
     if !config.is_written("kubeconfig") {
-        let exists = host.exists(Path::new(OWN_KUBECONFIG));
+        // One that cannot be read now is read later: a node without an API server decides otherwise.
+        let exists = host.may_exist(Path::new(OWN_KUBECONFIG));
         config.kubeconfig = exists.then(|| PathBuf::from(OWN_KUBECONFIG));
         match exists {
-            true => config.rests_on("kubeconfig", "the file exists"),
+            true => config.rests_on("kubeconfig", "the file is there"),
             false => config.rests_on("kubeconfig", &format!("{OWN_KUBECONFIG} does not exist")),
         }
     }
@@ -48,7 +51,7 @@ pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<Problem> {
         let existing = || SOCKETS.iter().find(|socket| host.exists(Path::new(socket)));
         let (why, socket) = match (kubelet.runtime_endpoint, existing()) {
             (Some(url), _) => (socket_field.as_str(), socket_path(&url)),
-            (None, Some(socket)) => ("the socket exists", Some(PathBuf::from(socket))),
+            (None, Some(socket)) => (SOCKET_EXISTS, Some(PathBuf::from(socket))),
             (None, None) => ("the kubelet's own", Some(PathBuf::from(SOCKETS[0]))),
         };
         config.runtime_endpoint = socket;
@@ -60,6 +63,11 @@ pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<Problem> {
 impl Config {
     fn rests_on(&mut self, key: &'static str, what: &str) {
         self.origins.insert(key, Origin::Default(format!("default: {what}")));
+    }
+
+    /// Whether the container runtime is one whose socket was found, without a word of anybody that the kubelet uses it.
+    pub(crate) fn is_runtime_found(&self) -> bool {
+        matches!(self.origins.get("runtime-endpoint"), Some(Origin::Default(why)) if why.ends_with(SOCKET_EXISTS))
     }
 }
 

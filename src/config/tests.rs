@@ -28,6 +28,10 @@ impl Host for FakeHost {
         self.files.contains_key(path)
     }
 
+    fn may_exist(&self, path: &Path) -> bool {
+        self.exists(path)
+    }
+
     fn read(&self, path: &Path) -> io::Result<String> {
         self.files.get(path).map(|text| (*text).to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
     }

@@ -212,16 +212,33 @@ impl Store {
         }
     }
 
-    /// Every record of the folder, by file name. Damaged ones stay in place until [`Store::set_aside`].
+    /// Every record of the folder, by file name. Damaged ones stay in place until [`Store::set_aside`]; so do those that
+    /// were saved under another name than their file has: somebody copied or moved them. `name_of`: under which, if that
+    /// is known.
     ///
     /// # Errors
     /// When the folder cannot be listed. A record that cannot be read counts as damaged.
-    pub fn load_all<T: DeserializeOwned>(&self) -> Result<Vec<Loaded<T>>, CheckpointError> {
+    pub fn load_all<T: DeserializeOwned>(
+        &self,
+        name_of: impl Fn(&T) -> Option<String>,
+    ) -> Result<Vec<Loaded<T>>, CheckpointError> {
         let names = self.dir.names();
         let names = names.map_err(|source| CheckpointError::Folder { path: self.path.clone(), source })?;
         let names = names.iter().filter_map(|name| name.to_str());
         let files: BTreeSet<&str> = names.map(|name| name.strip_suffix(STAGED).unwrap_or(name)).collect();
-        Ok(files.into_iter().filter(|file| file.ends_with(RECORD)).map(|file| self.load_file(file)).collect())
+        let load = |file: &str| match self.load_file(file) {
+            Loaded::Present(record) => match name_of(&record).filter(|name| file_name(name) != file) {
+                Some(name) => Loaded::Damaged(Damaged {
+                    path: self.path.join(file),
+                    why: format!("has what belongs into {}", file_name(&name)),
+                    kept: None,
+                    is_read: true,
+                }),
+                None => Loaded::Present(record),
+            },
+            loaded => loaded,
+        };
+        Ok(files.into_iter().filter(|file| file.ends_with(RECORD)).map(load).collect())
     }
 
     /// Removes the record `name`; `false` if there was none. The removal survives a power loss.
@@ -329,7 +346,8 @@ fn is_whole(dir: &Dir, name: &str) -> Result<bool, FsError> {
     Ok(dir.open_file(name)?.map(|file| format::is_whole(&file)).transpose()?.unwrap_or(false))
 }
 
-/// Whether only we can have written or read the file.
+/// Whether only we can have written the file. Who could read it made nothing in it untrue; the next that is written nobody
+/// else reads.
 fn trusted(stat: &Stat) -> Result<(), String> {
     if stat.kind != FileKind::File {
         return Err("is not a regular file".to_owned());
@@ -337,8 +355,8 @@ fn trusted(stat: &Stat) -> Result<(), String> {
     if stat.uid != nix::unistd::geteuid().as_raw() {
         return Err(format!("is owned by user {}", stat.uid));
     }
-    if stat.mode & 0o077 != 0 {
-        return Err(format!("is accessible by other users (mode {:04o})", stat.mode));
+    if stat.mode & 0o022 != 0 {
+        return Err(format!("can be written by other users (mode {:04o})", stat.mode));
     }
     Ok(())
 }

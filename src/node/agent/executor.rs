@@ -8,7 +8,7 @@ mod daemon;
 mod floor;
 mod gates;
 mod inputs;
-mod records;
+pub(super) mod records;
 mod touch;
 
 use std::collections::BTreeMap;

@@ -41,6 +41,7 @@ use super::executor::Floor;
 use super::executor::Keeps;
 use super::executor::StateFolder;
 use super::executor::problem;
+use super::executor::records::record_name;
 use super::failure;
 use super::former_names;
 use super::inputs::Inputs;
@@ -248,7 +249,9 @@ fn recall(
     let mut damaged = Vec::new();
     let mut rewrite = false;
     let listed = folder.and_then(|folder| {
-        let records = folder.as_ref().map(|folder| folder.records.load_all::<DaemonRecord>()).transpose()?;
+        let named = |record: &DaemonRecord| Some(record_name(&record.key));
+        let records = folder.as_ref().map(|folder| folder.records.load_all(named));
+        let records = records.transpose()?;
         Ok((folder, records.unwrap_or_default()))
     });
     match listed {
@@ -281,6 +284,10 @@ fn recall(
     let saved = if rewrite { 0 } else { fingerprint(state) };
     state.inputs.clocks = inputs.go_on_in_boot(&state.inputs.clocks);
     let last_boot = state.inputs.boot.replace(inputs.boot_id().to_owned());
+    if last_boot.as_deref() != Some(inputs.boot_id()) {
+        // The kubelet may use another runtime in this boot.
+        state.records.values_mut().flat_map(|record| &mut record.instances).for_each(|i| i.listed = false);
+    }
     state.concerns.manifests_lost_at_boot = ManifestsLostAtBoot::new(last_boot.as_deref(), inputs.boot_id());
     let saved_but_for_boot = (!rewrite).then(|| fingerprint(state));
     state.inputs_on_disk = InputsOnDisk { saved, saved_but_for_boot, due: None };
@@ -407,7 +414,7 @@ fn look_at_state(files: &Shared, config: &Config) -> Result<Option<StateFolder>,
 
 /// Whether an agent that starts could use the state folder.
 pub(super) fn check_state(files: &Shared, config: &Config) -> Result<(), CheckpointError> {
-    open_state(files, config)?.records.load_all::<serde::de::IgnoredAny>().map(drop)
+    open_state(files, config)?.records.load_all(|_: &serde::de::IgnoredAny| None).map(drop)
 }
 
 /// Locks the state folder for this process, if it is not the one that it holds. `None`: it cannot be opened.

@@ -20,6 +20,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::concerns::Concerns;
+use super::concerns::acceptance::Runtime;
 use super::concerns::restart_orders;
 use super::concerns::restart_orders::Surroundings;
 use super::concerns::volume_checks::Instances;
@@ -235,7 +236,13 @@ impl AgentState {
         };
         concerns.volume_checks.observe(observation.volume_look, observation.now, instances);
         concerns.crash_diagnoses.observe(observation, &self.records, node);
-        concerns.acceptance.observe(observation, &self.records, self.started, node);
+        let has_listed = self.runtime_is_kubelets
+            || self.records.values().flat_map(|record| &record.instances).any(|instance| instance.listed);
+        let runtime = match has_listed || !config.is_runtime_found() {
+            true => Runtime::OfKubelet,
+            false => Runtime::Found,
+        };
+        concerns.acceptance.observe(observation, &self.records, self.started, runtime, node);
         concerns.mirror_pod_deletions.observe(observation, log);
         concerns.mirror_labels.observe(observation, log);
         concerns.mirror_owners.observe(observation, log);

@@ -51,7 +51,7 @@ fn a_record_comes_back_as_it_was_saved() {
     assert_eq!(names(store.path()), ["a_b.json", "c.json"]);
     let again = Store::open(&Real::shared(), store.path()).unwrap();
     assert_eq!(again.load("a_b"), Loaded::Present(record(2)));
-    assert_eq!(again.load_all().unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
+    assert_eq!(again.load_all(|_| None).unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
     assert!(again.remove("a_b").unwrap());
     assert!(!again.remove("a_b").unwrap());
     let text = fs::read_to_string(store.path().join("c.json")).unwrap();
@@ -87,7 +87,7 @@ fn what_cannot_be_trusted_is_set_aside_with_its_bytes() {
     expected.sort();
     expected.dedup();
     assert_eq!(expected.len(), 6, "each has a name of its own");
-    assert_eq!(store.load_all().unwrap(), [Loaded::Present(record(1))], "what was set aside is no record");
+    assert_eq!(store.load_all(|_| None).unwrap(), [Loaded::Present(record(1))], "what was set aside is no record");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn no_cut_and_no_turned_bit_goes_unseen() {
 }
 
 #[test]
-fn files_of_others_or_open_to_others_are_not_trusted() {
+fn files_that_others_may_have_written_are_not_trusted() {
     let (root, store) = fresh();
     let path = store.path().join("a.json");
     let why = |expected: &str| match store.load::<Record>("a") {
@@ -115,8 +115,10 @@ fn files_of_others_or_open_to_others_are_not_trusted() {
         other => panic!("{expected}: {other:?}"),
     };
     store.save("a", &record(1)).unwrap();
-    fs::set_permissions(&path, PermissionsExt::from_mode(0o604)).unwrap();
-    why("is accessible by other users (mode 0604)");
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+    assert_eq!(store.load("a"), Loaded::Present(record(1)), "who could read it made nothing untrue");
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o602)).unwrap();
+    why("can be written by other users (mode 0602)");
     store.save("a", &record(1)).unwrap();
     let elsewhere = root.path().join("elsewhere");
     fs::rename(&path, &elsewhere).unwrap();
@@ -253,11 +255,11 @@ fn a_disk_that_takes_nothing_more_still_tells_the_newest_record() {
     }
     for store in [Store::open(&shared, path).unwrap(), Store::open_read_only(&shared, path).unwrap().unwrap()] {
         assert_eq!(store.load("a"), Loaded::Present(record(2)));
-        assert_eq!(store.load_all().unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
+        assert_eq!(store.load_all(|_| None).unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
     }
     disk.heal();
     let store = Store::open(&shared, path).unwrap();
-    assert_eq!(store.load_all().unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
+    assert_eq!(store.load_all(|_| None).unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
 }
 
 #[test]
@@ -269,7 +271,7 @@ fn what_is_no_file_in_the_place_of_a_record_or_of_its_successor_stops_nothing() 
     }
     nix::unistd::mkfifo(&store.path().join("e.json"), nix::sys::stat::Mode::S_IRUSR).unwrap();
     let store = Store::open(&Real::shared(), store.path()).unwrap();
-    let mut loaded = store.load_all::<Record>().unwrap();
+    let mut loaded = store.load_all(|_: &Record| None).unwrap();
     assert_eq!(loaded[0], Loaded::Present(record(1)));
     assert_eq!(loaded.len(), 3, "{loaded:?}");
     for found in &mut loaded[1..] {
@@ -281,6 +283,17 @@ fn what_is_no_file_in_the_place_of_a_record_or_of_its_successor_stops_nothing() 
     for name in ["b", "c", "d", "e"] {
         store.save(name, &record(2)).unwrap();
     }
+}
+
+#[test]
+fn a_copy_of_a_record_under_another_name_is_none() {
+    let (_root, store) = fresh();
+    store.save("a", &record(2)).unwrap();
+    fs::copy(store.path().join("a.json"), store.path().join("a.old.json")).unwrap();
+    let loaded = store.load_all(|_: &Record| Some("a".to_owned())).unwrap();
+    assert_eq!(loaded[0], Loaded::Present(record(2)));
+    let Loaded::Damaged(copy) = &loaded[1] else { panic!("{loaded:?}") };
+    assert!(copy.path.ends_with("a.old.json") && copy.why.contains("belongs into a.json"), "{copy}");
 }
 
 #[test]

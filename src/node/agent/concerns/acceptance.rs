@@ -44,9 +44,21 @@ use tried::Tried;
 /// half as often. The API server is asked when [`acceptance::ask_again`] says so.
 const ASK_AGAIN: Span = Span::from_secs(5);
 
+/// What is known of the container runtime that is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Runtime {
+    /// It has listed a pod of ours, or somebody wrote which it is.
+    OfKubelet,
+    /// Its socket was found: the kubelet may use another.
+    Found,
+}
+
 /// What is known of instances that may not have been accepted.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct Acceptance {
+    /// Whether the runtime that is asked is the kubelet's.
+    #[serde(default)]
+    is_kubelets: bool,
     /// Instances whose mirror pod or sandbox has been seen in this boot.
     seen: BTreeSet<String>,
     /// What follows, by pod UID, for this pass.
@@ -118,8 +130,10 @@ impl Acceptance {
         observation: &Observation,
         records: &Records,
         started: Timestamp,
+        runtime: Runtime,
         node: &str,
     ) {
+        self.is_kubelets = runtime == Runtime::OfKubelet;
         let (now, booted) = (observation.now, observation.boot.at);
         let started = observation.boot.present(started, now);
         self.question = None;
@@ -296,9 +310,12 @@ impl Acceptance {
                 || matches!(sandboxes, Some(Ok(pods)) if pods.contains(uid)),
             asked: answer.is_some(),
             no_runtime_view: match sandboxes {
-                Some(Ok(_)) => None,
+                Some(Ok(_)) if self.is_kubelets => None,
                 // What it does not list it has not taken.
                 _ if answer.is_some_and(|answer| answer.lists_pods) => None,
+                Some(Ok(_)) => {
+                    Some("the container runtime has listed no pod of daemonlet: the kubelet may use another".to_owned())
+                }
                 Some(Err(why)) => Some(why.clone()),
                 None => Some("neither a container runtime nor the kubelet shows whether it has a sandbox".to_owned()),
             },

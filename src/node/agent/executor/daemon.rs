@@ -210,8 +210,15 @@ impl Executor {
         decision: &Decision,
     ) -> Result<(), EffectFailure> {
         let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
-        let names = manifest::file_names(&plan.key.namespace, &identity.pod_name);
-        let file = manifests.place_of(&identity.uid, names).map_err(|e| failure::of(&e, e.hint()))?;
+        let scan = manifests.scan().map_err(|e| failure::of(&e, e.hint()))?;
+        // Somebody may have given it another name.
+        let file = match scan.ours.values().find(|manifest| manifest.uid == identity.uid) {
+            Some(manifest) => manifest.file.clone(),
+            None => {
+                let names = manifest::file_names(&plan.key.namespace, &identity.pod_name);
+                manifests.place_of(&identity.uid, names).map_err(|e| failure::of(&e, e.hint()))?
+            }
+        };
         if decision.state.concerns.manifests_lost_at_boot.uids().any(|lost| lost == identity.uid) {
             return self.write_manifest(&file, rendered);
         }

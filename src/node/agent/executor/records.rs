@@ -16,7 +16,7 @@ use super::daemon::unusable;
 use super::problem;
 
 /// A record's name in the state folder; a namespace has no underscore.
-fn file_name(key: &ObjectKey) -> String {
+pub(in crate::node::agent) fn record_name(key: &ObjectKey) -> String {
     format!("{}_{}", key.namespace, key.name)
 }
 
@@ -24,7 +24,7 @@ impl Executor {
     /// Writes a record and waits for the disk.
     pub(in crate::node::agent) fn save_record(&mut self, record: &DaemonRecord) -> Result<(), EffectFailure> {
         let Some(state) = &self.state else { return Err(unusable("state")) };
-        state.records.save(&file_name(&record.key), record).map_err(|e| failure::of(&e, e.hint()))?;
+        state.records.save(&record_name(&record.key), record).map_err(|e| failure::of(&e, e.hint()))?;
         self.unsynced.retain(|(key, _)| *key != record.key);
         Ok(())
     }
@@ -36,7 +36,7 @@ impl Executor {
         outcome: &mut EffectOutcome,
     ) -> Result<(), EffectFailure> {
         let Some(state) = &self.state else { return Err(unusable("state")) };
-        let written = state.records.write_unsynced(&file_name(&record.key), record);
+        let written = state.records.write_unsynced(&record_name(&record.key), record);
         let written = written.map_err(|e| failure::of(&e, e.hint()))?;
         self.unsynced.retain(|(key, _)| *key != record.key);
         self.unsynced.push((record.key.clone(), written));
@@ -101,7 +101,7 @@ impl Executor {
         self.save_floor(forgotten.floor, 0)?;
         let Some(state) = &self.state else { return Ok(()) };
         for key in &forgotten.keys {
-            state.records.remove(&file_name(key)).map_err(|e| failure::of(&e, e.hint()))?;
+            state.records.remove(&record_name(key)).map_err(|e| failure::of(&e, e.hint()))?;
         }
         outcome.forgotten = Some(forgotten);
         Ok(())

@@ -48,8 +48,10 @@ fn judge(live: GetResult, api_uid: Option<&str>, policy: &Policy) -> Confirmatio
         GetResult::Error(failure) => return Confirmation::Failed(failure.to_string()),
         GetResult::Object(value) => value,
     };
-    let uid = value.pointer("/metadata/uid").and_then(Value::as_str);
-    if api_uid.is_some() && uid != api_uid {
+    let Some(uid) = value.pointer("/metadata/uid").and_then(Value::as_str) else {
+        return Confirmation::Failed("the API server's answer has no UID".to_owned());
+    };
+    if api_uid.is_some_and(|known| known != uid) {
         return Confirmation::Gone;
     }
     match convert(&value) {

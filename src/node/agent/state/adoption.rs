@@ -55,7 +55,7 @@ impl AgentState {
             let found = AdoptableManifest {
                 uid: &manifest.uid,
                 pod_name: &manifest.pod_name,
-                incarnation: manifest.incarnation.unwrap_or(0),
+                incarnation: manifest.incarnation.filter(|number| *number < MOST).unwrap_or(0),
                 revision: &manifest.revision,
             };
             if adopt::adopt(record, &found, observation.now, |uid| scan.ours.values().any(|m| m.uid == uid)) {

@@ -58,7 +58,7 @@ fn lacks_cpu() -> Fingerprint {
 
 /// One look: whether the API server is asked about the instance.
 fn look(acceptance: &mut Acceptance, records: &Records, observation: &Observation) -> bool {
-    acceptance.observe(observation, records, at(1), "n1");
+    acceptance.observe(observation, records, at(1), Runtime::OfKubelet, "n1");
     acceptance.requests().iter().any(|request| match request {
         Request::AskAboutLate { ask_api, .. } => ask_api.iter().any(|late| late.uid == "uid-2"),
         _ => false,
