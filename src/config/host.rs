@@ -43,3 +43,17 @@ impl Host for RealHost {
         crate::regular_file::read_text(path)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_leads_nowhere_may_lead_somewhere_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        assert!(!RealHost.may_exist(&link));
+        std::os::unix::fs::symlink(folder.path().join("late/kubeconfig"), &link).unwrap();
+        assert!(!RealHost.exists(&link) && RealHost.may_exist(&link));
+    }
+}

@@ -138,3 +138,21 @@ fn while_the_api_server_does_not_answer_the_sandboxes_of_the_runtime_tell_what_e
     let Fingerprints { then, now } = acceptance.surroundings_of(instance);
     assert!(then != now && now.is_of_runtime(), "the holder has ended: {then:?}, {now:?}");
 }
+
+#[test]
+fn a_runtime_that_was_merely_found_is_no_witness_before_it_has_listed_a_pod_of_ours() {
+    let records = records();
+    let record = &records[&bench::key()];
+    let mut observation = seen(LATE, "0", 0);
+    let sandboxes = Some(Ok(["of-another".to_owned()].into()));
+    let about = BTreeSet::from(["uid-2".to_owned()]);
+    observation.replies = vec![Reply::LateAnswered(LateAnswer { about, sandboxes, ..LateAnswer::default() })];
+    let view = |runtime: Runtime| {
+        let mut acceptance = Acceptance::default();
+        acceptance.observe(&observation, &records, at(1), runtime, "n1");
+        let evidence = acceptance.evidence(record, &record.instances[0], CREATED, &observation, "n1");
+        evidence.no_runtime_view
+    };
+    assert_eq!(view(Runtime::OfKubelet), None);
+    assert!(view(Runtime::Found).is_some_and(|why| why.contains("has listed no pod of daemonlet")));
+}
