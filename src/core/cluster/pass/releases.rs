@@ -101,10 +101,11 @@ pub(super) fn released(
     };
     let before = RolloutStatus::of(&daemon.status, daemon.generation).released;
     let is_on_delete = rules::is_on_delete(&daemon.daemon_set);
-    // A node without a report may have the old one, and so may those that are kept on it.
+    // A node without a report may have the old one, and so may those that are kept on it, and of an agent that was not
+    // heard yet nothing is certain.
     let may_release = !is_held
         && (rolled.is_through && !annotations::is_paused(&daemon.daemon_set) || is_on_delete || before.is_none())
-        && facts.iter().all(|n| !(n.should_run && n.reachable && n.unreported_until.is_some()))
+        && facts.iter().all(|n| !(n.should_run && n.reachable && (n.unreported_until.is_some() || !n.is_heard())))
         && !facts.iter().any(may_fail_yet);
     let mut counting = facts.iter().filter(|n| n.should_run && n.reachable && n.able).peekable();
     let is_released = may_release && counting.peek().is_some() && counting.all(has_it);
