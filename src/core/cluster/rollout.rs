@@ -367,6 +367,14 @@ fn is_in_doubt(node: &NodeFact<'_>, stand: Stand) -> bool {
     !node.is_heard() && matches!(stand, Stand::New { .. })
 }
 
+/// Whether so many of the nodes are unreachable or have a dead agent that the others do not speak for all.
+pub fn is_silence(rules: &Rules, nodes: &[NodeFact<'_>]) -> bool {
+    let is_dead = |node: &&NodeFact<'_>| node.should_run && node.reachable && node.agent == AgentLiveness::Dead;
+    let (unreachable, all) = unreachable(nodes);
+    let silent = unreachable + nodes.iter().filter(is_dead).count();
+    silent > UNREACHABLE_FLOOR && silent >= resolve(&rules.max_unreachable, all)
+}
+
 /// Whether so many of the nodes are unreachable that nothing goes on.
 pub fn is_outage(rules: &Rules, nodes: &[NodeFact<'_>]) -> bool {
     let (unreachable, all) = unreachable(nodes);

@@ -430,6 +430,39 @@ fn steps_canaries_zones_and_first_installs_wait_until_agents_are_heard() {
 }
 
 #[test]
+fn a_few_nodes_release_nothing_while_the_others_are_silent() {
+    let mut view = with_one_released(json!({}));
+    let joined = "e";
+    view.put(WatchedKind::Nodes, node(joined, "True"));
+    view.put(WatchedKind::NodeDaemons, on_two(joined));
+    let list = |view: &mut World, second: i64, names: &[&str]| {
+        view.state.liveness.follow(&view.view, NOW);
+        view.state.liveness.listed(&renewed(names), NOW + ms(second * 1_000));
+    };
+    (0..=60).step_by(15).for_each(|second| list(&mut view, second, &[]));
+    let plan = view.plan(NOW + ms(60_000));
+    assert_eq!(condition(&plan, "Degraded").2, "agent does not renew its Lease on 4 nodes: a, b, c, d");
+    assert_eq!(released(&plan).2, message("one"), "one node does not speak for five");
+    let mut some = World { view: view.view.clone(), state: view.state.clone() };
+    // Two that are silent hold nothing up, as two that are unreachable do not.
+    ["a", "b"].iter().for_each(|name| some.put(WatchedKind::NodeDaemons, on_two(name)));
+    list(&mut some, 75, &["a", "b"]);
+    assert_eq!(released(&some.plan(NOW + ms(75_000))).2, message("two"));
+    // One that is unreachable is as silent.
+    some.put(WatchedKind::Nodes, node("a", "Unknown"));
+    assert_eq!(released(&some.plan(NOW + ms(75_000))).2, message("one"));
+    view.put(
+        WatchedKind::DaemonSets,
+        wanted(
+            "two",
+            json!({"daemonlet.dev/max-unreachable": "5"}),
+            view.view.daemons.values().next().unwrap().status.clone(),
+        ),
+    );
+    assert_eq!(released(&view.plan(NOW + ms(60_000))).2, message("two"), "whoever wants that writes it");
+}
+
+#[test]
 fn a_halt_that_somebody_ended_comes_back_with_the_next_failure_alone() {
     let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0"}));
     let mut retried = revision("two", 2);
