@@ -229,7 +229,9 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         let (node, stand) = (&nodes[index], stands[index]);
         slot(node, stand, surges, rules)
     };
-    plan.slots = (0..nodes.len()).filter(|i| counts(&nodes[*i], stands[*i]) && takes(*i)).count();
+    // An approval that is withdrawn from a node that is left out by now may be claimed before that.
+    let is_given = |i: usize| nodes[i].approval.is_some_and(|approval| approval.takes_slot(rules));
+    plan.slots = (0..nodes.len()).filter(|i| (counts(&nodes[*i], stands[*i]) || is_given(*i)) && takes(*i)).count();
     nodes.iter().filter_map(|n| n.unreported_until).for_each(|at| earlier(&mut plan.look_again, at));
     // The budget has become smaller, or two who both believed to hold the Lease approved at once. An agent that
     // has claimed meanwhile wins, and what is withdrawn keeps its slot until it is gone.

@@ -531,3 +531,13 @@ fn a_slot_that_is_in_doubt_is_neither_given_nor_taken_back() {
     let zones = [in_zone("a", unheard(node("a1", NEW))), in_zone("b", node("b1", OLD))];
     assert_eq!(plan(&rules(5), ms(0), &zones, NOW).approve, Vec::<usize>::new());
 }
+
+#[test]
+fn what_is_withdrawn_from_a_node_that_is_left_out_keeps_its_slot_until_it_is_gone() {
+    let left_out = NodeFact { should_run: false, reachable: false, ready: false, ..approved("a", NOW) };
+    let nodes = [left_out.clone(), node("b", OLD)];
+    let planned = plan(&rules(1), ms(0), &nodes, NOW);
+    assert_eq!((planned.withdraw, planned.approve), (vec![0], vec![]), "it may claim it before that");
+    let nodes = [NodeFact { approval: None, ..left_out }, node("b", OLD)];
+    assert_eq!(approves(&rules(1), &nodes), ["b"]);
+}
