@@ -62,10 +62,10 @@ pub(super) fn plan(
     }
     let node_of = |name: &str| known.view.nodes.get(name).and_then(|entry| entry.node.as_ref());
     let is_there = |name: &str, uid: &str| node_of(name).is_some_and(|node| node.view.uid.as_deref() == Some(uid));
-    // It has no report, or what it says may be long over.
+    // It has no report, or one that says nothing yet, or what it says may be long over.
     let doubtful: BTreeSet<&str> = facts.iter().filter(|fact| !fact.is_heard()).map(|fact| fact.name).collect();
     let is_unheard =
-        |name: &str| known.view.report(name).is_none() || doubtful.contains(name);
+        |name: &str| known.view.report(name).is_none_or(|report| report.said == 0) || doubtful.contains(name);
     let none = BTreeMap::new();
     let before = known.state.broken.get(&daemon.daemon_set.key).filter(|(hash, _)| *hash == daemon.hash);
     let before = before.map_or(&none, |(_, suspects)| suspects);
