@@ -147,10 +147,20 @@ fn is_cut_off(
     // The report of a new instance may not have come any more.
     let Some(took) = newest.map(|newest| newest.created).or(claimed) else { return false };
     // One that goes away long after its update has another reason.
-    let away = if node.reachable { known.state.liveness.dead_since(name) } else { node.away_since };
+    let away = if node.reachable { known.state.liveness.dead_since(name) } else { away_since(known, daemon, node) };
     let is_soon =
         newest.is_none_or(|newest| newest.ready_since.is_none()) || away.is_some_and(|away| away < took + deadline);
     is_soon && took + deadline <= known.now
+}
+
+/// Since when a node is unreachable: as its Node says, which another clock wrote, or as this coordinator saw it where that
+/// clock is ahead.
+fn away_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<Timestamp> {
+    let seen = || {
+        let (_, suspects) = known.state.broken.get(&daemon.daemon_set.key).filter(|(hash, _)| *hash == daemon.hash)?;
+        suspects.get(node.view.uid.as_ref()?)?.since
+    };
+    node.away_since.filter(|since| *since <= known.now).or_else(seen)
 }
 
 /// Whether reports of nodes that had some have just gone though their Nodes are there, as when somebody deletes the
