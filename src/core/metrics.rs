@@ -141,7 +141,7 @@ metrics! {
     CoordinatorPasses: Counter = ("daemonlet_coordinator_passes_total", "passes", &[]);
     /// When the last pass of this coordinator ended. There is at least one every 30 s.
     CoordinatorLastPass: Gauge = ("daemonlet_coordinator_last_pass_timestamp_seconds", "seconds since 1970", &[]);
-    /// Whether each watch of the coordinator that holds the Lease has its list and works.
+    /// Whether each watch of the coordinator that holds the Lease has its list and works; leases are the agents'.
     CoordinatorWatchUp: Gauge = ("daemonlet_coordinator_watch_up", "0 or 1", &["watch"]);
     /// When each watch last told something. Namespaces may rest for days, NodeDaemons hardly while something runs.
     CoordinatorWatchLastEvent: Gauge =

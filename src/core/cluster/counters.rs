@@ -32,6 +32,20 @@ pub struct Counters {
     pub number_unavailable: usize,
 }
 
+impl Counters {
+    /// These as far as they are certain: what is ready and available is left as `before` told it, where that may be so.
+    /// `least`: without the nodes that it is not known of.
+    pub fn within(self, least: &Self, before: &Self) -> Self {
+        let number_available = before.number_available.clamp(least.number_available, self.number_available);
+        Self {
+            number_ready: before.number_ready.clamp(least.number_ready, self.number_ready),
+            number_available,
+            number_unavailable: self.desired_number_scheduled - number_available,
+            ..self
+        }
+    }
+}
+
 /// Counts. `wanted`: the current revision; `min_ready`: its `minReadySeconds`. Gives also when a count will change by time alone.
 pub fn count(nodes: &[NodeFact<'_>], wanted: Name, min_ready: Span, now: Timestamp) -> (Counters, Option<Timestamp>) {
     let mut counters = Counters::default();
@@ -58,6 +72,7 @@ pub fn count(nodes: &[NodeFact<'_>], wanted: Name, min_ready: Span, now: Timesta
 
 #[cfg(test)]
 mod tests {
+    use super::super::liveness::AgentLiveness;
     use super::super::names::Names;
     use super::super::rollout::InstanceFact;
     use super::*;
@@ -81,6 +96,7 @@ mod tests {
             ready: true,
             reachable: true,
             able: true,
+            agent: AgentLiveness::Alive,
             unreported_until: None,
             zone: None,
             spread: None,

@@ -115,10 +115,23 @@ pub enum Notice {
 pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settings: &Settings) -> ClusterDecision {
     let (view, now) = (&observation.snapshot, observation.now);
     let mut decision = ClusterDecision { notices: state.notices.clone(), ..ClusterDecision::default() };
-    if observation.leadership == Leadership::Following || state.is_writing() {
+    if observation.leadership == Leadership::Following {
         return decision;
     }
-    let plan = view.is_complete().then(|| pass::plan(view, state, settings, now));
+    let leases = (view.is_complete() && state.liveness.is_due(now)).then(|| {
+        let (target, version) = (RequestTarget::Leases, String::new());
+        ClusterRequest { number: state.sent + 1, target, version, call: Call::ListLeases }
+    });
+    let leases_due = state.liveness.due().filter(|at| view.is_complete() && *at > now);
+    if state.is_writing() {
+        // Agents are not dead because the answers to many writes take long.
+        decision.requests.extend(leases);
+        decision.next_look = leases_due;
+        return decision;
+    }
+    // Whether agents live is asked first: what the dead ones last said may be long over.
+    let is_known = view.is_complete() && state.liveness.has_begun(now);
+    let plan = is_known.then(|| pass::plan(view, state, settings, now));
     let is_planned = plan.is_some();
     let plan = plan.unwrap_or_default();
     let new = plan.few.iter().filter(|few| !state.few.contains(&few.key));
@@ -159,10 +172,8 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
         let pod = ObjectKey::new(&claim.key.namespace, &claim.pod);
         (RequestTarget::Pod(claim), String::new(), Call::GetPod(pod))
     }));
-    if is_planned && state.liveness.is_due(now) {
-        sent.push((RequestTarget::Leases, String::new(), Call::ListLeases));
-    }
-    looks.extend(state.liveness.due().filter(|_| is_planned));
+    sent.extend(leases.map(|leases| (leases.target, leases.version, leases.call)));
+    looks.extend(leases_due);
     let told = state.events.plan(plan.troubles, now);
     looks.extend(told.look_again);
     sent.extend(told.due.into_iter().map(|(trouble, nodes)| {

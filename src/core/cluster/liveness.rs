@@ -1,9 +1,10 @@
 //! Which agents are dead: they do not renew their Leases, and what they last said is not believed.
 //!
 //! Owns how long a Lease may stay as it is. Times of other machines are compared with no clock: what counts is how
-//! long this process has not seen `renewTime` change.
+//! long this process has not seen `renewTime` change. Before it has seen that change once, nothing is known of an agent.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -20,6 +21,8 @@ pub const NAMESPACE: &str = "daemonlet-node-lease";
 pub const STALE: Span = Span::from_secs(60);
 /// Between two lists of the Leases.
 const EVERY: Span = Span::from_secs(15);
+/// A list that failed is asked for again after this, and after twice as long each time that it fails again.
+const AGAIN: Span = Span::from_secs(1);
 /// A list that comes later than this after its time leaves a gap.
 const LATE: Span = Span::from_secs(5);
 /// Between two batches of mirror pods.
@@ -36,14 +39,35 @@ pub struct Liveness {
     leases: BTreeMap<String, (String, Timestamp)>,
     /// A fingerprint of what the agent says in its NodeDaemons, and when it was first seen so.
     reports: BTreeMap<String, (String, Timestamp)>,
+    /// Agents that renewed their Lease or said something new since this process looks.
+    heard: BTreeSet<String>,
+    /// Agents that are dead, since when: until they renew or say something new, also while no list comes.
+    dead: BTreeMap<String, Timestamp>,
     /// Whether the mirror pod of the newest instance on a dead agent's node is Ready, and when it is looked up again.
     lookups: BTreeMap<MirrorPodLookup, (Option<bool>, Timestamp)>,
     /// When mirror pods were last looked up.
     last_batch: Option<Timestamp>,
+    /// When the Leases were first asked for.
+    first_asked: Option<Timestamp>,
     /// When the Leases are listed again.
     again: Option<Timestamp>,
     /// When they were last listed.
     listed: Option<Timestamp>,
+    /// Lists that failed since then.
+    failures: u32,
+    /// Whether the last of them was refused.
+    is_refused: bool,
+}
+
+/// What is known of a node's agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentLiveness {
+    /// It renews its Lease, or has none.
+    Alive,
+    /// It has a Lease, and whether it still renews that is not known yet: what it last said may be long over.
+    Unheard,
+    /// It does not renew its Lease.
+    Dead,
 }
 
 /// A mirror pod to look up: the readiness of a node whose agent is dead.
@@ -60,12 +84,21 @@ impl Liveness {
     pub(super) fn follow(&mut self, view: &ClusterSnapshot, now: Timestamp) {
         let reports = view.nodes.iter().filter_map(|(name, entry)| Some((name, entry.report.as_ref()?)));
         for (name, report) in reports {
-            note(&mut self.reports, name, &report.said.to_string(), now);
+            if note(&mut self.reports, name, &report.said.to_string(), now) == Noted::Changed {
+                self.hears(name);
+            }
         }
         self.reports.retain(|name, _| view.nodes.contains_key(name));
         self.leases.retain(|name, _| view.nodes.contains_key(name));
+        self.heard.retain(|name| view.nodes.contains_key(name));
+        self.dead.retain(|name, _| view.nodes.contains_key(name));
         // An instance that is reported no more has gone.
         self.lookups.retain(|lookup, _| view.report(&lookup.node).is_some_and(|report| report.has(&lookup.pod.name)));
+    }
+
+    fn hears(&mut self, node: &str) {
+        self.dead.remove(node);
+        self.heard.insert(node.to_owned());
     }
 
     /// Whether the agent of a node has reported since this process looks, whatever has become of its report.
@@ -86,31 +119,80 @@ impl Liveness {
 
     /// A request for them was sent.
     pub(super) fn asked(&mut self, now: Timestamp) {
+        self.first_asked.get_or_insert(now);
         self.again = Some(now + EVERY);
+    }
+
+    /// It failed; `is_refused`: and will again, until somebody changes a right.
+    pub(super) fn failed(&mut self, is_refused: bool, now: Timestamp) {
+        let wait = (0..self.failures.min(10)).fold(AGAIN, |wait, _| wait + wait);
+        self.failures += 1;
+        self.is_refused = is_refused;
+        self.again = Some(now + wait.min(EVERY));
+    }
+
+    /// Whether it is known who has a Lease, or will not be soon: before that nothing is decided from what agents say.
+    pub(super) fn has_begun(&self, now: Timestamp) -> bool {
+        // A clock that was set back makes nobody wait longer.
+        let is_over = |asked: Timestamp| now < asked || now - asked >= STALE;
+        self.listed.is_some() || self.is_refused || self.first_asked.is_some_and(is_over)
+    }
+
+    /// Whether the lists come, and when the last did.
+    pub(super) fn progress(&self, now: Timestamp) -> (bool, Option<Timestamp>) {
+        (self.listed.is_some_and(|listed| now - listed <= STALE), self.listed)
+    }
+
+    /// Whether the lists fail, and none has come for so long that agents that die are not noticed.
+    pub(super) fn is_failing(&self, now: Timestamp) -> bool {
+        self.failures > 0 && !self.progress(now).0
     }
 
     /// Takes a list of the Leases: node and `renewTime` of each.
     pub(super) fn listed(&mut self, leases: &BTreeMap<String, String>, now: Timestamp) {
-        // While no API server answers no agent can renew, and a clock that was set tells nothing: the wait begins anew.
-        let is_gap = self.listed.is_none_or(|last| now - last > EVERY + LATE || now < last);
-        self.listed = Some(now);
+        let last = self.listed.replace(now);
+        (self.failures, self.is_refused) = (0, false);
+        if last.is_some_and(|last| now - last > STALE) {
+            self.heard.clear();
+        }
         self.leases.retain(|name, _| leases.contains_key(name));
         for (name, renewed) in leases {
-            note(&mut self.leases, name, renewed, now);
+            match note(&mut self.leases, name, renewed, now) {
+                // Whose Lease was there before this process looked may have died before that, too.
+                Noted::First if last.is_none() => {}
+                Noted::First | Noted::Changed => self.hears(name),
+                Noted::Same => {}
+            }
         }
-        if is_gap {
+        // While no API server answers no agent can renew, and a clock that was set tells nothing: the wait begins anew.
+        // But who was dead before that is.
+        if last.is_none_or(|last| now - last > EVERY + LATE || now < last) {
             self.leases.values_mut().for_each(|(_, since)| *since = now);
+        }
+        for (name, (_, renewed)) in &self.leases {
+            let since = self.reports.get(name).map_or(*renewed, |(_, said)| *renewed.max(said));
+            if now - since >= STALE {
+                self.dead.entry(name.clone()).or_insert(since);
+            }
+        }
+    }
+
+    /// What is known of the agent of a node.
+    pub(super) fn of(&self, node: &str, now: Timestamp) -> AgentLiveness {
+        if self.dead.contains_key(node) {
+            return AgentLiveness::Dead;
+        }
+        // What is not read any more says nothing.
+        let is_read = self.listed.is_some_and(|listed| now - listed <= STALE);
+        match is_read && self.leases.contains_key(node) && !self.heard.contains(node) {
+            true => AgentLiveness::Unheard,
+            false => AgentLiveness::Alive,
         }
     }
 
     /// Since when the agent of a node is dead, if it is. One that never had a Lease is not.
-    pub(super) fn dead_since(&self, node: &str, now: Timestamp) -> Option<Timestamp> {
-        let (_, renewed) = self.leases.get(node)?;
-        let said = self.reports.get(node).map_or(*renewed, |(_, said)| *said);
-        let since = said.max(*renewed);
-        // By the last list: what is not read any more says nothing.
-        let listed = self.listed.filter(|listed| now - *listed <= STALE)?;
-        (listed - since >= STALE).then_some(since)
+    pub(super) fn dead_since(&self, node: &str) -> Option<Timestamp> {
+        self.dead.get(node).copied()
     }
 
     /// Whether the mirror pod was Ready when it was last looked up; `None`: unknown.
@@ -152,18 +234,35 @@ impl Liveness {
     }
 }
 
+/// What a look at a node shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Noted {
+    First,
+    Same,
+    Changed,
+}
+
 /// Notes what is seen of a node now, and since when.
-fn note(seen: &mut BTreeMap<String, (String, Timestamp)>, name: &str, what: &str, now: Timestamp) {
+fn note(seen: &mut BTreeMap<String, (String, Timestamp)>, name: &str, what: &str, now: Timestamp) -> Noted {
     match seen.get_mut(name) {
         // A clock that was set back makes no agent live longer than a span more.
-        Some((known, since)) if known == what => *since = (*since).min(now),
-        _ => drop(seen.insert(name.to_owned(), (what.to_owned(), now))),
+        Some((known, since)) if known == what => {
+            *since = (*since).min(now);
+            Noted::Same
+        }
+        _ => match seen.insert(name.to_owned(), (what.to_owned(), now)) {
+            Some(_) => Noted::Changed,
+            None => Noted::First,
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::core::cluster::snapshot::WatchedKind;
     use crate::core::time::at;
 
     const SECOND: i64 = 1_000;
@@ -172,21 +271,99 @@ mod tests {
         BTreeMap::from([("a".to_owned(), renewed.to_owned())])
     }
 
+    /// One that has looked for a minute while the Lease did not change.
+    fn with_a_dead() -> Liveness {
+        let mut liveness = Liveness::default();
+        (0..=60).step_by(15).for_each(|second| liveness.listed(&leases("x"), at(second * SECOND)));
+        liveness
+    }
+
     #[test]
     fn a_lease_that_does_not_change_is_a_dead_agents() {
         let mut liveness = Liveness::default();
         assert!(liveness.is_due(at(0)));
         for second in (0..=60).step_by(15) {
             liveness.listed(&leases("x"), at(second * SECOND));
-            assert_eq!(liveness.dead_since("a", at(second * SECOND)), (second >= 60).then_some(at(0)), "{second}");
+            assert_eq!(liveness.dead_since("a"), (second >= 60).then_some(at(0)), "{second}");
         }
-        assert_eq!(liveness.dead_since("b", at(60 * SECOND)), None, "it never had one");
+        assert_eq!(liveness.dead_since("b"), None, "it never had one");
         liveness.listed(&leases("y"), at(75 * SECOND));
-        assert_eq!(liveness.dead_since("a", at(75 * SECOND)), None);
+        assert_eq!(liveness.dead_since("a"), None);
         // Nobody could renew while the API server was away.
-        assert_eq!(liveness.dead_since("a", at(300 * SECOND)), None, "nothing is read");
+        assert_eq!(liveness.dead_since("a"), None, "nothing is read");
         liveness.listed(&leases("y"), at(300 * SECOND));
-        assert_eq!(liveness.dead_since("a", at(300 * SECOND)), None);
+        assert_eq!(liveness.dead_since("a"), None);
+    }
+
+    #[test]
+    fn who_is_dead_stays_so_until_it_renews_or_says_something_new() {
+        let mut liveness = with_a_dead();
+        let is_dead = |liveness: &Liveness, second: i64| liveness.of("a", at(second * SECOND)) == AgentLiveness::Dead;
+        assert!(is_dead(&liveness, 600), "also while nothing is read");
+        liveness.listed(&leases("x"), at(600 * SECOND));
+        assert!(is_dead(&liveness, 600), "after a gap");
+        liveness.listed(&leases("x"), at(10 * SECOND));
+        assert!(is_dead(&liveness, 10), "after a clock was set back");
+        liveness.listed(&BTreeMap::new(), at(25 * SECOND));
+        assert!(is_dead(&liveness, 25), "after its Lease was deleted");
+        liveness.listed(&leases("y"), at(40 * SECOND));
+        assert_eq!(liveness.of("a", at(40 * SECOND)), AgentLiveness::Alive);
+        // A report is as good.
+        let mut liveness = with_a_dead();
+        let mut view = ClusterSnapshot::default();
+        for (second, message) in [(60, "m"), (61, "m"), (62, "n")] {
+            view.put(WatchedKind::NodeDaemons, report(message));
+            liveness.follow(&view, at(second * SECOND));
+            assert_eq!(is_dead(&liveness, second), second < 62, "{second}");
+        }
+    }
+
+    fn report(version: &str) -> Value {
+        json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": "1"}, "status": {"agentVersion": version}})
+    }
+
+    #[test]
+    fn nothing_is_known_of_an_agent_before_its_lease_was_seen_to_change() {
+        let mut liveness = Liveness::default();
+        liveness.listed(&leases("x"), at(0));
+        assert_eq!(liveness.of("a", at(0)), AgentLiveness::Unheard);
+        assert_eq!(liveness.of("b", at(0)), AgentLiveness::Alive, "it has none");
+        let joined = BTreeMap::from([("a", "x"), ("b", "x")].map(|(name, at)| (name.to_owned(), at.to_owned())));
+        liveness.listed(&joined, at(15 * SECOND));
+        assert_eq!(liveness.of("a", at(15 * SECOND)), AgentLiveness::Unheard);
+        assert_eq!(liveness.of("b", at(15 * SECOND)), AgentLiveness::Alive, "it was made since");
+        liveness.listed(&leases("y"), at(30 * SECOND));
+        assert_eq!(liveness.of("a", at(30 * SECOND)), AgentLiveness::Alive);
+        // What was heard before a long gap may be over, and what is not read any more says nothing.
+        liveness.listed(&leases("y"), at(91 * SECOND));
+        assert_eq!(liveness.of("a", at(91 * SECOND)), AgentLiveness::Unheard);
+        assert_eq!(liveness.of("a", at(152 * SECOND)), AgentLiveness::Alive);
+    }
+
+    #[test]
+    fn a_list_that_failed_is_asked_for_again_soon() {
+        let mut liveness = Liveness::default();
+        assert!(!liveness.has_begun(at(0)));
+        let mut now = at(0);
+        for wait in [1, 2, 4, 8, 15, 15] {
+            liveness.asked(now);
+            liveness.failed(false, now);
+            assert_eq!(liveness.due(), Some(now + Span::from_secs(wait)));
+            now += Span::from_secs(wait);
+        }
+        assert!(!liveness.has_begun(at(59 * SECOND)));
+        assert!(liveness.has_begun(at(60 * SECOND)), "it waits no longer");
+        assert_eq!(liveness.progress(at(60 * SECOND)), (false, None));
+        liveness.listed(&leases("x"), now);
+        assert_eq!(liveness.progress(now + STALE), (true, Some(now)));
+        assert_eq!(liveness.progress(now + STALE + AGAIN), (false, Some(now)));
+        liveness.failed(false, now);
+        assert_eq!(liveness.due(), Some(now + AGAIN), "from the beginning");
+        // Without the right nobody waits.
+        let mut liveness = Liveness::default();
+        liveness.asked(at(0));
+        liveness.failed(true, at(0));
+        assert!(liveness.has_begun(at(0)));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod rules;
 mod stages;
 mod status;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
@@ -155,7 +156,7 @@ struct Basis<'a> {
 /// Plans everything.
 pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Settings, now: Timestamp) -> ClusterPlan {
     let dead: BTreeSet<&str> =
-        view.nodes.keys().map(String::as_str).filter(|node| state.liveness.dead_since(node, now).is_some()).collect();
+        view.nodes.keys().map(String::as_str).filter(|node| state.liveness.dead_since(node).is_some()).collect();
     let known = Basis { view, state, settings, dead: &dead, now };
     let mut plan = ClusterPlan::default();
     let mut ours = BTreeSet::new();
@@ -233,13 +234,22 @@ fn min_ready(daemon: &WatchedDaemon) -> Span {
     Span::from_secs(daemon.daemon_set.min_ready_seconds.into())
 }
 
+/// The counters of a DaemonSet, and when one will change by time alone.
+fn count(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], now: Timestamp) -> (counters::Counters, Option<Timestamp>) {
+    let count = |facts: &[NodeFact<'_>]| counters::count(facts, daemon.wanted, min_ready(daemon), now);
+    let (counted, look_again) = count(facts);
+    let Cow::Owned(certain) = facts::certain(facts) else { return (counted, look_again) };
+    let before = serde_json::from_value(daemon.status.clone()).unwrap_or_default();
+    (counted.within(&count(&certain).0, &before), look_again)
+}
+
 /// Plans a DaemonSet whose definition is refused: its counters, by the last definition that was not, where one is known.
 /// What was approved stands, and no revision goes: nothing is known of what is wanted.
 fn count_refused(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, refused: &str, plan: &mut ClusterPlan) {
     let is_defined = !daemon.hash.is_empty() && !owners::is_gated(&daemon.daemon_set);
     let nodes = (is_defined && conflict(known, daemon, plan).is_none()).then(|| facts::nodes(known, daemon));
     let counted = nodes.filter(|nodes| !facts::are_reports_lost(known, nodes)).map(|nodes| {
-        let (counted, look_again) = counters::count(&nodes, daemon.wanted, min_ready(daemon), known.now);
+        let (counted, look_again) = count(daemon, &nodes, known.now);
         plan.look(look_again);
         counted
     });
@@ -304,7 +314,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     plan.look(rules::looks_again(&daemon.daemon_set, now));
     let is_stopped = is_aborted || halted.is_some();
     if rules.hold.is_none() || is_stopped {
-        let stage = stages::stage(&rules, is_stopped, daemon, current, renumbered, &facts, now);
+        let stage = stages::stage(&rules, is_stopped, daemon, current, renumbered, &facts::certain(&facts), now);
         marks.extend(stage.write);
         plan.look(stage.look_again);
         rules.step = stage.limit;
@@ -318,7 +328,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let mut rolled = rollout::plan(&rules, min_ready, &facts, now);
     let mut target = daemon.wanted;
     let mut back = None;
-    let released = releases::released(daemon, current, &facts, &rolled, now, halted.is_some() || is_aborted);
+    let is_stopped = halted.is_some() || is_aborted;
+    let released = releases::released(daemon, current, &facts, (&rules, &rolled), now, is_stopped);
     let way_back = match is_aborted {
         true => facts::released(view, daemon)
             .filter(|_| !annotations::is_paused(&daemon.daemon_set) && !rules::is_on_delete(&daemon.daemon_set)),
@@ -333,7 +344,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         back = Some(conditions::GoingBack { revision: view.names.text(to).to_owned(), left, why });
         target = to;
     }
-    let (counted, look_again) = counters::count(&facts, daemon.wanted, min_ready, now);
+    let (counted, look_again) = count(daemon, &facts, now);
     plan.look([rolled.look_again, look_again, history.look_again].into_iter().flatten());
     let refused = revisions::refused(known, key, &history);
     let own = if gated { Vec::new() } else { std::mem::take(&mut history.writes) };

@@ -13,6 +13,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::core::update_trigger::UpdateTrigger;
 
+use super::liveness::AgentLiveness;
 use super::names::Name;
 use super::steps::StepLimit;
 use standing::Reach;
@@ -101,6 +102,8 @@ pub struct NodeFact<'a> {
     pub reachable: bool,
     /// Whether it can take the wanted revision: it has an agent, which does not refuse it for reasons of its own.
     pub able: bool,
+    /// Whether its agent lives, as far as that is known.
+    pub agent: AgentLiveness,
     /// While it has no report: until when it may be in the middle of a replacement that was not reported.
     pub unreported_until: Option<Timestamp>,
     /// Its zone, where one zone comes after the other.
@@ -129,6 +132,11 @@ impl NodeFact<'_> {
     /// Whether a revision with these overlays is what is to run there.
     pub fn wants(&self, rules: &Rules, (revision, overlays): (Name, Option<Name>)) -> bool {
         revision == rules.wanted && overlays == self.overlays
+    }
+
+    /// Whether what it last said may be believed: its agent lives, or its mirror pod was looked up.
+    pub fn is_heard(&self) -> bool {
+        self.agent != AgentLiveness::Unheard
     }
 }
 
@@ -221,11 +229,15 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         let (node, stand) = (&nodes[index], stands[index]);
         slot(node, stand, surges, rules)
     };
-    plan.slots = (0..nodes.len()).filter(|i| counts(&nodes[*i], stands[*i]) && takes(*i)).count();
+    // An approval that is withdrawn from a node that is left out by now may be claimed before that.
+    let is_given = |i: usize| nodes[i].approval.is_some_and(|approval| approval.takes_slot(rules));
+    plan.slots = (0..nodes.len()).filter(|i| (counts(&nodes[*i], stands[*i]) || is_given(*i)) && takes(*i)).count();
     nodes.iter().filter_map(|n| n.unreported_until).for_each(|at| earlier(&mut plan.look_again, at));
     // The budget has become smaller, or two who both believed to hold the Lease approved at once. An agent that
     // has claimed meanwhile wins, and what is withdrawn keeps its slot until it is gone.
-    let surplus = plan.slots.saturating_sub(budget);
+    // A slot that is only in doubt takes back nothing.
+    let is_certain = |i: &usize| counts(&nodes[*i], stands[*i]) && !is_in_doubt(&nodes[*i], stands[*i]) && takes(*i);
+    let surplus = (0..nodes.len()).filter(is_certain).count().saturating_sub(budget);
     let idle = |i: &usize| {
         let waits = nodes[*i].approval.is_some_and(|approval| approval.takes_slot(rules))
             && !nodes[*i].replacing
@@ -238,7 +250,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         .filter(|i| {
             let node = &nodes[*i];
             let may = node.should_run && node.reachable && !node.failed && node.approval.is_none() && !node.replacing;
-            may && node.able && matches!(stands[*i], Stand::Old(_))
+            may && node.able && node.is_heard() && matches!(stands[*i], Stand::Old(_))
         })
         .collect();
     let kept = match &rules.step {
@@ -352,6 +364,19 @@ fn is_touched(node: &NodeFact<'_>, stand: Stand) -> bool {
     node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_))
 }
 
+/// Whether a node keeps its slot only because its agent was not heard yet, or may do so.
+fn is_in_doubt(node: &NodeFact<'_>, stand: Stand) -> bool {
+    !node.is_heard() && matches!(stand, Stand::New { .. })
+}
+
+/// Whether so many of the nodes are unreachable or have a dead agent that the others do not speak for all.
+pub fn is_silence(rules: &Rules, nodes: &[NodeFact<'_>]) -> bool {
+    let is_dead = |node: &&NodeFact<'_>| node.should_run && node.reachable && node.agent == AgentLiveness::Dead;
+    let (unreachable, all) = unreachable(nodes);
+    let silent = unreachable + nodes.iter().filter(is_dead).count();
+    silent > UNREACHABLE_FLOOR && silent >= resolve(&rules.max_unreachable, all)
+}
+
 /// Whether so many of the nodes are unreachable that nothing goes on.
 pub fn is_outage(rules: &Rules, nodes: &[NodeFact<'_>]) -> bool {
     let (unreachable, all) = unreachable(nodes);
@@ -393,7 +418,8 @@ fn stand(
     let updated = |i: &InstanceFact| node.wants(rules, i.pair());
     let live = || node.instances.iter().filter(|i| !i.ending);
     let Some(newest) = newest(node) else { return Stand::Missing };
-    let is_available = available(node.ready, newest, min_ready, now);
+    // With the wanted revision a node gives its slot back only once that is certain.
+    let is_available = node.is_heard() && available(node.ready, newest, min_ready, now);
     if let Some(since) = newest.ready_since.filter(|since| *since + min_ready > now) {
         earlier(look_again, since + min_ready);
     }

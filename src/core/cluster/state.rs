@@ -139,13 +139,18 @@ impl CoordinatorState {
         match (&reply.answer, target) {
             (Outcome::Pod(pod), RequestTarget::Pod(claim)) => self.claims.answered(claim, pod.as_deref()),
             (Outcome::Pod(pod), RequestTarget::Mirror(look)) => self.liveness.looked_up(&look, pod.as_deref()),
-            (Outcome::Leases(leases), RequestTarget::Leases) => self.liveness.listed(leases, now),
+            (Outcome::Leases(leases), RequestTarget::Leases) => {
+                self.leases_failed = None;
+                self.liveness.listed(leases, now);
+            }
             (Outcome::Failed(error), RequestTarget::Leases) => {
+                self.liveness.failed(matches!(error, SendError::Refused(_)), now);
                 if self.leases_failed.replace(error.clone()).as_ref() != Some(error) {
                     self.notices.push(Notice::LeasesUnread(error.clone()));
                 }
             }
-            (_, RequestTarget::Mirror(_) | RequestTarget::Leases) => {}
+            (_, RequestTarget::Leases) => self.liveness.failed(false, now),
+            (_, RequestTarget::Mirror(_)) => {}
             (answer, RequestTarget::Event(trouble)) => {
                 if *answer != Outcome::Written {
                     self.events.failed(&trouble);

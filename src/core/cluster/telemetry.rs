@@ -15,10 +15,14 @@ use super::conditions;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::snapshot::ClusterSnapshot;
+use super::snapshot::WatchedKind;
 use super::state::CoordinatorState;
 
 /// A watch that has not failed again for this long works: it is tried more often.
 const FAILED: Span = Span::from_secs(60);
+
+/// What the agents' Leases are called among the watches.
+const LEASES: &str = "leases";
 
 /// The facts after a pass of the coordinator `identity`, which started then.
 pub fn facts(
@@ -35,25 +39,39 @@ pub fn facts(
         is_up: view.is_listed(*kind) && progress.failed.is_none_or(|at| observation.now - at > FAILED),
         last_event: progress.last_event,
     });
+    // They are listed again and again instead of watched, by who holds the Lease.
+    let (is_up, last_event) = state.liveness.progress(observation.now);
+    let leases = leads.then(|| CoordinatorWatch { name: LEASES.to_owned(), is_up, last_event });
     CoordinatorFacts {
         identity: identity.to_owned(),
         started,
         leads_since: state.leads_since.filter(|_| leads),
         passes: state.totals.passes,
         last_pass: observation.now,
-        watches: watches.collect(),
+        watches: watches.chain(leases).collect(),
         writes: state.totals.writes.clone(),
-        nodes: if leads { nodes(view, state, observation.now) } else { BTreeMap::new() },
+        nodes: if leads { nodes(view, state) } else { BTreeMap::new() },
         conditions: view.daemons.values().flat_map(of_daemon_set).collect(),
     }
 }
 
-fn nodes(view: &ClusterSnapshot, state: &CoordinatorState, now: Timestamp) -> BTreeMap<&'static str, usize> {
+/// The kinds of objects that cannot be listed or watched, with commas between them: each was tried.
+pub fn cannot_list(observation: &ClusterObservation, state: &CoordinatorState) -> String {
+    let (view, now) = (&observation.snapshot, observation.now);
+    let has_failed = |kind: WatchedKind, at: Timestamp| !view.is_listed(kind) || now - at <= FAILED;
+    let watches =
+        observation.watches.iter().filter(|(kind, progress)| progress.failed.is_some_and(|at| has_failed(**kind, at)));
+    let leases = state.liveness.is_failing(now).then_some(LEASES);
+    let names: Vec<&str> = watches.map(|(kind, _)| kind.plural()).chain(leases).collect();
+    names.join(", ")
+}
+
+fn nodes(view: &ClusterSnapshot, state: &CoordinatorState) -> BTreeMap<&'static str, usize> {
     let mut found = BTreeMap::from([("reports", 0), ("dead", 0), ("absent", 0)]);
     for (name, entry) in view.nodes.iter().filter(|(_, entry)| entry.node.is_some()) {
         let agent = match &entry.report {
             None => "absent",
-            Some(_) if state.liveness.dead_since(name, now).is_some() => "dead",
+            Some(_) if state.liveness.dead_since(name).is_some() => "dead",
             Some(_) => "reports",
         };
         *found.entry(agent).or_default() += 1;
@@ -84,7 +102,6 @@ mod tests {
     use crate::core::cluster::node_daemons::LeaseTerm;
     use crate::core::cluster::observation::WatchProgress;
     use crate::core::cluster::snapshot::Change;
-    use crate::core::cluster::snapshot::WatchedKind;
     use crate::core::time::at;
 
     #[test]
@@ -120,12 +137,31 @@ mod tests {
         let leader = facts(&observation, &state, "one", at(1_000));
         assert_eq!((leader.passes, leader.leads_since), (2, Some(at(5_000))));
         assert_eq!(leader.nodes, BTreeMap::from([("absent", 1), ("dead", 0), ("reports", 1)]));
+        let leases = |state: &CoordinatorState, seconds: i64| {
+            let observation = ClusterObservation { now: at(seconds * 1_000), ..observation.clone() };
+            let facts = facts(&observation, state, "one", at(1_000));
+            let found = facts.watches.into_iter().find(|watch| watch.name == "leases");
+            found.map(|watch| (watch.is_up, watch.last_event))
+        };
+        assert!(follower.watches.iter().all(|watch| watch.name != "leases"), "who follows lists none");
+        assert_eq!(leases(&state, 5), Some((false, None)));
+        state.liveness.listed(&BTreeMap::new(), at(6_000));
+        assert_eq!(leases(&state, 66), Some((true, Some(at(6_000)))));
+        assert_eq!(leases(&state, 67), Some((false, Some(at(6_000)))), "they come no more");
+        assert_eq!(cannot_list(&observation, &state), "nodes");
+        state.liveness.failed(true, at(6_000));
+        observation.now = at(66_000);
+        observation.watches.insert(WatchedKind::DaemonSets, WatchProgress::default());
+        assert_eq!(cannot_list(&observation, &state), "nodes", "a list that fails once is none that is missed");
+        observation.now = at(67_000);
+        assert_eq!(cannot_list(&observation, &state), "nodes, leases");
         let of: Vec<&str> = leader.conditions.iter().map(|condition| condition.condition.as_str()).collect();
         assert_eq!(of, ["Degraded"]);
         let text = crate::core::metrics::coordinator(&leader, None);
         for line in [
             "daemonlet_coordinator_leads{identity=\"one\"} 1",
             "daemonlet_coordinator_watch_up{watch=\"nodes\"} 0",
+            "daemonlet_coordinator_watch_up{watch=\"leases\"} 0",
             "daemonlet_coordinator_watch_last_event_timestamp_seconds{watch=\"nodes\"} 4",
             "daemonlet_daemonset_condition{namespace=\"n\",daemonset=\"d\",condition=\"Degraded\",status=\"True\",reason=\"Why\"} 1",
         ] {

@@ -118,11 +118,12 @@ impl Coordinator {
         self.observation.now += ms(span);
     }
 
-    /// One pass, with these replies; the Leases have been asked for already.
+    /// One pass, with these replies; the Leases have been listed already, and there are none.
     fn pass(&mut self, replies: Vec<Reply>) -> ClusterDecision {
         self.observation.replies = replies;
         self.state.absorb(&self.observation);
         self.state.liveness.asked(self.observation.now);
+        self.state.liveness.listed(&BTreeMap::new(), self.observation.now);
         self.decide()
     }
 
@@ -461,27 +462,45 @@ fn left(notice: &Notice) -> Option<(&str, bool)> {
     }
 }
 
+const LEASES: &str = "Leases in daemonlet-node-lease";
+
 #[test]
-fn the_leases_are_listed_every_fifteen_seconds_and_nothing_waits_for_the_answer() {
-    const LEASES: &str = "Leases in daemonlet-node-lease";
+fn the_leases_are_listed_first_and_every_fifteen_seconds_from_then_on() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass_as_it_is(vec![]);
-    assert_eq!(targets(&first), ["status of kube-system/net", "approvals of node a", LEASES]);
-    let lists = |decision: &ClusterDecision| targets(decision).iter().any(|target| target == LEASES);
-    let number = first.requests[2].number;
-    let refused = || Outcome::Failed(SendError::Refused("no".to_owned()));
-    let mut news = Vec::new();
-    for _ in 0..2 {
-        let replies = vec![Reply { number, answer: refused() }];
-        let decision = coordinator.pass_as_it_is(replies);
-        assert!(!lists(&decision));
-        news.extend(decision.notices);
-    }
-    assert_eq!(news.iter().filter(|notice| matches!(notice, Notice::LeasesUnread(_))).count(), 1);
+    assert_eq!(targets(&first), [LEASES], "nothing is decided before that");
+    assert_eq!(coordinator.pass_as_it_is(vec![]).requests, []);
+    let listed = all(&first, &Outcome::Leases(BTreeMap::new()));
+    let second = coordinator.pass_as_it_is(listed);
+    assert_eq!(targets(&second), [STATUS, A]);
     coordinator.later(15_000);
-    let answers: Vec<Reply> =
-        first.requests[..2].iter().map(|r| Reply { number: r.number, answer: Outcome::Written }).collect();
-    assert!(lists(&coordinator.pass_as_it_is(answers)));
+    // It does not wait for the answers to writes, which may be many.
+    let third = coordinator.pass_as_it_is(vec![]);
+    assert_eq!((targets(&third), third.requests[0].number), (vec![LEASES.to_owned()], 4));
+    let answers = [all(&second, &Outcome::Written), all(&third, &Outcome::Leases(BTreeMap::new()))].concat();
+    let fourth = coordinator.pass_as_it_is(answers);
+    assert!(!targets(&fourth).contains(&LEASES.to_owned()));
+}
+
+#[test]
+fn a_list_of_leases_that_fails_is_told_once_and_asked_for_again_soon() {
+    let unanswered = Outcome::Failed(SendError::Unanswered("too many".to_owned()));
+    for (answer, waits) in [(refused(), false), (unanswered, true)] {
+        let mut coordinator = Coordinator::new();
+        let mut asked = coordinator.pass_as_it_is(vec![]);
+        let mut told = 0;
+        for (wait, is_asked) in [(0, false), (1_000, true), (0, false), (1_000, false), (1_000, true)] {
+            coordinator.later(wait);
+            let replies = all(&asked, &answer).into_iter().take(1).collect();
+            let decision = coordinator.pass_as_it_is(replies);
+            told += decision.notices.iter().filter(|notice| matches!(notice, Notice::LeasesUnread(_))).count();
+            let targets = targets(&decision);
+            assert_eq!(targets.contains(&LEASES.to_owned()), is_asked, "{wait}: {targets:?}");
+            assert!(!(waits && targets.contains(&A.to_owned())), "{targets:?}");
+            asked.requests = decision.requests.into_iter().filter(|r| r.target == RequestTarget::Leases).collect();
+        }
+        assert_eq!(told, 1);
+    }
 }
 
 #[test]

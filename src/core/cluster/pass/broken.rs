@@ -62,6 +62,10 @@ pub(super) fn plan(
     }
     let node_of = |name: &str| known.view.nodes.get(name).and_then(|entry| entry.node.as_ref());
     let is_there = |name: &str, uid: &str| node_of(name).is_some_and(|node| node.view.uid.as_deref() == Some(uid));
+    // It has no report, or one that says nothing yet, or what it says may be long over.
+    let doubtful: BTreeSet<&str> = facts.iter().filter(|fact| !fact.is_heard()).map(|fact| fact.name).collect();
+    let is_unheard =
+        |name: &str| known.view.report(name).is_none_or(|report| report.said == 0) || doubtful.contains(name);
     let none = BTreeMap::new();
     let before = known.state.broken.get(&daemon.daemon_set.key).filter(|(hash, _)| *hash == daemon.hash);
     let before = before.map_or(&none, |(_, suspects)| suspects);
@@ -78,17 +82,16 @@ pub(super) fn plan(
             continue;
         }
         let is_there = is_there(&suspect.node, uid);
-        if is_there && known.view.report(&suspect.node).is_none() {
+        if is_there && is_unheard(&suspect.node) {
             suspects.insert(uid.clone(), suspect.clone());
         } else if !is_there && suspect.verdict != Verdict::Innocent && !current.broken.has(uid) {
             suspects.insert(uid.clone(), Suspect { verdict: Verdict::Lost, ..suspect.clone() });
         }
     }
     let is_broken = |uid: &str| suspects.get(uid).is_some_and(|suspect| suspect.verdict == Verdict::Broken);
-    listed.nodes.retain(|broken| {
-        let is_unheard = known.view.report(&broken.node).is_none();
-        !is_there(&broken.node, &broken.uid) || is_unheard || is_broken(&broken.uid)
-    });
+    listed
+        .nodes
+        .retain(|broken| !is_there(&broken.node, &broken.uid) || is_unheard(&broken.node) || is_broken(&broken.uid));
     let mut look_again: Option<Timestamp> = None;
     let failed: BTreeSet<&str> = facts.iter().filter(|fact| fact.failed).map(|fact| fact.name).collect();
     let of = |verdict: Verdict| suspects.iter().filter(move |(_, suspect)| suspect.verdict == verdict);

@@ -1,5 +1,6 @@
 //! The nodes as one DaemonSet's rollout sees them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::core::annotations;
@@ -72,6 +73,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
                 && !is_dead(known, name)
                 && told.is_none_or(|t| t.phase != Some(State::Refused))
                 && !is_left_alone(known, daemon, name),
+            agent: known.state.liveness.of(name, known.now),
             zone: zone.map(|key| label(node, key)),
             spread: spread.map(|key| label(node, key)),
             canary: canary.as_ref().is_some_and(|c| c.matches(&node.view.labels)),
@@ -86,6 +88,14 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         });
     }
     all
+}
+
+/// The nodes without what agents last said that were not heard yet: it may be long over.
+pub(super) fn certain<'f, 'a>(facts: &'f [NodeFact<'a>]) -> Cow<'f, [NodeFact<'a>]> {
+    if facts.iter().all(NodeFact::is_heard) {
+        return Cow::Borrowed(facts);
+    }
+    facts.iter().map(|fact| NodeFact { ready: fact.ready && fact.is_heard(), ..fact.clone() }).collect()
 }
 
 /// Nodes that should run the daemon and whose agents report without a word of it, since when. Nothing is known of those
@@ -137,10 +147,20 @@ fn is_cut_off(
     // The report of a new instance may not have come any more.
     let Some(took) = newest.map(|newest| newest.created).or(claimed) else { return false };
     // One that goes away long after its update has another reason.
-    let away = if node.reachable { known.state.liveness.dead_since(name, known.now) } else { node.away_since };
+    let away = if node.reachable { known.state.liveness.dead_since(name) } else { away_since(known, daemon, node) };
     let is_soon =
         newest.is_none_or(|newest| newest.ready_since.is_none()) || away.is_some_and(|away| away < took + deadline);
     is_soon && took + deadline <= known.now
+}
+
+/// Since when a node is unreachable: as its Node says, which another clock wrote, or as this coordinator saw it where that
+/// clock is ahead.
+fn away_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<Timestamp> {
+    let seen = || {
+        let (_, suspects) = known.state.broken.get(&daemon.daemon_set.key).filter(|(hash, _)| *hash == daemon.hash)?;
+        suspects.get(node.view.uid.as_ref()?)?.since
+    };
+    node.away_since.filter(|since| *since <= known.now).or_else(seen)
 }
 
 /// Whether reports of nodes that had some have just gone though their Nodes are there, as when somebody deletes the

@@ -14,6 +14,7 @@ use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
+use crate::core::cluster::rollout::Rules;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::time::Timestamp;
 
@@ -79,12 +80,13 @@ pub(super) fn retried(current: &RevisionFact, facts: &[NodeFact<'_>]) -> Option<
 }
 
 /// The released revision, and what first instances of a newer one do. The current one is released when every node that
-/// can take it has it available: one that is unreachable, has no agent or refuses it does not count.
+/// can take it has it available: one that is unreachable, has no agent or a dead one, or refuses it does not count, but
+/// too many of those that are silent leave nothing to count on.
 pub(super) fn released(
     daemon: &WatchedDaemon,
     current: Option<&RevisionFact>,
     facts: &[NodeFact<'_>],
-    rolled: &RolloutPlan,
+    (rules, rolled): (&Rules, &RolloutPlan),
     now: Timestamp,
     is_held: bool,
 ) -> Option<(Released, FirstInstances)> {
@@ -101,10 +103,12 @@ pub(super) fn released(
     };
     let before = RolloutStatus::of(&daemon.status, daemon.generation).released;
     let is_on_delete = rules::is_on_delete(&daemon.daemon_set);
-    // A node without a report may have the old one, and so may those that are kept on it.
+    // A node without a report may have the old one, and so may those that are kept on it, and of an agent that was not
+    // heard yet nothing is certain. A few nodes do not speak for all.
     let may_release = !is_held
         && (rolled.is_through && !annotations::is_paused(&daemon.daemon_set) || is_on_delete || before.is_none())
-        && facts.iter().all(|n| !(n.should_run && n.reachable && n.unreported_until.is_some()))
+        && facts.iter().all(|n| !(n.should_run && n.reachable && (n.unreported_until.is_some() || !n.is_heard())))
+        && !rollout::is_silence(rules, facts)
         && !facts.iter().any(may_fail_yet);
     let mut counting = facts.iter().filter(|n| n.should_run && n.reachable && n.able).peekable();
     let is_released = may_release && counting.peek().is_some() && counting.all(has_it);

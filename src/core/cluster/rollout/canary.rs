@@ -33,5 +33,6 @@ pub(super) fn settles(node: &NodeFact<'_>, rules: &Rules, hold: Span) -> Option<
 /// Whether there are canary nodes, and all of them have had the wanted revision for long enough.
 pub(super) fn are_settled(rules: &Rules, hold: Span, min_ready: Span, nodes: &[NodeFact<'_>], now: Timestamp) -> bool {
     let mut canaries = nodes.iter().filter(|n| n.canary && n.belongs).peekable();
-    canaries.peek().is_some() && canaries.all(|n| settles(n, rules, min_ready + hold).is_some_and(|at| at <= now))
+    let is_settled = |n: &NodeFact<'_>| n.is_heard() && settles(n, rules, min_ready + hold).is_some_and(|at| at <= now);
+    canaries.peek().is_some() && canaries.all(is_settled)
 }

@@ -6,6 +6,7 @@ use super::NodeFact;
 use super::Rules;
 use super::Stand;
 use super::counts;
+use super::is_in_doubt;
 use super::order;
 use super::resolve;
 
@@ -24,17 +25,19 @@ pub(super) fn plan(
         counts(node, stand) && is_begun(node, stand)
     };
     let number = (0..nodes.len()).filter(begun).count();
+    let in_doubt = (0..nodes.len()).filter(|i| begun(i) && is_in_doubt(&nodes[*i], stands[*i])).count();
     let is_idle = |index: &usize| {
         let node = &nodes[*index];
         let is_given = stands[*index] == Stand::Missing && node.approval.is_some() && !node.replacing;
         is_given && !withdraw.contains(index)
     };
-    let surplus: Vec<usize> = (0..nodes.len()).rev().filter(is_idle).take(number.saturating_sub(most)).collect();
+    let surplus: Vec<usize> =
+        (0..nodes.len()).rev().filter(is_idle).take((number - in_doubt).saturating_sub(most)).collect();
     withdraw.extend(surplus);
     let may = |index: &usize| {
         let node = &nodes[*index];
         let is_free = node.approval.is_none() && !node.replacing && stands[*index] == Stand::Missing;
-        is_free && node.should_run && node.reachable && node.able && !node.failed
+        is_free && node.should_run && node.reachable && node.able && node.is_heard() && !node.failed
     };
     let mut candidates: Vec<usize> = (0..nodes.len()).filter(may).collect();
     order::within_zone(nodes, stands, &mut candidates);

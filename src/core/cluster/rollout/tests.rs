@@ -47,6 +47,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         ready: true,
         reachable: true,
         able: true,
+        agent: AgentLiveness::Alive,
         unreported_until: None,
         zone: None,
         spread: None,
@@ -500,4 +501,43 @@ fn steps_partition_and_canaries_bound_what_waits_for_a_trigger() {
     let first = NodeFact { canary: true, ..standing("b", UpdateTrigger::Boot) };
     let nodes = [standing("a", UpdateTrigger::Boot), first];
     assert_eq!(plan(&canary, ms(0), &nodes, NOW).withdraw, [0]);
+}
+
+#[test]
+fn a_slot_that_is_in_doubt_is_neither_given_nor_taken_back() {
+    let unheard = |node| NodeFact { agent: AgentLiveness::Unheard, ..node };
+    let planned = |nodes: &[NodeFact<'_>]| plan(&rules(1), ms(0), nodes, NOW);
+    let nodes = [node("a", OLD), unheard(node("b", NEW)), unheard(node("c", NEW))];
+    assert_eq!(planned(&nodes).approve, Vec::<usize>::new(), "they may both have broken");
+    let nodes = [approved("a", NOW), unheard(node("b", NEW)), unheard(node("c", NEW))];
+    assert_eq!(planned(&nodes).withdraw, Vec::<usize>::new(), "or not");
+    let nodes = [approved("a", NOW), node("b", NEW_BROKEN), unheard(node("c", NEW))];
+    assert_eq!(planned(&nodes).withdraw, [0], "one certainly has");
+    assert_eq!(planned(&[unheard(node("a", OLD)), node("b", OLD), node("c", NEW)]).approve, [1]);
+    let surge =
+        Rules { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1), exact: true, ..rules(0) };
+    assert_eq!(
+        plan(&surge, ms(0), &[node("a", OLD), unheard(node("b", NEW))], NOW).approve,
+        [0],
+        "upstream's takes none"
+    );
+    // First installs.
+    let few = Rules { first_install: Some(IntOrPercent::Int(1)), ..rules(5) };
+    assert_eq!(approves(&few, &[unheard(node("a", NEW)), node("b", &[])]), NONE);
+    assert_eq!(approves(&few, &[unheard(node("a", &[])), node("b", &[])]), ["b"]);
+    let given = NodeFact { instances: &[], ..approved("b", NOW) };
+    assert_eq!(plan(&few, ms(0), &[unheard(node("a", NEW)), given], NOW).withdraw, Vec::<usize>::new());
+    // The next zone waits.
+    let zones = [in_zone("a", unheard(node("a1", NEW))), in_zone("b", node("b1", OLD))];
+    assert_eq!(plan(&rules(5), ms(0), &zones, NOW).approve, Vec::<usize>::new());
+}
+
+#[test]
+fn what_is_withdrawn_from_a_node_that_is_left_out_keeps_its_slot_until_it_is_gone() {
+    let left_out = NodeFact { should_run: false, reachable: false, ready: false, ..approved("a", NOW) };
+    let nodes = [left_out.clone(), node("b", OLD)];
+    let planned = plan(&rules(1), ms(0), &nodes, NOW);
+    assert_eq!((planned.withdraw, planned.approve), (vec![0], vec![]), "it may claim it before that");
+    let nodes = [NodeFact { approval: None, ..left_out }, node("b", OLD)];
+    assert_eq!(approves(&rules(1), &nodes), ["b"]);
 }

@@ -1,13 +1,13 @@
 //! Dice for the coordinator: rollouts, failures, joins, losses and deaths in an order that a seed draws, in simulated
 //! time, with an API server, coordinators and agents in memory.
 //!
-//! Owns the laws. They are looked at after every step: the budget holds, on the nodes and in what a coordinator gives by
-//! what it sees; a coordinator gives nothing that pause, halt, abort, canary, partition or zones forbid by what it sees; a
-//! step's bound holds; what is halted spreads no further, to nodes that join either; nodes that it broke count when they are
-//! deleted, too; what is claimed is not taken away;
-//! nothing is claimed of who does not hold the Lease; first installs start by the word and so many at a time; and once
-//! everybody is well again every node has what is wanted, what is told is true at each moment, and nobody writes, also
-//! while NodeDaemons are deleted and come back.
+//! Owns the laws. They are looked at after every step: the budget holds, on the nodes, also with those that broke and whose
+//! agents are dead, whoever coordinates, and in what a coordinator gives by what it sees; a coordinator gives nothing that
+//! pause, halt, abort, canary, partition or zones forbid by what it sees; a step's bound holds; what is halted spreads no
+//! further, to nodes that join either; nodes that it broke count when they are deleted, too; what is claimed is not taken
+//! away; nothing is claimed of who does not hold the Lease; first installs start by the word and so many at a time; and
+//! once everybody is well again every node has what is wanted, what is told is true at each moment, and nobody writes,
+//! also while NodeDaemons are deleted and come back.
 //! `DAEMONLET_SEEDS=5000` plays so many seeds, `DAEMONLET_SEED=7` one, with its story.
 
 mod agent;
@@ -89,6 +89,8 @@ struct Life {
     unbound: Timestamp,
     /// Whether the trigger that a rollout waits for is taken away once a node has claimed its approval.
     untriggers: bool,
+    /// Whether its rollout goes on, with another coordinator, once one has noticed that a node broke.
+    resumes: bool,
     /// The largest first install that was ever written.
     install: usize,
     /// Until then NodeDaemons are not served.
@@ -119,6 +121,7 @@ impl Life {
             had: 0,
             unbound: START,
             untriggers: false,
+            resumes: false,
             install: 0,
             hidden: START,
             hindered: START,
@@ -302,6 +305,28 @@ impl Life {
                 self.unreachable.insert(name.clone(), later);
                 self.nodes.entry(name).and_modify(|node| node.dead = later);
             }
+            6 if self.dice.below(2) == 0 => {
+                let until = later + Span::from_secs(200);
+                let now = self.now;
+                let image = self.image();
+                let wanted = history::RevisionFact::hash_of(&history::data(&self.daemon()["spec"]["template"]));
+                let has_it = |node: &Node| node.running.as_ref().is_some_and(|running| running.hash == wanted);
+                let are_left = !self.nodes.values().all(has_it);
+                let broken = self
+                    .nodes
+                    .values_mut()
+                    .filter(|node| has_it(node))
+                    .find_map(|node| node.breaks(until, now).then(|| node.name.clone()));
+                if let Some(name) = broken {
+                    let until = (until - START).as_secs_ceil();
+                    self.tell(format!("{name} breaks, and its agent is dead until {until}"));
+                    // Others are left when that is noticed.
+                    if are_left {
+                        self.template(&image, json!({"daemonlet.dev/paused": "true"}));
+                        self.resumes = true;
+                    }
+                }
+            }
             6 => {
                 self.tell(format!("the agent of {name} is dead until {}", (later - START).as_secs_ceil()));
                 self.nodes.entry(name).and_modify(|node| node.dead = later);
@@ -392,7 +417,18 @@ impl Life {
             // A process that is stopped between its check and its write still writes when it wakes.
             0 if is_awake => drop(process.deliver(&mut self.api, now, is_calm || few > 1)),
             1 if is_awake => process.watch(&self.api, if is_calm { usize::MAX } else { few }),
-            2 if is_awake => process.pass(&self.api, (&settings, budget), now),
+            2 if is_awake => {
+                process.pass(&self.api, (&settings, budget), now);
+                let known = self.nodes.values_mut().filter(|node| process.knows_dead(&node.name));
+                let is_known = known.map(|node| node.is_known_dead(now)).fold(false, |any, is_it| any || is_it);
+                if is_known && std::mem::take(&mut self.resumes) {
+                    self.tell(format!("coordinator {which} has noticed, and dies"));
+                    self.started += 1;
+                    self.processes[which] = Process::new(self.started, now + Span::from_secs(1));
+                    let image = self.image();
+                    self.template(&image, json!({}));
+                }
+            }
             3 => {
                 let names: Vec<String> = self.nodes.keys().cloned().collect();
                 let name = names[self.dice.below(names.len())].clone();
@@ -450,11 +486,22 @@ impl Life {
     }
 
     /// No more nodes are without the service that a rollout took from them than the budget allows. One that is not
-    /// heard does not count, unless it has the revision that the rollout goes to.
+    /// heard does not count, unless it has the revision that the rollout goes to. One that broke after that counts where a
+    /// coordinator knew that its agent is dead, whoever gave the approval after that.
     fn budget_holds(&self, name: &str, hash: &str) {
+        let new = self.nodes[name].running.as_ref().filter(|running| running.is_disruption);
+        let approved_at = new.and_then(|running| running.approved_at);
+        let is_reported =
+            |node: &Node| self.api.get(WatchedKind::NodeDaemons, &ObjectKey::new("", &node.name)).is_some();
         let taken = |node: &&Node| {
-            let taken = node.running.as_ref().filter(|running| running.is_disruption && running.ready.is_none());
-            taken.is_some_and(|running| node.dead <= self.now || running.hash == hash)
+            let Some(running) = node.running.as_ref().filter(|running| running.ready.is_none()) else { return false };
+            match node.broken {
+                Some(broken) => {
+                    let is_known = broken.known.zip(approved_at).is_some_and(|(known, at)| known < at);
+                    is_known && running.hash == hash && is_reported(node)
+                }
+                None => running.is_disruption && (node.dead <= self.now || running.hash == hash),
+            }
         };
         let taken: Vec<&str> = self.nodes.values().filter(taken).map(|node| node.name.as_str()).collect();
         assert!(taken.len() <= self.budget, "{name} makes it {taken:?} with a budget of {}", self.budget);
@@ -465,8 +512,9 @@ impl Life {
         let daemon = self.daemon();
         let hash = history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"]));
         let running = |node: &Node| node.running.clone().filter(|r| r.by_word && r.ready.is_none() && r.hash == hash);
-        let started: Vec<&str> =
-            self.nodes.values().filter(|n| running(n).is_some()).map(|n| n.name.as_str()).collect();
+        // One that broke later was available once.
+        let is_counted = |node: &&Node| node.broken.is_none() && running(node).is_some();
+        let started: Vec<&str> = self.nodes.values().filter(is_counted).map(|n| n.name.as_str()).collect();
         assert!(started.len() <= self.install, "{name} makes it {started:?} of {}", self.install);
         let needs_word = agent::needs_word(&daemon);
         let has_word = self.nodes[name].running.as_ref().is_some_and(|running| running.by_word);

@@ -165,6 +165,43 @@ fn a_node_that_is_deleted_while_nobody_coordinates_was_noted_before() {
 }
 
 #[test]
+fn a_node_that_is_cut_off_has_failed_though_the_clock_of_the_coordinator_is_behind() {
+    let ahead = |status: &str, at: i64| {
+        let mut node = node("a", status);
+        node["status"]["conditions"][0]["lastTransitionTime"] = json!(after(at + 3_600).to_string());
+        node
+    };
+    let mut view = world(json!({"daemonlet.dev/max-failed": "0"}));
+    let taken = took("a", 3_600, Some(3_605));
+    for (at, node) in [(0, ahead("True", 0)), (30, ahead("Unknown", 30)), (599, ahead("Unknown", 30))] {
+        view.put(WatchedKind::Nodes, node);
+        view.put(WatchedKind::NodeDaemons, taken.clone());
+        assert_eq!(halted(&view.plan(after(at))), None, "{at}");
+    }
+    assert!(halted(&view.plan(after(601))).is_some_and(|words| words.starts_with("the revision failed on 1 node")));
+}
+
+#[test]
+fn a_report_that_is_made_anew_clears_nobody() {
+    let mut view = world(json!({"daemonlet.dev/max-failed": "0"}));
+    view.put(WatchedKind::Nodes, node("a", "Unknown"));
+    view.put(WatchedKind::NodeDaemons, took("a", 0, Some(5)));
+    view.plan(after(30));
+    let plan = view.plan(after(90));
+    assert_eq!(view.note(&plan).map(|broken| broken.nodes.len()), Some(1));
+    // It says nothing yet.
+    view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(took("a", 0, None))));
+    view.put(
+        WatchedKind::NodeDaemons,
+        json!({"metadata": {"name": "a", "uid": "n", "resourceVersion": "9"}, "spec": {}}),
+    );
+    let plan = view.plan(after(91));
+    assert_eq!(view.note(&plan), None, "it stays noted");
+    view.delete("a");
+    assert_eq!(halted(&view.plan(after(92))).as_deref(), Some(ONE));
+}
+
+#[test]
 fn a_machine_of_the_same_name_is_another_node() {
     let mut view = world(json!({"daemonlet.dev/max-failed": "0"}));
     view.put(WatchedKind::NodeDaemons, took("a", 0, None));

@@ -332,6 +332,136 @@ fn a_dead_agent_is_not_believed() {
     assert_eq!((view.plan(now).mirrors, approved(&view.plan(now)).len()), (vec![], 1));
 }
 
+/// Which of the four nodes have renewed their Lease since the beginning.
+fn renewed(names: &[&str]) -> BTreeMap<String, String> {
+    let when = |name: &&str| if names.contains(name) { "y" } else { "x" };
+    NODES.iter().map(|name| ((*name).to_owned(), when(name).to_owned())).collect()
+}
+
+#[test]
+fn who_takes_over_believes_no_agent_before_it_is_heard() {
+    let mut view = with_one_released(json!({}));
+    let before = view.view.daemons.values().next().unwrap().status.clone();
+    let mut three = before.clone();
+    // The last holder knew that the pod of `a` is not ready.
+    for (field, number) in [("numberReady", 3), ("numberAvailable", 3), ("numberUnavailable", 1)] {
+        three[field] = json!(number);
+    }
+    view.put(WatchedKind::DaemonSets, wanted("two", json!({}), three));
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), approval("two", &NOW.to_string())));
+    view.state.liveness.follow(&view.view, NOW);
+    view.state.liveness.listed(&renewed(&[]), NOW);
+    let plan = view.plan(NOW);
+    let counters = ["numberReady", "numberAvailable", "numberUnavailable"].map(|field| status(&plan)[field].clone());
+    assert_eq!(counters, [json!(null), json!(null), json!(null)], "they stay");
+    let writes = plan.writes.iter().any(|write| matches!(write, Write::Approvals { .. }));
+    assert!(!writes, "nothing is given, and nothing is taken back: {:?}", plan.writes);
+    // All but one of those who have it are heard; then the last one is, or is dead.
+    NODES[1..3].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    let of = |view: &mut World, second: i64, names: &[&str]| {
+        let now = NOW + ms(second * 1_000);
+        view.state.liveness.listed(&renewed(names), now);
+        let plan = view.plan(now);
+        (approved(&plan).len(), status(&plan)["numberReady"].clone())
+    };
+    assert_eq!(of(&mut view, 15, &["b", "c", "d"]), (0, json!(null)), "it may have the slot");
+    let mut heard = World { view: view.view.clone(), state: view.state.clone() };
+    assert_eq!(of(&mut heard, 30, &NODES), (1, json!(4)));
+    for second in [30, 45] {
+        view.state.liveness.listed(&renewed(&["b", "c", "d"]), NOW + ms(second * 1_000));
+    }
+    assert_eq!(of(&mut view, 60, &["b", "c", "d"]), (0, json!(null)), "it has it");
+}
+
+#[test]
+fn who_takes_over_releases_nothing_and_forgets_no_broken_node_before_agents_are_heard() {
+    let mut view = with_one_released(json!({}));
+    NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    let lost = json!({"nodes": [{"node": "a", "uid": "a", "time": "2023-01-01T00:00:00Z"}]});
+    let mut two = revision("two", 2);
+    two["metadata"]["annotations"] = json!({"daemonlet.dev/broken": lost.to_string()});
+    view.put(WatchedKind::Revisions, two);
+    let notes = |plan: &ClusterPlan| {
+        let is_note =
+            |write: &Write| matches!(write, Write::Revision { write: history::RevisionWrite::Broken { .. }, .. });
+        plan.writes.iter().any(is_note)
+    };
+    view.state.liveness.follow(&view.view, NOW);
+    view.state.liveness.listed(&renewed(&[]), NOW);
+    let plan = view.plan(NOW);
+    assert_eq!((released(&plan).2, notes(&plan)), (message("one"), false));
+    view.state.liveness.listed(&renewed(&NODES), NOW + ms(15_000));
+    let plan = view.plan(NOW + ms(15_000));
+    assert_eq!((released(&plan).2, notes(&plan)), (message("two"), true));
+}
+
+#[test]
+fn steps_canaries_zones_and_first_installs_wait_until_agents_are_heard() {
+    let on_first = |annotations: Value, number: usize| {
+        let mut view = with_one_released(annotations);
+        NODES[..number].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+        let mut wide = view.view.daemons.values().next().unwrap().status.clone();
+        wide["updatedNumberScheduled"] = json!(number);
+        view
+    };
+    let steps = json!({"daemonlet.dev/steps": "1, 0s; 100%"});
+    let canary = json!({"daemonlet.dev/canary": "first=yes", "daemonlet.dev/canary-hold": "0s"});
+    for annotations in [steps, canary] {
+        let mut view = on_first(annotations.clone(), 1);
+        let mut first = node("a", "True");
+        first["metadata"]["labels"]["first"] = json!("yes");
+        view.put(WatchedKind::Nodes, first);
+        view.state.liveness.follow(&view.view, NOW);
+        view.state.liveness.listed(&renewed(&[]), NOW);
+        view.state.liveness.listed(&renewed(&["b", "c", "d"]), NOW + ms(15_000));
+        let step = |plan: &ClusterPlan| {
+            plan.writes.iter().any(|write| {
+                matches!(write, Write::Revision { write: history::RevisionWrite::Step { state, .. }, .. } if state.step > 1)
+            })
+        };
+        let plan = view.plan(NOW + ms(15_000));
+        assert_eq!((approved(&plan).len(), step(&plan)), (0, false), "{annotations}");
+        assert_eq!(released(&plan).2, message("one"));
+        view.state.liveness.listed(&renewed(&NODES), NOW + ms(30_000));
+        let plan = view.plan(NOW + ms(30_000));
+        assert!(approved(&plan).len() == 1 || step(&plan), "{annotations}: {:?}", plan.writes);
+    }
+}
+
+#[test]
+fn a_few_nodes_release_nothing_while_the_others_are_silent() {
+    let mut view = with_one_released(json!({}));
+    let joined = "e";
+    view.put(WatchedKind::Nodes, node(joined, "True"));
+    view.put(WatchedKind::NodeDaemons, on_two(joined));
+    let list = |view: &mut World, second: i64, names: &[&str]| {
+        view.state.liveness.follow(&view.view, NOW);
+        view.state.liveness.listed(&renewed(names), NOW + ms(second * 1_000));
+    };
+    (0..=60).step_by(15).for_each(|second| list(&mut view, second, &[]));
+    let plan = view.plan(NOW + ms(60_000));
+    assert_eq!(condition(&plan, "Degraded").2, "agent does not renew its Lease on 4 nodes: a, b, c, d");
+    assert_eq!(released(&plan).2, message("one"), "one node does not speak for five");
+    let mut some = World { view: view.view.clone(), state: view.state.clone() };
+    // Two that are silent hold nothing up, as two that are unreachable do not.
+    ["a", "b"].iter().for_each(|name| some.put(WatchedKind::NodeDaemons, on_two(name)));
+    list(&mut some, 75, &["a", "b"]);
+    assert_eq!(released(&some.plan(NOW + ms(75_000))).2, message("two"));
+    // One that is unreachable is as silent.
+    some.put(WatchedKind::Nodes, node("a", "Unknown"));
+    assert_eq!(released(&some.plan(NOW + ms(75_000))).2, message("one"));
+    view.put(
+        WatchedKind::DaemonSets,
+        wanted(
+            "two",
+            json!({"daemonlet.dev/max-unreachable": "5"}),
+            view.view.daemons.values().next().unwrap().status.clone(),
+        ),
+    );
+    assert_eq!(released(&view.plan(NOW + ms(60_000))).2, message("two"), "whoever wants that writes it");
+}
+
 #[test]
 fn a_halt_that_somebody_ended_comes_back_with_the_next_failure_alone() {
     let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0"}));

@@ -27,6 +27,8 @@ const READY_AFTER: Span = Span::from_secs(3);
 /// One that is not ready by then has failed.
 const DEADLINE: Span = Span::from_secs(60);
 
+/// A coordinator has listed the Leases after this, and has waited for so long.
+const LOOKED_AFTER: Span = Span::from_secs(90);
 /// What is written has reached a coordinator after this, unless that is stopped.
 const HEARD_AFTER: Span = Span::from_secs(10);
 
@@ -49,6 +51,16 @@ pub(super) struct Running {
     pub(super) is_disruption: bool,
     /// Whether it is a first instance that an approval was claimed for.
     pub(super) by_word: bool,
+    /// When the approval was given by which it took the place of another.
+    pub(super) approved_at: Option<Timestamp>,
+}
+
+/// A node whose pod broke after its agent died: nobody says so.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Broken {
+    since: Timestamp,
+    /// Since when a coordinator knows that its agent is dead.
+    pub(super) known: Option<Timestamp>,
 }
 
 pub(super) struct Node {
@@ -64,6 +76,7 @@ pub(super) struct Node {
     pub(super) triggered: Timestamp,
     /// The agent makes no step until then.
     pub(super) dead: Timestamp,
+    pub(super) broken: Option<Broken>,
     /// The NodeDaemons that it has read.
     read: Value,
     /// The DaemonSet that it has read.
@@ -91,7 +104,8 @@ pub(super) fn needs_word(daemon: &Value) -> bool {
 
 impl Running {
     fn new(hash: String, is_bad: bool, created: Timestamp) -> Self {
-        Self { hash, is_bad, created, ready: None, told_ready: None, is_disruption: false, by_word: false }
+        let (ready, told_ready, approved_at) = (None, None, None);
+        Self { hash, is_bad, created, ready, told_ready, is_disruption: false, by_word: false, approved_at }
     }
 }
 
@@ -112,6 +126,7 @@ impl Node {
             staged,
             triggered,
             dead,
+            broken: None,
             read,
             daemon,
             claimed_of,
@@ -126,6 +141,22 @@ impl Node {
         self.previous = Some(old.hash);
         self.running = Some(Running::new(hash.clone(), is_bad, now));
         Some(hash)
+    }
+
+    /// Its agent dies until then, and its pod breaks, if that is known to have been ready for a while. Gives whether it is.
+    pub(super) fn breaks(&mut self, until: Timestamp, now: Timestamp) -> bool {
+        let is_told = |running: &&mut Running| running.told_ready.is_some_and(|told| told + HEARD_AFTER <= now);
+        let Some(running) = self.running.as_mut().filter(is_told).filter(|_| self.dead <= now) else { return false };
+        running.ready = None;
+        (self.dead, self.broken) = (until, Some(Broken { since: now, known: None }));
+        true
+    }
+
+    /// A coordinator takes the agent for dead now. Gives whether the node is broken.
+    pub(super) fn is_known_dead(&mut self, now: Timestamp) -> bool {
+        // What one says that has not looked since is of an earlier death.
+        let broken = self.broken.as_mut().filter(|broken| broken.since + LOOKED_AFTER <= now);
+        broken.map(|broken| broken.known.get_or_insert(now)).is_some()
     }
 
     /// Whether a revision has failed on it.
@@ -149,6 +180,7 @@ impl Node {
     /// Gives the revision that replaced another.
     pub(super) fn step(&mut self, api: &mut Api, now: Timestamp, reads: bool) -> Option<String> {
         api.agents.insert(self.name.clone(), now.to_string());
+        self.broken = None;
         let key = ObjectKey::new("", &self.name);
         let serves = api.serves(WatchedKind::NodeDaemons);
         if api.get(WatchedKind::NodeDaemons, &key).is_none() {
@@ -232,7 +264,8 @@ impl Node {
             let ready = old.as_ref().and_then(|old| old.told_ready).map(|ready| ready + HEARD_AFTER);
             let is_disruption = when.is_none() && ready.is_some_and(|ready| approved_at.is_some_and(|at| ready <= at));
             let by_word = old.is_none();
-            self.running = Some(Running { is_disruption, by_word, ..Running::new(target.clone(), is_bad, now) });
+            let new = Running::new(target.clone(), is_bad, now);
+            self.running = Some(Running { is_disruption, by_word, approved_at, ..new });
             if let Some(old) = old {
                 self.previous = Some(old.hash);
                 replaced = Some(target);

@@ -80,6 +80,11 @@ impl Process {
         springs
     }
 
+    /// Whether it takes the agent of a node for dead.
+    pub(super) fn knows_dead(&self, node: &str) -> bool {
+        self.running.is_some() && self.state.liveness.dead_since(node).is_some()
+    }
+
     /// Takes or renews the Lease, if it can.
     pub(super) fn renew(&mut self, api: &mut Api, now: Timestamp) {
         let (lease, me) = (&mut api.lease, self.identity);
