@@ -104,6 +104,10 @@ fn going_back(back: &GoingBack) -> (bool, &'static str, String) {
 fn words(causes: &Causes) -> String {
     let mut left = NAMES;
     let of = |(cause, nodes): (&String, &Vec<String>)| {
+        // It is the cluster's.
+        if nodes.is_empty() {
+            return cause.clone();
+        }
         let shown = nodes.len().min(left);
         left -= shown;
         if shown == 0 {

@@ -343,7 +343,9 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     // Counters follow the current revision: it has to be there first.
     let is_countable = history.current.is_some() || gated || refused.is_some();
     if is_countable && !facts::are_reports_lost(known, &facts) {
-        let causes = facts::causes(known, daemon, &facts, &broken);
+        let mut causes = facts::causes(known, daemon, (&facts, &rolled), &broken);
+        let unwritten = current.and_then(|current| facts::unwritten(known, daemon, current));
+        causes.extend(unwritten.map(|cause| (cause, Vec::new())));
         let trouble = |reason, cause: &str| Trouble {
             key: key.clone(),
             uid: daemon.uid.clone(),
@@ -351,7 +353,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
             reason,
             cause: cause.to_owned(),
         };
-        plan.troubles.extend(causes.iter().map(|(cause, nodes)| (trouble("Degraded", cause), nodes.len())));
+        plan.troubles.extend(causes.iter().map(|(cause, nodes)| (trouble("Degraded", cause), nodes.len().max(1))));
         plan.troubles.extend(halted.iter().map(|halted| (trouble(events::HALTED, &halted.cause), 1)));
         let told = conditions::ConditionFacts {
             counters: counted,
