@@ -104,6 +104,10 @@ fn going_back(back: &GoingBack) -> (bool, &'static str, String) {
 fn words(causes: &Causes) -> String {
     let mut left = NAMES;
     let of = |(cause, nodes): (&String, &Vec<String>)| {
+        // It is the cluster's.
+        if nodes.is_empty() {
+            return cause.clone();
+        }
         let shown = nodes.len().min(left);
         left -= shown;
         if shown == 0 {
@@ -128,7 +132,7 @@ pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value
         (released::RELEASED, status, reason, message)
     }));
     ours.extend(match facts.halted {
-        Some(halted) => Some((released::HALTED, true, "Failed", halted.words())),
+        Some(halted) => Some((released::HALTED, true, released::FAILED, halted.words())),
         None => facts.is_aborted.then(|| (released::HALTED, true, "Aborted", ABORTED.to_owned())),
     });
     let is_halted = facts.halted.is_some() || facts.is_aborted;

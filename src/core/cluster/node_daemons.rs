@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::core::identity;
+use crate::core::json::Json;
 use crate::core::model::Mode;
 use crate::core::status::RefusedCount;
 use crate::core::status::State;
@@ -90,6 +91,13 @@ impl LeaseTerm {
     pub fn new(namespace: &str, name: &str, uid: &str, spec: &Value) -> Self {
         let transitions = spec.get("leaseTransitions").and_then(Value::as_i64).unwrap_or(0);
         Self { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned(), transitions }
+    }
+
+    /// Whether a Lease of this UID and `spec` is held in this term. One that was given back is held by nobody, though
+    /// it has not changed hands yet.
+    pub fn is_held(&self, uid: &str, spec: &Value) -> bool {
+        let is_given_back = spec.str_at("holderIdentity").is_empty();
+        !is_given_back && Self::new(&self.namespace, &self.name, uid, spec) == *self
     }
 }
 

@@ -37,6 +37,7 @@ use super::history;
 use super::liveness::MirrorPodLookup;
 use super::node_daemons::Spec;
 use super::released::Halted;
+use super::released::KnownHalt;
 use super::rollout;
 use super::rollout::NodeFact;
 use super::rollout::Rules;
@@ -45,6 +46,7 @@ use super::snapshot::NodeEntry;
 use super::snapshot::StockPodClaim;
 use super::snapshot::WatchedDaemon;
 use super::state::CoordinatorState;
+use stages::Advance;
 
 /// What a pass obeys.
 #[derive(Clone, Debug)]
@@ -123,8 +125,8 @@ pub struct ClusterPlan {
     pub passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// Nodes that should run a DaemonSet and whose agents report without a word of it, since when, by DaemonSet.
     pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
-    /// Current revisions that are halted, by their hash: a halt that is not written yet is the same in each pass.
-    pub halts: BTreeMap<ObjectKey, (String, Halted)>,
+    /// Current revisions that are halted: a halt that is not written yet is the same in each pass.
+    pub halts: BTreeMap<ObjectKey, KnownHalt>,
     /// Nodes that have taken current revisions and are not well, or are lost since the last pass.
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
@@ -283,7 +285,10 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     plan.look(broken.look_again);
     plan.broken.extend(broken.suspects.clone().map(|suspects| (key.clone(), suspects)));
     let halted = releases::halted(known, daemon, current, &facts, &broken);
-    plan.halts.extend(halted.iter().map(|halted| (key.clone(), (daemon.hash.clone(), halted.clone()))));
+    plan.halts.extend(halted.iter().map(|halted| {
+        let is_written = current.is_some_and(|current| current.halted.is_some());
+        (key.clone(), KnownHalt { revision: daemon.hash.clone(), halted: halted.clone(), is_written })
+    }));
     // Annotations of ours, whoever keeps the history.
     let mut marks = Vec::new();
     if let (Some(halted), Some(current)) = (&halted, current)
@@ -312,13 +317,16 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         now,
     );
     plan.look(rules::looks_again(&daemon.daemon_set, now));
-    let is_stopped = is_aborted || halted.is_some();
-    if rules.hold.is_none() || is_stopped {
-        let stage = stages::stage(&rules, is_stopped, daemon, current, renumbered, &facts::certain(&facts), now);
-        marks.extend(stage.write);
-        plan.look(stage.look_again);
-        rules.step = stage.limit;
-    }
+    let advance = match &rules.hold {
+        _ if is_aborted || halted.is_some() => Advance::Stopped,
+        Some(_) => Advance::Held,
+        None => Advance::GoesOn,
+    };
+    let certain = facts::certain(&facts);
+    let stage = stages::stage((&rules, advance), daemon, current, renumbered, &certain, &known.state.retries, now);
+    marks.extend(stage.write);
+    plan.look(stage.look_again);
+    rules.step = stage.limit;
     if rules.hold.is_none() {
         rules.hold = releases::failed_overlays(known, daemon, &facts);
     }
@@ -335,7 +343,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
             .filter(|_| !annotations::is_paused(&daemon.daemon_set) && !rules::is_on_delete(&daemon.daemon_set)),
         false => halted.as_ref().and_then(|_| facts::way_back(view, daemon, &facts)),
     };
-    if let Some(to) = way_back {
+    if let Some(to) = way_back.filter(|_| !annotations::is_uncoordinated(&daemon.daemon_set)) {
         let facts = facts::returning(view, daemon, &facts, to);
         rolled = rollout::plan(&Rules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
         let newer = |n: &&NodeFact<'_>| n.belongs && n.instances.iter().any(|i| i.revision == daemon.wanted);
@@ -354,7 +362,9 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     // Counters follow the current revision: it has to be there first.
     let is_countable = history.current.is_some() || gated || refused.is_some();
     if is_countable && !facts::are_reports_lost(known, &facts) {
-        let causes = facts::causes(known, daemon, &facts, &broken);
+        let mut causes = facts::causes(known, daemon, (&facts, &rolled), &broken);
+        let unwritten = current.and_then(|current| facts::unwritten(known, daemon, current));
+        causes.extend(unwritten.map(|cause| (cause, Vec::new())));
         let trouble = |reason, cause: &str| Trouble {
             key: key.clone(),
             uid: daemon.uid.clone(),
@@ -362,7 +372,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
             reason,
             cause: cause.to_owned(),
         };
-        plan.troubles.extend(causes.iter().map(|(cause, nodes)| (trouble("Degraded", cause), nodes.len())));
+        plan.troubles.extend(causes.iter().map(|(cause, nodes)| (trouble("Degraded", cause), nodes.len().max(1))));
         plan.troubles.extend(halted.iter().map(|halted| (trouble(events::HALTED, &halted.cause), 1)));
         let told = conditions::ConditionFacts {
             counters: counted,

@@ -17,6 +17,7 @@ use super::liveness::AgentLiveness;
 use super::names::Name;
 use super::steps::StepLimit;
 use standing::Reach;
+pub use taken::Stuck;
 
 mod canary;
 mod first_install;
@@ -171,6 +172,8 @@ pub struct RolloutPlan {
     pub slots: usize,
     /// Why nothing is approved though nodes are left; empty if there is no such reason.
     pub held: String,
+    /// What keeps it from going on though nobody wrote so, and the indices of the nodes that do.
+    pub stuck: Option<(Stuck, Vec<usize>)>,
     /// Whether a node that joins is to take the wanted revision: nothing keeps nodes on the old one.
     pub is_open: bool,
     /// Whether it is in its last phase: once all nodes have the wanted revision, that is released.
@@ -288,6 +291,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     let (unreachable, all) = unreachable(nodes);
     if is_outage(rules, nodes) {
         plan.held = format!("{unreachable} of {all} nodes are unreachable");
+        plan.stuck = Some((Stuck::Outage, (0..nodes.len()).filter(|i| is_away(&nodes[*i])).collect()));
         return plan;
     }
     plan.approve.extend(installs);
@@ -347,8 +351,11 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         }
     }
     if plan.held.is_empty() && plan.approve.is_empty() && allowed > 0 && plan.slots >= budget {
-        let taking = (0..nodes.len()).filter(|i| counts(&nodes[*i], stands[*i]) && takes(*i));
-        plan.held = taken::words(&taking.map(|i| &nodes[i]).collect::<Vec<_>>()).unwrap_or_default();
+        let taking: Vec<usize> = (0..nodes.len()).filter(|i| counts(&nodes[*i], stands[*i]) && takes(*i)).collect();
+        let who: Vec<&NodeFact<'_>> = taking.iter().map(|i| &nodes[*i]).collect();
+        if taken::is_stuck(&who) {
+            (plan.held, plan.stuck) = (taken::words(&who), Some((Stuck::Taken, taking)));
+        }
     }
     plan
 }
@@ -383,9 +390,13 @@ pub fn is_outage(rules: &Rules, nodes: &[NodeFact<'_>]) -> bool {
     !rules.exact && unreachable > UNREACHABLE_FLOOR && unreachable >= resolve(&rules.max_unreachable, all)
 }
 
+fn is_away(node: &NodeFact<'_>) -> bool {
+    node.belongs && !node.reachable
+}
+
 /// How many nodes are unreachable, and of how many: those that have taints for it count, too.
 fn unreachable(nodes: &[NodeFact<'_>]) -> (usize, usize) {
-    let unreachable = nodes.iter().filter(|node| node.belongs && !node.reachable).count();
+    let unreachable = nodes.iter().filter(|node| is_away(node)).count();
     let reachable = nodes.iter().filter(|node| node.should_run && node.reachable).count();
     (unreachable, unreachable + reachable)
 }

@@ -184,6 +184,8 @@ pub enum Withheld {
     LeaseNotRead,
     /// People have paused it.
     Paused,
+    /// Its rollout is halted, or people have taken it back.
+    Halted,
     /// No coordinator was ever seen, and its first instance waits for one.
     NoCoordinator,
 }
@@ -208,6 +210,7 @@ impl Withheld {
                 "it is approved, and the coordinator's Lease cannot be read, as it is before each change"
             }
             Self::Paused => "the annotation daemonlet.dev/paused holds it",
+            Self::Halted => "its rollout is halted or aborted; `kubectl daemonlet retry` lets it go on",
             Self::NoCoordinator => {
                 "the cluster has no NodeDaemons, which hold the coordinator's approvals; hint: install a coordinator, or \
                  remove the annotation daemonlet.dev/first-install"

@@ -59,6 +59,10 @@ impl Planner<'_> {
         match permission {
             Permission::Claimed => Permission::Claimed,
             _ if is_paused(&target.daemon_set) => Permission::Withheld(Withheld::Paused),
+            // Nobody may have been there to withdraw what was approved before.
+            permission if permission != Permission::Free && self.is_halted(target) => {
+                Permission::Withheld(Withheld::Halted)
+            }
             permission => self.at_its_trigger(target, permission),
         }
     }
@@ -78,8 +82,12 @@ impl Planner<'_> {
         }
     }
 
-    /// The revision to return to, if the cluster withdraws the rollout.
+    /// The revision to return to, if the cluster withdraws the rollout. What was approved before the newest definition
+    /// was looked at is no way back from it.
     pub(super) fn taken_back(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) -> Option<Target> {
+        if daemon_set.rollout.is_behind {
+            return None;
+        }
         let approved = self.facts.approved(daemon_set).or_else(|| self.staged_before(daemon_set).map(str::to_owned));
         // What is approved with other overlays alone is nothing to return to.
         let approved = approved.filter(|approved| !is_same_template(approved, desired))?;

@@ -92,7 +92,7 @@ impl Planner<'_> {
     }
 
     /// Whether the rollout of the target is halted. The way back from a halted one is not.
-    fn is_halted(&self, target: &Target) -> bool {
+    pub(super) fn is_halted(&self, target: &Target) -> bool {
         let is_back = self.summary.wanted_revision.as_ref().is_some_and(|wanted| *wanted != target.revision);
         target.daemon_set.rollout.halted.is_some() && !is_back
     }

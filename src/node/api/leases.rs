@@ -43,15 +43,14 @@ pub(super) async fn renew(
     written.map(|lease| lease.metadata.resource_version.unwrap_or_default()).map_err(failure)
 }
 
-/// Whether the Lease is held as in `term`: it is there, is that object, and has not changed hands.
+/// Whether the Lease is held as in `term`: it is there, is that object, and was neither given back nor taken over.
 pub(super) async fn is_held(client: &kube::Client, term: &LeaseTerm) -> Result<bool, ApiFailure> {
     let LeaseTerm { namespace, name, .. } = term;
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource());
     match api.get(name).await {
         Ok(lease) => {
             let spec = lease.data.get("spec").cloned().unwrap_or_default();
-            let uid = lease.metadata.uid.unwrap_or_default();
-            Ok(LeaseTerm::new(namespace, name, &uid, &spec) == *term)
+            Ok(term.is_held(&lease.metadata.uid.unwrap_or_default(), &spec))
         }
         Err(kube::Error::Api(status)) if confirm::is_absence(&status, "leases", name) => Ok(false),
         Err(error) => Err(ApiFailure::from_kube(&error)),

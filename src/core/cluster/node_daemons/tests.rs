@@ -121,3 +121,19 @@ fn what_only_a_later_version_understands_costs_nothing_else() {
     let status: Status = serde_json::from_value(status).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(status.daemon("", "net", "u").map(|net| net.mode), Some(None));
 }
+
+#[test]
+fn a_lease_that_was_given_back_or_taken_over_is_not_held() {
+    let spec = |holder: &str, transitions: i64| json!({"holderIdentity": holder, "leaseTransitions": transitions});
+    let term = LeaseTerm::new("kube-system", "daemonlet-coordinator", "u", &spec("one", 3));
+    assert!(term.is_held("u", &spec("one", 3)));
+    for (uid, spec) in [
+        ("u", spec("", 3)),
+        ("u", spec("two", 4)),
+        ("another", spec("one", 3)),
+        ("u", json!({"leaseTransitions": 3})),
+        ("u", Value::Null),
+    ] {
+        assert!(!term.is_held(uid, &spec), "{uid} {spec}");
+    }
+}

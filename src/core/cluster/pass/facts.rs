@@ -5,10 +5,15 @@ use std::collections::BTreeMap;
 
 use crate::core::annotations;
 use crate::core::cluster::conditions;
+use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::liveness::MirrorPodLookup;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::requests::RequestTarget;
+use crate::core::cluster::requests::RevisionChange;
+use crate::core::cluster::requests::SendError;
 use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::NodeEntry;
@@ -247,12 +252,12 @@ pub(super) fn returning<'a>(
     facts.iter().map(back).collect()
 }
 
-/// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; and
-/// agents that do not claim what they are given, and nodes that are lost.
+/// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; agents that do not
+/// claim what they are given; nodes that are lost, and those that keep the rollout from going on.
 pub(super) fn causes(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
-    facts: &[NodeFact<'_>],
+    (facts, rolled): (&[NodeFact<'_>], &RolloutPlan),
     broken: &Broken,
 ) -> conditions::Causes {
     let view = known.view;
@@ -271,6 +276,9 @@ pub(super) fn causes(
         add("approval not claimed", node.name);
     }
     broken.lost.iter().for_each(|node| add(LOST, node));
+    if let Some((stuck, nodes)) = &rolled.stuck {
+        nodes.iter().for_each(|index| add(stuck.words(), facts[*index].name));
+    }
     let counts = |node: &&NodeFact<'_>| node.should_run || node.belongs && (node.replacing || has_wanted(daemon, node));
     for node in facts.iter().filter(counts) {
         if view.report(node.name).is_none() {
@@ -282,4 +290,21 @@ pub(super) fn causes(
         }
     }
     causes
+}
+
+/// What the API server refuses to keep about the rollout of the `current` revision, as a cause without nodes: another
+/// coordinator would not know it.
+pub(super) fn unwritten(known: &Basis<'_>, daemon: &WatchedDaemon, current: &RevisionFact) -> Option<String> {
+    let changes = [RevisionChange::Halt, RevisionChange::Broken, RevisionChange::Step];
+    let key = &daemon.daemon_set.key;
+    changes.into_iter().find_map(|change| {
+        let target = RequestTarget::Revision(key.clone(), change, current.name.clone());
+        let SendError::Refused(why) = known.state.retries.failure(&target)? else { return None };
+        let what = match change {
+            RevisionChange::Halt => "its halt",
+            RevisionChange::Broken => "which nodes it broke",
+            _ => "its step",
+        };
+        Some(format!("{what} cannot be noted on ControllerRevision {}: {why}", current.name))
+    })
 }

@@ -1,4 +1,5 @@
-//! A budget that nodes have taken which are not coming back by themselves.
+//! A rollout that does not go on though nobody wrote so: nodes that are not coming back by themselves have taken the
+//! budget, or too many are away.
 //!
 //! Owns which those are, and the words. Must not decide who takes a slot.
 
@@ -7,12 +8,34 @@ use super::NodeFact;
 /// Nodes that a reason names at most.
 const SHOWN: usize = 5;
 
-/// Why nothing goes on, if each of the nodes that take the budget is not ready, or has failed: others are on their way.
-pub(super) fn words(taking: &[&NodeFact<'_>]) -> Option<String> {
-    let is_stuck = taking.iter().all(|node| !node.ready || node.failed);
+/// What keeps a rollout from going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// Nodes that are not ready, or on which it failed, take the budget.
+    Taken,
+    /// Too many nodes are unreachable.
+    Outage,
+}
+
+impl Stuck {
+    /// In words that are the same for all nodes and at all times.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Taken => "the budget is taken by nodes that are not ready, or on which it failed",
+            Self::Outage => "too many nodes are unreachable for the rollout to go on",
+        }
+    }
+}
+
+/// Whether each of the nodes that take the budget is not ready, or has failed: others are on their way.
+pub(super) fn is_stuck(taking: &[&NodeFact<'_>]) -> bool {
+    !taking.is_empty() && taking.iter().all(|node| !node.ready || node.failed)
+}
+
+/// Why nothing goes on: such nodes take the budget.
+pub(super) fn words(taking: &[&NodeFact<'_>]) -> String {
     let nodes: Vec<&str> = taking.iter().map(|node| node.name).collect();
-    (is_stuck && !nodes.is_empty())
-        .then(|| format!("the budget is taken by nodes that are not ready, or on which it failed: {}", names(&nodes)))
+    format!("{}: {}", Stuck::Taken.words(), names(&nodes))
 }
 
 /// The first of these names.

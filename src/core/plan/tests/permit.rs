@@ -416,3 +416,40 @@ fn a_folders_definition_does_not_return_to_what_the_api_had() {
     bench.record = bench.plan(&wanted(&daemon_set("c"))).record;
     assert_eq!(bench.record.previous, None);
 }
+
+#[test]
+fn what_is_halted_is_not_claimed_though_its_approval_stands() {
+    let mut halted = of_api("b");
+    halted.rollout.halted = Some("it failed on 2 nodes".to_owned());
+    let desired = wanted(&halted);
+    for permission in [Permission::Approved, withheld()] {
+        let (mut bench, _) = bench(permission);
+        assert_eq!(bench.pass(&desired), NONE);
+        let plan = bench.plan(&desired);
+        assert_eq!(plan.replacing, None);
+        assert!(plan.summary.reason.contains("waits: its rollout is halted or aborted"), "{}", plan.summary.reason);
+    }
+    let (mut claimed, _) = bench(Permission::Claimed);
+    assert_eq!(claimed.pass(&desired), ["end uid-a-0"], "what is claimed goes on");
+    let (mut free, _) = bench(Permission::Free);
+    assert_eq!(free.pass(&desired), ["end uid-a-0"], "nobody coordinates it");
+}
+
+#[test]
+fn what_was_approved_for_an_earlier_template_is_no_way_back() {
+    let (mut bench, to_b) = bench(Permission::Claimed);
+    assert_eq!(bench.pass(&to_b), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&to_b), ["finish uid-a-0", "start uid-b-1"]);
+    // It ran `a` before. The approval of `a` still stands from then, and the coordinator has not seen `b` yet.
+    bench.world.approved = Some("a".into());
+    bench.world.permission = Some(Permission::Approved);
+    let released = Some(Released { name: "net-a".to_owned(), hash: "a".to_owned(), generation: 1 });
+    let behind = RolloutStatus { released, is_behind: true, ..RolloutStatus::default() };
+    let looked_at = RolloutStatus { is_behind: false, ..behind.clone() };
+    let with = |rollout| wanted(&DaemonSet { rollout, ..of_api("b") });
+    assert_eq!(bench.pass(&with(behind.clone())), NONE);
+    assert_eq!(bench.plan(&with(behind)).replacing, None);
+    assert_eq!(bench.plan(&with(looked_at)).replacing.as_deref(), Some("a"));
+}

@@ -221,18 +221,21 @@ impl Node {
         let approved_at = approval.as_ref().and_then(|approval| approval.approved_at.parse::<Timestamp>().ok());
         let target = approval.as_ref().map(|approval| approval.revision.clone());
         let is_new = target.as_ref().is_some_and(|target| self.running.as_ref().is_none_or(|r| r.hash != *target));
-        let is_back = target.is_some() && target == self.previous;
+        let generation = daemon.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
+        let rollout = RolloutStatus::of(daemon.get("status").unwrap_or(&Value::Null), generation);
+        let is_back = target.is_some() && target == self.previous && !rollout.is_behind;
         let is_known = target.as_ref() == Some(&wanted) || is_back;
         let is_paused = daemon["metadata"]["annotations"][PAUSED] == "true";
+        let is_stopped = is_paused || rollout.halted.is_some() && target.as_ref() == Some(&wanted);
         let when = approval.as_ref().and_then(|approval| approval.when);
         let is_for_boot = when == Some(UpdateTrigger::Boot);
-        if is_paused || !is_for_boot || self.staged.as_ref().is_some_and(|(hash, _)| target.as_ref() != Some(hash)) {
+        if is_stopped || !is_for_boot || self.staged.as_ref().is_some_and(|(hash, _)| target.as_ref() != Some(hash)) {
             self.staged = None;
         }
         match approval {
             Some(approval) if is_new && is_known && self.claim() != Some(&approval.revision) => {
-                let holds = approval.lease.as_ref() == Some(&api.lease.term());
-                if holds && !is_paused && (when.is_none() || is_for_boot || now < self.triggered) {
+                let holds = approval.lease.as_ref().is_some_and(|lease| api.lease.is_held(lease));
+                if holds && !is_stopped && (when.is_none() || is_for_boot || now < self.triggered) {
                     let field = if is_for_boot { "staged" } else { "replacing" };
                     let claim = approval.revision;
                     let mut status = self.status();

@@ -25,7 +25,17 @@ pub(super) struct Lease {
 
 impl Lease {
     pub(super) fn term(&self) -> LeaseTerm {
-        LeaseTerm::new("kube-system", "lease", "l", &json!({"leaseTransitions": self.transitions}))
+        LeaseTerm::new("kube-system", "lease", "l", &self.spec())
+    }
+
+    /// Whether it is held in `term`.
+    pub(super) fn is_held(&self, term: &LeaseTerm) -> bool {
+        term.is_held("l", &self.spec())
+    }
+
+    fn spec(&self) -> Value {
+        let holder = self.holder.map_or_else(String::new, |holder| holder.to_string());
+        json!({"holderIdentity": holder, "leaseTransitions": self.transitions})
     }
 }
 

@@ -100,6 +100,11 @@ impl Process {
         self.held = Some((lease.term(), now));
     }
 
+    /// It is stopped in order, and gives the Lease back.
+    pub(super) fn stop(&self, api: &mut Api) {
+        api.lease.holder.take_if(|holder| *holder == self.identity);
+    }
+
     /// The watches tell up to so many changes.
     pub(super) fn watch(&mut self, api: &Api, most: usize) {
         if self.running.is_some() {
