@@ -50,11 +50,8 @@ impl Planner<'_> {
 
     fn not_accepted(&mut self, instance: &Instance, reason: String, desired: &str) {
         let now = self.context.now;
-        let accepted = self.record.accepted.as_ref().map(|accepted| &accepted.revision);
-        let good = self.record.good.as_ref().map(|good| &good.revision);
-        let rejected = self.record.rejected.as_ref();
         let cause = RestartCause::NotAccepted { reason: reason.clone() };
-        if instance.started || [accepted, good, rejected].contains(&Some(&instance.revision)) {
+        if instance.started || self.was_read(&instance.revision) {
             return self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings(instance).then);
         }
         if instance.revision != desired || self.record.failed.is_some() {
@@ -75,6 +72,13 @@ impl Planner<'_> {
             conditions: Some(self.facts.acceptance_conditions()),
             at: now,
         });
+    }
+
+    /// Whether the kubelet has read a manifest of the revision before: it accepted it, or rejected it in its own words.
+    pub(super) fn was_read(&self, revision: &str) -> bool {
+        let accepted = self.record.accepted.as_ref().map(|accepted| &accepted.revision);
+        let good = self.record.good.as_ref().map(|good| &good.revision);
+        [accepted, good, self.record.rejected.as_ref()].into_iter().flatten().any(|read| read == revision)
     }
 
     /// Whether a revision failed because the kubelet did not accept it.

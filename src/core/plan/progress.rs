@@ -23,6 +23,7 @@ use crate::core::model::RESTART_ON;
 use crate::core::model::RETRY;
 use crate::core::model::ROLLBACK;
 use crate::core::model::UpdateStrategy;
+use crate::core::record::Cause;
 use crate::core::record::DataCandidate;
 use crate::core::record::FailedRevision;
 use crate::core::record::Good;
@@ -225,7 +226,11 @@ impl Planner<'_> {
         let ready = matches!(self.facts.readiness(instance), Readiness::Ready { .. });
         let failure = self.facts.failure(instance).filter(|f| !ready && f.cause.blames_revision());
         match failure {
-            Some(failure) => {
+            Some(mut failure) => {
+                if failure.cause == Cause::NotAccepted && self.was_read(desired) {
+                    // That it rejects the pod nobody hears now.
+                    failure.cause = Cause::Admission;
+                }
                 let revision = desired.to_owned();
                 self.record.progress = None;
                 let at = self.context.now;

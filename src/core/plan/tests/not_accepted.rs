@@ -81,6 +81,15 @@ fn what_the_kubelet_rejected_in_its_own_words_is_tried_again_when_nothing_of_the
     bench.is_not_taken("uid-b-3");
     bench.converge(&desired);
     assert_eq!(bench.record.failed, None);
+    // Nor does it go back when its deadline is over: it waits for room.
+    let live = bench.record.live().next().unwrap().uid.clone();
+    bench.is_not_taken(&live);
+    let failure = Failure { cause: Cause::NotAccepted, message: "nothing of it shows".to_owned() };
+    bench.world.failures.insert(live, failure);
+    bench.now += ms(1_000_000);
+    bench.converge(&desired);
+    assert_eq!(bench.record.failed.as_ref().map(|failed| failed.failure.cause), Some(Cause::Admission));
+    assert!(bench.record.live().all(|instance| instance.revision == "b"));
 }
 
 #[test]
