@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 
 use tokio::sync::oneshot;
+use tokio::sync::watch as watch_channel;
 
 use crate::config::Listen;
 use crate::core::cluster::decide::decide;
@@ -58,7 +59,8 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) {
     let (mut inputs, events) = ClusterInputs::new(&options, connector.client_of(selection.clone()), selection);
     tokio::spawn(connector.keep());
     let (ends, ended) = oneshot::channel();
-    let lease = tokio::spawn(lease::keep(options.clone(), client.clone(), events.clone(), ended));
+    let (cannot_list, told) = watch_channel::channel(String::new());
+    let lease = tokio::spawn(lease::keep(options.clone(), client.clone(), events.clone(), (told, ended)));
     let mut writer = Writer::new(client, events);
     let mut state = CoordinatorState::default();
     let mut next_look = None;
@@ -77,6 +79,13 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) {
         let decision = decide(&observation, &state, &options.settings);
         report::log(&decision.notices);
         next_look = decision.next_look;
+        let unlisted = telemetry::cannot_list(&observation, &state);
+        cannot_list.send_if_modified(|told| {
+            *told != unlisted && {
+                *told = unlisted;
+                true
+            }
+        });
         writer.send(decision.requests.clone(), inputs.term());
         state.commit(decision, observation.now);
         if let Some(recorder) = &recorder {

@@ -1,7 +1,8 @@
 //! Who coordinates: a Lease of coordination.k8s.io/v1, as client-go's leader election uses it.
 //!
 //! Owns taking, renewing and releasing it. A holder that could not renew for [`GIVE_UP`] begins no more writes, and
-//! those that it began end before another may take over; clocks of other machines are never compared, only how long a Lease did not change.
+//! those that it began end before another may take over. On the Lease it says what it cannot list. Clocks of other
+//! machines are never compared, only how long a Lease did not change.
 
 use std::time::Duration;
 
@@ -13,9 +14,11 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 use serde_json::json;
 use tokio::sync::oneshot;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::core::cluster::node_daemons::LeaseTerm;
+use crate::core::cluster::overview::CANNOT_LIST;
 use crate::core::json::Json;
 use crate::node::api::words;
 
@@ -76,10 +79,17 @@ pub(super) struct Lease {
     seen: Option<(Value, Instant)>,
     /// Why the last attempt failed, if it did: each reason is told once.
     told: Option<String>,
+    /// What the holder cannot list.
+    cannot_list: watch::Receiver<String>,
 }
 
 /// Stands for the Lease until `stop`, and gives it back then, so that another goes on at once.
-pub(super) async fn keep(options: Options, client: kube::Client, events: ClusterEvents, stop: oneshot::Receiver<()>) {
+pub(super) async fn keep(
+    options: Options,
+    client: kube::Client,
+    events: ClusterEvents,
+    (cannot_list, stop): (watch::Receiver<String>, oneshot::Receiver<()>),
+) {
     let mut lease = Lease {
         namespace: options.lease_namespace,
         name: options.lease_name,
@@ -87,6 +97,7 @@ pub(super) async fn keep(options: Options, client: kube::Client, events: Cluster
         may_hold: false,
         seen: None,
         told: None,
+        cannot_list,
     };
     tokio::select! {
         biased;
@@ -135,6 +146,7 @@ impl Lease {
             return Ok(());
         }
         let transitions = lease.data.at(["spec", "leaseTransitions"]).and_then(Value::as_i64).unwrap_or(0);
+        mark(&mut lease, "");
         let now = format!("{:.6}", jiff::Timestamp::now());
         lease.data["spec"] = json!({
             "holderIdentity": "",
@@ -204,6 +216,7 @@ impl Lease {
             }
             lease.data["spec"] = self.spec(transitions + 1, None);
         }
+        mark(&mut lease, &self.cannot_list.borrow());
         // The resource version that was read goes with it: of two who try, one is refused.
         written(leases.replace(&self.name, &PostParams::default(), &lease).await)
     }
@@ -220,6 +233,15 @@ impl Lease {
     }
 }
 
+/// Notes on the Lease what its holder cannot list, or that there is nothing.
+fn mark(lease: &mut DynamicObject, cannot_list: &str) {
+    let annotations = lease.metadata.annotations.get_or_insert_default();
+    match cannot_list {
+        "" => drop(annotations.remove(CANNOT_LIST)),
+        _ => drop(annotations.insert(CANNOT_LIST.to_owned(), cannot_list.to_owned())),
+    }
+}
+
 fn resource() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease"))
 }
@@ -230,5 +252,69 @@ fn written(answer: Result<DynamicObject, kube::Error>) -> Result<Option<DynamicO
         Ok(lease) => Ok(Some(lease)),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::Mutex;
+
+    use http::Request;
+    use http::Response;
+    use http_body_util::BodyExt;
+    use kube::client::Body;
+
+    use super::*;
+
+    /// A client of an API server that has one Lease, and that Lease.
+    fn client() -> (kube::Client, Arc<Mutex<Value>>) {
+        let lease = json!({"metadata": {"name": "lease", "uid": "l", "annotations": {"foreign": "x"}},
+            "spec": {"holderIdentity": "", "leaseTransitions": 1}});
+        let lease = Arc::new(Mutex::new(lease));
+        let stored = Arc::clone(&lease);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let stored = Arc::clone(&stored);
+            async move {
+                if request.method() == "PUT" {
+                    let written = request.into_body().collect().await.unwrap().to_bytes();
+                    *stored.lock().unwrap() = serde_json::from_slice(&written).unwrap();
+                }
+                let body = stored.lock().unwrap().to_string();
+                Ok::<_, Infallible>(Response::new(Body::from(body.into_bytes())))
+            }
+        });
+        (kube::Client::new(service, "default"), lease)
+    }
+
+    #[tokio::test]
+    async fn the_lease_says_what_its_holder_cannot_list_for_as_long_as_that_is_so() {
+        let (client, stored) = client();
+        let (says, cannot_list) = watch::channel(String::new());
+        let mut lease = Lease {
+            namespace: "n".to_owned(),
+            name: "lease".to_owned(),
+            identity: "one".to_owned(),
+            may_hold: false,
+            seen: None,
+            told: None,
+            cannot_list,
+        };
+        let annotations = || stored.lock().unwrap()["metadata"]["annotations"].clone();
+        for (says_now, told) in
+            [("", json!({"foreign": "x"})), ("nodes", json!({"foreign": "x", CANNOT_LIST: "nodes"}))]
+        {
+            says.send(says_now.to_owned()).unwrap();
+            assert!(lease.write(&client).await.unwrap().is_some());
+            assert_eq!(annotations(), told);
+        }
+        lease.release(&client).await;
+        assert_eq!(annotations(), json!({"foreign": "x"}), "the next one may see all");
+        says.send("nodes".to_owned()).unwrap();
+        lease.write(&client).await.unwrap();
+        says.send(String::new()).unwrap();
+        lease.write(&client).await.unwrap();
+        assert_eq!(annotations(), json!({"foreign": "x"}));
     }
 }

@@ -183,8 +183,14 @@ mod tests {
             place("n2", Some(State::Running), false, ""),
             place("n3", None, false, "no agent"),
         ];
-        let coordinator = Leader::of(&serde_json::json!({"spec": {"holderIdentity": "one", "acquireTime": "t",
-            "renewTime": "1970-01-01T00:00:00Z"}}));
+        let mut lease = serde_json::json!({"spec": {"holderIdentity": "one", "acquireTime": "t",
+            "renewTime": "1970-01-01T00:00:00Z"}});
+        let coordinator = Leader::of(&lease);
+        lease["metadata"] = serde_json::json!({"annotations": {"daemonlet.dev/cannot-list": "nodes, leases"}});
+        let blind = Leader::of(&lease);
+        let words = ("one since t, which cannot list nodes, leases: its log says why".to_owned(), true);
+        assert_eq!(blind.words(at(1_000)), words);
+        assert!(blind.words(at(31_000)).0.contains("has not renewed"), "that says more");
         let held = "2 of 3 nodes are left: paused".to_owned();
         let daemon_sets = vec![Rollout { nodes, held, ..rollout(3, 1, 1) }];
         let overview = Overview { schema_version: 1, coordinator, daemon_sets };

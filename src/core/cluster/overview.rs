@@ -37,6 +37,9 @@ use crate::core::validate;
 
 /// The version of the JSON schema of [`Overview`].
 pub const SCHEMA_VERSION: u32 = 1;
+/// Annotation of the coordinator's Lease: the kinds of objects that its holder cannot list, if there are some. It decides
+/// from what it last saw of them, or not at all.
+pub const CANNOT_LIST: &str = "daemonlet.dev/cannot-list";
 /// A Lease that was not renewed for this long has expired; a part of it is for clocks that differ.
 const EXPIRED: Span = Span::from_secs(30);
 
@@ -101,6 +104,8 @@ pub struct Leader {
     pub since: String,
     /// When it last renewed it (RFC 3339).
     pub renewed: String,
+    /// Kinds of objects that it cannot list; empty: none.
+    pub cannot_list: String,
     /// Why that is not known; empty: it is.
     pub unknown: String,
 }
@@ -113,11 +118,12 @@ impl Leader {
             holder: text("holderIdentity"),
             since: text("acquireTime"),
             renewed: text("renewTime"),
+            cannot_list: lease.str_at(["metadata", "annotations", CANNOT_LIST]).to_owned(),
             unknown: String::new(),
         }
     }
 
-    /// In one line, at `now`; and whether rollouts stand still for want of a coordinator.
+    /// In one line, at `now`; and whether rollouts may stand still for want of a coordinator that sees.
     pub fn words(&self, now: Timestamp) -> (String, bool) {
         let silent = self.renewed.parse::<Timestamp>().ok().map(|renewed| now - renewed);
         match silent {
@@ -126,6 +132,10 @@ impl Leader {
             Some(silent) if silent > EXPIRED => {
                 let (holder, seconds) = (&self.holder, silent.as_secs_ceil());
                 (format!("{holder} has not renewed its Lease for {seconds} s: no rollout goes on"), true)
+            }
+            _ if !self.cannot_list.is_empty() => {
+                let Self { holder, since, cannot_list, .. } = self;
+                (format!("{holder} since {since}, which cannot list {cannot_list}: its log says why"), true)
             }
             _ => (format!("{} since {}", self.holder, self.since), false),
         }
