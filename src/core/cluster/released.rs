@@ -160,10 +160,11 @@ impl Halted {
 
     /// The reverse of [`Self::words`]; what is not understood is the cause.
     fn read(words: &str) -> Self {
-        let (head, rest) = words.split_once(": ").unwrap_or(("", words));
-        let (time, rest) = match head.strip_prefix("halted") {
-            Some(since) => (since.strip_prefix(" since ").unwrap_or_default(), rest),
-            None => ("", words),
+        let head = words.split_once(": ").map(|(head, rest)| (head.split(' ').collect::<Vec<_>>(), rest));
+        let (time, rest) = match head.as_ref().map(|(head, rest)| (&head[..], *rest)) {
+            Some((["halted", "since", time], rest)) => (*time, rest),
+            Some((["halted"], rest)) => ("", rest),
+            _ => ("", words),
         };
         let is_node = |name: &str| {
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
