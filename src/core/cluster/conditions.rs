@@ -132,7 +132,7 @@ pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value
         (released::RELEASED, status, reason, message)
     }));
     ours.extend(match facts.halted {
-        Some(halted) => Some((released::HALTED, true, "Failed", halted.words())),
+        Some(halted) => Some((released::HALTED, true, released::FAILED, halted.words())),
         None => facts.is_aborted.then(|| (released::HALTED, true, "Aborted", ABORTED.to_owned())),
     });
     let is_halted = facts.halted.is_some() || facts.is_aborted;

@@ -20,7 +20,7 @@ use super::pass;
 use super::pass::FewAgents;
 use super::pass::Settings;
 use super::pass::Write;
-use super::released::Halted;
+use super::released::KnownHalt;
 use super::requests;
 use super::requests::Call;
 use super::requests::ClusterRequest;
@@ -56,7 +56,7 @@ pub(super) struct Memory {
     /// See [`pass::ClusterPlan::unmentioned`].
     pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// See [`pass::ClusterPlan::halts`].
-    pub(super) halts: BTreeMap<ObjectKey, (String, Halted)>,
+    pub(super) halts: BTreeMap<ObjectKey, KnownHalt>,
     /// See [`pass::ClusterPlan::broken`].
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// DaemonSets that too few agents run: each is told once.

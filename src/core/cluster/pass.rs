@@ -36,6 +36,7 @@ use super::history;
 use super::liveness::MirrorPodLookup;
 use super::node_daemons::Spec;
 use super::released::Halted;
+use super::released::KnownHalt;
 use super::rollout;
 use super::rollout::NodeFact;
 use super::rollout::Rules;
@@ -44,6 +45,7 @@ use super::snapshot::NodeEntry;
 use super::snapshot::StockPodClaim;
 use super::snapshot::WatchedDaemon;
 use super::state::CoordinatorState;
+use stages::Advance;
 
 /// What a pass obeys.
 #[derive(Clone, Debug)]
@@ -122,8 +124,8 @@ pub struct ClusterPlan {
     pub passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// Nodes that should run a DaemonSet and whose agents report without a word of it, since when, by DaemonSet.
     pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
-    /// Current revisions that are halted, by their hash: a halt that is not written yet is the same in each pass.
-    pub halts: BTreeMap<ObjectKey, (String, Halted)>,
+    /// Current revisions that are halted: a halt that is not written yet is the same in each pass.
+    pub halts: BTreeMap<ObjectKey, KnownHalt>,
     /// Nodes that have taken current revisions and are not well, or are lost since the last pass.
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
@@ -273,7 +275,10 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     plan.look(broken.look_again);
     plan.broken.extend(broken.suspects.clone().map(|suspects| (key.clone(), suspects)));
     let halted = releases::halted(known, daemon, current, &facts, &broken);
-    plan.halts.extend(halted.iter().map(|halted| (key.clone(), (daemon.hash.clone(), halted.clone()))));
+    plan.halts.extend(halted.iter().map(|halted| {
+        let is_written = current.is_some_and(|current| current.halted.is_some());
+        (key.clone(), KnownHalt { revision: daemon.hash.clone(), halted: halted.clone(), is_written })
+    }));
     // Annotations of ours, whoever keeps the history.
     let mut marks = Vec::new();
     if let (Some(halted), Some(current)) = (&halted, current)
@@ -302,13 +307,15 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         now,
     );
     plan.look(rules::looks_again(&daemon.daemon_set, now));
-    let is_stopped = is_aborted || halted.is_some();
-    if rules.hold.is_none() || is_stopped {
-        let stage = stages::stage(&rules, is_stopped, daemon, current, renumbered, &facts, now);
-        marks.extend(stage.write);
-        plan.look(stage.look_again);
-        rules.step = stage.limit;
-    }
+    let advance = match &rules.hold {
+        _ if is_aborted || halted.is_some() => Advance::Stopped,
+        Some(_) => Advance::Held,
+        None => Advance::GoesOn,
+    };
+    let stage = stages::stage((&rules, advance), daemon, current, renumbered, &facts, &known.state.retries, now);
+    marks.extend(stage.write);
+    plan.look(stage.look_again);
+    rules.step = stage.limit;
     if rules.hold.is_none() {
         rules.hold = releases::failed_overlays(known, daemon, &facts);
     }

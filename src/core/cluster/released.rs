@@ -14,6 +14,8 @@ use crate::core::json::Json;
 pub const RELEASED: &str = "Released";
 /// The condition that the rollout of the current revision is halted.
 pub const HALTED: &str = "Halted";
+/// The reason of that condition where the revision failed.
+pub const FAILED: &str = "Failed";
 /// Annotation of a ControllerRevision: its rollout is halted, since when, why, and on which nodes it failed.
 pub const HALTED_ANNOTATION: &str = "daemonlet.dev/halted";
 
@@ -142,6 +144,49 @@ impl Halted {
         let on = if self.nodes.is_empty() { String::new() } else { format!(": {}", self.nodes.join(", ")) };
         format!("halted{since}: {}{on}", self.cause)
     }
+
+    /// The halt that the status of a DaemonSet tells of its newest revision, by its failures; the ControllerRevision may
+    /// not say it. None if the status is of an earlier `generation`, which may have had another revision.
+    pub fn told(status: &Value, generation: i64) -> Option<Self> {
+        let seen = match RolloutStatus::of(status, generation).released {
+            Some(released) => released.generation,
+            None => status.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0),
+        };
+        let is_it =
+            |c: &&Value| c.str_at("type") == HALTED && c.str_at("status") == "True" && c.str_at("reason") == FAILED;
+        let condition = status.list_at("conditions").iter().find(is_it).filter(|_| seen == generation)?;
+        Some(Self::read(condition.str_at("message")))
+    }
+
+    /// The reverse of [`Self::words`]; what is not understood is the cause.
+    fn read(words: &str) -> Self {
+        let head = words.split_once(": ").map(|(head, rest)| (head.split(' ').collect::<Vec<_>>(), rest));
+        let (time, rest) = match head.as_ref().map(|(head, rest)| (&head[..], *rest)) {
+            Some((["halted", "since", time], rest)) => (*time, rest),
+            Some((["halted"], rest)) => ("", rest),
+            _ => ("", words),
+        };
+        let is_node = |name: &str| {
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
+        };
+        let named =
+            rest.rsplit_once(": ").map(|(cause, nodes)| (cause, nodes.split(", ").map(str::to_owned).collect()));
+        let (cause, nodes) = named
+            .filter(|(_, nodes): &(_, Vec<String>)| nodes.iter().all(|node| is_node(node)))
+            .unwrap_or((rest, Vec::new()));
+        Self { time: time.to_owned(), cause: cause.to_owned(), nodes }
+    }
+}
+
+/// A halt as a coordinator remembers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownHalt {
+    /// The hash of the revision.
+    pub revision: String,
+    /// The halt.
+    pub halted: Halted,
+    /// Whether the ControllerRevision says it.
+    pub is_written: bool,
 }
 
 #[cfg(test)]
@@ -179,5 +224,29 @@ mod tests {
         assert_eq!(Halted::of(&halted.annotation()), halted);
         assert_eq!(halted.words(), "halted since t: it failed on 2 nodes: a");
         assert_eq!(Halted::of("by hand").words(), "halted: by hand");
+    }
+
+    #[test]
+    fn a_halt_is_read_from_the_condition_of_todays_generation() {
+        let of = |time: &str, cause: &str, nodes: &[&str]| Halted {
+            time: time.to_owned(),
+            cause: cause.to_owned(),
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+        };
+        for halted in [
+            of("2026-11-21T10:00:00Z", "the revision failed on 2 nodes, 1 of them deleted", &["a", "b.example.org"]),
+            of("2026-11-21T10:00:00Z", "because: of This", &[]),
+            of("", "by hand", &[]),
+        ] {
+            let status = |reason: &str, seen: i64| {
+                json!({"observedGeneration": seen, "conditions": [
+                    {"type": "Halted", "status": "True", "reason": reason, "message": halted.words()}]})
+            };
+            assert_eq!(Halted::told(&status("Failed", 3), 3), Some(halted.clone()));
+            assert_eq!(Halted::told(&status("Failed", 2), 3), None, "of another template");
+            assert_eq!(Halted::told(&status("Aborted", 3), 3), None);
+        }
+        assert_eq!(Halted::read("what is this").cause, "what is this");
+        assert_eq!(Halted::told(&json!({}), 0), None);
     }
 }

@@ -20,7 +20,7 @@ use super::node_daemons::LeaseTerm;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pace::Pace;
-use super::released::Halted;
+use super::released::KnownHalt;
 use super::requests::Outcome;
 use super::requests::Reply;
 use super::requests::RequestTarget;
@@ -38,7 +38,7 @@ pub struct CoordinatorState {
     /// See [`super::pass::ClusterPlan::unmentioned`].
     pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// See [`super::pass::ClusterPlan::halts`].
-    pub(super) halts: BTreeMap<ObjectKey, (String, Halted)>,
+    pub(super) halts: BTreeMap<ObjectKey, KnownHalt>,
     /// See [`super::pass::ClusterPlan::broken`].
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// DaemonSets of which it is told that too few agents run them.
@@ -53,6 +53,8 @@ pub struct CoordinatorState {
     pub(super) claims: Claims,
     pub(super) pace: Pace,
     pub(super) retries: Retries,
+    /// Whether this term has decided anything: what the status says then is its own word.
+    pub(super) has_planned: bool,
     /// Requests that have no answer yet, by number: what each is about, and the version it was decided from.
     open: BTreeMap<u64, (RequestTarget, String)>,
     /// How many requests there were.
@@ -200,6 +202,7 @@ impl CoordinatorState {
     /// Takes note of what a decision sends.
     pub fn commit(&mut self, decision: ClusterDecision, now: Timestamp) {
         if let Some(memory) = decision.memory {
+            self.has_planned = true;
             self.passed_over = memory.passed_over;
             self.unmentioned = memory.unmentioned;
             self.few = memory.few;

@@ -15,6 +15,7 @@ use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::model::DaemonSet;
 use crate::core::time::Timestamp;
 
 use super::Basis;
@@ -41,15 +42,26 @@ pub(super) fn halted(
     if RolloutStatus::of(&daemon.status, daemon.generation).released.is_some_and(|r| r.hash == daemon.hash) {
         return None;
     }
+    let noted = known.state.halts.get(&daemon.daemon_set.key).filter(|noted| noted.revision == daemon.hash);
+    // Its nodes are named where it is ended.
+    let is_ended = |halted: &Halted| {
+        let retried = current.map(|current| &current.retried).filter(|_| !halted.nodes.is_empty());
+        retried.is_some_and(|retried| halted.nodes.iter().all(|node| retried.contains(node)))
+    };
+    // What could not be written is true all the same, for whoever takes over, too.
+    let unwritten = noted.filter(|noted| !noted.is_written).map(|noted| noted.halted.clone());
+    let told = || Halted::told(&daemon.status, daemon.generation).filter(|_| !known.state.has_planned);
+    if let Some(halted) = unwritten.or_else(told).filter(|halted| !is_ended(halted)) {
+        return Some(halted);
+    }
     let is_retried = |name: &str| current.is_some_and(|current| current.retried.contains(name));
     let failed = facts.iter().filter(|n| n.failed && !is_retried(n.name)).map(|n| n.name);
     let failed: Vec<&str> = failed.chain(broken.lost.iter().map(String::as_str)).collect();
     let number = failed.len() + broken.more;
     let desired = facts.iter().filter(|n| n.should_run).count();
-    let noted = known.state.halts.get(&daemon.daemon_set.key).filter(|(hash, _)| *hash == daemon.hash);
     let halts = number > rules::max_failed(&daemon.daemon_set, known.settings, desired);
-    if let Some((_, halted)) = noted.filter(|_| halts) {
-        return Some(halted.clone());
+    if let Some(noted) = noted.filter(|_| halts) {
+        return Some(noted.halted.clone());
     }
     halts.then(|| Halted {
         time: known.now.to_string(),
@@ -78,6 +90,11 @@ pub(super) fn retried(current: &RevisionFact, facts: &[NodeFact<'_>]) -> Option<
     (left != current.retried).then_some(left)
 }
 
+/// Whether nodes stay on what they have, however far the rollout has come.
+fn is_kept(daemon_set: &DaemonSet) -> bool {
+    annotations::is_paused(daemon_set) || rules::unbounded(daemon_set).is_some()
+}
+
 /// The released revision, and what first instances of a newer one do. The current one is released when every node that
 /// can take it has it available: one that is unreachable, has no agent or refuses it does not count.
 pub(super) fn released(
@@ -103,7 +120,7 @@ pub(super) fn released(
     let is_on_delete = rules::is_on_delete(&daemon.daemon_set);
     // A node without a report may have the old one, and so may those that are kept on it.
     let may_release = !is_held
-        && (rolled.is_through && !annotations::is_paused(&daemon.daemon_set) || is_on_delete || before.is_none())
+        && (rolled.is_through && !is_kept(&daemon.daemon_set) || is_on_delete || before.is_none())
         && facts.iter().all(|n| !(n.should_run && n.reachable && n.unreported_until.is_some()))
         && !facts.iter().any(may_fail_yet);
     let mut counting = facts.iter().filter(|n| n.should_run && n.reachable && n.able).peekable();

@@ -115,18 +115,21 @@ fn unclear(daemon_set: &DaemonSet) -> Option<String> {
     Some(format!("the annotation {name} is not understood: {:?}", short(text)))
 }
 
-/// Why nothing is approved, if an annotation says so: what is not understood holds, too. `installs`: how many nodes at
-/// a time have first instances, if they wait for that.
-fn not_now(daemon_set: &DaemonSet, installs: Option<&str>, now: Timestamp) -> Option<String> {
+/// Why it is not known how far a rollout may go, if an annotation that bounds it says nothing that is understood.
+pub(super) fn unbounded(daemon_set: &DaemonSet) -> Option<String> {
     if let Some(unclear) = unclear(daemon_set) {
         return Some(unclear);
     }
-    if annotation(daemon_set, STEPS).is_some() {
-        let excluded =
-            [CANARY, PARTITION, FIRST_INSTALL].into_iter().find(|name| annotation(daemon_set, name).is_some());
-        if let Some(excluded) = excluded {
-            return Some(format!("the annotation {STEPS} excludes {excluded}: write one of them"));
-        }
+    annotation(daemon_set, STEPS)?;
+    let excluded = [CANARY, PARTITION, FIRST_INSTALL].into_iter().find(|name| annotation(daemon_set, name).is_some());
+    excluded.map(|excluded| format!("the annotation {STEPS} excludes {excluded}: write one of them"))
+}
+
+/// Why nothing is approved, if an annotation says so: what is not understood holds, too. `installs`: how many nodes at
+/// a time have first instances, if they wait for that.
+fn not_now(daemon_set: &DaemonSet, installs: Option<&str>, now: Timestamp) -> Option<String> {
+    if let Some(why) = unbounded(daemon_set) {
+        return Some(why);
     }
     if let Some(text) = installs.filter(|text| first_install(text).is_none()) {
         return Some(format!("the annotation {FIRST_INSTALL} is not understood: {:?}", short(text)));

@@ -3,6 +3,9 @@
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::history::RevisionWrite;
 use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::requests::RequestTarget;
+use crate::core::cluster::requests::RevisionChange;
+use crate::core::cluster::retries::Retries;
 use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::Rules;
@@ -19,6 +22,17 @@ use crate::core::time::Timestamp;
 use super::min_ready;
 use super::rules;
 
+/// Whether a rollout goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Advance {
+    /// It does.
+    GoesOn,
+    /// Something holds it for now: it stays in its step, and nothing is noted.
+    Held,
+    /// It is halted or aborted: whoever lets it go on again begins anew.
+    Stopped,
+}
+
 /// How far the rollout may go, if it has steps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stage {
@@ -29,19 +43,18 @@ pub(super) struct Stage {
     pub(super) look_again: Option<Timestamp>,
 }
 
-/// The stage of the `current` revision, which begins anew where it `is_stopped` for good. The way back to the released
-/// one has no steps.
+/// The stage of the `current` revision. The way back to the released one has no steps.
 pub(super) fn stage(
-    rules: &Rules,
-    is_stopped: bool,
+    (rules, advance): (&Rules, Advance),
     daemon: &WatchedDaemon,
     current: Option<&RevisionFact>,
     number: Option<i64>,
     facts: &[NodeFact<'_>],
+    retries: &Retries,
     now: Timestamp,
 ) -> Stage {
-    let annotations = &daemon.daemon_set.annotations;
-    let Some(text) = annotations.get(STEPS) else { return Stage::default() };
+    let written = &daemon.daemon_set.annotations;
+    let Some(text) = written.get(STEPS) else { return Stage::default() };
     let Some((steps, current)) = steps::parse(text).zip(current) else { return Stage::default() };
     if is_released(daemon) {
         return Stage::default();
@@ -49,15 +62,14 @@ pub(super) fn stage(
     let number = number.unwrap_or(current.number);
     let known = current.step(number);
     let before = known.clone().unwrap_or_else(|| StepState::first(number, text));
-    if is_stopped {
-        // Whoever lets it go on again begins anew.
+    if advance == Advance::Stopped {
         let write = known.filter(|known| known.step > 1 || known.since.is_some());
         let state = StepState::first(number, text);
         let write = write.map(|_| RevisionWrite::Step { name: current.name.clone(), state });
         return Stage { write, ..Stage::default() };
     }
-    let written = annotations.get(PROMOTED).and_then(|text| promoted(text, &current.name, number));
-    let promoted = Promotion::of(written, &steps);
+    let promoted = written.get(PROMOTED).and_then(|text| promoted(text, &current.name, number));
+    let promoted = Promotion::of(promoted, &steps);
     let wanted = || facts.iter().filter(|node| node.should_run);
     let has_it = |node: &&NodeFact<'_>| {
         let mut live = node.instances.iter().filter(|i| !i.ending && i.revision == daemon.wanted);
@@ -67,9 +79,17 @@ pub(super) fn stage(
     // Who is only away can take it.
     let able = wanted().filter(|node| has_it(node) || !node.failed && (node.able || !node.reachable)).count();
     let desired = wanted().count();
-    let is_frozen = rollout::is_outage(rules, facts);
+    let is_frozen = advance == Advance::Held || rollout::is_outage(rules, facts);
     let of_nodes = StepFacts { desired, able, done, is_frozen, promoted, now };
-    let (limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
+    let (mut limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
+    if advance == Advance::Held {
+        return Stage { limit: Some(limit), ..Stage::default() };
+    }
+    let target = RequestTarget::Revision(daemon.daemon_set.key.clone(), RevisionChange::Step, current.name.clone());
+    if let Some(why) = retries.failure(&target).filter(|_| known.as_ref() != Some(&state)) {
+        // Since when it holds is not known in the next pass: a time would be another one each time.
+        limit.words = format!("step {} cannot be noted on ControllerRevision {}: {why}", state.step, current.name);
+    }
     let write = (known.as_ref() != Some(&state)).then(|| RevisionWrite::Step { name: current.name.clone(), state });
     Stage { limit: Some(limit), write, look_again }
 }

@@ -53,7 +53,7 @@ impl World {
 }
 
 fn halted(plan: &ClusterPlan) -> Option<String> {
-    plan.halts.values().next().map(|(_, halted)| format!("{}: {}", halted.cause, halted.nodes.join(" ")))
+    plan.halts.values().next().map(|known| format!("{}: {}", known.halted.cause, known.halted.nodes.join(" ")))
 }
 
 const ONE: &str = "the revision failed on 1 node, 1 of them deleted: a";

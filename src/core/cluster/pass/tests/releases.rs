@@ -1,6 +1,9 @@
 //! What is released, what is halted, who is waited for.
 
 use super::*;
+use crate::core::cluster::requests::RequestTarget;
+use crate::core::cluster::requests::RevisionChange;
+use crate::core::cluster::requests::SendError;
 
 /// The DaemonSet with this template, each at a generation of its own.
 fn wanted(image: &str, annotations: Value, status: Value) -> Value {
@@ -441,6 +444,7 @@ fn a_node_that_the_revision_cuts_off_has_failed_after_its_deadline() {
     view.put(WatchedKind::Nodes, node("a", "Unknown"));
     assert_eq!(halt(&view.plan(NOW + ms(59_000))), None);
     assert_eq!(halt(&view.plan(NOW + ms(60_000))).map(|halted| halted.nodes), Some(vec!["a".to_owned()]));
+    view.state = CoordinatorState::default();
     view.put(WatchedKind::Nodes, node("a", "True"));
     assert_eq!(halt(&view.plan(NOW + ms(60_000))), None, "it is heard: its agent says so itself");
 }
@@ -482,4 +486,61 @@ fn a_revision_is_not_released_while_a_node_that_went_away_with_it_may_yet_fail()
     let mut reason = |at| released(&view.plan(at)).1;
     assert_eq!(reason(NOW + ms(59_000)), "RollingOut");
     assert_eq!(reason(NOW + ms(60_000)), "Complete", "one node may fail");
+}
+
+#[test]
+fn a_halt_that_cannot_be_written_stands_until_it_is_ended() {
+    let mut view = with_one_released(json!({}));
+    ["a", "b"].into_iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
+    let plan = view.plan(NOW);
+    let halted = halt(&plan).expect("it is noted");
+    let name = format!("net-{}", hash("two"));
+    let target = RequestTarget::Revision(ObjectKey::new("kube-system", "net"), RevisionChange::Halt, name.clone());
+    view.state.retries.failed(target, SendError::Refused("you may not".to_owned()), NOW);
+    let plan = view.plan(NOW + ms(1));
+    let words = condition(&plan, "Degraded").2;
+    assert!(
+        words.ends_with(&format!("; its halt cannot be noted on ControllerRevision {name}: you may not")),
+        "{words}"
+    );
+    live(&mut view, "two", json!({}), &plan);
+    // Other machines come in place of both.
+    for name in ["a", "b"] {
+        view.put(WatchedKind::NodeDaemons, report(name, "one", json!({}), json!([])));
+    }
+    let plan = view.plan(NOW + ms(2));
+    assert_eq!((halt(&plan), approved(&plan)), (Some(halted.clone()), vec![]), "it is written again");
+    // Another coordinator has the status alone.
+    view.state = CoordinatorState::default();
+    let plan = view.plan(NOW + ms(3));
+    assert_eq!((halt(&plan), approved(&plan)), (Some(halted.clone()), vec![]));
+    let plan = view.plan(NOW + ms(4));
+    assert_eq!((halt(&plan), approved(&plan)), (Some(halted), vec![]));
+    // `kubectl daemonlet retry` names the nodes that count no more.
+    let mut retried = revision("two", 2);
+    retried["metadata"]["annotations"] = json!({"daemonlet.dev/retried": "a,b"});
+    view.put(WatchedKind::Revisions, retried);
+    let plan = view.plan(NOW + ms(5));
+    assert_eq!((halt(&plan), approved(&plan).len()), (None, 1));
+    view.put(WatchedKind::Revisions, revision("two", 2));
+    assert_eq!(approved(&view.plan(NOW + ms(6))).len(), 1, "what the status says is its own word by now");
+}
+
+#[test]
+fn a_rollout_that_stands_still_though_nobody_wrote_so_is_degraded() {
+    let mut view = with_one_released(json!({}));
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    view.put(WatchedKind::Nodes, node("a", "False"));
+    let plan = view.plan(NOW);
+    let cause = "the budget is taken by nodes that are not ready, or on which it failed";
+    assert_eq!(condition(&plan, "Degraded").2, format!("{cause} on 1 node: a"));
+    let of = |plan: &ClusterPlan| plan.troubles.iter().map(|(t, nodes)| (t.cause.clone(), *nodes)).collect::<Vec<_>>();
+    assert_eq!(of(&plan), [(cause.to_owned(), 1)]);
+    view.put(WatchedKind::Nodes, node("a", "True"));
+    assert_eq!(of(&view.plan(NOW)), []);
+    NODES[1..].iter().for_each(|name| view.put(WatchedKind::Nodes, node(name, "Unknown")));
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
+    let plan = view.plan(NOW);
+    assert_eq!(of(&plan), [("too many nodes are unreachable for the rollout to go on".to_owned(), 3)]);
+    assert!(condition(&plan, "Progressing").2.ends_with("3 of 4 nodes are unreachable"));
 }

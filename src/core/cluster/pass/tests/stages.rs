@@ -3,6 +3,9 @@
 use super::releases::released;
 use super::releases::with_one_released;
 use super::*;
+use crate::core::cluster::requests::RequestTarget;
+use crate::core::cluster::requests::RevisionChange;
+use crate::core::cluster::requests::SendError;
 use crate::core::cluster::steps::StepState;
 use crate::core::update_trigger::UpdateTrigger;
 
@@ -275,4 +278,48 @@ fn a_first_instance_that_waits_for_its_approval_waits_for_no_trigger() {
     let plan = view.plan(NOW);
     assert!(when(&plan).contains(&("a".to_owned(), None)), "{:?}", when(&plan));
     assert!(when(&plan).contains(&("b".to_owned(), Some(UpdateTrigger::Boot))));
+}
+
+#[test]
+fn what_is_held_in_its_first_step_is_not_released_because_the_others_cannot_take_it() {
+    for annotations in [
+        json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/window": "Sun"}),
+        json!({"daemonlet.dev/steps": "some"}),
+        json!({"daemonlet.dev/partition": "50 %"}),
+        json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/max-failed": "some"}),
+    ] {
+        let mut view = with_one_released(annotations.clone());
+        view.put(WatchedKind::NodeDaemons, on_two("a"));
+        for name in &NODES[1..] {
+            view.put(WatchedKind::NodeDaemons, report(name, "one", json!({"phase": "refused"}), json!([])));
+        }
+        let plan = view.plan(NOW);
+        assert_eq!((released(&plan).1.as_str(), step(&plan)), ("Held", None), "{annotations}");
+    }
+    // In its last one it may be.
+    let mut view = with_one_released(json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/window": "Sun"}));
+    view.put(WatchedKind::Revisions, in_step(&StepState { step: 3, ..StepState::first(2, STEPS) }));
+    NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    assert_eq!(released(&view.plan(NOW)).1, "Complete");
+}
+
+#[test]
+fn a_step_that_cannot_be_noted_says_so_and_names_no_time() {
+    let mut view = with_one_released(json!({"daemonlet.dev/steps": STEPS}));
+    let name = format!("net-{}", hash("two"));
+    view.put(WatchedKind::Revisions, in_step(&StepState::first(2, STEPS)));
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    let step = RequestTarget::Revision(ObjectKey::new("kube-system", "net"), RevisionChange::Step, name.clone());
+    view.state.retries.failed(step, SendError::Refused("you may not".to_owned()), NOW);
+    let plan = view.plan(NOW);
+    let held = condition(&plan, "Progressing");
+    assert_eq!(
+        held.2,
+        format!("3 of 4 nodes are left: step 1 cannot be noted on ControllerRevision {name}: you may not")
+    );
+    assert_eq!(
+        condition(&plan, "Degraded").2,
+        format!("its step cannot be noted on ControllerRevision {name}: you may not")
+    );
+    assert_eq!(condition(&view.plan(NOW + ms(1_000)), "Progressing"), held, "a status is written once");
 }
