@@ -138,6 +138,11 @@ pub fn is_paused(daemon_set: &DaemonSet) -> bool {
     daemon_set.annotations.get(PAUSED).is_some_and(|value| value != "false")
 }
 
+/// Whether each node follows a DaemonSet by itself, as its owner wrote: nobody waits for an approval.
+pub fn is_uncoordinated(daemon_set: &DaemonSet) -> bool {
+    daemon_set.annotations.get(COORDINATION).is_some_and(|value| value == "none")
+}
+
 /// The progress deadline as the annotation has it.
 pub fn progress_deadline(text: &str) -> Option<Span> {
     duration::parse(text).filter(|span| *span > Span::ZERO)

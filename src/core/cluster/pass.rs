@@ -331,7 +331,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
             .filter(|_| !annotations::is_paused(&daemon.daemon_set) && !rules::is_on_delete(&daemon.daemon_set)),
         false => halted.as_ref().and_then(|_| facts::way_back(view, daemon, &facts)),
     };
-    if let Some(to) = way_back {
+    if let Some(to) = way_back.filter(|_| !annotations::is_uncoordinated(&daemon.daemon_set)) {
         let facts = facts::returning(view, daemon, &facts, to);
         rolled = rollout::plan(&Rules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
         let newer = |n: &&NodeFact<'_>| n.belongs && n.instances.iter().any(|i| i.revision == daemon.wanted);

@@ -14,11 +14,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::core::annotations;
 use crate::core::cluster::released::Released;
 use crate::core::dry_run::Question;
 use crate::core::dry_run::RequestState;
 use crate::core::knowledge::Knowledge;
-use crate::core::model::COORDINATION;
 use crate::core::model::DaemonSet;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
@@ -340,7 +340,7 @@ impl Facts for ObservedState<'_> {
     }
 
     fn coordination_is_off(&self, daemon_set: &DaemonSet) -> bool {
-        !self.config.coordination || daemon_set.annotations.get(COORDINATION).is_some_and(|value| value == "none")
+        !self.config.coordination || annotations::is_uncoordinated(daemon_set)
     }
 
     fn released(&self, daemon_set: &Arc<DaemonSet>, released: &Released) -> ReleasedDefinition {

@@ -13,6 +13,7 @@ use crate::core::labels::Selector;
 use crate::core::model::ABORTED;
 use crate::core::model::CANARY;
 use crate::core::model::CANARY_HOLD;
+use crate::core::model::COORDINATION;
 use crate::core::model::DaemonSet;
 use crate::core::model::FIRST_INSTALL;
 use crate::core::model::IntOrPercent;
@@ -60,6 +61,9 @@ pub(super) fn of(
     let hold = match annotations::is_paused(daemon_set) {
         true if annotation(daemon_set, PAUSED) == Some("true") => Some("paused".to_owned()),
         true => unclear(daemon_set),
+        _ if annotations::is_uncoordinated(daemon_set) => {
+            Some(format!("each node follows by itself ({COORDINATION}: none)"))
+        }
         _ if is_on_delete && installs.is_none() => Some("the update strategy is OnDelete".to_owned()),
         _ => stopped.or_else(|| not_now(daemon_set, installs, now)),
     };
@@ -74,7 +78,7 @@ pub(super) fn of(
         Some("canary") => Span::ZERO,
         _ => annotation(daemon_set, CANARY_HOLD).and_then(duration::parse).unwrap_or_default(),
     };
-    Rules {
+    let rules = Rules {
         wanted: daemon.wanted,
         max_unavailable,
         max_surge,
@@ -87,6 +91,11 @@ pub(super) fn of(
         when: UpdateTrigger::of(daemon_set),
         max_unreachable: annotation(daemon_set, MAX_UNREACHABLE).and_then(int_or_percent).unwrap_or(UNREACHABLE),
         exact: settings.exact_rollouts,
+    };
+    match annotations::is_uncoordinated(daemon_set) {
+        // Nodes ask nobody how far it goes.
+        true => Rules { hold: rules.hold.clone(), ..unhindered(&rules) },
+        false => rules,
     }
 }
 
@@ -117,6 +126,9 @@ fn unclear(daemon_set: &DaemonSet) -> Option<String> {
 
 /// Why it is not known how far a rollout may go, if an annotation that bounds it says nothing that is understood.
 pub(super) fn unbounded(daemon_set: &DaemonSet) -> Option<String> {
+    if annotations::is_uncoordinated(daemon_set) {
+        return None;
+    }
     if let Some(unclear) = unclear(daemon_set) {
         return Some(unclear);
     }

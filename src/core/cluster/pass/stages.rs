@@ -1,5 +1,6 @@
 //! In which step the rollout of a DaemonSet is.
 
+use crate::core::annotations;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::history::RevisionWrite;
 use crate::core::cluster::released::RolloutStatus;
@@ -56,7 +57,7 @@ pub(super) fn stage(
     let written = &daemon.daemon_set.annotations;
     let Some(text) = written.get(STEPS) else { return Stage::default() };
     let Some((steps, current)) = steps::parse(text).zip(current) else { return Stage::default() };
-    if is_released(daemon) {
+    if is_released(daemon) || annotations::is_uncoordinated(&daemon.daemon_set) {
         return Stage::default();
     }
     let number = number.unwrap_or(current.number);

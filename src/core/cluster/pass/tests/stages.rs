@@ -6,6 +6,7 @@ use super::*;
 use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::requests::SendError;
+use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::steps::StepState;
 use crate::core::update_trigger::UpdateTrigger;
 
@@ -322,4 +323,27 @@ fn a_step_that_cannot_be_noted_says_so_and_names_no_time() {
         format!("its step cannot be noted on ControllerRevision {name}: you may not")
     );
     assert_eq!(condition(&view.plan(NOW + ms(1_000)), "Progressing"), held, "a status is written once");
+}
+
+#[test]
+fn nobody_approves_what_each_node_follows_by_itself() {
+    let none = |more: Value| {
+        let mut annotations = json!({"daemonlet.dev/coordination": "none"});
+        annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        with_one_released(annotations)
+    };
+    let mut view = none(json!({"daemonlet.dev/steps": STEPS}));
+    let plan = view.plan(NOW);
+    assert_eq!((approved(&plan), step(&plan)), (vec![], None));
+    let (_, reason, words) = condition(&plan, "Progressing");
+    assert_eq!(reason, "Held");
+    assert!(words.ends_with("each node follows by itself (daemonlet.dev/coordination: none)"), "{words}");
+    assert_eq!(condition(&view.plan(NOW + UNCLAIMED), "Degraded").1, "AsExpected");
+    NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    assert_eq!(released(&view.plan(NOW)).1, "Complete", "no steps are gone through");
+    // Agents would take an approval of what ran before.
+    let mut view = none(json!({"daemonlet.dev/rollback": "auto"}));
+    ["a", "b"].into_iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
+    let plan = view.plan(NOW);
+    assert_eq!((approved(&plan), condition(&plan, "Halted").1.as_str()), (vec![], "Failed"));
 }
