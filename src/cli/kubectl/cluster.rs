@@ -14,7 +14,7 @@ use crate::node::api;
 use crate::node::api::FailureKind;
 
 /// The coordinator's Lease, where `coordinator.lease-namespace` and `-name` are not changed.
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/daemonlet-coordinator";
+const LEASE: (&str, &str) = ("kube-system", "daemonlet-coordinator");
 /// Objects a page.
 const PAGE: u32 = 500;
 
@@ -32,14 +32,24 @@ pub(super) async fn read(client: &kube::Client) -> Result<Cluster, CommandFailur
     })?;
     // Their node selectors matter to few, and not everybody may list them.
     let namespaces = list(client, "/api/v1/namespaces").await.unwrap_or_default();
-    let coordinator = match get(client, LEASE).await {
+    let mut cluster = Cluster::new(&nodes, &daemon_sets, &reports, &namespaces);
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", LEASE.0, LEASE.1);
+    cluster.coordinator = match get(client, &path).await {
         Ok(lease) => Leader::of(&lease),
-        Err(failure) if failure.kind == FailureKind::NotFound => Leader::default(),
+        Err(failure) if failure.kind == FailureKind::NotFound => without_lease(&cluster),
         Err(failure) => Leader { unknown: failure.message, ..Leader::default() },
     };
-    let mut cluster = Cluster::new(&nodes, &daemon_sets, &reports, &namespaces);
-    cluster.coordinator = coordinator;
     Ok(cluster)
+}
+
+/// Who coordinates where the Lease is not there: nobody, if no DaemonSet has a status that a coordinator wrote.
+fn without_lease(cluster: &Cluster) -> Leader {
+    let is_coordinated = cluster.daemons.values().any(|daemon| !daemon.rollout.is_empty());
+    let unknown = format!(
+        "there is no Lease {}/{}; if coordinator.lease-namespace or -name is another, look at that one",
+        LEASE.0, LEASE.1
+    );
+    Leader { unknown: if is_coordinated { unknown } else { String::new() }, ..Leader::default() }
 }
 
 /// Who asks, with the rights of a kubeconfig.
@@ -86,5 +96,30 @@ pub(super) async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>
             Some(token) if !token.is_empty() => go_on = token.to_owned(),
             _ => return Ok(items),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::core::time::at;
+
+    #[test]
+    fn a_lease_of_another_name_is_not_taken_for_none() {
+        let cluster = |conditions: Value| {
+            let daemon_set = json!({"metadata": {"namespace": "n", "name": "net", "uid": "u",
+                "labels": {"daemonlet.dev/mode": "static"}}, "spec": {"selector": {"matchLabels": {"a": "b"}},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "x", "image": "y"}]}}},
+                "status": {"conditions": conditions}});
+            Cluster::new(&[], &[daemon_set], &[], &[])
+        };
+        let message = "ControllerRevision net-a (hash a) at generation 1";
+        let released = json!([{"type": "Released", "status": "True", "reason": "Complete", "message": message}]);
+        let (words, is_missing) = without_lease(&cluster(released)).words(at(0));
+        assert!(words.starts_with("unknown: there is no Lease kube-system/daemonlet-coordinator"), "{words}");
+        assert!(!is_missing);
+        assert!(without_lease(&cluster(json!([]))).words(at(0)).1, "none has ever coordinated");
     }
 }

@@ -87,22 +87,26 @@ impl Current {
         self.daemon_set["metadata"]["annotations"][name].as_str()
     }
 
-    /// Writes an annotation of the DaemonSet; `None` removes it.
-    async fn annotate(
-        &self,
-        client: &kube::Client,
-        key: &ObjectKey,
-        name: &str,
-        value: Option<&str>,
-    ) -> Result<(), CommandFailure> {
-        let patch = json!({"metadata": {"annotations": {name: value}}});
+    /// Writes annotations of the DaemonSet; null removes one.
+    async fn annotate(&self, client: &kube::Client, key: &ObjectKey, annotations: Value) -> Result<(), CommandFailure> {
+        let patch = json!({"metadata": {"annotations": annotations}});
         cluster::patch(client, &daemon_set(key), &patch).await.map(drop).map_err(cluster::failed)
+    }
+
+    fn status(&self) -> (&Value, i64) {
+        let generation = self.daemon_set.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
+        (self.daemon_set.get("status").unwrap_or(&Value::Null), generation)
+    }
+
+    /// The halt that its status tells.
+    fn told(&self) -> Option<Halted> {
+        let (status, generation) = self.status();
+        Halted::told(status, generation)
     }
 
     /// The released revision, if it is another.
     fn released(&self) -> Result<Option<Released>, ()> {
-        let generation = self.daemon_set.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
-        let status = self.daemon_set.get("status").unwrap_or(&Value::Null);
+        let (status, generation) = self.status();
         match RolloutStatus::of(status, generation).released {
             Some(released) if released.hash == self.hash => Err(()),
             released => Ok(released),
@@ -135,12 +139,34 @@ pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<St
         }
     };
     let value = format!("{}/{number}/{step}", current.name);
-    current.annotate(client, key, PROMOTED, Some(&value)).await?;
+    current.annotate(client, key, json!({PROMOTED: value})).await?;
     Ok(format!(
         "{key}: {held} of revision {} holds no longer ({PROMOTED}={value}); nodes follow once those that have it are \
          available; the next revision holds again\n",
         current.name
     ))
+}
+
+/// What is written for a rollout of the `revision` that is to begin anew: what was `promoted` of it is void, or its
+/// holds would be over before they begin.
+fn begins_anew(promoted: Option<&str>, revision: &str) -> Value {
+    let is_of_it = promoted.and_then(|text| text.split_once('/')).is_some_and(|(name, _)| name == revision);
+    if is_of_it { json!({PROMOTED: null}) } else { json!({}) }
+}
+
+/// What nodes do whose rollout is aborted.
+fn way_back(daemon_set: &Value, released: Option<&Released>, key: &ObjectKey) -> String {
+    let is_paused = daemon_set["metadata"]["annotations"][PAUSED].as_str().is_some_and(|value| value != "false");
+    let is_on_delete = daemon_set.str_at(["spec", "updateStrategy", "type"]) == "OnDelete";
+    match released {
+        None => "no revision was released before: nodes keep what they have".to_owned(),
+        Some(_) if is_on_delete => "the update strategy is OnDelete: nodes keep what they have".to_owned(),
+        Some(released) if is_paused => format!(
+            "it is paused: nodes keep what they have until `kubectl daemonlet resume {key}`, and go back to {} then",
+            released.name
+        ),
+        Some(released) => format!("nodes that have it go back to {}, within the same budget", released.name),
+    }
 }
 
 /// Takes the rollout of a DaemonSet back; gives what is to be said.
@@ -151,11 +177,10 @@ pub(super) async fn abort(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         let message = format!("{key}: every node that can take revision {name} has it: there is no rollout to abort");
         return Err(CommandFailure::new(Exit::Refused, message).hint("`kubectl rollout undo` returns to an older one"));
     };
-    current.annotate(client, key, ABORTED, Some(name)).await?;
-    let back = match released {
-        Some(released) => format!("nodes that have it go back to {}, within the same budget", released.name),
-        None => "no revision was released before: nodes keep what they have".to_owned(),
-    };
+    let mut annotations = begins_anew(current.annotation(PROMOTED), name);
+    annotations[ABORTED] = json!(name);
+    current.annotate(client, key, annotations).await?;
+    let back = way_back(&current.daemon_set, released.as_ref(), key);
     Ok(format!(
         "{key}: the rollout of revision {name} is aborted ({ABORTED}={name}); {back}; spec.template stays; change it, or \
          `kubectl daemonlet retry {key}`\n"
@@ -168,12 +193,23 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
     let current = current(client, key).await?;
     let name = &current.name;
     let mut text = String::new();
-    if current.annotation(ABORTED) == Some(name) {
-        current.annotate(client, key, ABORTED, None).await?;
+    let mark = |name: &str| current.revision["metadata"]["annotations"][name].as_str();
+    // One that could not be written there is told by the status alone.
+    let halted = mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| current.told());
+    let is_aborted = current.annotation(ABORTED) == Some(name);
+    let mut annotations = json!({});
+    if is_aborted || halted.is_some() {
+        annotations = begins_anew(current.annotation(PROMOTED), name);
+    }
+    if is_aborted {
+        annotations[ABORTED] = Value::Null;
+    }
+    if annotations != json!({}) {
+        current.annotate(client, key, annotations).await?;
+    }
+    if is_aborted {
         text.push_str(&format!("{key}: revision {name} was aborted; it is rolled out again\n"));
     }
-    let mark = |name: &str| current.revision["metadata"]["annotations"][name].as_str();
-    let halted = mark(HALTED_ANNOTATION).map(Halted::of);
     let broken = mark(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default();
     let reports = cluster::list(client, "/apis/daemonlet.dev/v1beta1/nodedaemons").await.map_err(cluster::failed)?;
     let uid = current.daemon_set.str_at(["metadata", "uid"]);
@@ -205,7 +241,7 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
     if !nodes.is_empty() {
         // The version is another each time.
         let order = format!("{}/{}", current.hash, current.daemon_set.str_at(["metadata", "resourceVersion"]));
-        current.annotate(client, key, RETRY, Some(&order)).await?;
+        current.annotate(client, key, json!({RETRY: order})).await?;
         text.push_str(&format!(
             "{key}: nodes that went back from revision {name} take it again, within the budget ({RETRY}={order}); it \
              failed on {}\n",
@@ -217,4 +253,38 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         return Err(CommandFailure::new(Exit::Refused, message));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollout_that_begins_anew_holds_again() {
+        for (promoted, is_void) in [
+            (Some("net-a/3/1/1"), true),
+            (Some("net-a/3/canary"), true),
+            (Some("net-ab/3/1/1"), false),
+            (Some("net-a"), false),
+            (None, false),
+        ] {
+            let written = begins_anew(promoted, "net-a");
+            assert_eq!(written.get(PROMOTED), is_void.then_some(&Value::Null), "{promoted:?}");
+        }
+    }
+
+    #[test]
+    fn an_abort_says_where_nodes_stay_as_they_are() {
+        let released = Released { name: "net-a".to_owned(), hash: "a".to_owned(), generation: 1 };
+        let key = ObjectKey::new("n", "net");
+        let of = |strategy: &str, paused: &str| {
+            let daemon_set = json!({"metadata": {"annotations": {PAUSED: paused}},
+                "spec": {"updateStrategy": {"type": strategy}}});
+            way_back(&daemon_set, Some(&released), &key)
+        };
+        assert!(of("RollingUpdate", "false").starts_with("nodes that have it go back to net-a"));
+        assert!(of("RollingUpdate", "true").contains("until `kubectl daemonlet resume n/net`"));
+        assert!(of("OnDelete", "false").ends_with("OnDelete: nodes keep what they have"));
+        assert!(way_back(&json!({}), None, &key).ends_with("nodes keep what they have"));
+    }
 }
