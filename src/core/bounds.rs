@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::core::json::Json;
 use crate::core::model::Author;
+use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::policy::PodRules;
@@ -59,6 +60,15 @@ pub const TENANT: Bound = Bound {
 /// How many DaemonSets of the API in one namespace that is not trusted have instances on a node.
 pub const DAEMON_SETS: usize = 100;
 
+/// How many bytes labels, annotations, finalizers and selector of a DaemonSet of such a namespace have at most.
+pub const METADATA: usize = 256 << 10;
+
+/// How much of the DaemonSets of the API in one namespace that is not trusted is kept in memory, as [`weight`] counts.
+pub const KEPT: usize = 16 << 20;
+
+/// What a value takes in memory beside its text, in bytes.
+const VALUE: usize = 256;
+
 /// All others: of each as much as takes the agent well under a second.
 pub const EVERYONE: Bound = Bound {
     containers: 20_000,
@@ -101,6 +111,46 @@ pub fn beyond_error(key: &ObjectKey) -> FieldError {
         reason: format!(
             "namespace {namespace} has more than {DAEMON_SETS} DaemonSets for this node; those that run come first, then \
              the others by name"
+        ),
+        hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
+    }
+}
+
+/// How many bytes labels, annotations, finalizers and selector of `daemon_set` have, and how many values they are.
+fn metadata(daemon_set: &DaemonSet) -> (usize, usize) {
+    let pairs = daemon_set.labels.iter().chain(&daemon_set.annotations).map(|(name, text)| name.len() + text.len());
+    let texts = pairs.chain(daemon_set.finalizers.iter().map(String::len));
+    let (values, bytes) = size(&daemon_set.selector);
+    texts.fold((bytes, values), |(bytes, values), text| (bytes + text, values + 1))
+}
+
+/// What `daemon_set` takes in memory, roughly, in bytes.
+pub fn weight(daemon_set: &DaemonSet) -> usize {
+    let ((values, bytes), (more_bytes, more_values)) = (size(&daemon_set.template), metadata(daemon_set));
+    bytes + more_bytes + (values + more_values) * VALUE
+}
+
+/// Everything of which `daemon_set`, of a namespace that is not trusted, has more than may be kept of it.
+pub fn too_much_to_keep(daemon_set: &DaemonSet) -> Vec<FieldError> {
+    let mut over = TENANT.exceeded_by(&daemon_set.template);
+    let (bytes, _) = metadata(daemon_set);
+    over.extend((bytes > METADATA).then(|| FieldError {
+        field: "metadata".to_owned(),
+        reason: format!(
+            "labels, annotations, finalizers and selector have {bytes} bytes; at most {METADATA} are allowed"
+        ),
+        hint: Some(TENANT.hint()),
+    }));
+    over
+}
+
+/// That a DaemonSet of `weight` is not kept because the others of its namespace leave it no room within [`KEPT`].
+pub fn no_room(namespace: &str, weight: usize) -> FieldError {
+    FieldError {
+        field: "metadata.namespace".to_owned(),
+        reason: format!(
+            "the DaemonSets of namespace {namespace} take more than {KEPT} bytes of the agent's memory together, this one \
+             {weight}; those that run come first"
         ),
         hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
     }

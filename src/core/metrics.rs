@@ -89,7 +89,7 @@ metrics! {
     LastPass: Gauge = ("daemonlet_last_pass_timestamp_seconds", "seconds since 1970", &[]);
     /// Daemons of this node in each state.
     Daemons: Gauge = ("daemonlet_daemons", "daemons", &["state"]);
-    /// The state of each daemon and the revision that runs or is to run.
+    /// State and revision of each daemon; in namespaces that are not trusted, only of those that have a pod.
     DaemonState: Gauge = ("daemonlet_daemon_state", "always 1", &["namespace", "daemonset", "state", "revision"]);
     /// Whether each daemon is ready. Missing while its readiness is unknown.
     DaemonReady: Gauge = ("daemonlet_daemon_ready", "0 or 1", DAEMON);

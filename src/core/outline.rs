@@ -1,8 +1,9 @@
 //! Shortens DaemonSets that are not selected while a list or a watch of them is read.
 //!
 //! Owns which bytes of a response pass: of a DaemonSet that is not read whole its identity alone, with `spec: null` as the
-//! mark of an outline. At most the metadata of one object is held at a time. Must not decide which are read whole: that is
-//! an argument. What it does not understand passes as it is.
+//! mark of an outline. Of one whose size is bounded a spec that is too large is replaced by what it has too much of. At most
+//! the metadata and the bounded spec of one object are held at a time. Must not decide which are read whole: that is an
+//! argument. What it does not understand passes as it is.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,19 @@ use serde::Deserialize;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::core::bounds::TENANT;
+use crate::core::json::Json;
+use crate::core::model::FieldError;
 use crate::core::model::MODE_LABEL;
 
 /// A status of an outline that is longer, in bytes, is left out.
 const LONGEST_STATUS: usize = 64 << 10;
+/// Metadata, or a spec, whose size is bounded are left out if they have more bytes as JSON: texts may take twice as many
+/// there.
+const LONGEST_PART: usize = 2 * TENANT.template;
+/// So many maps, lists and commas may such a spec have: each value has at most two of them, and a map takes 50 times its
+/// text in memory.
+const MOST_VALUES: usize = 2 * TENANT.values + 2048;
 /// No key that is looked for has more bytes.
 const LONGEST_KEY: usize = 16;
 
@@ -26,6 +36,19 @@ pub struct Metadata {
     pub uid: String,
     pub resource_version: String,
     pub labels: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub finalizers: Vec<String>,
+}
+
+/// How much of a DaemonSet is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// That it exists.
+    Outline,
+    /// All of it, as far as its size allows ([`too_large`]).
+    Bounded,
+    /// All of it.
+    Whole,
 }
 
 /// What is read of the status of a DaemonSet that is not read whole.
@@ -42,6 +65,18 @@ pub fn is_outline(object: &Value) -> bool {
     object.get("spec") == Some(&Value::Null)
 }
 
+/// Of what an object has so much that its spec was left out; `None`: its spec was read.
+pub fn too_large(object: &Value) -> Option<FieldError> {
+    let [field, reason] = object.list_at("spec") else { return None };
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    Some(FieldError { field: text(field)?, reason: text(reason)?, hint: Some(TENANT.hint()) })
+}
+
+/// What stands in place of a spec that is left out, as [`too_large`] reads it.
+fn left_out(field: &str, most: usize, what: &str) -> String {
+    Value::from(vec![field.to_owned(), format!("has more than {most} {what} as JSON")]).to_string()
+}
+
 /// What becomes of the value that is being read.
 #[derive(Debug)]
 enum Sink {
@@ -49,6 +84,8 @@ enum Sink {
     Drop,
     Metadata(Vec<u8>),
     Status(Vec<u8>),
+    /// A spec whose size is bounded, with the number of its maps, lists and commas so far.
+    Spec(Vec<u8>, usize),
 }
 
 /// How much of an item is read.
@@ -57,7 +94,10 @@ enum Extent {
     /// Its metadata have not been read yet.
     Undecided,
     Whole,
+    Bounded,
     Outline,
+    /// Its metadata are too large.
+    TooLarge,
 }
 
 /// The object of a list or of a watch's event that is being read.
@@ -102,8 +142,8 @@ impl Outliner {
         }
     }
 
-    /// Reads the next `bytes` of the response; gives what of it is to be read on.
-    pub fn feed(&mut self, bytes: &[u8], is_whole: &impl Fn(&Metadata) -> bool) -> Vec<u8> {
+    /// Reads the next `bytes` of the response; gives what of it is to be read on. `reading`: how much of an object is read.
+    pub fn feed(&mut self, bytes: &[u8], reading: &impl Fn(&Metadata) -> Reading) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = bytes;
         while let Some(byte) = rest.first() {
@@ -117,7 +157,7 @@ impl Outliner {
             rest = &rest[1..];
             match self.in_string {
                 true => self.in_text(*byte, &mut out),
-                false => self.structure(*byte, is_whole, &mut out),
+                false => self.structure(*byte, reading, &mut out),
             }
         }
         out
@@ -144,7 +184,7 @@ impl Outliner {
         self.put(&[byte], out);
     }
 
-    fn structure(&mut self, byte: u8, is_whole: &impl Fn(&Metadata) -> bool, out: &mut Vec<u8>) {
+    fn structure(&mut self, byte: u8, reading: &impl Fn(&Metadata) -> Reading, out: &mut Vec<u8>) {
         match byte {
             b'"' => {
                 self.in_string = true;
@@ -162,14 +202,14 @@ impl Outliner {
             }
             b'}' | b']' => {
                 if self.is_in_item() {
-                    self.end_value(is_whole, out);
+                    self.end_value(reading, out);
                     self.item = None;
                 }
                 self.depth = self.depth.saturating_sub(1);
             }
             b',' if self.has_keys() => {
                 if self.is_in_item() {
-                    self.end_value(is_whole, out);
+                    self.end_value(reading, out);
                 }
                 self.expects_key = true;
             }
@@ -222,7 +262,12 @@ impl Outliner {
             (Extent::Outline, b"status") if self.status == OutlineStatus::Kept => {
                 self.sink = Sink::Status(Vec::new());
             }
-            (Extent::Outline, b"spec" | b"status") => {
+            (Extent::Bounded, b"spec") => self.sink = Sink::Spec(Vec::new(), 0),
+            (Extent::TooLarge, b"spec") => {
+                out.extend(left_out("metadata", LONGEST_PART, "bytes").into_bytes());
+                self.sink = Sink::Drop;
+            }
+            (Extent::Outline | Extent::TooLarge, b"spec" | b"status") => {
                 out.extend(b"null");
                 self.sink = Sink::Drop;
             }
@@ -230,22 +275,29 @@ impl Outliner {
         }
     }
 
-    fn end_value(&mut self, is_whole: &impl Fn(&Metadata) -> bool, out: &mut Vec<u8>) {
+    fn end_value(&mut self, reading: &impl Fn(&Metadata) -> Reading, out: &mut Vec<u8>) {
         match std::mem::replace(&mut self.sink, Sink::Pass) {
             Sink::Pass | Sink::Drop => {}
-            Sink::Status(status) => out.extend(status),
+            Sink::Status(read) | Sink::Spec(read, _) => out.extend(read),
             Sink::Metadata(raw) => {
-                let metadata = serde_json::from_slice::<Metadata>(&raw).ok();
-                let outline = metadata.filter(|metadata| !metadata.name.is_empty() && !is_whole(metadata));
-                let short = outline.and_then(|metadata| serde_json::to_vec(&shortened(metadata)).ok());
-                let extent = if short.is_some() { Extent::Outline } else { Extent::Whole };
+                let metadata = serde_json::from_slice::<Metadata>(&raw).ok().filter(|read| !read.name.is_empty());
+                let extent = match metadata.as_ref().map(reading) {
+                    Some(Reading::Outline) => Extent::Outline,
+                    Some(Reading::Bounded) if raw.len() > LONGEST_PART => Extent::TooLarge,
+                    Some(Reading::Bounded) => Extent::Bounded,
+                    Some(Reading::Whole) | None => Extent::Whole,
+                };
+                let is_short = matches!(extent, Extent::Outline | Extent::TooLarge);
+                let short = metadata.filter(|_| is_short).map(|metadata| shortened(metadata, extent));
                 self.item.iter_mut().for_each(|item| item.extent = extent);
-                out.extend(short.unwrap_or(raw));
+                out.extend(short.and_then(|short| serde_json::to_vec(&short).ok()).unwrap_or(raw));
             }
         }
     }
 
     fn put(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        let is_value = |byte: &&u8| matches!(byte, b'{' | b'[' | b',');
+        let more = if self.in_string { 0 } else { bytes.iter().filter(is_value).count() };
         match &mut self.sink {
             Sink::Pass => out.extend(bytes),
             Sink::Drop => {}
@@ -255,13 +307,27 @@ impl Outliner {
                 out.extend(b"null");
                 self.sink = Sink::Drop;
             }
+            Sink::Spec(raw, _) if raw.len() + bytes.len() > LONGEST_PART => {
+                out.extend(left_out("spec", LONGEST_PART, "bytes").into_bytes());
+                self.sink = Sink::Drop;
+            }
+            Sink::Spec(_, values) if *values + more > MOST_VALUES => {
+                out.extend(left_out("spec", MOST_VALUES, "maps, lists and commas").into_bytes());
+                self.sink = Sink::Drop;
+            }
+            Sink::Spec(raw, values) => {
+                raw.extend(bytes);
+                *values += more;
+            }
         }
     }
 }
 
-/// Without labels but the mode.
-fn shortened(mut metadata: Metadata) -> Metadata {
+/// Without labels but the mode. Of what is selected it stays known whether its pods are to stay.
+fn shortened(mut metadata: Metadata, extent: Extent) -> Metadata {
     metadata.labels.retain(|name, _| name == MODE_LABEL);
+    metadata.finalizers.retain(|finalizer| extent == Extent::TooLarge && finalizer == "orphan");
+    metadata.finalizers.truncate(1);
     metadata
 }
 
@@ -311,8 +377,12 @@ mod tests {
     /// What is read of `text` when it comes in pieces of that many bytes.
     fn read(text: &str, piece: usize, status: OutlineStatus) -> String {
         let mut outliner = Outliner::new(status);
-        let is_whole = |metadata: &Metadata| metadata.name.starts_with("whole");
-        let read: Vec<u8> = text.as_bytes().chunks(piece).flat_map(|bytes| outliner.feed(bytes, &is_whole)).collect();
+        let reading = |metadata: &Metadata| match metadata.name.split('-').next() {
+            Some("whole") => Reading::Whole,
+            Some("bounded") => Reading::Bounded,
+            _ => Reading::Outline,
+        };
+        let read: Vec<u8> = text.as_bytes().chunks(piece).flat_map(|bytes| outliner.feed(bytes, &reading)).collect();
         String::from_utf8(read).expect("text")
     }
 
@@ -358,6 +428,39 @@ mod tests {
         let text = ordered(&json!({"type": "ADDED", "object": daemon_set("b", LONGEST_STATUS)}));
         let read: Value = serde_json::from_str(&read(&text, 1000, OutlineStatus::Kept)).expect("JSON");
         assert_eq!(read["object"], outline("b", &Value::Null));
+    }
+
+    #[test]
+    fn a_bounded_spec_that_is_too_large_is_left_out_and_says_of_what_it_has_too_much() {
+        let with = |field: &str, value: Value| {
+            let mut object = daemon_set("bounded-a", 1);
+            object["metadata"]["finalizers"] = json!(["orphan", "b"]);
+            object[field]["more"] = value;
+            object
+        };
+        let told = |object: &Value, piece: usize| {
+            let text = ordered(&json!({"kind": "DaemonSetList", "items": [object, daemon_set("whole", 1)]}));
+            let read: Value = serde_json::from_str(&read(&text, piece, OutlineStatus::Dropped)).expect("JSON");
+            assert_eq!(read["items"][1], daemon_set("whole", 1), "what comes behind it is read");
+            assert_eq!(read["items"][0]["metadata"]["name"], "bounded-a");
+            assert!(!is_outline(&read["items"][0]));
+            let error = too_large(&read["items"][0]).map(|error| error.to_string());
+            assert!(error.is_some() || read["items"][0] == *object, "all of it, or that it is too large");
+            (error, read["items"][0]["metadata"]["finalizers"].clone())
+        };
+        let long = || Value::from("x".repeat(LONGEST_PART));
+        for piece in [7, 4096] {
+            assert_eq!(told(&with("spec", Value::from("x".repeat(LONGEST_PART - 4096))), piece).0, None);
+            assert_eq!(told(&with("spec", vec![json!({}); MOST_VALUES / 2 - 50].into()), piece).0, None);
+            let (error, finalizers) = told(&with("spec", long()), piece);
+            assert_eq!(error.as_deref(), Some("spec: has more than 524288 bytes as JSON"));
+            assert_eq!(finalizers, json!(["orphan", "b"]));
+            let (error, _) = told(&with("spec", vec![json!({}); MOST_VALUES / 2].into()), piece);
+            assert_eq!(error.as_deref(), Some("spec: has more than 18432 maps, lists and commas as JSON"));
+            let (error, finalizers) = told(&with("metadata", long()), piece);
+            assert_eq!(error.as_deref(), Some("metadata: has more than 524288 bytes as JSON"));
+            assert_eq!(finalizers, json!(["orphan"]), "its pods are to stay all the same");
+        }
     }
 
     #[test]

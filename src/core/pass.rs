@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
+use crate::core::model::ObjectKey;
 use crate::core::node_conditions::NodeConditions;
 use crate::core::plan;
 use crate::core::plan::Action;
@@ -119,21 +120,12 @@ fn in_order(
     facts: &dyn Facts,
 ) -> Vec<DaemonPlan> {
     let mut planned = BTreeMap::new();
-    let mut open: Vec<&Subject<'_>> = subjects.iter().collect();
-    while !open.is_empty() {
-        let (mut next, mut later): (Vec<_>, Vec<_>) =
-            open.into_iter().partition(|subject| order.is_next(&subject.record.key, &planned));
-        if next.is_empty() {
-            next = std::mem::take(&mut later);
-        }
-        for subject in next {
-            let key = &subject.record.key;
-            let awaited = order.awaited(key, &planned, context.boot);
-            let context = PlanContext { turn: order.turn(key, &awaited), ..*context };
-            let plan = plan::plan_daemon(&subject.desired, subject.record, &context, facts);
-            planned.insert(key, plan);
-        }
-        open = later;
+    let by_key: BTreeMap<&ObjectKey, &Subject<'_>> = subjects.iter().map(|s| (&s.record.key, s)).collect();
+    for key in order.sorted(by_key.keys().copied()) {
+        let Some(subject) = by_key.get(key) else { continue };
+        let awaited = order.awaited(key, &planned, context.boot);
+        let context = PlanContext { turn: order.turn(key, &awaited), ..*context };
+        planned.insert(key, plan::plan_daemon(&subject.desired, subject.record, &context, facts));
     }
     planned.into_values().collect()
 }
@@ -185,7 +177,6 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use crate::core::model::ObjectKey;
     use crate::core::record::Instance;
     use crate::core::time::at;
 

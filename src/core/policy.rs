@@ -8,6 +8,7 @@ mod admission;
 pub mod pod_security;
 pub mod room;
 mod rules;
+mod too_large;
 mod verdicts;
 
 use std::collections::BTreeMap;
@@ -42,11 +43,12 @@ pub use rules::PodRules;
 pub use rules::PortRange;
 pub use rules::VOLUME_TYPES;
 pub use rules::below;
+pub use too_large::TooLarge;
 pub use verdicts::Judge;
 pub use verdicts::Verdicts;
 
 /// Whether a DaemonSet of the API is ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Covered {
     /// It is, in this mode.
     Yes(Mode),

@@ -268,6 +268,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     refuse_long_name(ctx);
     overlays::require(ctx);
     windows::refuse(ctx, &spec);
+    containers::refuse_mounts_above(ctx, &spec);
     gates::drop_fields(ctx, &mut spec);
     scheduling::refuse_claims(ctx, &spec);
     host_paths::confine(ctx, &mut spec);

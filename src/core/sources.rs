@@ -15,6 +15,7 @@ use crate::core::policy::Admission;
 use crate::core::policy::Covered;
 use crate::core::policy::Judge;
 use crate::core::policy::Policy;
+use crate::core::policy::TooLarge;
 use crate::core::policy::namespace_of;
 use crate::core::policy::same_template;
 use crate::core::record::DaemonRecord;
@@ -33,6 +34,7 @@ use hold::by_rules;
 use hold::held;
 use hold::is_narrowed;
 use hold::resolve_invalid;
+use hold::resolve_too_large;
 
 /// The state of one daemon in the folders.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,6 +86,8 @@ pub enum ApiState<'a> {
         /// Why.
         reason: &'a str,
     },
+    /// It exists, and its namespace, which is not trusted, may not have as much; what runs stays.
+    TooLarge(&'a TooLarge),
     /// A complete list does not contain it, or a watch reported its deletion.
     Absent {
         /// Whether a watch reported the deletion (else a list did not contain it).
@@ -133,6 +137,12 @@ pub enum Desired {
         why: Hold,
         /// Whether the API server is to be asked if the DaemonSet is still there: the watch does not show it.
         ask: bool,
+    },
+    /// It is ours, is refused before its definition is read, and nothing is known that could run in its place.
+    Refused {
+        mode: Mode,
+        /// Why.
+        errors: Vec<FieldError>,
     },
     /// It exists but is not ours here (label, policy).
     Left {
@@ -217,6 +227,7 @@ fn by_sources(
     match &known.api {
         ApiState::Present(daemon_set) => resolve_present(known, daemon_set, record, (policy, objects)),
         ApiState::Invalid { reason } => resolve_invalid(known, reason, record, (policy, objects)),
+        ApiState::TooLarge(too_large) => resolve_too_large(known, too_large, record, (policy, objects)),
         ApiState::Absent { by_event } => resolve_absent(known, *by_event, record, &policy),
         ApiState::Orphaned if record.instances.is_empty() => resolve_absent(known, true, record, &policy),
         ApiState::Orphaned => orphaned(),
@@ -290,7 +301,14 @@ fn resolve_present(
             None => wanted(daemon_set, mode, None),
         },
         (Covered::Yes(mode), Some(_)) => wanted(daemon_set, mode, None),
-        (Covered::No(reason), Some(folder)) => match of_the_api(record, folder) {
+        (Covered::No(reason), _) => resolve_uncovered(known, reason, record, &policy),
+    }
+}
+
+/// What follows from a DaemonSet of the API that is not ours for `reason`, whatever it defines.
+fn resolve_uncovered(known: &KnownDefinition<'_>, reason: String, record: &DaemonRecord, policy: &Policy) -> Desired {
+    match folder_of(known, record) {
+        Some(folder) => match of_the_api(record, folder) {
             // The folder's version would be an unapproved step back, on all nodes at once.
             Some(running) => {
                 let note = format!("the API's new version is not used, what runs stays: {reason}");
@@ -303,13 +321,11 @@ fn resolve_present(
                 wanted(folder, folder_mode(folder), Some(note))
             }
         },
-        (Covered::No(reason), None) if is_narrowed(known, record, &policy) => {
-            held(known, record, None, Hold::Narrowed(reason))
-        }
-        (Covered::No(_), None) if let (true, FolderState::Unsure { reason }) = (known.has_file, known.folder) => {
+        None if is_narrowed(known, record, policy) => held(known, record, None, Hold::Narrowed(reason)),
+        None if let (true, FolderState::Unsure { reason }) = (known.has_file, known.folder) => {
             Desired::Kept { reason: format!("its file gave it its mode, and {reason}") }
         }
-        (Covered::No(reason), None) => match (&known.confirmation, record.instances.is_empty()) {
+        None => match (&known.confirmation, record.instances.is_empty()) {
             (_, true) => Desired::Left { reason },
             (Confirmation::NotCovered | Confirmation::Gone, false) => {
                 Desired::Gone { reason, by_list: false, ignore_file: None }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::core::dns;
 use crate::core::duration;
@@ -17,6 +18,8 @@ use crate::core::plan::DaemonPlan;
 use crate::core::plan::State;
 use crate::core::startup_taint;
 use crate::core::time::Span;
+
+mod circles;
 
 /// How long a daemon waits if its DaemonSet does not say.
 const TIMEOUT: Span = Span::from_mins(2);
@@ -47,8 +50,8 @@ pub struct After {
     pub daemons: BTreeSet<ObjectKey>,
     /// Those that it names and of which this node knows nothing.
     pub unknown: BTreeSet<ObjectKey>,
-    /// The circle that it is in, itself included; else empty.
-    pub circle: BTreeSet<ObjectKey>,
+    /// The circle that it is in, itself included; else empty. All that are in it share it.
+    pub circle: Arc<BTreeSet<ObjectKey>>,
     /// How long it waits at most.
     pub timeout: Span,
 }
@@ -69,6 +72,8 @@ pub struct Turn<'a> {
 pub struct StartOrder {
     after: BTreeMap<ObjectKey, After>,
     named: BTreeSet<ObjectKey>,
+    /// Those of [`Self::after`], each after all that it starts after.
+    sequence: Vec<ObjectKey>,
 }
 
 impl StartOrder {
@@ -83,7 +88,7 @@ impl StartOrder {
             let Some(named) = annotation(AFTER).and_then(daemons) else { continue };
             let (daemons, unknown) = named.into_iter().partition(|key| known.contains(key));
             let timeout = annotation(AFTER_TIMEOUT).and_then(timeout).unwrap_or(TIMEOUT);
-            order.after.insert(daemon_set.key.clone(), After { daemons, unknown, circle: BTreeSet::new(), timeout });
+            order.after.insert(daemon_set.key.clone(), After { daemons, unknown, circle: Arc::default(), timeout });
         }
         order.break_circles();
         order.named.extend(order.after.values().flat_map(|after| after.daemons.iter().cloned()));
@@ -91,25 +96,29 @@ impl StartOrder {
     }
 
     fn break_circles(&mut self) {
-        let reached: BTreeMap<ObjectKey, BTreeSet<ObjectKey>> =
-            self.after.keys().map(|key| (key.clone(), self.reached_from(key))).collect();
-        let reaches = |from: &ObjectKey, to: &ObjectKey| reached.get(from).is_some_and(|reached| reached.contains(to));
-        for (key, after) in &mut self.after {
-            let in_circle = |other: &ObjectKey| reaches(key, other) && reaches(other, key);
-            after.circle = reached[key].iter().filter(|other| in_circle(other)).cloned().collect();
-            after.daemons.retain(|other| other < key || !in_circle(other));
+        let keys: Vec<&ObjectKey> = self.after.keys().collect();
+        let numbers: BTreeMap<&ObjectKey, usize> = keys.iter().copied().zip(0..).collect();
+        let before = |after: &After| after.daemons.iter().filter_map(|key| numbers.get(key).copied()).collect();
+        let edges: Vec<Vec<usize>> = self.after.values().map(before).collect();
+        let mut circles = Vec::new();
+        let mut sequence = Vec::new();
+        for mut group in circles::components(&edges) {
+            // In a circle each starts after those whose names come before its own.
+            group.sort_unstable();
+            sequence.extend(group.iter().map(|number| keys[*number].clone()));
+            if group.len() > 1 || edges[group[0]].contains(&group[0]) {
+                circles.push(Arc::new(group.iter().map(|number| keys[*number].clone()).collect::<BTreeSet<_>>()));
+            }
         }
-    }
-
-    /// Every daemon that comes before `key`, directly or not.
-    fn reached_from(&self, key: &ObjectKey) -> BTreeSet<ObjectKey> {
-        let mut reached = BTreeSet::new();
-        let mut open = vec![key];
-        while let Some(key) = open.pop() {
-            let before = self.after.get(key).into_iter().flat_map(|after| &after.daemons);
-            open.extend(before.filter(|before| reached.insert((*before).clone())));
+        self.sequence = sequence;
+        for circle in circles {
+            for key in &*circle {
+                if let Some(after) = self.after.get_mut(key) {
+                    after.daemons.retain(|other| other < key || !circle.contains(other));
+                    after.circle = Arc::clone(&circle);
+                }
+            }
         }
-        reached
     }
 
     /// Whether each daemon starts at any time, and nothing waits for one.
@@ -117,9 +126,12 @@ impl StartOrder {
         self.after.is_empty() && self.named.is_empty()
     }
 
-    /// Whether `key` can be planned: every daemon before it is among `planned`.
-    pub fn is_next<T>(&self, key: &ObjectKey, planned: &BTreeMap<&ObjectKey, T>) -> bool {
-        self.after.get(key).is_none_or(|after| after.daemons.iter().all(|before| planned.contains_key(before)))
+    /// `keys`, each after all that it starts after.
+    pub fn sorted<'a>(&'a self, keys: impl Iterator<Item = &'a ObjectKey>) -> Vec<&'a ObjectKey> {
+        let (after, mut sorted): (Vec<_>, Vec<_>) = keys.partition(|key| self.after.contains_key(*key));
+        let after: BTreeSet<_> = after.into_iter().collect();
+        sorted.extend(self.sequence.iter().filter(|key| after.contains(key)));
+        sorted
     }
 
     /// For whom `key` has to wait, by the plans of those before it.

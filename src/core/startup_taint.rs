@@ -43,6 +43,8 @@ pub struct Rules<'a> {
     pub unread_until: Timestamp,
     /// Whether a DaemonSet is of a folder or of a trusted namespace; others may not keep workload away.
     pub is_trusted: &'a dyn Fn(&DaemonSet) -> bool,
+    /// Whether one of that name, of which nothing is known, may be of a folder or of a trusted namespace.
+    pub may_be_trusted: &'a dyn Fn(&ObjectKey) -> bool,
     /// Whether a DaemonSet that is not to run here now is to run here once the node is well.
     pub belongs: &'a dyn Fn(&DaemonSet) -> bool,
     /// Whether the agent may write the taint (`node.startup-taint`).
@@ -139,8 +141,9 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &Rules<
     for (subject, plan) in subjects.iter().zip(plans) {
         let runs = plan.record.live().filter_map(|instance| instance.daemon_set.as_ref()).last();
         let Some(daemon_set) = subject.desired.definition().or(runs).cloned() else {
-            // What is being read may ask for it.
-            if matches!(subject.desired, Desired::Unsure { .. }) && rules.now < rules.unread_until {
+            // What is being read may ask for it, if what it says of that counts.
+            let may_ask = matches!(subject.desired, Desired::Unsure { .. }) && (rules.may_be_trusted)(&plan.key);
+            if may_ask && rules.now < rules.unread_until {
                 plan.look_at(rules.unread_until);
                 taint.unknown.insert(plan.key.clone());
             }

@@ -177,7 +177,7 @@ pub fn template_labels(template: &Value) -> BTreeMap<String, String> {
 }
 
 /// A map of strings; a null value is an empty string, as in Go.
-fn strings(value: Option<&Value>) -> BTreeMap<String, String> {
+pub fn strings(value: Option<&Value>) -> BTreeMap<String, String> {
     let Some(Value::Object(map)) = value else { return BTreeMap::new() };
     map.iter().map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
 }

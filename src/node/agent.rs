@@ -323,6 +323,13 @@ impl Agent {
             namespaces_bind: !self.config.default_node_selector.is_empty(),
             policy: self.state.policy.clone(),
             daemon_sets: self.last.plan.daemons.iter().map(|daemon| daemon.key.clone()).collect(),
+            running: self
+                .state
+                .records
+                .values()
+                .filter(|record| record.runs())
+                .map(|record| record.key.clone())
+                .collect(),
         });
         api.store().had_reached(self.state.inputs.reached);
         self.inputs.connect(&api);

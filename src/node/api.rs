@@ -90,6 +90,7 @@ pub use store::ScopeState;
 pub use store::Sighting;
 pub use store::Snapshot;
 pub use store::Store;
+pub use store::Unusable;
 pub use store::convert;
 #[cfg(test)]
 pub(in crate::node) use tls::TlsError;
@@ -138,6 +139,8 @@ pub struct ApiOptions {
     /// DaemonSets that are read whole whatever the policy says of them: what runs, what is remembered, and what folders
     /// have under the same name.
     pub daemon_sets: BTreeSet<ObjectKey>,
+    /// Those of which something runs.
+    pub running: BTreeSet<ObjectKey>,
 }
 
 /// The agent's access to the API server; clones share it. Its tasks end with the last clone.
@@ -168,7 +171,7 @@ impl Api {
     pub fn start(options: ApiOptions) -> Self {
         let connector = Connector::new(options.kubeconfig);
         let client = connector.client();
-        let selection = Selection::of_policy(options.policy, options.daemon_sets);
+        let selection = Selection::of_policy(options.policy, options.daemon_sets, options.running);
         let store = Store::new(selection.clone());
         let tokens = Tokens::default();
         let events = Events::new(&options.node_name);

@@ -20,6 +20,7 @@ use crate::core::metrics::Counts;
 use crate::core::metrics::MetricFacts;
 use crate::core::metrics::TokenFact;
 use crate::core::metrics::WatchFact;
+use crate::core::policy::PodRules;
 use crate::core::status::StatusReport;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
@@ -32,6 +33,8 @@ const HANGS_AFTER: Duration = Duration::from_secs(180);
 /// What one pass records.
 pub struct Pass {
     pub status: StatusReport,
+    /// The rules for pods that were in force.
+    pub rules: PodRules,
     /// When it ended.
     pub ended: Timestamp,
     /// How long it took.
@@ -144,6 +147,7 @@ impl server::Exposed for Recorder {
             let watches: Vec<WatchFact> = health.iter().flat_map(|health| &health.scopes).map(watch).collect();
             Some(metrics::exposition(&MetricFacts {
                 status: &pass.status,
+                rules: &pass.rules,
                 started: self.started,
                 last_pass: Some(pass.ended),
                 counts: &recorded.counts,

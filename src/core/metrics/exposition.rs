@@ -4,6 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::core::model::Source;
+use crate::core::policy::PodRules;
+use crate::core::status::DaemonStatus;
 use crate::core::status::RefusedCount;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
@@ -87,6 +90,8 @@ pub struct ProcessFact {
 pub struct MetricFacts<'a> {
     /// The last pass's report.
     pub status: &'a StatusReport,
+    /// Which namespaces are trusted: of the others only what has a pod is named.
+    pub rules: &'a PodRules,
     /// When the agent started.
     pub started: Timestamp,
     /// When the last pass ended.
@@ -112,7 +117,7 @@ pub fn exposition(facts: &MetricFacts<'_>) -> String {
     if let Some(last) = facts.last_pass {
         out.value(Id::LastPass, last.as_secs_f64());
     }
-    daemons(&mut out, facts.status);
+    daemons(&mut out, facts.status, facts.rules);
     out.value(Id::Starts, facts.counts.starts as f64);
     out.value(Id::Ends, facts.counts.ends as f64);
     out.value(Id::Refreshes, facts.counts.refreshes as f64);
@@ -146,7 +151,7 @@ impl Exposition {
     }
 }
 
-fn daemons(out: &mut Exposition, status: &StatusReport) {
+fn daemons(out: &mut Exposition, status: &StatusReport, rules: &PodRules) {
     for state in State::ALL.iter().copied() {
         let count = match state {
             // They have no line of their own.
@@ -155,7 +160,10 @@ fn daemons(out: &mut Exposition, status: &StatusReport) {
         };
         out.sample(Id::Daemons, &[&label_value(state.as_str())], count as f64);
     }
-    for daemon in &status.daemons {
+    let is_named = |daemon: &&DaemonStatus| {
+        !daemon.pod.is_empty() || daemon.source != Source::Api || rules.trusts(&daemon.namespace)
+    };
+    for daemon in status.daemons.iter().filter(is_named) {
         let (namespace, name) = (daemon.namespace.as_str(), daemon.name.as_str());
         let state = label_value(daemon.state.as_str());
         out.sample(Id::DaemonState, &[namespace, name, &state, &daemon.revision], 1.0);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::core::model::Mode;
 use crate::core::model::Source;
+use crate::core::policy::PodRules;
 use crate::core::record::Cause;
 use crate::core::status::AgentStatus;
 use crate::core::status::ApiUse;
@@ -125,6 +126,8 @@ fn every_metric_is_taken_from_the_facts() {
             failed,
             refused("b", "spec.template.spec.volumes[0].persistentVolumeClaim"),
             refused("c", "spec.template.spec.volumes[7].persistentVolumeClaim"),
+            DaemonStatus { namespace: "tenant".into(), ..refused("d", "spec") },
+            DaemonStatus { namespace: "tenant".into(), ..daemon("e", State::Running, "") },
         ],
         problems: Vec::new(),
         refused: Vec::new(),
@@ -140,6 +143,7 @@ fn every_metric_is_taken_from_the_facts() {
     let token = |expires, failing| TokenFact { namespace: "kube-system".into(), name: "cni".into(), expires, failing };
     let facts = MetricFacts {
         status: &status,
+        rules: &PodRules::default(),
         started: at(1_500),
         last_pass: Some(at(2_250)),
         counts: &counts,
@@ -163,7 +167,9 @@ fn every_metric_is_taken_from_the_facts() {
         "daemonlet_pass_duration_seconds_bucket{node=\"n1\",le=\"5\"} 2",
         "daemonlet_pass_duration_seconds_bucket{node=\"n1\",le=\"+Inf\"} 3",
         "daemonlet_last_pass_timestamp_seconds{node=\"n1\"} 2.25",
-        "daemonlet_daemons{state=\"refused\",node=\"n1\"} 2",
+        "daemonlet_daemons{state=\"refused\",node=\"n1\"} 3",
+        "daemonlet_daemon_state{namespace=\"tenant\",daemonset=\"e\",state=\"running\",revision=\"5d8c7\",node=\"n1\"} 1",
+        "daemonlet_refused_daemons{reason=\"spec\",node=\"n1\"} 1",
         "daemonlet_daemons{state=\"failing\",node=\"n1\"} 0",
         "daemonlet_daemons{state=\"left_alone\",node=\"n1\"} 7",
         "daemonlet_daemons{state=\"standing_by\",node=\"n1\"} 0",
@@ -183,7 +189,8 @@ fn every_metric_is_taken_from_the_facts() {
     }
     let is_of_no_node = |line: &&str| !line.starts_with('#') && !line.contains("node=\"n1\"");
     assert_eq!(exposition(&facts).lines().find(is_of_no_node), None);
-    assert_eq!(text.matches("daemonlet_daemon_ready{").count(), 1, "only what has a pod is ready or not");
+    assert_eq!(text.matches("daemonlet_daemon_ready{").count(), 2, "only what has a pod is ready or not");
+    assert!(!text.contains("daemonset=\"d\""), "a tenant's that has no pod is counted, not named");
     let alone = exposition(&MetricFacts { connected: None, last_pass: None, process: None, ..facts });
     assert!(!alone.contains("daemonlet_api_") && !alone.contains("process_cpu"), "{alone}");
 }

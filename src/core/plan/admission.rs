@@ -31,6 +31,11 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether policy refuses a new instance.
+    pub(super) fn is_refused(&self, daemon_set: &Arc<DaemonSet>) -> bool {
+        !self.may_return && matches!(self.facts.admission(daemon_set), Admission::Refused(_))
+    }
+
     /// Notes for a running instance that it could not start again as it is.
     pub(super) fn note_admission(&mut self, daemon_set: &Arc<DaemonSet>) {
         match self.facts.admission(daemon_set) {

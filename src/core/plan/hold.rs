@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
 use crate::core::model::Mode;
+use crate::core::model::Source;
 use crate::core::sources::Hold;
 
 use super::Action;
@@ -66,6 +68,18 @@ impl Planner<'_> {
                 self.hint_release();
             }
             Hold::Narrowed(_) | Hold::Forbidden(_) => {}
+        }
+    }
+
+    /// A DaemonSet of the API whose definition is not read. What runs stays as it is.
+    pub(super) fn refused(&mut self, mode: Mode, errors: &[FieldError]) {
+        self.keep(State::Refused, "");
+        self.summary.source = Some(Source::Api);
+        self.summary.mode = Some(mode);
+        self.summary.reason.clear();
+        self.refuse(errors);
+        if self.record.runs() {
+            self.add_reason("what runs stays as it is");
         }
     }
 

@@ -33,17 +33,26 @@ impl Planner<'_> {
     /// Which port of the target another daemon of this node uses; `only_desired`: and will still use once it follows
     /// its definition.
     pub(super) fn clash_with_others(&mut self, target: &Target, only_desired: bool) -> Option<String> {
-        let wanted = ports::host_ports(target.daemon_set.pod_template());
-        if wanted.is_empty() {
-            return None;
-        }
-        let found = self.facts.held_ports(&target.daemon_set.key, only_desired).into_iter().find_map(|(who, held)| {
-            let port: &HostPort = ports::clash(&wanted, &held)?;
-            Some(format!("host port {port} belongs to {who}"))
-        });
+        let found = self.clash(target, only_desired);
         if found.is_some() {
             self.summary.hints.push("give one of the two another host port".to_owned());
         }
         found
+    }
+
+    /// Whether the target waits for a host port of another daemon, and policy refuses it anyway.
+    pub(super) fn is_refused_at_a_port(&self, target: &Target) -> bool {
+        self.is_refused(&target.daemon_set) && self.clash(target, false).is_some()
+    }
+
+    fn clash(&self, target: &Target, only_desired: bool) -> Option<String> {
+        let wanted = ports::host_ports(target.daemon_set.pod_template());
+        if wanted.is_empty() {
+            return None;
+        }
+        self.facts.held_ports(&target.daemon_set.key, only_desired).into_iter().find_map(|(who, held)| {
+            let port: &HostPort = ports::clash(&wanted, &held)?;
+            Some(format!("host port {port} belongs to {who}"))
+        })
     }
 }

@@ -147,6 +147,12 @@ impl Planner<'_> {
             }
             (None, None) => {
                 self.note_claim(&target);
+                // What may not start at all waits for nothing: those that wait are not counted as those that are refused.
+                if self.is_refused_at_a_port(&target) {
+                    self.replacing = None;
+                    self.admitted(&target.daemon_set);
+                    return;
+                }
                 if let Some(why) = self.clash_with_others(&target, false) {
                     self.summary.state = State::Waiting;
                     return self.add_reason(&why);

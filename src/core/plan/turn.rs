@@ -230,6 +230,9 @@ fn missing(key: &ObjectKey) -> Missing {
     Missing { kind: "DaemonSet".to_owned(), namespace, name, key: String::new() }
 }
 
+/// So many daemons of a circle are named.
+const TOLD: usize = 32;
+
 fn list<'a>(keys: impl IntoIterator<Item = &'a ObjectKey>) -> String {
     keys.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -237,7 +240,11 @@ fn list<'a>(keys: impl IntoIterator<Item = &'a ObjectKey>) -> String {
 /// What a person has to know of the order of one daemon.
 fn remarks(after: &After) -> impl Iterator<Item = String> {
     let circle = (!after.circle.is_empty()).then(|| {
-        let names = list(&after.circle);
+        let names = list(after.circle.iter().take(TOLD));
+        let names = match after.circle.len().saturating_sub(TOLD) {
+            0 => names,
+            more => format!("{names} and {more} more"),
+        };
         format!("{AFTER} makes a circle of {names}: there each waits only for names that come before its own")
     });
     let unknown = (!after.unknown.is_empty()).then(|| {

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde_json::Value;
 
 use crate::core::insufficient::Amounts;
+use crate::core::json::Json;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::quantity::parse_json;
@@ -56,12 +57,15 @@ impl Resources {
         }
     }
 
-    /// What the pod of `template` requests, as [`Amounts::requested`] has it; without the overhead of a RuntimeClass.
-    pub fn requested(template: &Value) -> Self {
+    /// What the pod of `template` requests, as [`Amounts::requested`] has it, with the overhead of `runtime_class`, the
+    /// object that it names, if it is known.
+    pub fn requested(template: &Value, runtime_class: Option<&Value>) -> Self {
+        let overhead = runtime_class.and_then(|class| class.at(["overhead", "podFixed"])).unwrap_or(&Value::Null);
         let all = Amounts::requested(template);
         let of = |name: &str| all.get(name).unwrap_or_default();
         let whole = |amount: i128| saturated(amount.saturating_add(999) / 1000);
-        Self { cpu: saturated(of("cpu")), memory: whole(of("memory")), pods: whole(of("pods")) }
+        let own = Self { cpu: saturated(of("cpu")), memory: whole(of("memory")), pods: whole(of("pods")) };
+        own.plus(Self { pods: 0, ..Self::of_list(overhead) })
     }
 
     /// The sum of each.
@@ -161,15 +165,15 @@ mod tests {
             "containers": [container("250m", "64Mi"), {"resources": {"limits": {"cpu": 1, "memory": "1Mi"}}}, {}],
             "initContainers": [container("3", "1Mi"), sidecar],
         }});
-        assert_eq!(Resources::requested(&template), Resources { cpu: 3000, memory: 75 * MIB, pods: 1 });
+        assert_eq!(Resources::requested(&template, None), Resources { cpu: 3000, memory: 75 * MIB, pods: 1 });
         let whole = json!({"spec": {"resources": {"requests": {"cpu": "2"}}, "containers": [container("1", "1Mi")]}});
-        assert_eq!(Resources::requested(&whole), Resources { cpu: 2000, memory: MIB, pods: 1 });
+        assert_eq!(Resources::requested(&whole, None), Resources { cpu: 2000, memory: MIB, pods: 1 });
         assert_eq!(
-            Resources::requested(&json!({"spec": {"containers": "?"}})),
+            Resources::requested(&json!({"spec": {"containers": "?"}}), None),
             Resources { pods: 1, ..Resources::default() }
         );
         let huge = json!({"spec": {"containers": [container("9e18", "9e18"), container("9e18", "9e18"), container("-1", "x")]}});
-        assert!(Resources::requested(&huge).cpu > 0, "nothing overflows");
+        assert!(Resources::requested(&huge, None).cpu > 0, "nothing overflows");
     }
 
     #[test]
@@ -198,6 +202,15 @@ mod tests {
             "requests cpu 0m, memory 11 MiB, pods 0; of policy.max-requests = \"10%\" (cpu 0m, memory 100 MiB, pods 0 on \
              this node) cpu 0m, memory 90 MiB, pods 0 are taken by other daemons"
         );
+    }
+
+    #[test]
+    fn the_overhead_of_a_runtime_class_is_requested_too() {
+        let template = json!({"spec": {"containers": [{"resources": {"requests": {"cpu": "1", "memory": "1Mi"}}}]}});
+        let class = json!({"overhead": {"podFixed": {"cpu": "250m", "memory": "120Mi"}}});
+        let with = Resources::requested(&template, Some(&class));
+        assert_eq!(with, Resources { cpu: 1250, memory: 121 * MIB, pods: 1 });
+        assert_eq!(Resources::requested(&template, Some(&json!({}))), Resources::requested(&template, None));
     }
 
     #[test]

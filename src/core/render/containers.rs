@@ -9,10 +9,25 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::core::json::Json;
+use crate::core::render::context::RenderContext;
 use crate::core::render::json::Object;
 
 /// The lists that hold containers, in the order in which upstream visits them.
 pub(super) const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
+/// Refuses mounts above the root: a runtime takes them for other places than their text says, and what is mounted inside a
+/// volume is found by the text.
+pub(super) fn refuse_mounts_above(ctx: &mut RenderContext<'_>, spec: &Object) {
+    for (field, container) in all(spec) {
+        for (index, mount) in container.list_at("volumeMounts").iter().enumerate() {
+            let path = mount.str_at("mountPath");
+            if clean_path(path).split('/').next() == Some("..") {
+                let field = format!("{field}.volumeMounts[{index}].mountPath");
+                ctx.refuse(field, format!("{path:?} leads above the root of the container"), "write an absolute path");
+            }
+        }
+    }
+}
 
 /// Every container of `spec` with its field path.
 pub(super) fn all(spec: &impl Json) -> impl Iterator<Item = (String, &Value)> {

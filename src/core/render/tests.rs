@@ -79,6 +79,26 @@ fn every_refused_field_is_named_at_once() {
     );
 }
 
+#[test]
+fn a_mount_above_the_root_is_refused_by_its_field() {
+    let fixture = |path: &str| {
+        let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path});
+        let mounts = [mount("a", path), mount("b", "../../x"), mount("b", "/a/../../x"), mount("b", "..data")];
+        let volumes =
+            json!([{"name": "a", "configMap": {"name": "a", "optional": true}}, {"name": "b", "emptyDir": {}}]);
+        Fixture::new(json!({"initContainers": [{"name": "main", "volumeMounts": mounts}], "volumes": volumes}))
+    };
+    for path in ["..", "../", "a/../.."] {
+        let errors = fixture(path).render().unwrap_err().errors;
+        let told: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let expected = [(0, path), (1, "../../x")].map(|(index, path)| {
+            let field = format!("spec.template.spec.initContainers[0].volumeMounts[{index}].mountPath");
+            format!("{field}: {path:?} leads above the root of the container")
+        });
+        assert_eq!(told, expected);
+    }
+}
+
 /// Members that some pass looks at, beside one that none does.
 const MEMBERS: &str = "name key path mode items value valueFrom env envFrom prefix volumes volumeMounts mountPath \
     containers initContainers ephemeralContainers configMap secret secretName optional projected sources \

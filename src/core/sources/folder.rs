@@ -67,7 +67,8 @@ fn kept(record: &DaemonRecord, reason: String) -> Desired {
 pub(super) fn resolve_unselected(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
     let namespace = &record.key.namespace;
     let why = format!("policy.namespaces does not contain {namespace}: the API server's DaemonSet says nothing here");
-    let is_there = matches!(known.api, ApiState::Present(_) | ApiState::Invalid { .. } | ApiState::Unread);
+    let is_there =
+        matches!(known.api, ApiState::Present(_) | ApiState::Invalid { .. } | ApiState::TooLarge(_) | ApiState::Unread);
     let note = is_there.then(|| format!("the folder's stays in force: {why}"));
     match folder_of(known, record) {
         Some(folder) => match of_the_api(record, folder) {

@@ -12,6 +12,7 @@ use crate::core::policy::Covered;
 use crate::core::policy::Judge;
 use crate::core::policy::Policy;
 use crate::core::policy::Releases;
+use crate::core::policy::TooLarge;
 use crate::core::record::DaemonRecord;
 
 use super::Desired;
@@ -20,6 +21,7 @@ use super::PolicyAndObjects;
 use super::covers;
 use super::folder_of;
 use super::last_known;
+use super::resolve_uncovered;
 use super::wanted;
 
 /// Why what runs is held at its definition.
@@ -109,6 +111,28 @@ pub(super) fn held(known: &KnownDefinition<'_>, record: &DaemonRecord, mode: Opt
     let last = if record.bootstrap { Mode::Bootstrap } else { Mode::Static };
     let mode = mode.or(daemon_set.mode_label()).unwrap_or(last);
     Desired::Held { daemon_set: Arc::clone(daemon_set), mode, why, ask: false }
+}
+
+/// What follows from a version of the API that is too large. It ends nothing, and what is too large by the rules for pods
+/// can be let go as what else they forbid.
+pub(super) fn resolve_too_large(
+    known: &KnownDefinition<'_>,
+    too_large: &TooLarge,
+    record: &DaemonRecord,
+    rules: PolicyAndObjects<'_>,
+) -> Desired {
+    let mode = match &too_large.covered {
+        Covered::Yes(mode) => *mode,
+        Covered::No(reason) => return resolve_uncovered(known, reason.clone(), record, &rules.0),
+    };
+    let running = record.definition().filter(|running| record.runs() && running.source == Source::Api);
+    if let Some(reason) = running.and_then(|running| rules.0.forbids(running)) {
+        return held(known, record, Some(mode), Hold::Forbidden(reason));
+    }
+    match resolve_invalid(known, &too_large.reason(), record, rules) {
+        Desired::Unsure { .. } => Desired::Refused { mode, errors: too_large.errors.clone() },
+        desired => desired,
+    }
 }
 
 /// What follows from a version of the API that is refused.

@@ -11,6 +11,7 @@ use crate::core::model::ObjectMap;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
+use crate::core::policy::PodRules;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::LastRun;
@@ -105,6 +106,7 @@ impl<'a> Case<'a> {
             }
             Desired::Left { .. } => "left".into(),
             Desired::SetAside { .. } => "set aside".into(),
+            Desired::Refused { mode, errors } => format!("refused, {mode:?}: {}", errors[0]),
             Desired::Gone { by_list, ignore_file, .. } => format!("gone by_list={by_list} ignore={ignore_file:?}"),
             Desired::Orphaned { .. } => "orphaned".into(),
             Desired::Confirm { .. } => "confirm".into(),
@@ -498,6 +500,36 @@ fn an_invalid_version_keeps_what_runs() {
     assert_eq!(Case::new(FolderState::Absent, invalid()).desired(&known), "held as refused, Bootstrap");
     let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
     assert_eq!(Case::new(folder, invalid()).desired(&record(None, true)), "wanted from file, Static with a note");
+}
+
+#[test]
+fn what_is_too_large_ends_nothing_and_without_its_label_it_is_not_ours() {
+    let error = FieldError { field: "spec".to_owned(), reason: "has more".to_owned(), hint: None };
+    let too_large = |covered| TooLarge { errors: vec![error.clone()], covered };
+    let ours = too_large(Covered::Yes(Mode::Static));
+    let case = || Case::new(FolderState::Absent, ApiState::TooLarge(&ours));
+    assert_eq!(case().desired(&record(None, false)), "refused, Static: spec: has more");
+    assert_eq!(case().desired(&record(Some("ds-uid"), true)), "refused, Static: spec: has more", "and is kept");
+    let labelled = daemon_set(Source::Api, Some("static"));
+    assert_eq!(case().confirmed(Confirmation::Gone).desired(&running(&labelled)), "held as refused, Static");
+    let tenants = Policy::new(None, "", vec!["kube-system".to_owned()]).unwrap();
+    let tenants = tenants.with_rules(PodRules { trusted_namespaces: Vec::new(), ..PodRules::default() });
+    let mut large = DaemonSet::clone(&labelled);
+    large.template = json!({"spec": {"containers": [{"args": ["x".repeat(300 << 10)]}]}});
+    let forbidden = Case { policy: tenants, ..case() };
+    assert_eq!(forbidden.desired(&running(&Arc::new(large))), "held, Static, ask=false", "it can be let go");
+    let file = file();
+    let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
+    let beside = Case::new(folder, ApiState::TooLarge(&ours));
+    assert_eq!(beside.desired(&record(None, true)), "wanted from file, Static with a note");
+    let unlabelled = too_large(Covered::No("no label".to_owned()));
+    let case = || Case::new(FolderState::Absent, ApiState::TooLarge(&unlabelled));
+    assert_eq!(case().desired(&record(None, false)), "left");
+    assert_eq!(case().desired(&running(&labelled)), "confirm");
+    assert_eq!(
+        case().confirmed(Confirmation::NotCovered).desired(&running(&labelled)),
+        "gone by_list=false ignore=None"
+    );
 }
 
 #[test]

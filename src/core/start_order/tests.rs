@@ -61,11 +61,9 @@ fn a_daemon_comes_after_those_that_are_known() {
     let after = &order.after[&key("c")];
     assert_eq!((&after.daemons, &after.unknown), (&keys("b"), &keys("x")));
     assert_eq!((after.timeout, after.circle.len()), (TIMEOUT, 0));
-    let mut planned = BTreeMap::new();
     let (a, b, c) = (key("a"), key("b"), key("c"));
-    assert_eq!([&a, &b, &c].map(|key| order.is_next(key, &planned)), [true, false, false]);
-    planned.insert(&a, ());
-    assert_eq!([&b, &c].map(|key| order.is_next(key, &planned)), [true, false]);
+    let other = key("z");
+    assert_eq!(order.sorted([&c, &other, &b, &a].into_iter()), [&other, &a, &b, &c]);
     assert_eq!([&a, &b, &c].map(|key| order.turn(key, &[]).is_named), [true, true, false]);
     assert_eq!(order.turn(&a, &[]).after, None);
 }
@@ -74,12 +72,39 @@ fn a_daemon_comes_after_those_that_are_known() {
 fn a_circle_is_broken_by_name_order_and_nothing_else_is() {
     let order = order(&["a: c", "b: a", "c: b", "d: a e", "e: e", "z: d"]);
     let before = |name: &str| order.after[&key(name)].daemons.clone();
-    let circle = |name: &str| order.after[&key(name)].circle.clone();
+    let circle = |name: &str| BTreeSet::clone(&order.after[&key(name)].circle);
     assert_eq!((before("a"), before("b"), before("c")), (keys(""), keys("a"), keys("b")));
     assert_eq!((circle("a"), circle("c")), (keys("a b c"), keys("a b c")));
     assert_eq!((before("d"), circle("d")), (keys("a e"), keys("")), "it leads into circles and is in none");
     assert_eq!((before("e"), circle("e")), (keys(""), keys("e")), "one alone");
     assert_eq!((before("z"), circle("z")), (keys("d"), keys("")));
+}
+
+/// So many daemons, of which each names those that `named` gives for it.
+fn many(count: usize, named: impl Fn(usize) -> Vec<usize>) -> StartOrder {
+    let name = |number: usize| format!("d{number:04}");
+    let line = |number: usize| {
+        let named: Vec<String> = named(number).into_iter().map(name).collect();
+        format!("{}: {}", name(number), named.join(" "))
+    };
+    let lines: Vec<String> = (0..count).map(line).collect();
+    order(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn thousands_that_name_each_other_cost_no_more_than_the_names_that_they_give() {
+    let chain = many(3_000, |number| (number.saturating_sub(32)..number).collect());
+    assert!(chain.after.values().all(|after| after.circle.is_empty()));
+    let last = key("d2999");
+    assert_eq!(chain.after[&last].daemons.len(), 32);
+    let keys: Vec<ObjectKey> = (0..3_000).rev().map(|number| key(&format!("d{number:04}"))).collect();
+    assert_eq!(chain.sorted(keys.iter()), keys.iter().rev().collect::<Vec<_>>());
+
+    let circle = many(3_000, |number| (1..=32).map(|before| (number + 3_000 - before) % 3_000).collect());
+    let (first, last) = (&circle.after[&key("d0000")], &circle.after[&last]);
+    assert_eq!((first.daemons.len(), last.daemons.len(), last.circle.len()), (0, 32, 3_000));
+    assert!(circle.after.values().all(|after| Arc::ptr_eq(&after.circle, &first.circle)), "it is there once");
+    assert_eq!(circle.sorted(keys.iter()), keys.iter().rev().collect::<Vec<_>>());
 }
 
 #[test]

@@ -75,6 +75,7 @@ impl Bench {
             boot: BOOT,
             unread_until: Timestamp::default() + TIMEOUT,
             is_trusted: &is_trusted,
+            may_be_trusted: &|key| key.namespace == "kube-system",
             belongs: &|_| belongs,
             switch: self.switch,
             api_server: self.api_server,
@@ -213,6 +214,8 @@ fn what_is_being_read_may_ask_for_it_but_not_for_ever() {
     assert_eq!((taint.wish(), wake), (Wish::Unknown, Some(Timestamp::from_secs(600))));
     assert_eq!(bench.at(600).0.wish(), Wish::NoTaint, "ten minutes after the boot");
     assert!(bench.record.this_boot.is_none(), "nothing is remembered of it");
+    bench.record = DaemonRecord::new(ObjectKey::new("tenant", "net"), 0);
+    assert_eq!(bench.at(0), (StartupTaint::default(), String::new(), None), "whatever it says counts for nothing");
 }
 
 #[test]

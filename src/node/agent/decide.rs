@@ -169,10 +169,10 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     Some(Request::Follow { objects, tokens })
 }
 
-/// Asks for what the API defines of daemons that only an outline is known of.
+/// Asks for what the API defines of daemons that only an outline is known of, and of those that there is room for now.
 fn read(observation: &Observation, plan: &Plan) -> Option<Request> {
     let api = observation.snapshot()?;
-    let keys = plan.daemons.iter().map(|daemon| &daemon.key);
+    let keys = plan.daemons.iter().map(|daemon| &daemon.key).chain(api.to_read());
     let unread: BTreeSet<ObjectKey> = keys.filter(|key| api.is_unread(key)).cloned().collect();
     (!unread.is_empty()).then_some(Request::ReadDaemonSets(unread))
 }

@@ -14,6 +14,7 @@ use crate::core::sources::ApiState;
 use crate::node::api::Converted;
 use crate::node::api::Presence;
 use crate::node::api::Snapshot;
+use crate::node::api::Unusable;
 
 /// The API's DaemonSets.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -36,11 +37,12 @@ impl ApiDefinitions {
         }
     }
 
-    /// The DaemonSets that are ours by label or policy, and those that cannot be read.
+    /// The DaemonSets that are ours by label or policy, also those that are too large; not those that are invalid.
     pub(super) fn ours(&self, policy: &Policy) -> impl Iterator<Item = &ObjectKey> {
         let ours = |converted: &Converted| match converted {
             Ok(daemon_set) => matches!(policy.covers(daemon_set, None), Covered::Yes(_)),
-            Err(_) => false,
+            Err(Unusable::TooLarge(too_large)) => matches!(too_large.covered, Covered::Yes(_)),
+            Err(Unusable::Invalid(_)) => false,
         };
         self.converted.iter().filter(move |(_, (_, c))| ours(c)).map(|(key, _)| key)
     }
@@ -51,14 +53,15 @@ impl ApiDefinitions {
     }
 
     /// Why what the API has of `key` cannot be used, if it cannot.
-    pub(super) fn refused(&self, key: &ObjectKey) -> Option<&str> {
-        self.converted.get(key).and_then(|(_, c)| c.as_ref().err()).map(String::as_str)
+    pub(super) fn refused(&self, key: &ObjectKey) -> Option<&Unusable> {
+        self.converted.get(key).and_then(|(_, c)| c.as_ref().err())
     }
 
     pub(super) fn api_state(&self, key: &ObjectKey, api: &Snapshot) -> ApiState<'_> {
         match (self.converted.get(key), api.presence(key)) {
             (Some((_, Ok(daemon_set))), _) => ApiState::Present(daemon_set),
-            (Some((_, Err(reason))), _) => ApiState::Invalid { reason },
+            (Some((_, Err(Unusable::Invalid(reason)))), _) => ApiState::Invalid { reason },
+            (Some((_, Err(Unusable::TooLarge(too_large)))), _) => ApiState::TooLarge(too_large),
             (None, Presence::Deleted { orphan: true, .. }) => ApiState::Orphaned,
             (None, Presence::Deleted { .. }) => ApiState::Absent { by_event: true },
             (None, Presence::ListedAbsent { .. }) => ApiState::Absent { by_event: false },

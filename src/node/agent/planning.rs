@@ -82,6 +82,10 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
                 boot: &observation.boot.id,
                 unread_until: observation.now + (startup_taint::TIMEOUT - observation.steady),
                 is_trusted: &|daemon_set| state.policy.confines(daemon_set).is_none(),
+                may_be_trusted: &|key| {
+                    let is_of_file = observation.folders.get(key).is_some() || state.inputs.origins.contains_key(key);
+                    is_of_file || state.policy.rules().trusts(&key.namespace)
+                },
                 belongs: &|daemon_set| {
                     let selector = facts.namespace_selector(daemon_set);
                     placement::belongs(&state.node, daemon_set, selector.as_ref())

@@ -1,6 +1,6 @@
 //! Which DaemonSets are read whole; of the others no more than that they exist ([`crate::core::outline`]).
 //!
-//! Owns the rule and the names beside it. Must not know what is stored.
+//! Owns the rule, the names beside it, and of which namespaces what is kept is bounded. Must not know what is stored.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::outline::Metadata;
 use crate::core::outline::OutlineStatus;
+use crate::core::outline::Reading;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::policy::is_mistyped;
@@ -35,17 +36,19 @@ enum Rule {
 pub struct Selection {
     rule: Arc<Rule>,
     named: Arc<Mutex<BTreeSet<ObjectKey>>>,
+    /// What runs comes before others where what is kept is bounded.
+    runs: Arc<BTreeSet<ObjectKey>>,
 }
 
 impl Selection {
-    /// What `policy` takes, and what is `named`.
-    pub(super) fn of_policy(policy: Arc<Policy>, named: BTreeSet<ObjectKey>) -> Self {
-        Self { rule: Arc::new(Rule::Policy(policy)), named: Arc::new(Mutex::new(named)) }
+    /// What `policy` takes, and what is `named`, of which some `runs`.
+    pub(super) fn of_policy(policy: Arc<Policy>, named: BTreeSet<ObjectKey>, runs: BTreeSet<ObjectKey>) -> Self {
+        Self { rule: Arc::new(Rule::Policy(policy)), named: Arc::new(Mutex::new(named)), runs: Arc::new(runs) }
     }
 
     /// What the label `daemonlet.dev/mode` gives to the agents in place of the DaemonSet controller.
     pub fn of_label() -> Self {
-        Self { rule: Arc::new(Rule::Label), named: Arc::default() }
+        Self { rule: Arc::new(Rule::Label), named: Arc::default(), runs: Arc::default() }
     }
 
     fn named<T>(&self, f: impl FnOnce(&mut BTreeSet<ObjectKey>) -> T) -> T {
@@ -66,8 +69,29 @@ impl Selection {
         self.named(|named| named.retain(is_kept));
     }
 
-    /// Whether a DaemonSet is read whole.
-    pub(super) fn takes(&self, metadata: &Metadata) -> bool {
+    /// The policy, if it bounds what is kept of the DaemonSets of `namespace`.
+    pub(super) fn bounds(&self, namespace: &str) -> Option<&Policy> {
+        match &*self.rule {
+            Rule::Policy(policy) => Some(&**policy).filter(|policy| policy.bounds(namespace)),
+            Rule::All | Rule::Label => None,
+        }
+    }
+
+    /// Whether something of `key` ran when this began.
+    pub(super) fn ran(&self, key: &ObjectKey) -> bool {
+        self.runs.contains(key)
+    }
+
+    /// How much of a DaemonSet is read.
+    pub(super) fn reading(&self, metadata: &Metadata) -> Reading {
+        match (self.takes(metadata), self.bounds(&metadata.namespace)) {
+            (false, _) => Reading::Outline,
+            (true, Some(_)) => Reading::Bounded,
+            (true, None) => Reading::Whole,
+        }
+    }
+
+    fn takes(&self, metadata: &Metadata) -> bool {
         let is_selected = match &*self.rule {
             Rule::All => true,
             Rule::Policy(policy) => {

@@ -20,11 +20,13 @@ use crate::node::api::error::ApiFailure;
 use crate::node::api::selection::Selection;
 
 mod definition;
+mod room;
 mod sightings;
 mod snapshot;
 
 pub use definition::Converted;
 pub use definition::Definition;
+pub use definition::Unusable;
 pub use definition::convert;
 use definition::is_orphaning;
 pub use sightings::Sighting;
@@ -182,16 +184,23 @@ impl Store {
             return self.outline(key, Outline::of(value, reached));
         }
         self.selection.add(&key);
+        let bounds = self.selection.bounds(&key.namespace);
         let fingerprint = definition::fingerprint(value);
         self.with(|snapshot| {
             snapshot.etcd_rollback_detection.reached = snapshot.etcd_rollback_detection.reached.max(reached);
             snapshot.deleted.remove(&key);
             snapshot.remove_outline(&key);
+            snapshot.to_read.remove(&key);
             let before = snapshot.daemon_sets.get(&key);
             if before.is_some_and(|before| before.fingerprint == fingerprint) {
                 return;
             }
-            let mut definition = Definition::of(value, 0);
+            let mut definition = Definition::within(bounds, value);
+            if let Some(policy) = bounds.filter(|_| !self.selection.ran(&key))
+                && !snapshot.has_room(&key, definition.weight)
+            {
+                definition.give_up(&key, policy);
+            }
             if before.is_none_or(|before| before.differs(&definition)) {
                 snapshot.changed();
                 definition.version = snapshot.version;
@@ -248,6 +257,7 @@ impl Store {
                     let last = snapshot.daemon_sets.remove(&key);
                     let orphan = is_orphaning(value) || last.as_ref().is_some_and(|last| last.orphans);
                     snapshot.deleted.insert(key.clone(), Tombstone { uid: uid.to_string(), orphan });
+                    snapshot.use_room();
                     last.is_some()
                 }
                 Scope::Pods => {
@@ -309,6 +319,7 @@ impl Store {
                         Arc::make_mut(&mut snapshot.not_selected).retain(|key, _| seen.contains(key));
                     }
                     self.selection.retain(|key| seen.contains(key));
+                    snapshot.use_room();
                 }
                 Scope::Pods => snapshot.pods.retain(|key, _| seen.contains(key)),
                 Scope::Object(reference) => {

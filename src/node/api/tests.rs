@@ -41,6 +41,7 @@ fn with_kubeconfig(kubeconfig: PathBuf) -> ApiOptions {
         namespaces_bind: false,
         policy: Arc::new(Policy::new(Some(Mode::Static), "", vec!["*".into()]).unwrap()),
         daemon_sets: BTreeSet::new(),
+        running: BTreeSet::new(),
     }
 }
 

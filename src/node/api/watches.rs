@@ -38,6 +38,8 @@ use task::WatchTask;
 
 /// Objects per page: a page is in memory twice while it is read.
 const PAGE: u32 = 50;
+/// DaemonSets per page: each may have 1.5 MiB.
+const DAEMON_SETS_PAGE: u32 = 8;
 
 /// Everything that a watch needs.
 pub(super) struct WatchContext {
@@ -186,6 +188,7 @@ fn spawn_daemon_sets(context: &Arc<WatchContext>, selector: Option<String>) -> A
         Some(selector) => config().labels(&selector),
         None => config(),
     };
+    let config = config.page_size(DAEMON_SETS_PAGE);
     let resource = object::api_resource("apps", "DaemonSet", "daemonsets");
     let task = WatchTask { scope: Scope::DaemonSets, resource, namespace: None, config, keep: object::keep_daemon_set };
     task.spawn(context)

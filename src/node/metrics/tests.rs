@@ -34,6 +34,7 @@ fn pass() -> Pass {
     };
     Pass {
         status,
+        rules: PodRules::default(),
         ended: at(5_000),
         took: Duration::from_millis(3),
         changes: [1, 2, 3, 4],

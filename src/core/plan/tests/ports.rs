@@ -98,3 +98,16 @@ fn a_port_of_another_daemon_is_waited_for() {
     bench.world.held_ports.clear();
     assert_eq!(bench.pass(&desired), ["start uid-b-1"]);
 }
+
+#[test]
+fn what_policy_refuses_does_not_wait_for_a_port() {
+    let mut bench = Bench::new();
+    bench.held(9100, true);
+    bench.world.forbids = true;
+    let desired = wanted(&on_port("a", 9100));
+    assert_eq!(bench.pass(&desired), NONE);
+    let summary = bench.plan(&desired).summary;
+    assert_eq!(summary.state, State::Refused, "{}", summary.reason);
+    assert_eq!(summary.refused_field.as_deref(), Some("image"));
+    assert!(summary.hints.is_empty(), "another port would not help: {:?}", summary.hints);
+}

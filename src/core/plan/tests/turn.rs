@@ -139,7 +139,7 @@ fn what_runs_steadily_while_nobody_reports_readiness_is_not_ready() {
 fn circles_and_unknown_names_are_reported() {
     let mut bench = waiting();
     let after = bench.after.as_mut().unwrap();
-    after.circle = BTreeSet::from([ObjectKey::new("a", "x"), ObjectKey::new("kube-system", "net")]);
+    after.circle = Arc::new([ObjectKey::new("a", "x"), ObjectKey::new("kube-system", "net")].into());
     after.unknown = BTreeSet::from([ObjectKey::new("a", "y")]);
     let notes = bench.plan(&wanted(&daemon_set("v1"))).summary.notes;
     assert_eq!(

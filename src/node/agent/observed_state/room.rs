@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use crate::core::bounds;
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::Kind;
+use crate::core::model::Lookup;
+use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::pass::Subject;
 use crate::core::placement;
@@ -50,7 +54,7 @@ impl ObservedState<'_> {
     /// Why a new instance of `daemon_set` has no room among those of namespaces that are not trusted.
     fn no_room(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
         self.state.policy.confines(daemon_set)?;
-        let own = Resources::requested(daemon_set.pod_template());
+        let own = self.requested(daemon_set);
         let requesters =
             self.requesters.get_or_init(|| self.subjects.iter().filter_map(|s| self.requester(s)).collect());
         match self.state.node.allocatable {
@@ -70,10 +74,20 @@ impl ObservedState<'_> {
         }
     }
 
+    /// What a pod of `daemon_set` requests. Nothing starts before its RuntimeClass is known.
+    fn requested(&self, daemon_set: &DaemonSet) -> Resources {
+        let template = daemon_set.pod_template();
+        let class = template.str_at(["spec", "runtimeClassName"]);
+        let class = match self.objects.lookup(&ObjectRef::new(Kind::RuntimeClass, "", class)) {
+            Lookup::Present(class) | Lookup::Deleted(class) => Some(class),
+            Lookup::Absent | Lookup::Unknown => None,
+        };
+        Resources::requested(template, class)
+    }
+
     /// What a daemon of a namespace that is not trusted requests here, or would; `None` for any other.
     fn requester<'s>(&self, subject: &'s Subject<'_>) -> Option<Requester<'s>> {
         let policy = &self.state.policy;
-        let of = |daemon_set: &DaemonSet| Resources::requested(daemon_set.pod_template());
         let record = subject.record;
         let is_confined = |d: &&Arc<DaemonSet>| policy.confines(d).is_some();
         let instances = record.instances.iter().filter_map(|instance| instance.daemon_set.as_ref()).filter(is_confined);
@@ -81,12 +95,12 @@ impl ObservedState<'_> {
         let is_over = record.instances.is_empty();
         let may_return = is_over && matches!(subject.desired, Desired::Wanted { .. } | Desired::Held { .. });
         let returning = record.definition().filter(|d| may_return && is_confined(d));
-        let running = instances.chain(returning).map(|d| of(d)).reduce(Resources::plus);
+        let running = instances.chain(returning).map(|d| self.requested(d)).reduce(Resources::plus);
         let asked = match &subject.desired {
             Desired::Wanted { daemon_set, .. } if policy.confines(daemon_set).is_some() => {
                 let selector = self.namespace_selector(daemon_set);
                 let placement = placement::should_run(&self.state.node, daemon_set, selector.as_ref());
-                (placement.should_run && self.judge().allows(daemon_set)).then(|| of(daemon_set))
+                (placement.should_run && self.judge().allows(daemon_set)).then(|| self.requested(daemon_set))
             }
             _ => None,
         };

@@ -42,6 +42,7 @@ impl Reporter {
         let daemons = &view.last.plan.daemons;
         metrics.record(Pass {
             status: self.status(view),
+            rules: view.state.policy.rules().clone(),
             ended: view.last.observation.now,
             took,
             changes: [counts.starts, counts.ends, counts.refreshes, failures],

@@ -3,6 +3,7 @@
 //! Owns the comparison of its versions. Must not keep the raw object: decisions use the typed view, and a JSON map
 //! takes at least 600 bytes.
 
+use std::fmt;
 use std::hash::DefaultHasher;
 use std::hash::Hash;
 use std::hash::Hasher;
@@ -10,13 +11,37 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::core::bounds;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
+use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+use crate::core::outline;
 use crate::core::policy;
+use crate::core::policy::Policy;
+use crate::core::policy::TooLarge;
+use crate::core::validate;
 
-/// A DaemonSet of the API, or why it is invalid.
-pub type Converted = Result<Arc<DaemonSet>, String>;
+/// A DaemonSet of the API, or why it is not used.
+pub type Converted = Result<Arc<DaemonSet>, Unusable>;
+
+/// Why a DaemonSet of the API is not used.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Unusable {
+    /// It is invalid; why.
+    Invalid(String),
+    /// It has more than a namespace that is not trusted may have, and nothing else of it is kept.
+    TooLarge(TooLarge),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(reason) => f.write_str(reason),
+            Self::TooLarge(too_large) => f.write_str(&too_large.reason()),
+        }
+    }
+}
 
 /// A DaemonSet with the store's version of its last change that matters.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -29,18 +54,47 @@ pub struct Definition {
     pub(super) orphans: bool,
     /// [`fingerprint`] of its source.
     pub(super) fingerprint: u64,
+    /// [`bounds::weight`], where what is kept of its namespace is bounded; else 0.
+    #[serde(default)]
+    pub(super) weight: usize,
 }
 
 impl Definition {
     /// What `value` defines.
+    #[cfg(test)]
     pub fn of(value: &Value, version: u64) -> Self {
-        Self { version, converted: convert(value), orphans: is_orphaning(value), fingerprint: fingerprint(value) }
+        Self { version, ..Self::within(None, value) }
+    }
+
+    /// What `value` defines. `policy`: the one that bounds what is kept of its namespace, if one does.
+    pub(super) fn within(policy: Option<&Policy>, value: &Value) -> Self {
+        let converted = match policy {
+            Some(policy) => convert_within(policy, value),
+            None => convert(value),
+        };
+        let weight = policy.and(converted.as_ref().ok()).map_or(0, |daemon_set| bounds::weight(daemon_set));
+        let (orphans, fingerprint) = (is_orphaning(value), fingerprint(value));
+        Self { version: 0, converted, orphans, fingerprint, weight }
+    }
+
+    /// Gives up what it defines: the namespace of `key` has no room for it.
+    pub(super) fn give_up(&mut self, key: &ObjectKey, policy: &Policy) {
+        if let Ok(daemon_set) = &self.converted {
+            let errors = vec![bounds::no_room(&key.namespace, self.weight)];
+            let too_large = policy.too_large(&key.namespace, &daemon_set.labels, errors);
+            self.converted = Err(Unusable::TooLarge(too_large));
+        }
+    }
+
+    /// Whether all of it was given up for want of room.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.weight > 0 && self.converted.is_err()
     }
 
     /// What `daemon_set` is.
     #[cfg(test)]
     pub(crate) fn test(daemon_set: &Arc<DaemonSet>, version: u64) -> Self {
-        Self { version, converted: Ok(Arc::clone(daemon_set)), orphans: false, fingerprint: version }
+        Self { version, converted: Ok(Arc::clone(daemon_set)), orphans: false, fingerprint: version, weight: 0 }
     }
 
     /// Whether the two definitions differ, regardless of their versions.
@@ -74,8 +128,19 @@ pub(super) fn fingerprint(value: &Value) -> u64 {
 pub fn convert(value: &Value) -> Converted {
     policy::checked(value, Source::Api).map(Arc::new).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        errors.join("; ")
+        Unusable::Invalid(errors.join("; "))
     })
+}
+
+/// The same of one in a namespace whose DaemonSets `policy` bounds.
+fn convert_within(policy: &Policy, value: &Value) -> Converted {
+    if let Some(error) = outline::too_large(value) {
+        let labels = validate::strings(value.at(["metadata", "labels"]));
+        let namespace = value.str_at(["metadata", "namespace"]);
+        return Err(Unusable::TooLarge(policy.too_large(namespace, &labels, vec![error])));
+    }
+    let daemon_set = Arc::unwrap_or_clone(convert(value)?);
+    policy.within_bounds(daemon_set).map(Arc::new).map_err(Unusable::TooLarge)
 }
 
 /// Whether an object being deleted asks that its dependents stay.

@@ -3,6 +3,7 @@
 //! Owns what may be concluded from it: present, absent or unknown.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -70,7 +71,7 @@ pub struct Entry {
 }
 
 /// What is known of a DaemonSet that is not selected.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Outline {
     /// Its resource version.
     pub(super) version: u64,
@@ -124,6 +125,9 @@ pub struct Snapshot {
     /// DaemonSets of which no more is known than that they exist.
     #[serde(default)]
     pub(super) not_selected: Arc<BTreeMap<ObjectKey, Outline>>,
+    /// Those of them that are to be read whole ([`Snapshot::to_read`]).
+    #[serde(default)]
+    pub(super) to_read: BTreeSet<ObjectKey>,
     /// The own Node.
     pub node: Option<Entry>,
     /// Pods of this node (see [`Scope::Pods`]).

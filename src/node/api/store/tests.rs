@@ -1,10 +1,13 @@
 use serde_json::json;
 
 use super::*;
+use crate::core::bounds;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
+use crate::core::policy::Covered;
+use crate::core::policy::Policy;
 use crate::node::api::error::FailureKind;
 
 fn daemon_set(name: &str, version: &str, image: &str) -> Value {
@@ -72,6 +75,89 @@ fn of_what_is_not_selected_it_is_known_that_it_exists() {
     store.apply(&Scope::DaemonSets, outline("9"));
     store.complete(&Scope::DaemonSets, &seen(&[]));
     assert_eq!(presence(), Presence::ListedAbsent { list: 2 });
+}
+
+/// A store of a node on which `runs` runs, and which covers the namespace `a` without trusting it.
+fn of_tenant(runs: &[&str]) -> Store {
+    let policy = Policy::new(None, "", vec!["a".to_owned(), "kube-system".to_owned()]).unwrap();
+    let runs = runs.iter().map(|name| ObjectKey::new("a", *name)).collect();
+    Store::new(Selection::of_policy(Arc::new(policy), BTreeSet::new(), runs))
+}
+
+/// One in `namespace` whose arguments have so many bytes each.
+fn large(namespace: &str, name: &str, arguments: &[usize]) -> Value {
+    let mut object = daemon_set(name, "1", "i");
+    object["metadata"]["namespace"] = json!(namespace);
+    object["metadata"]["labels"] = json!({"daemonlet.dev/mode": "static"});
+    let arguments = arguments.iter().map(|bytes| "x".repeat(*bytes)).collect::<Vec<_>>();
+    object["spec"]["template"]["spec"]["containers"][0]["args"] = json!(arguments);
+    object
+}
+
+fn too_large(store: &Store, key: &ObjectKey) -> Option<String> {
+    match &store.snapshot().daemon_sets.get(key)?.converted {
+        Err(Unusable::TooLarge(too_large)) => {
+            assert!(matches!(too_large.covered, Covered::Yes(_)), "it is ours and refused");
+            Some(too_large.reason())
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn of_what_is_too_large_for_a_tenant_no_more_is_kept_than_why() {
+    let store = of_tenant(&[]);
+    for namespace in ["a", "kube-system"] {
+        store.apply(&Scope::DaemonSets, large(namespace, "d", &[300 << 10]));
+    }
+    let (tenants, trusted) = (ObjectKey::new("a", "d"), ObjectKey::new("kube-system", "d"));
+    let told = too_large(&store, &tenants).unwrap();
+    assert!(told.starts_with("spec.template: has 307") && told.contains("at most 262144 are allowed"), "{told}");
+    assert!(store.snapshot().daemon_sets[&trusted].is_whole());
+    // The connection has left its spec out.
+    let mut cut = large("a", "cut", &[]);
+    cut["spec"] = json!(["spec", "has more than 524288 bytes as JSON"]);
+    store.apply(&Scope::DaemonSets, cut);
+    let told = too_large(&store, &ObjectKey::new("a", "cut")).unwrap();
+    assert!(told.starts_with("spec: has more than 524288 bytes as JSON (hint: "), "{told}");
+    let mut annotated = large("a", "annotated", &[]);
+    annotated["metadata"]["annotations"] = json!({"a": "x".repeat(200 << 10)});
+    annotated["metadata"]["finalizers"] = (0..1_000).map(|number| json!(format!("a.b/{number:060}"))).collect();
+    store.apply(&Scope::DaemonSets, annotated);
+    let told = too_large(&store, &ObjectKey::new("a", "annotated")).unwrap();
+    assert!(told.starts_with("metadata: labels, annotations, finalizers and selector have 26"), "{told}");
+    assert!(matches!(store.snapshot().presence(&tenants), Presence::Present(_)), "they are there");
+}
+
+#[test]
+fn the_daemon_sets_of_a_tenant_have_bounded_room_and_what_runs_comes_first() {
+    let store = of_tenant(&["z"]);
+    let fits = bounds::KEPT / (250 << 10);
+    let key = |number: usize| ObjectKey::new("a", format!("d{number:03}"));
+    let object = |number: usize| large("a", &key(number).name, &[250 << 10]);
+    let running = large("a", "z", &[250 << 10]);
+    for object in (0..fits + 10).map(object).chain([running]) {
+        store.apply(&Scope::DaemonSets, object);
+    }
+    let whole = || store.snapshot().daemon_sets.values().filter(|definition| definition.is_whole()).count();
+    assert!((fits - 5..=fits + 1).contains(&whole()), "{} of {fits}", whole());
+    assert!(store.snapshot().daemon_sets[&ObjectKey::new("a", "z")].is_whole(), "it ran");
+    let told = too_large(&store, &key(fits + 5)).unwrap();
+    assert!(
+        told.starts_with("metadata.namespace: the DaemonSets of namespace a take more than 16777216 bytes"),
+        "{told}"
+    );
+    let first = (0..fits + 10).map(key).find(|key| too_large(&store, key).is_some()).unwrap();
+    store.apply(&Scope::DaemonSets, large("a", "zz", &[10]));
+    for number in [0, 1, 2] {
+        store.delete(&Scope::DaemonSets, &object(number));
+    }
+    let snapshot = store.snapshot();
+    assert!(snapshot.is_unread(&first) && snapshot.to_read().next() == Some(&first), "it is read again");
+    let number = (0..).find(|number| key(*number) == first).unwrap();
+    assert!(store.read(&object(number)));
+    assert!(store.snapshot().daemon_sets[&first].is_whole());
+    assert!(store.snapshot().to_read().all(|key| *key != first));
 }
 
 #[test]

@@ -3,7 +3,9 @@
 //! Owns the report as a function of a plan; it neither sends nor decides.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
+use crate::core::bounds::DAEMON_SETS;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::FailedReport;
 use crate::core::cluster::node_daemons::InstanceReport;
@@ -24,6 +26,10 @@ use crate::node::agent::evidence::mirror_key;
 
 /// Of how many daemons of one namespace that are refused, and of how many that wait, details are told.
 const DETAILED: usize = 20;
+
+/// How many bytes the reports of all daemons have as JSON at most: the API server takes 1.5 MiB, and what else a patch has is
+/// less than the rest.
+const REPORTS: usize = 1 << 20;
 
 /// How many bytes the texts of one kind may have in a whole report, and each of them at least and at most.
 const TEXTS: usize = 192 << 10;
@@ -66,8 +72,8 @@ pub(in crate::node::agent) fn status(
 ///
 /// Of a namespace's refused daemons that do not run the first are told; the last of them says how many there are more.
 /// Of the waiting ones of a namespace that is not trusted the first say why, and the last of them how many others do
-/// not: that they wait, the coordinator has to know. What is trusted comes first: of too many daemons, a coordinator
-/// takes the first.
+/// not: that they wait, the coordinator has to know, of as many as may start here. What is trusted comes first: of too many
+/// daemons, a coordinator takes the first. Of what is still too much, what is not trusted and does not run goes first.
 fn bounded(mut reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) -> bool) -> Vec<DaemonReport> {
     let is_bounded = |report: &DaemonReport, state: State| {
         let is_waiting = state == State::Waiting;
@@ -75,16 +81,20 @@ fn bounded(mut reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) ->
     };
     reports.sort_by_key(|report| !is_trusted(report));
     let (mut refused, mut waiting) = (BTreeMap::<String, usize>::new(), BTreeMap::<String, usize>::new());
-    let is_beyond = |counts: &mut BTreeMap<String, usize>, report: &DaemonReport| {
+    let counted = |counts: &mut BTreeMap<String, usize>, report: &DaemonReport| {
         let count = counts.entry(report.namespace.clone()).or_default();
         *count += 1;
-        *count > DETAILED
+        *count
     };
     reports.retain_mut(|report| {
-        if is_bounded(report, State::Waiting) && is_beyond(&mut waiting, report) {
-            texts(report).for_each(String::clear);
+        if is_bounded(report, State::Waiting) {
+            let count = counted(&mut waiting, report);
+            if count > DETAILED {
+                texts(report).for_each(String::clear);
+            }
+            return count <= DAEMON_SETS;
         }
-        !(is_bounded(report, State::Refused) && is_beyond(&mut refused, report))
+        !is_bounded(report, State::Refused) || counted(&mut refused, report) <= DETAILED
     });
     shorten(&mut reports);
     let counts = [(refused, State::Refused, "are refused"), (waiting, State::Waiting, "wait and do not say why")];
@@ -92,12 +102,42 @@ fn bounded(mut reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) ->
         counts.retain(|_, count| *count > DETAILED);
         for report in reports.iter_mut().rev().filter(|report| is_bounded(report, state) && !report.message.is_empty())
         {
-            if let Some(count) = counts.remove(&report.namespace) {
-                report.message.push_str(&format!("; {} more DaemonSets of this namespace {words}", count - DETAILED));
+            let Some(count) = counts.remove(&report.namespace) else { continue };
+            report.message.push_str(&format!("; {} more DaemonSets of this namespace {words}", count - DETAILED));
+            if state == State::Waiting && count > DAEMON_SETS {
+                let unlisted = count - DAEMON_SETS;
+                report.message.push_str(&format!(", of which {unlisted} are not listed: at most {DAEMON_SETS} are"));
             }
         }
     }
-    reports
+    fitting(reports, is_trusted)
+}
+
+/// As many of the reports as have at most [`REPORTS`] bytes, in their order: first those that are trusted, of these and of
+/// the others first those that run. The last of them says how many are left out.
+fn fitting(reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) -> bool) -> Vec<DaemonReport> {
+    let size = |report: &DaemonReport| serde_json::to_string(report).map_or(0, |json| json.len() + 1);
+    let mut order: Vec<usize> = (0..reports.len()).collect();
+    order.sort_by_key(|number| (!is_trusted(&reports[*number]), reports[*number].instances.is_empty()));
+    let fits = order.iter().scan(0, |sum, number| {
+        *sum += size(&reports[*number]);
+        (*sum <= REPORTS).then_some(*number)
+    });
+    let kept: BTreeSet<usize> = fits.collect();
+    let left_out = reports.len() - kept.len();
+    let numbered = reports.into_iter().enumerate().filter(|(number, _)| kept.contains(number));
+    let mut kept: Vec<DaemonReport> = numbered.map(|(_, report)| report).collect();
+    if let Some(last) = kept.last_mut().filter(|_| left_out > 0) {
+        let more = format!(
+            "{left_out} more DaemonSets of this node are not listed: their reports have more than {REPORTS} bytes"
+        );
+        last.message = [std::mem::take(&mut last.message), more]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect::<Vec<_>>()
+            .join("; ");
+    }
+    kept
 }
 
 /// Bounds the texts, which say how much of them is left out.
@@ -229,6 +269,46 @@ mod tests {
         let is_short = |report: &DaemonReport| report.message.is_empty() && report.pull_failed.as_deref() == Some("");
         assert!(told[50..130].iter().all(is_short), "{:?}", &told[50..130]);
         assert_eq!(told[130], runs);
+    }
+
+    #[test]
+    fn no_number_of_a_tenants_daemons_keeps_a_report_from_the_api_server() {
+        let report = |namespace: &str, number: usize| DaemonReport {
+            namespace: namespace.to_owned(),
+            name: format!("{number:0253}"),
+            phase: Some(State::Waiting),
+            message: "host port 80 belongs to another".to_owned(),
+            ..DaemonReport::default()
+        };
+        let trusted: Vec<DaemonReport> = (0..30).map(|number| report("b", number)).collect();
+        let is_trusted = |report: &DaemonReport| report.namespace == "b";
+        let one = (0..3_700).map(|number| report("a", number));
+        let told = bounded(one.chain(trusted.clone()).collect(), &is_trusted);
+        assert_eq!((told.len(), &told[..30]), (130, &trusted[..]));
+        assert_eq!(
+            told[49].message,
+            "host port 80 belongs to another; 3680 more DaemonSets of this namespace wait and do not say why, of which \
+             3600 are not listed: at most 100 are"
+        );
+
+        let runs = DaemonReport { instances: vec![InstanceReport::default()], ..report("zz", 0) };
+        let many = (0..100).flat_map(|space| (0..100).map(move |number| (space, number)));
+        let many = many.map(|(space, number)| report(&format!("n{space:03}"), number));
+        let told = bounded(many.chain([runs.clone()]).chain(trusted.clone()).collect(), &is_trusted);
+        let bytes = serde_json::to_string(&told).map_or(usize::MAX, |json| json.len());
+        assert!(bytes < REPORTS + 1024, "{bytes}");
+        assert_eq!(told[..30], trusted);
+        let last = told.last().unwrap();
+        assert_eq!(
+            (&last.namespace, last.instances.len()),
+            (&runs.namespace, 1),
+            "what runs is told before the others"
+        );
+        let left_out = 10_031 - told.len();
+        let words = format!(
+            "; {left_out} more DaemonSets of this node are not listed: their reports have more than 1048576 bytes"
+        );
+        assert!(last.message.ends_with(&words), "{}", last.message);
     }
 
     #[test]

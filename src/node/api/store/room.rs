@@ -1,0 +1,55 @@
+//! Room for the DaemonSets of namespaces that are not trusted.
+//!
+//! Owns which of them are kept whole: what ran, then as they came, a list by name. Of what is given up it stays known that
+//! it exists and that it is refused; once there is room for it again, it is to be read again.
+
+use std::collections::BTreeMap;
+
+use crate::core::bounds;
+use crate::core::model::ObjectKey;
+
+use super::Definition;
+use super::Outline;
+use super::Snapshot;
+
+impl Snapshot {
+    /// Whether `key` of such a `weight` has room beside the others of its namespace.
+    pub(super) fn has_room(&self, key: &ObjectKey, weight: usize) -> bool {
+        let first = ObjectKey::new(&key.namespace, "");
+        let of_namespace = self.daemon_sets.range(first..).take_while(|(other, _)| other.namespace == key.namespace);
+        let others = of_namespace.filter(|(other, _)| *other != key);
+        let taken: usize = others.filter(|(_, d)| d.converted.is_ok()).map(|(_, d)| d.weight).sum();
+        taken + weight <= bounds::KEPT
+    }
+
+    /// What was given up and has room now, by name, is to be read again.
+    pub(super) fn use_room(&mut self) {
+        let given_up = self.daemon_sets.iter().filter(|(_, definition)| definition.is_given_up());
+        let given_up: Vec<(ObjectKey, usize)> = given_up.map(|(key, d)| (key.clone(), d.weight)).collect();
+        let mut promised: BTreeMap<String, usize> = BTreeMap::new();
+        for (key, weight) in given_up {
+            let promised = promised.entry(key.namespace.clone()).or_default();
+            if !self.has_room(&key, *promised + weight) {
+                continue;
+            }
+            *promised += weight;
+            self.daemon_sets.remove(&key);
+            std::sync::Arc::make_mut(&mut self.not_selected).insert(key.clone(), Outline::default());
+            self.to_read.insert(key);
+            self.changed();
+        }
+    }
+
+    /// DaemonSets that are to be read whole, though nothing else makes them matter here.
+    pub fn to_read(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.to_read.iter()
+    }
+}
+
+impl Definition {
+    /// Whether it is kept whole.
+    #[cfg(test)]
+    pub(super) fn is_whole(&self) -> bool {
+        self.converted.is_ok()
+    }
+}
