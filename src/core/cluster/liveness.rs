@@ -1,7 +1,7 @@
 //! Which agents are dead: they do not renew their Leases, and what they last said is not believed.
 //!
-//! Owns how long a Lease may stay as it is. Times of other machines are compared with no clock: what counts is how
-//! long this process has not seen `renewTime` change. Before it has seen that change once, nothing is known of an agent.
+//! Owns how long a Lease may stay as it is: what counts is how long this process has not seen `renewTime` change, whatever
+//! the clock of its node. Before it has seen that change once, an agent is known only by a `renewTime` of just now.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -19,6 +19,9 @@ use super::snapshot::ClusterSnapshot;
 pub const NAMESPACE: &str = "daemonlet-node-lease";
 /// An agent whose Lease has not changed for this long is dead.
 pub const STALE: Span = Span::from_secs(60);
+/// A Lease of which the first list says that it was renewed so long ago is in force, if the clocks are right to half a
+/// minute. Agents renew it every 20 s.
+const JUST_NOW: Span = Span::from_secs(30);
 /// Between two lists of the Leases.
 const EVERY: Span = Span::from_secs(15);
 /// A list that failed is asked for again after this, and after twice as long each time that it fails again.
@@ -159,7 +162,7 @@ impl Liveness {
         for (name, renewed) in leases {
             match note(&mut self.leases, name, renewed, now) {
                 // Whose Lease was there before this process looked may have died before that, too.
-                Noted::First if last.is_none() => {}
+                Noted::First if last.is_none() && !is_of_now(renewed, now) => {}
                 Noted::First | Noted::Changed => self.hears(name),
                 Noted::Same => {}
             }
@@ -257,6 +260,10 @@ fn note(seen: &mut BTreeMap<String, (String, Timestamp)>, name: &str, what: &str
     }
 }
 
+fn is_of_now(renewed: &str, now: Timestamp) -> bool {
+    renewed.parse().is_ok_and(|renewed: Timestamp| (now - JUST_NOW..=now + LATE).contains(&renewed))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -338,6 +345,21 @@ mod tests {
         liveness.listed(&leases("y"), at(91 * SECOND));
         assert_eq!(liveness.of("a", at(91 * SECOND)), AgentLiveness::Unheard);
         assert_eq!(liveness.of("a", at(152 * SECOND)), AgentLiveness::Alive);
+    }
+
+    #[test]
+    fn a_lease_that_was_renewed_just_now_is_in_force_at_once() {
+        let now = at(1_000 * SECOND);
+        for (renewed, liveness_then) in [
+            (now - JUST_NOW, AgentLiveness::Alive),
+            (now - JUST_NOW - Span::from_secs(1), AgentLiveness::Unheard),
+            (now + LATE, AgentLiveness::Alive),
+            (now + LATE + Span::from_secs(1), AgentLiveness::Unheard),
+        ] {
+            let mut liveness = Liveness::default();
+            liveness.listed(&leases(&renewed.to_string()), now);
+            assert_eq!(liveness.of("a", now), liveness_then, "{renewed}");
+        }
     }
 
     #[test]
