@@ -38,8 +38,8 @@ use task::WatchTask;
 
 /// Objects per page: a page is in memory twice while it is read.
 const PAGE: u32 = 50;
-/// DaemonSets per page: each may have 1.5 MiB.
-const DAEMON_SETS_PAGE: u32 = 8;
+/// DaemonSets per page: each may have 1.5 MiB, and half of one where what is kept is bounded.
+const DAEMON_SETS_PAGE: u32 = 20;
 
 /// Everything that a watch needs.
 pub(super) struct WatchContext {
