@@ -170,6 +170,10 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
             continue;
         }
         ours.insert((daemon.key, daemon.uid_name));
+        if view.is_unread(daemon) {
+            // Its history is not known yet, and what is halted stands there.
+            continue;
+        }
         match &daemon.refused {
             Some(refused) => count_refused(&known, key, daemon, refused, &mut plan),
             None => coordinate(&known, key, daemon, &mut plan),

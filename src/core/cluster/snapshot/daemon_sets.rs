@@ -51,6 +51,7 @@ impl ClusterSnapshot {
             object.insert("apiVersion".to_owned(), json!("apps/v1"));
             object.insert("kind".to_owned(), json!("DaemonSet"));
         }
+        let before = self.daemons.get(&key).map(|old| Arc::clone(&old.daemon_set));
         let template = object.at(["spec", "template"]).cloned().unwrap_or_default();
         let limit = object.at(["spec", "revisionHistoryLimit"]).and_then(Value::as_u64).unwrap_or(10);
         let daemon_set = match policy::checked(&object, Source::Api) {
@@ -66,7 +67,7 @@ impl ClusterSnapshot {
                 };
                 let (daemon_set, refused) = (Arc::new(daemon_set), Some(words(&errors)));
                 let daemon = WatchedDaemon { daemon_set, refused, resource_version, generation, status, ..known };
-                self.daemons.insert(key, daemon);
+                self.insert_daemon(key, daemon, before.as_deref());
                 return;
             }
         };
@@ -88,7 +89,7 @@ impl ClusterSnapshot {
             placements: Vec::new(),
         };
         daemon.place_everywhere(&self.nodes);
-        self.daemons.insert(key, daemon);
+        self.insert_daemon(key, daemon, before.as_deref());
     }
 
     /// A DaemonSet no definition of which was ever understood.

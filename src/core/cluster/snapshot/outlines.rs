@@ -3,8 +3,6 @@
 //! Owns which of them are to be read whole all the same: what an agent says it runs in place of the DaemonSet controller
 //! (`default-mode = "static"`, or a folder), and what still has conditions of ours in its status.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use crate::core::cluster::conditions;
@@ -14,6 +12,7 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 
 use super::ClusterSnapshot;
+use super::WatchedKind;
 use super::objects;
 
 /// A DaemonSet that is not read whole.
@@ -24,9 +23,9 @@ pub(super) struct Outline {
 }
 
 impl ClusterSnapshot {
-    /// The DaemonSets that are to be read whole.
-    pub fn unread(&self) -> &BTreeSet<ObjectKey> {
-        &self.unread
+    /// What is to be read whole: DaemonSets, then ControllerRevisions.
+    pub fn unread(&self) -> impl Iterator<Item = &(WatchedKind, ObjectKey)> {
+        self.unread.iter()
     }
 
     /// Takes an outline. False: no decision depends on it.
@@ -37,9 +36,9 @@ impl ClusterSnapshot {
         let has_ours = conditions::without_ours(live).len() < live.len();
         let is_news = has_ours || self.is_claimed(&key, &uid);
         if is_news {
-            self.unread.insert(key.clone());
+            self.unread.insert((WatchedKind::DaemonSets, key.clone()));
         }
-        let was_whole = self.daemons.remove(&key).is_some();
+        let was_whole = self.remove_daemon(&key);
         self.outlines.insert(key, Outline { uid, version: objects::version(object) });
         is_news || was_whole
     }
@@ -54,7 +53,7 @@ impl ClusterSnapshot {
 
     pub(super) fn remove_outline(&mut self, key: &ObjectKey) {
         self.outlines.remove(key);
-        self.unread.remove(key);
+        self.unread.remove(&(WatchedKind::DaemonSets, key.clone()));
     }
 
     /// What an agent says it runs is read whole.
@@ -62,7 +61,7 @@ impl ClusterSnapshot {
         for told in said_of.iter().filter(|told| told.mode == Some(Mode::Static)) {
             let key = ObjectKey::new(&told.namespace, &told.name);
             if self.outlines.get(&key).is_some_and(|outline| outline.uid == told.uid) {
-                self.unread.insert(key);
+                self.unread.insert((WatchedKind::DaemonSets, key));
             }
         }
     }
