@@ -211,9 +211,10 @@ impl ClusterInputs {
         if held.as_ref() == self.running.as_ref().map(|(lease, _)| lease) {
             return;
         }
-        let Options { lease_name: lease, identity, settings, approve_nodes, .. } = &self.options;
+        let Options { lease_name: lease, identity, settings, approve_nodes, trusted_namespaces, .. } = &self.options;
         self.term += 1;
-        self.snapshot = Arc::new(ClusterSnapshot::new(settings.default_node_selector.clone()));
+        let snapshot = ClusterSnapshot::new(settings.default_node_selector.clone());
+        self.snapshot = Arc::new(snapshot.trusting(trusted_namespaces.clone()));
         self.running = None;
         self.watches.clear();
         self.reading.clear();

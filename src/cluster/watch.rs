@@ -32,8 +32,8 @@ use super::inputs::ClusterEvents;
 const PAGE: u32 = 500;
 /// ControllerRevisions a page: each may have a megabyte, and the page is in memory three times while it is read.
 const REVISIONS_PAGE: u32 = 8;
-/// DaemonSets a page: most pass by, but the API server holds the page.
-const DAEMON_SETS_PAGE: u32 = 50;
+/// DaemonSets a page: most pass by, but the API server holds the page, and what does not pass may have 768 KiB.
+const DAEMON_SETS_PAGE: u32 = 16;
 /// A watch that cannot be opened is tried again after this.
 const AGAIN: Duration = Duration::from_secs(2);
 

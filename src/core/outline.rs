@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use crate::core::model::MODE_LABEL;
 
+/// What is read within bounds has no longer metadata and no longer spec, in bytes: some more than the bounds of a DaemonSet
+/// in a namespace that is not trusted ([`crate::core::bounds::TENANT`]).
+pub const LONGEST_PART: usize = 384 << 10;
 /// A status of an outline that is longer, in bytes, is left out.
 const LONGEST_STATUS: usize = 64 << 10;
 /// No key that is looked for has more bytes.
@@ -37,6 +40,17 @@ pub enum OutlineStatus {
     Kept,
 }
 
+/// How a DaemonSet is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// That it exists.
+    Outline,
+    /// All of it, unless its metadata or its spec are longer than [`LONGEST_PART`].
+    Bounded,
+    /// All of it.
+    Whole,
+}
+
 /// Whether an object is an outline, which says that the DaemonSet exists and not what it defines.
 pub fn is_outline(object: &Value) -> bool {
     object.get("spec") == Some(&Value::Null)
@@ -48,6 +62,7 @@ enum Sink {
     Pass,
     Drop,
     Metadata(Vec<u8>),
+    Spec(Vec<u8>),
     Status(Vec<u8>),
 }
 
@@ -57,6 +72,7 @@ enum Extent {
     /// Its metadata have not been read yet.
     Undecided,
     Whole,
+    Bounded,
     Outline,
 }
 
@@ -103,7 +119,7 @@ impl Outliner {
     }
 
     /// Reads the next `bytes` of the response; gives what of it is to be read on.
-    pub fn feed(&mut self, bytes: &[u8], is_whole: &impl Fn(&Metadata) -> bool) -> Vec<u8> {
+    pub fn feed(&mut self, bytes: &[u8], reading: &impl Fn(&Metadata) -> Reading) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = bytes;
         while let Some(byte) = rest.first() {
@@ -117,7 +133,7 @@ impl Outliner {
             rest = &rest[1..];
             match self.in_string {
                 true => self.in_text(*byte, &mut out),
-                false => self.structure(*byte, is_whole, &mut out),
+                false => self.structure(*byte, reading, &mut out),
             }
         }
         out
@@ -144,7 +160,7 @@ impl Outliner {
         self.put(&[byte], out);
     }
 
-    fn structure(&mut self, byte: u8, is_whole: &impl Fn(&Metadata) -> bool, out: &mut Vec<u8>) {
+    fn structure(&mut self, byte: u8, reading: &impl Fn(&Metadata) -> Reading, out: &mut Vec<u8>) {
         match byte {
             b'"' => {
                 self.in_string = true;
@@ -162,14 +178,14 @@ impl Outliner {
             }
             b'}' | b']' => {
                 if self.is_in_item() {
-                    self.end_value(is_whole, out);
+                    self.end_value(reading, out);
                     self.item = None;
                 }
                 self.depth = self.depth.saturating_sub(1);
             }
             b',' if self.has_keys() => {
                 if self.is_in_item() {
-                    self.end_value(is_whole, out);
+                    self.end_value(reading, out);
                 }
                 self.expects_key = true;
             }
@@ -219,6 +235,7 @@ impl Outliner {
             (Extent::Undecided, b"metadata") => self.sink = Sink::Metadata(Vec::new()),
             // What came before its metadata has passed.
             (Extent::Undecided, b"spec" | b"status") => item.extent = Extent::Whole,
+            (Extent::Bounded, b"spec") => self.sink = Sink::Spec(Vec::new()),
             (Extent::Outline, b"status") if self.status == OutlineStatus::Kept => {
                 self.sink = Sink::Status(Vec::new());
             }
@@ -230,15 +247,26 @@ impl Outliner {
         }
     }
 
-    fn end_value(&mut self, is_whole: &impl Fn(&Metadata) -> bool, out: &mut Vec<u8>) {
+    fn end_value(&mut self, reading: &impl Fn(&Metadata) -> Reading, out: &mut Vec<u8>) {
         match std::mem::replace(&mut self.sink, Sink::Pass) {
             Sink::Pass | Sink::Drop => {}
-            Sink::Status(status) => out.extend(status),
+            Sink::Status(raw) | Sink::Spec(raw) => out.extend(raw),
             Sink::Metadata(raw) => {
-                let metadata = serde_json::from_slice::<Metadata>(&raw).ok();
-                let outline = metadata.filter(|metadata| !metadata.name.is_empty() && !is_whole(metadata));
+                let metadata =
+                    serde_json::from_slice::<Metadata>(&raw).ok().filter(|metadata| !metadata.name.is_empty());
+                let reading = metadata.as_ref().map_or(Reading::Whole, reading);
+                let is_short = match reading {
+                    Reading::Outline => true,
+                    Reading::Bounded => raw.len() > LONGEST_PART,
+                    Reading::Whole => false,
+                };
+                let outline = metadata.filter(|_| is_short);
                 let short = outline.and_then(|metadata| serde_json::to_vec(&shortened(metadata)).ok());
-                let extent = if short.is_some() { Extent::Outline } else { Extent::Whole };
+                let extent = match (&short, reading) {
+                    (Some(_), _) => Extent::Outline,
+                    (None, Reading::Bounded) => Extent::Bounded,
+                    (None, _) => Extent::Whole,
+                };
                 self.item.iter_mut().for_each(|item| item.extent = extent);
                 out.extend(short.unwrap_or(raw));
             }
@@ -251,6 +279,12 @@ impl Outliner {
             Sink::Drop => {}
             Sink::Metadata(raw) => raw.extend(bytes),
             Sink::Status(raw) if raw.len() + bytes.len() <= LONGEST_STATUS => raw.extend(bytes),
+            Sink::Spec(raw) if raw.len() + bytes.len() <= LONGEST_PART => raw.extend(bytes),
+            Sink::Spec(_) => {
+                out.extend(b"null");
+                self.sink = Sink::Drop;
+                self.item.iter_mut().for_each(|item| item.extent = Extent::Outline);
+            }
             Sink::Status(_) => {
                 out.extend(b"null");
                 self.sink = Sink::Drop;
@@ -311,8 +345,12 @@ mod tests {
     /// What is read of `text` when it comes in pieces of that many bytes.
     fn read(text: &str, piece: usize, status: OutlineStatus) -> String {
         let mut outliner = Outliner::new(status);
-        let is_whole = |metadata: &Metadata| metadata.name.starts_with("whole");
-        let read: Vec<u8> = text.as_bytes().chunks(piece).flat_map(|bytes| outliner.feed(bytes, &is_whole)).collect();
+        let reading = |metadata: &Metadata| match metadata.name.split('-').next() {
+            Some("whole") => Reading::Whole,
+            Some("bounded") => Reading::Bounded,
+            _ => Reading::Outline,
+        };
+        let read: Vec<u8> = text.as_bytes().chunks(piece).flat_map(|bytes| outliner.feed(bytes, &reading)).collect();
         String::from_utf8(read).expect("text")
     }
 
@@ -358,6 +396,30 @@ mod tests {
         let text = ordered(&json!({"type": "ADDED", "object": daemon_set("b", LONGEST_STATUS)}));
         let read: Value = serde_json::from_str(&read(&text, 1000, OutlineStatus::Kept)).expect("JSON");
         assert_eq!(read["object"], outline("b", &Value::Null));
+    }
+
+    #[test]
+    fn what_is_read_within_bounds_is_an_outline_beyond_them() {
+        let read = |object: &Value, piece| -> Value {
+            let text = ordered(&json!({"type": "ADDED", "object": object}));
+            serde_json::from_str::<Value>(&read(&text, piece, OutlineStatus::Kept)).expect("JSON")["object"].take()
+        };
+        let small = daemon_set("bounded", 9);
+        for piece in [1, 1000] {
+            assert_eq!(read(&small, piece), small);
+        }
+        let mut large = small.clone();
+        large["spec"]["text"] = json!("x".repeat(LONGEST_PART));
+        assert_eq!(read(&large, 1000), {
+            let mut outline = small.clone();
+            outline["spec"] = Value::Null;
+            outline
+        });
+        let mut large = small.clone();
+        large["metadata"]["annotations"] = json!({"x": "x".repeat(LONGEST_PART)});
+        assert_eq!(read(&large, 1000), outline("bounded", &small["status"]));
+        large["metadata"]["name"] = json!("whole");
+        assert_eq!(read(&large, 1000), large);
     }
 
     #[test]

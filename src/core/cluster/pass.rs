@@ -179,6 +179,8 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
             None => coordinate(&known, key, daemon, &mut plan),
         }
     }
+    let beyond = view.beyond().into_iter();
+    plan.troubles.extend(beyond.map(|(key, uid, count)| (events::too_many_daemon_sets(key, uid), count)));
     approvals::withdraw_gone(&known, &ours, &mut plan);
     approvals::name_the_lease(&known, &mut plan);
     let specs = std::mem::take(&mut plan.specs).into_iter();

@@ -285,7 +285,7 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
                 "kind": "ControllerRevision",
                 "metadata": {
                     "name": name,
-                    "labels": history::labels(&daemon.template, &label),
+                    "labels": history::labels(&daemon.daemon_set.template, &label),
                     "annotations": annotations,
                     "ownerReferences": [owner],
                 },

@@ -170,8 +170,6 @@ pub struct WatchedDaemon {
     pub generation: i64,
     /// `status` as it is in the API.
     pub status: Value,
-    /// `spec.template` as it is in the API.
-    pub template: Arc<Value>,
     /// `spec.revisionHistoryLimit`.
     pub limit: usize,
     /// The agents' hash of its template.
@@ -280,6 +278,8 @@ pub struct ClusterSnapshot {
     /// Namespaces, each with as much as tells its node selector.
     namespaces: BTreeMap<String, Value>,
     default_node_selector: String,
+    /// Namespaces whose DaemonSets have no bounds; `*` is all.
+    trusted_namespaces: Vec<String>,
     /// Strings by number.
     pub(super) names: Names,
     complete: BTreeSet<WatchedKind>,
@@ -294,6 +294,11 @@ impl ClusterSnapshot {
     /// Nothing is known yet; `default_node_selector` is the cluster's.
     pub fn new(default_node_selector: String) -> Self {
         Self { default_node_selector, ..Self::default() }
+    }
+
+    /// The same, with namespaces whose DaemonSets have no bounds; `*` is all.
+    pub fn trusting(self, trusted_namespaces: Vec<String>) -> Self {
+        Self { trusted_namespaces, ..self }
     }
 
     /// Whether each of [`KINDS`] is listed: half of a list is the state of two moments,

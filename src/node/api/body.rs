@@ -95,7 +95,7 @@ impl ResponseBody {
     fn shortened(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
         let Some((outliner, selection)) = &mut self.outline else { return Some(frame) };
         let bytes = match frame.into_data() {
-            Ok(bytes) => outliner.feed(&bytes, &|metadata| selection.takes(metadata)),
+            Ok(bytes) => outliner.feed(&bytes, &|metadata| selection.reading(metadata)),
             Err(trailers) => return Some(trailers),
         };
         (!bytes.is_empty()).then(|| Frame::data(bytes.into()))

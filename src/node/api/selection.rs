@@ -11,9 +11,11 @@ use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::outline::Metadata;
 use crate::core::outline::OutlineStatus;
+use crate::core::outline::Reading;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::policy::is_mistyped;
+use crate::core::policy::trusts;
 
 /// Where DaemonSets are listed and watched.
 const PATH: &str = "/apis/apps/v1/daemonsets";
@@ -26,8 +28,9 @@ enum Rule {
     All,
     /// What may run on this node.
     Policy(Arc<Policy>),
-    /// What its label gives to the agents of the cluster: a mode that a coordinator acts on, or a misspelt one.
-    Label,
+    /// What its label gives to the agents of the cluster: a mode that a coordinator acts on, or a misspelt one. Within
+    /// bounds, unless its namespace is one of these.
+    Label(Vec<String>),
 }
 
 /// The DaemonSets that are read whole; clones share it.
@@ -43,9 +46,10 @@ impl Selection {
         Self { rule: Arc::new(Rule::Policy(policy)), named: Arc::new(Mutex::new(named)) }
     }
 
-    /// What the label `daemonlet.dev/mode` gives to the agents in place of the DaemonSet controller.
-    pub fn of_label() -> Self {
-        Self { rule: Arc::new(Rule::Label), named: Arc::default() }
+    /// What the label `daemonlet.dev/mode` gives to the agents in place of the DaemonSet controller; without bounds in the
+    /// namespaces that are `trusted`.
+    pub fn of_label(trusted: Vec<String>) -> Self {
+        Self { rule: Arc::new(Rule::Label(trusted)), named: Arc::default() }
     }
 
     fn named<T>(&self, f: impl FnOnce(&mut BTreeSet<ObjectKey>) -> T) -> T {
@@ -66,8 +70,8 @@ impl Selection {
         self.named(|named| named.retain(is_kept));
     }
 
-    /// Whether a DaemonSet is read whole.
-    pub(super) fn takes(&self, metadata: &Metadata) -> bool {
+    /// How much of a DaemonSet is read.
+    pub(super) fn reading(&self, metadata: &Metadata) -> Reading {
         let is_selected = match &*self.rule {
             Rule::All => true,
             Rule::Policy(policy) => {
@@ -76,16 +80,21 @@ impl Selection {
                 matches!(policy.covers_labels(namespace, labels, None), Covered::Yes(_))
                     || is_mistyped(labels) && policy.allows_namespace(namespace)
             }
-            Rule::Label => metadata.labels.get(MODE_LABEL).is_some_and(|mode| mode != "bootstrap"),
+            Rule::Label(_) => metadata.labels.get(MODE_LABEL).is_some_and(|mode| mode != "bootstrap"),
         };
-        is_selected || self.named(|named| named.contains(&ObjectKey::new(&metadata.namespace, &metadata.name)))
+        let is_named = || self.named(|named| named.contains(&ObjectKey::new(&metadata.namespace, &metadata.name)));
+        match &*self.rule {
+            _ if !is_selected && !is_named() => Reading::Outline,
+            Rule::Label(trusted) if !trusts(trusted, &metadata.namespace) => Reading::Bounded,
+            _ => Reading::Whole,
+        }
     }
 
     /// How much of the status of the others is read: a coordinator takes its conditions from what is let go.
     pub(super) fn status(&self) -> OutlineStatus {
         match &*self.rule {
             Rule::All | Rule::Policy(_) => OutlineStatus::Dropped,
-            Rule::Label => OutlineStatus::Kept,
+            Rule::Label(_) => OutlineStatus::Kept,
         }
     }
 

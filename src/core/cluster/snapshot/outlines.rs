@@ -5,21 +5,27 @@
 
 use serde_json::Value;
 
+use crate::core::bounds;
 use crate::core::cluster::conditions;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::json::Json;
+use crate::core::model::MODE_LABEL;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
+use crate::core::policy;
 
 use super::ClusterSnapshot;
 use super::WatchedKind;
 use super::objects;
+use super::revisions::in_namespace;
 
 /// A DaemonSet that is not read whole.
 #[derive(Clone, Debug)]
 pub(super) struct Outline {
     uid: String,
     version: u64,
+    /// Whether it is one of more DaemonSets than are coordinated in its namespace.
+    is_beyond: bool,
 }
 
 impl ClusterSnapshot {
@@ -31,6 +37,12 @@ impl ClusterSnapshot {
     /// Takes an outline. False: no decision depends on it.
     pub(super) fn put_outline(&mut self, object: &Value) -> bool {
         let key = objects::key(object);
+        let mode = object.text_at(["metadata", "labels", MODE_LABEL]);
+        if mode.is_some_and(|mode| mode != "bootstrap") {
+            // It would have been read whole, but for its size.
+            self.put_too_large(object);
+            return true;
+        }
         let uid = object.str_at(["metadata", "uid"]).to_owned();
         let live = object.list_at(["status", "conditions"]);
         let has_ours = conditions::without_ours(live).len() < live.len();
@@ -39,7 +51,7 @@ impl ClusterSnapshot {
             self.unread.insert((WatchedKind::DaemonSets, key.clone()));
         }
         let was_whole = self.remove_daemon(&key);
-        self.outlines.insert(key, Outline { uid, version: objects::version(object) });
+        self.outlines.insert(key, Outline { uid, version: objects::version(object), is_beyond: false });
         is_news || was_whole
     }
 
@@ -51,6 +63,36 @@ impl ClusterSnapshot {
         }
     }
 
+    /// Whether there is no room for one more DaemonSet in its namespace.
+    pub(super) fn is_beyond(&self, key: &ObjectKey) -> bool {
+        let is_bounded = !policy::trusts(&self.trusted_namespaces, &key.namespace) && !self.daemons.contains_key(key);
+        is_bounded && self.daemons_in(&key.namespace).count() >= bounds::DAEMON_SETS
+    }
+
+    /// Takes no more of a DaemonSet than that it exists, and that it is one too many.
+    pub(super) fn leave_out(&mut self, object: &Value) {
+        let (uid, version) = (object.str_at(["metadata", "uid"]).to_owned(), objects::version(object));
+        self.outlines.insert(objects::key(object), Outline { uid, version, is_beyond: true });
+    }
+
+    /// Where a DaemonSet is gone, the first that was left out is read.
+    pub(super) fn let_in(&mut self, namespace: &str) {
+        let first = in_namespace(&self.outlines, namespace).find(|(_, outline)| outline.is_beyond);
+        self.unread.extend(first.map(|(key, _)| (WatchedKind::DaemonSets, key.clone())));
+    }
+
+    /// Of each namespace that has too many DaemonSets: the first that is left out, its UID, and how many are.
+    pub(in crate::core::cluster) fn beyond(&self) -> Vec<(&ObjectKey, &str, usize)> {
+        let mut found: Vec<(&ObjectKey, &str, usize)> = Vec::new();
+        for (key, outline) in self.outlines.iter().filter(|(_, outline)| outline.is_beyond) {
+            match found.last_mut().filter(|(first, _, _)| first.namespace == key.namespace) {
+                Some((_, _, count)) => *count += 1,
+                None => found.push((key, &outline.uid, 1)),
+            }
+        }
+        found
+    }
+
     pub(super) fn remove_outline(&mut self, key: &ObjectKey) {
         self.outlines.remove(key);
         self.unread.remove(&(WatchedKind::DaemonSets, key.clone()));
@@ -60,7 +102,7 @@ impl ClusterSnapshot {
     pub(super) fn note_claims(&mut self, said_of: &[DaemonReport]) {
         for told in said_of.iter().filter(|told| told.mode == Some(Mode::Static)) {
             let key = ObjectKey::new(&told.namespace, &told.name);
-            if self.outlines.get(&key).is_some_and(|outline| outline.uid == told.uid) {
+            if self.outlines.get(&key).is_some_and(|outline| outline.uid == told.uid && !outline.is_beyond) {
                 self.unread.insert((WatchedKind::DaemonSets, key));
             }
         }

@@ -167,6 +167,7 @@ impl ClusterSnapshot {
         let was_known = self.daemons.remove(key).is_some();
         if was_known {
             self.let_revisions_go(key);
+            self.let_in(&key.namespace);
         }
         was_known
     }
@@ -214,7 +215,7 @@ impl ClusterSnapshot {
         })
     }
 
-    fn daemons_in(&self, namespace: &str) -> impl Iterator<Item = &WatchedDaemon> {
+    pub(super) fn daemons_in(&self, namespace: &str) -> impl Iterator<Item = &WatchedDaemon> {
         in_namespace(&self.daemons, namespace).map(|(_, daemon)| daemon)
     }
 
@@ -228,7 +229,7 @@ impl ClusterSnapshot {
     }
 }
 
-fn in_namespace<'a, T>(
+pub(super) fn in_namespace<'a, T>(
     all: &'a BTreeMap<ObjectKey, T>,
     namespace: &str,
 ) -> impl Iterator<Item = (&'a ObjectKey, &'a T)> {

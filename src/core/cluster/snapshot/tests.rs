@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::*;
 
+mod bounds;
 mod revisions;
 
 fn node(name: &str, labels: Value) -> Value {
@@ -202,7 +203,7 @@ fn an_outline_is_read_whole_where_an_agent_runs_it_or_a_condition_of_ours_is_lef
     view.take(Change::Read(WatchedKind::DaemonSets, Box::new(at(daemon(json!({})), "3"))));
     assert!(view.unread().next().is_none() && view.daemons.len() == 1);
     view.take(Change::Read(WatchedKind::DaemonSets, Box::new(at(daemon(json!({"zone": "b"})), "4"))));
-    let selector = &view.daemons.values().next().unwrap().template["spec"]["nodeSelector"];
+    let selector = &view.daemons.values().next().unwrap().daemon_set.template["spec"]["nodeSelector"];
     assert_eq!(*selector, json!({}), "the watch tells what comes then");
     assert!(view.take(present(outline("5", json!([])))), "an agent runs it");
     assert!(view.unread().count() == 1 && view.daemons.is_empty());
