@@ -34,6 +34,8 @@ const PAGE: u32 = 500;
 const REVISIONS_PAGE: u32 = 8;
 /// DaemonSets a page: most pass by, but the API server holds the page, and what does not pass may have 768 KiB.
 const DAEMON_SETS_PAGE: u32 = 16;
+/// Certificate requests a page: each may have a megabyte.
+const CERTIFICATES_PAGE: u32 = 16;
 /// A watch that cannot be opened is tried again after this.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -98,6 +100,7 @@ pub(super) async fn follow(kind: WatchedKind, client: kube::Client, term: u64, e
     let config = config.page_size(match kind {
         WatchedKind::Revisions => REVISIONS_PAGE,
         WatchedKind::DaemonSets => DAEMON_SETS_PAGE,
+        WatchedKind::CertificateRequests => CERTIFICATES_PAGE,
         _ => PAGE,
     });
     let open = || watcher(api.clone(), config.clone()).default_backoff();

@@ -229,7 +229,7 @@ pub(super) fn call(view: &ClusterSnapshot, write: Write) -> Option<(String, Call
         Write::Certificate { name, node } => {
             let request = view.certificate_requests.get(&name)?;
             let user = &request.user;
-            let mut approved = request.object.clone();
+            let mut approved = request.object.clone()?;
             approved["status"]["conditions"] = json!([{
                 "type": "Approved",
                 "status": "True",

@@ -3,6 +3,7 @@ use serde_json::json;
 use super::*;
 
 mod bounds;
+mod certificates;
 mod revisions;
 
 fn node(name: &str, labels: Value) -> Value {
