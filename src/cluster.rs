@@ -43,6 +43,8 @@ pub struct Options {
     pub identity: String,
     /// What a pass obeys.
     pub settings: Settings,
+    /// Namespaces whose DaemonSets are coordinated without bounds; `*` is all.
+    pub trusted_namespaces: Vec<String>,
     /// Whether requests of nodes for their identities are approved.
     pub approve_nodes: bool,
     /// Where metrics and health are served, if anywhere.
@@ -55,7 +57,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) {
     let mut stop = pin!(stop);
     let connector = Connector::new(options.kubeconfig.clone());
     let client = connector.client();
-    let selection = Selection::of_label();
+    let selection = Selection::of_label(options.trusted_namespaces.clone());
     let (mut inputs, events) = ClusterInputs::new(&options, connector.client_of(selection.clone()), selection);
     tokio::spawn(connector.keep());
     let (ends, ended) = oneshot::channel();

@@ -64,6 +64,7 @@ pub(super) fn options(config: &Config) -> Option<cluster::Options> {
             default_node_selector: config.default_node_selector.clone(),
             exact_rollouts: config.exact_rollouts,
         },
+        trusted_namespaces: config.trusted_namespaces.clone(),
         approve_nodes: config.approve_nodes,
         metrics_listen: config.coordinator_metrics_listen.clone(),
     })

@@ -34,6 +34,8 @@ use super::watch;
 const GATHER: Duration = Duration::from_millis(20);
 /// A pass is made at least this often, whatever happens.
 const PERIOD: Duration = Duration::from_secs(30);
+/// Objects that are read whole at one time: each may have a megabyte.
+const READS: usize = 8;
 
 /// Something that happened.
 pub(super) enum ClusterEvent {
@@ -45,8 +47,8 @@ pub(super) enum ClusterEvent {
     Unreadable(u64, WatchedKind, Option<String>),
     /// A request ended; with what it shows of the object.
     Replied(u64, Reply, Option<Change>),
-    /// In this term: a DaemonSet was read, or could not be.
-    Read(u64, ObjectKey, Option<Change>),
+    /// In this term: an object was read, or could not be.
+    Read(u64, (WatchedKind, ObjectKey), Option<Change>),
 }
 
 /// Where what happens is told.
@@ -56,8 +58,10 @@ pub(super) type ClusterEvents = mpsc::Sender<ClusterEvent>;
 pub(super) struct ClusterInputs {
     client: kube::Client,
     selection: Selection,
-    /// DaemonSets that are being read whole.
-    reading: BTreeSet<ObjectKey>,
+    /// What is being read whole.
+    reading: BTreeSet<(WatchedKind, ObjectKey)>,
+    /// Whether ControllerRevisions are watched already.
+    follows_revisions: bool,
     options: Options,
     received: mpsc::Receiver<ClusterEvent>,
     events: ClusterEvents,
@@ -80,6 +84,7 @@ impl ClusterInputs {
             client,
             selection,
             reading: BTreeSet::new(),
+            follows_revisions: false,
             options: options.clone(),
             received,
             events: events.clone(),
@@ -132,8 +137,8 @@ impl ClusterInputs {
                     }
                     replies.push(reply);
                 }
-                ClusterEvent::Read(term, key, change) if term == self.term => {
-                    self.reading.remove(&key);
+                ClusterEvent::Read(term, of, change) if term == self.term => {
+                    self.reading.remove(&of);
                     is_news = change.is_some();
                     change.map(|change| Arc::make_mut(&mut self.snapshot).take(change));
                 }
@@ -157,7 +162,8 @@ impl ClusterInputs {
             }
         }
         self.follow_the_lease();
-        self.read_daemon_sets();
+        self.follow_revisions();
+        self.read_outlines();
         Arc::make_mut(&mut self.snapshot).heed_clocks(now);
         let leadership = match &self.running {
             Some((lease, _)) => Leadership::Leading { term: self.term, lease: lease.clone() },
@@ -173,14 +179,28 @@ impl ClusterInputs {
         held.map_or(at_last, |held| at_last.min(held.until()))
     }
 
-    /// Reads the DaemonSets that the watch leaves out and that matter all the same.
-    fn read_daemon_sets(&mut self) {
+    /// Reads what is not known whole and matters all the same.
+    fn read_outlines(&mut self) {
         let Some((_, running)) = &mut self.running else { return };
-        for key in self.snapshot.unread() {
-            if self.reading.insert(key.clone()) {
-                self.selection.add(key);
-                running.spawn(watch::read(key.clone(), self.client.clone(), self.term, self.events.clone()));
+        for of in self.snapshot.unread() {
+            if self.reading.len() >= READS {
+                break;
             }
+            if self.reading.insert(of.clone()) {
+                if of.0 == WatchedKind::DaemonSets {
+                    self.selection.add(&of.1);
+                }
+                running.spawn(watch::read(of.clone(), self.client.clone(), self.term, self.events.clone()));
+            }
+        }
+    }
+
+    /// Starts to watch ControllerRevisions once the DaemonSets are known: whose they are decides how much is kept of them.
+    fn follow_revisions(&mut self) {
+        let Some((_, running)) = &mut self.running else { return };
+        if !self.follows_revisions && self.snapshot.is_listed(WatchedKind::DaemonSets) {
+            self.follows_revisions = true;
+            running.spawn(watch::follow(WatchedKind::Revisions, self.client.clone(), self.term, self.events.clone()));
         }
     }
 
@@ -191,12 +211,14 @@ impl ClusterInputs {
         if held.as_ref() == self.running.as_ref().map(|(lease, _)| lease) {
             return;
         }
-        let Options { lease_name: lease, identity, settings, approve_nodes, .. } = &self.options;
+        let Options { lease_name: lease, identity, settings, approve_nodes, trusted_namespaces, .. } = &self.options;
         self.term += 1;
-        self.snapshot = Arc::new(ClusterSnapshot::new(settings.default_node_selector.clone()));
+        let snapshot = ClusterSnapshot::new(settings.default_node_selector.clone());
+        self.snapshot = Arc::new(snapshot.trusting(trusted_namespaces.clone()));
         self.running = None;
         self.watches.clear();
         self.reading.clear();
+        self.follows_revisions = false;
         self.selection.retain(|_| false);
         let Some(held) = held else {
             tracing::warn!(lease, "{identity} does not hold the Lease any more");
@@ -204,7 +226,8 @@ impl ClusterInputs {
         };
         tracing::info!(lease, "{identity} coordinates now");
         let more = approve_nodes.then_some(WatchedKind::CertificateRequests);
-        let watches = watch::start(KINDS.into_iter().chain(more), &self.client, self.term, &self.events);
+        let kinds = KINDS.into_iter().filter(|kind| *kind != WatchedKind::Revisions).chain(more);
+        let watches = watch::start(kinds, &self.client, self.term, &self.events);
         self.running = Some((held, watches));
     }
 }

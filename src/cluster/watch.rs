@@ -32,8 +32,10 @@ use super::inputs::ClusterEvents;
 const PAGE: u32 = 500;
 /// ControllerRevisions a page: each may have a megabyte, and the page is in memory three times while it is read.
 const REVISIONS_PAGE: u32 = 8;
-/// DaemonSets a page: most pass by, but the API server holds the page.
-const DAEMON_SETS_PAGE: u32 = 50;
+/// DaemonSets a page: most pass by, but the API server holds the page, and what does not pass may have 768 KiB.
+const DAEMON_SETS_PAGE: u32 = 16;
+/// Certificate requests a page: each may have a megabyte.
+const CERTIFICATES_PAGE: u32 = 16;
 /// A watch that cannot be opened is tried again after this.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -59,11 +61,16 @@ pub(super) fn value(object: DynamicObject) -> Value {
     value
 }
 
-/// Reads one DaemonSet that the watch leaves out.
-pub(super) async fn read(key: ObjectKey, client: kube::Client, term: u64, events: ClusterEvents) {
-    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource(WatchedKind::DaemonSets));
+/// Reads one object of which only an outline is known.
+pub(super) async fn read(
+    (kind, key): (WatchedKind, ObjectKey),
+    client: kube::Client,
+    term: u64,
+    events: ClusterEvents,
+) {
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource(kind));
     let change = match api.get(&key.name).await {
-        Ok(object) => Some(Change::Read(Box::new(value(object)))),
+        Ok(object) => Some(Change::Read(kind, Box::new(value(object)))),
         Err(_) => {
             // The watch tells if it is gone; else it is read again after this.
             tokio::time::sleep(AGAIN).await;
@@ -71,7 +78,7 @@ pub(super) async fn read(key: ObjectKey, client: kube::Client, term: u64, events
         }
     };
     // Nobody waits for it when the coordinator has ended.
-    let _ = events.send(ClusterEvent::Read(term, key, change)).await;
+    let _ = events.send(ClusterEvent::Read(term, (kind, key), change)).await;
 }
 
 /// Starts all watches; they end when what this gives is dropped.
@@ -84,7 +91,7 @@ pub(super) fn start(
     kinds.map(|kind| follow(kind, client.clone(), term, events.clone())).collect()
 }
 
-async fn follow(kind: WatchedKind, client: kube::Client, term: u64, events: ClusterEvents) {
+pub(super) async fn follow(kind: WatchedKind, client: kube::Client, term: u64, events: ClusterEvents) {
     let api: Api<DynamicObject> = Api::all_with(client, &resource(kind));
     let config = match kind {
         WatchedKind::CertificateRequests => Config::default().fields(&format!("spec.signerName={}", enrolment::SIGNER)),
@@ -93,6 +100,7 @@ async fn follow(kind: WatchedKind, client: kube::Client, term: u64, events: Clus
     let config = config.page_size(match kind {
         WatchedKind::Revisions => REVISIONS_PAGE,
         WatchedKind::DaemonSets => DAEMON_SETS_PAGE,
+        WatchedKind::CertificateRequests => CERTIFICATES_PAGE,
         _ => PAGE,
     });
     let open = || watcher(api.clone(), config.clone()).default_backoff();

@@ -195,6 +195,22 @@ impl Bound {
         over.map(told).collect()
     }
 
+    /// Everything of which a DaemonSet has more than this, in its template and beside it.
+    pub fn exceeded_by_daemon_set(&self, object: &Value) -> Vec<FieldError> {
+        let mut over = self.exceeded_by(object.at(["spec", "template"]).unwrap_or(&Value::Null));
+        for path in [["metadata", "labels"], ["metadata", "annotations"], ["spec", "selector"]] {
+            let (values, bytes) = object.at(path).map_or((0, 0), size);
+            let counts = [("values", values, self.values / 16), ("bytes", bytes, self.template)];
+            let told = |(what, count, most): (&str, usize, usize)| FieldError {
+                field: path.join("."),
+                reason: format!("has {count} {what}; at most {most} are allowed"),
+                hint: Some(self.hint()),
+            };
+            over.extend(counts.into_iter().filter(|(_, count, most)| count > most).map(told));
+        }
+        over
+    }
+
     /// What to do where it is exceeded.
     pub fn hint(&self) -> String {
         let words = match self == &TENANT {

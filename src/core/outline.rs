@@ -259,7 +259,7 @@ impl Outliner {
             (Extent::Undecided, b"metadata") => self.sink = Sink::Metadata(Vec::new()),
             // What came before its metadata has passed.
             (Extent::Undecided, b"spec" | b"status") => item.extent = Extent::Whole,
-            (Extent::Outline, b"status") if self.status == OutlineStatus::Kept => {
+            (Extent::Outline | Extent::TooLarge, b"status") if self.status == OutlineStatus::Kept => {
                 self.sink = Sink::Status(Vec::new());
             }
             (Extent::Bounded, b"spec") => self.sink = Sink::Spec(Vec::new(), 0),

@@ -43,6 +43,7 @@ pub use rules::PodRules;
 pub use rules::PortRange;
 pub use rules::VOLUME_TYPES;
 pub use rules::below;
+pub use rules::trusts;
 pub use too_large::TooLarge;
 pub use verdicts::Judge;
 pub use verdicts::Verdicts;

@@ -10,6 +10,7 @@ use serde_json::json;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::core::bounds::DAEMON_SETS;
 use crate::core::model::ObjectKey;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -103,6 +104,16 @@ pub(super) fn too_few_agents(key: &ObjectKey, uid: &str) -> Trouble {
                  hint: label it daemonlet.dev/mode=static if they are to";
     let (key, uid, revision) = (key.clone(), uid.to_owned(), String::new());
     Trouble { key, uid, revision, reason: "TooFewAgents", cause: cause.to_owned() }
+}
+
+/// A namespace has more DaemonSets than are coordinated there; this is the first that is not.
+pub(super) fn too_many_daemon_sets(key: &ObjectKey, uid: &str) -> Trouble {
+    let cause = format!(
+        "namespace {} has more than {DAEMON_SETS} DaemonSets that are to be coordinated: this one and all that are counted \
+         here are not; hint: delete some, or add the namespace to policy.trusted-namespaces of the coordinator",
+        key.namespace
+    );
+    Trouble { key: key.clone(), uid: uid.to_owned(), revision: String::new(), reason: "TooManyDaemonSets", cause }
 }
 
 /// The event about `trouble` on so many `nodes`: its name, the body that makes it, and the series of one that is there.

@@ -173,11 +173,17 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
             continue;
         }
         ours.insert((daemon.key, daemon.uid_name));
+        if view.is_unread(daemon) {
+            // Its history is not known yet, and what is halted stands there.
+            continue;
+        }
         match &daemon.refused {
             Some(refused) => count_refused(&known, key, daemon, refused, &mut plan),
             None => coordinate(&known, key, daemon, &mut plan),
         }
     }
+    let beyond = view.beyond().into_iter();
+    plan.troubles.extend(beyond.map(|(key, uid, count)| (events::too_many_daemon_sets(key, uid), count)));
     approvals::withdraw_gone(&known, &ours, &mut plan);
     approvals::name_the_lease(&known, &mut plan);
     let specs = std::mem::take(&mut plan.specs).into_iter();

@@ -229,7 +229,7 @@ pub(super) fn call(view: &ClusterSnapshot, write: Write) -> Option<(String, Call
         Write::Certificate { name, node } => {
             let request = view.certificate_requests.get(&name)?;
             let user = &request.user;
-            let mut approved = request.object.clone();
+            let mut approved = request.object.clone()?;
             approved["status"]["conditions"] = json!([{
                 "type": "Approved",
                 "status": "True",
@@ -285,7 +285,7 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
                 "kind": "ControllerRevision",
                 "metadata": {
                     "name": name,
-                    "labels": history::labels(&daemon.template, &label),
+                    "labels": history::labels(&daemon.daemon_set.template, &label),
                     "annotations": annotations,
                     "ownerReferences": [owner],
                 },

@@ -8,6 +8,7 @@ mod daemon_sets;
 mod objects;
 mod outlines;
 mod renumber;
+mod revisions;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -23,7 +24,6 @@ use crate::core::placement::NamespaceSelector;
 use crate::core::status::State;
 use crate::core::time::Timestamp;
 
-use super::history::RevisionFact;
 use super::names::Name;
 use super::names::Names;
 use super::node_daemons;
@@ -34,6 +34,8 @@ use super::rollout::InstanceFact;
 pub use certificates::OpenCertificateRequest;
 use clocks::BecameReady;
 use outlines::Outline;
+pub use revisions::KnownRevision;
+use revisions::RevisionOutline;
 
 /// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,8 +90,8 @@ pub enum Change {
     Complete(WatchedKind),
     /// An object as an answer to one of our own requests shows it.
     Written(WatchedKind, Box<Value>),
-    /// A DaemonSet of [`ClusterSnapshot::unread`] as a GET shows it.
-    Read(Box<Value>),
+    /// An object of [`ClusterSnapshot::unread`] as a GET shows it.
+    Read(WatchedKind, Box<Value>),
 }
 
 impl Change {
@@ -100,8 +102,8 @@ impl Change {
             | Self::Present(kind, _, _)
             | Self::Gone(kind, _)
             | Self::Complete(kind)
-            | Self::Written(kind, _) => *kind,
-            Self::Read(_) => WatchedKind::DaemonSets,
+            | Self::Written(kind, _)
+            | Self::Read(kind, _) => *kind,
         }
     }
 }
@@ -168,8 +170,6 @@ pub struct WatchedDaemon {
     pub generation: i64,
     /// `status` as it is in the API.
     pub status: Value,
-    /// `spec.template` as it is in the API.
-    pub template: Arc<Value>,
     /// `spec.revisionHistoryLimit`.
     pub limit: usize,
     /// The agents' hash of its template.
@@ -258,25 +258,6 @@ pub(super) struct Told {
     pub(super) stock_pod: Option<Box<str>>,
 }
 
-/// A ControllerRevision.
-#[derive(Clone, Debug)]
-pub struct KnownRevision {
-    /// As decisions see it.
-    pub revision: RevisionFact,
-    /// UID of its controller, if it has one.
-    pub controller: Option<String>,
-    /// Its owners that are not its controller.
-    pub other_owners: Vec<Value>,
-    /// The DaemonSet that its controller is by name, if it is one.
-    pub daemon_set: Option<String>,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// `metadata.uid`.
-    pub uid: String,
-    /// `metadata.resourceVersion`.
-    pub resource_version: String,
-}
-
 /// Everything.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterSnapshot {
@@ -286,15 +267,19 @@ pub struct ClusterSnapshot {
     pub daemons: BTreeMap<ObjectKey, WatchedDaemon>,
     /// DaemonSets that are not the agents' to run: no more is known of them than that they exist.
     outlines: BTreeMap<ObjectKey, Outline>,
-    /// Those of them that are to be read whole all the same.
-    unread: BTreeSet<ObjectKey>,
-    /// ControllerRevisions.
+    /// DaemonSets and ControllerRevisions of which only an outline is known, and that are to be read whole.
+    unread: BTreeSet<(WatchedKind, ObjectKey)>,
+    /// ControllerRevisions of the DaemonSets, and those of nobody that one of them selects.
     pub revisions: BTreeMap<ObjectKey, KnownRevision>,
+    /// All others.
+    revision_outlines: BTreeMap<ObjectKey, RevisionOutline>,
     /// Certificate requests, by name.
     pub certificate_requests: BTreeMap<String, OpenCertificateRequest>,
     /// Namespaces, each with as much as tells its node selector.
     namespaces: BTreeMap<String, Value>,
     default_node_selector: String,
+    /// Namespaces whose DaemonSets have no bounds; `*` is all.
+    trusted_namespaces: Vec<String>,
     /// Strings by number.
     pub(super) names: Names,
     complete: BTreeSet<WatchedKind>,
@@ -309,6 +294,11 @@ impl ClusterSnapshot {
     /// Nothing is known yet; `default_node_selector` is the cluster's.
     pub fn new(default_node_selector: String) -> Self {
         Self { default_node_selector, ..Self::default() }
+    }
+
+    /// The same, with namespaces whose DaemonSets have no bounds; `*` is all.
+    pub fn trusting(self, trusted_namespaces: Vec<String>) -> Self {
+        Self { trusted_namespaces, ..self }
     }
 
     /// Whether each of [`KINDS`] is listed: half of a list is the state of two moments,
@@ -360,7 +350,8 @@ impl ClusterSnapshot {
                     self.put(kind, *object);
                 }
             }
-            Change::Read(object) => self.take_read(*object),
+            Change::Read(WatchedKind::Revisions, object) => self.take_read_revision(&object),
+            Change::Read(_, object) => self.take_read(*object),
         }
         true
     }
@@ -379,7 +370,7 @@ impl ClusterSnapshot {
             WatchedKind::Nodes => with(|entry| entry.node.is_some()),
             WatchedKind::NodeDaemons => with(|entry| entry.report.is_some()),
             WatchedKind::DaemonSets => self.daemons.keys().chain(self.outlines.keys()).cloned().collect(),
-            WatchedKind::Revisions => self.revisions.keys().cloned().collect(),
+            WatchedKind::Revisions => self.revisions.keys().chain(self.revision_outlines.keys()).cloned().collect(),
             WatchedKind::Namespaces => self.namespaces.keys().map(|name| ObjectKey::new("", name)).collect(),
             WatchedKind::CertificateRequests => {
                 self.certificate_requests.keys().map(|name| ObjectKey::new("", name)).collect()
@@ -391,10 +382,10 @@ impl ClusterSnapshot {
         let entry = self.nodes.get_mut(&key.name);
         match (kind, entry) {
             (WatchedKind::DaemonSets, _) => {
-                self.daemons.remove(key);
+                self.remove_daemon(key);
                 self.remove_outline(key);
             }
-            (WatchedKind::Revisions, _) => drop(self.revisions.remove(key)),
+            (WatchedKind::Revisions, _) => self.remove_revision(key),
             (WatchedKind::CertificateRequests, _) => drop(self.certificate_requests.remove(&key.name)),
             // Its DaemonSets go by themselves.
             (WatchedKind::Namespaces, _) => drop(self.namespaces.remove(&key.name)),

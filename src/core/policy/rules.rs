@@ -57,6 +57,11 @@ impl Default for PodRules {
     }
 }
 
+/// Whether a namespace is one of those that are `trusted`; `*` is all.
+pub fn trusts(trusted: &[String], namespace: &str) -> bool {
+    trusted.iter().any(|trusted| trusted == "*" || trusted == namespace)
+}
+
 impl PodRules {
     /// Rules that trust every namespace.
     pub fn trusting() -> Self {
@@ -65,7 +70,7 @@ impl PodRules {
 
     /// Whether the DaemonSets of `namespace` have full access to the host.
     pub fn trusts(&self, namespace: &str) -> bool {
-        self.trusted_namespaces.iter().any(|trusted| trusted == "*" || trusted == namespace)
+        trusts(&self.trusted_namespaces, namespace)
     }
 
     /// What the pod of `daemon_set` does against the rules, each with its field, its rule and a hint.

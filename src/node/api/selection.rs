@@ -15,6 +15,7 @@ use crate::core::outline::Reading;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::policy::is_mistyped;
+use crate::core::policy::trusts;
 
 /// Where DaemonSets are listed and watched.
 const PATH: &str = "/apis/apps/v1/daemonsets";
@@ -27,8 +28,9 @@ enum Rule {
     All,
     /// What may run on this node.
     Policy(Arc<Policy>),
-    /// What its label gives to the agents of the cluster: a mode that a coordinator acts on, or a misspelt one.
-    Label,
+    /// What its label gives to the agents of the cluster: a mode that a coordinator acts on, or a misspelt one. Within
+    /// bounds, unless its namespace is one of these.
+    Label(Vec<String>),
 }
 
 /// The DaemonSets that are read whole; clones share it.
@@ -46,9 +48,10 @@ impl Selection {
         Self { rule: Arc::new(Rule::Policy(policy)), named: Arc::new(Mutex::new(named)), runs: Arc::new(runs) }
     }
 
-    /// What the label `daemonlet.dev/mode` gives to the agents in place of the DaemonSet controller.
-    pub fn of_label() -> Self {
-        Self { rule: Arc::new(Rule::Label), named: Arc::default(), runs: Arc::default() }
+    /// What the label `daemonlet.dev/mode` gives to the agents in place of the DaemonSet controller; without bounds in the
+    /// namespaces that are `trusted`.
+    pub fn of_label(trusted: Vec<String>) -> Self {
+        Self { rule: Arc::new(Rule::Label(trusted)), named: Arc::default(), runs: Arc::default() }
     }
 
     fn named<T>(&self, f: impl FnOnce(&mut BTreeSet<ObjectKey>) -> T) -> T {
@@ -73,7 +76,7 @@ impl Selection {
     pub(super) fn bounds(&self, namespace: &str) -> Option<&Policy> {
         match &*self.rule {
             Rule::Policy(policy) => Some(&**policy).filter(|policy| policy.bounds(namespace)),
-            Rule::All | Rule::Label => None,
+            Rule::All | Rule::Label(_) => None,
         }
     }
 
@@ -84,10 +87,15 @@ impl Selection {
 
     /// How much of a DaemonSet is read.
     pub(super) fn reading(&self, metadata: &Metadata) -> Reading {
-        match (self.takes(metadata), self.bounds(&metadata.namespace)) {
+        let is_bounded = match &*self.rule {
+            Rule::All => false,
+            Rule::Policy(policy) => policy.bounds(&metadata.namespace),
+            Rule::Label(trusted) => !trusts(trusted, &metadata.namespace),
+        };
+        match (self.takes(metadata), is_bounded) {
             (false, _) => Reading::Outline,
-            (true, Some(_)) => Reading::Bounded,
-            (true, None) => Reading::Whole,
+            (true, true) => Reading::Bounded,
+            (true, false) => Reading::Whole,
         }
     }
 
@@ -100,7 +108,7 @@ impl Selection {
                 matches!(policy.covers_labels(namespace, labels, None), Covered::Yes(_))
                     || is_mistyped(labels) && policy.allows_namespace(namespace)
             }
-            Rule::Label => metadata.labels.get(MODE_LABEL).is_some_and(|mode| mode != "bootstrap"),
+            Rule::Label(_) => metadata.labels.get(MODE_LABEL).is_some_and(|mode| mode != "bootstrap"),
         };
         is_selected || self.named(|named| named.contains(&ObjectKey::new(&metadata.namespace, &metadata.name)))
     }
@@ -109,7 +117,7 @@ impl Selection {
     pub(super) fn status(&self) -> OutlineStatus {
         match &*self.rule {
             Rule::All | Rule::Policy(_) => OutlineStatus::Dropped,
-            Rule::Label => OutlineStatus::Kept,
+            Rule::Label(_) => OutlineStatus::Kept,
         }
     }
 

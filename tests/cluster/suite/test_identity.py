@@ -50,6 +50,17 @@ def certificate_request(subject):
     return base64.b64encode(made.stdout).decode()
 
 
+def long_annotation(request):
+    """The request with more text beside it than an agent has."""
+    return request | {"metadata": request["metadata"] | {"annotations": {"x": "x" * 100_000}}}
+
+
+def long_request(request):
+    """The request with a certificate request that is longer than an agent's: white space behind it does not make it invalid."""
+    text = base64.b64decode(request["spec"]["request"]) + b"\n" * 10_000
+    return request | {"spec": request["spec"] | {"request": base64.b64encode(text).decode()}}
+
+
 def signing_request(name, subject, signer="kubernetes.io/kube-apiserver-client"):
     """A CertificateSigningRequest."""
     return {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name},
@@ -403,6 +414,8 @@ class IdentityTest(Story):
             "sign a certificate": lambda: n1.request("PATCH", f"{REQUESTS}/another-user/status", {"status": {"certificate": base64.b64encode(self.pem(self.agents["n1"]).split("-----BEGIN PRIVATE")[0].encode()).decode()}}, merge),
             "ask for a certificate of system:masters": post(REQUESTS, **signing_request("masters", "/O=system:masters/CN=daemonlet:node:n1")),
             "ask for a kubelet's certificate": post(REQUESTS, **signing_request("kubelet", "/O=system:nodes/CN=system:node:n2", "kubernetes.io/kube-apiserver-client-kubelet")),
+            "ask for a certificate with a long annotation": post(REQUESTS, **long_annotation(signing_request("long", "/O=daemonlet:nodes/CN=daemonlet:node:n1"))),
+            "ask for a certificate with a long request": post(REQUESTS, **long_request(signing_request("large", "/O=daemonlet:nodes/CN=daemonlet:node:n1"))),
             "ask for a serving certificate": post(REQUESTS, **signing_request("serving", "/O=system:nodes/CN=system:node:n1", "kubernetes.io/kubelet-serving")),
             "a token bound to another Node": lambda: self.token(n1, "net", self.node_ref("n2")),
             "a token bound to its Node by name only": lambda: self.token(n1, "net", {"apiVersion": "v1", "kind": "Node", "name": "n1"}),

@@ -16,7 +16,6 @@ use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::ObjectKey;
 use crate::core::time::Timestamp;
-use crate::core::validate;
 
 use super::Basis;
 
@@ -37,7 +36,7 @@ pub(super) fn plan(
     let (known, others, releases) = known_revisions(view, key, daemon);
     let wanted = history::Wanted {
         name: &key.name,
-        template: &daemon.template,
+        template: &daemon.daemon_set.template,
         collisions: daemon.status.get("collisionCount").and_then(Value::as_i64).and_then(|c| i32::try_from(c).ok()),
         limit: daemon.limit,
         others: &others,
@@ -64,24 +63,23 @@ pub(super) fn refused(known: &Basis<'_>, key: &ObjectKey, plan: &history::Revisi
 /// what lets those go that its selector does not match any more.
 fn known_revisions<'a>(
     view: &'a ClusterSnapshot,
-    key: &ObjectKey,
+    key: &'a ObjectKey,
     daemon: &WatchedDaemon,
 ) -> (Vec<history::RevisionFact>, BTreeMap<&'a str, Holder>, Vec<history::RevisionWrite>) {
     let (mut own, mut others, mut releases) = (Vec::new(), BTreeMap::new(), Vec::new());
     let from = ObjectKey::new(&key.namespace, "");
     for (of, known) in view.revisions.range(from..).take_while(|(of, _)| of.namespace == key.namespace) {
-        let is_selected = || validate::selects(&daemon.daemon_set.selector, &known.labels);
         let is_own = known.controller.as_ref().is_none_or(|uid| *uid == daemon.uid);
-        if is_own && is_selected() {
+        if is_own && known.is_selected_by(daemon) {
             own.push(known.revision.clone());
         } else if is_own && known.controller.is_some() {
             let name = of.name.clone();
             releases.push(history::RevisionWrite::Release { name });
             others.insert(of.name.as_str(), Holder::Other);
         } else if of.name.starts_with(&key.name) {
-            let is_former = known.daemon_set.as_ref() == Some(&key.name);
-            others.insert(of.name.as_str(), if is_former { Holder::Former } else { Holder::Other });
+            others.insert(of.name.as_str(), Holder::Other);
         }
     }
+    others.extend(view.others_revisions(key));
     (own, others, releases)
 }

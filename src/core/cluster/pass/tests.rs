@@ -588,6 +588,7 @@ fn a_name_that_somebody_elses_revision_has_is_waited_for_or_counted_as_a_collisi
 mod adversary;
 mod releases;
 mod stages;
+mod unread;
 
 #[test]
 fn revision_and_overlays_are_approved_as_a_pair() {

@@ -11,6 +11,11 @@ use crate::core::json::Json;
 
 use super::ClusterSnapshot;
 
+/// A request has no more bytes, as JSON: an agent's has some 3,000.
+const LONGEST: usize = 32 << 10;
+/// Characters of a reason and of a user's name that are kept.
+const WORDS: usize = 512;
+
 /// A certificate request that may concern an agent.
 #[derive(Clone, Debug)]
 pub struct OpenCertificateRequest {
@@ -20,8 +25,8 @@ pub struct OpenCertificateRequest {
     pub verdict: ApprovalVerdict,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
-    /// As the API has it.
-    pub object: Value,
+    /// As the API has it, if it may be approved.
+    pub object: Option<Value>,
 }
 
 impl ClusterSnapshot {
@@ -41,7 +46,7 @@ fn open(object: Value) -> Option<OpenCertificateRequest> {
         object.list_at(["spec", field]).iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
     };
     let user = object.str_at(["spec", "username"]).to_owned();
-    let verdict = enrolment::judge(&CertificateRequest {
+    let mut verdict = enrolment::judge(&CertificateRequest {
         signer: object.str_at(["spec", "signerName"]),
         usages: &fields("usages"),
         user: &user,
@@ -50,5 +55,14 @@ fn open(object: Value) -> Option<OpenCertificateRequest> {
     });
     let resource_version = object.str_at(["metadata", "resourceVersion"]).to_owned();
     let is_open = !decided && !is_going && verdict != ApprovalVerdict::NotOurs;
+    let bytes = object.to_string().len();
+    if verdict != ApprovalVerdict::NotOurs && bytes > LONGEST {
+        verdict = ApprovalVerdict::LeaveAlone(format!("it has {bytes} bytes; at most {LONGEST} are allowed"));
+    }
+    if let ApprovalVerdict::LeaveAlone(why) = &mut verdict {
+        *why = why.chars().take(WORDS).collect();
+    }
+    let user = user.chars().take(WORDS).collect();
+    let object = matches!(verdict, ApprovalVerdict::IfNodeExists(_)).then_some(object);
     is_open.then_some(OpenCertificateRequest { user, verdict, resource_version, object })
 }

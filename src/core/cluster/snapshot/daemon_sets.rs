@@ -7,14 +7,17 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::bounds;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
+use crate::core::outline;
 use crate::core::policy;
 
 use super::ClusterSnapshot;
@@ -30,6 +33,9 @@ impl ClusterSnapshot {
     pub(super) fn put_daemon(&mut self, mut object: Value) {
         let key = key(&object);
         self.remove_outline(&key);
+        if let Some(error) = outline::too_large(&object) {
+            return self.put_too_large(&object, error);
+        }
         let status = object.get_mut("status").map(Value::take).unwrap_or_default();
         let (uid, resource_version) =
             (object.str_at(["metadata", "uid"]).to_owned(), object.str_at(["metadata", "resourceVersion"]).to_owned());
@@ -37,6 +43,7 @@ impl ClusterSnapshot {
         let deleting = object.at(["metadata", "deletionTimestamp"]).is_some();
         if let Some(old) = self.daemons.get_mut(&key)
             && old.uid == uid
+            && old.refused.is_none()
             && old.generation == generation
             && old.daemon_set.annotations == strings(&object, "annotations")
             && old.daemon_set.labels == strings(&object, "labels")
@@ -46,31 +53,32 @@ impl ClusterSnapshot {
             (old.status, old.resource_version) = (status, resource_version);
             return;
         }
+        if self.is_beyond(&key) {
+            self.leave_out(&object);
+            return;
+        }
+        if !policy::trusts(&self.trusted_namespaces, &key.namespace) {
+            let over = bounds::TENANT.exceeded_by_daemon_set(&object);
+            if !over.is_empty() {
+                self.refuse(&without_texts(object), status, words(&over));
+                return;
+            }
+        }
         if let Some(object) = object.as_object_mut() {
             object.remove("status");
             object.insert("apiVersion".to_owned(), json!("apps/v1"));
             object.insert("kind".to_owned(), json!("DaemonSet"));
         }
-        let template = object.at(["spec", "template"]).cloned().unwrap_or_default();
+        let before = self.daemons.get(&key).map(|old| Arc::clone(&old.daemon_set));
         let limit = object.at(["spec", "revisionHistoryLimit"]).and_then(Value::as_u64).unwrap_or(10);
         let daemon_set = match policy::checked(&object, Source::Api) {
             Ok(daemon_set) => daemon_set,
             Err(errors) => {
-                let known = self.daemons.remove(&key).filter(|old| old.uid == uid);
-                let known = known.unwrap_or_else(|| self.undefined(&key, &uid));
-                let daemon_set = DaemonSet {
-                    labels: strings(&object, "labels"),
-                    annotations: strings(&object, "annotations"),
-                    deleting,
-                    ..DaemonSet::clone(&known.daemon_set)
-                };
-                let (daemon_set, refused) = (Arc::new(daemon_set), Some(words(&errors)));
-                let daemon = WatchedDaemon { daemon_set, refused, resource_version, generation, status, ..known };
-                self.daemons.insert(key, daemon);
+                self.refuse(&object, status, words(&errors));
                 return;
             }
         };
-        let hash = RevisionFact::hash_of(&history::data(&template));
+        let hash = RevisionFact::hash_of(&history::data(&daemon_set.template));
         let mut daemon = WatchedDaemon {
             daemon_set: Arc::new(daemon_set),
             refused: None,
@@ -83,12 +91,45 @@ impl ClusterSnapshot {
             generation,
             status,
             hash,
-            template: Arc::new(template),
             limit: usize::try_from(limit).unwrap_or(usize::MAX),
             placements: Vec::new(),
         };
         daemon.place_everywhere(&self.nodes);
-        self.daemons.insert(key, daemon);
+        self.insert_daemon(key, daemon, before.as_deref());
+    }
+
+    /// Takes what a coordinator does not read because of its size.
+    fn put_too_large(&mut self, object: &Value, error: FieldError) {
+        if self.is_beyond(&key(object)) {
+            self.leave_out(object);
+            return;
+        }
+        let status = object.get("status").cloned().unwrap_or_default();
+        self.refuse(object, status, words(&[FieldError { hint: Some(bounds::TENANT.hint()), ..error }]));
+    }
+
+    /// Takes of a DaemonSet its metadata and `status`; what it defines is refused for this reason.
+    fn refuse(&mut self, object: &Value, status: Value, why: String) {
+        let key = key(object);
+        let uid = object.str_at(["metadata", "uid"]);
+        let before = self.daemons.get(&key).map(|old| Arc::clone(&old.daemon_set));
+        let known = self.daemons.remove(&key).filter(|old| old.uid == uid);
+        let known = known.unwrap_or_else(|| self.undefined(&key, uid));
+        let daemon_set = DaemonSet {
+            labels: strings(object, "labels"),
+            annotations: strings(object, "annotations"),
+            deleting: object.at(["metadata", "deletionTimestamp"]).is_some(),
+            ..DaemonSet::clone(&known.daemon_set)
+        };
+        let daemon = WatchedDaemon {
+            daemon_set: Arc::new(daemon_set),
+            refused: Some(why),
+            resource_version: object.str_at(["metadata", "resourceVersion"]).to_owned(),
+            generation: object.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0),
+            status,
+            ..known
+        };
+        self.insert_daemon(key, daemon, before.as_deref());
     }
 
     /// A DaemonSet no definition of which was ever understood.
@@ -123,11 +164,21 @@ impl ClusterSnapshot {
             generation: 0,
             status: Value::Null,
             hash: String::new(),
-            template: Arc::default(),
             limit: usize::MAX,
             placements: Vec::new(),
         }
     }
+}
+
+/// Without labels but the mode, and without annotations: they may be what is too large.
+fn without_texts(mut object: Value) -> Value {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    if let Some(metadata) = metadata {
+        metadata.remove("annotations");
+        let labels = metadata.get_mut("labels").and_then(Value::as_object_mut);
+        labels.into_iter().for_each(|labels| labels.retain(|name, _| name == MODE_LABEL));
+    }
+    object
 }
 
 /// Why a definition is refused.

@@ -8,24 +8,15 @@ use std::hash::Hasher;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::core::cluster::broken::BROKEN_ANNOTATION;
-use crate::core::cluster::broken::BrokenNodes;
-use crate::core::cluster::history;
-use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::names::Names;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
-use crate::core::cluster::released::HALTED_ANNOTATION;
-use crate::core::cluster::released::Halted;
-use crate::core::cluster::released::RETRIED_ANNOTATION;
 use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
-use crate::core::cluster::steps::STEP_ANNOTATION;
 use crate::core::dns;
 use crate::core::json::Json;
-use crate::core::model::HASH_LABEL;
 use crate::core::model::Lookup;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
@@ -35,7 +26,6 @@ use crate::core::placement::NamespaceSelector;
 use crate::core::time::Timestamp;
 
 use super::ClusterSnapshot;
-use super::KnownRevision;
 use super::NodeReport;
 use super::Told;
 use super::WatchedKind;
@@ -57,7 +47,7 @@ pub(super) fn version(object: &Value) -> u64 {
     number(object.str_at(["metadata", "resourceVersion"]))
 }
 
-fn number(version: &str) -> u64 {
+pub(super) fn number(version: &str) -> u64 {
     version.parse().unwrap_or(0)
 }
 
@@ -67,7 +57,7 @@ pub(super) fn strings(object: &Value, field: &str) -> BTreeMap<String, String> {
 }
 
 /// The epoch for what is no RFC 3339 time.
-fn time(text: &str) -> Timestamp {
+pub(super) fn time(text: &str) -> Timestamp {
     text.parse().unwrap_or_default()
 }
 
@@ -176,47 +166,6 @@ impl ClusterSnapshot {
         let became_ready = before.map(|before| before.become_ready(&report.daemons)).unwrap_or_default();
         let ahead = known.map(|known| known.ahead).unwrap_or_default();
         entry.report = Some(NodeReport { ahead, became_ready, ..report });
-    }
-
-    fn put_revision(&mut self, object: &Value) {
-        let data = &object["data"];
-        let owners = object.list_at(["metadata", "ownerReferences"]);
-        let controller = owners.iter().find(|o| o.flag_at("controller"));
-        let other_owners = owners.iter().filter(|o| !o.flag_at("controller")).cloned().collect();
-        // Of a StatefulSet's the name alone matters: no other may have it.
-        let is_foreign = controller.is_some_and(|owner| owner.str_at("kind") != "DaemonSet");
-        let of_owner = |field: &str| controller.and_then(|owner| owner.text_at(field)).map(str::to_owned);
-        let daemon_set = of_owner("name").filter(|_| of_owner("kind").is_some_and(|kind| kind == "DaemonSet"));
-        let controller = of_owner("uid");
-        let (labels, annotations) = (strings(object, "labels"), strings(object, "annotations"));
-        let revision = RevisionFact {
-            name: object.str_at(["metadata", "name"]).to_owned(),
-            number: object.get("revision").and_then(Value::as_i64).unwrap_or(0),
-            hash: if is_foreign { String::new() } else { RevisionFact::hash_of(data) },
-            data: if is_foreign { [0; 32] } else { history::digest(data) },
-            label: labels.get(HASH_LABEL).cloned(),
-            owned: controller.is_some(),
-            created: time(object.str_at(["metadata", "creationTimestamp"])),
-            halted: annotations.get(HALTED_ANNOTATION).map(|text| Halted::of(text)),
-            step: annotations.get(STEP_ANNOTATION).cloned(),
-            broken: annotations.get(BROKEN_ANNOTATION).map(|text| BrokenNodes::of(text)).unwrap_or_default(),
-            retried: annotations
-                .get(RETRIED_ANNOTATION)
-                .into_iter()
-                .flat_map(|t| t.split(','))
-                .map(str::to_owned)
-                .collect(),
-        };
-        let known = KnownRevision {
-            revision,
-            controller,
-            other_owners,
-            daemon_set,
-            labels,
-            uid: object.str_at(["metadata", "uid"]).to_owned(),
-            resource_version: object.str_at(["metadata", "resourceVersion"]).to_owned(),
-        };
-        self.revisions.insert(key(object), known);
     }
 }
 

@@ -3,30 +3,34 @@
 //! Owns which of them are to be read whole all the same: what an agent says it runs in place of the DaemonSet controller
 //! (`default-mode = "static"`, or a folder), and what still has conditions of ours in its status.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
+use crate::core::bounds;
 use crate::core::cluster::conditions;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::json::Json;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
+use crate::core::policy;
 
 use super::ClusterSnapshot;
+use super::WatchedKind;
 use super::objects;
+use super::revisions::in_namespace;
 
 /// A DaemonSet that is not read whole.
 #[derive(Clone, Debug)]
 pub(super) struct Outline {
     uid: String,
     version: u64,
+    /// Whether it is one of more DaemonSets than are coordinated in its namespace.
+    is_beyond: bool,
 }
 
 impl ClusterSnapshot {
-    /// The DaemonSets that are to be read whole.
-    pub fn unread(&self) -> &BTreeSet<ObjectKey> {
-        &self.unread
+    /// What is to be read whole: DaemonSets, then ControllerRevisions.
+    pub fn unread(&self) -> impl Iterator<Item = &(WatchedKind, ObjectKey)> {
+        self.unread.iter()
     }
 
     /// Takes an outline. False: no decision depends on it.
@@ -37,10 +41,10 @@ impl ClusterSnapshot {
         let has_ours = conditions::without_ours(live).len() < live.len();
         let is_news = has_ours || self.is_claimed(&key, &uid);
         if is_news {
-            self.unread.insert(key.clone());
+            self.unread.insert((WatchedKind::DaemonSets, key.clone()));
         }
-        let was_whole = self.daemons.remove(&key).is_some();
-        self.outlines.insert(key, Outline { uid, version: objects::version(object) });
+        let was_whole = self.remove_daemon(&key);
+        self.outlines.insert(key, Outline { uid, version: objects::version(object), is_beyond: false });
         is_news || was_whole
     }
 
@@ -52,17 +56,47 @@ impl ClusterSnapshot {
         }
     }
 
+    /// Whether there is no room for one more DaemonSet in its namespace.
+    pub(super) fn is_beyond(&self, key: &ObjectKey) -> bool {
+        let is_bounded = !policy::trusts(&self.trusted_namespaces, &key.namespace) && !self.daemons.contains_key(key);
+        is_bounded && self.daemons_in(&key.namespace).count() >= bounds::DAEMON_SETS
+    }
+
+    /// Takes no more of a DaemonSet than that it exists, and that it is one too many.
+    pub(super) fn leave_out(&mut self, object: &Value) {
+        let (uid, version) = (object.str_at(["metadata", "uid"]).to_owned(), objects::version(object));
+        self.outlines.insert(objects::key(object), Outline { uid, version, is_beyond: true });
+    }
+
+    /// Where a DaemonSet is gone, the first that was left out is read.
+    pub(super) fn let_in(&mut self, namespace: &str) {
+        let first = in_namespace(&self.outlines, namespace).find(|(_, outline)| outline.is_beyond);
+        self.unread.extend(first.map(|(key, _)| (WatchedKind::DaemonSets, key.clone())));
+    }
+
+    /// Of each namespace that has too many DaemonSets: the first that is left out, its UID, and how many are.
+    pub(in crate::core::cluster) fn beyond(&self) -> Vec<(&ObjectKey, &str, usize)> {
+        let mut found: Vec<(&ObjectKey, &str, usize)> = Vec::new();
+        for (key, outline) in self.outlines.iter().filter(|(_, outline)| outline.is_beyond) {
+            match found.last_mut().filter(|(first, _, _)| first.namespace == key.namespace) {
+                Some((_, _, count)) => *count += 1,
+                None => found.push((key, &outline.uid, 1)),
+            }
+        }
+        found
+    }
+
     pub(super) fn remove_outline(&mut self, key: &ObjectKey) {
         self.outlines.remove(key);
-        self.unread.remove(key);
+        self.unread.remove(&(WatchedKind::DaemonSets, key.clone()));
     }
 
     /// What an agent says it runs is read whole.
     pub(super) fn note_claims(&mut self, said_of: &[DaemonReport]) {
         for told in said_of.iter().filter(|told| told.mode == Some(Mode::Static)) {
             let key = ObjectKey::new(&told.namespace, &told.name);
-            if self.outlines.get(&key).is_some_and(|outline| outline.uid == told.uid) {
-                self.unread.insert(key);
+            if self.outlines.get(&key).is_some_and(|outline| outline.uid == told.uid && !outline.is_beyond) {
+                self.unread.insert((WatchedKind::DaemonSets, key));
             }
         }
     }

@@ -2,6 +2,10 @@ use serde_json::json;
 
 use super::*;
 
+mod bounds;
+mod certificates;
+mod revisions;
+
 fn node(name: &str, labels: Value) -> Value {
     json!({"metadata": {"name": name, "uid": name, "labels": labels}, "spec": {},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
@@ -191,26 +195,26 @@ fn an_outline_is_read_whole_where_an_agent_runs_it_or_a_condition_of_ours_is_lef
     assert!(!view.take(present(outline("3", json!([])))), "no decision looks at it");
     for (uid, mode) in [("another", "static"), ("u", "bootstrap")] {
         view.put(WatchedKind::NodeDaemons, runs(uid, mode));
-        assert!(view.unread().is_empty() && view.daemons.is_empty(), "{uid} {mode}");
+        assert!(view.unread().next().is_none() && view.daemons.is_empty(), "{uid} {mode}");
     }
     view.put(WatchedKind::NodeDaemons, runs("u", "static"));
-    assert_eq!(view.unread().len(), 1);
-    view.take(Change::Read(Box::new(at(daemon(json!({})), "2"))));
+    assert_eq!(view.unread().count(), 1);
+    view.take(Change::Read(WatchedKind::DaemonSets, Box::new(at(daemon(json!({})), "2"))));
     assert!(view.daemons.is_empty(), "the watch has come further");
-    view.take(Change::Read(Box::new(at(daemon(json!({})), "3"))));
-    assert!(view.unread().is_empty() && view.daemons.len() == 1);
-    view.take(Change::Read(Box::new(at(daemon(json!({"zone": "b"})), "4"))));
-    let selector = &view.daemons.values().next().unwrap().template["spec"]["nodeSelector"];
+    view.take(Change::Read(WatchedKind::DaemonSets, Box::new(at(daemon(json!({})), "3"))));
+    assert!(view.unread().next().is_none() && view.daemons.len() == 1);
+    view.take(Change::Read(WatchedKind::DaemonSets, Box::new(at(daemon(json!({"zone": "b"})), "4"))));
+    let selector = &view.daemons.values().next().unwrap().daemon_set.template["spec"]["nodeSelector"];
     assert_eq!(*selector, json!({}), "the watch tells what comes then");
     assert!(view.take(present(outline("5", json!([])))), "an agent runs it");
-    assert!(view.unread().len() == 1 && view.daemons.is_empty());
+    assert!(view.unread().count() == 1 && view.daemons.is_empty());
     view.take(Change::Gone(WatchedKind::DaemonSets, Box::new(outline("6", json!([])))));
-    assert!(view.unread().is_empty());
+    assert!(view.unread().next().is_none());
 
     let mut view = ClusterSnapshot::default();
     let ours = json!([{"type": "Available", "status": "True", "reason": "AllAvailable"}]);
     assert!(view.take(present(outline("3", ours))));
-    assert_eq!(view.unread().len(), 1);
+    assert_eq!(view.unread().count(), 1);
 }
 
 fn should(view: &ClusterSnapshot, name: &str) -> bool {

@@ -1,0 +1,104 @@
+//! What the DaemonSets of a namespace that is not trusted cost.
+
+use crate::core::bounds::DAEMON_SETS;
+
+use super::*;
+
+fn trusting() -> ClusterSnapshot {
+    ClusterSnapshot::default().trusting(vec!["trusted".to_owned()])
+}
+
+fn of(namespace: &str, name: &str) -> Value {
+    let mut daemon = daemon(json!({}));
+    daemon["metadata"] = json!({"namespace": namespace, "name": name, "uid": format!("{namespace}-{name}"),
+        "resourceVersion": "5", "labels": {"daemonlet.dev/mode": "static"}});
+    daemon
+}
+
+fn put(view: &mut ClusterSnapshot, daemon: Value) {
+    view.take(Change::Present(WatchedKind::DaemonSets, Box::new(daemon), false));
+}
+
+/// How many bytes it takes to write down what is known of DaemonSets.
+fn size(view: &ClusterSnapshot) -> usize {
+    format!("{:?}{:?}", view.daemons, view.outlines).len()
+}
+
+#[test]
+fn what_a_namespace_has_too_many_of_is_left_out_until_there_is_room() {
+    let mut view = trusting();
+    let name = |number: usize| format!("d-{number:03}");
+    for number in 0..DAEMON_SETS + 3 {
+        for namespace in ["tenant", "trusted"] {
+            put(&mut view, of(namespace, &name(number)));
+        }
+    }
+    put(&mut view, of("small", "d"));
+    let count = |view: &ClusterSnapshot, namespace: &str| view.daemons_in(namespace).count();
+    assert_eq!((count(&view, "tenant"), count(&view, "trusted")), (DAEMON_SETS, DAEMON_SETS + 3));
+    let first = ObjectKey::new("tenant", name(DAEMON_SETS));
+    let uid = format!("tenant-{}", first.name);
+    assert_eq!(view.beyond(), [(&first, uid.as_str(), 3)]);
+    // What is known stays known when it changes.
+    let mut changed = of("tenant", &name(0));
+    changed["metadata"]["generation"] = json!(2);
+    put(&mut view, changed);
+    assert_eq!(view.daemons[&ObjectKey::new("tenant", name(0))].generation, 2);
+    view.take(Change::Gone(WatchedKind::DaemonSets, Box::new(of("tenant", &name(7)))));
+    assert_eq!(view.unread().collect::<Vec<_>>(), [&(WatchedKind::DaemonSets, first.clone())]);
+    view.take(Change::Read(WatchedKind::DaemonSets, Box::new(of("tenant", &first.name))));
+    assert!(view.daemons.contains_key(&first) && view.unread().next().is_none());
+    assert_eq!(view.beyond()[0].2, 2);
+    // What is left out is not read because an agent says that it runs it.
+    let other = name(DAEMON_SETS + 1);
+    let told = json!([{"namespace": "tenant", "name": other, "uid": format!("tenant-{other}"), "mode": "static"}]);
+    view.put(WatchedKind::NodeDaemons, json!({"metadata": {"name": "a", "uid": "a"}, "status": {"daemons": told}}));
+    assert!(view.unread().next().is_none());
+}
+
+#[test]
+fn what_is_over_the_bounds_of_a_tenant_is_refused_and_not_kept() {
+    let term = json!({"matchExpressions": [{"key": "x", "operator": "Exists"}]});
+    let terms = json!({"nodeSelectorTerms": vec![term; 5_000]});
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}});
+    let many: Value = (0..5_000).map(|number| (format!("label-{number}"), json!("x"))).collect();
+    let long = json!({"x": "x".repeat(300_000)});
+    let large = |namespace: &str| {
+        let mut large = [of(namespace, "terms"), of(namespace, "labels"), of(namespace, "annotations")];
+        large[0]["spec"]["template"]["spec"]["affinity"] = affinity.clone();
+        large[1]["metadata"]["labels"].as_object_mut().unwrap().extend(many.as_object().unwrap().clone());
+        large[2]["metadata"]["annotations"] = long.clone();
+        large
+    };
+    let mut view = trusting();
+    large("tenant").into_iter().for_each(|daemon| put(&mut view, daemon));
+    let refused = |view: &ClusterSnapshot, name: &str| {
+        let daemon = &view.daemons[&ObjectKey::new("tenant", name)];
+        assert_eq!(daemon.daemon_set.labels.len(), 1, "the mode says that it is to be told");
+        daemon.refused.clone().unwrap_or_default()
+    };
+    assert!(refused(&view, "terms").contains("spec.template.spec.affinity: has 5000 terms; at most 64 are allowed"));
+    assert!(refused(&view, "labels").contains("metadata.labels: has 5002 values; at most 512 are allowed"));
+    assert!(refused(&view, "annotations").contains("metadata.annotations: has 300001 bytes"));
+    assert!(size(&view) < 12_000, "{} bytes", size(&view));
+    // The API server bounds annotations itself.
+    large("trusted").into_iter().take(2).for_each(|daemon| put(&mut view, daemon));
+    assert_eq!(view.daemons_in("trusted").count(), 2);
+    assert!(view.daemons_in("trusted").all(|daemon| daemon.refused.is_none()));
+}
+
+#[test]
+fn what_is_not_even_read_is_refused_and_what_it_was_before_stays() {
+    let mut view = trusting();
+    put(&mut view, of("tenant", "d"));
+    let known = view.daemons.values().next().unwrap().daemon_set.template.clone();
+    let mut cut = of("tenant", "d");
+    (cut["spec"], cut["status"]) = (json!(["spec", "has more than 524288 bytes as JSON"]), json!({"numberReady": 3}));
+    put(&mut view, cut);
+    let daemon = view.daemons.values().next().unwrap();
+    assert!(daemon.refused.as_ref().unwrap().contains("spec: has more than 524288 bytes as JSON"));
+    assert_eq!((&daemon.daemon_set.template, &daemon.status["numberReady"]), (&known, &json!(3)));
+    put(&mut view, of("tenant", "d"));
+    let daemon = view.daemons.values().next().unwrap();
+    assert_eq!(daemon.refused, None);
+}

@@ -1,0 +1,126 @@
+//! How much is kept of ControllerRevisions.
+
+use crate::core::cluster::history::Holder;
+
+use super::*;
+
+/// A revision of the DaemonSet of this UID; of nobody if that is empty.
+fn revision(name: &str, owner: &str, version: &str, labels: Value) -> Value {
+    let owners = match owner {
+        "" => json!([]),
+        uid => json!([{"kind": "DaemonSet", "name": "d", "uid": uid, "controller": true}]),
+    };
+    json!({"metadata": {"namespace": "n", "name": name, "uid": name, "resourceVersion": version, "labels": labels,
+            "annotations": {"daemonlet.dev/halted": "no good"}, "ownerReferences": owners},
+        "data": {"spec": {"template": {}}}, "revision": 1})
+}
+
+fn labels(count: usize) -> Value {
+    let labels = (0..count).map(|number| (format!("label-{number}"), json!("x")));
+    Value::Object(labels.chain([("app".to_owned(), json!("d"))]).collect())
+}
+
+fn put(view: &mut ClusterSnapshot, revision: Value) {
+    view.take(Change::Present(WatchedKind::Revisions, Box::new(revision), false));
+}
+
+fn read(view: &mut ClusterSnapshot, revision: Value) {
+    view.take(Change::Read(WatchedKind::Revisions, Box::new(revision)));
+}
+
+fn unread(view: &ClusterSnapshot) -> Vec<&str> {
+    view.unread().map(|(_, key)| key.name.as_str()).collect()
+}
+
+/// How many bytes it takes to write everything down that is known.
+fn size(view: &ClusterSnapshot) -> usize {
+    format!("{view:?}").len()
+}
+
+#[test]
+fn labels_and_annotations_of_a_template_that_is_not_ours_are_not_kept() {
+    let mut view = ClusterSnapshot::default();
+    view.put(WatchedKind::DaemonSets, daemon(json!({})));
+    let before = size(&view);
+    for number in 0..10 {
+        for (owner, name) in [("stock", "a"), ("", "b")] {
+            let mut revision = revision(&format!("{name}-{number}"), owner, "1", labels(6_000));
+            revision["metadata"]["annotations"]["daemonlet.dev/retried"] = json!("a,".repeat(100_000));
+            put(&mut view, revision);
+        }
+    }
+    assert!(view.revisions.is_empty(), "an orphan with so many labels is not taken over");
+    assert!(size(&view) - before < 20 * 500, "{} bytes", size(&view) - before);
+    // The names are known: no other revision may have them.
+    assert_eq!(view.others_revisions(&ObjectKey::new("n", "a-")).count(), 10);
+    assert_eq!(unread(&view), Vec::<&str>::new());
+}
+
+#[test]
+fn of_ours_no_label_is_kept_and_of_an_annotation_its_beginning() {
+    let mut view = ClusterSnapshot::default();
+    view.put(WatchedKind::DaemonSets, daemon(json!({})));
+    let mut long = revision("one", "u", "1", labels(6_000));
+    long["metadata"]["annotations"]["daemonlet.dev/step"] = json!("ä".repeat(100_000));
+    put(&mut view, long);
+    let known = view.revisions.values().next().unwrap();
+    assert!(known.is_selected_by(view.daemons.values().next().unwrap()));
+    assert_eq!(known.revision.step.as_ref().map(String::len), Some(64 << 10));
+    assert!(size(&view) < 70_000, "{} bytes", size(&view));
+}
+
+#[test]
+fn the_revisions_of_a_daemon_set_that_comes_to_be_known_are_read() {
+    let mut view = ClusterSnapshot::default();
+    put(&mut view, revision("orphan", "", "3", labels(1)));
+    put(&mut view, revision("other", "", "3", json!({"app": "other"})));
+    put(&mut view, revision("own", "u", "3", labels(1)));
+    put(&mut view, revision("stock", "stock", "3", labels(1)));
+    assert_eq!(unread(&view), Vec::<&str>::new());
+    view.put(WatchedKind::DaemonSets, daemon(json!({})));
+    assert_eq!(unread(&view), ["orphan", "own"]);
+    let is_unread = |view: &ClusterSnapshot| view.is_unread(view.daemons.values().next().unwrap());
+    read(&mut view, revision("own", "u", "2", labels(1)));
+    assert_eq!(unread(&view), ["orphan", "own"], "the watch has come further");
+    read(&mut view, revision("own", "u", "3", labels(1)));
+    read(&mut view, revision("stock", "u", "2", labels(1)));
+    assert!(is_unread(&view) && view.revisions.len() == 1);
+    read(&mut view, revision("orphan", "", "3", labels(1)));
+    assert!(!is_unread(&view) && unread(&view).is_empty() && view.revisions.len() == 2);
+    assert!(view.revisions.values().all(|known| known.revision.halted.is_some()));
+    // What is known is not read again when another definition comes.
+    let mut changed = daemon(json!({"zone": "b"}));
+    changed["metadata"]["generation"] = json!(2);
+    view.put(WatchedKind::DaemonSets, changed);
+    assert!(unread(&view).is_empty() && view.revisions.len() == 2);
+    // Another DaemonSet takes its name, and the old one's revisions wait for the garbage collector.
+    let mut again = daemon(json!({}));
+    again["metadata"]["uid"] = json!("v");
+    view.put(WatchedKind::DaemonSets, again.clone());
+    assert_eq!((unread(&view), view.revisions.len()), (vec![], 1), "the orphan is selected still");
+    let key = ObjectKey::new("n", "d");
+    let mut own = revision("d-1", "u", "3", labels(1));
+    put(&mut view, own.clone());
+    assert_eq!(view.others_revisions(&key).collect::<Vec<_>>(), [("d-1", Holder::Former)]);
+    own["metadata"]["ownerReferences"][0]["uid"] = json!("v");
+    put(&mut view, own);
+    assert_eq!(view.others_revisions(&key).count(), 0);
+    view.take(Change::Gone(WatchedKind::DaemonSets, Box::new(again)));
+    assert!(view.revisions.is_empty() && unread(&view).is_empty());
+    view.take(Change::Begin(WatchedKind::Revisions));
+    view.take(Change::Complete(WatchedKind::Revisions));
+    assert_eq!(view.others_revisions(&ObjectKey::new("n", "")).count(), 0, "a list tells what is gone");
+}
+
+#[test]
+fn what_is_not_wanted_any_more_is_not_read() {
+    let mut view = ClusterSnapshot::default();
+    put(&mut view, revision("one", "u", "3", labels(1)));
+    put(&mut view, revision("two", "u", "3", labels(1)));
+    view.put(WatchedKind::DaemonSets, daemon(json!({})));
+    assert_eq!(unread(&view).len(), 2);
+    view.take(Change::Gone(WatchedKind::Revisions, Box::new(revision("one", "u", "4", labels(1)))));
+    assert_eq!(unread(&view), ["two"]);
+    view.take(Change::Gone(WatchedKind::DaemonSets, Box::new(daemon(json!({})))));
+    assert_eq!(unread(&view), Vec::<&str>::new());
+}
