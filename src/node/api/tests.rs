@@ -423,6 +423,34 @@ async fn what_is_not_selected_is_an_outline_until_it_is_asked_for() {
 }
 
 #[tokio::test]
+async fn a_list_is_read_in_small_pages_and_the_spec_of_a_tenant_up_to_its_bound() {
+    let large = |namespace: &str| {
+        let mut daemon_set = daemon_set("large");
+        daemon_set["metadata"]["namespace"] = json!(namespace);
+        let container = json!({"name": "c", "image": "i", "args": ["x".repeat(1 << 20)]});
+        let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
+        daemon_set["spec"] = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+        daemon_set
+    };
+    let fake = Fake::start(100, move |_, path| match path.contains("/daemonsets") && !is_watch(path) {
+        true => list(&["default", "kube-system"].map(large)),
+        false => empty(path),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    until(&api, "listed", |api| api.store().lists(&Scope::DaemonSets) > 0).await;
+    let snapshot = api.store().snapshot();
+    let Err(Unusable::TooLarge(tenants)) = &snapshot.daemon_sets[&ObjectKey::new("default", "large")].converted else {
+        panic!("{snapshot:?}")
+    };
+    assert_eq!(tenants.errors[0].to_string(), "spec: has more than 524288 bytes as JSON");
+    assert!(snapshot.daemon_sets[&ObjectKey::new("kube-system", "large")].converted.is_ok(), "it is trusted");
+    let is_list = |request: &&String| request.contains("/daemonsets?") && !request.contains("watch");
+    let requests = fake.requests();
+    assert!(requests.iter().find(is_list).is_some_and(|request| request.contains("limit=8")), "{requests:?}");
+}
+
+#[tokio::test]
 async fn a_fresh_list_goes_over_a_new_connection() {
     let fake = Fake::start(100, |_, path| match path.contains("/daemonsets") && !is_watch(path) {
         true => list(&[daemon_set("a")]),

@@ -159,11 +159,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::core::model::FieldError;
     use crate::core::model::Kind;
+    use crate::core::model::Mode;
     use crate::core::model::ObjectRef;
     use crate::core::model::TokenRequest;
     use crate::core::plan::Action;
     use crate::core::plan::State;
+    use crate::core::policy::TooLarge;
     use crate::core::record::DaemonRecord;
     use crate::core::record::Instance;
     use crate::core::time::Timestamp;
@@ -179,6 +182,7 @@ mod tests {
     use crate::node::api::Definition;
     use crate::node::api::Snapshot;
     use crate::node::api::TokenSnapshot;
+    use crate::node::api::Unusable;
 
     fn daemon_set(name: &str, image: &str) -> Arc<DaemonSet> {
         let container = json!({
@@ -376,6 +380,32 @@ mod tests {
             assert!(marked.is_empty() && process.costs.spent.is_empty(), "that is no try: {:?}", process.costs.spent);
         }
         assert_eq!(digests.len(), 2);
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_by_its_field_and_what_runs_of_it_goes_on() {
+        let before = daemon_set("x", "i:1");
+        let error = FieldError {
+            field: "spec".to_owned(),
+            reason: "has more than 9 bytes".to_owned(),
+            hint: Some("use fewer".to_owned()),
+        };
+        let mut definition = Definition::test(&before, 1);
+        let covered = Covered::Yes(Mode::Static);
+        definition.converted = Err(Unusable::TooLarge(TooLarge { errors: vec![error], covered }));
+        let mut snapshot = Snapshot::default();
+        (snapshot.version, snapshot.content) = (1, 1);
+        snapshot.daemon_sets.insert(before.key.clone(), definition);
+        for (mut state, instances) in [(state(), 0), (running_here(&before), 1)] {
+            let mut process = Process { costs: Costs::default(), cache: RenderCache::default() };
+            let (_, decision) = process.pass(&mut state, observation(Some(snapshot.clone())));
+            let daemon = decision.daemon(&before.key).unwrap();
+            assert_eq!(daemon.summary.state, State::Refused);
+            assert!(daemon.summary.reason.contains("spec: has more than 9 bytes"), "{}", daemon.summary.reason);
+            let is_change = |action: &&Action| matches!(action, Action::Start { .. } | Action::End { .. });
+            assert_eq!(daemon.actions.iter().find(is_change), None);
+            assert_eq!(daemon.record.live().count(), instances);
+        }
     }
 
     #[test]
