@@ -23,6 +23,7 @@ use crate::core::record::DaemonRecord;
 mod folder;
 mod hold;
 mod patched;
+mod uncovered;
 
 use folder::folder_mode;
 use folder::folder_of;
@@ -35,6 +36,7 @@ use hold::held;
 use hold::is_narrowed;
 use hold::resolve_invalid;
 use hold::resolve_too_large;
+use uncovered::resolve_uncovered;
 
 /// The state of one daemon in the folders.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -302,39 +304,6 @@ fn resolve_present(
         },
         (Covered::Yes(mode), Some(_)) => wanted(daemon_set, mode, None),
         (Covered::No(reason), _) => resolve_uncovered(known, reason, record, &policy),
-    }
-}
-
-/// What follows from a DaemonSet of the API that is not ours for `reason`, whatever it defines.
-fn resolve_uncovered(known: &KnownDefinition<'_>, reason: String, record: &DaemonRecord, policy: &Policy) -> Desired {
-    match folder_of(known, record) {
-        Some(folder) => match of_the_api(record, folder) {
-            // The folder's version would be an unapproved step back, on all nodes at once.
-            Some(running) => {
-                let note = format!("the API's new version is not used, what runs stays: {reason}");
-                wanted(running, folder_mode(folder), Some(note))
-            }
-            // Such as before its Namespace is read.
-            None if may_be_older(known.folder, record) => Desired::Unsure { reason },
-            None => {
-                let note = format!("the API's version is not used, the folder's stays in force: {reason}");
-                wanted(folder, folder_mode(folder), Some(note))
-            }
-        },
-        None if is_narrowed(known, record, policy) => held(known, record, None, Hold::Narrowed(reason)),
-        None if let (true, FolderState::Unsure { reason }) = (known.has_file, known.folder) => {
-            Desired::Kept { reason: format!("its file gave it its mode, and {reason}") }
-        }
-        None => match (&known.confirmation, record.instances.is_empty()) {
-            (_, true) => Desired::Left { reason },
-            (Confirmation::NotCovered | Confirmation::Gone, false) => {
-                Desired::Gone { reason, by_list: false, ignore_file: None }
-            }
-            (Confirmation::Failed(why), false) => {
-                Desired::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
-            }
-            (Confirmation::Unasked | Confirmation::StillThere, false) => Desired::Confirm { reason },
-        },
     }
 }
 

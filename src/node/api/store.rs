@@ -184,7 +184,6 @@ impl Store {
             return self.outline(key, Outline::of(value, reached));
         }
         self.selection.add(&key);
-        let bounds = self.selection.bounds(&key.namespace);
         let fingerprint = definition::fingerprint(value);
         self.with(|snapshot| {
             snapshot.etcd_rollback_detection.reached = snapshot.etcd_rollback_detection.reached.max(reached);
@@ -195,12 +194,7 @@ impl Store {
             if before.is_some_and(|before| before.fingerprint == fingerprint) {
                 return;
             }
-            let mut definition = Definition::within(bounds, value);
-            if let Some(policy) = bounds.filter(|_| !self.selection.ran(&key))
-                && !snapshot.has_room(&key, definition.weight)
-            {
-                definition.give_up(&key, policy);
-            }
+            let mut definition = snapshot.definition(&key, value, &self.selection);
             if before.is_none_or(|before| before.differs(&definition)) {
                 snapshot.changed();
                 definition.version = snapshot.version;

@@ -4,17 +4,33 @@
 //! it exists and that it is refused; once there is room for it again, it is to be read again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::core::bounds;
 use crate::core::model::ObjectKey;
+use crate::node::api::selection::Selection;
 
 use super::Definition;
 use super::Outline;
 use super::Snapshot;
 
 impl Snapshot {
+    /// What `value` defines, without what its namespace has no room for.
+    pub(super) fn definition(&self, key: &ObjectKey, value: &Value, selection: &Selection) -> Definition {
+        let bounds = selection.bounds(&key.namespace);
+        let mut definition = Definition::within(bounds, value);
+        if let Some(policy) = bounds.filter(|_| !selection.ran(key))
+            && !self.has_room(key, definition.weight)
+        {
+            definition.give_up(key, policy);
+        }
+        definition
+    }
+
     /// Whether `key` of such a `weight` has room beside the others of its namespace.
-    pub(super) fn has_room(&self, key: &ObjectKey, weight: usize) -> bool {
+    fn has_room(&self, key: &ObjectKey, weight: usize) -> bool {
         let first = ObjectKey::new(&key.namespace, "");
         let of_namespace = self.daemon_sets.range(first..).take_while(|(other, _)| other.namespace == key.namespace);
         let others = of_namespace.filter(|(other, _)| *other != key);
@@ -34,7 +50,7 @@ impl Snapshot {
             }
             *promised += weight;
             self.daemon_sets.remove(&key);
-            std::sync::Arc::make_mut(&mut self.not_selected).insert(key.clone(), Outline::default());
+            Arc::make_mut(&mut self.not_selected).insert(key.clone(), Outline::default());
             self.to_read.insert(key);
             self.changed();
         }

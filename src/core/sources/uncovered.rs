@@ -1,0 +1,57 @@
+//! What a DaemonSet of the API means that is not ours here.
+//!
+//! Owns what follows from its labels alone. Must not look at what it defines.
+
+use crate::core::policy::Policy;
+use crate::core::record::DaemonRecord;
+
+use super::Confirmation;
+use super::Desired;
+use super::FolderState;
+use super::Hold;
+use super::KnownDefinition;
+use super::folder_mode;
+use super::folder_of;
+use super::held;
+use super::is_narrowed;
+use super::may_be_older;
+use super::of_the_api;
+use super::wanted;
+
+/// What follows from a DaemonSet of the API that is not ours for `reason`, whatever it defines.
+pub(super) fn resolve_uncovered(
+    known: &KnownDefinition<'_>,
+    reason: String,
+    record: &DaemonRecord,
+    policy: &Policy,
+) -> Desired {
+    match folder_of(known, record) {
+        Some(folder) => match of_the_api(record, folder) {
+            // The folder's version would be an unapproved step back, on all nodes at once.
+            Some(running) => {
+                let note = format!("the API's new version is not used, what runs stays: {reason}");
+                wanted(running, folder_mode(folder), Some(note))
+            }
+            // Such as before its Namespace is read.
+            None if may_be_older(known.folder, record) => Desired::Unsure { reason },
+            None => {
+                let note = format!("the API's version is not used, the folder's stays in force: {reason}");
+                wanted(folder, folder_mode(folder), Some(note))
+            }
+        },
+        None if is_narrowed(known, record, policy) => held(known, record, None, Hold::Narrowed(reason)),
+        None if let (true, FolderState::Unsure { reason }) = (known.has_file, known.folder) => {
+            Desired::Kept { reason: format!("its file gave it its mode, and {reason}") }
+        }
+        None => match (&known.confirmation, record.instances.is_empty()) {
+            (_, true) => Desired::Left { reason },
+            (Confirmation::NotCovered | Confirmation::Gone, false) => {
+                Desired::Gone { reason, by_list: false, ignore_file: None }
+            }
+            (Confirmation::Failed(why), false) => {
+                Desired::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
+            }
+            (Confirmation::Unasked | Confirmation::StillThere, false) => Desired::Confirm { reason },
+        },
+    }
+}
