@@ -220,7 +220,7 @@ impl Agent {
             let is_reached = match until {
                 Until::Stopped => false,
                 Until::Settled(_) => self.is_settled(),
-                Until::TornDown(_) => self.is_torn_down(),
+                Until::TornDown(_) => teardown::is_done(&self.state, &self.last),
             };
             if is_reached || bound.is_some_and(|bound| tokio::time::Instant::now() >= bound) {
                 return Ended::Stopped;
@@ -323,13 +323,7 @@ impl Agent {
             namespaces_bind: !self.config.default_node_selector.is_empty(),
             policy: self.state.policy.clone(),
             daemon_sets: self.last.plan.daemons.iter().map(|daemon| daemon.key.clone()).collect(),
-            running: self
-                .state
-                .records
-                .values()
-                .filter(|record| record.runs())
-                .map(|record| record.key.clone())
-                .collect(),
+            running: definitions::running(&self.state.records),
         });
         api.store().had_reached(self.state.inputs.reached);
         self.inputs.connect(&api);
@@ -392,12 +386,6 @@ impl Agent {
         let left = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
         let on_node = leaving::clear_node(&self.config, &self.state, &self.last, &self.requests).await;
         Teardown { node: self.config.node_name.clone(), found, left, on_node, problems: self.last.problems.clone() }
-    }
-
-    /// Whether nothing of ours runs on the node any more, as far as the manifest folder tells.
-    fn is_torn_down(&self) -> bool {
-        let left = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
-        left.is_empty() && self.last.observation.manifests.current().is_some()
     }
 
     /// What there is to report of.

@@ -2,6 +2,7 @@
 //!
 //! Owns what a time means that somebody wrote in this boot before the clock was set. Must not read a clock.
 
+use crate::core::plan::Readiness;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -62,6 +63,15 @@ impl Boot {
             (clock.at + from - SAME..=clock.at + until + SAME).contains(&time)
         };
         self.earlier.iter().find(is_of).map_or(time, |clock| self.at + (time - clock.at))
+    }
+
+    /// Since when something is ready, by the clock as it is `now`.
+    pub(super) fn present_readiness(&self, readiness: Readiness, now: Timestamp) -> Readiness {
+        match readiness {
+            Readiness::Ready { since } => Readiness::Ready { since: self.present(since, now) },
+            Readiness::Steady { since } => Readiness::Steady { since: self.present(since, now) },
+            Readiness::NotReady(_) | Readiness::Unknown(_) => readiness,
+        }
     }
 }
 

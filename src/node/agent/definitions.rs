@@ -4,6 +4,7 @@
 //! `crate::core::sources` does.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
@@ -15,6 +16,13 @@ use crate::node::api::Converted;
 use crate::node::api::Presence;
 use crate::node::api::Snapshot;
 use crate::node::api::Unusable;
+
+use super::state::Records;
+
+/// The daemons of which something runs.
+pub(super) fn running(records: &Records) -> BTreeSet<ObjectKey> {
+    records.values().filter(|record| record.runs()).map(|record| record.key.clone()).collect()
+}
 
 /// The API's DaemonSets.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use crate::clock;
 use crate::config::Config;
 use crate::core::node_conditions::POLICY;
 use crate::core::node_conditions::PREFIX;
 use crate::core::status::Problem;
+use crate::core::time::Timestamp;
 use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
 use crate::node::api::NodeWriteResult;
@@ -59,14 +59,14 @@ pub(super) async fn clear_node(
         false => state.concerns.startup_taint.problem(&last.observation, config),
     };
     let conditions = match config.node_conditions {
-        true => remove_conditions(config, state, requests).await,
+        true => remove_conditions(config, state, requests, last.observation.now).await,
         false => None,
     };
     taint.into_iter().chain(conditions).collect()
 }
 
-async fn remove_conditions(config: &Config, state: &AgentState, requests: &Requests) -> Option<Problem> {
-    let request = Request::NodeConditions { node_uid: state.node.uid.clone(), changes: None, at: clock::now() };
+async fn remove_conditions(config: &Config, state: &AgentState, requests: &Requests, at: Timestamp) -> Option<Problem> {
+    let request = Request::NodeConditions { node_uid: state.node.uid.clone(), changes: None, at };
     let result = match tokio::time::timeout(config.once_timeout, requests.last(request)).await {
         Ok(Some(Reply::NodeConditions(result))) => result,
         _ => no_answer(config.once_timeout),

@@ -148,12 +148,7 @@ impl ObservedState<'_> {
     fn readiness_with(&self, instance: &Instance, condition: NodeCondition) -> Readiness {
         let namespace = self.namespace(instance);
         let ready = evidence::readiness(instance, self.observation, namespace, &self.config.node_name, condition);
-        let present = |since| self.observation.boot.present(since, self.observation.now);
-        match ready {
-            Readiness::Ready { since } => Readiness::Ready { since: present(since) },
-            Readiness::Steady { since } => Readiness::Steady { since: present(since) },
-            Readiness::NotReady(_) | Readiness::Unknown(_) => ready,
-        }
+        self.observation.boot.present_readiness(ready, self.observation.now)
     }
 }
 

@@ -250,8 +250,7 @@ fn recall(
     let mut rewrite = false;
     let listed = folder.and_then(|folder| {
         let named = |record: &DaemonRecord| Some(record_name(&record.key));
-        let records = folder.as_ref().map(|folder| folder.records.load_all(named));
-        let records = records.transpose()?;
+        let records = folder.as_ref().map(|folder| folder.records.load_all(named)).transpose()?;
         Ok((folder, records.unwrap_or_default()))
     });
     match listed {

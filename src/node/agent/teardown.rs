@@ -14,6 +14,7 @@ use crate::core::status::Problem;
 
 use super::Agent;
 use super::AgentError;
+use super::LastPass;
 use super::executor::EffectOutcome;
 use super::state::AgentState;
 
@@ -74,6 +75,11 @@ pub fn teardown_offline(config: Config) -> Result<Teardown, AgentError> {
 fn cleared(daemon: &ObjectKey, uid: &str) -> Leftover {
     let what = "has ended, and its folder is to be cleared".to_owned();
     Leftover { daemon: daemon.clone(), pod: String::new(), uid: uid.to_owned(), what }
+}
+
+/// Whether nothing of ours runs on the node any more, as far as the manifest folder tells.
+pub(super) fn is_done(state: &AgentState, last: &LastPass) -> bool {
+    remaining(state, &last.plan, &last.outcome).is_empty() && last.observation.manifests.current().is_some()
 }
 
 /// The pods that still run or whose folders are still there.

@@ -447,7 +447,7 @@ async fn a_list_is_read_in_small_pages_and_the_spec_of_a_tenant_up_to_its_bound(
     assert!(snapshot.daemon_sets[&ObjectKey::new("kube-system", "large")].converted.is_ok(), "it is trusted");
     let is_list = |request: &&String| request.contains("/daemonsets?") && !request.contains("watch");
     let requests = fake.requests();
-    assert!(requests.iter().find(is_list).is_some_and(|request| request.contains("limit=8")), "{requests:?}");
+    assert!(requests.iter().find(is_list).is_some_and(|request| request.contains("limit=20")), "{requests:?}");
 }
 
 #[tokio::test]
