@@ -127,12 +127,18 @@ impl Inputs {
         &self.boot.id
     }
 
-    /// What the clock has been in this boot, as an agent before this one knew it: `known`, if it is of this boot.
-    pub(super) fn go_on_in_boot(&mut self, known: &Boot) -> Boot {
-        if known.id == self.boot.id && !known.id.is_empty() {
-            self.boot.clone_from(known);
+    /// Takes from `state` what the clock has been in this boot, and notes there that it is this one. Gives the boot in which
+    /// an agent last ran.
+    pub(super) fn go_on_in_boot(&mut self, state: &mut AgentState) -> Option<String> {
+        let last = state.inputs.boot.replace(self.boot.id.clone());
+        if last.as_deref() == Some(&*self.boot.id) && state.inputs.clocks.id == self.boot.id {
+            self.boot.clone_from(&state.inputs.clocks);
+        } else {
+            // The kubelet may use another runtime in this boot.
+            state.records.values_mut().flat_map(|record| &mut record.instances).for_each(|i| i.listed = false);
         }
-        self.boot.clone()
+        state.inputs.clocks.clone_from(&self.boot);
+        last
     }
 
     /// Tokens of a checkpoint.

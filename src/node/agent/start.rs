@@ -281,12 +281,7 @@ fn recall(
     let tokens = inputs.tokens().fingerprint();
     let fingerprint = |state: &AgentState| state.inputs.fingerprint(tokens);
     let saved = if rewrite { 0 } else { fingerprint(state) };
-    state.inputs.clocks = inputs.go_on_in_boot(&state.inputs.clocks);
-    let last_boot = state.inputs.boot.replace(inputs.boot_id().to_owned());
-    if last_boot.as_deref() != Some(inputs.boot_id()) {
-        // The kubelet may use another runtime in this boot.
-        state.records.values_mut().flat_map(|record| &mut record.instances).for_each(|i| i.listed = false);
-    }
+    let last_boot = inputs.go_on_in_boot(state);
     state.concerns.manifests_lost_at_boot = ManifestsLostAtBoot::new(last_boot.as_deref(), inputs.boot_id());
     let saved_but_for_boot = (!rewrite).then(|| fingerprint(state));
     state.inputs_on_disk = InputsOnDisk { saved, saved_but_for_boot, due: None };

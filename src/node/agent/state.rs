@@ -236,12 +236,7 @@ impl AgentState {
         };
         concerns.volume_checks.observe(observation.volume_look, observation.now, instances);
         concerns.crash_diagnoses.observe(observation, &self.records, node);
-        let has_listed = self.runtime_is_kubelets
-            || self.records.values().flat_map(|record| &record.instances).any(|instance| instance.listed);
-        let runtime = match has_listed || !config.is_runtime_found() {
-            true => Runtime::OfKubelet,
-            false => Runtime::Found,
-        };
+        let runtime = Runtime::of(self.runtime_is_kubelets, &self.records, config);
         concerns.acceptance.observe(observation, &self.records, self.started, runtime, node);
         concerns.mirror_pod_deletions.observe(observation, log);
         concerns.mirror_labels.observe(observation, log);

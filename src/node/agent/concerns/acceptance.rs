@@ -13,6 +13,7 @@ use std::hash::Hasher;
 
 use serde_json::Value;
 
+use crate::config::Config;
 use crate::core::acceptance;
 use crate::core::acceptance::AcceptanceEvidence;
 use crate::core::acceptance::KubeletReport;
@@ -51,6 +52,14 @@ pub(in super::super) enum Runtime {
     OfKubelet,
     /// Its socket was found: the kubelet may use another.
     Found,
+}
+
+impl Runtime {
+    /// By what it `has_listed` for this process, and for those before it in this boot.
+    pub(in super::super) fn of(has_listed: bool, records: &Records, config: &Config) -> Self {
+        let listed = || records.values().flat_map(|record| &record.instances).any(|instance| instance.listed);
+        if has_listed || !config.is_runtime_found() || listed() { Self::OfKubelet } else { Self::Found }
+    }
 }
 
 /// What is known of instances that may not have been accepted.

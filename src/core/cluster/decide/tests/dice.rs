@@ -424,7 +424,8 @@ impl Life {
             2 if is_awake => {
                 process.pass(&self.api, (&settings, budget), now);
                 let known = self.nodes.values_mut().filter(|node| process.knows_dead(&node.name));
-                let is_known = known.map(|node| node.is_known_dead(now)).fold(false, |any, is_it| any || is_it);
+                // Each of them notes it.
+                let is_known = known.filter_map(|node| node.is_known_dead(now).then_some(())).count() > 0;
                 if is_known && std::mem::take(&mut self.resumes) {
                     self.tell(format!("coordinator {which} has noticed, and dies"));
                     self.started += 1;
