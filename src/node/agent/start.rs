@@ -41,7 +41,7 @@ use super::executor::Floor;
 use super::executor::Keeps;
 use super::executor::StateFolder;
 use super::executor::problem;
-use super::executor::records::record_name;
+use super::executor::records::name_of;
 use super::failure;
 use super::former_names;
 use super::inputs::Inputs;
@@ -246,11 +246,9 @@ fn recall(
     folder: Result<Option<StateFolder>, CheckpointError>,
     node_name: &str,
 ) {
-    let mut damaged = Vec::new();
-    let mut rewrite = false;
+    let (mut damaged, mut rewrite) = (Vec::new(), false);
     let listed = folder.and_then(|folder| {
-        let named = |record: &DaemonRecord| Some(record_name(&record.key));
-        let records = folder.as_ref().map(|folder| folder.records.load_all(named)).transpose()?;
+        let records = folder.as_ref().map(|folder| folder.records.load_all(name_of)).transpose()?;
         Ok((folder, records.unwrap_or_default()))
     });
     match listed {

@@ -16,8 +16,13 @@ use super::daemon::unusable;
 use super::problem;
 
 /// A record's name in the state folder; a namespace has no underscore.
-pub(in crate::node::agent) fn record_name(key: &ObjectKey) -> String {
+fn record_name(key: &ObjectKey) -> String {
     format!("{}_{}", key.namespace, key.name)
+}
+
+/// The name under which a record is saved.
+pub(in crate::node::agent) fn name_of(record: &DaemonRecord) -> Option<String> {
+    Some(record_name(&record.key))
 }
 
 impl Executor {
