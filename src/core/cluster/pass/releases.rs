@@ -51,7 +51,9 @@ pub(super) fn halted(
     };
     // What could not be written is true all the same, for whoever takes over, too.
     let unwritten = noted.filter(|noted| !noted.is_written).map(|noted| noted.halted.clone());
-    let told = || Halted::told(&daemon.status, daemon.generation).filter(|_| !known.state.has_planned);
+    // One without nodes somebody wrote by hand, and has taken away.
+    let told = Halted::told(&daemon.status, daemon.generation).filter(|told| !told.nodes.is_empty());
+    let told = || told.filter(|_| !known.state.has_planned);
     if let Some(halted) = unwritten.or_else(told).filter(|halted| !is_ended(halted)) {
         return Some(halted);
     }
