@@ -256,14 +256,10 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
     RevisionPlan { current: name, writes, look_again }
 }
 
-/// Old revisions beyond the limit, lowest numbers first, none that an instance still has. The newest halted one stays
-/// beside them: whoever returns to it is to find it halted.
+/// Old revisions beyond the limit, lowest numbers first, none that an instance still has.
 fn cleanup(wanted: &Wanted<'_>, old: &[&RevisionFact]) -> Vec<RevisionWrite> {
     let mut old = old.to_vec();
     old.sort_by(|a, b| a.number.cmp(&b.number).then_with(|| a.name.cmp(&b.name)));
-    if let Some(halted) = old.iter().rposition(|revision| revision.halted.is_some()) {
-        old.remove(halted);
-    }
     let surplus = old.len().saturating_sub(wanted.limit);
     let used = |r: &&&RevisionFact| {
         wanted.in_use.contains(&r.hash) || r.label.as_ref().is_some_and(|label| wanted.in_use.contains(label))

@@ -122,13 +122,3 @@ fn a_name_that_other_data_has_counts_a_collision_and_the_count_makes_another_nam
     let history = planned("a", &known, 10, &[], Some(1));
     assert!(matches!(&history.writes[..], [RevisionWrite::Create { name: n, .. }] if *n != name), "{history:?}");
 }
-
-#[test]
-fn the_newest_halted_revision_stays_beside_the_limit() {
-    let mut known: Vec<RevisionFact> = (1..=5).map(|i| revision(&format!("net-{i}"), i, &i.to_string())).collect();
-    let delete = |i: i64| RevisionWrite::Delete { name: format!("net-{i}") };
-    known[0].halted = Some(Halted::of("it failed"));
-    known[1].halted = Some(Halted::of("it failed"));
-    assert_eq!(planned("5", &known, 2, &[], None).writes, [delete(1)]);
-    assert_eq!(planned("5", &known, 0, &[], None).writes, [delete(1), delete(3), delete(4)]);
-}
