@@ -20,6 +20,7 @@ use super::gates::ClosedGates;
 use super::kubelet::Manifest;
 use super::kubelet::Phase;
 use super::moves::Move;
+use super::moves::Piece;
 use super::node::KUBELET;
 use super::node::MANIFESTS;
 use super::node::Node;
@@ -62,6 +63,8 @@ pub(crate) struct Laws {
     removed: BTreeMap<String, i64>,
     /// Since when a daemon that ran has been without a manifest, in time that counts.
     without: BTreeMap<String, i64>,
+    /// Whether what was remembered of ConfigMaps and Secrets is lost, and no API server has said it since.
+    knows_nothing: bool,
     checked_at: i64,
     /// Daemons that have started since they are wanted: what the Node is not Ready for is their first start alone.
     placed: BTreeSet<String>,
@@ -108,6 +111,7 @@ impl Laws {
 
     pub(crate) fn moved(&mut self, node: &Node, what: Move) {
         self.note(node, format!("-- {what:?}"));
+        self.knows_nothing |= matches!(what, Move::Damage { piece: Piece::Inputs, .. });
         if matches!(what, Move::Clock { .. }) {
             // The agent's times are by the wall clock.
             self.wait_anew(node);
@@ -384,6 +388,7 @@ impl Laws {
     fn not_without(&mut self, node: &Node, is_up: bool) {
         let passed = node.steady - self.checked_at;
         let here: BTreeSet<&str> = self.manifests.values().map(|manifest| manifest.daemon.as_str()).collect();
+        self.knows_nothing &= !node.is_reachable();
         let mut late = None;
         for daemon in &node.daemons {
             let name = format!("{SPACE}/{}", daemon.name);
@@ -400,7 +405,7 @@ impl Laws {
                 continue;
             }
             let without = self.without.entry(name.clone()).or_default();
-            *without += if is_up && node.is_clear() { passed } else { 0 };
+            *without += if is_up && node.is_clear() && !self.knows_nothing { passed } else { 0 };
             if *without > WITHOUT {
                 late = Some(name);
             }
