@@ -92,7 +92,7 @@ class Checkpoint(Reader):
             "of a newer version": lambda file: file.write_bytes(file.read_bytes().replace(b"checkpoint/1", b"checkpoint/7", 1)),
             "with another shape": lambda file: file.write_bytes(with_sum(b'{"key":7}')),
             "of another user": lambda file: os.chown(file, 4711, 4711),
-            "open to others": lambda file: file.chmod(0o644),
+            "writable by others": lambda file: file.chmod(0o622),
             "a link": lambda file: file.symlink_to(file.rename(agent.home / file.name)),
         }
         for how, spoilt in spoil.items():
