@@ -124,7 +124,8 @@ fn in_order(
     for key in order.sorted(by_key.keys().copied()) {
         let Some(subject) = by_key.get(key) else { continue };
         let awaited = order.awaited(key, &planned, context.boot);
-        let context = PlanContext { turn: order.turn(key, &awaited), ..*context };
+        let absent = order.absent(key, &planned);
+        let context = PlanContext { turn: order.turn(key, &awaited, &absent), ..*context };
         planned.insert(key, plan::plan_daemon(&subject.desired, subject.record, &context, facts));
     }
     planned.into_values().collect()

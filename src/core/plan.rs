@@ -256,6 +256,9 @@ pub struct DaemonPlan {
     /// The overlays that it names, as they are on this node. A recording has them with its definition.
     #[serde(skip)]
     pub overlays: Option<Arc<Overlays>>,
+    /// The digest of what it is to be patched with here; empty: with nothing; `None` while that is not known.
+    #[serde(skip)]
+    pub overlays_digest: Option<String>,
     /// The revision whose approval is to be claimed, or to which an instance is being updated.
     pub replacing: Option<String>,
     /// The revision that replaces what runs at the next boot: its approval is claimed, or to be claimed.
@@ -317,6 +320,7 @@ pub(crate) fn empty(record: DaemonRecord) -> DaemonPlan {
         pull: None,
         question: None,
         overlays: None,
+        overlays_digest: None,
         replacing: None,
         staging: None,
         asks_runtime: false,
@@ -336,6 +340,7 @@ struct Planner<'a> {
     pull: Option<Arc<RenderResult>>,
     question: Option<Question>,
     overlays: Option<Arc<Overlays>>,
+    overlays_digest: Option<String>,
     replacing: Option<String>,
     staging: Option<String>,
     asks_runtime: bool,
@@ -366,6 +371,7 @@ impl<'a> Planner<'a> {
             pull: None,
             question: None,
             overlays: None,
+            overlays_digest: None,
             replacing: None,
             staging: None,
             asks_runtime: false,
@@ -393,6 +399,7 @@ impl<'a> Planner<'a> {
             pull: self.pull,
             question: self.question,
             overlays: self.overlays,
+            overlays_digest: self.overlays_digest,
             replacing: self.replacing,
             staging: self.staging,
             asks_runtime: self.asks_runtime,

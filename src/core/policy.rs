@@ -29,6 +29,7 @@ use crate::core::model::MODE_LABEL;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+use crate::core::overlays::ListSource;
 use crate::core::placement::NamespaceSelector;
 use crate::core::status::LeftAloneCause;
 use crate::core::validate;
@@ -172,6 +173,13 @@ impl Policy {
     /// the node's owner.
     pub fn confines(&self, daemon_set: &DaemonSet) -> Option<&[String]> {
         self.rules.confines(&daemon_set.key.namespace).filter(|_| daemon_set.author() == Author::ApiUser)
+    }
+
+    /// Whether what an annotation of `daemon_set` asks of the whole node counts: its definition is of the node's owner
+    /// or of a trusted namespace, whoever writes its overlays.
+    pub fn trusts_annotations(&self, daemon_set: &DaemonSet) -> bool {
+        let author = Author::of(&daemon_set.source, ListSource::Folder);
+        author == Author::NodeOwner || self.rules.trusts(&daemon_set.key.namespace)
     }
 
     /// The cluster's node selector for namespaces that have none; may be empty.

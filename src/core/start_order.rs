@@ -63,6 +63,8 @@ pub struct Turn<'a> {
     pub after: Option<&'a After>,
     /// Those of [`After::daemons`] that have not been Ready in this boot, and still may be.
     pub awaited: &'a [ObjectKey],
+    /// Those of [`After::daemons`] that are not for this node now.
+    pub absent: &'a [ObjectKey],
     /// Whether another daemon starts after it, or workload, or the Node has a condition of it: it is noted when it is Ready.
     pub is_named: bool,
 }
@@ -140,9 +142,16 @@ impl StartOrder {
         before.filter(|key| planned.get(key).is_some_and(|plan| is_awaited(plan, boot))).cloned().collect()
     }
 
-    /// The turn of `key`, which has to wait for `awaited`.
-    pub fn turn<'a>(&'a self, key: &ObjectKey, awaited: &'a [ObjectKey]) -> Turn<'a> {
-        Turn { after: self.after.get(key), awaited, is_named: self.named.contains(key) }
+    /// Those before `key` that are not for this node now, by their plans. One that is here later is not waited for then.
+    pub fn absent(&self, key: &ObjectKey, planned: &BTreeMap<&ObjectKey, DaemonPlan>) -> Vec<ObjectKey> {
+        let before = self.after.get(key).into_iter().flat_map(|after| &after.daemons);
+        let is_absent = |plan: &DaemonPlan| plan.summary.state == State::NotSelected;
+        before.filter(|key| planned.get(key).is_some_and(is_absent)).cloned().collect()
+    }
+
+    /// The turn of `key`, which has to wait for `awaited` and not for `absent`.
+    pub fn turn<'a>(&'a self, key: &ObjectKey, awaited: &'a [ObjectKey], absent: &'a [ObjectKey]) -> Turn<'a> {
+        Turn { after: self.after.get(key), awaited, absent, is_named: self.named.contains(key) }
     }
 }
 
@@ -150,7 +159,10 @@ impl StartOrder {
 fn is_awaited(plan: &DaemonPlan, boot: &str) -> bool {
     let this_boot = plan.record.this_boot.as_ref().filter(|this| this.boot == boot);
     let was_ready = this_boot.is_some_and(|this| this.ready || this.steady);
+    // What is not installed here yet and needs the coordinator's word may come after others.
+    let is_uninvited = plan.summary.awaits_approval && plan.record.live().next().is_none();
     !was_ready
+        && !is_uninvited
         && match plan.summary.state {
             State::NotSelected | State::LeftAlone | State::StandingBy => false,
             State::Stopping | State::Orphaned => false,

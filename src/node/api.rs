@@ -180,7 +180,7 @@ impl Api {
         let tasks = [
             tokio::spawn(look).abort_handle(),
             tokio::spawn(connector.clone().keep()).abort_handle(),
-            tokio::spawn(tokens.clone().keep(client.clone(), store.clone(), connector.link(), node.clone()))
+            tokio::spawn(tokens.clone().keep(client.clone(), store.clone(), connector.clone(), node.clone()))
                 .abort_handle(),
             tokio::spawn(events.clone().keep(client.clone(), connector.link())).abort_handle(),
         ];

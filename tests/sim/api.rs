@@ -57,6 +57,9 @@ pub(crate) enum Refusal {
 /// A resource, a namespace (or nothing) and a name.
 pub(crate) type Id = (String, String, String);
 
+/// How a token of another cluster begins.
+pub(crate) const THEIR_TOKEN: &str = "their-token";
+
 /// An object's identity.
 pub(crate) fn id(resource: &str, namespace: &str, name: &str) -> Id {
     (resource.to_owned(), namespace.to_owned(), name.to_owned())
@@ -68,6 +71,13 @@ pub(crate) struct Etcd {
     pub(crate) objects: BTreeMap<Id, Value>,
     pub(crate) version: u64,
     uids: u64,
+}
+
+impl Etcd {
+    /// That of another cluster, whose versions and UIDs are none of this one's.
+    pub(crate) fn another(&self) -> Self {
+        Self { objects: BTreeMap::new(), version: self.version + 1_000, uids: self.uids + 1_000_000 }
+    }
 }
 
 struct Watcher {
@@ -391,7 +401,8 @@ impl Server {
             return Reply::status(409, "Conflict", "the node's UID is another one");
         }
         let seconds = body.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(3_600);
-        let token = format!("token-{}-{name}-{bound}", self.tokens.len() + 1);
+        let whose = if self.is_other { THEIR_TOKEN } else { "token" };
+        let token = format!("{whose}-{}-{name}-{bound}", self.tokens.len() + 1);
         self.tokens.insert(token.clone(), self.steady + seconds * 1_000);
         let expires = jiff::Timestamp::from_millisecond(self.now_millis + seconds * 1_000).unwrap_or_default();
         let mut reply = body.clone();

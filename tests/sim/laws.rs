@@ -16,6 +16,7 @@ use daemonlet::simulation::Handle;
 use daemonlet::simulation::Links;
 use serde_json::Value;
 
+use super::api::THEIR_TOKEN;
 use super::gates::ClosedGates;
 use super::kubelet::Manifest;
 use super::kubelet::Phase;
@@ -30,6 +31,7 @@ use super::node::STATE;
 use super::node::foreign;
 use super::node::volume_path;
 use super::node_conditions::WrongConditions;
+use super::others::THEIRS;
 use super::room::Waiting;
 
 /// How long a daemon that ran may have no manifest while nothing stands in the way, in milliseconds.
@@ -243,6 +245,9 @@ impl Laws {
                 let what = format!("{} of {}", manifest.uid, manifest.daemon);
                 self.violate(node.steady, "a UID whose manifest was removed never comes back", what);
             }
+            if !by_world && manifest.revision == THEIRS {
+                self.violate(node.steady, "what another cluster defines does not run", manifest.name.clone());
+            }
             let is_new = self.manifests.values().all(|known| known.uid != manifest.uid);
             if is_new && !by_world && doing == Doing::Rename {
                 self.begun.insert(manifest.uid.clone());
@@ -266,10 +271,21 @@ impl Laws {
     fn data_of(&mut self, node: &Node, manifest: &Manifest) {
         let name = manifest.daemon.rsplit('/').next().unwrap_or_default();
         let Some(daemon) = node.daemons.iter().find(|daemon| daemon.name == name) else { return };
+        for volume in &manifest.volumes {
+            let token = (&*node.disk as &dyn Disk).text(volume_path(&manifest.uid, volume).join("token"));
+            if token.is_ok_and(|token| token.starts_with(THEIR_TOKEN)) {
+                let what = format!("{volume} of {name}");
+                return self.violate(node.steady, "no volume has another cluster's data", what);
+            }
+        }
         for volume in ["c", "s"] {
             let text = (&*node.disk as &dyn Disk).text(volume_path(&manifest.uid, volume).join("k"));
             let Some(value) = text.ok().and_then(|text| text.strip_prefix("V=")?.parse::<u64>().ok()) else { continue };
             let newest = self.newest.entry((daemon.name.clone(), volume.to_owned())).or_default();
+            if value == THEIRS {
+                let what = format!("{volume} of {name}");
+                return self.violate(node.steady, "no volume has another cluster's data", what);
+            }
             if value < *newest && !daemon.data_may_go_back {
                 let what = format!("{volume} of {name} from V={newest} to V={value}");
                 return self.violate(node.steady, "nothing goes back by itself", what);

@@ -249,6 +249,9 @@ pub(crate) enum Move {
     RestartServer,
     OtherCluster {
         seconds: u16,
+        /// Whether it has objects with the names of ours.
+        #[serde(default)]
+        alike: bool,
     },
     // The machine and its processes.
     Kill {
@@ -579,7 +582,7 @@ fn a_move(draw: &mut Draw, daemons: u64) -> Move {
         33 => Move::EndWatches,
         34 => Move::Compact,
         35 => Move::RestartServer,
-        36 => Move::OtherCluster { seconds },
+        36 => Move::OtherCluster { seconds, alike: draw.below(2) == 0 },
         37..=38 => Move::Kill { seconds: draw.one_of(&[1, 5, 60]) },
         39..=41 => Move::KillAt { effect: draw.below(60) as u16 },
         42..=43 => Move::RestartAgent,

@@ -230,6 +230,8 @@ pub(crate) struct Node {
     pub(crate) has_metrics: bool,
     /// When somebody last set the clock, and the latest time that it showed before it was set back.
     pub(crate) clock_set_at: i64,
+    /// When a record was last damaged.
+    damaged_at: i64,
     latest: i64,
     /// Whether the agent has a systemd unit, which opens gates when it ends; and whether the list of those is lost.
     pub(crate) has_unit: bool,
@@ -284,6 +286,7 @@ impl Node {
             after,
             ordered_at: -1,
             clock_set_at: -1,
+            damaged_at: -60_000,
             latest: 0,
             is_sealed: life.sealed,
             seals: true,
@@ -763,15 +766,18 @@ impl Node {
             Move::EndWatches => self.server.lock().unwrap().end_watches(),
             Move::Compact => self.server.lock().unwrap().compact(),
             Move::RestartServer => self.server.lock().unwrap().forget(),
-            Move::OtherCluster { seconds } => {
+            Move::OtherCluster { seconds, alike } => {
                 // What remembers no cluster knows no other one (not-mended).
                 if self.is_reachable() && self.knows_cluster() {
                     let mut server = self.server.lock().unwrap();
-                    let true_one = std::mem::take(&mut server.etcd);
-                    server.etcd.version = true_one.version + 1_000;
+                    let another = server.etcd.another();
+                    let true_one = std::mem::replace(&mut server.etcd, another);
                     let mut space = json!({"kind": "Namespace", "metadata": {"name": SPACE}});
                     space["metadata"]["uid"] = "another-cluster".into();
                     server.put("namespaces", space);
+                    if alike {
+                        self.put_theirs(&mut server, &true_one);
+                    }
                     server.is_other = true;
                     server.forget();
                     drop(server);
@@ -896,6 +902,8 @@ impl Node {
             && self.steady - self.booted < 115_000
             && self.ordered_at < self.booted - 120_000
             && self.clock_set_at < self.booted
+            // Of what was adopted without a record nobody knows that it has a gate.
+            && self.damaged_at < self.booted - 60_000
             // What was touched at a time that is still to come may have been touched in this boot.
             && self.latest < self.booted + self.wall.get()
             && !self.forgets()
@@ -1136,7 +1144,7 @@ impl Node {
         text
     }
 
-    fn definition(&self, daemon: usize, revision: u64, in_api: bool) -> Value {
+    pub(crate) fn definition(&self, daemon: usize, revision: u64, in_api: bool) -> Value {
         let name = &self.daemons[daemon].name;
         let labels = json!({"app": name});
         let mut mode = json!({"app": name});
@@ -1234,6 +1242,9 @@ impl Node {
         let disk: &dyn Disk = &*self.disk;
         let Ok(data) = disk.load(&path, u64::MAX) else { return };
         self.end = Some(End::Kill { back: 1_000 });
+        if piece == Piece::Record {
+            self.damaged_at = self.steady;
+        }
         self.as_world(|disk| match damage {
             Damage::Gone => disk.unlink(&Handle::Start, &path).unwrap_or_default(),
             Damage::Empty => overwrite(disk, &path, b""),

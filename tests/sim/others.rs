@@ -6,16 +6,46 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::api;
+use super::api::Etcd;
+use super::api::Server;
 use super::moves::Tenant;
 use super::node::Heal;
 use super::node::Node;
 use super::node::SPACE;
+use super::node::base64;
 
 /// A namespace that policy covers and does not trust, and one that it does not cover.
 pub(crate) const GUESTS: &str = "guests";
 pub(crate) const OUTSIDERS: &str = "outsiders";
 
+/// The revision of all that another cluster defines, and the version of its data: neither ever counts.
+pub(crate) const THEIRS: u64 = 900_000;
+
 impl Node {
+    /// Another cluster has a Node with this one's name, and for each daemon a DaemonSet and its objects.
+    pub(crate) fn put_theirs(&self, server: &mut Server, true_one: &Etcd) {
+        for (index, daemon) in self.daemons.iter().enumerate() {
+            let name = &daemon.name;
+            server.put("daemonsets", self.definition(index, THEIRS, true));
+            let metadata = |prefix: &str| json!({"name": format!("{prefix}-{name}"), "namespace": SPACE});
+            let value = format!("V={THEIRS}");
+            let data = json!({"k": value, "l": value});
+            server.put("configmaps", json!({"kind": "ConfigMap", "metadata": metadata("c"), "data": data}));
+            let data = json!({"k": base64(value)});
+            server.put("secrets", json!({"kind": "Secret", "metadata": metadata("s"), "data": data}));
+        }
+        server.put(
+            "serviceaccounts",
+            json!({"kind": "ServiceAccount", "metadata": {"name": "default", "namespace": SPACE}}),
+        );
+        let node = true_one.objects.get(&api::id("nodes", "", &self.name)).cloned();
+        for mut node in node {
+            node["metadata"] = json!({"name": self.name, "labels": node["metadata"]["labels"]});
+            node["metadata"]["labels"]["size"] = if self.is_big { "small" } else { "big" }.into();
+            server.put("nodes", node);
+        }
+    }
+
     /// A tenant's DaemonSet comes, changes or goes; it has the name of one of ours.
     pub(crate) fn change_tenant(&self, number: u8, tenant: Tenant) {
         if !self.is_reachable() {

@@ -17,6 +17,10 @@ impl Planner<'_> {
     /// more is not known, and another revision.
     pub(super) fn note_overlays(&mut self, daemon_set: &DaemonSet) {
         self.references.extend(overlays::config_map(daemon_set));
+        self.overlays_digest = match &daemon_set.overlays {
+            None => Some(String::new()),
+            Some(overlays) => overlays.reported().map(str::to_owned),
+        };
         if let Some(overlays) = &daemon_set.overlays {
             self.overlays = Some(Arc::clone(overlays));
             self.summary.notes.push(Note::Other(format!("overlays: {overlays}")));

@@ -297,8 +297,8 @@ impl Planner<'_> {
         };
         self.summary.wanted_revision = Some(desired.to_owned());
         self.add_reason(&format!(
-            "revision {desired} did not become available in time ({what}): back to {} until the template changes \
-             or you run `daemonlet retry`",
+            "revision {desired} did not become available in time ({what}): back to {} until the template or \
+             its overlays change, or you run `daemonlet retry`",
             good.revision
         ));
         let data = if good.has_rollback_data { Data::Rollback } else { Data::Current };

@@ -411,7 +411,7 @@ impl Bench {
             removals_held: self.held,
             boot: &self.boot,
             booted: self.booted,
-            turn: Turn { after: self.after.as_ref(), awaited: &self.awaited, is_named: self.is_named },
+            turn: Turn { after: self.after.as_ref(), awaited: &self.awaited, absent: &[], is_named: self.is_named },
         };
         plan_daemon(desired, &self.record, &context, &self.world)
     }

@@ -81,6 +81,11 @@ impl Planner<'_> {
         }
         let Some(after) = self.context.turn.after else { return };
         self.summary.notes.extend(remarks(after).map(Note::Other));
+        if !self.context.turn.absent.is_empty() {
+            let names = list(self.context.turn.absent);
+            let note = format!("{AFTER}: {names} is not for this node now, and is not waited for");
+            self.summary.notes.push(Note::Other(note));
+        }
         if self.record.live().any(|instance| !has_gate(&instance)) {
             let note = format!("{AFTER}: its pod was made without a gate, so at a boot the kubelet starts it at once");
             self.summary.notes.push(Note::Other(note));

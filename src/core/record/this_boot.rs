@@ -82,6 +82,15 @@ impl DaemonRecord {
         Some(self.key.clone())
     }
 
+    /// Notes that the gates of these pods, which were to open, are closed: they are opened again. Gives its key if one is
+    /// its own.
+    pub fn leave_closed(&mut self, uids: &BTreeSet<String>) -> Option<ObjectKey> {
+        let has_one = self.live().any(|instance| uids.contains(&instance.uid));
+        let this = self.this_boot.as_mut().filter(|_| has_one)?;
+        this.gate_closed = true;
+        Some(self.key.clone())
+    }
+
     /// What has happened in `boot`; what is remembered of an earlier one is dropped.
     pub fn in_boot(&mut self, boot: &str) -> &mut ThisBoot {
         let this = self.this_boot.get_or_insert_default();

@@ -64,8 +64,8 @@ fn a_daemon_comes_after_those_that_are_known() {
     let (a, b, c) = (key("a"), key("b"), key("c"));
     let other = key("z");
     assert_eq!(order.sorted([&c, &other, &b, &a].into_iter()), [&other, &a, &b, &c]);
-    assert_eq!([&a, &b, &c].map(|key| order.turn(key, &[]).is_named), [true, true, false]);
-    assert_eq!(order.turn(&a, &[]).after, None);
+    assert_eq!([&a, &b, &c].map(|key| order.turn(key, &[], &[]).is_named), [true, true, false]);
+    assert_eq!(order.turn(&a, &[], &[]).after, None);
 }
 
 #[test]
@@ -134,6 +134,17 @@ fn only_a_daemon_that_may_still_be_ready_in_this_boot_is_waited_for() {
     ] {
         assert_eq!((awaited(state, false, None), awaited(state, true, None)), (without, with), "{state:?}");
     }
+    for (runs, is_awaited) in [(false, false), (true, true)] {
+        let mut plan = plan::empty(DaemonRecord::new(name.clone(), 0));
+        plan.record.instances.extend(runs.then(|| Instance::new("u", "a-x", 0, "r", at(0))));
+        (plan.summary.state, plan.summary.awaits_approval) = (State::Waiting, true);
+        let planned = BTreeMap::from([(&name, plan)]);
+        assert_eq!(!order.awaited(&key("b"), &planned, "now").is_empty(), is_awaited, "its first install is withheld");
+        assert!(order.absent(&key("b"), &planned).is_empty());
+    }
+    let mut elsewhere = plan::empty(DaemonRecord::new(name.clone(), 0));
+    elsewhere.summary.state = State::NotSelected;
+    assert_eq!(order.absent(&key("b"), &BTreeMap::from([(&name, elsewhere)])), [name.clone()]);
     let ready = |boot: &str| Some(ThisBoot { boot: boot.to_owned(), ready: true, ..ThisBoot::default() });
     assert!(!awaited(State::Failing, true, ready("now")));
     assert!(awaited(State::Failing, true, ready("earlier")));

@@ -77,7 +77,7 @@ fn decide_in_order(
     let guard = &mut state.concerns.removal_guard;
     guard.identify_cluster(observation, &mut state.inputs.cluster_uid);
     // What another cluster shows is none of what this node knows of its own.
-    let own_view = guard.is_view_foreign().then(|| observation.without_api_view());
+    let own_view = guard.is_view_foreign(state.inputs.cluster_uid.as_ref()).then(|| observation.without_api_view());
     let observation = own_view.as_ref().unwrap_or(observation);
     let adopters = state.absorb(observation, config, &mut log);
     state.note_unsaved(&before.records);
@@ -166,7 +166,8 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
         unlisted || runs.contains(key) || unconfirmed.contains(key) || definitions.refused(key).is_some()
     };
     state.inputs.follow(api, &ours, &objects, is_kept, is_overridden);
-    Some(Request::Follow { objects, tokens })
+    let identified = state.concerns.removal_guard.identified_on(state.inputs.cluster_uid.as_ref());
+    Some(Request::Follow { objects, tokens, identified })
 }
 
 /// Asks for what the API defines of daemons that only an outline is known of, and of those that there is room for now.

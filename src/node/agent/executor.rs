@@ -90,6 +90,9 @@ impl StateFolder {
 pub(super) struct EffectOutcome {
     /// Pods whose gates could not be closed.
     pub(super) left_open: BTreeSet<String>,
+    /// Pods whose gates could not be opened.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) left_closed: BTreeSet<String>,
     /// Daemons of which an effect failed; what came before it was done.
     pub(super) failures: BTreeMap<ObjectKey, EffectFailure>,
     /// What became of the planned records; of a daemon that is not here the record before stays in force.

@@ -81,7 +81,7 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
                 now: observation.now,
                 boot: &observation.boot.id,
                 unread_until: observation.now + (startup_taint::TIMEOUT - observation.steady),
-                is_trusted: &|daemon_set| state.policy.confines(daemon_set).is_none(),
+                is_trusted: &|daemon_set| state.policy.trusts_annotations(daemon_set),
                 may_be_trusted: &|key| {
                     let is_of_file = observation.folders.get(key).is_some() || state.inputs.origins.contains_key(key);
                     is_of_file || state.policy.rules().trusts(&key.namespace)

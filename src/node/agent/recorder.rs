@@ -290,6 +290,7 @@ fn is_same(one: &Plan, other: &Plan) -> bool {
             pull,
             question,
             overlays,
+            overlays_digest,
             replacing,
             staging,
             // They only say when and with what to look again.
@@ -305,6 +306,7 @@ fn is_same(one: &Plan, other: &Plan) -> bool {
             && *pull == other.pull
             && *question == other.question
             && *overlays == other.overlays
+            && *overlays_digest == other.overlays_digest
             && *replacing == other.replacing
             && *staging == other.staging
     };

@@ -53,7 +53,7 @@ pub(super) use mirror::OwnerResult;
 /// Something that is asked of, or told to, the API server, the container runtime or the kubelet.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Request {
-    /// Which cluster answers on connection number `connection`?
+    /// Which cluster answers on connection number `connection`? 0: on the first one, which is yet to be opened.
     ClusterIdentity { connection: u64 },
     /// Is the DaemonSet gone, or not ours any more? `about`: the store's version of it, 0 for an absence.
     ConfirmRemoval { key: ObjectKey, about: u64, api_uid: Option<String>, cluster: Option<String> },
@@ -61,8 +61,14 @@ pub(super) enum Request {
     RelistDaemonSets,
     /// Nothing that the API server has shown counts any more: list everything over a new connection.
     ForgetApiView,
-    /// Watch exactly these objects and hold exactly these tokens.
-    Follow { objects: BTreeSet<ObjectRef>, tokens: BTreeSet<TokenRequest> },
+    /// Watch exactly these objects and hold exactly these tokens. `identified`: the connection on which tokens are asked
+    /// for; `None`: any.
+    Follow {
+        objects: BTreeSet<ObjectRef>,
+        tokens: BTreeSet<TokenRequest>,
+        #[serde(skip)]
+        identified: Option<u64>,
+    },
     /// Read these DaemonSets, of which no more is known than that they exist.
     ReadDaemonSets(BTreeSet<ObjectKey>),
     /// Watch the pods of exactly these DaemonSets that the scheduler could not bind, by label selector.
@@ -194,9 +200,11 @@ impl Requests {
         }
     }
 
-    /// From now on there is an API server to ask.
+    /// From now on there is an API server to ask. The first question is which cluster it is: until that is known, nothing
+    /// else that it says counts.
     pub(super) fn connect(&mut self, api: Api) {
         self.clients.api = Some(api);
+        self.start(Request::ClusterIdentity { connection: 0 });
     }
 
     /// What is known of pulls, for an observation.
@@ -238,9 +246,10 @@ impl Requests {
     fn start(&self, request: Request) {
         let clients = self.clients.clone();
         match request {
-            Request::Follow { objects, tokens } => {
+            Request::Follow { objects, tokens, identified } => {
                 let Some(api) = &clients.api else { return };
                 api.set_wanted(&objects);
+                api.tokens().ask_on(identified);
                 api.tokens().set_wanted(&tokens);
             }
             Request::ReadDaemonSets(daemon_sets) => {
@@ -285,7 +294,11 @@ async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
     let Clients { node, api, cri, .. } = clients;
     match request {
         Request::ClusterIdentity { connection } => {
-            let cluster = api.as_ref()?.cluster_uid().await;
+            let api = api.as_ref()?;
+            let cluster = api.cluster_uid().await;
+            // Asked before there was a connection, it was asked on the first one.
+            let opened = api.connector().counters().connections_opened;
+            let connection = if (connection, opened) == (0, 1) { 1 } else { connection };
             Some(Reply::ClusterIdentity { connection, cluster })
         }
         Request::ConfirmRemoval { key, about, api_uid, cluster } => {

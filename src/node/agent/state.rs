@@ -202,6 +202,9 @@ impl AgentState {
             () if self.passes == 0 => Some("it has not been connected to yet"),
             () if self.concerns.removal_guard.is_another_cluster() => Some("another cluster answers"),
             () if !observation.is_linked() => Some("there is no connection to it"),
+            () if self.concerns.removal_guard.is_unidentified(self.inputs.cluster_uid.as_ref()) => {
+                Some("it has not said yet which cluster it is")
+            }
             () => None,
         }
     }
@@ -387,8 +390,9 @@ impl AgentState {
                 None => {}
             }
         }
-        let left_open = state.records.values_mut().filter_map(|record| record.leave_open(&outcome.left_open));
-        state.unsaved.extend(left_open);
+        let EffectOutcome { left_open, left_closed, .. } = outcome;
+        let left = |record: &mut DaemonRecord| record.leave_open(left_open).or(record.leave_closed(left_closed));
+        state.unsaved.extend(state.records.values_mut().filter_map(left));
         state.written.extend(outcome.written.clone());
         for uid in &outcome.finished {
             state.written.remove(uid);

@@ -138,6 +138,11 @@ impl Connector {
         self.inner.link.subscribe()
     }
 
+    /// How many connections have been opened: the number of the newest.
+    pub(super) fn opened(&self) -> u64 {
+        self.inner.opened.load(Ordering::Relaxed)
+    }
+
     pub fn counters(&self) -> ConnectionCounters {
         let (connections, streams) = self.inner.with(|state| {
             let open = state.connections.iter().filter(|connection| !connection.sender.is_closed());
@@ -145,7 +150,7 @@ impl Connector {
             (open.count(), streams)
         });
         ConnectionCounters {
-            connections_opened: self.inner.opened.load(Ordering::Relaxed),
+            connections_opened: self.opened(),
             connections: connections as u64,
             requests: self.inner.requests.load(Ordering::Relaxed),
             streams: streams as u64,

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::sync::Notify;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::now;
@@ -23,6 +22,7 @@ use crate::core::json::Json;
 use crate::core::model::TokenRequest;
 use crate::core::time::Timestamp;
 use crate::node::api::backoff::Backoff;
+use crate::node::api::connector::Connector;
 use crate::node::api::connector::Link;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::store::Snapshot;
@@ -52,6 +52,8 @@ pub struct Tokens {
 #[derive(Default)]
 struct TokensState {
     wanted: BTreeSet<TokenRequest>,
+    /// The connection on which they are requested; `None`: any.
+    on: Option<u64>,
     held: BTreeMap<TokenRequest, HeldToken>,
     failed: BTreeMap<TokenRequest, FailedToken>,
     /// Since when there has been no Node to bind tokens to.
@@ -79,6 +81,14 @@ impl Tokens {
             changed
         });
         if changed {
+            self.asked.notify_one();
+        }
+    }
+
+    /// From now on tokens are requested while connection number `on` is the newest, whose cluster has said who it is;
+    /// `None`: always. Another cluster would give tokens that this one does not take.
+    pub fn ask_on(&self, on: Option<u64>) {
+        if self.with(|state| std::mem::replace(&mut state.on, on)) != on {
             self.asked.notify_one();
         }
     }
@@ -149,12 +159,12 @@ impl Tokens {
     }
 
     /// Requests and renews tokens for ever.
-    pub(super) async fn keep(self, client: kube::Client, store: Store, link: watch::Receiver<Link>, node: String) {
+    pub(super) async fn keep(self, client: kube::Client, store: Store, connector: Connector, node: String) {
         let mut changed = store.changed();
-        let mut link = link;
+        let mut link = connector.link();
         loop {
             let snapshot = store.snapshot();
-            let (due, next) = self.due(&snapshot);
+            let (due, next) = self.due(&snapshot, connector.opened());
             if let Some(uid) = node_uid(&snapshot)
                 && !due.is_empty()
             {
@@ -183,10 +193,13 @@ impl Tokens {
         }
     }
 
-    /// What must be requested now, and when to check again.
-    fn due(&self, snapshot: &Snapshot) -> (Vec<TokenRequest>, Duration) {
+    /// What must be requested now, and when to check again. `connection`: the number of the newest.
+    fn due(&self, snapshot: &Snapshot, connection: u64) -> (Vec<TokenRequest>, Duration) {
         let uid = node_uid(snapshot);
         self.with(|state| {
+            if state.on.is_some_and(|on| on != connection) {
+                return (Vec::new(), LOOK);
+            }
             let Some(uid) = uid else {
                 state.unregistered.get_or_insert_with(now);
                 return (Vec::new(), LOOK);

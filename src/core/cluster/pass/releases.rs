@@ -76,10 +76,14 @@ pub(super) fn halted(
     })
 }
 
-/// Why nothing more is approved although the current revision is released: with the overlays of their nodes, instances of
-/// it failed. It lasts until those nodes want others, or are told to try again.
+/// Why nothing more is approved although the current revision is released: with the overlays of their nodes, or since
+/// these went away, instances of it failed. It lasts until those nodes want others, or are told to try again.
 pub(super) fn failed_overlays(known: &Basis<'_>, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> Option<String> {
-    let failed = facts.iter().filter(|node| node.failed && node.overlays.is_some()).count();
+    // A node that went back to what ran with overlays shows that they are gone.
+    let has_overlays = |node: &NodeFact<'_>| {
+        node.overlays.is_some() || node.instances.iter().any(|i| !i.ending && i.overlays.is_some())
+    };
+    let failed = facts.iter().filter(|node| node.failed && has_overlays(node)).count();
     let desired = facts.iter().filter(|node| node.should_run).count();
     let is_over = failed > rules::max_failed(&daemon.daemon_set, known.settings, desired);
     is_over.then(|| format!("the revision failed with its overlays on {failed} nodes"))

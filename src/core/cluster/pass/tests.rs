@@ -629,3 +629,32 @@ fn revision_and_overlays_are_approved_as_a_pair() {
     world.put(WatchedKind::NodeDaemons, report("d", "a", json!({"overlays": "d1"}), json!([])));
     assert_eq!(approved(&world.plan(NOW)), []);
 }
+
+#[test]
+fn overlays_that_went_away_are_approved_node_by_node_until_that_fails() {
+    let mut world = World::default();
+    world.put(WatchedKind::DaemonSets, daemon_set("a", json!({}), json!({})));
+    world.put(WatchedKind::Revisions, revision("a", 1));
+    let patched = |name: &str, more: Value| {
+        let mut told = report(name, "a", more, json!([]));
+        told["status"]["daemons"][0]["instances"][0]["overlays"] = "d1".into();
+        told
+    };
+    for name in NODES {
+        world.put(WatchedKind::Nodes, node(name, "True"));
+        world.put(WatchedKind::NodeDaemons, patched(name, json!({})));
+    }
+    let approved = |plan: &ClusterPlan| -> Vec<String> {
+        let of = |write: &Write| match write {
+            Write::Approvals { spec, .. } => spec.approvals.first().map(|approval| approval.pair()),
+            _ => None,
+        };
+        plan.writes.iter().filter_map(of).collect()
+    };
+    assert_eq!(approved(&world.plan(NOW)), [hash("a")]);
+    for name in &NODES[..2] {
+        let failed = json!({"failed": {"revision": hash("a"), "cause": "crash", "message": "m"}});
+        world.put(WatchedKind::NodeDaemons, patched(name, failed));
+    }
+    assert_eq!(approved(&world.plan(NOW)), Vec::<String>::new());
+}

@@ -15,6 +15,9 @@ use crate::core::sources::Confirmation;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::node::api::ApiFailure;
+use crate::node::api::FailureKind;
+use crate::node::api::Link;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
@@ -62,9 +65,12 @@ struct Cluster {
     /// The remembered cluster answers again, and what another one showed is still to be forgotten.
     #[serde(default)]
     is_back: bool,
-    /// The connection on which the DaemonSets were listed, while there is one.
+    /// The connection, while there is one.
     #[serde(default)]
-    listed_on: Option<u64>,
+    linked_on: Option<u64>,
+    /// The connection on which it was asked and did not say who it is, and why.
+    #[serde(default)]
+    unsaid: Option<(u64, ApiFailure)>,
 }
 
 /// Removals that wait for a second complete list.
@@ -102,13 +108,18 @@ impl Asked {
 impl RemovalGuard {
     /// Learns which cluster answers. `cluster`: the one that is remembered; the first one to answer is.
     pub(in super::super) fn identify_cluster(&mut self, observation: &Observation, cluster: &mut Option<String>) {
-        let listed = |api: &&ObservedApi| api.snapshot.lists(&Scope::DaemonSets) > 0 && observation.is_linked();
-        self.cluster.listed_on = observation.api.as_ref().filter(listed).map(|api| api.connections_opened);
+        let linked = |api: &&ObservedApi| api.link == Link::Up;
+        self.cluster.linked_on = observation.api.as_ref().filter(linked).map(|api| api.connections_opened);
         for reply in &observation.replies {
             match reply {
-                Reply::ClusterIdentity { connection, cluster: Ok(uid) } => self.cluster.is(uid, *connection, cluster),
+                Reply::ClusterIdentity { connection, cluster: Ok(uid) } => {
+                    self.cluster.is(uid, Some(*connection), cluster)
+                }
+                Reply::ClusterIdentity { connection, cluster: Err(failure) } => {
+                    self.cluster.unsaid = Some((*connection, failure.clone()));
+                }
                 Reply::RemovalConfirmed { cluster: Some(uid), .. } => {
-                    self.cluster.is(uid, self.cluster.asked_on, cluster);
+                    self.cluster.is(uid, None, cluster);
                 }
                 _ => {}
             }
@@ -160,14 +171,27 @@ impl RemovalGuard {
         asked.map_or(Confirmation::Unasked, |asked| asked.confirmation(now))
     }
 
+    /// The connection behind which `known`, the cluster that is remembered, is known to be, 0 if there is none; `None`:
+    /// none is remembered.
+    pub(in super::super) fn identified_on(&self, known: Option<&String>) -> Option<u64> {
+        let is_ours = !self.is_view_foreign(known);
+        known.map(|_| self.cluster.linked_on.filter(|_| is_ours).unwrap_or_default())
+    }
+
     /// Whether another cluster than the one that is remembered answers.
     pub(in super::super) fn is_another_cluster(&self) -> bool {
         self.cluster.other.is_some()
     }
 
-    /// Whether what the API server has shown may be of another cluster than the one that is remembered.
-    pub(in super::super) fn is_view_foreign(&self) -> bool {
-        self.cluster.other.is_some() || self.cluster.is_back
+    /// Whether what the API server has shown may be of another cluster than `known`, the one that is remembered.
+    pub(in super::super) fn is_view_foreign(&self, known: Option<&String>) -> bool {
+        self.cluster.other.is_some() || self.cluster.is_back || self.is_unidentified(known)
+    }
+
+    /// Whether a cluster is remembered, and the one that answers has yet to say that it is this one. One that forbids
+    /// the question is believed.
+    pub(in super::super) fn is_unidentified(&self, known: Option<&String>) -> bool {
+        known.is_some() && self.cluster.may_yet_say()
     }
 
     /// Whether a second complete list, over a fresh connection, has said the same.
@@ -219,10 +243,9 @@ impl RemovalGuard {
         requests
     }
 
-    /// Learns which cluster this is as soon as it has listed its DaemonSets, long before anything is
-    /// missing, and asks again on every new connection.
+    /// Learns which cluster this is on every new connection, before anything that it says counts.
     fn ask_for_cluster(&mut self, now: Timestamp) -> Option<Request> {
-        let connection = self.cluster.listed_on?;
+        let connection = self.cluster.linked_on?;
         let is_old = |at| !(Span::ZERO..ASK_AGAIN).contains(&(now - at));
         let is_due = self.cluster.asked_on != connection || self.cluster.asked_at.is_none_or(is_old);
         if !is_due || self.cluster.known_on == Some(connection) {
@@ -251,7 +274,8 @@ impl RemovalGuard {
         let passing = |asked: &&Asked| matches!(asked.answer, Some(Confirmation::Failed(_) | Confirmation::StillThere));
         let again = self.confirmations.values().filter(passing).map(|asked| asked.at + ASK_AGAIN);
         let second = self.second_list.filter(|second| !second.asked).map(|second| second.at);
-        again.chain(second).min()
+        let cluster = self.cluster.asked_at.filter(|_| self.cluster.may_yet_say()).map(|at| at + ASK_AGAIN);
+        again.chain(second).chain(cluster).min()
     }
 
     /// What is wrong. `cluster`: the one that is remembered, in the file `inputs`.
@@ -267,15 +291,30 @@ impl RemovalGuard {
                 inputs.display()
             )),
         });
+        let unsaid = self.cluster.unsaid.as_ref().filter(|_| self.is_unidentified(cluster)).map(|(_, why)| Problem {
+            object: "API".to_owned(),
+            reason: format!(
+                "the API server does not say which cluster it is (GET namespace kube-system: {why}): \
+                 until it does, nothing else that it says counts, and what runs stays"
+            ),
+            hint: None,
+        });
         let rollback = if other.is_none() { self.etcd_rollback.problem() } else { None };
-        other.into_iter().chain(rollback).collect()
+        other.into_iter().chain(unsaid).chain(rollback).collect()
     }
 }
 
 impl Cluster {
-    /// A cluster has said who it is; the first one is remembered.
-    fn is(&mut self, uid: &str, connection: u64, known: &mut Option<String>) {
-        self.known_on = Some(connection);
+    /// Whether there is a connection on which it has not said who it is, and has not forbidden the question.
+    fn may_yet_say(&self) -> bool {
+        let forbids =
+            |(on, failure): &(u64, ApiFailure)| Some(*on) == self.linked_on && failure.kind == FailureKind::Forbidden;
+        self.linked_on.is_some() && self.linked_on != self.known_on && !self.unsaid.as_ref().is_some_and(forbids)
+    }
+
+    /// A cluster has said who it is, on `connection` if that is known; the first one is remembered.
+    fn is(&mut self, uid: &str, connection: Option<u64>, known: &mut Option<String>) {
+        (self.known_on, self.unsaid) = (connection.or(self.known_on), None);
         match known {
             Some(known) => {
                 let other = (*known != uid).then(|| uid.to_owned());

@@ -247,6 +247,24 @@ fn a_gate_that_could_not_be_closed_is_open() {
 }
 
 #[test]
+fn a_gate_that_could_not_be_opened_is_closed_and_is_opened_again() {
+    let config = config();
+    let (observation, state) = (observation(None), state(&config));
+    let mut decision = decided(&observation, &state, &config);
+    decision.plan.daemons[0].record.instances = state.records[&key()].instances.clone();
+    let record = &mut decision.plan.daemons[0].record;
+    record.in_boot("b").gate_closed = false;
+    let uid = record.live().next().unwrap().uid.clone();
+    let records = BTreeMap::from([(key(), RecordFate::OnDisk)]);
+    let commit = |left_closed: BTreeSet<String>| {
+        let outcome = EffectOutcome { left_closed, records: records.clone(), ..EffectOutcome::default() };
+        AgentState::commit(decision.clone(), &outcome, observation.now).records[&key()].has_closed_gate()
+    };
+    assert!(!commit(BTreeSet::new()));
+    assert!(commit(BTreeSet::from([uid])));
+}
+
+#[test]
 fn the_order_in_which_concerns_are_asked_changes_nothing() {
     let config = config();
     let sorted = |decision: &Decision| {

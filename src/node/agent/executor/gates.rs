@@ -79,7 +79,10 @@ impl Executor {
         for uid in &gates.open {
             match self.volumes.open_gate(uid).map_err(|error| failure::of(&error, error.hint())) {
                 Ok(()) => forget(&self.files, &config.run_dir, uid),
-                Err(failure) => outcome.problems.push(problem("start order", failure)),
+                Err(failure) => {
+                    outcome.problems.push(problem("start order", failure));
+                    outcome.left_closed.insert(uid.clone());
+                }
             }
         }
     }

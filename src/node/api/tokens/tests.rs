@@ -43,10 +43,26 @@ fn wanted(names: &[&str]) -> BTreeSet<TokenRequest> {
 fn nothing_is_requested_before_the_node_is_registered() {
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["a"]));
-    assert!(tokens.due(&Snapshot::default()).0.is_empty());
+    assert!(tokens.due(&Snapshot::default(), 1).0.is_empty());
     assert!(tokens.problems()[&request("a")].0.contains("not registered"));
-    assert_eq!(tokens.due(&registered("u").snapshot()).0, [request("a")]);
+    assert_eq!(tokens.due(&registered("u").snapshot(), 1).0, [request("a")]);
     assert!(tokens.problems().is_empty());
+}
+
+#[test]
+fn a_token_is_requested_only_of_the_cluster_that_has_said_who_it_is() {
+    let tokens = Tokens::default();
+    tokens.set_wanted(&wanted(&["a"]));
+    tokens.import(vec![issued("a", 0, "u")]);
+    let theirs = registered("another");
+    tokens.ask_on(Some(1));
+    assert!(tokens.due(&theirs.snapshot(), 2).0.is_empty(), "behind the new connection may be another cluster");
+    tokens.ask_on(Some(0));
+    assert!(tokens.due(&theirs.snapshot(), 2).0.is_empty());
+    tokens.ask_on(Some(2));
+    assert_eq!(tokens.due(&theirs.snapshot(), 2).0, [request("a")]);
+    tokens.ask_on(None);
+    assert_eq!(tokens.due(&theirs.snapshot(), 3).0, [request("a")], "no cluster is remembered");
 }
 
 #[test]
@@ -54,7 +70,7 @@ fn renewed_at_80_percent_of_its_life_and_for_another_node() {
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["fresh", "old", "other"]));
     tokens.import(vec![issued("fresh", 2600, "u"), issued("old", 2881, "u"), issued("other", 0, "before")]);
-    assert_eq!(tokens.due(&registered("u").snapshot()).0, [request("old"), request("other")]);
+    assert_eq!(tokens.due(&registered("u").snapshot(), 1).0, [request("old"), request("other")]);
 }
 
 #[test]
@@ -63,7 +79,7 @@ fn a_long_token_is_renewed_after_a_day() {
     tokens.set_wanted(&wanted(&["a"]));
     let long = IssuedToken { expires: now() + Span::from_secs(10 * 86_400), ..issued("a", 86_401, "u") };
     tokens.import(vec![long]);
-    assert_eq!(tokens.due(&registered("u").snapshot()).0, [request("a")]);
+    assert_eq!(tokens.due(&registered("u").snapshot(), 1).0, [request("a")]);
 }
 
 #[test]
@@ -76,7 +92,7 @@ fn an_expired_token_is_handed_out_until_there_is_another() {
     assert_eq!(snapshot.token(&request("b")), None, "not wanted and expired");
     tokens.record(request("a"), Ok(IssuedToken { token: "new".into(), ..issued("a", 0, "u") }), &Snapshot::default());
     assert_eq!(tokens.snapshot().token(&request("a")), Some("new"));
-    assert!(tokens.due(&registered("u").snapshot()).0.is_empty());
+    assert!(tokens.due(&registered("u").snapshot(), 1).0.is_empty());
 }
 
 #[test]
@@ -95,12 +111,12 @@ fn a_refused_request_waits_unless_the_account_appears() {
     tokens.set_wanted(&wanted(&["a"]));
     let refused = ApiFailure::new(FailureKind::NotFound, "serviceaccounts \"a\" not found (404)");
     tokens.record(request("a"), Err(refused), &store.snapshot());
-    let (due, next) = tokens.due(&store.snapshot());
+    let (due, next) = tokens.due(&store.snapshot(), 1);
     assert!(due.is_empty() && next < LOOK, "{next:?}");
     assert!(tokens.problems()[&request("a")].0.contains("not found"));
     let account = ObjectRef::new(Kind::ServiceAccount, "kube-system", "a");
     store.apply(&Scope::Object(account), json!({"metadata": {"namespace": "kube-system", "name": "a"}}));
-    assert_eq!(tokens.due(&store.snapshot()).0, [request("a")]);
+    assert_eq!(tokens.due(&store.snapshot(), 1).0, [request("a")]);
 }
 
 #[test]
@@ -119,7 +135,7 @@ fn a_token_of_another_life_serves_until_there_is_one_of_the_wanted_life() {
     assert_eq!(tokens.snapshot().token(&long), Some("secret-value"), "although it has expired");
     let other = TokenRequest { audience: "vault".to_owned(), ..long.clone() };
     assert_eq!(tokens.snapshot().token(&other), None);
-    assert_eq!(tokens.due(&registered("u").snapshot()).0, std::slice::from_ref(&long));
+    assert_eq!(tokens.due(&registered("u").snapshot(), 1).0, std::slice::from_ref(&long));
     let new = IssuedToken { request: long.clone(), token: "new".into(), ..issued("a", 0, "u") };
     tokens.record(long.clone(), Ok(new), &Snapshot::default());
     assert_eq!(tokens.snapshot().token(&long), Some("new"));
@@ -133,7 +149,7 @@ fn a_token_for_a_day_is_renewed_between_75_and_80_percent_of_its_life() {
         tokens.set_wanted(&wanted(&["a"]));
         let day = IssuedToken { expires: now() - Span::from_secs(ago - 86_400), ..issued("a", ago, "u") };
         tokens.import(vec![day]);
-        !tokens.due(&registered("u").snapshot()).0.is_empty()
+        !tokens.due(&registered("u").snapshot(), 1).0.is_empty()
     };
     assert!(!is_due(86_400 * 74 / 100) && is_due(86_400 * 81 / 100));
 }
@@ -154,15 +170,15 @@ fn a_token_of_a_service_account_that_was_made_anew_is_renewed_once() {
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["a"]));
     tokens.import(vec![of_account("first")]);
-    assert!(tokens.due(&store.snapshot()).0.is_empty(), "the API server has not shown it");
-    assert!(tokens.due(&show("first")).0.is_empty());
+    assert!(tokens.due(&store.snapshot(), 1).0.is_empty(), "the API server has not shown it");
+    assert!(tokens.due(&show("first"), 1).0.is_empty());
     let anew = show("second");
-    assert_eq!(tokens.due(&anew).0, [request("a")]);
+    assert_eq!(tokens.due(&anew, 1).0, [request("a")]);
     // It was made anew once more in between: what the store has is the older of the two.
     tokens.record(request("a"), Ok(of_account("third")), &anew);
-    assert!(tokens.due(&anew).0.is_empty());
-    assert!(tokens.due(&show("third")).0.is_empty());
-    assert_eq!(tokens.due(&show("fourth")).0, [request("a")]);
+    assert!(tokens.due(&anew, 1).0.is_empty());
+    assert!(tokens.due(&show("third"), 1).0.is_empty());
+    assert_eq!(tokens.due(&show("fourth"), 1).0, [request("a")]);
 }
 
 #[test]
@@ -175,6 +191,6 @@ fn what_is_no_token_of_an_api_server_names_no_service_account() {
         let scope = Scope::Object(ObjectRef::new(Kind::ServiceAccount, "kube-system", "a"));
         store.open(&scope);
         store.apply(&scope, json!({"metadata": {"namespace": "kube-system", "name": "a", "uid": "v"}}));
-        assert!(tokens.due(&store.snapshot()).0.is_empty(), "{token}");
+        assert!(tokens.due(&store.snapshot(), 1).0.is_empty(), "{token}");
     }
 }

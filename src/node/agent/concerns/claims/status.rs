@@ -196,7 +196,7 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
 
 /// The digest of the overlays that apply here. While they are not known, what runs is as it is to be.
 fn overlays(daemon: &DaemonPlan) -> String {
-    let known = daemon.overlays.as_ref().and_then(|overlays| overlays.reported());
+    let known = daemon.overlays_digest.as_deref();
     let runs = || daemon.record.live().last().map(|instance| overlays_digest(&instance.revision));
     known.or_else(runs).unwrap_or_default().to_owned()
 }
@@ -345,6 +345,10 @@ mod tests {
 
     #[test]
     fn while_overlays_are_not_known_those_of_what_runs_are_reported() {
+        let mut unpatched = crate::core::plan::empty(DaemonRecord::new(ObjectKey::new("a", "b"), 0));
+        unpatched.overlays_digest = Some(String::new());
+        unpatched.record.instances.push(Instance::new("u", "p", 0, "hash.digest", at(0)));
+        assert_eq!(overlays(&unpatched), "", "its DaemonSet names none any more");
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         assert_eq!(overlays(&crate::core::plan::empty(record.clone())), "");
         record.instances.push(Instance::new("u", "p", 0, "hash.digest", at(0)));

@@ -122,10 +122,10 @@ fn another_cluster_under_the_same_address_proves_nothing() {
         guard.identify_cluster(&observation, known);
     };
     observe(&mut guard, &mut known, "two");
-    assert!(guard.is_another_cluster() && known.as_deref() == Some("one") && guard.is_view_foreign());
+    assert!(guard.is_another_cluster() && known.as_deref() == Some("one") && guard.is_view_foreign(known.as_ref()));
     observe(&mut guard, &mut known, "one");
     assert!(!guard.is_another_cluster());
-    assert!(guard.is_view_foreign(), "what the other one showed is still known");
+    assert!(guard.is_view_foreign(known.as_ref()), "what the other one showed is still known");
     let known = Known {
         records: &Records::new(),
         definitions: &ApiDefinitions::default(),
@@ -136,5 +136,31 @@ fn another_cluster_under_the_same_address_proves_nothing() {
     let plan = Plan::default();
     let requests = guard.requests(&observation, &plan, &known, &mut Log::default());
     assert_eq!(requests, [Request::ForgetApiView]);
-    assert!(!guard.is_view_foreign());
+    assert!(!guard.is_view_foreign(known.cluster));
+}
+
+#[test]
+fn until_the_cluster_has_said_who_it_is_on_this_connection_nothing_that_it_says_counts() {
+    let (mut guard, mut known) = (RemovalGuard::default(), Some("one".to_owned()));
+    let observe = |guard: &mut RemovalGuard, known: &mut Option<String>, connection: u64, replies: Vec<Reply>| {
+        let mut observation = Observation::of(Some(shown(Some("u1"))), Knowledge::NeverHeard, 0);
+        observation.api.as_mut().unwrap().connections_opened = connection;
+        guard.identify_cluster(&Observation { replies, ..observation }, known);
+        guard.is_view_foreign(known.as_ref())
+    };
+    let said = |connection, cluster: Result<&str, FailureKind>| {
+        let cluster = cluster.map(str::to_owned).map_err(|kind| ApiFailure::new(kind, "no"));
+        vec![Reply::ClusterIdentity { connection, cluster }]
+    };
+    assert!(observe(&mut guard, &mut known, 1, Vec::new()));
+    assert!(observe(&mut guard, &mut known, 1, said(1, Err(FailureKind::Server))));
+    let problems = guard.problems(known.as_ref(), Path::new("/inputs"));
+    assert!(problems[0].reason.contains("does not say which cluster it is"), "{problems:?}");
+    assert!(!observe(&mut guard, &mut known, 1, said(1, Ok("one"))));
+    assert_eq!(guard.problems(known.as_ref(), Path::new("/inputs")), []);
+    assert!(observe(&mut guard, &mut known, 2, Vec::new()), "behind a new connection there may be another one");
+    assert!(!observe(&mut guard, &mut known, 2, said(2, Err(FailureKind::Forbidden))), "it is believed");
+    assert!(observe(&mut guard, &mut known, 3, Vec::new()));
+    let mut first = None;
+    assert!(!observe(&mut RemovalGuard::default(), &mut first, 1, Vec::new()), "no other one is known");
 }
