@@ -144,7 +144,7 @@ fn only_a_daemon_that_may_still_be_ready_in_this_boot_is_waited_for() {
     }
     let mut elsewhere = plan::empty(DaemonRecord::new(name.clone(), 0));
     elsewhere.summary.state = State::NotSelected;
-    assert_eq!(order.absent(&key("b"), &BTreeMap::from([(&name, elsewhere)])), [name.clone()]);
+    assert_eq!(order.absent(&key("b"), &BTreeMap::from([(&name, elsewhere)])), std::slice::from_ref(&name));
     let ready = |boot: &str| Some(ThisBoot { boot: boot.to_owned(), ready: true, ..ThisBoot::default() });
     assert!(!awaited(State::Failing, true, ready("now")));
     assert!(awaited(State::Failing, true, ready("earlier")));

@@ -51,10 +51,10 @@ class OverlaysTest(Coordinated):
         cls.plugin.symlink_to(agent.binary())
 
     @classmethod
-    def change(cls, image):
+    def change(cls, image, annotations=None):
         """Applies the DaemonSet with this image."""
         it = daemonset("net", labels=STATIC, terminationGracePeriodSeconds=0, automountServiceAccountToken=False)
-        it["metadata"] |= {"namespace": NAMESPACE, "annotations": {OVERLAYS: "sizes"}}
+        it["metadata"] |= {"namespace": NAMESPACE, "annotations": {OVERLAYS: "sizes"} if annotations is None else annotations}
         container = it["spec"]["template"]["spec"]["containers"][0]
         container |= {"name": "main", "image": f"example.org/net:{image}"}
         it["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
@@ -139,3 +139,11 @@ class OverlaysTest(Coordinated):
         self.change("1")
         until(lambda: {image for _, image, _ in self.pods().values()} == {"1"} and self.settled(), SOON, "the old image")
         self.assertEqual(self.patched("d"), BIG)
+
+    def test_6_without_the_annotation_patched_pods_are_replaced_within_the_budget_and_rollouts_go_on(self):
+        small = {node: pod for node, pod in self.pods().items() if node not in BIG}
+        self.admin.patch("daemonsets", "net", {"metadata": {"annotations": {OVERLAYS: None}}}, NAMESPACE)
+        until(lambda: not self.patched("d") and self.settled(), SOON, "no pod is patched")
+        self.assertEqual({node: pod for node, pod in self.pods().items() if node not in BIG}, small)
+        self.change("3", annotations={})
+        until(lambda: {image for _, image, _ in self.pods().values()} == {"3"} and self.settled(), SOON, "the next image")
