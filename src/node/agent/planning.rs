@@ -121,7 +121,11 @@ pub(super) fn report_to_cluster(
     let rules = state.policy.rules();
     let is_trusted = |key: &ObjectKey| rules.trusts(&key.namespace) || observation.folders.get(key).is_some();
     let report = |_: &[Subject<'_>], facts: &ObservedState<'_>| {
-        claims::status(plan, facts, &config.node_name, live, &is_trusted)
+        let failed = |key: &ObjectKey| {
+            let why = state.failed.get(key)?;
+            Some((state.records.get(key)?, why.as_str()))
+        };
+        claims::status(plan, facts, &config.node_name, live, (&is_trusted, &failed))
     };
     is_read.then(|| with_facts(observation, state, config, cache, report))
 }

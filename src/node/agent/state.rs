@@ -72,6 +72,9 @@ pub(super) struct AgentState {
     pub(super) records: Records,
     /// Records that differ from what is on disk.
     pub(super) unsaved: BTreeSet<ObjectKey>,
+    /// Why effects of the last pass failed: of these daemons the cluster reads the record that is in force.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) failed: BTreeMap<ObjectKey, String>,
     /// The number that a daemon without a record begins at.
     pub(super) floor: u64,
     #[serde(default)]
@@ -154,6 +157,7 @@ impl AgentState {
             policy: Arc::new(policy),
             records: Records::new(),
             unsaved: BTreeSet::new(),
+            failed: BTreeMap::new(),
             floor: 0,
             floor_source: FloorSource::Disk,
             inputs: RememberedInputs::default(),
@@ -393,6 +397,7 @@ impl AgentState {
         let EffectOutcome { left_open, left_closed, .. } = outcome;
         let left = |record: &mut DaemonRecord| record.leave_open(left_open).or(record.leave_closed(left_closed));
         state.unsaved.extend(state.records.values_mut().filter_map(left));
+        state.failed = outcome.failures.iter().map(|(key, why)| (key.clone(), why.message.clone())).collect();
         state.written.extend(outcome.written.clone());
         for uid in &outcome.finished {
             state.written.remove(uid);

@@ -18,6 +18,7 @@ use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
 use crate::core::plan::Readiness;
+use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
 use crate::core::status::State;
@@ -36,13 +37,16 @@ const TEXTS: usize = 192 << 10;
 const SHORTEST: usize = 128;
 const LONGEST: usize = 1024;
 
+/// The record that is in force of a daemon of which effects of the last pass failed, and why they did.
+type Failed<'a> = dyn Fn(&ObjectKey) -> Option<(&'a DaemonRecord, &'a str)> + 'a;
+
 /// What is said of every daemon of a plan; `live`: what the cluster reads of this node now.
 pub(in crate::node::agent) fn status(
     plan: &Plan,
     facts: &dyn Facts,
     node: &str,
     live: &Status,
-    is_trusted: &dyn Fn(&ObjectKey) -> bool,
+    (is_trusted, failed): (&dyn Fn(&ObjectKey) -> bool, &Failed<'_>),
 ) -> Status {
     let reported = |d: &&DaemonPlan| {
         d.summary.mode.is_some() && (!d.record.instances.is_empty() || d.summary.state.is_bad() || waits(d))
@@ -62,9 +66,10 @@ pub(in crate::node::agent) fn status(
         worst: trouble.map_or_else(String::new, |d| {
             format!("{}: {}: {}", d.key, d.summary.state.as_str(), escape::short(&d.summary.reason, LONGEST))
         }),
-        daemons: bounded(daemons.into_iter().map(|d| report(d, facts, node, live)).collect(), &|report| {
-            is_trusted(&ObjectKey::new(&report.namespace, &report.name))
-        }),
+        daemons: bounded(
+            daemons.into_iter().map(|d| report(d, facts, (node, live), failed(&d.key))).collect(),
+            &|report| is_trusted(&ObjectKey::new(&report.namespace, &report.name)),
+        ),
     }
 }
 
@@ -156,8 +161,14 @@ fn waits(daemon: &DaemonPlan) -> bool {
     daemon.summary.state == State::Waiting
 }
 
-fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> DaemonReport {
-    let uid = daemon.record.api_uid.clone().unwrap_or_default();
+fn report(
+    daemon: &DaemonPlan,
+    facts: &dyn Facts,
+    (node, live): (&str, &Status),
+    failed: Option<(&DaemonRecord, &str)>,
+) -> DaemonReport {
+    let record = failed.map_or(&daemon.record, |(record, _)| record);
+    let uid = record.api_uid.clone().unwrap_or_default();
     let before = live.daemon(&daemon.key.namespace, &daemon.key.name, &uid);
     let instance = |i: &Instance| {
         let pod = mirror_key("", &i.pod_name, node).name;
@@ -177,20 +188,24 @@ fn report(daemon: &DaemonPlan, facts: &dyn Facts, node: &str, live: &Status) -> 
         name: daemon.key.name.clone(),
         uid,
         mode: daemon.summary.mode,
-        phase: Some(daemon.summary.state),
-        message: if is_well { String::new() } else { daemon.summary.reason.clone() },
-        instances: daemon.record.instances.iter().map(instance).collect(),
+        phase: Some(if failed.is_some() { State::Failing } else { daemon.summary.state }),
+        message: match failed {
+            Some((_, why)) => why.to_owned(),
+            None if is_well => String::new(),
+            None => daemon.summary.reason.clone(),
+        },
+        instances: record.instances.iter().map(instance).collect(),
         overlays: overlays(daemon),
         replacing: daemon.replacing.clone(),
         staged: daemon.staging.clone(),
-        failed: daemon.record.failed.as_ref().map(|f| FailedReport {
+        failed: record.failed.as_ref().map(|f| FailedReport {
             revision: template_hash(&f.revision).to_owned(),
             cause: f.failure.cause.as_str().to_owned(),
             message: f.failure.message.clone(),
         }),
         pull_failed: daemon.summary.pull_failed.clone(),
         stock_pod: daemon.summary.stock_pod.clone(),
-        previous: daemon.record.previous.as_ref().map(|p| template_hash(&p.revision).to_owned()),
+        previous: record.previous.as_ref().map(|p| template_hash(&p.revision).to_owned()),
     }
 }
 
@@ -214,7 +229,6 @@ fn ready_since(readiness: &Readiness, reported: Option<&InstanceReport>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::record::DaemonRecord;
     use crate::core::time::at;
 
     #[test]
