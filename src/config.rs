@@ -69,6 +69,8 @@ pub enum Origin {
     Environment(&'static str),
     /// Nothing was written; the text says what the default rests on.
     Default(String),
+    /// Nothing was written, nor does the kubelet's configuration say anything: a socket of this kind exists.
+    Found,
 }
 
 impl fmt::Display for Origin {
@@ -77,6 +79,7 @@ impl fmt::Display for Origin {
             Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
             Origin::Environment(variable) => write!(f, "the variable {variable}"),
             Origin::Default(why) => f.write_str(why),
+            Origin::Found => f.write_str("default: the socket exists"),
         }
     }
 }

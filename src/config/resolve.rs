@@ -11,8 +11,6 @@ use crate::config::check;
 use crate::config::read;
 use crate::core::yaml;
 
-/// Why a runtime is asked of which nobody has said that it is the kubelet's.
-const SOCKET_EXISTS: &str = "the socket exists";
 const OWN_KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
 /// The sockets that kubeadm looks for (`cmd/kubeadm/app/constants`).
 const SOCKETS: [&str; 3] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock"];
@@ -49,13 +47,21 @@ pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<Problem> {
     }
     if open[1] {
         let existing = || SOCKETS.iter().find(|socket| host.exists(Path::new(socket)));
-        let (why, socket) = match (kubelet.runtime_endpoint, existing()) {
-            (Some(url), _) => (socket_field.as_str(), socket_path(&url)),
-            (None, Some(socket)) => (SOCKET_EXISTS, Some(PathBuf::from(socket))),
-            (None, None) => ("the kubelet's own", Some(PathBuf::from(SOCKETS[0]))),
-        };
-        config.runtime_endpoint = socket;
-        config.rests_on("runtime-endpoint", why);
+        let key = "runtime-endpoint";
+        match (kubelet.runtime_endpoint, existing()) {
+            (Some(url), _) => {
+                config.runtime_endpoint = socket_path(&url);
+                config.rests_on(key, &socket_field);
+            }
+            (None, Some(socket)) => {
+                config.runtime_endpoint = Some(PathBuf::from(socket));
+                config.origins.insert(key, Origin::Found);
+            }
+            (None, None) => {
+                config.runtime_endpoint = Some(PathBuf::from(SOCKETS[0]));
+                config.rests_on(key, "the kubelet's own");
+            }
+        }
     }
     problems
 }
@@ -67,7 +73,7 @@ impl Config {
 
     /// Whether the container runtime is one whose socket was found, without a word of anybody that the kubelet uses it.
     pub(crate) fn is_runtime_found(&self) -> bool {
-        matches!(self.origins.get("runtime-endpoint"), Some(Origin::Default(why)) if why.ends_with(SOCKET_EXISTS))
+        self.origins.get("runtime-endpoint") == Some(&Origin::Found)
     }
 }
 

@@ -344,7 +344,7 @@ fn the_agents_clock_is_its_inputs() {
 }
 
 /// Where nothing may be decided by the text of a message.
-const DECIDES: [&str; 3] = ["src/node/agent", "src/core/plan", "src/core/plan.rs"];
+const DECIDES: [&str; 4] = ["src/config/resolve.rs", "src/core/plan", "src/core/plan.rs", "src/node/agent"];
 
 /// How text is compared.
 const COMPARES: [&str; 7] =

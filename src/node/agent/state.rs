@@ -4,6 +4,7 @@
 //! known ([`AgentState::commit`]). Pure: a value in, a value out.
 
 mod adoption;
+mod cleared;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -27,7 +28,6 @@ use super::concerns::volume_checks::Instances;
 use super::decision::Decision;
 use super::definitions::ApiDefinitions;
 use super::evidence;
-use super::executor::ClearResult;
 use super::executor::EffectOutcome;
 use super::executor::RecordFate;
 use super::inputs::Purpose;
@@ -43,10 +43,6 @@ pub(super) type Records = BTreeMap<ObjectKey, DaemonRecord>;
 
 /// A clock that has gone this much further than time has was set.
 const CLOCK_JUMP: Span = Span::from_secs(60);
-/// How long the kubelet is given to clear an ended pod's folder itself; how long until what failed is tried again.
-pub(super) const CLEAR_AFTER: Span = Span::from_secs(10);
-const CLEAR_AGAIN: Span = Span::from_secs(60);
-
 /// What the passes are to bring about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Goal {
@@ -362,20 +358,6 @@ impl AgentState {
         }
     }
 
-    /// When the next folder of an ended pod is to be cleared: the kubelet is given time to do it itself.
-    pub(super) fn clear_at(&self) -> Option<Timestamp> {
-        let ended = self.records.values().flat_map(|r| &r.ended);
-        ended.map(|(uid, since)| self.clear_again.get(uid).copied().unwrap_or(*since + CLEAR_AFTER)).min()
-    }
-
-    /// The folders that are to be cleared at `now`.
-    pub(super) fn to_clear(&self, now: Timestamp) -> BTreeSet<String> {
-        let is_due =
-            |uid: &str, since: Timestamp| self.clear_again.get(uid).copied().unwrap_or(since + CLEAR_AFTER) <= now;
-        let ended = self.records.values().flat_map(|r| &r.ended);
-        ended.filter(|(uid, since)| is_due(uid, **since)).map(|(uid, _)| uid.clone()).collect()
-    }
-
     /// The state after a decision whose effects gave `outcome`: a daemon whose effects failed keeps the record that it
     /// had, unless the planned one is in force.
     pub(super) fn commit(decision: Decision, outcome: &EffectOutcome, now: Timestamp) -> Self {
@@ -405,7 +387,7 @@ impl AgentState {
         for (uid, (written, meant)) in &outcome.touched {
             state.concerns.kubelet_resync.was_touched(uid, written.clone(), meant.clone(), now);
         }
-        state.clear(outcome, now);
+        state.note_cleared(outcome, now);
         if let Some(forgotten) = &outcome.forgotten {
             state.floor = forgotten.floor;
             for key in &forgotten.keys {
@@ -418,22 +400,5 @@ impl AgentState {
         }
         state.passes += 1;
         state
-    }
-
-    fn clear(&mut self, outcome: &EffectOutcome, now: Timestamp) {
-        for (uid, result) in &outcome.cleared {
-            match result {
-                ClearResult::Gone => {
-                    self.clear_again.remove(uid);
-                    for (key, record) in &mut self.records {
-                        if record.ended.remove(uid).is_some() {
-                            self.unsaved.insert(key.clone());
-                        }
-                    }
-                }
-                ClearResult::Mounted => drop(self.clear_again.insert(uid.clone(), now + CLEAR_AFTER)),
-                ClearResult::Failed => drop(self.clear_again.insert(uid.clone(), now + CLEAR_AGAIN)),
-            }
-        }
     }
 }
