@@ -134,7 +134,8 @@ impl Inputs {
         if last.as_deref() == Some(&*self.boot.id) && state.inputs.clocks.id == self.boot.id {
             self.boot.clone_from(&state.inputs.clocks);
         } else {
-            // The kubelet may use another runtime in this boot.
+            // The kubelet may use another folder and another runtime in this boot.
+            state.inputs.manifest_dir = None;
             state.records.values_mut().flat_map(|record| &mut record.instances).for_each(|i| i.listed = false);
         }
         state.inputs.clocks.clone_from(&self.boot);
@@ -320,6 +321,10 @@ impl Inputs {
             Knowledge::Unreadable(failure.message)
         };
         if executor.manifests.is_none() {
+            if let Some(why) = node::has_moved(&self.files, state, config, &self.boot) {
+                problems.push(why.clone());
+                return Knowledge::Unreadable(why.reason);
+            }
             let opened = match state.purpose {
                 Purpose::Work => ManifestDir::open(&self.files, &config.manifest_dir).map(Some),
                 Purpose::Answer => ManifestDir::open_read_only(&self.files, &config.manifest_dir),

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::hash::DefaultHasher;
 use std::hash::Hash;
 use std::hash::Hasher;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Weak;
 
@@ -54,6 +55,9 @@ pub(super) struct SavedInputs {
     /// What the clock was in that boot.
     #[serde(default)]
     clocks: Boot,
+    /// The folder of the manifests in that boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    manifest_dir: Option<PathBuf>,
     /// The names that this node has had, the last one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     node_names: Vec<String>,
@@ -231,6 +235,9 @@ pub(super) struct RememberedInputs {
     /// What the clock has been in that boot.
     #[serde(default)]
     pub(super) clocks: Boot,
+    /// The folder of the manifests in that boot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) manifest_dir: Option<PathBuf>,
     /// The names that this node has had, the one that it has first: UIDs contain them.
     #[serde(default)]
     pub(super) node_names: Vec<String>,
@@ -272,6 +279,7 @@ impl RememberedInputs {
             cluster_uid: saved.cluster_uid,
             boot: saved.boot,
             clocks: saved.clocks,
+            manifest_dir: saved.manifest_dir,
             // Checkpoints before names were noted have the Node's.
             node_names: match (saved.node_names.is_empty(), &saved.node) {
                 (true, Some(node)) => vec![node.name.clone()],
@@ -315,6 +323,7 @@ impl RememberedInputs {
             sealed: false,
             boot: self.boot.clone(),
             clocks: self.clocks.clone(),
+            manifest_dir: self.manifest_dir.clone(),
             node_names: self.node_names.clone(),
             reached: self.reached,
             node: self.node.clone(),
@@ -339,7 +348,7 @@ impl RememberedInputs {
         (
             &self.cluster_uid,
             &self.boot,
-            &self.clocks,
+            (&self.clocks, &self.manifest_dir),
             &self.node_names,
             &self.node,
             self.node_since,

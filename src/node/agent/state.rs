@@ -219,6 +219,9 @@ impl AgentState {
         if let Some(api) = observation.snapshot() {
             self.definitions.update(api);
         }
+        if observation.manifests.current().is_some() {
+            self.inputs.manifest_dir = Some(config.manifest_dir.clone());
+        }
         costs::observe(&mut self.set_aside, observation, log);
         self.follow_inputs(observation, log);
         self.find_floor(observation);

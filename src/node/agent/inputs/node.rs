@@ -7,9 +7,12 @@ use std::time::Duration;
 use std::time::SystemTime;
 
 use crate::clock;
+use crate::config::Config;
 use crate::core::record::DaemonRecord;
+use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::node::agent::boot::Boot;
 use crate::node::agent::state::AgentState;
 use crate::node::agent::state::Records;
 use crate::node::fsx::Shared;
@@ -28,6 +31,41 @@ pub(super) fn kubelet_started(files: &Shared, booted: Timestamp) -> Option<Times
         Some(booted + Span::from_millis(start_ticks(&stat, "kubelet")? * 1_000 / ticks))
     });
     started.max()
+}
+
+/// Why the configured manifest folder is not the kubelet's yet, if another one was in this boot: the kubelet reads its
+/// configuration when it starts. What the owner of the node wrote for the agent counts at once.
+pub(super) fn has_moved(files: &Shared, state: &AgentState, config: &Config, boot: &Boot) -> Option<Problem> {
+    let former = state.inputs.manifest_dir.as_ref().filter(|former| **former != config.manifest_dir)?;
+    if config.is_written("manifest-dir") {
+        return None;
+    }
+    let written = files.look(&config.kubelet_config).ok().and_then(|stat| {
+        let written = (stat.stamp.modified() + COARSE).duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        Some(Timestamp::from_millis(i64::try_from(written.as_millis()).ok()?))
+    });
+    // Of a file that is away nobody knows since when.
+    let since = written.unwrap_or(state.started);
+    uses_former(kubelet_started(files, boot.at), since).then(|| {
+        let (former, configured) = (former.display(), config.manifest_dir.display());
+        Problem {
+            object: "manifest folder".to_owned(),
+            reason: format!(
+                "by {} the manifest folder is {configured}, and the kubelet, which started before that was written, \
+                 uses {former}: nothing is changed until the kubelet restarts",
+                config.kubelet_config.display()
+            ),
+            hint: Some(format!(
+                "restart the kubelet; if it uses {configured} already, write manifest-dir = \"{configured}\""
+            )),
+        }
+    })
+}
+
+/// Whether a kubelet that `started` then has not read what was written at `written`. Without one that runs, the next one
+/// reads it.
+fn uses_former(started: Option<Timestamp>, written: Timestamp) -> bool {
+    started.is_some_and(|started| started <= written)
 }
 
 /// A port of this node answers or refuses at once.
@@ -148,6 +186,24 @@ mod tests {
         assert_eq!(start_ticks(&format!("42 (kubelet) {rest}"), "kubelet"), Some(4_711));
         assert_eq!(start_ticks(&format!("42 (not) kubelet) {rest}"), "kubelet"), None);
         assert_eq!(start_ticks("42 (kubelet", "kubelet"), None);
+    }
+
+    #[test]
+    fn a_kubelet_that_started_before_its_configuration_was_written_uses_the_former_folder() {
+        let at = Timestamp::from_secs;
+        assert!(uses_former(Some(at(1)), at(2)) && !uses_former(Some(at(3)), at(2)) && !uses_former(None, at(2)));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "node-name = \"n1\"\nkubelet-config = \"/none\"\n").unwrap();
+        let mut config = crate::config::load(Some(file.path())).unwrap();
+        let mut state = crate::node::agent::decide::tests::state(&config);
+        let moved = |state: &AgentState, config: &Config| {
+            has_moved(&Real::shared(), state, config, &Boot::new("b".to_owned(), at(0))).is_some()
+        };
+        assert!(!moved(&state, &config), "no other folder is known");
+        state.inputs.manifest_dir = Some(config.manifest_dir.clone());
+        assert!(!moved(&state, &config));
+        config.manifest_dir = "/elsewhere".into();
+        assert!(!moved(&state, &config), "no kubelet runs");
     }
 
     #[test]
