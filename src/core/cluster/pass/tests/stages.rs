@@ -1,6 +1,7 @@
 //! Steps, windows, and rollouts that people take back.
 
 use super::releases::released;
+use super::releases::renewed;
 use super::releases::with_one_released;
 use super::*;
 use crate::core::cluster::requests::RequestTarget;
@@ -327,6 +328,24 @@ fn a_step_that_cannot_be_noted_says_so_and_names_no_time() {
 
 #[test]
 fn nobody_approves_what_each_node_follows_by_itself() {
+#[test]
+fn a_step_does_not_end_because_the_agents_of_the_others_are_dead() {
+    let mut view = with_one_released(json!({"daemonlet.dev/steps": STEPS}));
+    let second = StepState { step: 2, ..StepState::first(2, STEPS) };
+    view.put(WatchedKind::Revisions, in_step(&second));
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    let mut look = |second: i64, names: &[&str]| {
+        view.state.liveness.follow(&view.view, NOW);
+        view.state.liveness.listed(&renewed(names), NOW + ms(second * 1_000));
+        view.plan(NOW + ms(second * 1_000))
+    };
+    (0..45).step_by(15).for_each(|second| drop(look(second, &[])));
+    look(45, &["a"]);
+    let plan = look(60, &["a"]);
+    assert_eq!(condition(&plan, "Degraded").2, "agent does not renew its Lease on 3 nodes: b, c, d");
+    assert_eq!(step(&plan), None, "its hold does not begin with one node of two");
+}
+
     let none = |more: Value| {
         let mut annotations = json!({"daemonlet.dev/coordination": "none"});
         annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -158,8 +158,9 @@ impl Process {
         let beyond = slots::given_beyond(view, &decision.requests, budget);
         let against = || given::given_against(view, &decision.requests);
         let told = || given::told_against(view, &decision.requests);
-        self.broken =
-            beyond.or(lost).or_else(against).or_else(told).or_else(|| given::stepped_against(view, &decision.requests));
+        let is_dead = |node: &str| self.state.liveness.dead_since(node).is_some();
+        let stepped = || given::stepped_against(view, &decision.requests, is_dead);
+        self.broken = beyond.or(lost).or_else(against).or_else(told).or_else(stepped);
         self.sent.extend(decision.requests.iter().cloned().map(|request| (self.term, request)));
         self.state.commit(decision, now);
     }

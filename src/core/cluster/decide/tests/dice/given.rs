@@ -19,6 +19,7 @@ use crate::core::cluster::steps::StepState;
 use crate::core::json::Json;
 use crate::core::model::ABORTED;
 use crate::core::model::CANARY;
+use crate::core::model::IntOrPercent;
 use crate::core::model::ObjectKey;
 use crate::core::model::PARTITION;
 use crate::core::model::PAUSED;
@@ -126,8 +127,13 @@ pub(super) fn told_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) 
     (is_new && lacking > DEAD).then(|| format!("releases {} that {lacking} nodes do not have", told.hash))
 }
 
-/// What is wrong with the step that `requests` write, if anything is: the one before has to be done.
-pub(super) fn stepped_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) -> Option<String> {
+/// What is wrong with the step that `requests` write, if anything is: the one before has to be done. `is_dead`: whether
+/// the coordinator takes a node's agent for dead; a third of them does not make the others enough.
+pub(super) fn stepped_against(
+    view: &ClusterSnapshot,
+    requests: &[ClusterRequest],
+    is_dead: impl Fn(&str) -> bool,
+) -> Option<String> {
     let daemon = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))?;
     let text = daemon.daemon_set.annotations.get(STEPS)?;
     let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash)?;
@@ -139,9 +145,19 @@ pub(super) fn stepped_against(view: &ClusterSnapshot, requests: &[ClusterRequest
     let (new, before) = (StepState::of(new, number)?, StepState::of(current.revision.step.as_deref(), number)?);
     let nodes = || view.nodes.values().filter(|entry| entry.node.is_some());
     let has_it = |entry: &&NodeEntry| slots::running(view, entry) == Some((daemon.hash.as_str(), true));
-    let can = |entry: &&NodeEntry| entry.report.is_some() && entry.node.as_ref().is_some_and(|node| node.reachable);
+    let reachable = |entry: &NodeEntry| entry.node.as_ref().is_some_and(|node| node.reachable);
+    let has_failed = |entry: &NodeEntry| {
+        let told = entry.report.as_ref().and_then(|report| report.told(daemon.key));
+        told.and_then(|told| told.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
+    };
+    let can = |entry: &&NodeEntry| entry.report.is_some() && reachable(entry) && !has_failed(entry);
     let size = rollout::resolve(&steps::parse(text)?.get(before.step - 1)?.nodes, nodes().count()).max(1);
     let (done, able) = (nodes().filter(has_it).count(), nodes().filter(can).count());
-    let is_early = new.step > before.step && before.of == *text && done < size.min(able.saturating_sub(DEAD));
+    let named = || view.nodes.iter().filter(|(_, entry)| entry.node.is_some());
+    let dead = named().filter(|(name, entry)| reachable(entry) && is_dead(name)).count();
+    let silent = dead + nodes().filter(|entry| !reachable(entry)).count();
+    let is_silence = silent > 2 && silent >= rollout::resolve(&IntOrPercent::Percent(33), nodes().count());
+    let enough = if is_silence { able } else { able.saturating_sub(dead) };
+    let is_early = new.step > before.step && before.of == *text && done < size.min(enough);
     is_early.then(|| format!("goes to step {} with {done} nodes of {size}", new.step))
 }
