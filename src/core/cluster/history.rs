@@ -112,6 +112,8 @@ pub enum RevisionWrite {
         number: i64,
         /// Its data.
         data: Value,
+        /// Why its rollout is halted, if it is.
+        halted: Option<Halted>,
     },
     /// Another revision has the name that the current template would get: count `collisionCount` up.
     Collision,
@@ -245,7 +247,7 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
                 Some(Holder::Other) => Some(RevisionWrite::Collision),
                 // It is about to go, and another name would stay for ever.
                 Some(Holder::Former) => None,
-                None => Some(RevisionWrite::Create { name, label, number: highest + 1, data }),
+                None => Some(RevisionWrite::Create { name, label, number: highest + 1, data, halted: None }),
             });
             None
         }

@@ -283,17 +283,17 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     // Two writers never fight over one field.
     let gated = owners::is_gated(&daemon.daemon_set) || conflict.is_some();
     let mut history = revisions::plan(view, key, daemon, &facts, now);
-    let current = history.current.as_ref().and_then(|name| {
-        let revision = view.revisions.get(&ObjectKey::new(&key.namespace, name))?;
-        Some(&revision.revision)
-    });
-    let broken = broken::plan(known, daemon, current, &facts);
+    let known_current =
+        history.current.as_ref().and_then(|name| view.revisions.get(&ObjectKey::new(&key.namespace, name)));
+    let current = known_current.map(|known| &known.revision);
+    let broken = broken::plan(known, daemon, known_current, &facts);
     plan.look(broken.look_again);
     plan.broken.extend(broken.suspects.clone().map(|suspects| (key.clone(), suspects)));
-    let halted = releases::halted(known, daemon, current, &facts, &broken);
+    let halted = releases::halted(known, daemon, known_current, &facts, &broken);
     plan.halts.extend(halted.iter().map(|halted| {
-        let is_written = current.is_some_and(|current| current.halted.is_some());
-        (key.clone(), KnownHalt { revision: daemon.hash.clone(), halted: halted.clone(), is_written })
+        let says_it = known_current.filter(|known| known.revision.halted.is_some());
+        let written_on = says_it.map(|known| known.uid.clone());
+        (key.clone(), KnownHalt { revision: daemon.hash.clone(), halted: halted.clone(), written_on })
     }));
     // Annotations of ours, whoever keeps the history.
     let mut marks = Vec::new();
@@ -310,6 +310,12 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     }
     let is_aborted = stages::is_aborted(daemon, current);
     let renumbered = history.writes.iter().find_map(|write| match write {
+    // One that somebody has deleted is halted from its first moment on.
+    for write in &mut history.writes {
+        if let history::RevisionWrite::Create { halted: with, .. } = write {
+            with.clone_from(&halted);
+        }
+    }
         history::RevisionWrite::Renumber { name, number } if current.is_some_and(|c| c.name == *name) => Some(*number),
         _ => None,
     });

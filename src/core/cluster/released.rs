@@ -185,8 +185,16 @@ pub struct KnownHalt {
     pub revision: String,
     /// The halt.
     pub halted: Halted,
-    /// Whether the ControllerRevision says it.
-    pub is_written: bool,
+    /// UID of the ControllerRevision that says it, if one does.
+    pub written_on: Option<String>,
+}
+
+impl KnownHalt {
+    /// Whether it stands though the ControllerRevision of this UID, if there is one, does not say it. It does where it
+    /// was never written, and where what it was written on is gone: only who takes it away there ends it.
+    pub fn stands(&self, revision: Option<&str>) -> bool {
+        self.written_on.is_none() || self.written_on.as_deref() != revision
+    }
 }
 
 #[cfg(test)]

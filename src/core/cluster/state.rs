@@ -183,7 +183,7 @@ impl CoordinatorState {
                     (Outcome::Written, RequestTarget::Approvals(node)) => drop(self.approved.insert(node)),
                     (Outcome::Written, RequestTarget::Revision(key, RevisionChange::Broken, _)) => {
                         let suspects = self.broken.get_mut(&key).into_iter();
-                        suspects.for_each(|(_, of)| of.retain(|_, suspect| suspect.verdict != Verdict::Lost));
+                        suspects.for_each(|of| of.nodes.retain(|_, suspect| suspect.verdict != Verdict::Lost));
                     }
                     _ => {}
                 }

@@ -162,8 +162,8 @@ fn is_cut_off(
 /// clock is ahead.
 fn away_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<Timestamp> {
     let seen = || {
-        let (_, suspects) = known.state.broken.get(&daemon.daemon_set.key).filter(|(hash, _)| *hash == daemon.hash)?;
-        suspects.get(node.view.uid.as_ref()?)?.since
+        let suspects = known.state.broken.get(&daemon.daemon_set.key).filter(|of| of.revision == daemon.hash)?;
+        suspects.nodes.get(node.view.uid.as_ref()?)?.since
     };
     node.away_since.filter(|since| *since <= known.now).or_else(seen)
 }

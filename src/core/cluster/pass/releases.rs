@@ -15,6 +15,7 @@ use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::rollout::Rules;
+use crate::core::cluster::snapshot::KnownRevision;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::DaemonSet;
 use crate::core::time::Timestamp;
@@ -32,10 +33,11 @@ const NODES: usize = 10;
 pub(super) fn halted(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
-    current: Option<&RevisionFact>,
+    known_current: Option<&KnownRevision>,
     facts: &[NodeFact<'_>],
     broken: &Broken,
 ) -> Option<Halted> {
+    let current = known_current.map(|known| &known.revision);
     if let Some(halted) = current.and_then(|current| current.halted.clone()) {
         return Some(halted);
     }
@@ -49,10 +51,13 @@ pub(super) fn halted(
         let retried = current.map(|current| &current.retried).filter(|_| !halted.nodes.is_empty());
         retried.is_some_and(|retried| halted.nodes.iter().all(|node| retried.contains(node)))
     };
-    // What could not be written is true all the same, for whoever takes over, too.
-    let unwritten = noted.filter(|noted| !noted.is_written).map(|noted| noted.halted.clone());
-    // One without nodes somebody wrote by hand, and has taken away.
-    let told = Halted::told(&daemon.status, daemon.generation).filter(|told| !told.nodes.is_empty());
+    // What could not be written is true all the same, for whoever takes over, too, and so is what was written on a
+    // ControllerRevision that somebody has deleted.
+    let uid = known_current.map(|known| known.uid.as_str());
+    let unwritten = noted.filter(|noted| noted.stands(uid)).map(|noted| noted.halted.clone());
+    // One without nodes somebody wrote by hand, and has taken away from the ControllerRevision that is there.
+    let told = Halted::told(&daemon.status, daemon.generation);
+    let told = told.filter(|told| !told.nodes.is_empty() || current.is_none());
     let told = || told.filter(|_| !known.state.has_planned);
     if let Some(halted) = unwritten.or_else(told).filter(|halted| !is_ended(halted)) {
         return Some(halted);

@@ -99,6 +99,8 @@ struct Life {
     hindered: Timestamp,
     /// Since when its rollouts are paused.
     paused: Option<Timestamp>,
+    /// The wanted revision, where its ControllerRevision was deleted while it was halted, and since when it was.
+    deleted: Option<(String, Timestamp)>,
     /// Nodes that were given each revision in place of another, by their names.
     spread: BTreeMap<String, BTreeSet<String>>,
     story: Vec<String>,
@@ -126,6 +128,7 @@ impl Life {
             hidden: START,
             hindered: START,
             paused: None,
+            deleted: None,
             spread: BTreeMap::new(),
             story: Vec::new(),
         };
@@ -179,15 +182,13 @@ impl Life {
         let template =
             json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}});
         let hash = history::RevisionFact::hash_of(&history::data(&template));
-        let has = |node: &&Node| {
-            node.running.as_ref().is_some_and(|running| running.hash == hash) || node.may_take(&self.api, &hash)
-        };
+        self.deleted.take_if(|(deleted, _)| *deleted != hash);
         let is_paused = annotations["daemonlet.dev/paused"] == "true";
         self.paused = is_paused.then(|| self.paused.unwrap_or(self.now));
         if before["metadata"]["annotations"].get(UPDATE).is_some() {
             self.unbound = self.now + WITHDRAWN;
         }
-        self.had = self.nodes.values().filter(has).count();
+        self.had = self.having(&hash);
         self.generation += i64::from(before["spec"]["template"] != template);
         self.api.put(
             WatchedKind::DaemonSets,
@@ -197,6 +198,19 @@ impl Life {
                     "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": self.budget}}},
                 "status": before.get("status").cloned().unwrap_or_else(|| json!({}))}),
         );
+    }
+
+    /// How many nodes have a revision, or may take it by an approval that stands.
+    fn having(&self, hash: &str) -> usize {
+        let has = |node: &&Node| {
+            node.running.as_ref().is_some_and(|running| running.hash == hash) || node.may_take(&self.api, hash)
+        };
+        self.nodes.values().filter(has).count()
+    }
+
+    /// The hash of the wanted revision.
+    fn wanted(&self) -> String {
+        history::RevisionFact::hash_of(&history::data(&self.daemon()["spec"]["template"]))
     }
 
     fn image(&self) -> String {
@@ -225,7 +239,21 @@ impl Life {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
         let name = names[self.dice.below(names.len())].clone();
         let later = self.now + Span::from_secs(i64::try_from(1 + self.dice.below(100)).unwrap());
-        match self.dice.below(26) {
+        match self.dice.below(29) {
+            26 => {
+                let current = self.current();
+                self.tell(format!("ControllerRevision {current} is deleted"));
+                // Its steps begin anew, and its halt stands.
+                let wanted = self.wanted();
+                self.had = self.having(&wanted);
+                self.deleted = self.halted(&wanted).map(|since| (wanted, since));
+                self.api.delete(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &current));
+            }
+            27 | 28 => {
+                let until = later + Span::from_secs(100);
+                self.tell(format!("all agents but that of {name} are dead until {}", (until - START).as_secs_ceil()));
+                self.nodes.values_mut().filter(|node| node.name != name).for_each(|node| node.dead = until);
+            }
             18 | 19 => {
                 let are_deleted = self.dice.below(2) == 0;
                 let words = if are_deleted { "deleted" } else { "not served" };
@@ -362,6 +390,7 @@ impl Life {
     /// `kubectl daemonlet retry`: the halt of the current revision ends, and failures of now count no more.
     fn retry(&mut self) {
         self.tell("retry".to_owned());
+        self.deleted = None;
         let failed: Vec<String> =
             self.nodes.values().filter(|node| node.has_failed()).map(|node| node.name.clone()).collect();
         let key = ObjectKey::new(KEY.0, self.current());
@@ -541,7 +570,8 @@ impl Life {
 
     /// A revision that is halted goes to no more nodes, but for approvals that nobody was there to withdraw.
     fn halt_holds(&self, name: &str, hash: &str) {
-        let since = self.halted(hash).filter(|since| self.is_late(*since));
+        let deleted = self.deleted.as_ref().filter(|(deleted, _)| deleted == hash).map(|(_, since)| *since);
+        let since = self.halted(hash).or(deleted).filter(|since| self.is_late(*since));
         assert_eq!(since, None, "{name} takes {hash}, which is halted since then");
     }
 

@@ -161,7 +161,9 @@ fn a_halt_outlives_the_nodes_on_which_it_failed_and_is_about_one_revision() {
     let back = wanted("two", json!({}), json!({}));
     view.put(WatchedKind::DaemonSets, back);
     assert!(approved(&view.plan(NOW)).is_empty());
-    view.put(WatchedKind::Revisions, revision("two", 4));
+    let mut ended = revision("two", 4);
+    ended["metadata"]["uid"] = json!("r2");
+    view.put(WatchedKind::Revisions, ended);
     assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("two"))]);
 }
 
@@ -336,7 +338,7 @@ fn a_dead_agent_is_not_believed() {
 }
 
 /// Which of the four nodes have renewed their Lease since the beginning.
-fn renewed(names: &[&str]) -> BTreeMap<String, String> {
+pub(super) fn renewed(names: &[&str]) -> BTreeMap<String, String> {
     let when = |name: &&str| if names.contains(name) { "y" } else { "x" };
     NODES.iter().map(|name| ((*name).to_owned(), when(name).to_owned())).collect()
 }
