@@ -316,6 +316,12 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
             with.clone_from(&halted);
         }
     }
+    // One that somebody has deleted is halted from its first moment on.
+    for write in &mut history.writes {
+        if let history::RevisionWrite::Create { halted: with, .. } = write {
+            with.clone_from(&halted);
+        }
+    }
         history::RevisionWrite::Renumber { name, number } if current.is_some_and(|c| c.name == *name) => Some(*number),
         _ => None,
     });

@@ -180,6 +180,8 @@ pub struct WatchedDaemon {
     pub(super) uid_name: Name,
     /// Its hash.
     pub(super) wanted: Name,
+    /// The hash of the released revision, if its status names one.
+    pub(super) released: Option<Name>,
     /// The node selector of its namespace.
     selector: Option<NamespaceSelector>,
     /// What placement says of each node, by the node's index.

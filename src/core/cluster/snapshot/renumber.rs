@@ -29,7 +29,8 @@ impl ClusterSnapshot {
 }
 
 fn of_daemon(daemon: &mut WatchedDaemon, new: &mut impl FnMut(&mut Name)) {
-    [&mut daemon.key, &mut daemon.uid_name, &mut daemon.wanted].into_iter().for_each(new);
+    let names = [&mut daemon.key, &mut daemon.uid_name, &mut daemon.wanted];
+    names.into_iter().chain(&mut daemon.released).for_each(new);
 }
 
 fn of_report(report: &mut NodeReport, new: &mut impl FnMut(&mut Name)) {
