@@ -269,6 +269,29 @@ fn a_trigger_makes_approvals_that_stand_and_what_is_not_understood_holds() {
 }
 
 #[test]
+fn what_was_approved_before_a_trigger_was_written_is_not_told_as_unclaimed() {
+    for trigger in ["drain", "boot", "manual"] {
+        let mut view = with_one_released(json!({}));
+        let at = (NOW - UNCLAIMED).to_string();
+        view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), approval("two", &at)));
+        let unwritten = World { view: view.view.clone(), state: view.state.clone() }.plan(NOW);
+        assert_eq!((unwritten.unclaimed.len(), unwritten.passed_over.len()), (1, 1));
+        annotate(&mut view, json!({"daemonlet.dev/update": trigger}));
+        let plan = view.plan(NOW);
+        assert!(
+            plan.writes
+                .iter()
+                .any(|w| matches!(w, Write::Approvals { node, spec } if node == "b" && spec.approvals.is_empty()))
+        );
+        assert_eq!((plan.unclaimed.len(), plan.passed_over.len()), (0, 0), "its node waits for the {trigger}");
+        view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), json!([])));
+        let plan = view.plan(NOW);
+        assert!(when(&plan).contains(&("b".to_owned(), UpdateTrigger::parse(trigger))));
+        assert_eq!(condition(&plan, "Degraded").1, "AsExpected");
+    }
+}
+
+#[test]
 fn a_first_instance_that_waits_for_its_approval_waits_for_no_trigger() {
     let annotations = json!({"daemonlet.dev/update": "boot", "daemonlet.dev/first-install": "100%"});
     let mut view = world(annotations);
@@ -306,6 +329,24 @@ fn what_is_held_in_its_first_step_is_not_released_because_the_others_cannot_take
 }
 
 #[test]
+fn a_step_does_not_end_because_the_agents_of_the_others_are_dead() {
+    let mut view = with_one_released(json!({"daemonlet.dev/steps": STEPS}));
+    let second = StepState { step: 2, ..StepState::first(2, STEPS) };
+    view.put(WatchedKind::Revisions, in_step(&second));
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    let mut look = |second: i64, names: &[&str]| {
+        view.state.liveness.follow(&view.view, NOW);
+        view.state.liveness.listed(&renewed(names), NOW + ms(second * 1_000));
+        view.plan(NOW + ms(second * 1_000))
+    };
+    (0..45).step_by(15).for_each(|second| drop(look(second, &[])));
+    look(45, &["a"]);
+    let plan = look(60, &["a"]);
+    assert_eq!(condition(&plan, "Degraded").2, "agent does not renew its Lease on 3 nodes: b, c, d");
+    assert_eq!(step(&plan), None, "its hold does not begin with one node of two");
+}
+
+#[test]
 fn a_step_that_cannot_be_noted_says_so_and_names_no_time() {
     let mut view = with_one_released(json!({"daemonlet.dev/steps": STEPS}));
     let name = format!("net-{}", hash("two"));
@@ -328,24 +369,6 @@ fn a_step_that_cannot_be_noted_says_so_and_names_no_time() {
 
 #[test]
 fn nobody_approves_what_each_node_follows_by_itself() {
-#[test]
-fn a_step_does_not_end_because_the_agents_of_the_others_are_dead() {
-    let mut view = with_one_released(json!({"daemonlet.dev/steps": STEPS}));
-    let second = StepState { step: 2, ..StepState::first(2, STEPS) };
-    view.put(WatchedKind::Revisions, in_step(&second));
-    view.put(WatchedKind::NodeDaemons, on_two("a"));
-    let mut look = |second: i64, names: &[&str]| {
-        view.state.liveness.follow(&view.view, NOW);
-        view.state.liveness.listed(&renewed(names), NOW + ms(second * 1_000));
-        view.plan(NOW + ms(second * 1_000))
-    };
-    (0..45).step_by(15).for_each(|second| drop(look(second, &[])));
-    look(45, &["a"]);
-    let plan = look(60, &["a"]);
-    assert_eq!(condition(&plan, "Degraded").2, "agent does not renew its Lease on 3 nodes: b, c, d");
-    assert_eq!(step(&plan), None, "its hold does not begin with one node of two");
-}
-
     let none = |more: Value| {
         let mut annotations = json!({"daemonlet.dev/coordination": "none"});
         annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
