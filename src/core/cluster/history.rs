@@ -20,6 +20,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::broken::BrokenNodes;
+use super::released::ALL_RETRIED;
 use super::released::Halted;
 use super::steps::StepState;
 
@@ -91,6 +92,11 @@ impl RevisionFact {
     /// The step that its rollout is in, where it has this number.
     pub fn step(&self, number: i64) -> Option<StepState> {
         StepState::of(self.step.as_deref(), number)
+    }
+
+    /// Whether failures of it on a node count no more.
+    pub fn is_retried(&self, node: &str) -> bool {
+        self.retried.contains(node) || self.retried.contains(ALL_RETRIED)
     }
 
     /// The hash that agents use for the template in `data`; empty if there is none.

@@ -323,7 +323,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     {
         marks.push(history::RevisionWrite::Halt { name: current.name.clone(), halted: halted.clone() });
     }
-    if let Some((name, nodes)) = current.and_then(|c| Some((c.name.clone(), releases::retried(c, &facts)?))) {
+    if let Some((name, nodes)) = current.and_then(|c| Some((c.name.clone(), releases::retried(daemon, c, &facts)?))) {
         marks.push(history::RevisionWrite::Retried { name, nodes });
     }
     if let Some((current, broken)) = current.zip(broken.write.clone()) {

@@ -34,6 +34,10 @@ pub struct Released {
 /// its halt was ended by hand. The coordinator takes a node out that reports no failure any more.
 pub const RETRIED_ANNOTATION: &str = "daemonlet.dev/retried";
 
+/// Stands there for all nodes that the revision has broken, or may have, at the moment at which the coordinator reads it:
+/// it writes their names in place of this.
+pub const ALL_RETRIED: &str = "*";
+
 /// What first instances of a newer revision do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FirstInstances {

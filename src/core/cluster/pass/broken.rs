@@ -158,7 +158,7 @@ fn suspect(
     let is_leaving = is_announced && (node.ready || before.map_or_else(is_removed, |before| before.is_leaving));
     let since = before.and_then(|before| before.since).or(node.away_since).filter(|since| *since <= known.now);
     let since = since.unwrap_or(known.now);
-    let verdict = if current.retried.contains(fact.name) {
+    let verdict = if current.is_retried(fact.name) {
         Verdict::Innocent
     } else if fact.failed {
         Verdict::Broken

@@ -175,7 +175,7 @@ pub(super) fn are_reports_lost(known: &Basis<'_>, facts: &[NodeFact<'_>]) -> boo
 }
 
 /// Whether a node has an instance of the wanted revision.
-fn has_wanted(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
+pub(super) fn has_wanted(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
     node.instances.iter().any(|instance| instance.revision == daemon.wanted)
 }
 

@@ -34,6 +34,7 @@ use crate::core::cluster::broken::BROKEN_ANNOTATION;
 use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::history;
 use crate::core::cluster::pass::Settings;
+use crate::core::cluster::released::ALL_RETRIED;
 use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::RETRIED_ANNOTATION;
@@ -399,7 +400,7 @@ impl Life {
         let halted = mark(HALTED_ANNOTATION).map(Halted::of).map(|halted| halted.nodes).unwrap_or_default();
         let broken = mark(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default().nodes;
         let named = halted.into_iter().chain(broken.into_iter().map(|broken| broken.node));
-        let retried: BTreeSet<String> = failed.into_iter().chain(named).collect();
+        let retried: BTreeSet<String> = failed.into_iter().chain(named).chain([ALL_RETRIED.to_owned()]).collect();
         let retried = Vec::from_iter(retried).join(",");
         let annotations =
             json!({HALTED_ANNOTATION: Value::Null, BROKEN_ANNOTATION: Value::Null, RETRIED_ANNOTATION: retried});

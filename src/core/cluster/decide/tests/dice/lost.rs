@@ -71,7 +71,7 @@ impl Lost {
             let told = entry.report.as_ref().and_then(|report| report.told(daemon.key));
             let is_soon = told.and_then(|told| told.instances.last()).is_some_and(|i| i.created + DEADLINE > now);
             let has_it = slots::running(view, entry) == Some((daemon.hash.as_str(), false));
-            has_it && is_soon && !current.revision.retried.contains(name)
+            has_it && is_soon && !current.revision.is_retried(name)
         };
         let unwell = there.into_iter().filter(|(_, name)| is_unwell(name));
         self.unwell.extend(unwell.map(|(uid, name)| (uid.to_owned(), name.to_owned())));
