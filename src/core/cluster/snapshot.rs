@@ -32,7 +32,7 @@ use super::rollout::ApprovalFact;
 use super::rollout::InstanceFact;
 
 pub use certificates::OpenCertificateRequest;
-use clocks::BecameReady;
+use clocks::FirstSeen;
 use outlines::Outline;
 pub use revisions::KnownRevision;
 use revisions::RevisionOutline;
@@ -207,8 +207,10 @@ pub struct NodeReport {
     pub left_out: usize,
     /// Times that lay in the future when they were told, and when each was first seen.
     ahead: BTreeMap<Timestamp, Timestamp>,
+    /// Instances that were seen to appear.
+    appeared: FirstSeen,
     /// Instances that were seen to become ready.
-    became_ready: BecameReady,
+    became_ready: FirstSeen,
     /// Whether no pass has looked at it yet: its times are as they were told.
     is_new: bool,
 }

@@ -182,6 +182,55 @@ fn a_node_that_is_cut_off_has_failed_though_the_clock_of_the_coordinator_is_behi
 }
 
 #[test]
+fn a_node_whose_clock_is_behind_has_its_progress_deadline_from_when_it_was_seen() {
+    const BEHIND: i64 = -3_600;
+    let most = json!({"daemonlet.dev/max-failed": "0"});
+    let begun = || {
+        let mut view = world(most.clone());
+        NODES.iter().for_each(|name| {
+            let mut one = report(name, "one", json!({"previous": hash("one")}), json!([]));
+            one["status"]["agentVersion"] = json!("1");
+            view.put(WatchedKind::NodeDaemons, one);
+        });
+        view.plan(after(0));
+        view
+    };
+    let unready = || took("a", BEHIND, None);
+    let ready = || took("a", BEHIND, Some(BEHIND + 5));
+    // It breaks soon after its update, and is deleted.
+    let mut view = begun();
+    for (at, node, report) in
+        [(10, node("a", "True"), unready()), (20, node("a", "True"), ready()), (60, node("a", "False"), ready())]
+    {
+        view.put(WatchedKind::Nodes, node);
+        view.put(WatchedKind::NodeDaemons, report);
+        view.plan(after(at));
+    }
+    view.delete("a");
+    assert_eq!(halted(&view.plan(after(90))).as_deref(), Some(ONE));
+    // It goes away for a moment before it is ready: it is not cut off yet.
+    let mut view = begun();
+    for (at, node, is_halted) in [
+        (10, node("a", "True"), false),
+        (20, node("a", "Unknown"), false),
+        (609, node("a", "Unknown"), false),
+        (610, node("a", "Unknown"), true),
+    ] {
+        view.put(WatchedKind::Nodes, node);
+        view.put(WatchedKind::NodeDaemons, unready());
+        assert_eq!(halted(&view.plan(after(at))).is_some(), is_halted, "{at}");
+    }
+    // Nothing is released while it may yet fail.
+    let mut view = begun();
+    NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, took(name, 0, Some(5))));
+    view.put(WatchedKind::NodeDaemons, unready());
+    view.put(WatchedKind::Nodes, node("a", "Unknown"));
+    let is_released = |plan: &ClusterPlan| status(plan)["conditions"].to_string().contains("Released");
+    assert!(!is_released(&view.plan(after(10))));
+    assert!(!is_released(&view.plan(after(600))));
+}
+
+#[test]
 fn a_report_that_is_made_anew_clears_nobody() {
     let mut view = world(json!({"daemonlet.dev/max-failed": "0"}));
     view.put(WatchedKind::Nodes, node("a", "Unknown"));

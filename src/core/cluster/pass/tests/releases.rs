@@ -616,6 +616,7 @@ fn a_node_that_the_revision_cuts_off_has_failed_after_its_deadline() {
     let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"}));
     let fresh = json!([{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z"}]);
     view.put(WatchedKind::NodeDaemons, report("a", "two", json!({"instances": fresh}), json!([])));
+    view.plan(NOW);
     view.put(WatchedKind::Nodes, node("a", "Unknown"));
     assert_eq!(halt(&view.plan(NOW + ms(59_000))), None);
     assert_eq!(halt(&view.plan(NOW + ms(60_000))).map(|halted| halted.nodes), Some(vec!["a".to_owned()]));
@@ -637,6 +638,7 @@ fn a_node_that_goes_soon_after_its_update_has_failed_and_one_that_goes_later_has
         let mut view =
             with_one_released(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"}));
         view.put(WatchedKind::NodeDaemons, report("a", "one", more, approvals));
+        view.plan(NOW);
         view.put(WatchedKind::Nodes, away("a", since));
         halt(&view.plan(NOW + ms(60_000))).is_some()
     };
@@ -657,6 +659,7 @@ fn a_revision_is_not_released_while_a_node_that_went_away_with_it_may_yet_fail()
     }
     let fresh = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z"}]});
     view.put(WatchedKind::NodeDaemons, report("a", "two", fresh, json!([])));
+    view.plan(NOW);
     view.put(WatchedKind::Nodes, node("a", "Unknown"));
     let mut reason = |at| released(&view.plan(at)).1;
     assert_eq!(reason(NOW + ms(59_000)), "RollingOut");
