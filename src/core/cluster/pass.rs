@@ -341,9 +341,9 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         known.settings,
         current.map(|c| (c.name.as_str(), renumbered.unwrap_or(c.number))),
         stopped,
-        now,
+        now + known.state.ahead,
     );
-    plan.look(rules::looks_again(&daemon.daemon_set, now));
+    plan.look(rules::looks_again(&daemon.daemon_set, now + known.state.ahead).map(|at| at - known.state.ahead));
     let advance = match &rules.hold {
         _ if is_aborted || halted.is_some() => Advance::Stopped,
         Some(_) => Advance::Held,

@@ -136,6 +136,24 @@ fn what_is_not_understood_or_not_now_holds_and_says_so() {
 }
 
 #[test]
+fn a_clock_that_jumps_ahead_moves_windows_and_ends_no_hold() {
+    let steps = json!({"daemonlet.dev/steps": STEPS});
+    let mut view = with_one_released(steps);
+    let since = StepState { since: Some(NOW.to_string()), ..StepState::first(2, STEPS) };
+    view.put(WatchedKind::Revisions, in_step(&since));
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), approval("two", &NOW.to_string())));
+    view.state.ahead = ms(3_600_000);
+    let plan = view.plan(NOW + ms(1_000));
+    assert_eq!((step(&plan), plan.unclaimed.len()), (None, 0));
+    let mut view = with_one_released(json!({"daemonlet.dev/window": "Tue 22:00-23:00"}));
+    view.state.ahead = ms(3_600_000);
+    let plan = view.plan(NOW);
+    assert_eq!(approved(&plan), []);
+    assert!(plan.look_again.is_some_and(|at| at > NOW && at <= NOW + ms(60_000)), "{:?}", plan.look_again);
+}
+
+#[test]
 fn a_window_that_closes_takes_back_what_is_not_claimed() {
     let mut view = with_one_released(json!({"daemonlet.dev/window": "Tue 22:00-23:00"}));
     let plan = view.plan(NOW);

@@ -144,6 +144,7 @@ impl Process {
         };
         let observation = ClusterObservation {
             now,
+            ahead: Span::ZERO,
             leadership,
             snapshot: Arc::clone(&self.snapshot),
             unreadable: Vec::new(),
