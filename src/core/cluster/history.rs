@@ -191,6 +191,17 @@ pub struct RevisionPlan {
     pub look_again: Option<Timestamp>,
 }
 
+impl RevisionPlan {
+    /// A revision that is made is `halted` at once, if it is.
+    pub fn halt(&mut self, halted: Option<&Halted>) {
+        for write in &mut self.writes {
+            if let RevisionWrite::Create { halted: with, .. } = write {
+                *with = halted.cloned();
+            }
+        }
+    }
+}
+
 /// Who has a revision that is none of the DaemonSet's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {

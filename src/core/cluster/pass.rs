@@ -311,11 +311,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         (key.clone(), KnownHalt { revision: daemon.hash.clone(), halted: halted.clone(), written_on })
     }));
     // One that somebody has deleted is halted from its first moment on.
-    for write in &mut history.writes {
-        if let history::RevisionWrite::Create { halted: with, .. } = write {
-            with.clone_from(&halted);
-        }
-    }
+    history.halt(halted.as_ref());
     // Annotations of ours, whoever keeps the history.
     let mut marks = Vec::new();
     if let (Some(halted), Some(current)) = (&halted, current)
