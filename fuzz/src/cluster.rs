@@ -94,6 +94,7 @@ pub fn check(data: &[u8]) {
         now += Span::from_secs(30);
         let observation = ClusterObservation {
             now,
+            ahead: Span::ZERO,
             leadership: Leadership::Leading { term: 1, lease: lease.clone() },
             snapshot: Arc::new(snapshot.clone()),
             unreadable: Vec::new(),

@@ -22,7 +22,9 @@ use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::KINDS;
 use crate::core::cluster::snapshot::WatchedKind;
+use crate::core::cluster::term_clock::TermClock;
 use crate::core::model::ObjectKey;
+use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::Selection;
 
@@ -71,8 +73,13 @@ pub(super) struct ClusterInputs {
     term: u64,
     /// What runs while the Lease is held; it ends when this is dropped.
     running: Option<(LeaseTerm, JoinSet<()>)>,
-    /// When the last observation was made, by both clocks.
+    /// When the last observation was made, by the steady clock and by that of the term.
     made: (Instant, Timestamp),
+    /// When this began.
+    began: Instant,
+    clock: TermClock,
+    /// How far the wall clock was ahead of the term's then.
+    ahead: Span,
 }
 
 impl ClusterInputs {
@@ -94,6 +101,9 @@ impl ClusterInputs {
             term: 0,
             running: None,
             made: (Instant::now(), clock::now()),
+            began: Instant::now(),
+            clock: TermClock::default(),
+            ahead: Span::ZERO,
         };
         (inputs, events)
     }
@@ -152,7 +162,7 @@ impl ClusterInputs {
                 until = Instant::now() + GATHER;
             }
         }
-        self.made = (Instant::now(), clock::now());
+        self.read_clocks();
         let now = self.made.1;
         for (kind, has_failed) in told {
             let progress = self.watches.entry(kind).or_default();
@@ -164,13 +174,21 @@ impl ClusterInputs {
         self.follow_the_lease();
         self.follow_revisions();
         self.read_outlines();
+        // It may be that of another term.
+        let (now, ahead) = (self.made.1, self.ahead);
         Arc::make_mut(&mut self.snapshot).heed_clocks(now);
         let leadership = match &self.running {
             Some((lease, _)) => Leadership::Leading { term: self.term, lease: lease.clone() },
             None => Leadership::Following,
         };
         let (snapshot, watches) = (Arc::clone(&self.snapshot), self.watches.clone());
-        ClusterObservation { now, leadership, snapshot, unreadable, watches, replies }
+        ClusterObservation { now, ahead, leadership, snapshot, unreadable, watches, replies }
+    }
+
+    fn read_clocks(&mut self) {
+        let now = Instant::now();
+        let (at, ahead) = self.clock.read(Span::from(now - self.began), clock::now());
+        (self.made, self.ahead) = ((now, at), ahead);
     }
 
     /// When the next observation is made if nothing happens: `at_last`, or when the Lease ends.
@@ -211,6 +229,8 @@ impl ClusterInputs {
         if held.as_ref() == self.running.as_ref().map(|(lease, _)| lease) {
             return;
         }
+        self.clock = TermClock::default();
+        self.read_clocks();
         let Options { lease_name: lease, identity, settings, approve_nodes, trusted_namespaces, .. } = &self.options;
         self.term += 1;
         let snapshot = ClusterSnapshot::new(settings.default_node_selector.clone());

@@ -27,3 +27,4 @@ pub mod snapshot;
 pub mod state;
 pub mod steps;
 pub mod telemetry;
+pub mod term_clock;

@@ -13,6 +13,7 @@ use crate::core::cluster::broken::BROKEN_ANNOTATION;
 use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::released::ALL_RETRIED;
 use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::RETRIED_ANNOTATION;
@@ -98,10 +99,20 @@ impl Current {
         (self.daemon_set.get("status").unwrap_or(&Value::Null), generation)
     }
 
-    /// The halt that its status tells.
-    fn told(&self) -> Option<Halted> {
+    /// An annotation of its ControllerRevision.
+    fn mark(&self, name: &str) -> Option<&str> {
+        self.revision["metadata"]["annotations"][name].as_str()
+    }
+
+    /// The number of its ControllerRevision.
+    fn number(&self) -> i64 {
+        self.revision.get("revision").and_then(Value::as_i64).unwrap_or(0)
+    }
+
+    /// Why its rollout is halted, if it is: one that could not be written there is told by the status alone.
+    fn halted(&self) -> Option<Halted> {
         let (status, generation) = self.status();
-        Halted::told(status, generation)
+        self.mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| Halted::told(status, generation))
     }
 
     /// The released revision, if it is another.
@@ -114,37 +125,60 @@ impl Current {
     }
 }
 
+/// The hold that the rollout of the current revision may be in: what its promotion says of it, and in words. An error
+/// where there is none to end.
+fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandFailure> {
+    let name = &current.name;
+    let refused = |message: String| CommandFailure::new(Exit::Refused, format!("{key}: {message}"));
+    if current.released().is_err() {
+        return Err(refused(format!("every node that can take revision {name} has it: there is no hold to end")));
+    }
+    let is_aborted = current.annotation(ABORTED) == Some(name);
+    if let Some(stopped) = is_aborted.then(|| "aborted".to_owned()).or_else(|| current.halted().map(|h| h.words())) {
+        let hint = format!("`kubectl daemonlet retry {key}` begins anew, and each step holds again");
+        return Err(refused(format!("revision {name} is {stopped}: there is no hold to end")).hint(&hint));
+    }
+    match (current.annotation(STEPS), current.annotation(CANARY)) {
+        (Some(text), _) => {
+            let number = current.number();
+            let state = StepState::of(current.mark(STEP_ANNOTATION), number).unwrap_or(StepState::first(number, text));
+            let steps = steps::parse(text).filter(|_| state.of == text).unwrap_or_default();
+            let Some(step) = steps.get(state.step.saturating_sub(1)) else {
+                let message = format!("the coordinator does not go by these steps yet ({STEPS}: {text:?})");
+                return Err(refused(message).hint("`kubectl daemonlet` says why, if it holds"));
+            };
+            let size = step.size();
+            if state.step == steps.len() {
+                let message = format!("step {} ({size}) is the last one: there is no hold to end", state.step);
+                let hint = format!("if nodes are left, write a larger step behind it ({STEPS})");
+                return Err(refused(message).hint(&hint));
+            }
+            Ok((format!("{}/{size}", state.step), format!("step {} ({size})", state.step)))
+        }
+        (None, Some(_)) => Ok(("canary".to_owned(), "the canary phase".to_owned())),
+        (None, None) => Err(refused(format!("it has neither steps nor canary nodes ({STEPS}, {CANARY})"))),
+    }
+}
+
 /// Ends the hold of the step, or of the canary phase, that the rollout of a DaemonSet is in; gives what is to be said.
 pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<String, CommandFailure> {
     let current = current(client, key).await?;
-    let number = current.revision.get("revision").and_then(Value::as_i64).unwrap_or(0);
-    let annotation = current.revision["metadata"]["annotations"][STEP_ANNOTATION].as_str();
-    let (step, held) = match (current.annotation(STEPS), current.annotation(CANARY)) {
-        (Some(text), _) => {
-            let state = StepState::of(annotation, number).unwrap_or(StepState::first(number, text));
-            let steps = steps::parse(text).filter(|_| state.of == text).unwrap_or_default();
-            let Some(step) = steps.get(state.step.saturating_sub(1)) else {
-                let message = format!("{key}: the coordinator does not go by these steps yet ({STEPS}: {text:?})");
-                return Err(
-                    CommandFailure::new(Exit::Refused, message).hint("`kubectl daemonlet` says why, if it holds")
-                );
-            };
-            let size = step.size();
-            (format!("{}/{size}", state.step), format!("step {} ({size})", state.step))
-        }
-        (None, Some(_)) => ("canary".to_owned(), "the canary phase".to_owned()),
-        (None, None) => {
-            let message = format!("{key}: it has neither steps nor canary nodes ({STEPS}, {CANARY})");
-            return Err(CommandFailure::new(Exit::Refused, message));
-        }
-    };
-    let value = format!("{}/{number}/{step}", current.name);
+    let (step, held) = hold(&current, key)?;
+    let value = format!("{}/{}/{step}", current.name, current.number());
     current.annotate(client, key, json!({PROMOTED: value})).await?;
+    let paused = match is_paused(&current.daemon_set) {
+        true => format!("; it is paused, so that is after `kubectl daemonlet resume {key}`"),
+        false => String::new(),
+    };
     Ok(format!(
         "{key}: {held} of revision {} holds no longer ({PROMOTED}={value}); nodes follow once those that have it are \
-         available; the next revision holds again\n",
+         available{paused}; the next revision holds again\n",
         current.name
     ))
+}
+
+fn is_paused(daemon_set: &Value) -> bool {
+    daemon_set["metadata"]["annotations"][PAUSED].as_str().is_some_and(|value| value != "false")
 }
 
 /// What is written for a rollout of the `revision` that is to begin anew: what was `promoted` of it is void, or its
@@ -156,7 +190,7 @@ fn begins_anew(promoted: Option<&str>, revision: &str) -> Value {
 
 /// What nodes do whose rollout is aborted.
 fn way_back(daemon_set: &Value, released: Option<&Released>, key: &ObjectKey) -> String {
-    let is_paused = daemon_set["metadata"]["annotations"][PAUSED].as_str().is_some_and(|value| value != "false");
+    let is_paused = is_paused(daemon_set);
     let is_on_delete = daemon_set.str_at(["spec", "updateStrategy", "type"]) == "OnDelete";
     match released {
         None => "no revision was released before: nodes keep what they have".to_owned(),
@@ -193,9 +227,7 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
     let current = current(client, key).await?;
     let name = &current.name;
     let mut text = String::new();
-    let mark = |name: &str| current.revision["metadata"]["annotations"][name].as_str();
-    // One that could not be written there is told by the status alone.
-    let halted = mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| current.told());
+    let halted = current.halted();
     let is_aborted = current.annotation(ABORTED) == Some(name);
     let mut annotations = json!({});
     if is_aborted || halted.is_some() {
@@ -210,7 +242,7 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
     if is_aborted {
         text.push_str(&format!("{key}: revision {name} was aborted; it is rolled out again\n"));
     }
-    let broken = mark(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default();
+    let broken = current.mark(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default();
     let reports = cluster::list(client, "/apis/daemonlet.dev/v1beta1/nodedaemons").await.map_err(cluster::failed)?;
     let uid = current.daemon_set.str_at(["metadata", "uid"]);
     let failed = |report: &&Value| {
@@ -222,8 +254,9 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         // Nodes that are not heard report no failure, and are named all the same.
         let named = halted.iter().flat_map(|halted| halted.nodes.iter());
         let named = named.chain(broken.nodes.iter().map(|broken| &broken.node)).map(String::as_str);
-        let retried: BTreeSet<&str> = nodes.iter().copied().chain(named).collect();
-        let retried = (!retried.is_empty()).then(|| Vec::from_iter(retried).join(","));
+        // Nor are those of which only the coordinator knows that they are cut off: it names them.
+        let retried: BTreeSet<&str> = nodes.iter().copied().chain(named).chain([ALL_RETRIED]).collect();
+        let retried = Vec::from_iter(retried).join(",");
         let annotations = json!({HALTED_ANNOTATION: null, BROKEN_ANNOTATION: null, RETRIED_ANNOTATION: retried});
         let patch = json!({"metadata": {"annotations": annotations}});
         cluster::patch(client, &format!("{}/{name}", revisions(key)), &patch).await.map_err(cluster::failed)?;
@@ -270,6 +303,36 @@ mod tests {
         ] {
             let written = begins_anew(promoted, "net-a");
             assert_eq!(written.get(PROMOTED), is_void.then_some(&Value::Null), "{promoted:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_hold_is_not_promoted() {
+        let of = |annotations: Value, marks: Value, released: &str| {
+            let message = format!("ControllerRevision net-{released} (hash {released}) at generation 1");
+            let status = json!({"conditions": [{"type": "Released", "status": "True", "message": message}]});
+            let daemon_set = json!({"metadata": {"generation": 1, "annotations": annotations}, "status": status});
+            let revision = json!({"metadata": {"annotations": marks}, "revision": 3});
+            let current = Current { daemon_set, revision, name: "net-b".to_owned(), hash: "b".to_owned() };
+            hold(&current, &ObjectKey::new("n", "net"))
+        };
+        let steps = "1, 10m; 50%, 10m; 100%";
+        let state = |step: usize| StepState { step, ..StepState::first(3, steps) }.annotation();
+        let by_steps = || json!({STEPS: steps});
+        let (step, words) = of(by_steps(), json!({}), "a").unwrap();
+        assert_eq!((step.as_str(), words.as_str()), ("1/1", "step 1 (1)"));
+        assert_eq!(of(by_steps(), json!({STEP_ANNOTATION: state(2)}), "a").unwrap().0, "2/50%");
+        assert_eq!(of(json!({CANARY: "a=b"}), json!({}), "a").unwrap().0, "canary");
+        for (annotations, marks, released, why) in [
+            (by_steps(), json!({STEP_ANNOTATION: state(3)}), "a", "step 3 (100%) is the last one"),
+            (by_steps(), json!({}), "b", "every node that can take revision net-b has it"),
+            (json!({CANARY: "a=b"}), json!({}), "b", "every node that can take revision net-b has it"),
+            (by_steps(), json!({HALTED_ANNOTATION: "by hand"}), "a", "revision net-b is halted: by hand"),
+            (json!({STEPS: steps, ABORTED: "net-b"}), json!({}), "a", "revision net-b is aborted"),
+            (json!({}), json!({}), "a", "it has neither steps nor canary nodes"),
+        ] {
+            let failure = of(annotations, marks, released).err().map(|failure| failure.errors);
+            assert!(failure.as_ref().is_some_and(|errors| errors[0].0.contains(why)), "{why}: {failure:?}");
         }
     }
 

@@ -70,9 +70,30 @@ impl BrokenNodes {
     }
 }
 
-/// What a coordinator remembers of the nodes that have taken a revision, by the UID of their Nodes: the hash of the
-/// revision, and those that are not well or are about to be removed.
-pub(super) type Suspects = (String, BTreeMap<String, Suspect>);
+/// What a coordinator remembers of the nodes that have taken a revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Suspects {
+    /// The hash of the revision.
+    pub(super) revision: String,
+    /// Those that are not well or are about to be removed, by the UID of their Nodes.
+    pub(super) nodes: BTreeMap<String, Suspect>,
+    /// What the ControllerRevision said when it was last there.
+    pub(super) noted: BrokenNodes,
+    /// The UID of that.
+    pub(super) noted_on: String,
+}
+
+impl Suspects {
+    /// Whether there is nothing to remember.
+    fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.noted == BrokenNodes::default()
+    }
+
+    /// The same, if there is anything to remember.
+    pub(super) fn some(self) -> Option<Self> {
+        (!self.is_empty()).then_some(self)
+    }
+}
 
 /// Such a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,6 +20,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::broken::BrokenNodes;
+use super::released::ALL_RETRIED;
 use super::released::Halted;
 use super::steps::StepState;
 
@@ -93,6 +94,11 @@ impl RevisionFact {
         StepState::of(self.step.as_deref(), number)
     }
 
+    /// Whether failures of it on a node count no more.
+    pub fn is_retried(&self, node: &str) -> bool {
+        self.retried.contains(node) || self.retried.contains(ALL_RETRIED)
+    }
+
     /// The hash that agents use for the template in `data`; empty if there is none.
     pub fn hash_of(data: &Value) -> String {
         template(data).map(|t| identity::revision_hash(&canonical::template(&t).to_string())).unwrap_or_default()
@@ -112,6 +118,8 @@ pub enum RevisionWrite {
         number: i64,
         /// Its data.
         data: Value,
+        /// Why its rollout is halted, if it is.
+        halted: Option<Halted>,
     },
     /// Another revision has the name that the current template would get: count `collisionCount` up.
     Collision,
@@ -183,6 +191,17 @@ pub struct RevisionPlan {
     pub look_again: Option<Timestamp>,
 }
 
+impl RevisionPlan {
+    /// A revision that is made is `halted` at once, if it is.
+    pub fn halt(&mut self, halted: Option<&Halted>) {
+        for write in &mut self.writes {
+            if let RevisionWrite::Create { halted: with, .. } = write {
+                *with = halted.cloned();
+            }
+        }
+    }
+}
+
 /// Who has a revision that is none of the DaemonSet's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
@@ -245,7 +264,7 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
                 Some(Holder::Other) => Some(RevisionWrite::Collision),
                 // It is about to go, and another name would stay for ever.
                 Some(Holder::Former) => None,
-                None => Some(RevisionWrite::Create { name, label, number: highest + 1, data }),
+                None => Some(RevisionWrite::Create { name, label, number: highest + 1, data, halted: None }),
             });
             None
         }

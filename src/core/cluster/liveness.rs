@@ -168,9 +168,16 @@ impl Liveness {
             }
         }
         // While no API server answers no agent can renew, and a clock that was set tells nothing: the wait begins anew.
-        // But who was dead before that is.
-        if last.is_none_or(|last| now - last > EVERY + LATE || now < last) {
-            self.leases.values_mut().for_each(|(_, since)| *since = now);
+        // But who was dead before that is. Of a shorter gap no more counts than of the time between two lists: this
+        // process itself waited.
+        match last.map(|last| now - last) {
+            Some(gap) if Span::ZERO <= gap && gap <= EVERY + LATE => {}
+            Some(gap) if Span::ZERO <= gap && gap < STALE => {
+                let said = self.reports.values_mut().map(|(_, since)| since);
+                let seen = self.leases.values_mut().map(|(_, since)| since).chain(said);
+                seen.for_each(|since| *since = (*since + (gap - EVERY)).min(now));
+            }
+            _ => self.leases.values_mut().for_each(|(_, since)| *since = now),
         }
         for (name, (_, renewed)) in &self.leases {
             let since = self.reports.get(name).map_or(*renewed, |(_, said)| *renewed.max(said));
@@ -300,6 +307,30 @@ mod tests {
         assert_eq!(liveness.dead_since("a"), None, "nothing is read");
         liveness.listed(&leases("y"), at(300 * SECOND));
         assert_eq!(liveness.dead_since("a"), None);
+    }
+
+    #[test]
+    fn lists_that_fail_in_turn_find_a_dead_agent_and_an_outage_kills_nobody() {
+        let dead_at = |gap: i64, within: i64| {
+            let mut liveness = Liveness::default();
+            let looks = (0..).map(|look| look * gap).take_while(|second| *second <= within);
+            looks.into_iter().find(|second| {
+                liveness.listed(&leases("x"), at(second * SECOND));
+                liveness.dead_since("a").is_some()
+            })
+        };
+        assert_eq!(dead_at(15, 600), Some(60));
+        assert_eq!(dead_at(26, 600), Some(4 * 26), "every other list times out");
+        assert_eq!(dead_at(59, 600), Some(4 * 59));
+        assert_eq!(dead_at(60, 6_000), None, "a process that is stopped again and again has seen nothing");
+        // It renewed as long as it could, and has half a minute when the API server is back.
+        let mut liveness = Liveness::default();
+        for second in [0, 15, 70, 85] {
+            liveness.listed(&leases("x"), at(second * SECOND));
+            assert_eq!(liveness.dead_since("a"), None, "{second}");
+        }
+        liveness.listed(&leases("x"), at(100 * SECOND));
+        assert!(liveness.dead_since("a").is_some());
     }
 
     #[test]

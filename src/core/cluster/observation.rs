@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::node_daemons::LeaseTerm;
@@ -13,8 +14,10 @@ use super::snapshot::WatchedKind;
 /// Everything that [`super::decide::decide`] may look at besides what the coordinator remembers.
 #[derive(Clone, Debug)]
 pub struct ClusterObservation {
-    /// When it was made.
+    /// When it was made, by the clock of the term.
     pub now: Timestamp,
+    /// How far the wall clock is ahead of that: it has jumped.
+    pub ahead: Span,
     /// Whether this process coordinates.
     pub leadership: Leadership,
     /// The cluster; none of its times lies after `now`.

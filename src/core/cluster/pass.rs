@@ -142,6 +142,17 @@ impl ClusterPlan {
     fn look(&mut self, at: impl IntoIterator<Item = Timestamp>) {
         self.look_again = self.look_again.into_iter().chain(at).min();
     }
+
+    /// Remembers of a DaemonSet of which nothing is decided what was remembered before.
+    fn carry_over(&mut self, state: &CoordinatorState, key: &ObjectKey) {
+        fn carry<T: Clone>(from: &BTreeMap<ObjectKey, T>, key: &ObjectKey, to: &mut BTreeMap<ObjectKey, T>) {
+            to.extend(from.get(key).map(|known| (key.clone(), known.clone())));
+        }
+        carry(&state.passed_over, key, &mut self.passed_over);
+        carry(&state.unmentioned, key, &mut self.unmentioned);
+        carry(&state.halts, key, &mut self.halts);
+        carry(&state.broken, key, &mut self.broken);
+    }
 }
 
 /// What a plan is made from.
@@ -167,21 +178,26 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
             continue;
         }
         if !is_ours(&known, daemon, &mut plan) {
-            if let Some(status) = status::let_go(daemon).filter(|_| is_let_go(&known, daemon)) {
-                plan.writes.push(Write::Status { key: key.clone(), status, nodes: 0, at_once: false });
+            match is_let_go(&known, daemon) {
+                true => plan.writes.extend(status::let_go(daemon).map(|status| Write::Status {
+                    key: key.clone(),
+                    status,
+                    nodes: 0,
+                    at_once: false,
+                })),
+                false => plan.carry_over(state, key),
             }
             continue;
         }
         ours.insert((daemon.key, daemon.uid_name));
-        if view.is_unread(daemon) {
-            // Its history is not known yet, and what is halted stands there.
-            continue;
-        }
         match &daemon.refused {
+            // Its history is not known yet, and what is halted stands there.
+            _ if view.is_unread(daemon) => plan.carry_over(state, key),
             Some(refused) => count_refused(&known, key, daemon, refused, &mut plan),
             None => coordinate(&known, key, daemon, &mut plan),
         }
     }
+    view.unread_daemons().for_each(|key| plan.carry_over(state, key));
     let beyond = view.beyond().into_iter();
     plan.troubles.extend(beyond.map(|(key, uid, count)| (events::too_many_daemon_sets(key, uid), count)));
     approvals::withdraw_gone(&known, &ours, &mut plan);
@@ -264,8 +280,7 @@ fn count_refused(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, ref
     if let Some(status) = status::refused(daemon, refused, counted.as_ref(), known.now) {
         plan.writes.push(Write::Status { key: key.clone(), status, nodes: 0, at_once: false });
     }
-    let passed_over = known.state.passed_over.get(key).cloned();
-    plan.passed_over.extend(passed_over.map(|nodes| (key.clone(), nodes)));
+    plan.carry_over(known.state, key);
 }
 
 /// Plans one DaemonSet.
@@ -283,18 +298,20 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     // Two writers never fight over one field.
     let gated = owners::is_gated(&daemon.daemon_set) || conflict.is_some();
     let mut history = revisions::plan(view, key, daemon, &facts, now);
-    let current = history.current.as_ref().and_then(|name| {
-        let revision = view.revisions.get(&ObjectKey::new(&key.namespace, name))?;
-        Some(&revision.revision)
-    });
-    let broken = broken::plan(known, daemon, current, &facts);
+    let known_current =
+        history.current.as_ref().and_then(|name| view.revisions.get(&ObjectKey::new(&key.namespace, name)));
+    let current = known_current.map(|known| &known.revision);
+    let broken = broken::plan(known, daemon, known_current, &facts);
     plan.look(broken.look_again);
     plan.broken.extend(broken.suspects.clone().map(|suspects| (key.clone(), suspects)));
-    let halted = releases::halted(known, daemon, current, &facts, &broken);
+    let halted = releases::halted(known, daemon, known_current, &facts, &broken);
     plan.halts.extend(halted.iter().map(|halted| {
-        let is_written = current.is_some_and(|current| current.halted.is_some());
-        (key.clone(), KnownHalt { revision: daemon.hash.clone(), halted: halted.clone(), is_written })
+        let says_it = known_current.filter(|known| known.revision.halted.is_some());
+        let written_on = says_it.map(|known| known.uid.clone());
+        (key.clone(), KnownHalt { revision: daemon.hash.clone(), halted: halted.clone(), written_on })
     }));
+    // One that somebody has deleted is halted from its first moment on.
+    history.halt(halted.as_ref());
     // Annotations of ours, whoever keeps the history.
     let mut marks = Vec::new();
     if let (Some(halted), Some(current)) = (&halted, current)
@@ -302,7 +319,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     {
         marks.push(history::RevisionWrite::Halt { name: current.name.clone(), halted: halted.clone() });
     }
-    if let Some((name, nodes)) = current.and_then(|c| Some((c.name.clone(), releases::retried(c, &facts)?))) {
+    if let Some((name, nodes)) = current.and_then(|c| Some((c.name.clone(), releases::retried(daemon, c, &facts)?))) {
         marks.push(history::RevisionWrite::Retried { name, nodes });
     }
     if let Some((current, broken)) = current.zip(broken.write.clone()) {
@@ -320,9 +337,9 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         known.settings,
         current.map(|c| (c.name.as_str(), renumbered.unwrap_or(c.number))),
         stopped,
-        now,
+        now + known.state.ahead,
     );
-    plan.look(rules::looks_again(&daemon.daemon_set, now));
+    plan.look(rules::looks_again(&daemon.daemon_set, now + known.state.ahead).map(|at| at - known.state.ahead));
     let advance = match &rules.hold {
         _ if is_aborted || halted.is_some() => Advance::Stopped,
         Some(_) => Advance::Held,
@@ -345,7 +362,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let is_stopped = halted.is_some() || is_aborted;
     let released = releases::released(daemon, current, &facts, (&rules, &rolled), now, is_stopped);
     let way_back = match is_aborted {
-        true => facts::released(view, daemon)
+        true => facts::released(daemon)
             .filter(|_| !annotations::is_paused(&daemon.daemon_set) && !rules::is_on_delete(&daemon.daemon_set)),
         false => halted.as_ref().and_then(|_| facts::way_back(view, daemon, &facts)),
     };

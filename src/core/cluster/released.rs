@@ -34,6 +34,10 @@ pub struct Released {
 /// its halt was ended by hand. The coordinator takes a node out that reports no failure any more.
 pub const RETRIED_ANNOTATION: &str = "daemonlet.dev/retried";
 
+/// Stands there for all nodes that the revision has broken, or may have, at the moment at which the coordinator reads it:
+/// it writes their names in place of this.
+pub const ALL_RETRIED: &str = "*";
+
 /// What first instances of a newer revision do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FirstInstances {
@@ -185,8 +189,16 @@ pub struct KnownHalt {
     pub revision: String,
     /// The halt.
     pub halted: Halted,
-    /// Whether the ControllerRevision says it.
-    pub is_written: bool,
+    /// UID of the ControllerRevision that says it, if one does.
+    pub written_on: Option<String>,
+}
+
+impl KnownHalt {
+    /// Whether it stands though the ControllerRevision of this UID, if there is one, does not say it. It does where it
+    /// was never written, and where what it was written on is gone: only who takes it away there ends it.
+    pub fn stands(&self, revision: Option<&str>) -> bool {
+        self.written_on.is_none() || self.written_on.as_deref() != revision
+    }
 }
 
 #[cfg(test)]

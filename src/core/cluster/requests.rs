@@ -273,10 +273,11 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
             let count = daemon.status.get("collisionCount").and_then(Value::as_i64).unwrap_or(0);
             patch_status(key, daemon, json!({"collisionCount": count + 1}))
         }
-        history::RevisionWrite::Create { name, label, number, data } => {
+        history::RevisionWrite::Create { name, label, number, data, halted } => {
             // That a rollout is halted is a fact about one revision.
             let mut annotations = daemon.daemon_set.annotations.clone();
             annotations.remove(HALTED_ANNOTATION);
+            annotations.extend(halted.map(|halted| (HALTED_ANNOTATION.to_owned(), halted.annotation())));
             annotations.remove(RETRIED_ANNOTATION);
             annotations.remove(STEP_ANNOTATION);
             annotations.remove(BROKEN_ANNOTATION);

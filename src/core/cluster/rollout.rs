@@ -223,7 +223,8 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         let void = is_void || node.failed || !counts(node, *stand);
         if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
-            if late {
+            // Where a trigger was written since it was given, its node waits for that, and claims nothing else.
+            if late && approval.when == rules.when {
                 plan.unclaimed.push(index);
             }
         }

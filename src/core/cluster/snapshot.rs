@@ -32,7 +32,7 @@ use super::rollout::ApprovalFact;
 use super::rollout::InstanceFact;
 
 pub use certificates::OpenCertificateRequest;
-use clocks::BecameReady;
+use clocks::FirstSeen;
 use outlines::Outline;
 pub use revisions::KnownRevision;
 use revisions::RevisionOutline;
@@ -180,6 +180,8 @@ pub struct WatchedDaemon {
     pub(super) uid_name: Name,
     /// Its hash.
     pub(super) wanted: Name,
+    /// The hash of the released revision, if its status names one.
+    pub(super) released: Option<Name>,
     /// The node selector of its namespace.
     selector: Option<NamespaceSelector>,
     /// What placement says of each node, by the node's index.
@@ -205,8 +207,10 @@ pub struct NodeReport {
     pub left_out: usize,
     /// Times that lay in the future when they were told, and when each was first seen.
     ahead: BTreeMap<Timestamp, Timestamp>,
+    /// Instances that were seen to appear.
+    appeared: FirstSeen,
     /// Instances that were seen to become ready.
-    became_ready: BecameReady,
+    became_ready: FirstSeen,
     /// Whether no pass has looked at it yet: its times are as they were told.
     is_new: bool,
 }

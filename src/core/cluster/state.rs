@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use crate::core::model::ObjectKey;
+use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::broken::Suspects;
@@ -33,6 +34,8 @@ use super::snapshot::ClusterSnapshot;
 #[derive(Clone, Debug, Default)]
 pub struct CoordinatorState {
     leadership: Leadership,
+    /// How far the wall clock, by which windows open and close, is ahead of the time of this term.
+    pub(super) ahead: Span,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// See [`super::pass::ClusterPlan::unmentioned`].
@@ -107,6 +110,7 @@ impl CoordinatorState {
             *self = Self { leadership, sent, leads_since, totals, ..Self::default() };
         }
         self.totals.passes += 1;
+        self.ahead = observation.ahead;
         let unreadable = observation.unreadable.iter();
         self.notices = unreadable.map(|(kind, why)| Notice::Unreadable(*kind, why.clone())).collect();
         for reply in &observation.replies {
@@ -183,7 +187,7 @@ impl CoordinatorState {
                     (Outcome::Written, RequestTarget::Approvals(node)) => drop(self.approved.insert(node)),
                     (Outcome::Written, RequestTarget::Revision(key, RevisionChange::Broken, _)) => {
                         let suspects = self.broken.get_mut(&key).into_iter();
-                        suspects.for_each(|(_, of)| of.retain(|_, suspect| suspect.verdict != Verdict::Lost));
+                        suspects.for_each(|of| of.nodes.retain(|_, suspect| suspect.verdict != Verdict::Lost));
                     }
                     _ => {}
                 }

@@ -152,7 +152,7 @@ pub(super) struct StepFacts<'a> {
     pub(super) able: usize,
     /// Those of them that have it available.
     pub(super) done: usize,
-    /// Whether so many nodes are away that nothing goes on.
+    /// Whether so many nodes are away, or have a dead agent, that the others do not speak for the step.
     pub(super) is_frozen: bool,
     /// Whether a hold is ended by hand.
     pub(super) promoted: Promotion<'a>,
@@ -190,7 +190,7 @@ pub(super) fn course(
             return (limit(place), state, None);
         }
         if facts.is_frozen {
-            return (limit(format!("{place}: too many nodes are unreachable")), state, None);
+            return (limit(format!("{place}: too many nodes are unreachable or have a dead agent")), state, None);
         }
         let since = state.since.as_ref().and_then(|since| since.parse::<Timestamp>().ok());
         // A clock that was set back makes no hold longer.

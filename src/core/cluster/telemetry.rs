@@ -37,17 +37,18 @@ pub fn facts(
         name: kind.plural().to_owned(),
         // One that goes on where it was tells nothing before something changes.
         is_up: view.is_listed(*kind) && progress.failed.is_none_or(|at| observation.now - at > FAILED),
-        last_event: progress.last_event,
+        last_event: progress.last_event.map(|at| at + observation.ahead),
     });
     // They are listed again and again instead of watched, by who holds the Lease.
     let (is_up, last_event) = state.liveness.progress(observation.now);
+    let last_event = last_event.map(|at| at + observation.ahead);
     let leases = leads.then(|| CoordinatorWatch { name: LEASES.to_owned(), is_up, last_event });
     CoordinatorFacts {
         identity: identity.to_owned(),
         started,
         leads_since: state.leads_since.filter(|_| leads),
         passes: state.totals.passes,
-        last_pass: observation.now,
+        last_pass: observation.now + observation.ahead,
         watches: watches.chain(leases).collect(),
         writes: state.totals.writes.clone(),
         nodes: if leads { nodes(view, state) } else { BTreeMap::new() },
@@ -119,6 +120,7 @@ mod tests {
         view.take(Change::Present(WatchedKind::DaemonSets, Box::new(daemon), false));
         let mut observation = ClusterObservation {
             now: at(5_000),
+            ahead: Span::ZERO,
             leadership: Leadership::Following,
             snapshot: Arc::default(),
             unreadable: Vec::new(),

@@ -102,7 +102,15 @@ impl Coordinator {
         let leadership = leading(1);
         let (unreadable, replies) = (Vec::new(), Vec::new());
         let (snapshot, watches) = (Arc::new(view), BTreeMap::new());
-        let observation = ClusterObservation { now: NOW, leadership, snapshot, unreadable, watches, replies };
+        let observation = ClusterObservation {
+            now: NOW,
+            ahead: crate::core::time::Span::ZERO,
+            leadership,
+            snapshot,
+            unreadable,
+            watches,
+            replies,
+        };
         Self { observation, state: CoordinatorState::default() }
     }
 

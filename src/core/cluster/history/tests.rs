@@ -56,7 +56,13 @@ fn the_first_revision_is_number_one_and_the_next_one_more() {
     let label = label(&template_of("a"), None);
     assert_eq!(
         first.writes,
-        [RevisionWrite::Create { name: format!("net-{label}"), label, number: 1, data: data(&template_of("a")) }]
+        [RevisionWrite::Create {
+            name: format!("net-{label}"),
+            label,
+            number: 1,
+            data: data(&template_of("a")),
+            halted: None
+        }]
     );
     let next = planned("b", &[revision("net-a", 4, "a")], 10, &[], None);
     assert!(matches!(&next.writes[..], [RevisionWrite::Create { number: 5, .. }]), "{next:?}");

@@ -48,19 +48,21 @@ pub(super) fn give(
 }
 
 /// Withdraws approvals of DaemonSets that are gone, or are other objects by now; `ours`: key and UID of those that are
-/// coordinated.
+/// coordinated. What was approved stands where the DaemonSet is not read yet.
 pub(super) fn withdraw_gone(known: &Basis<'_>, ours: &BTreeSet<(Name, Name)>, plan: &mut ClusterPlan) {
-    // Approvals for what is gone, or is another object by now, mean nothing any more.
+    let names = &known.view.names;
+    let unread: BTreeSet<Name> = known.view.unread_daemons().filter_map(|key| names.find(&key.to_string())).collect();
+    let is_known = |key: Name, uid: Name| ours.contains(&(key, uid)) || unread.contains(&key);
     for (node, entry) in &known.view.nodes {
         let Some(report) = &entry.report else { continue };
-        if report.approvals.iter().all(|(key, uid, _)| ours.contains(&(*key, *uid))) {
+        if report.approvals.iter().all(|(key, uid, _)| is_known(*key, *uid)) {
             continue;
         }
         let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());
-        let names = &known.view.names;
-        let known: BTreeSet<(String, &str)> =
-            ours.iter().map(|(key, uid)| (names.text(*key).to_owned(), names.text(*uid))).collect();
-        spec.approvals.retain(|a| known.contains(&(ObjectKey::new(&a.namespace, &a.name).to_string(), a.uid.as_str())));
+        spec.approvals.retain(|approval| {
+            let key = names.find(&ObjectKey::new(&approval.namespace, &approval.name).to_string());
+            key.zip(names.find(&approval.uid)).is_some_and(|(key, uid)| is_known(key, uid))
+        });
     }
 }
 

@@ -13,6 +13,7 @@ use crate::core::cluster::broken::Verdict;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::snapshot::KnownRevision;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::snapshot::WatchedNode;
 use crate::core::time::Span;
@@ -50,16 +51,23 @@ pub(super) struct Broken {
 pub(super) fn plan(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
-    current: Option<&RevisionFact>,
+    current: Option<&KnownRevision>,
     facts: &[NodeFact<'_>],
 ) -> Broken {
-    let Some(current) = current else { return Broken::default() };
-    let mut listed = current.broken.clone();
+    let of_it = known.state.broken.get(&daemon.daemon_set.key).filter(|before| before.revision == daemon.hash);
+    // Somebody has deleted it, and the history makes it again.
+    let Some(KnownRevision { revision: current, uid: current_uid, .. }) = current else {
+        return Broken { suspects: of_it.cloned(), ..Broken::default() };
+    };
     // It works, and a node that breaks now has another reason.
     if stages::is_released(daemon) {
-        let write = (listed != BrokenNodes::default()).then(BrokenNodes::default);
+        let write = (current.broken != BrokenNodes::default()).then(BrokenNodes::default);
         return Broken { write, ..Broken::default() };
     }
+    // One that was made anew says nothing of them yet.
+    let of_former = of_it.filter(|before| before.noted_on != *current_uid && current.broken == BrokenNodes::default());
+    let noted = of_former.map_or(&current.broken, |before| &before.noted);
+    let mut listed = noted.clone();
     let node_of = |name: &str| known.view.nodes.get(name).and_then(|entry| entry.node.as_ref());
     let is_there = |name: &str, uid: &str| node_of(name).is_some_and(|node| node.view.uid.as_deref() == Some(uid));
     // It has no report, or one that says nothing yet, or what it says may be long over.
@@ -67,14 +75,13 @@ pub(super) fn plan(
     let is_unheard =
         |name: &str| known.view.report(name).is_none_or(|report| report.said == 0) || doubtful.contains(name);
     let none = BTreeMap::new();
-    let before = known.state.broken.get(&daemon.daemon_set.key).filter(|(hash, _)| *hash == daemon.hash);
-    let before = before.map_or(&none, |(_, suspects)| suspects);
+    let before = of_it.map_or(&none, |before| &before.nodes);
     let mut suspects = BTreeMap::new();
     for fact in facts {
         let Some((node, uid)) = node_of(fact.name).and_then(|node| Some((node, node.view.uid.as_ref()?))) else {
             continue;
         };
-        let found = suspect(known, daemon, current, (node, uid), fact, before.get(uid));
+        let found = suspect(known, daemon, (current, noted), (node, uid), fact, before.get(uid));
         suspects.extend(found.map(|suspect| (uid.clone(), suspect)));
     }
     for (uid, suspect) in before {
@@ -84,7 +91,7 @@ pub(super) fn plan(
         let is_there = is_there(&suspect.node, uid);
         if is_there && is_unheard(&suspect.node) {
             suspects.insert(uid.clone(), suspect.clone());
-        } else if !is_there && suspect.verdict != Verdict::Innocent && !current.broken.has(uid) {
+        } else if !is_there && suspect.verdict != Verdict::Innocent && !noted.has(uid) {
             suspects.insert(uid.clone(), Suspect { verdict: Verdict::Lost, ..suspect.clone() });
         }
     }
@@ -92,6 +99,7 @@ pub(super) fn plan(
     listed
         .nodes
         .retain(|broken| !is_there(&broken.node, &broken.uid) || is_unheard(&broken.node) || is_broken(&broken.uid));
+    let kept = listed.clone();
     let mut look_again: Option<Timestamp> = None;
     let failed: BTreeSet<&str> = facts.iter().filter(|fact| fact.failed).map(|fact| fact.name).collect();
     let of = |verdict: Verdict| suspects.iter().filter(move |(_, suspect)| suspect.verdict == verdict);
@@ -99,7 +107,7 @@ pub(super) fn plan(
         let is_noted = listed.note(uid, &suspect.node, known.now);
         listed.more += usize::from(!is_noted);
     }
-    for (uid, suspect) in of(Verdict::Broken).filter(|(uid, _)| !current.broken.has(uid)) {
+    for (uid, suspect) in of(Verdict::Broken).filter(|(uid, _)| !noted.has(uid)) {
         let is_ready = node_of(&suspect.node).is_some_and(|node| node.ready);
         match suspect.since.map(|since| since + NOTED_AFTER) {
             // It is slow, and its Node is well: nothing deletes that.
@@ -112,7 +120,13 @@ pub(super) fn plan(
     Broken {
         lost: lost.map(|broken| broken.node.clone()).collect(),
         more: listed.more,
-        suspects: (!suspects.is_empty()).then(|| (daemon.hash.clone(), suspects)),
+        suspects: Suspects {
+            revision: daemon.hash.clone(),
+            nodes: suspects,
+            noted: if of_former.is_some() { kept } else { current.broken.clone() },
+            noted_on: of_former.map_or(current_uid, |before| &before.noted_on).clone(),
+        }
+        .some(),
         write: (listed != current.broken).then_some(listed),
         look_again,
     }
@@ -122,7 +136,7 @@ pub(super) fn plan(
 fn suspect(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
-    current: &RevisionFact,
+    (current, noted): (&RevisionFact, &BrokenNodes),
     (node, uid): (&WatchedNode, &str),
     fact: &NodeFact<'_>,
     before: Option<&Suspect>,
@@ -144,13 +158,13 @@ fn suspect(
     let is_leaving = is_announced && (node.ready || before.map_or_else(is_removed, |before| before.is_leaving));
     let since = before.and_then(|before| before.since).or(node.away_since).filter(|since| *since <= known.now);
     let since = since.unwrap_or(known.now);
-    let verdict = if current.retried.contains(fact.name) {
+    let verdict = if current.is_retried(fact.name) {
         Verdict::Innocent
     } else if fact.failed {
         Verdict::Broken
     } else if is_well || is_leaving {
         Verdict::Innocent
-    } else if current.broken.has(uid) || took.is_some_and(|took| since < took + facts::deadline(daemon)) {
+    } else if noted.has(uid) || took.is_some_and(|took| since < took + facts::deadline(daemon)) {
         Verdict::Broken
     } else {
         Verdict::Innocent

@@ -8,7 +8,6 @@ use crate::core::cluster::conditions;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::liveness::MirrorPodLookup;
 use crate::core::cluster::names::Name;
-use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::requests::SendError;
@@ -162,8 +161,8 @@ fn is_cut_off(
 /// clock is ahead.
 fn away_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<Timestamp> {
     let seen = || {
-        let (_, suspects) = known.state.broken.get(&daemon.daemon_set.key).filter(|(hash, _)| *hash == daemon.hash)?;
-        suspects.get(node.view.uid.as_ref()?)?.since
+        let suspects = known.state.broken.get(&daemon.daemon_set.key).filter(|of| of.revision == daemon.hash)?;
+        suspects.nodes.get(node.view.uid.as_ref()?)?.since
     };
     node.away_since.filter(|since| *since <= known.now).or_else(seen)
 }
@@ -176,7 +175,7 @@ pub(super) fn are_reports_lost(known: &Basis<'_>, facts: &[NodeFact<'_>]) -> boo
 }
 
 /// Whether a node has an instance of the wanted revision.
-fn has_wanted(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
+pub(super) fn has_wanted(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
     node.instances.iter().any(|instance| instance.revision == daemon.wanted)
 }
 
@@ -206,17 +205,29 @@ pub(super) fn mirrors(known: &Basis<'_>, daemon: &WatchedDaemon) -> Vec<MirrorPo
 }
 
 /// The released revision, to which a rollout goes back that people took back.
-pub(super) fn released(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> Option<Name> {
-    let released = RolloutStatus::of(&daemon.status, daemon.generation).released?;
-    view.names.find(&released.hash).filter(|released| *released != daemon.wanted)
+pub(super) fn released(daemon: &WatchedDaemon) -> Option<Name> {
+    daemon.released.filter(|released| *released != daemon.wanted)
 }
 
-/// The revision that the whole rollout goes back to: it is halted, and the DaemonSet asks for that. Of those that nodes
-/// have run before, the one that most have; of two, the younger.
+/// The ControllerRevision of a revision of a DaemonSet, if it is there.
+fn revision<'a>(view: &'a ClusterSnapshot, daemon: &WatchedDaemon, name: Name) -> Option<&'a RevisionFact> {
+    let hash = view.names.text(name);
+    let mut its = view.revisions.values().filter(|known| known.controller.as_ref() == Some(&daemon.uid));
+    its.find(|known| known.revision.hash == hash).map(|known| &known.revision)
+}
+
+/// The revision that the whole rollout goes back to: it is halted, and the DaemonSet asks for that. The released one,
+/// where that is there: every node can have it. Else of those that nodes have run before, the one that most have; of two,
+/// the younger. Never one that is halted itself.
 pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> Option<Name> {
     let daemon_set = &daemon.daemon_set;
     if annotations::is_paused(daemon_set) || rules::is_on_delete(daemon_set) || !rules::rolls_back(daemon_set) {
         return None;
+    }
+    let is_halted = |name: Name| revision(view, daemon, name).is_some_and(|known| known.halted.is_some());
+    let released = released(daemon).filter(|name| revision(view, daemon, *name).is_some() && !is_halted(*name));
+    if released.is_some() {
+        return released;
     }
     let mut found: BTreeMap<Name, usize> = BTreeMap::new();
     for node in facts.iter().filter(|n| n.should_run) {
@@ -226,22 +237,20 @@ pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[
             *found.entry(old).or_default() += 1;
         }
     }
-    let number = |name: Name| {
-        let hash = view.names.text(name);
-        let mut known = view.revisions.values().filter(|k| k.controller.as_ref() == Some(&daemon.uid));
-        known.find(|k| k.revision.hash == hash).map_or(0, |k| k.revision.number)
-    };
-    found.into_iter().max_by_key(|(name, count)| (*count, number(*name))).map(|(name, _)| name)
+    let number = |name: Name| revision(view, daemon, name).map_or(0, |known| known.number);
+    let able = found.into_iter().filter(|(name, _)| !is_halted(*name));
+    able.max_by_key(|(name, count)| (*count, number(*name))).map(|(name, _)| name)
 }
 
-/// The nodes as a rollout back to `to` sees them: only who ran it can return to it, and to the released one everybody.
+/// The nodes as a rollout back to `to` sees them: only who ran it can return to it, and to the released one everybody, as
+/// long as that is there.
 pub(super) fn returning<'a>(
     view: &ClusterSnapshot,
     daemon: &WatchedDaemon,
     facts: &[NodeFact<'a>],
     to: Name,
 ) -> Vec<NodeFact<'a>> {
-    let is_released = released(view, daemon) == Some(to);
+    let is_released = released(daemon) == Some(to) && revision(view, daemon, to).is_some();
     let can = |node: &NodeFact<'_>| {
         is_released
             || view.report(node.name).and_then(|r| r.told(daemon.key)).is_some_and(|told| told.previous == Some(to))

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use crate::core::annotations;
 use crate::core::cluster::conditions::count;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::released::ALL_RETRIED;
 use crate::core::cluster::released::FirstInstances;
 use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::Released;
@@ -15,6 +16,7 @@ use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::rollout::Rules;
+use crate::core::cluster::snapshot::KnownRevision;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::DaemonSet;
 use crate::core::time::Timestamp;
@@ -27,15 +29,18 @@ use super::rules;
 
 /// Nodes that a halt names at most.
 const NODES: usize = 10;
+/// Bytes of names of nodes whose failures count no more: less than is read of an annotation.
+const RETRIED: usize = 60 << 10;
 
 /// Why the rollout of the current revision is halted: since it once was, or from now on.
 pub(super) fn halted(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
-    current: Option<&RevisionFact>,
+    known_current: Option<&KnownRevision>,
     facts: &[NodeFact<'_>],
     broken: &Broken,
 ) -> Option<Halted> {
+    let current = known_current.map(|known| &known.revision);
     if let Some(halted) = current.and_then(|current| current.halted.clone()) {
         return Some(halted);
     }
@@ -46,18 +51,21 @@ pub(super) fn halted(
     let noted = known.state.halts.get(&daemon.daemon_set.key).filter(|noted| noted.revision == daemon.hash);
     // Its nodes are named where it is ended.
     let is_ended = |halted: &Halted| {
-        let retried = current.map(|current| &current.retried).filter(|_| !halted.nodes.is_empty());
-        retried.is_some_and(|retried| halted.nodes.iter().all(|node| retried.contains(node)))
+        let current = current.filter(|_| !halted.nodes.is_empty());
+        current.is_some_and(|current| halted.nodes.iter().all(|node| current.is_retried(node)))
     };
-    // What could not be written is true all the same, for whoever takes over, too.
-    let unwritten = noted.filter(|noted| !noted.is_written).map(|noted| noted.halted.clone());
-    // One without nodes somebody wrote by hand, and has taken away.
-    let told = Halted::told(&daemon.status, daemon.generation).filter(|told| !told.nodes.is_empty());
+    // What could not be written is true all the same, for whoever takes over, too, and so is what was written on a
+    // ControllerRevision that somebody has deleted.
+    let uid = known_current.map(|known| known.uid.as_str());
+    let unwritten = noted.filter(|noted| noted.stands(uid)).map(|noted| noted.halted.clone());
+    // One without nodes somebody wrote by hand, and has taken away from the ControllerRevision that is there.
+    let told = Halted::told(&daemon.status, daemon.generation);
+    let told = told.filter(|told| !told.nodes.is_empty() || current.is_none());
     let told = || told.filter(|_| !known.state.has_planned);
     if let Some(halted) = unwritten.or_else(told).filter(|halted| !is_ended(halted)) {
         return Some(halted);
     }
-    let is_retried = |name: &str| current.is_some_and(|current| current.retried.contains(name));
+    let is_retried = |name: &str| current.is_some_and(|current| current.is_retried(name));
     let failed = facts.iter().filter(|n| n.failed && !is_retried(n.name)).map(|n| n.name);
     let failed: Vec<&str> = failed.chain(broken.lost.iter().map(String::as_str)).collect();
     let number = failed.len() + broken.more;
@@ -89,11 +97,30 @@ pub(super) fn failed_overlays(known: &Basis<'_>, daemon: &WatchedDaemon, facts: 
     is_over.then(|| format!("the revision failed with its overlays on {failed} nodes"))
 }
 
-/// The nodes whose failures of the current revision still count no more, if some have told of theirs no more and are
-/// Ready: the next one there counts.
-pub(super) fn retried(current: &RevisionFact, facts: &[NodeFact<'_>]) -> Option<BTreeSet<String>> {
-    let is_as_then = |name: &String| facts.iter().any(|n| (n.failed || !n.ready) && n.name == name.as_str());
-    let left: BTreeSet<String> = current.retried.iter().filter(|name| is_as_then(name)).cloned().collect();
+/// The nodes whose failures of the current revision still count no more, if that is to be written: some have told of
+/// theirs no more and are Ready, so that the next one there counts, or all that it has broken are to be named.
+pub(super) fn retried(
+    daemon: &WatchedDaemon,
+    current: &RevisionFact,
+    facts: &[NodeFact<'_>],
+) -> Option<BTreeSet<String>> {
+    let is_as_then = |n: &NodeFact<'_>| n.failed || !n.ready || !n.is_heard();
+    let stays = |name: &String| facts.iter().any(|n| n.name == name.as_str() && is_as_then(n));
+    let mut left: BTreeSet<String> = current.retried.iter().filter(|name| stays(name)).cloned().collect();
+    if current.retried.contains(ALL_RETRIED) {
+        // What nodes have is not known.
+        if facts.iter().any(|n| n.unreported_until.is_some()) {
+            return None;
+        }
+        let claims = |n: &NodeFact<'_>| n.replacing && n.approval.is_some_and(|given| given.revision == daemon.wanted);
+        let has_taken = |n: &NodeFact<'_>| n.failed || claims(n) || facts::has_wanted(daemon, n);
+        let mut room = RETRIED.saturating_sub(left.iter().map(|name| name.len() + 1).sum());
+        for n in facts.iter().filter(|n| has_taken(n) && is_as_then(n) && !current.retried.contains(n.name)) {
+            let Some(rest) = room.checked_sub(n.name.len() + 1) else { break };
+            room = rest;
+            left.insert(n.name.to_owned());
+        }
+    }
     (left != current.retried).then_some(left)
 }
 

@@ -42,7 +42,8 @@ fn annotation<'a>(daemon_set: &'a DaemonSet, name: &str) -> Option<&'a str> {
 /// See [`MAX_UNREACHABLE`].
 const UNREACHABLE: IntOrPercent = IntOrPercent::Percent(33);
 
-/// What a rollout of the DaemonSet obeys. `stopped`: why its `current` revision goes no further, if it does not.
+/// What a rollout of the DaemonSet obeys. `stopped`: why its `current` revision goes no further, if it does not. `now`: by
+/// the wall clock.
 pub(super) fn of(
     daemon: &WatchedDaemon,
     settings: &Settings,

@@ -80,7 +80,8 @@ pub(super) fn stage(
     // Who is only away can take it.
     let able = wanted().filter(|node| has_it(node) || !node.failed && (node.able || !node.reachable)).count();
     let desired = wanted().count();
-    let is_frozen = advance == Advance::Held || rollout::is_outage(rules, facts);
+    let is_away = rollout::is_outage(rules, facts) || rollout::is_silence(rules, facts);
+    let is_frozen = advance == Advance::Held || is_away;
     let of_nodes = StepFacts { desired, able, done, is_frozen, promoted, now };
     let (mut limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
     if advance == Advance::Held {

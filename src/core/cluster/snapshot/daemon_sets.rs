@@ -10,6 +10,8 @@ use serde_json::json;
 use crate::core::bounds;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::names::Name;
+use crate::core::cluster::released::RolloutStatus;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
@@ -41,6 +43,7 @@ impl ClusterSnapshot {
             (object.str_at(["metadata", "uid"]).to_owned(), object.str_at(["metadata", "resourceVersion"]).to_owned());
         let generation = object.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
         let deleting = object.at(["metadata", "deletionTimestamp"]).is_some();
+        let released = self.released(&status, generation);
         if let Some(old) = self.daemons.get_mut(&key)
             && old.uid == uid
             && old.refused.is_none()
@@ -50,7 +53,7 @@ impl ClusterSnapshot {
             && old.daemon_set.deleting == deleting
         {
             // A status that somebody wrote changes nothing else.
-            (old.status, old.resource_version) = (status, resource_version);
+            (old.status, old.resource_version, old.released) = (status, resource_version, released);
             return;
         }
         if self.is_beyond(&key) {
@@ -86,6 +89,7 @@ impl ClusterSnapshot {
             key: self.names.of(&key.to_string()),
             uid_name: self.names.of(&uid),
             wanted: self.names.of(&hash),
+            released,
             uid,
             resource_version,
             generation,
@@ -121,15 +125,24 @@ impl ClusterSnapshot {
             deleting: object.at(["metadata", "deletionTimestamp"]).is_some(),
             ..DaemonSet::clone(&known.daemon_set)
         };
+        let generation = object.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
         let daemon = WatchedDaemon {
             daemon_set: Arc::new(daemon_set),
             refused: Some(why),
             resource_version: object.str_at(["metadata", "resourceVersion"]).to_owned(),
-            generation: object.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0),
+            generation,
+            released: self.released(&status, generation),
             status,
             ..known
         };
         self.insert_daemon(key, daemon, before.as_deref());
+    }
+
+    /// The hash of the released revision that a status names. Nobody else may speak of it, and nodes go back to it all
+    /// the same.
+    fn released(&mut self, status: &Value, generation: i64) -> Option<Name> {
+        let released = RolloutStatus::of(status, generation).released?;
+        Some(self.names.of(&released.hash))
     }
 
     /// A DaemonSet no definition of which was ever understood.
@@ -159,6 +172,7 @@ impl ClusterSnapshot {
             key: self.names.of(&key.to_string()),
             uid_name: self.names.of(uid),
             wanted: self.names.of(""),
+            released: None,
             uid: uid.to_owned(),
             resource_version: String::new(),
             generation: 0,

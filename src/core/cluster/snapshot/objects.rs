@@ -156,6 +156,7 @@ impl ClusterSnapshot {
             daemons,
             left_out,
             ahead: BTreeMap::new(),
+            appeared: BTreeMap::new(),
             became_ready: BTreeMap::new(),
             is_new: true,
         };
@@ -164,8 +165,9 @@ impl ClusterSnapshot {
         // Of another object, such as one that was deleted and made again, nothing was seen.
         let before = known.as_ref().filter(|known| known.uid == report.uid);
         let became_ready = before.map(|before| before.become_ready(&report.daemons)).unwrap_or_default();
+        let appeared = before.map(|before| before.appear(&report.daemons)).unwrap_or_default();
         let ahead = known.map(|known| known.ahead).unwrap_or_default();
-        entry.report = Some(NodeReport { ahead, became_ready, ..report });
+        entry.report = Some(NodeReport { ahead, appeared, became_ready, ..report });
     }
 }
 

@@ -33,6 +33,11 @@ impl ClusterSnapshot {
         self.unread.iter()
     }
 
+    /// DaemonSets of which only an outline is known and that are to be read whole.
+    pub(in crate::core::cluster) fn unread_daemons(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.unread.iter().filter(|(kind, _)| *kind == WatchedKind::DaemonSets).map(|(_, key)| key)
+    }
+
     /// Takes an outline. False: no decision depends on it.
     pub(super) fn put_outline(&mut self, object: &Value) -> bool {
         let key = objects::key(object);

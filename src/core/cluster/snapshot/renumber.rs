@@ -29,7 +29,8 @@ impl ClusterSnapshot {
 }
 
 fn of_daemon(daemon: &mut WatchedDaemon, new: &mut impl FnMut(&mut Name)) {
-    [&mut daemon.key, &mut daemon.uid_name, &mut daemon.wanted].into_iter().for_each(new);
+    let names = [&mut daemon.key, &mut daemon.uid_name, &mut daemon.wanted];
+    names.into_iter().chain(&mut daemon.released).for_each(new);
 }
 
 fn of_report(report: &mut NodeReport, new: &mut impl FnMut(&mut Name)) {
@@ -40,11 +41,13 @@ fn of_report(report: &mut NodeReport, new: &mut impl FnMut(&mut Name)) {
         new(key);
         of_told(told, new);
     }
-    let became_ready = std::mem::take(&mut report.became_ready).into_iter().map(|((mut key, at), seen)| {
-        new(&mut key);
-        ((key, at), seen)
-    });
-    report.became_ready = became_ready.collect();
+    for first_seen in [&mut report.appeared, &mut report.became_ready] {
+        let renumbered = std::mem::take(first_seen).into_iter().map(|((mut key, at), seen)| {
+            new(&mut key);
+            ((key, at), seen)
+        });
+        *first_seen = renumbered.collect();
+    }
     // They are found by number.
     report.daemons.sort_by_key(|(key, _)| *key);
 }

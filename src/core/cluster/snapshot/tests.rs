@@ -67,7 +67,10 @@ fn tells(name: &str, noise: &str) -> Value {
 #[test]
 fn an_agent_that_says_something_new_each_time_fills_no_table() {
     let mut view = ClusterSnapshot::default();
-    view.put(WatchedKind::DaemonSets, daemon(json!({})));
+    let mut released = daemon(json!({}));
+    released["status"] = json!({"conditions": [{"type": "Released", "status": "True", "reason": "Complete",
+        "message": "ControllerRevision d-r9 (hash r9) at generation 1"}]});
+    view.put(WatchedKind::DaemonSets, released);
     view.put(WatchedKind::NodeDaemons, tells("a", "first"));
     let mut most = 0;
     for number in 0..10_000 {
@@ -80,6 +83,7 @@ fn an_agent_that_says_something_new_each_time_fills_no_table() {
     let (key, uid) = (daemon.key, daemon.uid_name);
     assert_eq!((view.names.text(key), view.names.text(uid)), ("n/d", "u"));
     assert_eq!(view.names.text(daemon.wanted), daemon.hash);
+    assert_eq!(daemon.released.map(|released| view.names.text(released)), Some("r9"));
     for name in ["a", "b"] {
         let report = view.report(name).unwrap();
         let (of, by, fact) = &report.approvals[0];

@@ -26,6 +26,7 @@ use serde_json::json;
 
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
+use crate::core::model::PROMOTED;
 use crate::core::model::UPDATE;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -34,6 +35,7 @@ use crate::core::cluster::broken::BROKEN_ANNOTATION;
 use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::history;
 use crate::core::cluster::pass::Settings;
+use crate::core::cluster::released::ALL_RETRIED;
 use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::RETRIED_ANNOTATION;
@@ -99,6 +101,10 @@ struct Life {
     hindered: Timestamp,
     /// Since when its rollouts are paused.
     paused: Option<Timestamp>,
+    /// The wanted revision, where its ControllerRevision was deleted while it was halted, and since when it was.
+    deleted: Option<(String, Timestamp)>,
+    /// Whether it is deleted once the status says that it is halted.
+    deletes: bool,
     /// Nodes that were given each revision in place of another, by their names.
     spread: BTreeMap<String, BTreeSet<String>>,
     story: Vec<String>,
@@ -126,12 +132,16 @@ impl Life {
             hidden: START,
             hindered: START,
             paused: None,
+            deleted: None,
+            deletes: false,
             spread: BTreeMap::new(),
             story: Vec::new(),
         };
         life.api.lease.renewed = START;
         life.budget = 1 + life.dice.below(3);
-        (0..4 + life.dice.below(5)).for_each(|_| life.join());
+        // One in ten is large.
+        let nodes = if life.dice.below(10) == 0 { 40 } else { 4 + life.dice.below(5) };
+        (0..nodes).for_each(|_| life.join());
         let annotations = if life.dice.below(2) == 0 { json!({}) } else { life.first_install() };
         life.template("good-1", annotations);
         life
@@ -179,15 +189,14 @@ impl Life {
         let template =
             json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}});
         let hash = history::RevisionFact::hash_of(&history::data(&template));
-        let has = |node: &&Node| {
-            node.running.as_ref().is_some_and(|running| running.hash == hash) || node.may_take(&self.api, &hash)
-        };
+        self.deleted.take_if(|(deleted, _)| *deleted != hash);
+        self.deletes &= before["spec"]["template"] == template;
         let is_paused = annotations["daemonlet.dev/paused"] == "true";
         self.paused = is_paused.then(|| self.paused.unwrap_or(self.now));
         if before["metadata"]["annotations"].get(UPDATE).is_some() {
             self.unbound = self.now + WITHDRAWN;
         }
-        self.had = self.nodes.values().filter(has).count();
+        self.had = self.having(&hash);
         self.generation += i64::from(before["spec"]["template"] != template);
         self.api.put(
             WatchedKind::DaemonSets,
@@ -199,12 +208,44 @@ impl Life {
         );
     }
 
+    /// Somebody deletes the current ControllerRevision.
+    fn delete_current(&mut self) {
+        let current = self.current();
+        self.tell(format!("ControllerRevision {current} is deleted"));
+        // Its steps begin anew, and its halt stands.
+        let wanted = self.wanted();
+        self.had = self.having(&wanted);
+        self.deleted = self.halted(&wanted).map(|since| (wanted, since));
+        self.api.delete(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &current));
+    }
+
+    /// The step that the current revision says it is in.
+    fn step_state(&self) -> Option<StepState> {
+        let revision = self.api.get(WatchedKind::Revisions, &ObjectKey::new(KEY.0, self.current()))?;
+        let number = revision["revision"].as_i64()?;
+        StepState::of(revision["metadata"]["annotations"]["daemonlet.dev/step"].as_str(), number)
+    }
+
+    /// How many nodes have a revision, or may take it by an approval that stands.
+    fn having(&self, hash: &str) -> usize {
+        let has = |node: &&Node| {
+            node.running.as_ref().is_some_and(|running| running.hash == hash) || node.may_take(&self.api, hash)
+        };
+        self.nodes.values().filter(has).count()
+    }
+
+    /// The hash of the wanted revision.
+    fn wanted(&self) -> String {
+        history::RevisionFact::hash_of(&history::data(&self.daemon()["spec"]["template"]))
+    }
+
     fn image(&self) -> String {
         self.daemon()["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap_or_default().to_owned()
     }
 
     fn annotations(&mut self) -> Value {
-        match self.dice.below(12) {
+        match self.dice.below(13) {
+            12 => json!({"daemonlet.dev/window": "Tue 22:15-22:19"}),
             // A revision that fails on one node is halted while there are slots left.
             9 => json!({"daemonlet.dev/max-failed": "0"}),
             7 => json!({UPDATE: self.dice.one_of(&["drain", "boot", "manual"])}),
@@ -225,7 +266,36 @@ impl Life {
         let names: Vec<String> = self.nodes.keys().cloned().collect();
         let name = names[self.dice.below(names.len())].clone();
         let later = self.now + Span::from_secs(i64::try_from(1 + self.dice.below(100)).unwrap());
-        match self.dice.below(26) {
+        match self.dice.below(32) {
+            29 | 30 => {
+                let released = RolloutStatus::of(&self.daemon()["status"], 0).released;
+                if released.is_some_and(|released| released.hash != self.wanted()) {
+                    self.tell("it is halted by hand, and its ControllerRevision will be deleted".to_owned());
+                    let by_hand = Halted { time: self.now.to_string(), cause: "by hand".to_owned(), nodes: vec![] };
+                    let annotations = json!({HALTED_ANNOTATION: by_hand.annotation()});
+                    let key = ObjectKey::new(KEY.0, self.current());
+                    let patch = json!({"metadata": {"annotations": annotations}});
+                    self.deletes = self.api.patch(WatchedKind::Revisions, &key, &patch).is_ok();
+                }
+            }
+            31 => {
+                let daemon = self.daemon();
+                let mut annotations = daemon["metadata"]["annotations"].clone();
+                let steps = annotations["daemonlet.dev/steps"].as_str().and_then(steps::parse);
+                let state = self.step_state();
+                if let Some((step, state)) = steps.zip(state).and_then(|(of, s)| Some((*of.get(s.step - 1)?, s))) {
+                    let value = format!("{}/{}/{}/{}", self.current(), state.number, state.step, step.size());
+                    annotations[PROMOTED] = json!(value);
+                    let image = self.image();
+                    self.template(&image, annotations);
+                }
+            }
+            26 => self.delete_current(),
+            27 | 28 => {
+                let until = later + Span::from_secs(100);
+                self.tell(format!("all agents but that of {name} are dead until {}", (until - START).as_secs_ceil()));
+                self.nodes.values_mut().filter(|node| node.name != name).for_each(|node| node.dead = until);
+            }
             18 | 19 => {
                 let are_deleted = self.dice.below(2) == 0;
                 let words = if are_deleted { "deleted" } else { "not served" };
@@ -362,6 +432,7 @@ impl Life {
     /// `kubectl daemonlet retry`: the halt of the current revision ends, and failures of now count no more.
     fn retry(&mut self) {
         self.tell("retry".to_owned());
+        (self.deleted, self.deletes) = (None, false);
         let failed: Vec<String> =
             self.nodes.values().filter(|node| node.has_failed()).map(|node| node.name.clone()).collect();
         let key = ObjectKey::new(KEY.0, self.current());
@@ -370,7 +441,7 @@ impl Life {
         let halted = mark(HALTED_ANNOTATION).map(Halted::of).map(|halted| halted.nodes).unwrap_or_default();
         let broken = mark(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default().nodes;
         let named = halted.into_iter().chain(broken.into_iter().map(|broken| broken.node));
-        let retried: BTreeSet<String> = failed.into_iter().chain(named).collect();
+        let retried: BTreeSet<String> = failed.into_iter().chain(named).chain([ALL_RETRIED.to_owned()]).collect();
         let retried = Vec::from_iter(retried).join(",");
         let annotations =
             json!({HALTED_ANNOTATION: Value::Null, BROKEN_ANNOTATION: Value::Null, RETRIED_ANNOTATION: retried});
@@ -404,6 +475,10 @@ impl Life {
         if self.hidden <= now {
             self.api.show();
         }
+        if self.deletes && Halted::told(&self.daemon()["status"], self.generation).is_some() {
+            self.deletes = false;
+            self.delete_current();
+        }
         let which = self.dice.below(2);
         let action = self.dice.below(6);
         let few = 1 + self.dice.below(8);
@@ -436,8 +511,10 @@ impl Life {
             }
             3 => {
                 let names: Vec<String> = self.nodes.keys().cloned().collect();
-                let name = names[self.dice.below(names.len())].clone();
-                self.agent(&name, is_calm || few > 2);
+                for _ in 0..1 + names.len() / 10 {
+                    let name = names[self.dice.below(names.len())].clone();
+                    self.agent(&name, is_calm || few > 2);
+                }
             }
             4 => self.now += Span::from_millis(i64::try_from(200 * few).unwrap()),
             _ => {}
@@ -541,7 +618,8 @@ impl Life {
 
     /// A revision that is halted goes to no more nodes, but for approvals that nobody was there to withdraw.
     fn halt_holds(&self, name: &str, hash: &str) {
-        let since = self.halted(hash).filter(|since| self.is_late(*since));
+        let deleted = self.deleted.as_ref().filter(|(deleted, _)| deleted == hash).map(|(_, since)| *since);
+        let since = self.halted(hash).or(deleted).filter(|since| self.is_late(*since));
         assert_eq!(since, None, "{name} takes {hash}, which is halted since then");
     }
 

@@ -161,7 +161,9 @@ fn a_halt_outlives_the_nodes_on_which_it_failed_and_is_about_one_revision() {
     let back = wanted("two", json!({}), json!({}));
     view.put(WatchedKind::DaemonSets, back);
     assert!(approved(&view.plan(NOW)).is_empty());
-    view.put(WatchedKind::Revisions, revision("two", 4));
+    let mut ended = revision("two", 4);
+    ended["metadata"]["uid"] = json!("r2");
+    view.put(WatchedKind::Revisions, ended);
     assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("two"))]);
 }
 
@@ -336,7 +338,7 @@ fn a_dead_agent_is_not_believed() {
 }
 
 /// Which of the four nodes have renewed their Lease since the beginning.
-fn renewed(names: &[&str]) -> BTreeMap<String, String> {
+pub(super) fn renewed(names: &[&str]) -> BTreeMap<String, String> {
     let when = |name: &&str| if names.contains(name) { "y" } else { "x" };
     NODES.iter().map(|name| ((*name).to_owned(), when(name).to_owned())).collect()
 }
@@ -487,6 +489,49 @@ fn a_halt_that_somebody_ended_comes_back_with_the_next_failure_alone() {
 }
 
 #[test]
+fn a_retry_forgives_all_nodes_that_are_cut_off_however_many() {
+    let mut view = with_one_released(json!({"daemonlet.dev/progress-deadline": "1m"}));
+    let names: Vec<String> = (0..50).map(|number| format!("n{number:02}")).collect();
+    let fresh = || json!({"instances": [{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z"}]});
+    for name in &names {
+        view.put(WatchedKind::NodeDaemons, report(name, "two", fresh(), json!([])));
+        view.put(WatchedKind::Nodes, node(name, "Unknown"));
+    }
+    let now = NOW + ms(60_000);
+    let halted = halt(&view.plan(now)).expect("it is noted");
+    assert_eq!((halted.cause.as_str(), halted.nodes.len()), ("the revision failed on 50 nodes", 10));
+    // What `kubectl daemonlet retry` writes.
+    let retried = |names: &str| {
+        let mut two = revision("two", 2);
+        two["metadata"]["annotations"] = json!({"daemonlet.dev/retried": names});
+        two
+    };
+    let noted = |plan: &ClusterPlan| {
+        plan.writes.iter().find_map(|write| match write {
+            Write::Revision { write: history::RevisionWrite::Retried { nodes, .. }, .. } => Some(nodes.clone()),
+            _ => None,
+        })
+    };
+    view.put(WatchedKind::Revisions, retried(&format!("*,{}", halted.nodes.join(","))));
+    let plan = view.plan(now + ms(1));
+    let all = noted(&plan).unwrap();
+    assert_eq!((halt(&plan), all.iter().cloned().collect::<Vec<_>>()), (None, names.clone()));
+    view.put(WatchedKind::Revisions, retried(&Vec::from_iter(all).join(",")));
+    let plan = view.plan(now + ms(2));
+    assert_eq!((halt(&plan), noted(&plan)), (None, None));
+    // The next failure of each counts.
+    for name in ["n00", "n01"] {
+        view.put(WatchedKind::Nodes, node(name, "True"));
+        view.put(WatchedKind::NodeDaemons, on_two(name));
+    }
+    let left = noted(&view.plan(now + ms(3))).unwrap();
+    assert_eq!(left.len(), 48);
+    view.put(WatchedKind::Revisions, retried(&Vec::from_iter(left).join(",")));
+    ["n00", "n01"].into_iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
+    assert_eq!(halt(&view.plan(now + ms(4))).map(|halted| halted.nodes.len()), Some(2));
+}
+
+#[test]
 fn what_is_let_go_has_none_of_our_conditions() {
     let mut view = with_one_released(json!({}));
     let mut said = view.view.daemons.values().next().unwrap().status.clone();
@@ -571,6 +616,7 @@ fn a_node_that_the_revision_cuts_off_has_failed_after_its_deadline() {
     let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"}));
     let fresh = json!([{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z"}]);
     view.put(WatchedKind::NodeDaemons, report("a", "two", json!({"instances": fresh}), json!([])));
+    view.plan(NOW);
     view.put(WatchedKind::Nodes, node("a", "Unknown"));
     assert_eq!(halt(&view.plan(NOW + ms(59_000))), None);
     assert_eq!(halt(&view.plan(NOW + ms(60_000))).map(|halted| halted.nodes), Some(vec!["a".to_owned()]));
@@ -592,6 +638,7 @@ fn a_node_that_goes_soon_after_its_update_has_failed_and_one_that_goes_later_has
         let mut view =
             with_one_released(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"}));
         view.put(WatchedKind::NodeDaemons, report("a", "one", more, approvals));
+        view.plan(NOW);
         view.put(WatchedKind::Nodes, away("a", since));
         halt(&view.plan(NOW + ms(60_000))).is_some()
     };
@@ -612,6 +659,7 @@ fn a_revision_is_not_released_while_a_node_that_went_away_with_it_may_yet_fail()
     }
     let fresh = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z"}]});
     view.put(WatchedKind::NodeDaemons, report("a", "two", fresh, json!([])));
+    view.plan(NOW);
     view.put(WatchedKind::Nodes, node("a", "Unknown"));
     let mut reason = |at| released(&view.plan(at)).1;
     assert_eq!(reason(NOW + ms(59_000)), "RollingOut");

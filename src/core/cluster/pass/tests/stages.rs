@@ -1,6 +1,7 @@
 //! Steps, windows, and rollouts that people take back.
 
 use super::releases::released;
+use super::releases::renewed;
 use super::releases::with_one_released;
 use super::*;
 use crate::core::cluster::requests::RequestTarget;
@@ -132,6 +133,24 @@ fn what_is_not_understood_or_not_now_holds_and_says_so() {
     }
     let plan = with_one_released(json!({"daemonlet.dev/window": "Tue 22:00-23:00"})).plan(NOW);
     assert_eq!((approved(&plan).len(), released(&plan).1.as_str()), (1, "RollingOut"));
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_moves_windows_and_ends_no_hold() {
+    let steps = json!({"daemonlet.dev/steps": STEPS});
+    let mut view = with_one_released(steps);
+    let since = StepState { since: Some(NOW.to_string()), ..StepState::first(2, STEPS) };
+    view.put(WatchedKind::Revisions, in_step(&since));
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), approval("two", &NOW.to_string())));
+    view.state.ahead = ms(3_600_000);
+    let plan = view.plan(NOW + ms(1_000));
+    assert_eq!((step(&plan), plan.unclaimed.len()), (None, 0));
+    let mut view = with_one_released(json!({"daemonlet.dev/window": "Tue 22:00-23:00"}));
+    view.state.ahead = ms(3_600_000);
+    let plan = view.plan(NOW);
+    assert_eq!(approved(&plan), []);
+    assert!(plan.look_again.is_some_and(|at| at > NOW && at <= NOW + ms(60_000)), "{:?}", plan.look_again);
 }
 
 #[test]
@@ -268,6 +287,29 @@ fn a_trigger_makes_approvals_that_stand_and_what_is_not_understood_holds() {
 }
 
 #[test]
+fn what_was_approved_before_a_trigger_was_written_is_not_told_as_unclaimed() {
+    for trigger in ["drain", "boot", "manual"] {
+        let mut view = with_one_released(json!({}));
+        let at = (NOW - UNCLAIMED).to_string();
+        view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), approval("two", &at)));
+        let unwritten = World { view: view.view.clone(), state: view.state.clone() }.plan(NOW);
+        assert_eq!((unwritten.unclaimed.len(), unwritten.passed_over.len()), (1, 1));
+        annotate(&mut view, json!({"daemonlet.dev/update": trigger}));
+        let plan = view.plan(NOW);
+        assert!(
+            plan.writes
+                .iter()
+                .any(|w| matches!(w, Write::Approvals { node, spec } if node == "b" && spec.approvals.is_empty()))
+        );
+        assert_eq!((plan.unclaimed.len(), plan.passed_over.len()), (0, 0), "its node waits for the {trigger}");
+        view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), json!([])));
+        let plan = view.plan(NOW);
+        assert!(when(&plan).contains(&("b".to_owned(), UpdateTrigger::parse(trigger))));
+        assert_eq!(condition(&plan, "Degraded").1, "AsExpected");
+    }
+}
+
+#[test]
 fn a_first_instance_that_waits_for_its_approval_waits_for_no_trigger() {
     let annotations = json!({"daemonlet.dev/update": "boot", "daemonlet.dev/first-install": "100%"});
     let mut view = world(annotations);
@@ -302,6 +344,24 @@ fn what_is_held_in_its_first_step_is_not_released_because_the_others_cannot_take
     view.put(WatchedKind::Revisions, in_step(&StepState { step: 3, ..StepState::first(2, STEPS) }));
     NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
     assert_eq!(released(&view.plan(NOW)).1, "Complete");
+}
+
+#[test]
+fn a_step_does_not_end_because_the_agents_of_the_others_are_dead() {
+    let mut view = with_one_released(json!({"daemonlet.dev/steps": STEPS}));
+    let second = StepState { step: 2, ..StepState::first(2, STEPS) };
+    view.put(WatchedKind::Revisions, in_step(&second));
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    let mut look = |second: i64, names: &[&str]| {
+        view.state.liveness.follow(&view.view, NOW);
+        view.state.liveness.listed(&renewed(names), NOW + ms(second * 1_000));
+        view.plan(NOW + ms(second * 1_000))
+    };
+    (0..45).step_by(15).for_each(|second| drop(look(second, &[])));
+    look(45, &["a"]);
+    let plan = look(60, &["a"]);
+    assert_eq!(condition(&plan, "Degraded").2, "agent does not renew its Lease on 3 nodes: b, c, d");
+    assert_eq!(step(&plan), None, "its hold does not begin with one node of two");
 }
 
 #[test]

@@ -44,3 +44,76 @@ fn too_many_daemon_sets_of_a_namespace_are_told_in_one_event_with_their_number()
     assert_eq!((trouble.key.name.as_str(), trouble.uid.as_str()), ("d-100", "100"));
     assert!(trouble.cause.contains("namespace kube-system has more than 100 DaemonSets"), "{}", trouble.cause);
 }
+
+#[test]
+fn what_was_approved_stands_where_the_daemon_set_is_not_read_yet() {
+    let mut view = World::default();
+    for kind in KINDS {
+        view.take(Change::Begin(kind));
+        view.take(Change::Complete(kind));
+    }
+    // It has no label, and nobody has read it since this coordinator began.
+    let mut plain = daemon_set("two", json!({}), json!({}));
+    plain["metadata"]["labels"] = json!({});
+    let mut outline = plain.clone();
+    (outline["spec"], outline["status"]) = (Value::Null, json!({}));
+    view.take(Change::Present(WatchedKind::DaemonSets, Box::new(outline), false));
+    [revision("one", 1), revision("two", 2)].into_iter().for_each(|r| view.put(WatchedKind::Revisions, r));
+    let mut approvals = approval("two", &NOW.to_string());
+    let mut of_another = approvals[0].clone();
+    of_another["name"] = json!("gone");
+    approvals.as_array_mut().unwrap().push(of_another);
+    for name in NODES {
+        view.put(WatchedKind::Nodes, node(name, "True"));
+        view.put(WatchedKind::NodeDaemons, report(name, "one", json!({}), json!([])));
+    }
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"replacing": hash("two")}), approvals));
+    let plan = view.plan(NOW);
+    assert_eq!(approved(&plan), [("a".to_owned(), hash("two"))], "that of one that is gone is withdrawn");
+    assert_eq!(plan.writes.len(), 1, "{:?}", plan.writes);
+    view.take(Change::Read(WatchedKind::DaemonSets, Box::new(plain)));
+    let unread: Vec<_> = view.view.unread().map(|(_, key)| key.name.clone()).collect();
+    assert_eq!(unread.len(), 2, "its history");
+    assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("two"))]);
+}
+
+/// The same DaemonSet with a definition that is refused.
+fn unclear(annotations: Value) -> Value {
+    let mut refused = daemon_set("two", annotations, json!({}));
+    refused["metadata"]["generation"] = json!(4);
+    refused["spec"]["template"]["spec"]["restartPolicy"] = json!("Sometimes");
+    refused
+}
+
+/// It is mended.
+fn clear(annotations: Value) -> Value {
+    let mut daemon = daemon_set("two", annotations, json!({}));
+    daemon["metadata"]["generation"] = json!(5);
+    daemon
+}
+
+#[test]
+fn what_is_remembered_of_a_daemon_set_outlives_passes_that_decide_nothing_about_it() {
+    // A halt that could not be written, and other machines in place of those on which it failed.
+    let mut view = world(json!({}));
+    ["a", "b"].into_iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
+    assert_eq!(view.plan(NOW).halts.len(), 1);
+    NODES.into_iter().for_each(|name| view.put(WatchedKind::NodeDaemons, report(name, "one", json!({}), json!([]))));
+    view.put(WatchedKind::DaemonSets, unclear(json!({})));
+    view.plan(NOW + ms(1));
+    view.put(WatchedKind::DaemonSets, clear(json!({})));
+    let plan = view.plan(NOW + ms(2));
+    assert_eq!((approved(&plan), plan.halts.len()), (vec![], 1));
+    // A node that is not well, and is deleted meanwhile.
+    let most = || json!({"daemonlet.dev/max-failed": "0"});
+    let mut view = world(most());
+    let instance = json!([{"pod": "p", "revision": hash("two"), "created": NOW.to_string()}]);
+    view.put(WatchedKind::NodeDaemons, report("a", "two", json!({"instances": instance}), json!([])));
+    view.plan(NOW + ms(1_000));
+    view.put(WatchedKind::DaemonSets, unclear(most()));
+    view.plan(NOW + ms(2_000));
+    view.take(Change::Gone(WatchedKind::Nodes, Box::new(node("a", "True"))));
+    view.plan(NOW + ms(3_000));
+    view.put(WatchedKind::DaemonSets, clear(most()));
+    assert_eq!(view.plan(NOW + ms(4_000)).halts.len(), 1, "it has failed");
+}

@@ -144,6 +144,7 @@ impl Process {
         };
         let observation = ClusterObservation {
             now,
+            ahead: Span::ZERO,
             leadership,
             snapshot: Arc::clone(&self.snapshot),
             unreadable: Vec::new(),
@@ -156,10 +157,11 @@ impl Process {
         self.lost.look(view, decision.memory.is_some(), now);
         let lost = self.lost.given_against(view, &decision.requests);
         let beyond = slots::given_beyond(view, &decision.requests, budget);
-        let against = || given::given_against(view, &decision.requests);
+        let against = || given::given_against(view, &decision.requests, now);
         let told = || given::told_against(view, &decision.requests);
-        self.broken =
-            beyond.or(lost).or_else(against).or_else(told).or_else(|| given::stepped_against(view, &decision.requests));
+        let is_dead = |node: &str| self.state.liveness.dead_since(node).is_some();
+        let stepped = || given::stepped_against(view, &decision.requests, is_dead, now);
+        self.broken = beyond.or(lost).or_else(against).or_else(told).or_else(stepped);
         self.sent.extend(decision.requests.iter().cloned().map(|request| (self.term, request)));
         self.state.commit(decision, now);
     }

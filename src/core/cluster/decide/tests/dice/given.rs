@@ -19,12 +19,17 @@ use crate::core::cluster::steps::StepState;
 use crate::core::json::Json;
 use crate::core::model::ABORTED;
 use crate::core::model::CANARY;
+use crate::core::model::IntOrPercent;
 use crate::core::model::ObjectKey;
 use crate::core::model::PARTITION;
 use crate::core::model::PAUSED;
+use crate::core::model::PROMOTED;
 use crate::core::model::ROLLBACK;
 use crate::core::model::STEPS;
 use crate::core::model::TOPOLOGY_KEY;
+use crate::core::model::WINDOW;
+use crate::core::time::Timestamp;
+use crate::core::window::Window;
 
 use super::KEY;
 use super::slots;
@@ -37,13 +42,14 @@ fn zone(entry: &NodeEntry) -> &str {
 }
 
 /// What is wrong with what `requests` give, if anything is.
-pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) -> Option<String> {
+pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest], now: Timestamp) -> Option<String> {
     let daemon = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))?;
     let given: Vec<(&NodeEntry, Approval)> = slots::new(view, requests).collect();
     let annotation = |name: &str| daemon.daemon_set.annotations.get(name).map(String::as_str);
     let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash);
     let is_aborted = is_aborted(daemon, current);
     let is_stopped = is_aborted || current.is_some_and(|current| current.revision.halted.is_some());
+    let is_closed = annotation(WINDOW).is_some_and(|text| !Window::parse(text).unwrap().contains(now));
     // A halt is decided from what is seen before it is written.
     let may_go_back = is_aborted || annotation(ROLLBACK) == Some("auto");
     for (_, new) in &given {
@@ -51,6 +57,7 @@ pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest])
             _ if annotation(PAUSED) == Some("true") => "it is paused",
             (true, None) => "it has no ControllerRevision",
             (true, _) if is_stopped => "it is halted or aborted",
+            (true, _) if is_closed => "it is outside its window",
             (false, _) if !may_go_back => "another revision is wanted, and nobody goes back",
             _ => continue,
         };
@@ -123,11 +130,18 @@ pub(super) fn told_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) 
     };
     let lacking = view.nodes.values().filter(lacks_it).count();
     let is_new = before.is_none_or(|before| before.hash != told.hash);
-    (is_new && lacking > DEAD).then(|| format!("releases {} that {lacking} nodes do not have", told.hash))
+    let may_lack = DEAD.max(view.nodes.len() / 3);
+    (is_new && lacking > may_lack).then(|| format!("releases {} that {lacking} nodes do not have", told.hash))
 }
 
-/// What is wrong with the step that `requests` write, if anything is: the one before has to be done.
-pub(super) fn stepped_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) -> Option<String> {
+/// What is wrong with the step that `requests` write, if anything is: the one before has to be done. `is_dead`: whether
+/// the coordinator takes a node's agent for dead; a third of them does not make the others enough.
+pub(super) fn stepped_against(
+    view: &ClusterSnapshot,
+    requests: &[ClusterRequest],
+    is_dead: impl Fn(&str) -> bool,
+    now: Timestamp,
+) -> Option<String> {
     let daemon = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))?;
     let text = daemon.daemon_set.annotations.get(STEPS)?;
     let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash)?;
@@ -139,9 +153,27 @@ pub(super) fn stepped_against(view: &ClusterSnapshot, requests: &[ClusterRequest
     let (new, before) = (StepState::of(new, number)?, StepState::of(current.revision.step.as_deref(), number)?);
     let nodes = || view.nodes.values().filter(|entry| entry.node.is_some());
     let has_it = |entry: &&NodeEntry| slots::running(view, entry) == Some((daemon.hash.as_str(), true));
-    let can = |entry: &&NodeEntry| entry.report.is_some() && entry.node.as_ref().is_some_and(|node| node.reachable);
+    let reachable = |entry: &NodeEntry| entry.node.as_ref().is_some_and(|node| node.reachable);
+    let has_failed = |entry: &NodeEntry| {
+        let told = entry.report.as_ref().and_then(|report| report.told(daemon.key));
+        told.and_then(|told| told.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
+    };
+    let can = |entry: &&NodeEntry| entry.report.is_some() && reachable(entry) && !has_failed(entry);
     let size = rollout::resolve(&steps::parse(text)?.get(before.step - 1)?.nodes, nodes().count()).max(1);
     let (done, able) = (nodes().filter(has_it).count(), nodes().filter(can).count());
-    let is_early = new.step > before.step && before.of == *text && done < size.min(able.saturating_sub(DEAD));
-    is_early.then(|| format!("goes to step {} with {done} nodes of {size}", new.step))
+    let named = || view.nodes.iter().filter(|(_, entry)| entry.node.is_some());
+    let dead = named().filter(|(name, entry)| reachable(entry) && is_dead(name)).count();
+    let silent = dead + nodes().filter(|entry| !reachable(entry)).count();
+    let is_silence = silent > 2 && silent >= rollout::resolve(&IntOrPercent::Percent(33), nodes().count());
+    let enough = if is_silence { able } else { able.saturating_sub(dead) };
+    let is_early = new.step > before.step && before.of == *text && done < size.min(enough);
+    if is_early {
+        return Some(format!("goes to step {} with {done} nodes of {size}", new.step));
+    }
+    let step = *steps::parse(text)?.get(before.step - 1)?;
+    let since = before.since.as_ref().and_then(|since| since.parse::<Timestamp>().ok());
+    let promoted = format!("{}/{number}/{}/{}", current.revision.name, before.step, step.size());
+    let is_promoted = daemon.daemon_set.annotations.get(PROMOTED) == Some(&promoted);
+    let may = is_promoted || since.is_some_and(|since| since + step.hold <= now);
+    (new.step > before.step && before.of == *text && !may).then(|| format!("goes to step {} in a hold", new.step))
 }

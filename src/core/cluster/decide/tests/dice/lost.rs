@@ -1,5 +1,6 @@
 //! Nodes that a revision broke and that were deleted, as plainly as they can be counted: a coordinator that has seen too
-//! many of them gives that revision to no more nodes.
+//! many of them gives that revision to no more nodes. Nor does one that has seen it halted, until somebody takes the halt away
+//! from the ControllerRevision that says it.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -28,6 +29,8 @@ pub(super) struct Lost {
     unwell: BTreeMap<String, String>,
     /// Those that were so and are gone.
     lost: BTreeSet<String>,
+    /// UID of the ControllerRevision that said that it is halted, if one did.
+    halted_on: Option<String>,
 }
 
 fn daemon(view: &ClusterSnapshot) -> Option<&WatchedDaemon> {
@@ -38,6 +41,7 @@ impl Lost {
     /// Somebody has said that it is to be tried again.
     pub(super) fn forgive(&mut self) {
         self.lost.clear();
+        self.halted_on = None;
     }
 
     /// Takes note of what a pass `has_decided` by what it sees.
@@ -45,12 +49,19 @@ impl Lost {
         let Some(daemon) = daemon(view) else { return };
         let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash);
         let is_released = RolloutStatus::of(&daemon.status, 0).released.is_some_and(|r| r.hash == daemon.hash);
+        // Somebody has deleted it, and it is made again.
+        if current.is_none() && self.hash == daemon.hash {
+            return;
+        }
         let Some(current) = current.filter(|_| self.hash == daemon.hash && !is_released) else {
             *self = Self { hash: daemon.hash.clone(), ..Self::default() };
             return;
         };
         if !has_decided {
             return;
+        }
+        if current.revision.halted.is_some() {
+            self.halted_on = Some(current.uid.clone());
         }
         let there: BTreeMap<&str, &str> = view
             .nodes
@@ -67,7 +78,7 @@ impl Lost {
             let told = entry.report.as_ref().and_then(|report| report.told(daemon.key));
             let is_soon = told.and_then(|told| told.instances.last()).is_some_and(|i| i.created + DEADLINE > now);
             let has_it = slots::running(view, entry) == Some((daemon.hash.as_str(), false));
-            has_it && is_soon && !current.revision.retried.contains(name)
+            has_it && is_soon && !current.revision.is_retried(name)
         };
         let unwell = there.into_iter().filter(|(_, name)| is_unwell(name));
         self.unwell.extend(unwell.map(|(uid, name)| (uid.to_owned(), name.to_owned())));
@@ -77,12 +88,15 @@ impl Lost {
     pub(super) fn given_against(&self, view: &ClusterSnapshot, requests: &[ClusterRequest]) -> Option<String> {
         let daemon = daemon(view).filter(|daemon| daemon.hash == self.hash)?;
         let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash)?;
+        let given = slots::new(view, requests).filter(|(_, new)| new.revision == daemon.hash).count();
+        if given > 0 && self.halted_on.as_ref().is_some_and(|on| *on != current.uid) {
+            return Some(format!("gives {}, which was halted on a ControllerRevision that is gone", self.hash));
+        }
         let mut lost = self.lost.clone();
         let uids: BTreeSet<&str> = view.nodes.values().filter_map(|e| e.node.as_ref()?.view.uid.as_deref()).collect();
         let noted = current.revision.broken.nodes.iter().filter(|broken| !uids.contains(broken.uid.as_str()));
         lost.extend(noted.map(|broken| broken.uid.clone()));
         let most = daemon.daemon_set.annotations.get(MAX_FAILED).map_or(1, |text| text.parse().unwrap());
-        let given = slots::new(view, requests).filter(|(_, new)| new.revision == daemon.hash).count();
         (given > 0 && lost.len() > most).then(|| format!("gives {} {given} times, which has lost {lost:?}", self.hash))
     }
 }

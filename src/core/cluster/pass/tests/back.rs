@@ -1,0 +1,84 @@
+//! The way back, and to which revision it leads.
+
+use super::*;
+
+/// Three revisions: the first is released, two nodes run the second and two the third, which is wanted and fails on them.
+/// `halted`: whether the second is.
+fn with_three(halted: bool, more: Value) -> World {
+    let mut view = World::default();
+    let message = format!("ControllerRevision net-{0} (hash {0}) at generation 3", hash("one"));
+    let released = json!({"conditions": [
+        {"type": "Released", "status": "False", "reason": "Held", "message": message}]});
+    view.put(WatchedKind::DaemonSets, daemon_set("three", more, released));
+    let mut two = revision("two", 2);
+    if halted {
+        two["metadata"]["annotations"] = json!({"daemonlet.dev/halted": "by hand"});
+    }
+    [revision("one", 1), two, revision("three", 3)].into_iter().for_each(|r| view.put(WatchedKind::Revisions, r));
+    for name in NODES {
+        view.put(WatchedKind::Nodes, node(name, "True"));
+        let failed = json!({"revision": hash("three"), "cause": "image", "message": "no"});
+        let report = match name {
+            "a" | "b" => report(name, "three", json!({"previous": hash("two"), "failed": failed}), json!([])),
+            _ => report(name, "two", json!({"previous": hash("one")}), json!([])),
+        };
+        view.put(WatchedKind::NodeDaemons, report);
+    }
+    view
+}
+
+fn gone(view: &mut World, image: &str, number: i64) {
+    view.take(Change::Gone(WatchedKind::Revisions, Box::new(revision(image, number))));
+}
+
+#[test]
+fn a_halted_rollout_goes_back_to_the_released_revision_and_never_to_one_that_is_halted() {
+    let auto = || json!({"daemonlet.dev/rollback": "auto"});
+    for halted in [true, false] {
+        let mut view = with_three(halted, auto());
+        let plan = view.plan(NOW);
+        assert_eq!(condition(&plan, "Halted").1, "Failed");
+        assert_eq!(approved(&plan), [("a".to_owned(), hash("one"))], "most run the second");
+        // Where the released one cannot be had, who ran another that is not halted can return to it.
+        gone(&mut view, "one", 1);
+        let plan = view.plan(NOW);
+        let wanted = if halted { vec![] } else { vec![("a".to_owned(), hash("two"))] };
+        assert_eq!(approved(&plan), wanted, "{halted}");
+    }
+    // Without a released one, too.
+    let mut view = with_three(true, auto());
+    view.put(WatchedKind::DaemonSets, daemon_set("three", auto(), json!({})));
+    assert_eq!(approved(&view.plan(NOW)), []);
+}
+
+#[test]
+fn an_abort_finds_the_released_revision_though_no_node_speaks_of_it() {
+    let aborted = || json!({"daemonlet.dev/aborted": format!("net-{}", hash("two"))});
+    let message = format!("ControllerRevision net-{0} (hash {0}) at generation 3", hash("one"));
+    let released = json!({"conditions": [
+        {"type": "Released", "status": "False", "reason": "RollingOut", "message": message}]});
+    // The status comes with the DaemonSet, or later.
+    for is_later in [false, true] {
+        let mut view = World::default();
+        if is_later {
+            view.put(WatchedKind::DaemonSets, daemon_set("two", aborted(), json!({})));
+        }
+        view.put(WatchedKind::DaemonSets, daemon_set("two", aborted(), released.clone()));
+        view.put(WatchedKind::Revisions, revision("one", 1));
+        view.put(WatchedKind::Revisions, revision("two", 2));
+        for name in NODES {
+            view.put(WatchedKind::Nodes, node(name, "True"));
+            view.put(WatchedKind::NodeDaemons, report(name, "two", json!({}), json!([])));
+        }
+        for (index, name) in NODES.into_iter().enumerate() {
+            let plan = view.plan(NOW);
+            assert_eq!(approved(&plan), [(name.to_owned(), hash("one"))]);
+            let words = condition(&plan, "Progressing").2;
+            let left = NODES.len() - index;
+            assert!(words.starts_with(&format!("it was aborted: {left} node")), "{words}");
+            view.put(WatchedKind::NodeDaemons, report(name, "one", json!({"previous": hash("two")}), json!([])));
+        }
+        let plan = view.plan(NOW);
+        assert_eq!((approved(&plan), condition(&plan, "Progressing").1), (vec![], "RolledBack".to_owned()));
+    }
+}
