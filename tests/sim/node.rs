@@ -517,7 +517,8 @@ impl Node {
                 }
                 // Which UIDs were used since, and what a file defined that says nothing now, is not known either.
                 self.restored_in = Some(self.booted);
-                self.daemons.iter_mut().filter(|daemon| daemon.file.is_none()).for_each(|daemon| daemon.highest = 0);
+                let fileless = self.daemons.iter_mut().filter(|daemon| daemon.file.is_none());
+                fileless.for_each(|daemon| (daemon.highest, daemon.data_may_go_back) = (0, true));
                 for (path, data) in self.backup.take().unwrap_or_default() {
                     self.as_world(|disk| disk.put(path, data));
                 }

@@ -306,6 +306,8 @@ pub trait Facts {
     fn released(&self, daemon_set: &Arc<DaemonSet>, released: &Released) -> ReleasedDefinition;
     /// The revision that the coordinator has approved for this node, if any.
     fn approved(&self, daemon_set: &DaemonSet) -> Option<String>;
+    /// Whether the definition is what was remembered of the API's: no API server has shown DaemonSets to this process.
+    fn is_remembered(&self, daemon_set: &DaemonSet) -> bool;
     /// What the kubelet's admission of an instance depends on besides the pod; when it changes, a rejected instance is
     /// retried at once.
     fn surroundings(&self, instance: &Instance) -> Fingerprints<'_>;

@@ -89,6 +89,7 @@ struct World {
     former_node: Option<String>,
     moment: Option<Moment>,
     may_run_unrecorded: bool,
+    is_remembered: bool,
     without_data: BTreeSet<String>,
     surroundings: Fingerprint,
     /// What they were when the kubelet was given an instance, where that differs.
@@ -272,6 +273,10 @@ impl Facts for World {
 
     fn released(&self, _: &Arc<DaemonSet>, _: &Released) -> ReleasedDefinition {
         self.released.clone().unwrap_or(ReleasedDefinition::Unknown)
+    }
+
+    fn is_remembered(&self, _: &DaemonSet) -> bool {
+        self.is_remembered
     }
 
     fn approved(&self, _: &DaemonSet) -> Option<String> {

@@ -25,6 +25,7 @@ use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
+use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::pass::Subject;
 use crate::core::placement::NamespaceSelector;
@@ -58,6 +59,7 @@ use crate::core::rendering::RenderResult;
 use crate::core::rendering::digest;
 use crate::core::sources::Desired;
 use crate::core::time::Span;
+use crate::node::api::Scope;
 
 use super::concerns::images::ImageFacts;
 use super::concerns::stock_controller;
@@ -342,6 +344,11 @@ impl Facts for ObservedState<'_> {
 
     fn coordination_is_off(&self, daemon_set: &DaemonSet) -> bool {
         !self.config.coordination || annotations::is_uncoordinated(daemon_set)
+    }
+
+    fn is_remembered(&self, daemon_set: &DaemonSet) -> bool {
+        let is_listed = self.observation.snapshot().is_some_and(|api| api.lists(&Scope::DaemonSets) > 0);
+        daemon_set.source == Source::Api && !is_listed
     }
 
     fn released(&self, daemon_set: &Arc<DaemonSet>, released: &Released) -> ReleasedDefinition {

@@ -32,3 +32,18 @@ fn a_manifest_that_was_made_for_another_node_is_replaced_once() {
         assert_eq!(bench.pass(&same), NONE);
     }
 }
+
+#[test]
+fn what_runs_without_a_record_does_not_give_way_to_what_is_only_remembered() {
+    let mut bench = Bench::new();
+    let desired = wanted(&daemon_set("a"));
+    bench.record.instances.push(Instance::new("uid-b-0", "net-0", 0, "b", NOW));
+    bench.record.next_incarnation = 1;
+    bench.world.manifests.insert("uid-b-0".to_owned(), "digest".to_owned());
+    bench.world.running.insert("uid-b-0".to_owned());
+    bench.world.is_remembered = true;
+    assert_eq!(bench.pass(&desired), NONE);
+    assert!(bench.plan(&desired).summary.reason.contains("the API server is asked first"));
+    bench.world.is_remembered = false;
+    assert_eq!(bench.pass(&desired), ["end uid-b-0"]);
+}

@@ -68,6 +68,9 @@ struct Cluster {
     /// The connection, while there is one.
     #[serde(default)]
     linked_on: Option<u64>,
+    /// The first connection on which it had yet to say who it is, since it last said so.
+    #[serde(default)]
+    doubted_on: Option<u64>,
     /// The connection on which it was asked and did not say who it is, and why.
     #[serde(default)]
     unsaid: Option<(u64, ApiFailure)>,
@@ -123,6 +126,9 @@ impl RemovalGuard {
                 }
                 _ => {}
             }
+        }
+        if self.is_unidentified(cluster.as_ref()) {
+            self.cluster.doubted_on = self.cluster.doubted_on.or(self.cluster.linked_on);
         }
     }
 
@@ -315,6 +321,10 @@ impl Cluster {
     /// A cluster has said who it is, on `connection` if that is known; the first one is remembered.
     fn is(&mut self, uid: &str, connection: Option<u64>, known: &mut Option<String>) {
         (self.known_on, self.unsaid) = (connection.or(self.known_on), None);
+        // What was shown on a connection before, whose cluster never said who it is, may be another one's.
+        if connection.is_some() {
+            self.is_back |= self.doubted_on.take().is_some_and(|doubted| Some(doubted) != connection);
+        }
         match known {
             Some(known) => {
                 let other = (*known != uid).then(|| uid.to_owned());
