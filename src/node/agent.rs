@@ -341,7 +341,9 @@ impl Agent {
         };
         let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.last.plan.daemons.iter().any(waits);
         let rests = observation.pulls.open() == 0 && !observation.folders.view.is_held;
-        rests && !self.state.asks_runtime && self.inputs.api().is_none_or(is_complete)
+        let guard = &self.state.concerns.removal_guard;
+        let is_unknown = guard.is_unidentified(self.state.inputs.cluster_uid.as_ref());
+        rests && !self.state.asks_runtime && !is_unknown && self.inputs.api().is_none_or(is_complete)
     }
 
     /// Reads the configuration from `file` again, and with it everything that is read anyway: folders,

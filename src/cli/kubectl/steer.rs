@@ -17,6 +17,7 @@ use crate::core::cluster::released::ALL_RETRIED;
 use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::RETRIED_ANNOTATION;
+use crate::core::cluster::released::RETRIED_BYTES;
 use crate::core::cluster::released::Released;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::steps;
@@ -256,7 +257,13 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         let named = named.chain(broken.nodes.iter().map(|broken| &broken.node)).map(String::as_str);
         // Nor are those of which only the coordinator knows that they are cut off: it names them.
         let retried: BTreeSet<&str> = nodes.iter().copied().chain(named).chain([ALL_RETRIED]).collect();
-        let retried = Vec::from_iter(retried).join(",");
+        // Whom it has no room for, the coordinator names: the first one stands for all.
+        let mut room = RETRIED_BYTES;
+        let fits = |name: &&str| {
+            room = room.saturating_sub(name.len() + 1);
+            room > 0
+        };
+        let retried = retried.into_iter().take_while(fits).collect::<Vec<_>>().join(",");
         let annotations = json!({HALTED_ANNOTATION: null, BROKEN_ANNOTATION: null, RETRIED_ANNOTATION: retried});
         let patch = json!({"metadata": {"annotations": annotations}});
         cluster::patch(client, &format!("{}/{name}", revisions(key)), &patch).await.map_err(cluster::failed)?;

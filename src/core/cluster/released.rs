@@ -38,6 +38,9 @@ pub const RETRIED_ANNOTATION: &str = "daemonlet.dev/retried";
 /// it writes their names in place of this.
 pub const ALL_RETRIED: &str = "*";
 
+/// Bytes of names of nodes whose failures count no more: less than is read of an annotation.
+pub const RETRIED_BYTES: usize = 60 << 10;
+
 /// What first instances of a newer revision do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FirstInstances {

@@ -77,7 +77,12 @@ fn decide_in_order(
     let guard = &mut state.concerns.removal_guard;
     guard.identify_cluster(observation, &mut state.inputs.cluster_uid);
     // What another cluster shows is none of what this node knows of its own.
-    let own_view = guard.is_view_foreign(state.inputs.cluster_uid.as_ref()).then(|| observation.without_api_view());
+    let is_former = observation.api.as_ref().is_some_and(|api| api.is_former);
+    let is_foreign = match is_former {
+        true => guard.has_foreign_view(),
+        false => guard.is_view_foreign(state.inputs.cluster_uid.as_ref()),
+    };
+    let own_view = is_foreign.then(|| observation.without_api_view());
     let observation = own_view.as_ref().unwrap_or(observation);
     let adopters = state.absorb(observation, config, &mut log);
     state.note_unsaved(&before.records);
@@ -91,6 +96,8 @@ fn decide_in_order(
     let claims = planning::report_to_cluster(observation, &state, config, cache, &plan);
     let gave_up = state.concerns.manifests_lost_at_boot.give_up(&plan);
     let mut requests = Vec::new();
+    let connection = state.concerns.removal_guard.identified_on(state.inputs.cluster_uid.as_ref());
+    requests.extend(observation.api.as_ref().map(|_| Request::AskTokensOn { connection }));
     requests.extend(follow(observation, &mut state, &plan));
     requests.extend(read(observation, &plan));
     let save_inputs = remember(observation, &mut state, &plan);
@@ -166,8 +173,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
         unlisted || runs.contains(key) || unconfirmed.contains(key) || definitions.refused(key).is_some()
     };
     state.inputs.follow(api, &ours, &objects, is_kept, is_overridden);
-    let identified = state.concerns.removal_guard.identified_on(state.inputs.cluster_uid.as_ref());
-    Some(Request::Follow { objects, tokens, identified })
+    Some(Request::Follow { objects, tokens })
 }
 
 /// Asks for what the API defines of daemons that only an outline is known of, and of those that there is room for now.

@@ -29,6 +29,7 @@ use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::IssuedToken;
 use crate::node::api::Link;
+use crate::node::api::Snapshot;
 use crate::node::api::Tokens;
 use crate::node::api::random;
 use crate::node::cri::Cri;
@@ -52,6 +53,7 @@ use super::observation::VolumeData;
 use super::planning::is_copy;
 use super::remembered_files::RememberedFiles;
 use super::render_cache::RenderCache;
+use super::requests::Reply;
 use super::requests::Requests;
 use super::sealing::Opened;
 use super::state::AgentState;
@@ -66,6 +68,8 @@ pub(super) struct Inputs {
     api: Option<Api>,
     tokens: Tokens,
     issued: (u64, Arc<Vec<IssuedToken>>),
+    /// What the API server last showed on a connection whose cluster had said who it is.
+    identified: Option<Arc<Snapshot>>,
     boot: Boot,
     started: Instant,
     can_ask_runtime: bool,
@@ -105,6 +109,7 @@ impl Inputs {
             api: None,
             tokens: Tokens::default(),
             issued: (0, Arc::default()),
+            identified: None,
             boot: Boot::new(files.boot_id().unwrap_or_default(), clock::now() - clock::uptime()),
             started: Instant::now(),
             files,
@@ -212,13 +217,14 @@ impl Inputs {
         let volume_look = state.concerns.volume_checks.look(now);
         // Before the folders: Secrets of files that are not there may be in it.
         let seal = self.read_seal(executor, now);
+        let replies = requests.take_replies();
         let mut observation = Observation {
             now,
             steady: steady.into(),
             random: random(),
             boot: self.boot.clone(),
             folders: self.folders.read(now, steady, &mut problems),
-            api: config.kubeconfig.is_some().then(|| self.read_api()),
+            api: config.kubeconfig.is_some().then(|| self.read_api(state, &replies)),
             tokens: self.read_tokens(),
             kubelet_started: state
                 .concerns
@@ -246,7 +252,7 @@ impl Inputs {
             pulls: requests.pulls(),
             missing_images,
             unpinned: requests.unpinned(),
-            replies: requests.take_replies(),
+            replies,
             // What the work costs follows from the rest.
             spent: Vec::new(),
             turn: Turn::None,
@@ -280,7 +286,9 @@ impl Inputs {
             || runtime::matter(state, snapshot.as_deref(), now, &self.boot.id, &config.node_name, is_fresh)
     }
 
-    fn read_api(&self) -> ObservedApi {
+    /// What the API server shows. Until the cluster behind a new connection has said who it is, that is what it showed
+    /// before.
+    fn read_api(&mut self, state: &AgentState, replies: &[Reply]) -> ObservedApi {
         let Some(api) = &self.api else {
             return ObservedApi {
                 snapshot: Arc::default(),
@@ -288,14 +296,32 @@ impl Inputs {
                 endpoint: None,
                 connections_opened: 0,
                 sightings: Vec::new(),
+                is_former: false,
+                has_news: false,
             };
         };
+        let guard = &state.concerns.removal_guard;
+        let opened = api.connector().counters().connections_opened;
+        let is_identified = guard.is_identified(state.inputs.cluster_uid.as_ref(), opened, replies);
+        let snapshot = api.store().snapshot();
+        let has_news =
+            self.identified.as_ref().map_or(snapshot.content > 0, |former| former.content != snapshot.content);
+        if guard.has_foreign_view() {
+            self.identified = None;
+        } else if is_identified || opened == 0 {
+            self.identified = Some(Arc::clone(&snapshot));
+        }
+        let former = self.identified.clone().filter(|former| !is_identified && former.content > 0);
+        let is_former = former.is_some();
         ObservedApi {
-            sightings: api.store().take_sightings(),
-            snapshot: api.store().snapshot(),
+            // They stay until it is known whose they are.
+            sightings: if is_identified { api.store().take_sightings() } else { Vec::new() },
+            snapshot: former.unwrap_or(snapshot),
             link: api.connector().link().borrow().clone(),
             endpoint: api.endpoint(),
-            connections_opened: api.connector().counters().connections_opened,
+            connections_opened: opened,
+            is_former,
+            has_news,
         }
     }
 

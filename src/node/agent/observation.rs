@@ -124,6 +124,12 @@ pub(super) struct ObservedApi {
     pub(super) connections_opened: u64,
     /// What happened to mirror pods since the last pass.
     pub(super) sightings: Vec<Sighting>,
+    /// Whether the snapshot is of before this connection, whose cluster has yet to say who it is.
+    #[serde(default)]
+    pub(super) is_former: bool,
+    /// Whether more was shown since a cluster last had said who it is.
+    #[serde(default)]
+    pub(super) has_news: bool,
 }
 
 /// The ServiceAccount tokens that the agent holds.
@@ -179,6 +185,8 @@ impl Observation {
                 endpoint: None,
                 connections_opened: 1,
                 sightings: Vec::new(),
+                is_former: false,
+                has_news: true,
             }
         });
         observation

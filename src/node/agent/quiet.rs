@@ -110,13 +110,14 @@ fn is_same<T>(one: &Knowledge<Arc<T>>, other: &Knowledge<Arc<T>>) -> bool {
 
 fn is_same_api(one: Option<&ObservedApi>, other: Option<&ObservedApi>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return one.is_none() && other.is_none() };
-    let ObservedApi { snapshot, link, endpoint, connections_opened, sightings } = one;
+    let ObservedApi { snapshot, link, endpoint, connections_opened, sightings, is_former, has_news: _ } = one;
     let watched = snapshot.scopes.iter().map(|(scope, state)| (scope, state.error.is_some()));
     let watched_before = other.snapshot.scopes.iter().map(|(scope, state)| (scope, state.error.is_some()));
     sightings.is_empty()
         && snapshot.content == other.snapshot.content
         && snapshot.etcd_rollback_detection.rollback == other.snapshot.etcd_rollback_detection.rollback
         && watched.eq(watched_before)
+        && *is_former == other.is_former
         && (link, endpoint, connections_opened) == (&other.link, &other.endpoint, &other.connections_opened)
 }
 

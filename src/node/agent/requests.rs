@@ -61,14 +61,10 @@ pub(super) enum Request {
     RelistDaemonSets,
     /// Nothing that the API server has shown counts any more: list everything over a new connection.
     ForgetApiView,
-    /// Watch exactly these objects and hold exactly these tokens. `identified`: the connection on which tokens are asked
-    /// for; `None`: any.
-    Follow {
-        objects: BTreeSet<ObjectRef>,
-        tokens: BTreeSet<TokenRequest>,
-        #[serde(skip)]
-        identified: Option<u64>,
-    },
+    /// Watch exactly these objects and hold exactly these tokens.
+    Follow { objects: BTreeSet<ObjectRef>, tokens: BTreeSet<TokenRequest> },
+    /// Ask for tokens on connection number `connection` only; `None`: on any.
+    AskTokensOn { connection: Option<u64> },
     /// Read these DaemonSets, of which no more is known than that they exist.
     ReadDaemonSets(BTreeSet<ObjectKey>),
     /// Watch the pods of exactly these DaemonSets that the scheduler could not bind, by label selector.
@@ -111,7 +107,11 @@ impl Request {
     /// Whether it says how things are to be, rather than what is to be done: sent again, it changes nothing.
     pub(super) fn is_standing(&self) -> bool {
         match self {
-            Request::Follow { .. } | Request::ReadDaemonSets(_) | Request::FollowPending(_) | Request::Pin(_) => true,
+            Request::AskTokensOn { .. }
+            | Request::Follow { .. }
+            | Request::ReadDaemonSets(_)
+            | Request::FollowPending(_)
+            | Request::Pin(_) => true,
             Request::Pull { wishes, .. } => wishes.is_empty(),
             _ => false,
         }
@@ -246,10 +246,13 @@ impl Requests {
     fn start(&self, request: Request) {
         let clients = self.clients.clone();
         match request {
-            Request::Follow { objects, tokens, identified } => {
+            Request::AskTokensOn { connection } => {
+                let Some(api) = &clients.api else { return };
+                api.tokens().ask_on(connection);
+            }
+            Request::Follow { objects, tokens } => {
                 let Some(api) = &clients.api else { return };
                 api.set_wanted(&objects);
-                api.tokens().ask_on(identified);
                 api.tokens().set_wanted(&tokens);
             }
             Request::ReadDaemonSets(daemon_sets) => {
@@ -296,10 +299,12 @@ async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
         Request::ClusterIdentity { connection } => {
             let api = api.as_ref()?;
             let cluster = api.cluster_uid().await;
-            // Asked before there was a connection, it was asked on the first one.
-            let opened = api.connector().counters().connections_opened;
-            let connection = if (connection, opened) == (0, 1) { 1 } else { connection };
-            Some(Reply::ClusterIdentity { connection, cluster })
+            // Asked before there was a connection, it was asked on the first one, unless there are more by now.
+            match (connection, api.connector().counters().connections_opened) {
+                (0, 1) => Some(Reply::ClusterIdentity { connection: 1, cluster }),
+                (0, _) => None,
+                _ => Some(Reply::ClusterIdentity { connection, cluster }),
+            }
         }
         Request::ConfirmRemoval { key, about, api_uid, cluster } => {
             let of = survey::Removal { key, about, api_uid, cluster };
@@ -371,6 +376,7 @@ async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
         // Answered without waiting by [`Requests::start`] and [`Requests::send`].
         Request::RelistDaemonSets
         | Request::ForgetApiView
+        | Request::AskTokensOn { .. }
         | Request::Follow { .. }
         | Request::ReadDaemonSets(_)
         | Request::FollowPending(_)

@@ -11,6 +11,7 @@ use crate::core::cluster::broken::Suspect;
 use crate::core::cluster::broken::Suspects;
 use crate::core::cluster::broken::Verdict;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::released::ALL_RETRIED;
 use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::snapshot::KnownRevision;
@@ -65,7 +66,9 @@ pub(super) fn plan(
         return Broken { write, ..Broken::default() };
     }
     // One that was made anew says nothing of them yet.
-    let of_former = of_it.filter(|before| before.noted_on != *current_uid && current.broken == BrokenNodes::default());
+    let is_forgiven = current.retried.contains(ALL_RETRIED);
+    let is_new = |before: &&Suspects| before.noted_on != *current_uid && current.broken == BrokenNodes::default();
+    let of_former = of_it.filter(is_new).filter(|_| !is_forgiven);
     let noted = of_former.map_or(&current.broken, |before| &before.noted);
     let mut listed = noted.clone();
     let node_of = |name: &str| known.view.nodes.get(name).and_then(|entry| entry.node.as_ref());
@@ -91,7 +94,7 @@ pub(super) fn plan(
         let is_there = is_there(&suspect.node, uid);
         if is_there && is_unheard(&suspect.node) {
             suspects.insert(uid.clone(), suspect.clone());
-        } else if !is_there && suspect.verdict != Verdict::Innocent && !noted.has(uid) {
+        } else if !is_there && suspect.verdict != Verdict::Innocent && !noted.has(uid) && !is_forgiven {
             suspects.insert(uid.clone(), Suspect { verdict: Verdict::Lost, ..suspect.clone() });
         }
     }

@@ -10,6 +10,7 @@ use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released::ALL_RETRIED;
 use crate::core::cluster::released::FirstInstances;
 use crate::core::cluster::released::Halted;
+use crate::core::cluster::released::RETRIED_BYTES;
 use crate::core::cluster::released::Released;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::rollout;
@@ -29,8 +30,6 @@ use super::rules;
 
 /// Nodes that a halt names at most.
 const NODES: usize = 10;
-/// Bytes of names of nodes whose failures count no more: less than is read of an annotation.
-const RETRIED: usize = 60 << 10;
 
 /// Why the rollout of the current revision is halted: since it once was, or from now on.
 pub(super) fn halted(
@@ -108,13 +107,11 @@ pub(super) fn retried(
     let stays = |name: &String| facts.iter().any(|n| n.name == name.as_str() && is_as_then(n));
     let mut left: BTreeSet<String> = current.retried.iter().filter(|name| stays(name)).cloned().collect();
     if current.retried.contains(ALL_RETRIED) {
-        // What nodes have is not known.
-        if facts.iter().any(|n| n.unreported_until.is_some()) {
-            return None;
-        }
         let claims = |n: &NodeFact<'_>| n.replacing && n.approval.is_some_and(|given| given.revision == daemon.wanted);
-        let has_taken = |n: &NodeFact<'_>| n.failed || claims(n) || facts::has_wanted(daemon, n);
-        let mut room = RETRIED.saturating_sub(left.iter().map(|name| name.len() + 1).sum());
+        // What a node has that has not reported is not known.
+        let may_have = |n: &NodeFact<'_>| claims(n) || n.unreported_until.is_some() || facts::has_wanted(daemon, n);
+        let has_taken = |n: &NodeFact<'_>| n.failed || may_have(n);
+        let mut room = RETRIED_BYTES.saturating_sub(left.iter().map(|name| name.len() + 1).sum());
         for n in facts.iter().filter(|n| has_taken(n) && is_as_then(n) && !current.retried.contains(n.name)) {
             let Some(rest) = room.checked_sub(n.name.len() + 1) else { break };
             room = rest;

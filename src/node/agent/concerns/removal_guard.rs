@@ -15,20 +15,20 @@ use crate::core::sources::Confirmation;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
-use crate::node::api::ApiFailure;
-use crate::node::api::FailureKind;
-use crate::node::api::Link;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
 use super::super::definitions::ApiDefinitions;
 use super::super::log::Log;
 use super::super::observation::Observation;
-use super::super::observation::ObservedApi;
 use super::super::requests::Reply;
 use super::super::requests::Request;
 use super::super::state::Records;
 use super::etcd_rollback::EtcdRollback;
+
+mod cluster;
+
+use cluster::Cluster;
 
 /// How long a GET that failed, or that contradicted the watch, is taken for an answer; and how often a cluster is asked
 /// which one it is.
@@ -50,30 +50,6 @@ struct Asked {
     at: Timestamp,
     /// `None` while the GET is under way.
     answer: Option<Confirmation>,
-}
-
-/// Which cluster answers: another one under the same address proves nothing about what runs here.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-struct Cluster {
-    asked_at: Option<Timestamp>,
-    /// The connection on which it last said who it is: behind a new one there may be another cluster, and its watches
-    /// need not tell (resource versions of the old one mean nothing there).
-    known_on: Option<u64>,
-    asked_on: u64,
-    /// The UID of another cluster than the one that is remembered.
-    other: Option<String>,
-    /// The remembered cluster answers again, and what another one showed is still to be forgotten.
-    #[serde(default)]
-    is_back: bool,
-    /// The connection, while there is one.
-    #[serde(default)]
-    linked_on: Option<u64>,
-    /// The first connection on which it had yet to say who it is, since it last said so.
-    #[serde(default)]
-    doubted_on: Option<u64>,
-    /// The connection on which it was asked and did not say who it is, and why.
-    #[serde(default)]
-    unsaid: Option<(u64, ApiFailure)>,
 }
 
 /// Removals that wait for a second complete list.
@@ -111,25 +87,7 @@ impl Asked {
 impl RemovalGuard {
     /// Learns which cluster answers. `cluster`: the one that is remembered; the first one to answer is.
     pub(in super::super) fn identify_cluster(&mut self, observation: &Observation, cluster: &mut Option<String>) {
-        let linked = |api: &&ObservedApi| api.link == Link::Up;
-        self.cluster.linked_on = observation.api.as_ref().filter(linked).map(|api| api.connections_opened);
-        for reply in &observation.replies {
-            match reply {
-                Reply::ClusterIdentity { connection, cluster: Ok(uid) } => {
-                    self.cluster.is(uid, Some(*connection), cluster)
-                }
-                Reply::ClusterIdentity { connection, cluster: Err(failure) } => {
-                    self.cluster.unsaid = Some((*connection, failure.clone()));
-                }
-                Reply::RemovalConfirmed { cluster: Some(uid), .. } => {
-                    self.cluster.is(uid, None, cluster);
-                }
-                _ => {}
-            }
-        }
-        if self.is_unidentified(cluster.as_ref()) {
-            self.cluster.doubted_on = self.cluster.doubted_on.or(self.cluster.linked_on);
-        }
+        self.cluster.observe(observation, cluster);
     }
 
     /// Takes the answers that have come.
@@ -191,13 +149,23 @@ impl RemovalGuard {
 
     /// Whether what the API server has shown may be of another cluster than `known`, the one that is remembered.
     pub(in super::super) fn is_view_foreign(&self, known: Option<&String>) -> bool {
-        self.cluster.other.is_some() || self.cluster.is_back || self.is_unidentified(known)
+        self.has_foreign_view() || self.is_unidentified(known)
+    }
+
+    /// Whether what the API server has shown is of another cluster than the one that is remembered, or was.
+    pub(in super::super) fn has_foreign_view(&self) -> bool {
+        self.cluster.other.is_some() || self.cluster.is_back
     }
 
     /// Whether a cluster is remembered, and the one that answers has yet to say that it is this one. One that forbids
     /// the question is believed.
     pub(in super::super) fn is_unidentified(&self, known: Option<&String>) -> bool {
         known.is_some() && self.cluster.may_yet_say()
+    }
+
+    /// Whether the cluster behind `connection` has said that it is `known`, by what was known before and by `replies`.
+    pub(in super::super) fn is_identified(&self, known: Option<&String>, connection: u64, replies: &[Reply]) -> bool {
+        known.is_none_or(|known| self.cluster.has_said(known, connection, replies))
     }
 
     /// Whether a second complete list, over a fresh connection, has said the same.
@@ -240,26 +208,13 @@ impl RemovalGuard {
             let api_uid = records.get(key).and_then(|record| record.api_uid.clone());
             requests.push(Request::ConfirmRemoval { key: key.clone(), about, api_uid, cluster: cluster.cloned() });
         }
-        requests.extend(self.ask_for_cluster(now));
+        requests.extend(self.cluster.ask(now));
         if std::mem::take(&mut self.cluster.is_back) {
             (self.second_list, self.confirmations) = (None, BTreeMap::new());
             requests.push(Request::ForgetApiView);
         }
         requests.extend(self.hold_removals(plan.removals_held, now, removals_delay));
         requests
-    }
-
-    /// Learns which cluster this is on every new connection, before anything that it says counts.
-    fn ask_for_cluster(&mut self, now: Timestamp) -> Option<Request> {
-        let connection = self.cluster.linked_on?;
-        let is_old = |at| !(Span::ZERO..ASK_AGAIN).contains(&(now - at));
-        let is_due = self.cluster.asked_on != connection || self.cluster.asked_at.is_none_or(is_old);
-        if !is_due || self.cluster.known_on == Some(connection) {
-            return None;
-        }
-        self.cluster.asked_at = Some(now);
-        self.cluster.asked_on = connection;
-        Some(Request::ClusterIdentity { connection })
     }
 
     fn hold_removals(&mut self, held: bool, now: Timestamp, delay: Span) -> Option<Request> {
@@ -280,8 +235,7 @@ impl RemovalGuard {
         let passing = |asked: &&Asked| matches!(asked.answer, Some(Confirmation::Failed(_) | Confirmation::StillThere));
         let again = self.confirmations.values().filter(passing).map(|asked| asked.at + ASK_AGAIN);
         let second = self.second_list.filter(|second| !second.asked).map(|second| second.at);
-        let cluster = self.cluster.asked_at.filter(|_| self.cluster.may_yet_say()).map(|at| at + ASK_AGAIN);
-        again.chain(second).chain(cluster).min()
+        again.chain(second).chain(self.cluster.due()).min()
     }
 
     /// What is wrong. `cluster`: the one that is remembered, in the file `inputs`.
@@ -297,7 +251,7 @@ impl RemovalGuard {
                 inputs.display()
             )),
         });
-        let unsaid = self.cluster.unsaid.as_ref().filter(|_| self.is_unidentified(cluster)).map(|(_, why)| Problem {
+        let unsaid = self.cluster.unsaid().filter(|_| self.is_unidentified(cluster)).map(|why| Problem {
             object: "API".to_owned(),
             reason: format!(
                 "the API server does not say which cluster it is (GET namespace kube-system: {why}): \
@@ -307,32 +261,6 @@ impl RemovalGuard {
         });
         let rollback = if other.is_none() { self.etcd_rollback.problem() } else { None };
         other.into_iter().chain(unsaid).chain(rollback).collect()
-    }
-}
-
-impl Cluster {
-    /// Whether there is a connection on which it has not said who it is, and has not forbidden the question.
-    fn may_yet_say(&self) -> bool {
-        let forbids =
-            |(on, failure): &(u64, ApiFailure)| Some(*on) == self.linked_on && failure.kind == FailureKind::Forbidden;
-        self.linked_on.is_some() && self.linked_on != self.known_on && !self.unsaid.as_ref().is_some_and(forbids)
-    }
-
-    /// A cluster has said who it is, on `connection` if that is known; the first one is remembered.
-    fn is(&mut self, uid: &str, connection: Option<u64>, known: &mut Option<String>) {
-        (self.known_on, self.unsaid) = (connection.or(self.known_on), None);
-        // What was shown on a connection before, whose cluster never said who it is, may be another one's.
-        if connection.is_some() {
-            self.is_back |= self.doubted_on.take().is_some_and(|doubted| Some(doubted) != connection);
-        }
-        match known {
-            Some(known) => {
-                let other = (*known != uid).then(|| uid.to_owned());
-                self.is_back |= self.other.is_some() && other.is_none();
-                self.other = other;
-            }
-            None => *known = Some(uid.to_owned()),
-        }
     }
 }
 

@@ -8,6 +8,9 @@ use crate::core::time::at;
 use crate::node::agent::decide::tests::object;
 use crate::node::api::Definition;
 
+use crate::node::api::ApiFailure;
+use crate::node::api::FailureKind;
+
 use super::*;
 
 fn key() -> ObjectKey {

@@ -1,0 +1,138 @@
+//! Which cluster answers: another one under the same address proves nothing about what runs here.
+//!
+//! Owns who has said so on which connection. Behind a new one there may be another cluster, and its watches need not
+//! tell: resource versions of the old one mean nothing there.
+
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::api::ApiFailure;
+use crate::node::api::FailureKind;
+
+use super::super::super::observation::Observation;
+use super::super::super::observation::ObservedApi;
+use super::super::super::requests::Reply;
+use super::super::super::requests::Request;
+use super::ASK_AGAIN;
+
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Cluster {
+    asked_at: Option<Timestamp>,
+    asked_on: u64,
+    /// The connection on which it last said who it is.
+    known_on: Option<u64>,
+    /// The UID of another cluster than the one that is remembered.
+    pub(super) other: Option<String>,
+    /// The remembered cluster answers again, and what another one showed is still to be forgotten.
+    #[serde(default)]
+    pub(super) is_back: bool,
+    /// The newest connection, whether it is there or not.
+    #[serde(default)]
+    newest: Option<u64>,
+    /// The same, while it is there.
+    #[serde(default)]
+    pub(super) linked_on: Option<u64>,
+    /// The first connection on which it had yet to say who it is, since it last said so.
+    #[serde(default)]
+    doubted_on: Option<u64>,
+    /// The connection on which it was asked and did not say who it is, and why.
+    #[serde(default)]
+    unsaid: Option<(u64, ApiFailure)>,
+}
+
+impl Cluster {
+    /// Takes what it has said. `known`: the cluster that is remembered; the first one to answer is.
+    pub(super) fn observe(&mut self, observation: &Observation, known: &mut Option<String>) {
+        let api = observation.api.as_ref();
+        self.newest = api.map(|api| api.connections_opened).filter(|opened| *opened > 0);
+        self.linked_on = self.newest.filter(|_| observation.is_linked());
+        for reply in &observation.replies {
+            match reply {
+                Reply::ClusterIdentity { connection, cluster: Ok(uid) } => self.said(uid, *connection, known, api),
+                Reply::ClusterIdentity { connection, cluster: Err(failure) } => self.did_not_say(*connection, failure),
+                Reply::RemovalConfirmed { cluster: Some(uid), .. } => self.is(uid, known),
+                _ => {}
+            }
+        }
+        if known.is_some() && self.may_yet_say() {
+            self.doubted_on = self.doubted_on.or(self.newest);
+        }
+    }
+
+    /// An answer to the question. One of a connection that is not the newest any more is late.
+    fn said(&mut self, uid: &str, connection: u64, known: &mut Option<String>, api: Option<&ObservedApi>) {
+        if self.known_on.is_some_and(|known_on| connection < known_on) {
+            return;
+        }
+        // What was shown on a connection between, whose cluster never said who it is, may be another one's.
+        let is_between = |doubted: u64| doubted < connection;
+        let skipped = self.known_on.is_some_and(|known_on| known_on + 1 < connection);
+        let has_news = api.is_some_and(|api| api.has_news);
+        let is_doubtful = self.doubted_on.take().is_some_and(is_between) || skipped;
+        self.is_back |= known.is_some() && is_doubtful && has_news;
+        (self.known_on, self.unsaid) = (Some(connection), None);
+        self.is(uid, known);
+    }
+
+    /// A failure is no more than that: where the question was forbidden, it stays so.
+    fn did_not_say(&mut self, connection: u64, failure: &ApiFailure) {
+        if !self.is_forbidden(connection) {
+            self.unsaid = Some((connection, failure.clone()));
+        }
+    }
+
+    fn is(&mut self, uid: &str, known: &mut Option<String>) {
+        match known {
+            Some(known) => {
+                let other = (*known != uid).then(|| uid.to_owned());
+                self.is_back |= self.other.is_some() && other.is_none();
+                self.other = other;
+            }
+            None => *known = Some(uid.to_owned()),
+        }
+    }
+
+    fn is_forbidden(&self, connection: u64) -> bool {
+        let forbids = |(on, failure): &(u64, ApiFailure)| *on == connection && failure.kind == FailureKind::Forbidden;
+        self.unsaid.as_ref().is_some_and(forbids)
+    }
+
+    /// Whether it has not said who it is on the newest connection, and has not forbidden the question.
+    pub(super) fn may_yet_say(&self) -> bool {
+        self.newest.is_some_and(|on| self.known_on != Some(on) && !self.is_forbidden(on))
+    }
+
+    /// Whether `known` answers on `connection`, as it has said before or says in `replies`, or is believed to.
+    pub(super) fn has_said(&self, known: &str, connection: u64, replies: &[Reply]) -> bool {
+        let says = |reply: &Reply| match reply {
+            Reply::ClusterIdentity { connection: on, cluster: Ok(uid) } => *on == connection && uid == known,
+            Reply::ClusterIdentity { connection: on, cluster: Err(failure) } => {
+                *on == connection && failure.kind == FailureKind::Forbidden
+            }
+            _ => false,
+        };
+        self.known_on == Some(connection) || self.is_forbidden(connection) || replies.iter().any(says)
+    }
+
+    /// Why it has not said who it is.
+    pub(super) fn unsaid(&self) -> Option<&ApiFailure> {
+        self.unsaid.as_ref().map(|(_, failure)| failure)
+    }
+
+    /// Asks on every new connection, before anything that it says counts.
+    pub(super) fn ask(&mut self, now: Timestamp) -> Option<Request> {
+        let connection = self.linked_on?;
+        let is_old = |at| !(Span::ZERO..ASK_AGAIN).contains(&(now - at));
+        let is_due = self.asked_on != connection || self.asked_at.is_none_or(is_old);
+        if !is_due || self.known_on == Some(connection) {
+            return None;
+        }
+        (self.asked_at, self.asked_on) = (Some(now), connection);
+        Some(Request::ClusterIdentity { connection })
+    }
+
+    /// When it is asked again.
+    pub(super) fn due(&self) -> Option<Timestamp> {
+        let is_open = self.linked_on.is_some() && self.may_yet_say();
+        self.asked_at.filter(|_| is_open).map(|at| at + ASK_AGAIN)
+    }
+}
