@@ -302,13 +302,15 @@ impl Inputs {
         };
         let guard = &state.concerns.removal_guard;
         let opened = api.connector().counters().connections_opened;
-        let is_identified = guard.is_identified(state.inputs.cluster_uid.as_ref(), opened, replies);
+        let known = state.inputs.cluster_uid.as_ref();
+        let is_identified = guard.is_identified(known, opened, replies);
         let snapshot = api.store().snapshot();
         let has_news =
             self.identified.as_ref().map_or(snapshot.content > 0, |former| former.content != snapshot.content);
         if guard.has_foreign_view() {
             self.identified = None;
-        } else if is_identified || opened == 0 {
+        } else if opened == 0 || guard.is_identified(known, opened, &[]) {
+            // Not at the word itself: it may be that what was shown before is another cluster's.
             self.identified = Some(Arc::clone(&snapshot));
         }
         let former = self.identified.clone().filter(|former| !is_identified && former.content > 0);
