@@ -322,10 +322,7 @@ impl Planner<'_> {
         } else if order.is_some() || target.rollback || old.not_accepted {
             None
         } else if old.daemon_set.is_none() && self.facts.is_remembered(&target.daemon_set) {
-            Some(
-                "no record knows what runs, which may be newer than what is remembered: the API server is asked first"
-                    .to_owned(),
-            )
+            Some("no record knows what runs: the API server is asked first".to_owned())
         } else if target.daemon_set.update_strategy == UpdateStrategy::OnDelete && !self.is_by_hand(&wanted) {
             self.record.staged = None;
             Some("the update strategy is OnDelete: the pod keeps its revision until it is deleted".to_owned())

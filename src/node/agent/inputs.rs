@@ -3,6 +3,7 @@
 //! Owns the sources and what they keep to read only what may have changed. [`Inputs::collect`] has the only `await` of a
 //! pass. Must not decide: whatever could not be read is in the observation as such.
 
+mod api_view;
 pub(super) mod costs;
 pub(super) mod folders;
 mod mounts;
@@ -28,8 +29,6 @@ use crate::core::status::Problem;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::IssuedToken;
-use crate::node::api::Link;
-use crate::node::api::Snapshot;
 use crate::node::api::Tokens;
 use crate::node::api::random;
 use crate::node::cri::Cri;
@@ -46,17 +45,16 @@ use super::executor::Executor;
 use super::executor::problem;
 use super::failure;
 use super::observation::Observation;
-use super::observation::ObservedApi;
 use super::observation::ObservedTokens;
 use super::observation::Seal;
 use super::observation::VolumeData;
 use super::planning::is_copy;
 use super::remembered_files::RememberedFiles;
 use super::render_cache::RenderCache;
-use super::requests::Reply;
 use super::requests::Requests;
 use super::sealing::Opened;
 use super::state::AgentState;
+use api_view::ApiView;
 use costs::Costs;
 use folders::FolderReader;
 use runtime::RuntimeReader;
@@ -68,8 +66,7 @@ pub(super) struct Inputs {
     api: Option<Api>,
     tokens: Tokens,
     issued: (u64, Arc<Vec<IssuedToken>>),
-    /// What the API server last showed on a connection whose cluster had said who it is.
-    identified: Option<Arc<Snapshot>>,
+    api_view: ApiView,
     boot: Boot,
     started: Instant,
     can_ask_runtime: bool,
@@ -109,7 +106,7 @@ impl Inputs {
             api: None,
             tokens: Tokens::default(),
             issued: (0, Arc::default()),
-            identified: None,
+            api_view: ApiView::default(),
             boot: Boot::new(files.boot_id().unwrap_or_default(), clock::now() - clock::uptime()),
             started: Instant::now(),
             files,
@@ -224,7 +221,7 @@ impl Inputs {
             random: random(),
             boot: self.boot.clone(),
             folders: self.folders.read(now, steady, &mut problems),
-            api: config.kubeconfig.is_some().then(|| self.read_api(state, &replies)),
+            api: config.kubeconfig.is_some().then(|| self.api_view.read(self.api.as_ref(), state, &replies)),
             tokens: self.read_tokens(),
             kubelet_started: state
                 .concerns
@@ -284,47 +281,6 @@ impl Inputs {
         let is_fresh = self.runtime.is_fresh(now);
         self.runtime.is_to_be_tried(now)
             || runtime::matter(state, snapshot.as_deref(), now, &self.boot.id, &config.node_name, is_fresh)
-    }
-
-    /// What the API server shows. Until the cluster behind a new connection has said who it is, that is what it showed
-    /// before.
-    fn read_api(&mut self, state: &AgentState, replies: &[Reply]) -> ObservedApi {
-        let Some(api) = &self.api else {
-            return ObservedApi {
-                snapshot: Arc::default(),
-                link: Link::Connecting,
-                endpoint: None,
-                connections_opened: 0,
-                sightings: Vec::new(),
-                is_former: false,
-                has_news: false,
-            };
-        };
-        let guard = &state.concerns.removal_guard;
-        let opened = api.connector().counters().connections_opened;
-        let known = state.inputs.cluster_uid.as_ref();
-        let is_identified = guard.is_identified(known, opened, replies);
-        let snapshot = api.store().snapshot();
-        let has_news =
-            self.identified.as_ref().map_or(snapshot.content > 0, |former| former.content != snapshot.content);
-        if guard.has_foreign_view() {
-            self.identified = None;
-        } else if opened == 0 || guard.is_identified(known, opened, &[]) {
-            // Not at the word itself: it may be that what was shown before is another cluster's.
-            self.identified = Some(Arc::clone(&snapshot));
-        }
-        let former = self.identified.clone().filter(|former| !is_identified && former.content > 0);
-        let is_former = former.is_some();
-        ObservedApi {
-            // They stay until it is known whose they are.
-            sightings: if is_identified { api.store().take_sightings() } else { Vec::new() },
-            snapshot: former.unwrap_or(snapshot),
-            link: api.connector().link().borrow().clone(),
-            endpoint: api.endpoint(),
-            connections_opened: opened,
-            is_former,
-            has_news,
-        }
     }
 
     fn read_tokens(&mut self) -> ObservedTokens {

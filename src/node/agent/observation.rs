@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::core::knowledge::Knowledge;
+use crate::core::model::Source;
 use crate::core::model::TokenRequest;
 use crate::core::mounts::MountDifference;
 use crate::core::render::Endpoint;
@@ -213,6 +214,12 @@ impl Observation {
         let Some(api) = &self.api else { return false };
         let pods = api.snapshot.scopes.get(&Scope::Pods);
         api.link == Link::Up && pods.is_some_and(|state| state.lists > 0 && state.error.is_none())
+    }
+
+    /// Whether what `source` defines is only remembered: no API server has shown its DaemonSets.
+    pub(super) fn is_remembered(&self, source: &Source) -> bool {
+        let is_listed = self.snapshot().is_some_and(|api| api.lists(&Scope::DaemonSets) > 0);
+        *source == Source::Api && !is_listed
     }
 
     /// Whether there is a connection to the API server.

@@ -25,7 +25,6 @@ use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
-use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::pass::Subject;
 use crate::core::placement::NamespaceSelector;
@@ -59,7 +58,6 @@ use crate::core::rendering::RenderResult;
 use crate::core::rendering::digest;
 use crate::core::sources::Desired;
 use crate::core::time::Span;
-use crate::node::api::Scope;
 
 use super::concerns::images::ImageFacts;
 use super::concerns::stock_controller;
@@ -315,16 +313,14 @@ impl Facts for ObservedState<'_> {
         for record in self.state.records.values().filter(|r| r.key != *key) {
             let wanted = match self.subjects.iter().find(|s| s.record.key == record.key).map(|s| &s.desired) {
                 Some(Desired::Gone { .. }) if only_desired => continue,
-                Some(Desired::Wanted { daemon_set, .. }) if daemon_set.update_strategy != UpdateStrategy::OnDelete => {
-                    Some(daemon_set)
-                }
+                Some(Desired::Wanted { daemon_set: d, .. }) if d.update_strategy != UpdateStrategy::OnDelete => Some(d),
                 _ => None,
             };
             for instance in record.instances.iter().filter(|i| !only_desired || i.phase == Phase::Live) {
                 let Some(own) = &instance.daemon_set else { continue };
                 let mut has = ports::host_ports(own.pod_template());
-                if let Some(wanted) = wanted.filter(|wanted| only_desired && !Arc::ptr_eq(wanted, own)) {
-                    let later = ports::host_ports(wanted.pod_template());
+                let later = wanted.filter(|wanted| only_desired && !Arc::ptr_eq(wanted, own));
+                if let Some(later) = later.map(|wanted| ports::host_ports(wanted.pod_template())) {
                     has.retain(|port| later.iter().any(|l| l.clashes(port)));
                 }
                 held.push((format!("{} (pod {})", record.key, instance.pod_name), has));
@@ -338,8 +334,8 @@ impl Facts for ObservedState<'_> {
     }
 
     fn is_coordinated(&self, daemon_set: &DaemonSet) -> bool {
-        let has_been = self.state.inputs.coordinated || daemon_set.rollout.released.is_some();
-        has_been && !self.coordination_is_off(daemon_set)
+        (self.state.inputs.coordinated || daemon_set.rollout.released.is_some())
+            && !self.coordination_is_off(daemon_set)
     }
 
     fn coordination_is_off(&self, daemon_set: &DaemonSet) -> bool {
@@ -347,8 +343,7 @@ impl Facts for ObservedState<'_> {
     }
 
     fn is_remembered(&self, daemon_set: &DaemonSet) -> bool {
-        let is_listed = self.observation.snapshot().is_some_and(|api| api.lists(&Scope::DaemonSets) > 0);
-        daemon_set.source == Source::Api && !is_listed
+        self.observation.is_remembered(&daemon_set.source)
     }
 
     fn released(&self, daemon_set: &Arc<DaemonSet>, released: &Released) -> ReleasedDefinition {
