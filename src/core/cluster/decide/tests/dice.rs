@@ -573,8 +573,7 @@ impl Life {
     fn budget_holds(&self, name: &str, hash: &str) {
         let new = self.nodes[name].running.as_ref().filter(|running| running.is_disruption);
         let approved_at = new.and_then(|running| running.approved_at);
-        let is_reported =
-            |node: &Node| self.api.get(WatchedKind::NodeDaemons, &ObjectKey::new("", &node.name)).is_some();
+        let is_reported = |node: &Node| self.is_reported(node);
         let taken = |node: &&Node| {
             let Some(running) = node.running.as_ref().filter(|running| running.ready.is_none()) else { return false };
             match node.broken {
@@ -582,11 +581,15 @@ impl Life {
                     let is_known = broken.known.zip(approved_at).is_some_and(|(known, at)| known < at);
                     is_known && running.hash == hash && is_reported(node)
                 }
-                None => running.is_disruption && (node.dead <= self.now || running.hash == hash),
+                None => running.is_disruption && (node.dead <= self.now || running.hash == hash && is_reported(node)),
             }
         };
         let taken: Vec<&str> = self.nodes.values().filter(taken).map(|node| node.name.as_str()).collect();
         assert!(taken.len() <= self.budget, "{name} makes it {taken:?} with a budget of {}", self.budget);
+    }
+
+    fn is_reported(&self, node: &Node) -> bool {
+        self.api.get(WatchedKind::NodeDaemons, &ObjectKey::new("", &node.name)).is_some()
     }
 
     /// What was never released starts on a node only with the coordinator's approval, and on so many nodes at a time.
@@ -594,8 +597,9 @@ impl Life {
         let daemon = self.daemon();
         let hash = history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"]));
         let running = |node: &Node| node.running.clone().filter(|r| r.by_word && r.ready.is_none() && r.hash == hash);
-        // One that broke later was available once.
-        let is_counted = |node: &&Node| node.broken.is_none() && running(node).is_some();
+        // One that broke later was available once, and of one whose agent is dead and whose report is deleted nobody knows.
+        let is_known = |node: &&Node| node.broken.is_none() && (node.dead <= self.now || self.is_reported(node));
+        let is_counted = |node: &&Node| is_known(node) && running(node).is_some();
         let started: Vec<&str> = self.nodes.values().filter(is_counted).map(|n| n.name.as_str()).collect();
         assert!(started.len() <= self.install, "{name} makes it {started:?} of {}", self.install);
         let needs_word = agent::needs_word(&daemon);
