@@ -135,6 +135,12 @@ pub fn not_understood(daemon_set: &DaemonSet) -> Option<(&'static str, &str)> {
     })
 }
 
+/// The annotation that [`STEPS`] of `daemon_set` excludes, if it has one: nobody knows which of the two counts.
+pub fn excluded_by_steps(daemon_set: &DaemonSet) -> Option<&'static str> {
+    daemon_set.annotations.get(STEPS)?;
+    [CANARY, PARTITION, FIRST_INSTALL].into_iter().find(|name| daemon_set.annotations.contains_key(*name))
+}
+
 /// Whether people have paused the rollouts of a DaemonSet: any value but `false` does.
 pub fn is_paused(daemon_set: &DaemonSet) -> bool {
     daemon_set.annotations.get(PAUSED).is_some_and(|value| value != "false")
@@ -168,6 +174,11 @@ pub fn unknown_fields(daemon_set: &DaemonSet) -> Vec<FieldError> {
     let annotations = daemon_set.annotations.iter().filter(|(name, _)| name.starts_with(OURS));
     let mut found: Vec<FieldError> = annotations.filter_map(|(name, value)| annotation(name, value)).collect();
     found.extend(daemon_set.labels.iter().filter(|(name, _)| name.starts_with(OURS)).filter_map(|(n, v)| label(n, v)));
+    found.extend(excluded_by_steps(daemon_set).map(|excluded| FieldError {
+        field: format!("metadata.annotations[{STEPS}]"),
+        reason: format!("it excludes {excluded}; the rollout is held"),
+        hint: Some("write one of them".to_owned()),
+    }));
     // Annotations written on the pod template instead of the DaemonSet.
     let template = daemon_set.template.at(["metadata", "annotations"]).and_then(serde_json::Value::as_object);
     let misplaced = template.into_iter().flatten().filter(|(name, _)| KNOWN.iter().any(|(known, ..)| known == name));

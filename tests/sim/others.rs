@@ -39,7 +39,7 @@ impl Node {
             json!({"kind": "ServiceAccount", "metadata": {"name": "default", "namespace": SPACE}}),
         );
         let node = true_one.objects.get(&api::id("nodes", "", &self.name)).cloned();
-        for mut node in node {
+        if let Some(mut node) = node {
             node["metadata"] = json!({"name": self.name, "labels": node["metadata"]["labels"]});
             node["metadata"]["labels"]["size"] = if self.is_big { "small" } else { "big" }.into();
             server.put("nodes", node);

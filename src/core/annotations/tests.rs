@@ -99,3 +99,16 @@ fn labels_and_places() {
           (write it into the DaemonSet's own metadata.annotations)"]
     );
 }
+
+#[test]
+fn steps_exclude_what_says_another_way_how_far_a_rollout_goes() {
+    for other in ["canary", "partition", "first-install"] {
+        let name = format!("daemonlet.dev/{other}");
+        let value = if other == "canary" { "a=b" } else { "1" };
+        let told = said(json!({}), json!({"daemonlet.dev/steps": "1; 100%", &name: value}), json!({}));
+        let words = format!(
+            "metadata.annotations[daemonlet.dev/steps]: it excludes {name}; the rollout is held (write one of them)"
+        );
+        assert_eq!(told, [words]);
+    }
+}

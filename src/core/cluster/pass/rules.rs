@@ -133,9 +133,8 @@ pub(super) fn unbounded(daemon_set: &DaemonSet) -> Option<String> {
     if let Some(unclear) = unclear(daemon_set) {
         return Some(unclear);
     }
-    annotation(daemon_set, STEPS)?;
-    let excluded = [CANARY, PARTITION, FIRST_INSTALL].into_iter().find(|name| annotation(daemon_set, name).is_some());
-    excluded.map(|excluded| format!("the annotation {STEPS} excludes {excluded}: write one of them"))
+    let excluded = annotations::excluded_by_steps(daemon_set)?;
+    Some(format!("the annotation {STEPS} excludes {excluded}: write one of them"))
 }
 
 /// Why nothing is approved, if an annotation says so: what is not understood holds, too. `installs`: how many nodes at
