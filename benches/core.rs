@@ -269,6 +269,10 @@ impl Facts for Quiet {
         false
     }
 
+    fn is_remembered(&self, _: &DaemonSet) -> bool {
+        false
+    }
+
     fn released(&self, _: &Arc<DaemonSet>, _: &Released) -> ReleasedDefinition {
         ReleasedDefinition::Unknown
     }
