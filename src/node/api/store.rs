@@ -130,8 +130,9 @@ impl Store {
         self.sight(|sightings| drop(sightings.take()));
         self.with(|snapshot| {
             let scopes = snapshot.scopes.keys().map(|scope| (scope.clone(), ScopeState::default())).collect();
-            let (version, content) = (snapshot.version, snapshot.content);
-            *snapshot = Snapshot { version, content, scopes, ..Snapshot::default() };
+            // How far its history had come stays: that it went back is seen in the lists that follow.
+            let Snapshot { version, content, etcd_rollback_detection, .. } = *snapshot;
+            *snapshot = Snapshot { version, content, scopes, etcd_rollback_detection, ..Snapshot::default() };
             snapshot.changed();
         });
         self.wake();

@@ -20,6 +20,9 @@ pub(super) struct Cluster {
     asked_on: u64,
     /// The connection on which it last said who it is.
     known_on: Option<u64>,
+    /// The last connection on which it forbade the question.
+    #[serde(default)]
+    believed_on: Option<u64>,
     /// The UID of another cluster than the one that is remembered.
     pub(super) other: Option<String>,
     /// The remembered cluster answers again, and what another one showed is still to be forgotten.
@@ -65,7 +68,7 @@ impl Cluster {
         }
         // What was shown on a connection between, whose cluster never said who it is, may be another one's.
         let is_between = |doubted: u64| doubted < connection;
-        let skipped = self.known_on.is_some_and(|known_on| known_on + 1 < connection);
+        let skipped = self.known_on.max(self.believed_on).is_some_and(|before| before + 1 < connection);
         let has_news = api.is_some_and(|api| api.has_news);
         let is_doubtful = self.doubted_on.take().is_some_and(is_between) || skipped;
         self.is_back |= known.is_some() && is_doubtful && has_news;
@@ -77,6 +80,10 @@ impl Cluster {
     fn did_not_say(&mut self, connection: u64, failure: &ApiFailure) {
         if !self.is_forbidden(connection) {
             self.unsaid = Some((connection, failure.clone()));
+        }
+        if self.is_forbidden(connection) {
+            // It is believed.
+            (self.believed_on, self.doubted_on) = (Some(connection), None);
         }
     }
 
@@ -113,9 +120,9 @@ impl Cluster {
         self.known_on == Some(connection) || self.is_forbidden(connection) || replies.iter().any(says)
     }
 
-    /// Why it has not said who it is.
+    /// Why it has not said who it is, on the newest connection.
     pub(super) fn unsaid(&self) -> Option<&ApiFailure> {
-        self.unsaid.as_ref().map(|(_, failure)| failure)
+        self.unsaid.as_ref().filter(|(on, _)| Some(*on) == self.newest).map(|(_, failure)| failure)
     }
 
     /// Asks on every new connection, before anything that it says counts.
