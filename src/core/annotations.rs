@@ -135,7 +135,7 @@ pub fn not_understood(daemon_set: &DaemonSet) -> Option<(&'static str, &str)> {
     })
 }
 
-/// The annotation that [`STEPS`] of `daemon_set` excludes, if it has one: nobody knows which of the two counts.
+/// The annotation that [`STEPS`] of `daemon_set` excludes, if it has one: which of the two counts is not known.
 pub fn excluded_by_steps(daemon_set: &DaemonSet) -> Option<&'static str> {
     daemon_set.annotations.get(STEPS)?;
     [CANARY, PARTITION, FIRST_INSTALL].into_iter().find(|name| daemon_set.annotations.contains_key(*name))

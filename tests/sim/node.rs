@@ -903,7 +903,7 @@ impl Node {
             && self.steady - self.booted < 115_000
             && self.ordered_at < self.booted - 120_000
             && self.clock_set_at < self.booted
-            // Of what was adopted without a record nobody knows that it has a gate.
+            // Of what was adopted without a record it is not known that it has a gate.
             && self.damaged_at < self.booted - 60_000
             // What was touched at a time that is still to come may have been touched in this boot.
             && self.latest < self.booted + self.wall.get()

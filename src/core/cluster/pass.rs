@@ -310,7 +310,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         let written_on = says_it.map(|known| known.uid.clone());
         (key.clone(), KnownHalt { revision: daemon.hash.clone(), halted: halted.clone(), written_on })
     }));
-    // One that somebody has deleted is halted from its first moment on.
+    // One that was deleted is halted from its first moment on.
     history.halt(halted.as_ref());
     // Annotations of ours, whoever keeps the history.
     let mut marks = Vec::new();

@@ -56,7 +56,7 @@ pub(super) fn plan(
     facts: &[NodeFact<'_>],
 ) -> Broken {
     let of_it = known.state.broken.get(&daemon.daemon_set.key).filter(|before| before.revision == daemon.hash);
-    // Somebody has deleted it, and the history makes it again.
+    // It was deleted, and the history makes it again.
     let Some(KnownRevision { revision: current, uid: current_uid, .. }) = current else {
         return Broken { suspects: of_it.cloned(), ..Broken::default() };
     };

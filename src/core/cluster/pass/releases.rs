@@ -54,10 +54,10 @@ pub(super) fn halted(
         current.is_some_and(|current| halted.nodes.iter().all(|node| current.is_retried(node)))
     };
     // What could not be written is true all the same, for whoever takes over, too, and so is what was written on a
-    // ControllerRevision that somebody has deleted.
+    // ControllerRevision that was deleted.
     let uid = known_current.map(|known| known.uid.as_str());
     let unwritten = noted.filter(|noted| noted.stands(uid)).map(|noted| noted.halted.clone());
-    // One without nodes somebody wrote by hand, and has taken away from the ControllerRevision that is there.
+    // One without nodes was written by hand, and by hand taken away from the ControllerRevision that is there.
     let told = Halted::told(&daemon.status, daemon.generation);
     let told = told.filter(|told| !told.nodes.is_empty() || current.is_none());
     let told = || told.filter(|_| !known.state.has_planned);

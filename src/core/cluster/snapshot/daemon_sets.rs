@@ -138,7 +138,7 @@ impl ClusterSnapshot {
         self.insert_daemon(key, daemon, before.as_deref());
     }
 
-    /// The hash of the released revision that a status names. Nobody else may speak of it, and nodes go back to it all
+    /// The hash of the released revision that a status names. No report need mention it, and nodes go back to it all
     /// the same.
     fn released(&mut self, status: &Value, generation: i64) -> Option<Name> {
         let released = RolloutStatus::of(status, generation).released?;

@@ -44,7 +44,7 @@ pub(super) fn has_moved(files: &Shared, state: &AgentState, config: &Config, boo
         let written = (stat.stamp.modified() + COARSE).duration_since(SystemTime::UNIX_EPOCH).ok()?;
         Some(Timestamp::from_millis(i64::try_from(written.as_millis()).ok()?))
     });
-    // Of a file that is away, or was written at a time that is still to come, nobody knows since when.
+    // Since when is not known of a file that is away, or that was written at a time that is still to come.
     let since = written.filter(|written| *written <= clock::now()).unwrap_or(state.started);
     uses_former(kubelet_started(files, boot.at), since).then(|| {
         let (former, configured) = (former.display(), config.manifest_dir.display());

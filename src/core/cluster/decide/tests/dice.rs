@@ -208,7 +208,7 @@ impl Life {
         );
     }
 
-    /// Somebody deletes the current ControllerRevision.
+    /// The current ControllerRevision is deleted.
     fn delete_current(&mut self) {
         let current = self.current();
         self.tell(format!("ControllerRevision {current} is deleted"));

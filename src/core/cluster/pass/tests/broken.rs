@@ -402,7 +402,7 @@ fn a_halt_outlives_the_controller_revision_that_says_it() {
         view.put(WatchedKind::Revisions, made_anew(Some(&halt)));
         let plan = view.plan(NOW + ms(4));
         assert_eq!((noted_halt(&plan), approved(&plan)), (None, vec![]));
-        // Somebody takes it away from the one that is there.
+        // It is taken away by hand from the one that is there.
         view.put(WatchedKind::Revisions, made_anew(None));
         assert_eq!(approved(&view.plan(NOW + ms(5))), [("a".to_owned(), hash("two"))], "{halt:?}");
     }

@@ -52,7 +52,7 @@ fn what_was_approved_stands_where_the_daemon_set_is_not_read_yet() {
         view.take(Change::Begin(kind));
         view.take(Change::Complete(kind));
     }
-    // It has no label, and nobody has read it since this coordinator began.
+    // It has no label, and this coordinator has not read it yet.
     let mut plain = daemon_set("two", json!({}), json!({}));
     plain["metadata"]["labels"] = json!({});
     let mut outline = plain.clone();

@@ -76,8 +76,11 @@ impl Cluster {
         self.is(uid, known);
     }
 
-    /// A failure is no more than that: where the question was forbidden, it stays so.
+    /// Where the question was forbidden, it stays so, whatever else fails there, or late on an older connection.
     fn did_not_say(&mut self, connection: u64, failure: &ApiFailure) {
+        if self.unsaid.as_ref().is_some_and(|(newer, _)| connection < *newer) {
+            return;
+        }
         if !self.is_forbidden(connection) {
             self.unsaid = Some((connection, failure.clone()));
         }

@@ -163,6 +163,8 @@ fn until_the_cluster_has_said_who_it_is_on_this_connection_nothing_that_it_says_
     assert_eq!(guard.problems(known.as_ref(), Path::new("/inputs")), []);
     assert!(observe(&mut guard, &mut known, 2, Vec::new()), "behind a new connection there may be another one");
     assert!(!observe(&mut guard, &mut known, 2, said(2, Err(FailureKind::Forbidden))), "it is believed");
+    assert!(!observe(&mut guard, &mut known, 2, said(2, Err(FailureKind::Timeout))), "one failure does not undo that");
+    assert!(!observe(&mut guard, &mut known, 2, said(1, Err(FailureKind::Timeout))), "nor does a late one");
     assert!(observe(&mut guard, &mut known, 3, Vec::new()));
     assert!(observe(&mut guard, &mut known, 4, Vec::new()));
     assert!(observe(&mut guard, &mut known, 4, said(4, Ok("one"))), "what connection 3 has shown is forgotten first");

@@ -49,7 +49,7 @@ impl Lost {
         let Some(daemon) = daemon(view) else { return };
         let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash);
         let is_released = RolloutStatus::of(&daemon.status, 0).released.is_some_and(|r| r.hash == daemon.hash);
-        // Somebody has deleted it, and it is made again.
+        // It was deleted, and is made again.
         if current.is_none() && self.hash == daemon.hash {
             return;
         }
