@@ -60,7 +60,7 @@ def _measure(cluster, node, make, config, names):
     times, made = [], []
     with agent.Agent(node, runtime_endpoint="", kubelet_root=str(node.root), **config) as daemonlet:
         for number in range(STANDING):
-            daemonlet.wait_manifest(f"-standing-{number}-")
+            daemonlet.wait_manifest(f"_standing-{number}-")
         appeared = files_appearing(node.manifests)
         announced = objects_appearing(cluster, "daemonsets")
         for name in names:
