@@ -16,6 +16,7 @@ use crate::core::time::Timestamp;
 
 use super::snapshot::ClusterSnapshot;
 use super::snapshot::StockPodClaim;
+use super::snapshot::Told;
 use super::snapshot::WatchedDaemon;
 
 /// What was looked up is looked up again after this.
@@ -82,12 +83,18 @@ impl Claims {
     }
 
     /// What is to be believed of the agents' claims about one DaemonSet.
-    pub(super) fn judge(&self, view: &ClusterSnapshot, daemon: &WatchedDaemon, now: Timestamp) -> Verdict {
+    /// `told`: what the agent of each node says of it.
+    pub(super) fn judge<'a>(
+        &self,
+        told: impl Iterator<Item = (&'a str, &'a Told)>,
+        daemon: &WatchedDaemon,
+        now: Timestamp,
+    ) -> Verdict {
         let mut verdict = Verdict::default();
         let key = &daemon.daemon_set.key;
-        let claimed = view.nodes.iter().filter_map(|(node, entry)| {
-            let pod = entry.report.as_ref()?.stock_pod(daemon)?;
-            Some((node.as_str(), pod, self.0.get(&(key.clone(), node.clone())).filter(|known| known.pod == pod)))
+        let claimed = told.filter_map(|(node, told)| {
+            let pod = told.stock_pod_of(daemon)?;
+            Some((node, pod, self.0.get(&(key.clone(), node.to_owned())).filter(|known| known.pod == pod)))
         });
         let claimed: Vec<_> = claimed.collect();
         let held = claimed.iter().find(|(_, _, known)| known.is_some_and(|known| known.holds));

@@ -35,6 +35,7 @@ use super::events;
 use super::events::Trouble;
 use super::history;
 use super::liveness::MirrorPodLookup;
+use super::names::Name;
 use super::node_daemons::Spec;
 use super::released::Halted;
 use super::released::KnownHalt;
@@ -43,7 +44,9 @@ use super::rollout::NodeFact;
 use super::rollout::Rules;
 use super::snapshot::ClusterSnapshot;
 use super::snapshot::NodeEntry;
+use super::snapshot::NodeReport;
 use super::snapshot::StockPodClaim;
+use super::snapshot::Told;
 use super::snapshot::WatchedDaemon;
 use super::state::CoordinatorState;
 use stages::Advance;
@@ -163,14 +166,39 @@ struct Basis<'a> {
     settings: &'a Settings,
     /// Nodes whose agents are dead.
     dead: &'a BTreeSet<&'a str>,
+    /// What the agents say, by daemon: each in the order of the view's nodes.
+    told: &'a BTreeMap<Name, Vec<Option<&'a Told>>>,
     now: Timestamp,
+}
+
+impl<'a> Basis<'a> {
+    /// Every node, with what its agent says of a daemon.
+    fn nodes_with(&self, daemon: Name) -> impl Iterator<Item = (&'a String, &'a NodeEntry, Option<&'a Told>)> {
+        let told = self.told.get(&daemon).into_iter().flatten().copied();
+        self.view.nodes.iter().zip(told.chain(std::iter::repeat(None))).map(|((name, entry), told)| (name, entry, told))
+    }
+}
+
+/// What the agents say, by daemon: each in the order of the view's nodes. Looked for in each report by each question, it
+/// would be the most of a pass.
+fn told_by_daemon(view: &ClusterSnapshot) -> BTreeMap<Name, Vec<Option<&Told>>> {
+    let nobody = |daemon: &WatchedDaemon| (daemon.key, vec![None; view.nodes.len()]);
+    let mut all: BTreeMap<Name, Vec<Option<&Told>>> = view.daemons.values().map(nobody).collect();
+    for (number, entry) in view.nodes.values().enumerate() {
+        for (daemon, told) in entry.report.iter().flat_map(NodeReport::all_told) {
+            let slot = all.get_mut(&daemon).and_then(|of_it| of_it.get_mut(number));
+            slot.into_iter().for_each(|slot| *slot = Some(told));
+        }
+    }
+    all
 }
 
 /// Plans everything.
 pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Settings, now: Timestamp) -> ClusterPlan {
     let dead: BTreeSet<&str> =
         view.nodes.keys().map(String::as_str).filter(|node| state.liveness.dead_since(node).is_some()).collect();
-    let known = Basis { view, state, settings, dead: &dead, now };
+    let told = told_by_daemon(view);
+    let known = Basis { view, state, settings, dead: &dead, told: &told, now };
     let mut plan = ClusterPlan::default();
     let mut ours = BTreeSet::new();
     for (key, daemon) in &view.daemons {
@@ -218,8 +246,7 @@ fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) ->
         return daemon.daemon_set.mode_label() == Some(Mode::Static) || is_mistyped(labels);
     }
     let (mut should, mut run, mut claim) = (0, 0, None);
-    for (name, entry) in &known.view.nodes {
-        let told = entry.report.as_ref().and_then(|report| report.told(daemon.key));
+    for (name, entry, told) in known.nodes_with(daemon.key) {
         let is_static = told.is_some_and(|told| told.is_static && told.uid == Some(daemon.uid_name));
         claim = claim.or(is_static.then_some(name));
         let should_run = entry.node.is_some() && daemon.should_run(entry);
@@ -238,17 +265,19 @@ fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) ->
 /// Whether it is certain that no agent runs the DaemonSet in place of the stock controller any more: its label says so,
 /// or each node's agent reports, and none runs it. Where reports are missing, they may only be late.
 fn is_let_go(known: &Basis<'_>, daemon: &WatchedDaemon) -> bool {
-    let runs_elsewhere = |entry: &NodeEntry| {
-        let report = entry.report.as_ref();
-        report.is_some_and(|r| r.said != 0 && r.told(daemon.key).is_none_or(|told| !told.is_static))
+    let runs_elsewhere = |(_, entry, told): (_, &NodeEntry, Option<&Told>)| {
+        entry.report.as_ref().is_some_and(|r| r.said != 0) && told.is_none_or(|told| !told.is_static)
     };
-    let mut nodes = known.view.nodes.values().filter(|entry| entry.node.is_some()).peekable();
+    let mut nodes = known.nodes_with(daemon.key).filter(|(_, entry, _)| entry.node.is_some()).peekable();
     daemon.daemon_set.mode_label().is_some() || nodes.peek().is_some() && nodes.all(runs_elsewhere)
 }
 
 /// Whether a DaemonSet controller acts on the DaemonSet, too: with the words of the condition.
 fn conflict(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) -> Option<String> {
-    let verdict = known.state.claims.judge(known.view, daemon, known.now);
+    let verdict = {
+        let told = known.nodes_with(daemon.key).filter_map(|(node, _, told)| Some((node.as_str(), told?)));
+        known.state.claims.judge(told, daemon, known.now)
+    };
     plan.lookups.extend(verdict.lookups);
     plan.look(verdict.look_again);
     verdict.conflict

@@ -229,7 +229,12 @@ impl NodeReport {
 
     /// The pod of a DaemonSet controller that the agent says is on its node beside our own.
     pub(super) fn stock_pod(&self, daemon: &WatchedDaemon) -> Option<&str> {
-        self.told(daemon.key).filter(|told| told.uid == Some(daemon.uid_name))?.stock_pod.as_deref()
+        self.told(daemon.key)?.stock_pod_of(daemon)
+    }
+
+    /// What the agent says of its daemons, by key.
+    pub(super) fn all_told(&self) -> impl Iterator<Item = (Name, &Told)> {
+        self.daemons.iter().map(|(key, told)| (*key, told))
     }
 }
 
@@ -260,6 +265,13 @@ pub(super) struct Told {
     pub(super) pull_failed: bool,
     /// A pod of that controller that is here all the same.
     pub(super) stock_pod: Option<Box<str>>,
+}
+
+impl Told {
+    /// The pod of the DaemonSet controller of this very DaemonSet.
+    pub(super) fn stock_pod_of(&self, daemon: &WatchedDaemon) -> Option<&str> {
+        self.stock_pod.as_deref().filter(|_| self.uid == Some(daemon.uid_name))
+    }
 }
 
 /// Everything.

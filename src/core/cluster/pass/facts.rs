@@ -46,11 +46,11 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
     let annotation = |name: &str| daemon.daemon_set.annotations.get(name);
     let (zone, spread) = (annotation(TOPOLOGY_KEY), annotation(SPREAD_KEY));
     let mut all = Vec::new();
-    for (name, entry) in &known.view.nodes {
+    for (name, entry, told) in known.nodes_with(daemon.key) {
         let Some(node) = &entry.node else { continue };
         let (should_run, belongs) = (daemon.should_run(entry), daemon.belongs(entry));
         let report = entry.report.as_ref();
-        let told = report.and_then(|r| r.told(daemon.key)).filter(|t| t.uid.is_none_or(|uid| uid == daemon.uid_name));
+        let told = told.filter(|t| t.uid.is_none_or(|uid| uid == daemon.uid_name));
         let is_away = belongs && !node.reachable;
         if !should_run && !is_away && told.is_none_or(|t| t.instances.is_empty()) {
             continue;
@@ -108,12 +108,12 @@ pub(super) fn unmentioned(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap
     let before = known.state.unmentioned.get(&daemon.daemon_set.key);
     let is_it = |entry: &NodeEntry| {
         let report = entry.report.as_ref().filter(|report| report.said != 0 && report.left_out == 0);
-        daemon.should_run(entry) && entry.node.is_some() && report.is_some_and(|r| r.told(daemon.key).is_none())
+        daemon.should_run(entry) && entry.node.is_some() && report.is_some()
     };
     // A clock that was set back makes none of them wait longer.
     let since = |name: &str| before.and_then(|before| before.get(name)).copied().filter(|since| *since <= known.now);
-    let found = known.view.nodes.iter().filter(|(_, entry)| is_it(entry));
-    found.map(|(name, _)| (name.clone(), since(name).unwrap_or(known.now))).collect()
+    let found = known.nodes_with(daemon.key).filter(|(_, entry, told)| told.is_none() && is_it(entry));
+    found.map(|(name, ..)| (name.clone(), since(name).unwrap_or(known.now))).collect()
 }
 
 /// Whether a node's agent leaves the daemon alone: it reports, and has had the time to say something of the daemon.
@@ -272,8 +272,8 @@ pub(super) fn causes(
     let view = known.view;
     let mut causes = conditions::Causes::new();
     let mut add = |cause: &str, node: &str| causes.entry(cause.to_owned()).or_default().push(node.to_owned());
-    for (node, entry) in &view.nodes {
-        let Some(told) = entry.report.as_ref().and_then(|r| r.told(daemon.key)) else { continue };
+    for (node, _, told) in known.nodes_with(daemon.key) {
+        let Some(told) = told else { continue };
         match (told.failed, told.phase) {
             (Some((revision, cause)), _) if revision == daemon.wanted => add(view.names.text(cause), node),
             (_, Some(state)) if status::is_trouble(state) => add(state.as_str(), node),
