@@ -35,6 +35,8 @@ pub(super) struct Ends<'a> {
     pub(super) mirror: Option<&'a Value>,
     /// Whether the runtime has listed any instance of ours: else it may be another than the kubelet's.
     pub(super) is_kubelets: bool,
+    /// Whether the runtime lists none of our instances, though it listed one that is to run: another one answers.
+    pub(super) has_lost_all: bool,
     /// Whether the runtime was asked for this very pass.
     pub(super) has_asked: bool,
     /// How long this process has seen the instance end.
@@ -44,9 +46,9 @@ pub(super) struct Ends<'a> {
 }
 
 impl Ends<'_> {
-    /// Whether the kubelet shows containers of an instance that the runtime does not list.
+    /// Whether what was said before, or the kubelet, shows containers that the runtime does not list.
     fn is_contradicted(&self) -> bool {
-        self.observation.api_answers() && self.mirror.is_some_and(evidence::has_started)
+        self.has_lost_all || self.observation.api_answers() && self.mirror.is_some_and(evidence::has_started)
     }
 
     /// Whether an API server that answers has never shown a mirror pod of an instance that the kubelet had time for.
@@ -61,7 +63,7 @@ impl Ends<'_> {
     /// Whether the runtime can say of `instance` that nothing of it runs.
     fn believes_runtime(&self, instance: &Instance) -> bool {
         match instance.phase {
-            _ if instance.listed => true,
+            _ if instance.listed => !self.has_lost_all,
             Phase::Ending { confirmed_by: EndConfirmation::NotAccepted, .. } => true,
             Phase::Ending { confirmed_by: EndConfirmation::ByRuntime, .. } => !self.is_contradicted(),
             _ => self.is_kubelets && !self.is_contradicted(),
@@ -166,6 +168,11 @@ fn by_time(instance: &Instance, ends: &Ends<'_>) -> Evidence {
     match (&observation.runtime, is_timed) {
         (_, true) => waited_out(ends.ended_for, evidence::grace_period(instance) + BEYOND_GRACE),
         (Knowledge::Unreadable(why), _) => Evidence::Unknown(why.clone()),
+        (Knowledge::Current(_), _) if ends.has_lost_all => {
+            let why =
+                "the container runtime lists nothing that it listed before (is it the one that the kubelet uses?)";
+            Evidence::Unknown(why.to_owned())
+        }
         (Knowledge::Current(_), _) => Evidence::Unknown("the container runtime has never listed it".to_owned()),
         _ => {
             let why = "no runtime endpoint is configured, and no API server shows its mirror pod";

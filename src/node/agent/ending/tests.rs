@@ -39,6 +39,7 @@ fn ends(observation: &Observation) -> Ends<'_> {
         observation,
         mirror: None,
         is_kubelets: false,
+        has_lost_all: false,
         has_asked: false,
         ended_for: Span::ZERO,
         is_api_current: true,
@@ -152,6 +153,19 @@ fn another_runtime_is_waited_out_by_the_mirror_pod_and_without_one_for_ever() {
     assert!(matches!(of(Some(true), END + grace - 1), Evidence::Unknown(_)));
     assert_eq!(of(Some(true), END + grace), Evidence::Gone);
     assert!(matches!(of(None, i64::from(u32::MAX)), Evidence::Unknown(_)));
+}
+
+#[test]
+fn a_runtime_that_lists_nothing_of_what_it_listed_before_is_another_one() {
+    let observation = observation(lists(&[("foreign", true)]), Some(false), 5_000);
+    let ends = Ends { has_lost_all: true, is_kubelets: true, ..ends(&observation) };
+    let listed = |instance| Instance { listed: true, ..instance };
+    assert!(is_unobservable(&end_observable(&listed(instance()), false, &ends)));
+    for confirmed_by in [EndConfirmation::Reported, EndConfirmation::ByRuntime] {
+        assert_ne!(sandbox(&listed(ending("b", confirmed_by)), &ends), Evidence::Gone, "{confirmed_by:?}");
+    }
+    let ends = Ends { has_lost_all: false, ..ends };
+    assert_eq!(sandbox(&listed(ending("b", EndConfirmation::Reported)), &ends), Evidence::Gone);
 }
 
 #[test]
