@@ -88,7 +88,8 @@ pub(crate) enum RuntimeState {
     Answers,
     Hangs,
     Down,
-    /// It answers, and is another one than the kubelet's.
+    /// It answers, and is another one than the kubelet's, which was asked before in this boot: a boot's first runtime is
+    /// believed where its socket was not merely found.
     Stranger,
 }
 
@@ -494,6 +495,13 @@ mod messages {
 }
 
 impl Kubelet {
+    /// A machine has booted: who answers is the kubelet's.
+    pub(crate) fn forget_stranger(&mut self) {
+        if self.runtime == RuntimeState::Stranger {
+            self.runtime = RuntimeState::Answers;
+        }
+    }
+
     /// What the runtime answers, when the wall clock shows `wall`; `None`: it does not know the method.
     pub(crate) fn answer(&mut self, method: &str, request: &[u8], (now, wall): (i64, i64)) -> Option<Vec<u8>> {
         let is_stranger = self.runtime == RuntimeState::Stranger;

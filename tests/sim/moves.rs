@@ -591,7 +591,10 @@ fn a_move(draw: &mut Draw, daemons: u64) -> Move {
             Move::PowerLoss { kept: draw.below(4) as u8, effect, reach }
         }
         47 => Move::RestartKubelet,
-        48 => Move::Runtime { state: draw.one_of(&[RuntimeState::Hangs, RuntimeState::Down]), seconds },
+        48 => {
+            let state = draw.one_of(&[RuntimeState::Hangs, RuntimeState::Down, RuntimeState::Stranger]);
+            Move::Runtime { state, seconds }
+        }
         49 => Move::Clock { seconds: draw.one_of(&[-100_000_000, -3_600, -30, 30, 3_600, 100_000_000]) },
         50..=51 => {
             let damages = [Damage::Gone, Damage::Empty, Damage::Zeros, Damage::Half, Damage::Folder];
