@@ -12,6 +12,7 @@ mod revisions;
 mod rules;
 mod stages;
 mod status;
+mod told;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -43,8 +44,6 @@ use super::rollout;
 use super::rollout::NodeFact;
 use super::rollout::Rules;
 use super::snapshot::ClusterSnapshot;
-use super::snapshot::NodeEntry;
-use super::snapshot::NodeReport;
 use super::snapshot::StockPodClaim;
 use super::snapshot::Told;
 use super::snapshot::WatchedDaemon;
@@ -171,33 +170,11 @@ struct Basis<'a> {
     now: Timestamp,
 }
 
-impl<'a> Basis<'a> {
-    /// Every node, with what its agent says of a daemon.
-    fn nodes_with(&self, daemon: Name) -> impl Iterator<Item = (&'a String, &'a NodeEntry, Option<&'a Told>)> {
-        let told = self.told.get(&daemon).into_iter().flatten().copied();
-        self.view.nodes.iter().zip(told.chain(std::iter::repeat(None))).map(|((name, entry), told)| (name, entry, told))
-    }
-}
-
-/// What the agents say, by daemon: each in the order of the view's nodes. Looked for in each report by each question, it
-/// would be the most of a pass.
-fn told_by_daemon(view: &ClusterSnapshot) -> BTreeMap<Name, Vec<Option<&Told>>> {
-    let nobody = |daemon: &WatchedDaemon| (daemon.key, vec![None; view.nodes.len()]);
-    let mut all: BTreeMap<Name, Vec<Option<&Told>>> = view.daemons.values().map(nobody).collect();
-    for (number, entry) in view.nodes.values().enumerate() {
-        for (daemon, told) in entry.report.iter().flat_map(NodeReport::all_told) {
-            let slot = all.get_mut(&daemon).and_then(|of_it| of_it.get_mut(number));
-            slot.into_iter().for_each(|slot| *slot = Some(told));
-        }
-    }
-    all
-}
-
 /// Plans everything.
 pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Settings, now: Timestamp) -> ClusterPlan {
     let dead: BTreeSet<&str> =
         view.nodes.keys().map(String::as_str).filter(|node| state.liveness.dead_since(node).is_some()).collect();
-    let told = told_by_daemon(view);
+    let told = told::by_daemon(view);
     let known = Basis { view, state, settings, dead: &dead, told: &told, now };
     let mut plan = ClusterPlan::default();
     let mut ours = BTreeSet::new();
@@ -206,7 +183,7 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
             continue;
         }
         if !is_ours(&known, daemon, &mut plan) {
-            match is_let_go(&known, daemon) {
+            match told::is_let_go(&known, daemon) {
                 true => plan.writes.extend(status::let_go(daemon).map(|status| Write::Status {
                     key: key.clone(),
                     status,
@@ -260,16 +237,6 @@ fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) ->
         plan.few.push(FewAgents { key, node: node.clone(), run, should });
     }
     is_most
-}
-
-/// Whether it is certain that no agent runs the DaemonSet in place of the stock controller any more: its label says so,
-/// or each node's agent reports, and none runs it. Where reports are missing, they may only be late.
-fn is_let_go(known: &Basis<'_>, daemon: &WatchedDaemon) -> bool {
-    let runs_elsewhere = |(_, entry, told): (_, &NodeEntry, Option<&Told>)| {
-        entry.report.as_ref().is_some_and(|r| r.said != 0) && told.is_none_or(|told| !told.is_static)
-    };
-    let mut nodes = known.nodes_with(daemon.key).filter(|(_, entry, _)| entry.node.is_some()).peekable();
-    daemon.daemon_set.mode_label().is_some() || nodes.peek().is_some() && nodes.all(runs_elsewhere)
 }
 
 /// Whether a DaemonSet controller acts on the DaemonSet, too: with the words of the condition.

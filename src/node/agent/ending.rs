@@ -71,6 +71,16 @@ impl Ends<'_> {
     }
 }
 
+/// Whether the runtime answers and lists none of our `instances`, though it listed one that is to run.
+pub(super) fn has_lost_all<'a>(
+    observation: &Observation,
+    instances: impl Iterator<Item = &'a Instance> + Clone,
+) -> bool {
+    let answers = matches!(observation.runtime, Knowledge::Current(_));
+    let listed = instances.clone().any(|instance| instance.listed && instance.phase == Phase::Live);
+    answers && listed && !instances.into_iter().any(|instance| observation.runtime_pod(&instance.uid).is_some())
+}
+
 /// Whether it can be observed when `instance`, which runs, has ended. `not_accepted`: the kubelet did not accept it.
 pub(super) fn end_observable(instance: &Instance, not_accepted: bool, ends: &Ends<'_>) -> EndObservable {
     let observation = ends.observation;

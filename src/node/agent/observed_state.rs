@@ -123,13 +123,6 @@ pub(super) fn by_uid(records: &BTreeMap<ObjectKey, DaemonRecord>) -> HashMap<&st
 }
 
 impl ObservedState<'_> {
-    /// Whether the runtime answers and lists none of our instances, though it listed one that is to run.
-    fn runtime_lost_all(&self) -> bool {
-        let answers = matches!(self.observation.runtime, Knowledge::Current(_));
-        let listed = self.instances.values().any(|(_, i)| i.listed && i.phase == Phase::Live);
-        answers && listed && !self.instances.keys().any(|uid| self.observation.runtime_pod(uid).is_some())
-    }
-
     fn namespace(&self, instance: &Instance) -> &str {
         self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
     }
@@ -143,7 +136,7 @@ impl ObservedState<'_> {
                 .observation
                 .snapshot()
                 .and_then(|api| evidence::mirror(api, self.namespace(instance), instance, &self.config.node_name)),
-            has_lost_all: self.runtime_lost_all(),
+            has_lost_all: ending::has_lost_all(self.observation, self.instances.values().map(|(_, i)| *i)),
             has_asked: self.state.asks_runtime,
             is_kubelets: self.state.runtime_is_kubelets || self.instances.values().any(|(_, i)| i.listed),
             ended_for: since.map_or(Span::ZERO, |since| self.observation.steady - *since),

@@ -166,6 +166,14 @@ fn a_runtime_that_lists_nothing_of_what_it_listed_before_is_another_one() {
     }
     let ends = Ends { has_lost_all: false, ..ends };
     assert_eq!(sandbox(&listed(ending("b", EndConfirmation::Reported)), &ends), Evidence::Gone);
+
+    let other = Instance { uid: "v".to_owned(), ..instance() };
+    let has_lost = |first: &Instance| has_lost_all(ends.observation, [first, &other].into_iter());
+    assert!(has_lost(&listed(instance())));
+    assert!(!has_lost(&instance()), "none was listed");
+    assert!(!has_lost(&listed(ending("b", EndConfirmation::Reported))), "it ends");
+    let shows_other = Observation { runtime: lists(&[("v", true)]), ..ends.observation.clone() };
+    assert!(!has_lost_all(&shows_other, [&listed(instance()), &other].into_iter()));
 }
 
 #[test]

@@ -1,0 +1,49 @@
+//! What the agents say, by daemon.
+//!
+//! Owns the index of one pass, and when a DaemonSet is let go.
+
+use std::collections::BTreeMap;
+
+use crate::core::cluster::names::Name;
+use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::NodeEntry;
+use crate::core::cluster::snapshot::NodeReport;
+use crate::core::cluster::snapshot::Told;
+use crate::core::cluster::snapshot::WatchedDaemon;
+
+use super::Basis;
+
+impl<'a> Basis<'a> {
+    /// Every node, with what its agent says of a daemon.
+    pub(super) fn nodes_with(
+        &self,
+        daemon: Name,
+    ) -> impl Iterator<Item = (&'a String, &'a NodeEntry, Option<&'a Told>)> {
+        let told = self.told.get(&daemon).into_iter().flatten().copied();
+        self.view.nodes.iter().zip(told.chain(std::iter::repeat(None))).map(|((name, entry), told)| (name, entry, told))
+    }
+}
+
+/// What the agents say, by daemon: each in the order of the view's nodes. Looked for in each report by each question, it
+/// would be the most of a pass.
+pub(super) fn by_daemon(view: &ClusterSnapshot) -> BTreeMap<Name, Vec<Option<&Told>>> {
+    let nobody = |daemon: &WatchedDaemon| (daemon.key, vec![None; view.nodes.len()]);
+    let mut all: BTreeMap<Name, Vec<Option<&Told>>> = view.daemons.values().map(nobody).collect();
+    for (number, entry) in view.nodes.values().enumerate() {
+        for (daemon, told) in entry.report.iter().flat_map(NodeReport::all_told) {
+            let slot = all.get_mut(&daemon).and_then(|of_it| of_it.get_mut(number));
+            slot.into_iter().for_each(|slot| *slot = Some(told));
+        }
+    }
+    all
+}
+
+/// Whether it is certain that no agent runs the DaemonSet in place of the stock controller any more: its label says so,
+/// or each node's agent reports, and none runs it. Where reports are missing, they may only be late.
+pub(super) fn is_let_go(known: &Basis<'_>, daemon: &WatchedDaemon) -> bool {
+    let runs_elsewhere = |(_, entry, told): (_, &NodeEntry, Option<&Told>)| {
+        entry.report.as_ref().is_some_and(|r| r.said != 0) && told.is_none_or(|told| !told.is_static)
+    };
+    let mut nodes = known.nodes_with(daemon.key).filter(|(_, entry, _)| entry.node.is_some()).peekable();
+    daemon.daemon_set.mode_label().is_some() || nodes.peek().is_some() && nodes.all(runs_elsewhere)
+}
