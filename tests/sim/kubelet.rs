@@ -88,9 +88,9 @@ pub(crate) enum RuntimeState {
     Answers,
     Hangs,
     Down,
-    /// It answers, and is another one than the kubelet's, which was asked before in this boot: a boot's first runtime is
-    /// believed where its socket was not merely found.
-    Stranger,
+    /// Another runtime than the kubelet's answers in its place, in the middle of a boot. At a boot the one that the
+    /// configuration names is believed.
+    Foreign,
 }
 
 /// The kubelet and the runtime.
@@ -495,17 +495,17 @@ mod messages {
 }
 
 impl Kubelet {
-    /// A machine has booted: who answers is the kubelet's.
-    pub(crate) fn forget_stranger(&mut self) {
-        if self.runtime == RuntimeState::Stranger {
+    /// The machine has booted: the kubelet's runtime answers again.
+    pub(crate) fn forget_foreign(&mut self) {
+        if self.runtime == RuntimeState::Foreign {
             self.runtime = RuntimeState::Answers;
         }
     }
 
     /// What the runtime answers, when the wall clock shows `wall`; `None`: it does not know the method.
     pub(crate) fn answer(&mut self, method: &str, request: &[u8], (now, wall): (i64, i64)) -> Option<Vec<u8>> {
-        let is_stranger = self.runtime == RuntimeState::Stranger;
-        let pods = || self.pods.values().filter(|_| !is_stranger);
+        let is_foreign = self.runtime == RuntimeState::Foreign;
+        let pods = || self.pods.values().filter(|_| !is_foreign);
         let nanos = |millis: i64| millis * 1_000_000;
         let since = |pod: &Pod| match pod.phase {
             Phase::Running { since } => since,
@@ -533,7 +533,7 @@ impl Kubelet {
                     }),
                     ..messages::Sandbox::default()
                 };
-                let occupants = self.room.sandboxes().filter(|_| !is_stranger).map(occupant);
+                let occupants = self.room.sandboxes().filter(|_| !is_foreign).map(occupant);
                 Some(messages::Sandboxes { items: pods().map(sandbox).chain(occupants).collect() }.encode_to_vec())
             }
             "ListContainers" => {

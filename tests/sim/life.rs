@@ -100,7 +100,7 @@ impl World for Around {
         match node.kubelet.runtime {
             RuntimeState::Hangs => return (soon, RuntimeAnswer::Silence),
             RuntimeState::Down => return (soon, RuntimeAnswer::Unreachable),
-            RuntimeState::Answers | RuntimeState::Stranger => {}
+            RuntimeState::Answers | RuntimeState::Foreign => {}
         }
         match node.kubelet.answer(method, request, (now, now + self.wall.get())) {
             Some(message) => (soon, RuntimeAnswer::Message(message)),

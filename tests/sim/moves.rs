@@ -592,7 +592,7 @@ fn a_move(draw: &mut Draw, daemons: u64) -> Move {
         }
         47 => Move::RestartKubelet,
         48 => {
-            let state = draw.one_of(&[RuntimeState::Hangs, RuntimeState::Down, RuntimeState::Stranger]);
+            let state = draw.one_of(&[RuntimeState::Hangs, RuntimeState::Down, RuntimeState::Foreign]);
             Move::Runtime { state, seconds }
         }
         49 => Move::Clock { seconds: draw.one_of(&[-100_000_000, -3_600, -30, 30, 3_600, 100_000_000]) },

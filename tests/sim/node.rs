@@ -586,7 +586,7 @@ impl Node {
         self.booted = self.steady;
         self.forgets_gates = false;
         self.kubelet.booted = self.steady;
-        self.kubelet.forget_stranger();
+        self.kubelet.forget_foreign();
         self.kubelet.look_at = self.steady + 300;
         self.is_mounted = false;
         let late = self.draw.one_of(&[0, 1, 4, 40, 400]);

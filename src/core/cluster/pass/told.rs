@@ -24,11 +24,11 @@ impl<'a> Basis<'a> {
     }
 }
 
-/// What the agents say, by daemon: each in the order of the view's nodes. Looked for in each report by each question, it
-/// would be the most of a pass.
+/// What the agents say, by daemon: each in the order of the view's nodes. A pass that looks into every report for every
+/// question spends most of its time waiting for memory.
 pub(super) fn by_daemon(view: &ClusterSnapshot) -> BTreeMap<Name, Vec<Option<&Told>>> {
-    let nobody = |daemon: &WatchedDaemon| (daemon.key, vec![None; view.nodes.len()]);
-    let mut all: BTreeMap<Name, Vec<Option<&Told>>> = view.daemons.values().map(nobody).collect();
+    let unreported = |daemon: &WatchedDaemon| (daemon.key, vec![None; view.nodes.len()]);
+    let mut all: BTreeMap<Name, Vec<Option<&Told>>> = view.daemons.values().map(unreported).collect();
     for (number, entry) in view.nodes.values().enumerate() {
         for (daemon, told) in entry.report.iter().flat_map(NodeReport::all_told) {
             let slot = all.get_mut(&daemon).and_then(|of_it| of_it.get_mut(number));
