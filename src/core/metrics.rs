@@ -98,6 +98,10 @@ metrics! {
     /// Volumes of running instances that keep their last data because something that they need is missing or refused.
     VolumeRefreshBlocked: Gauge =
         ("daemonlet_volume_refresh_blocked", "always 1", &["namespace", "daemonset", "pod", "volume"]);
+    /// Daemons whose first start in this boot waits for others, by `daemonlet.dev/after`.
+    StartOrderWaiting: Gauge = ("daemonlet_start_order_waiting", "always 1", DAEMON);
+    /// Daemons until whose readiness the node is to keep workload away, by the taint `daemonlet.dev/starting`.
+    StartupTaintAwaited: Gauge = ("daemonlet_startup_taint_awaited", "always 1", DAEMON);
     /// Wanted revisions that did not become available on this node in time.
     FailedRevisions: Gauge =
         ("daemonlet_failed_revision", "always 1", &["namespace", "daemonset", "revision", "cause"]);

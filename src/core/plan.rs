@@ -196,6 +196,9 @@ pub struct Summary {
     /// Containers of what runs that wait for their environment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting_containers: Vec<WaitingContainer>,
+    /// Whether the node is to carry the taint `daemonlet.dev/starting` until it is Ready.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_workload_away: bool,
     /// Remarks, such as what was left out.
     pub notes: Vec<Note>,
     /// What to do.

@@ -37,6 +37,7 @@ use crate::core::images::PodImage;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
@@ -121,7 +122,8 @@ pub struct RenderInput<'a> {
 /// Something that must exist before the pod can start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Missing {
-    /// `ConfigMap`, `Secret`, `ServiceAccount`, `ServiceAccountToken`, `PriorityClass`, `RuntimeClass`, `Service`, `APIEndpoint` or `KubeletVersion`.
+    /// `ConfigMap`, `Secret`, `ServiceAccount`, `ServiceAccountToken`, `PriorityClass`, `RuntimeClass`, `Service`, `APIEndpoint` or `KubeletVersion`;
+    /// `DaemonSet` where another daemon starts first.
     pub kind: String,
     /// Its namespace; empty for cluster-scoped things.
     pub namespace: String,
@@ -131,7 +133,21 @@ pub struct Missing {
     pub key: String,
 }
 
+/// [`Missing::kind`] of a daemon that starts first.
+const DAEMON_SET: &str = "DaemonSet";
+
 impl Missing {
+    /// A daemon that is to be Ready first.
+    pub fn daemon(key: &ObjectKey) -> Self {
+        let [namespace, name] = [&key.namespace, &key.name].map(Clone::clone);
+        Self { kind: DAEMON_SET.to_owned(), namespace, name, key: String::new() }
+    }
+
+    /// Whether it is a daemon that is to be Ready first.
+    pub fn is_daemon(&self) -> bool {
+        self.kind == DAEMON_SET
+    }
+
     /// Whether `object` itself or something in it is missing.
     pub fn is(&self, object: &ObjectRef) -> bool {
         (self.kind.as_str(), &self.namespace, &self.name)

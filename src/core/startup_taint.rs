@@ -205,6 +205,7 @@ pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &Rules<
             taint.unknown.insert(plan.key.clone());
             continue;
         }
+        plan.summary.keeps_workload_away = true;
         plan.say(format!("the node is to carry {STARTING_TAINT} until it is Ready here, {bound}"));
         taint.awaited.insert(plan.key.clone());
     }

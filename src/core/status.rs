@@ -229,9 +229,17 @@ pub struct DaemonStatus {
     /// Containers that wait for their environment; the others run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_containers: Vec<WaitingContainer>,
+    /// Whether the node is to carry the taint `daemonlet.dev/starting` until it is Ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_workload_away: bool,
 }
 
 impl DaemonStatus {
+    /// Whether it waits for the daemons that `daemonlet.dev/after` names.
+    pub fn waits_for_daemons(&self) -> bool {
+        self.waiting_for.iter().any(Missing::is_daemon)
+    }
+
     /// Whether `status` ends with exit code 1 for it.
     pub fn is_bad(&self) -> bool {
         self.state.is_bad() || self.failed.is_some() || !self.stale_volumes.is_empty()

@@ -188,6 +188,7 @@ fn status(key: &ObjectKey, place: Option<&Place>, told: Option<&DaemonReport>) -
         waiting_for: Vec::new(),
         stale_volumes: Vec::new(),
         waiting_containers: Vec::new(),
+        keeps_workload_away: false,
         notes: Vec::new(),
         hints: Vec::new(),
         releasable: false,

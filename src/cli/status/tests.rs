@@ -23,6 +23,7 @@ fn daemon(name: &str, state: State) -> DaemonStatus {
         pull: None,
         replacing: None,
         stale_volumes: Vec::new(),
+        keeps_workload_away: false,
         waiting_containers: Vec::new(),
         waiting_for: Vec::new(),
         notes: Vec::new(),

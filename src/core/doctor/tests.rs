@@ -524,6 +524,7 @@ fn what_is_held_is_named_with_what_would_let_it_start() {
         pull: None,
         replacing: None,
         stale_volumes: Vec::new(),
+        keeps_workload_away: false,
         waiting_containers: Vec::new(),
         waiting_for: Vec::new(),
         notes: Vec::new(),

@@ -173,6 +173,12 @@ fn daemons(out: &mut Exposition, status: &StatusReport, rules: &PodRules) {
         for stale in &daemon.stale_volumes {
             out.sample(Id::VolumeRefreshBlocked, &[namespace, name, &stale.pod, &stale.volume], 1.0);
         }
+        if daemon.waits_for_daemons() {
+            out.sample(Id::StartOrderWaiting, &[namespace, name], 1.0);
+        }
+        if daemon.keeps_workload_away {
+            out.sample(Id::StartupTaintAwaited, &[namespace, name], 1.0);
+        }
         if let Some(failed) = &daemon.failed {
             let cause = label_value(failed.cause.as_str());
             out.sample(Id::FailedRevisions, &[namespace, name, &failed.revision, &cause], 1.0);

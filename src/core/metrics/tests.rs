@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::core::model::Mode;
+use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::policy::PodRules;
 use crate::core::record::Cause;
+use crate::core::render::Missing;
 use crate::core::status::AgentStatus;
 use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
@@ -79,6 +81,7 @@ fn daemon(name: &str, state: State, reason: &str) -> DaemonStatus {
         pull: None,
         replacing: None,
         stale_volumes: Vec::new(),
+        keeps_workload_away: false,
         waiting_containers: Vec::new(),
         waiting_for: Vec::new(),
         notes: Vec::new(),
@@ -103,6 +106,9 @@ fn every_metric_is_taken_from_the_facts() {
     });
     let [volume, pod, since, reason] = ["config", "a-1", "", ""].map(str::to_owned);
     failed.stale_volumes = vec![StaleVolume { pod, volume, since, missing: Vec::new(), reason }];
+    let mut awaited = daemon("w", State::Waiting, "");
+    awaited.keeps_workload_away = true;
+    awaited.waiting_for = vec![Missing::daemon(&ObjectKey::new("kube-system", "a"))];
     let status = StatusReport {
         schema_version: 1,
         node: "n1".into(),
@@ -124,6 +130,7 @@ fn every_metric_is_taken_from_the_facts() {
         },
         daemons: vec![
             failed,
+            awaited,
             refused("b", "spec.template.spec.volumes[0].persistentVolumeClaim"),
             refused("c", "spec.template.spec.volumes[7].persistentVolumeClaim"),
             DaemonStatus { namespace: "tenant".into(), ..refused("d", "spec") },
@@ -176,6 +183,8 @@ fn every_metric_is_taken_from_the_facts() {
         "daemonlet_daemon_state{namespace=\"kube-system\",daemonset=\"a\",state=\"running\",revision=\"5d8c7\",node=\"n1\"} 1",
         "daemonlet_refused_daemons{reason=\"spec.template.spec.volumes.persistentVolumeClaim\",node=\"n1\"} 2",
         "daemonlet_failed_revision{namespace=\"kube-system\",daemonset=\"a\",revision=\"8b4d\",cause=\"crash_loop\",node=\"n1\"} 1",
+        "daemonlet_start_order_waiting{namespace=\"kube-system\",daemonset=\"w\",node=\"n1\"} 1",
+        "daemonlet_startup_taint_awaited{namespace=\"kube-system\",daemonset=\"w\",node=\"n1\"} 1",
         "daemonlet_volume_refresh_blocked{namespace=\"kube-system\",daemonset=\"a\",pod=\"a-1\",volume=\"config\",node=\"n1\"} 1",
         "daemonlet_api_connected{node=\"n1\"} 0",
         "daemonlet_api_watch_up{watch=\"node\",node=\"n1\"} 0",

@@ -221,18 +221,13 @@ impl Planner<'_> {
     fn say_wait(&mut self, why: &str) {
         self.summary.state = State::Waiting;
         self.summary.since = self.record.this_boot.as_ref().and_then(|this| this.waits_since);
-        self.summary.waiting_for.extend(self.context.turn.awaited.iter().map(missing));
+        self.summary.waiting_for.extend(self.context.turn.awaited.iter().map(Missing::daemon));
         self.add_reason(why);
     }
 }
 
 fn has_gate(instance: &&Instance) -> bool {
     instance.daemon_set.as_ref().is_some_and(|daemon_set| daemon_set.gate == StartGate::Has)
-}
-
-fn missing(key: &ObjectKey) -> Missing {
-    let [namespace, name] = [&key.namespace, &key.name].map(Clone::clone);
-    Missing { kind: "DaemonSet".to_owned(), namespace, name, key: String::new() }
 }
 
 /// So many daemons of a circle are named.

@@ -82,6 +82,7 @@ impl Bench {
         };
         let taint = decide(&subjects, &mut plans, &rules);
         let [plan] = plans;
+        assert_eq!(plan.summary.keeps_workload_away, taint.awaited.contains(&plan.key));
         let note = plan.summary.notes.last().map(ToString::to_string).unwrap_or_default();
         self.record = plan.record;
         (taint, note, plan.wake_at)

@@ -430,6 +430,36 @@ fn a_manifest_that_a_kubelet_at_work_does_not_accept_gives_way_to_the_revision_b
 }
 
 #[test]
+fn a_node_without_order_taint_condition_and_overlay_is_asked_noted_and_written_nothing_of_them() {
+    // Both are allowed here, and no DaemonSet asks for one.
+    let config = Config { startup_taint: true, node_conditions: true, ..config() };
+    let mut state = state(&config);
+    state.records.clear();
+    let mut value = object("d", json!({"daemonlet.dev/mode": "static"}));
+    (value["apiVersion"], value["kind"]) = (json!("apps/v1"), json!("DaemonSet"));
+    value["spec"]["template"]["spec"]["hostNetwork"] = json!(true);
+    value["spec"]["template"]["spec"]["automountServiceAccountToken"] = json!(false);
+    state.inputs.daemon_sets.insert(key(), Arc::new(validate::daemon_set(&value, DefinedIn::Api).unwrap()));
+    let namespace = Entry { version: 1, value: Arc::new(json!({})) };
+    state.inputs.objects.insert(ObjectRef::new(Kind::Namespace, "", &key().namespace), namespace);
+    let mut snapshot = Snapshot::default();
+    let node = json!({"metadata": {"name": "n1", "uid": "n"}});
+    snapshot.node = Some(Entry { version: 1, value: Arc::new(node) });
+    let decision = decided(&observation(Some(snapshot)), &state, &config);
+    assert_eq!(decision.plan.startup_taint, Default::default());
+    let writes = |r: &Request| matches!(r, Request::StartupTaint { .. } | Request::NodeConditions { .. });
+    assert!(!decision.requests.iter().any(writes), "{:?}", decision.requests);
+    let daemon = decision.daemon(&key()).unwrap();
+    let [Action::Start { rendering, .. }] = &daemon.actions[..] else { panic!("{:?}", daemon.actions) };
+    let pod = &rendering.result.as_ref().unwrap().pod;
+    assert!(!pod.has_gate && !pod.pod.to_string().contains("daemonlet-gate"), "{}", pod.pod);
+    assert_eq!((&daemon.record.this_boot, &daemon.overlays), (&None, &None));
+    let instance = &daemon.record.instances[0];
+    assert_eq!(instance.daemon_set.as_ref().map(|d| d.gate), Some(crate::core::model::StartGate::None));
+    assert!(daemon.summary.notes.is_empty() && daemon.summary.waiting_for.is_empty(), "{:?}", daemon.summary);
+}
+
+#[test]
 fn a_pass_is_due_by_the_steady_clock() {
     let seen = crate::node::agent::wake::Moment::now(Timestamp::from_secs(100));
     let wait = |due: i64| seen.until(Timestamp::from_secs(due)) - seen.until(Timestamp::MIN);
