@@ -11,7 +11,9 @@ use crate::core::json::Json;
 use crate::core::model::Author;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
 use crate::core::policy::PodRules;
 
 /// What one DaemonSet may have at most.
@@ -66,6 +68,15 @@ pub const METADATA: usize = 256 << 10;
 /// How much of the DaemonSets of the API in one namespace that is not trusted is kept in memory, as [`weight`] counts.
 pub const KEPT: usize = 16 << 20;
 
+/// How many ConfigMaps and Secrets of one namespace that is not trusted are read on a node.
+pub const OBJECTS: usize = 512;
+
+/// How much of them is kept in memory, as [`object_weight`] counts.
+pub const OBJECTS_KEPT: usize = 32 << 20;
+
+/// How much is remembered of them, as they were, beside those that are kept.
+pub const OBJECTS_REMEMBERED: usize = 32 << 20;
+
 /// What a value takes in memory beside its text, in bytes.
 const VALUE: usize = 256;
 
@@ -101,6 +112,62 @@ pub fn beyond<'a>(all: impl Iterator<Item = (&'a ObjectKey, bool)>) -> BTreeSet<
         *count > DAEMON_SETS
     });
     others
+}
+
+/// The ConfigMaps and Secrets that are beyond [`OBJECTS`] of their namespaces, where that `is_bounded`. `named`: what each
+/// daemon names, those whose objects come first before the others.
+pub fn objects_beyond<'a>(
+    named: impl Iterator<Item = &'a BTreeSet<ObjectRef>>,
+    is_bounded: impl Fn(&str) -> bool,
+) -> BTreeSet<ObjectRef> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut seen, mut beyond) = (BTreeSet::new(), BTreeSet::new());
+    let is_data = |object: &&ObjectRef| matches!(object.kind, Kind::ConfigMap | Kind::Secret);
+    for object in named.flatten().filter(is_data) {
+        if !is_bounded(&object.key.namespace) || !seen.insert(object) {
+            continue;
+        }
+        let count = counts.entry(&object.key.namespace).or_default();
+        *count += 1;
+        if *count > OBJECTS {
+            beyond.insert(object.clone());
+        }
+    }
+    beyond
+}
+
+/// That `object` is one of those [`objects_beyond`].
+pub fn objects_beyond_error(object: &ObjectRef) -> FieldError {
+    let namespace = &object.key.namespace;
+    FieldError {
+        field: object.to_string(),
+        reason: format!(
+            "it is not read: the DaemonSets of namespace {namespace} name more than {OBJECTS} ConfigMaps and Secrets for \
+             this node; those of what runs come first, then the others by the DaemonSet's name"
+        ),
+        hint: Some(format!("name fewer, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
+    }
+}
+
+/// What a ConfigMap or Secret takes in memory, roughly, in bytes.
+pub fn object_weight(object: &Value) -> usize {
+    let (values, bytes) = size(object);
+    bytes + values * VALUE
+}
+
+/// That `object` of `weight` is not read because the others of its namespace leave it no room within [`OBJECTS_KEPT`].
+pub fn no_room_for_object(object: &ObjectRef, weight: usize) -> FieldError {
+    let namespace = &object.key.namespace;
+    FieldError {
+        field: object.to_string(),
+        reason: format!(
+            "it is not read: with its {weight} bytes the ConfigMaps and Secrets of namespace {namespace} would take more \
+             than {OBJECTS_KEPT} bytes of the agent's memory together; what runs keeps the data that it has"
+        ),
+        hint: Some(format!(
+            "make them smaller, or add {namespace:?} to policy.trusted-namespaces, which have no such bound"
+        )),
+    }
 }
 
 /// That the DaemonSet `key` is one of those [`beyond`].

@@ -53,6 +53,7 @@ pub mod simulated;
 mod start;
 mod state;
 mod teardown;
+mod tenant_objects;
 mod wake;
 
 use std::path::Path;

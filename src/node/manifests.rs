@@ -125,6 +125,11 @@ impl ManifestDir {
         scan_cache.scan(folder.dir()).map_err(|source| ManifestError::ManifestFolder { path: path.clone(), source })
     }
 
+    /// What the last scan found; nothing before the first.
+    pub fn last_scan(&self) -> &Scan {
+        self.scan_cache.last()
+    }
+
     /// Under which of the names that we give (the first: today's) the manifest of the pod `uid` lies, as of the last
     /// scan: under today's, unless there is one, or what a loss of power has left of one, under the former name.
     pub fn place_of(&mut self, uid: &str, [name, former]: [String; 2]) -> Result<String, ManifestError> {

@@ -20,6 +20,7 @@ use crate::node::api::error::ApiFailure;
 use crate::node::api::selection::Selection;
 
 mod definition;
+mod objects;
 mod room;
 mod sightings;
 mod snapshot;
@@ -117,12 +118,18 @@ impl Store {
     pub(super) fn close(&self, scope: &Scope) {
         self.with(|snapshot| {
             match scope {
-                Scope::Object(reference) => drop(snapshot.objects.remove(reference)),
+                Scope::Object(reference) => {
+                    snapshot.objects.remove(reference);
+                    if snapshot.leave(reference) {
+                        snapshot.changed();
+                    }
+                }
                 Scope::Pending(daemon) => snapshot.pending.retain(|(of, _), _| of != daemon),
                 Scope::DaemonSets | Scope::Node | Scope::Pods | Scope::NodeDaemons => {}
             }
             snapshot.scopes.remove(scope);
         });
+        self.wake();
     }
 
     /// Every scope is as before its first list.
@@ -157,7 +164,10 @@ impl Store {
                     put(&mut snapshot.pods, key, entry)
                 }
                 Scope::Object(reference) if key == reference.key => {
-                    put(&mut snapshot.objects, reference.clone(), entry)
+                    let is_bounded =
+                        objects::is_data(reference) && self.selection.bounds(&reference.key.namespace).is_some();
+                    let is_kept = !is_bounded || snapshot.take(reference, &entry.value);
+                    is_kept && put(&mut snapshot.objects, reference.clone(), entry)
                 }
                 // Only if the API server ignored the field selector, which none does.
                 Scope::Object(_) => false,
@@ -260,7 +270,11 @@ impl Store {
                     self.sight(|sightings| sightings.deleted(last.as_ref().map(|last| &*last.value)));
                     last.is_some()
                 }
-                Scope::Object(reference) => snapshot.objects.remove(reference).is_some(),
+                Scope::Object(reference) => {
+                    let lacked_room = snapshot.lacks_room(reference).is_some();
+                    snapshot.leave(reference);
+                    snapshot.objects.remove(reference).is_some() || lacked_room
+                }
                 Scope::Pending(daemon) => snapshot.pending.remove(&(daemon.clone(), key.clone())).is_some(),
                 Scope::Node => snapshot.node.take().is_some(),
                 Scope::NodeDaemons => snapshot.node_daemons.take().is_some(),
@@ -301,7 +315,7 @@ impl Store {
         self.with(|snapshot| {
             let count = |snapshot: &Snapshot| {
                 let daemon_sets = snapshot.daemon_sets.len() + snapshot.not_selected.len();
-                (daemon_sets, snapshot.pods.len(), snapshot.objects.len())
+                (daemon_sets, snapshot.pods.len(), snapshot.objects.len() + snapshot.no_room.len())
             };
             let before = count(snapshot);
             let mut gone = false;
@@ -320,6 +334,7 @@ impl Store {
                 Scope::Object(reference) => {
                     if !seen.contains(&reference.key) {
                         snapshot.objects.remove(reference);
+                        snapshot.leave(reference);
                     }
                 }
                 Scope::Pending(daemon) => {

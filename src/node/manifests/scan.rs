@@ -134,6 +134,11 @@ impl ScanCache {
         Ok(Arc::clone(&self.last))
     }
 
+    /// What the last scan gave.
+    pub(super) fn last(&self) -> &Scan {
+        &self.last
+    }
+
     /// These names were given to manifests by an earlier process.
     pub(super) fn remember(&mut self, names: impl Iterator<Item = String>) {
         self.names.extend(names.map(OsString::from));

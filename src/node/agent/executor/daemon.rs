@@ -210,9 +210,8 @@ impl Executor {
         decision: &Decision,
     ) -> Result<(), EffectFailure> {
         let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
-        let scan = manifests.scan().map_err(|e| failure::of(&e, e.hint()))?;
-        // Somebody may have given it another name.
-        let file = match scan.ours.values().find(|manifest| manifest.uid == identity.uid) {
+        // Somebody may have given it another name. One who does so after the pass has looked is seen by the next one.
+        let file = match manifests.last_scan().ours.values().find(|manifest| manifest.uid == identity.uid) {
             Some(manifest) => manifest.file.clone(),
             None => {
                 let names = manifest::file_names(&plan.key.namespace, &identity.pod_name);

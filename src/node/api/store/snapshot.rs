@@ -137,6 +137,12 @@ pub struct Snapshot {
     /// Referenced objects.
     #[serde(with = "marks::objects")]
     pub objects: BTreeMap<ObjectRef, Entry>,
+    /// Referenced objects that exist and are not kept, with what they would take ([`Snapshot::lacks_room`]).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) no_room: BTreeMap<ObjectRef, usize>,
+    /// What those take that are kept, where that is bounded.
+    #[serde(skip)]
+    pub(super) weights: BTreeMap<ObjectRef, usize>,
     /// The own NodeDaemons.
     pub node_daemons: Option<Entry>,
     /// The scopes that are watched.
@@ -187,8 +193,11 @@ impl Snapshot {
         self.content = self.version;
     }
 
-    /// Complete lists of a scope so far; 0 if nothing is known of it.
+    /// Complete lists of a scope so far; 0 if nothing is known of it, or no more than that it exists.
     pub fn lists(&self, scope: &Scope) -> u64 {
+        if matches!(scope, Scope::Object(reference) if self.lacks_room(reference).is_some()) {
+            return 0;
+        }
         self.scopes.get(scope).map_or(0, |state| state.lists)
     }
 

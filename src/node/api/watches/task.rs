@@ -165,9 +165,11 @@ impl WatchTask {
         let mut open: Option<(Instant, u64)> = None;
         let mut failed = false;
         loop {
+            let lacks_room = store.lacks_room(&self.scope);
             let event = tokio::select! {
                 biased;
                 event = stream.next() => event,
+                () = async { Box::pin(store.room(&self.scope)).await }, if lacks_room => return WatchEnd::Relist,
                 () = watch_progress.opened.notified() => {
                     let line = context.etcd_rollback.lines_opened();
                     let before = open.replace((Instant::now(), line));

@@ -1,0 +1,73 @@
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::super::decide::tests::key;
+use super::super::decide::tests::state;
+use super::*;
+use crate::core::model::ObjectKey;
+use crate::core::plan;
+use crate::core::record::DaemonRecord;
+use crate::node::api::Entry;
+
+fn policy() -> Policy {
+    Policy::new(None, "", vec!["a".to_owned(), "kube-system".to_owned()]).unwrap()
+}
+
+fn config_map(namespace: &str, number: usize) -> ObjectRef {
+    ObjectRef::new(Kind::ConfigMap, namespace, &format!("c{number:04}"))
+}
+
+/// One that names the ConfigMaps of these numbers of its namespace.
+fn daemon(namespace: &str, name: &str, numbers: std::ops::Range<usize>, runs: bool) -> DaemonPlan {
+    let mut record = DaemonRecord::new(ObjectKey::new(namespace, name), 1);
+    if runs {
+        record.instances = state(&super::super::decide::tests::config()).records.remove(&key()).unwrap().instances;
+    }
+    let references: BTreeSet<ObjectRef> = numbers.map(|number| config_map(namespace, number)).collect();
+    DaemonPlan { references, ..plan::empty(record) }
+}
+
+#[test]
+fn of_a_tenants_objects_so_many_are_read_and_those_of_what_runs_first() {
+    let daemons = vec![
+        daemon("a", "first", 0..300, false),
+        daemon("a", "last", 1_000..1_300, true),
+        daemon("a", "shares", 1_000..1_010, false),
+        daemon("kube-system", "trusted", 0..900, false),
+    ];
+    let mut plan = Plan { daemons, ..Plan::default() };
+    bound(None, &policy(), &mut plan);
+    let read: Vec<usize> = plan.daemons.iter().map(|daemon| daemon.references.len()).collect();
+    assert_eq!(read, [bounds::OBJECTS - 300, 300, 10, 900]);
+    let notes: Vec<usize> = plan.daemons.iter().map(|daemon| daemon.summary.notes.len()).collect();
+    assert_eq!(notes, [1, 0, 0, 0]);
+    let note = plan.daemons[0].summary.notes[0].to_string();
+    assert!(
+        note.starts_with(
+            "ConfigMap a/c0212: it is not read: the DaemonSets of namespace a name more than 512 ConfigMaps"
+        ),
+        "{note}"
+    );
+}
+
+#[test]
+fn what_is_remembered_of_a_tenants_objects_beside_those_of_today_is_bounded() {
+    let entry =
+        |kibibytes: usize| Entry { version: 1, value: Arc::new(json!({"data": {"a": "x".repeat(kibibytes << 10)}})) };
+    let (mut remembered, mut api) = (Versioned::new(), Snapshot::default());
+    for number in 0..40 {
+        remembered.insert(config_map("a", number), entry(1_000));
+        remembered.insert(config_map("kube-system", number), entry(1_000));
+    }
+    for number in 0..20 {
+        api.objects.insert(config_map("a", number), remembered[&config_map("a", number)].clone());
+    }
+    forget(&mut remembered, &api, &policy());
+    assert_eq!(remembered.len(), 80, "those of today are in memory once");
+    for number in 0..20 {
+        api.objects.insert(config_map("a", number), entry(1_000));
+    }
+    forget(&mut remembered, &api, &policy());
+    assert_eq!(remembered.len(), 40 + 32);
+}
