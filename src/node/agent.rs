@@ -53,7 +53,6 @@ pub mod simulated;
 mod start;
 mod state;
 mod teardown;
-mod tenant_objects;
 mod wake;
 
 use std::path::Path;

@@ -34,6 +34,7 @@ use super::executor::Gates;
 use super::log::Log;
 use super::objects::Objects;
 use super::objects::is_override;
+use super::objects::tenant;
 use super::observation::Observation;
 use super::planning;
 use super::remembered_inputs::INPUTS;
@@ -42,7 +43,6 @@ use super::requests::Request;
 use super::rollback_data;
 use super::state::AgentState;
 use super::state::Goal;
-use super::tenant_objects;
 
 /// A pass is made at least this often, whatever happens.
 const PERIOD: Span = Span::from_secs(60);
@@ -93,7 +93,7 @@ fn decide_in_order(
         cache.make_whole(&incomplete);
         plan = planning::plan(observation, &state, config, cache);
     }
-    tenant_objects::bound(observation.snapshot(), &state.policy, &mut plan);
+    tenant::bound(observation.snapshot(), &state.policy, &mut plan);
     state.asks_runtime = plan.daemons.iter().any(|daemon| daemon.asks_runtime);
     let claims = planning::report_to_cluster(observation, &state, config, cache, &plan);
     let gave_up = state.concerns.manifests_lost_at_boot.give_up(&plan);
@@ -175,7 +175,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
         unlisted || runs.contains(key) || unconfirmed.contains(key) || definitions.refused(key).is_some()
     };
     state.inputs.follow(api, &ours, &objects, is_kept, is_overridden);
-    tenant_objects::forget(&mut state.inputs.objects, api, &state.policy);
+    tenant::forget(&mut state.inputs.objects, api, &state.policy);
     Some(Request::Follow { objects, tokens })
 }
 

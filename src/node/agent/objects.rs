@@ -2,6 +2,8 @@
 //!
 //! An object that is only unknown is never absent.
 
+pub(super) mod tenant;
+
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -17,6 +17,7 @@ use crate::node::recording::marks;
 
 use super::objects::Objects;
 use super::objects::Versioned;
+use super::objects::tenant;
 use super::observation::Observation;
 use super::remembered_inputs::RememberedInputs;
 
@@ -55,6 +56,7 @@ pub(super) fn keep(observation: &Observation, inputs: &mut RememberedInputs, pol
     let needs = |d: &&DaemonPlan| d.record.good.as_ref().is_some_and(|good| good.has_rollback_data);
     let needed: BTreeSet<&ObjectKey> = plan.daemons.iter().filter(needs).map(|d| &d.key).collect();
     inputs.rollback_data.retain(|key, _| needed.contains(key));
+    tenant::forget_kept(&mut inputs.rollback_data, &inputs.objects, policy);
     is_more
 }
 

@@ -12,16 +12,15 @@ use std::sync::PoisonError;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::clock::now;
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
 use crate::core::outline::is_outline;
-use crate::node::api::error::ApiFailure;
 use crate::node::api::selection::Selection;
 
 mod definition;
 mod objects;
 mod room;
+mod scopes;
 mod sightings;
 mod snapshot;
 
@@ -357,39 +356,6 @@ impl Store {
                 snapshot.changed();
             } else if *scope == Scope::DaemonSets {
                 snapshot.version += 1;
-            }
-        });
-    }
-
-    /// The watch of a scope failed. Returns whether the failure is new.
-    pub(super) fn failed(&self, scope: &Scope, failure: ApiFailure) -> bool {
-        self.with(|snapshot| {
-            let Some(state) = snapshot.scopes.get_mut(scope) else { return false };
-            let news = state.error.as_ref().is_none_or(|(before, _)| *before != failure);
-            let since = state.error.as_ref().map_or_else(now, |(_, since)| *since);
-            state.error = Some((failure, since));
-            news
-        })
-    }
-
-    /// The cluster does not have the resource: nothing in it is known, and that is not a failure.
-    pub(super) fn missing(&self, scope: &Scope) {
-        self.with(|snapshot| {
-            let had = !snapshot.scopes.get(scope).is_some_and(|state| state.missing);
-            snapshot.scopes.insert(scope.clone(), ScopeState { missing: true, ..ScopeState::default() });
-            if had {
-                snapshot.node_daemons = None;
-                snapshot.changed();
-            }
-        });
-        self.wake();
-    }
-
-    /// The watch of a scope works.
-    pub(super) fn recovered(&self, scope: &Scope) {
-        self.with(|snapshot| {
-            if let Some(state) = snapshot.scopes.get_mut(scope) {
-                state.error = None;
             }
         });
     }

@@ -150,6 +150,48 @@ class Tenant(Story):
         self.remove("large")
         self.instance(agent, "another")
 
+    def not_read(self, agent, name, words):
+        """Waits until a daemon waits for what is not read, and says so."""
+        told = lambda: self.status(agent, name) or {"state": "", "notes": []}
+        until(lambda: told()["state"] == "waiting" and words in "\n".join(told()["notes"]), SOON, f"{name} says {words}")
+        self.assertFalse(self.instances(agent, name))
+
+    def test_what_its_config_maps_take_of_the_agent_is_bounded(self):
+        agent = self.start()
+        (agent.folder / "own.yaml").write_text(json.dumps(self.daemon("own", labels={})), encoding="utf-8")
+        own = self.instance(agent, "own")
+        # Each key counts as 256 bytes more: so they are large, and quickly read.
+        large = {f"k{number:04}": "x" for number in range(4000)}
+        names = {name: [f"{name}-{number}" for number in range(14)] for name in ("a", "b", "c")}
+        for name, maps in names.items():
+            for one in maps:
+                self.config(one, **large)
+            mounts = {"volumeMounts": [{"name": one, "mountPath": f"/{one}"} for one in maps]}
+            self.put(self.bounded(name, mounts, volumes=[{"name": one, "configMap": {"name": one, "items": [{"key": "k0000", "path": "key"}]}} for one in maps]))
+            if name != "c":
+                self.instance(agent, name)
+        first = self.instance(agent, "b")
+        self.not_read(agent, "c", "it is not read: with its 10")
+        # What runs keeps its data, whatever becomes of the ConfigMap; and nothing of it ends over a restart.
+        self.admin.patch("configmaps", "b-0", {"data": {"k0000": "y"}}, self.namespace)
+        until(lambda: agent.node.data(first, "b-0", "key") == "y", SOON, "it follows the API server")
+        agent.restart()
+        self.settled(agent)
+        self.assertEqual([self.instance(agent, name).uid for name in ("b", "own")], [first.uid, own.uid])
+        self.remove("a")
+        self.instance(agent, "c")
+
+    def test_how_many_config_maps_of_it_are_read_is_bounded(self):
+        agent = self.start()
+        for name in ("a", "b", "c"):
+            self.put(self.bounded(name, {"envFrom": [{"configMapRef": {"name": f"{name}-{number}", "optional": True}} for number in range(200)]}))
+            if name != "c":
+                self.instance(agent, name)
+        self.not_read(agent, "c", "name more than 512 ConfigMaps and Secrets for this node")
+        self.assertIn("policy.trusted-namespaces", agent.cli("explain", f"{self.namespace}/c").stdout)
+        self.remove("a")
+        self.instance(agent, "c")
+
     def test_a_name_says_nothing_about_a_folders_daemon(self):
         agent = self.start(namespaces=["elsewhere"])
         own = self.daemon("own", labels={})

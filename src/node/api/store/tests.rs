@@ -8,6 +8,7 @@ use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
+use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 
 fn daemon_set(name: &str, version: &str, image: &str) -> Value {

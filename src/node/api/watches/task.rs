@@ -159,13 +159,14 @@ impl WatchTask {
         let _ = watch_progress.opened.notified().now_or_never();
         let mut stream = self.stream(context, cache_read_policy);
         let mut seen = BTreeSet::new();
-        let mut is_done = false;
+        let (mut is_done, mut is_listed) = (false, false);
         let mut resumes = 0;
         // Since when, and over which connection, the watch continues; `None` before the first of this list.
         let mut open: Option<(Instant, u64)> = None;
         let mut failed = false;
         loop {
-            let lacks_room = store.lacks_room(&self.scope);
+            // It is not given up for want of room before it has been read this time.
+            let lacks_room = is_listed && store.lacks_room(&self.scope);
             let event = tokio::select! {
                 biased;
                 event = stream.next() => event,
@@ -189,13 +190,14 @@ impl WatchTask {
                 Ok(Event::Init) => {
                     open = None;
                     seen.clear();
-                    is_done = false;
+                    (is_done, is_listed) = (false, false);
                 }
                 Ok(Event::InitApply(object)) => {
                     is_done |= self.apply(context, object, Some(&mut seen));
                 }
                 Ok(Event::InitDone) => {
                     store.complete(&self.scope, &seen);
+                    is_listed = true;
                     let is_there = !seen.is_empty();
                     seen.clear();
                     store.wake();

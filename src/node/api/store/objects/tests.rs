@@ -17,7 +17,7 @@ fn store() -> Store {
 }
 
 fn reference(namespace: &str, number: usize) -> ObjectRef {
-    ObjectRef::new(Kind::ConfigMap, namespace, &format!("c{number:03}"))
+    ObjectRef::new(Kind::ConfigMap, namespace, format!("c{number:03}"))
 }
 
 fn scope(namespace: &str, number: usize) -> Scope {

@@ -3,7 +3,10 @@
 //! Owns which are left out and what is said of that. Must not end anything: what runs keeps the data that it has.
 
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::core::bounds;
 use crate::core::model::Kind;
@@ -13,12 +16,14 @@ use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Note;
 use crate::core::policy::Policy;
+use crate::node::api::Entry;
 use crate::node::api::Snapshot;
 
-use super::objects::Versioned;
+use super::super::rollback_data::RollbackDataOf;
+use super::Versioned;
 
 /// Takes from what daemons refer to what their namespaces may not have read, and notes that and what has no room.
-pub(super) fn bound(api: Option<&Snapshot>, policy: &Policy, plan: &mut Plan) {
+pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, plan: &mut Plan) {
     let is_bounded = |daemon: &&DaemonPlan| policy.bounds(&daemon.key.namespace);
     let (first, others): (Vec<&DaemonPlan>, Vec<&DaemonPlan>) =
         plan.daemons.iter().filter(is_bounded).partition(|daemon| comes_first(daemon));
@@ -45,20 +50,54 @@ fn comes_first(daemon: &DaemonPlan) -> bool {
 }
 
 /// Forgets what is remembered of such objects and is another one now, or none, where that is too much for a namespace.
-pub(super) fn forget(remembered: &mut Versioned, api: &Snapshot, policy: &Policy) {
-    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
-    remembered.retain(|object, entry| {
+pub(in crate::node::agent) fn forget(remembered: &mut Versioned, api: &Snapshot, policy: &Policy) {
+    let mut room = Room::new(policy);
+    remembered.retain(|object, entry| has(&api.objects, object, entry) || room.take(object, entry));
+}
+
+/// Forgets what is kept for a roll-back of daemons of such namespaces, by name, where that is too much. They go back with
+/// the data of today.
+pub(in crate::node::agent) fn forget_kept(kept: &mut RollbackDataOf, remembered: &Versioned, policy: &Policy) {
+    let mut room = Room::new(policy);
+    kept.retain(|_, of| {
+        of.objects.iter().all(|(object, entry)| has(remembered, object, entry) || room.take(object, entry))
+    });
+}
+
+/// Whether that state of `object` is in memory as one of `others`.
+fn has(others: &Versioned, object: &ObjectRef, entry: &Entry) -> bool {
+    others.get(object).is_some_and(|other| Arc::ptr_eq(&other.value, &entry.value))
+}
+
+/// How much of [`bounds::OBJECTS_REMEMBERED`] is taken of each namespace.
+struct Room<'a> {
+    policy: &'a Policy,
+    taken: BTreeMap<String, usize>,
+    /// States of objects that are in memory once, whoever remembers them.
+    seen: HashSet<*const Value>,
+}
+
+impl<'a> Room<'a> {
+    fn new(policy: &'a Policy) -> Self {
+        Self { policy, taken: BTreeMap::new(), seen: HashSet::new() }
+    }
+
+    /// Whether there is room for that state of `object`, which is taken then.
+    fn take(&mut self, object: &ObjectRef, entry: &Entry) -> bool {
         let is_data = matches!(object.kind, Kind::ConfigMap | Kind::Secret);
-        let is_kept = || api.objects.get(object).is_some_and(|now| Arc::ptr_eq(&now.value, &entry.value));
-        if !is_data || !policy.bounds(&object.key.namespace) || is_kept() {
+        let state = Arc::as_ptr(&entry.value);
+        if !is_data || !self.policy.bounds(&object.key.namespace) || self.seen.contains(&state) {
             return true;
         }
+        let taken = self.taken.entry(object.key.namespace.clone()).or_default();
         let weight = bounds::object_weight(&entry.value);
-        let taken = taken.entry(object.key.namespace.clone()).or_default();
         let has_room = *taken + weight <= bounds::OBJECTS_REMEMBERED;
-        *taken += if has_room { weight } else { 0 };
+        if has_room {
+            *taken += weight;
+            self.seen.insert(state);
+        }
         has_room
-    });
+    }
 }
 
 #[cfg(test)]

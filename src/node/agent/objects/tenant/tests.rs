@@ -2,27 +2,28 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::super::decide::tests::key;
-use super::super::decide::tests::state;
 use super::*;
 use crate::core::model::ObjectKey;
 use crate::core::plan;
 use crate::core::record::DaemonRecord;
-use crate::node::api::Entry;
+use crate::node::agent::decide::tests::key;
+use crate::node::agent::decide::tests::state;
+use crate::node::agent::rollback_data::RollbackData;
 
 fn policy() -> Policy {
     Policy::new(None, "", vec!["a".to_owned(), "kube-system".to_owned()]).unwrap()
 }
 
 fn config_map(namespace: &str, number: usize) -> ObjectRef {
-    ObjectRef::new(Kind::ConfigMap, namespace, &format!("c{number:04}"))
+    ObjectRef::new(Kind::ConfigMap, namespace, format!("c{number:04}"))
 }
 
 /// One that names the ConfigMaps of these numbers of its namespace.
 fn daemon(namespace: &str, name: &str, numbers: std::ops::Range<usize>, runs: bool) -> DaemonPlan {
     let mut record = DaemonRecord::new(ObjectKey::new(namespace, name), 1);
     if runs {
-        record.instances = state(&super::super::decide::tests::config()).records.remove(&key()).unwrap().instances;
+        record.instances =
+            state(&crate::node::agent::decide::tests::config()).records.remove(&key()).unwrap().instances;
     }
     let references: BTreeSet<ObjectRef> = numbers.map(|number| config_map(namespace, number)).collect();
     DaemonPlan { references, ..plan::empty(record) }
@@ -51,6 +52,10 @@ fn of_a_tenants_objects_so_many_are_read_and_those_of_what_runs_first() {
     );
 }
 
+fn entry(kibibytes: usize) -> Entry {
+    Entry { version: 1, value: Arc::new(json!({"data": {"a": "x".repeat(kibibytes << 10)}})) }
+}
+
 #[test]
 fn what_is_remembered_of_a_tenants_objects_beside_those_of_today_is_bounded() {
     let entry =
@@ -70,4 +75,21 @@ fn what_is_remembered_of_a_tenants_objects_beside_those_of_today_is_bounded() {
     }
     forget(&mut remembered, &api, &policy());
     assert_eq!(remembered.len(), 40 + 32);
+}
+
+#[test]
+fn what_is_kept_for_the_roll_backs_of_a_tenant_is_bounded_and_counts_once_for_all_daemons() {
+    let object = config_map("a", 0);
+    let of = |value: Entry| RollbackData { revision: "r".to_owned(), objects: [(object.clone(), value)].into() };
+    let kept = |namespace: &str, value: &dyn Fn() -> Entry| -> RollbackDataOf {
+        (0..50).map(|number| (ObjectKey::new(namespace, format!("d{number:02}")), of(value()))).collect()
+    };
+    let (one, today) = (entry(1_000), entry(900));
+    let remembered = Versioned::from([(object.clone(), today.clone())]);
+    for (mut kept, left) in
+        [(kept("a", &|| entry(1_000)), 32), (kept("a", &|| one.clone()), 50), (kept("a", &|| today.clone()), 50)]
+    {
+        forget_kept(&mut kept, &remembered, &policy());
+        assert_eq!(kept.len(), left);
+    }
 }
