@@ -11,9 +11,9 @@ use crate::core::json::Json;
 use crate::core::model::Author;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
-use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::model::TokenRequest;
 use crate::core::policy::PodRules;
 
 /// What one DaemonSet may have at most.
@@ -71,7 +71,10 @@ pub const KEPT: usize = 16 << 20;
 /// How many ConfigMaps and Secrets of one namespace that is not trusted are read on a node.
 pub const OBJECTS: usize = 512;
 
-/// How much of them is kept in memory, as [`object_weight`] counts.
+/// How many tokens are requested for the DaemonSets of the API in one namespace that is not trusted on a node.
+pub const TOKENS: usize = 256;
+
+/// How much of these ConfigMaps and Secrets is kept in memory, as [`object_weight`] counts.
 pub const OBJECTS_KEPT: usize = 32 << 20;
 
 /// How much is remembered of them, as they were, beside those that are kept.
@@ -114,29 +117,27 @@ pub fn beyond<'a>(all: impl Iterator<Item = (&'a ObjectKey, bool)>) -> BTreeSet<
     others
 }
 
-/// The ConfigMaps and Secrets that are beyond [`OBJECTS`] of their namespaces, where that `is_bounded`. `named`: what each
-/// daemon names, those whose objects come first before the others.
-pub fn objects_beyond<'a>(
-    named: impl Iterator<Item = &'a BTreeSet<ObjectRef>>,
-    is_bounded: impl Fn(&str) -> bool,
-) -> BTreeSet<ObjectRef> {
+/// Of what daemons name those that are beyond `most` of a namespace. `named`: what each daemon names, those that come first
+/// before the others; `bounded`: the namespace of one of them, if that has the bound.
+pub fn beyond_in_order<'a, T: Ord>(
+    named: impl Iterator<Item = &'a BTreeSet<T>>,
+    most: usize,
+    bounded: impl Fn(&'a T) -> Option<&'a str>,
+) -> BTreeSet<&'a T> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut seen, mut beyond) = (BTreeSet::new(), BTreeSet::new());
-    let is_data = |object: &&ObjectRef| matches!(object.kind, Kind::ConfigMap | Kind::Secret);
-    for object in named.flatten().filter(is_data) {
-        if !is_bounded(&object.key.namespace) || !seen.insert(object) {
-            continue;
-        }
-        let count = counts.entry(&object.key.namespace).or_default();
+    for one in named.flatten() {
+        let Some(namespace) = bounded(one).filter(|_| seen.insert(one)) else { continue };
+        let count = counts.entry(namespace).or_default();
         *count += 1;
-        if *count > OBJECTS {
-            beyond.insert(object.clone());
+        if *count > most {
+            beyond.insert(one);
         }
     }
     beyond
 }
 
-/// That `object` is one of those [`objects_beyond`].
+/// That `object` is beyond [`OBJECTS`].
 pub fn objects_beyond_error(object: &ObjectRef) -> FieldError {
     let namespace = &object.key.namespace;
     FieldError {
@@ -146,6 +147,20 @@ pub fn objects_beyond_error(object: &ObjectRef) -> FieldError {
              this node; those of what runs come first, then the others by the DaemonSet's name"
         ),
         hint: Some(format!("name fewer, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
+    }
+}
+
+/// That the `token` for a ServiceAccount is beyond [`TOKENS`].
+pub fn tokens_beyond_error(token: &TokenRequest) -> FieldError {
+    let namespace = &token.service_account.namespace;
+    FieldError {
+        field: format!("ServiceAccount {}", token.service_account),
+        reason: format!(
+            "a token for audience {:?} is not requested: the DaemonSets of namespace {namespace} need more than {TOKENS} \
+             tokens on this node; those of what runs come first, then the others by the DaemonSet's name",
+            token.audience
+        ),
+        hint: Some(format!("use fewer, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
     }
 }
 

@@ -1,15 +1,18 @@
-//! ConfigMaps and Secrets of namespaces that are not trusted: how many are read, and what of them is remembered.
+//! What daemons of namespaces that are not trusted have the agent read and hold: ConfigMaps, Secrets and tokens.
 //!
 //! Owns which are left out and what is said of that. Must not end anything: what runs keeps the data that it has.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::core::bounds;
+use crate::core::model::FieldError;
 use crate::core::model::Kind;
+use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::pass::Plan;
@@ -22,7 +25,7 @@ use crate::node::api::Snapshot;
 use super::super::rollback_data::RollbackDataOf;
 use super::Versioned;
 
-/// Takes from what daemons refer to what their namespaces may not have read, and notes that and what has no room.
+/// Takes from what daemons need what is beyond the bounds of their namespaces, and notes that and what has no room.
 pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, plan: &mut Plan) {
     let is_bounded = |daemon: &&DaemonPlan| policy.bounds(&daemon.key.namespace);
     let (first, others): (Vec<&DaemonPlan>, Vec<&DaemonPlan>) =
@@ -30,17 +33,24 @@ pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, pla
     if first.is_empty() && others.is_empty() {
         return;
     }
-    let named = first.iter().chain(&others).map(|daemon| &daemon.references);
-    let beyond = bounds::objects_beyond(named, |namespace| policy.bounds(namespace));
+    let in_order = || first.iter().chain(&others);
+    let bounded = |key: &'_ ObjectKey| policy.bounds(&key.namespace).then_some(());
+    let objects = bounds::beyond_in_order(in_order().map(|daemon| &daemon.references), bounds::OBJECTS, |object| {
+        bounded(&object.key).filter(|()| is_data(object)).map(|()| object.key.namespace.as_str())
+    });
+    let tokens = bounds::beyond_in_order(in_order().map(|daemon| &daemon.tokens), bounds::TOKENS, |token| {
+        bounded(&token.service_account).map(|()| token.service_account.namespace.as_str())
+    });
+    let (objects, tokens): (BTreeSet<_>, BTreeSet<_>) =
+        (objects.into_iter().cloned().collect(), tokens.into_iter().cloned().collect());
     for daemon in &mut plan.daemons {
         let lacks = |object: &ObjectRef| Some(bounds::no_room_for_object(object, api?.lacks_room(object)?));
-        let notes: Vec<_> = daemon.references.iter().filter_map(lacks).collect();
-        daemon.summary.notes.extend(notes.into_iter().map(Note::Field));
-        let first = daemon.references.iter().find(|object| beyond.contains(*object)).map(bounds::objects_beyond_error);
-        if let Some(error) = first {
-            daemon.summary.notes.push(Note::Field(error));
-            daemon.references.retain(|object| !beyond.contains(object));
-        }
+        let mut told: Vec<FieldError> = daemon.references.iter().filter_map(lacks).collect();
+        told.extend(daemon.references.intersection(&objects).next().map(bounds::objects_beyond_error));
+        told.extend(daemon.tokens.intersection(&tokens).next().map(bounds::tokens_beyond_error));
+        daemon.summary.notes.extend(told.into_iter().map(Note::Field));
+        daemon.references.retain(|object| !objects.contains(object));
+        daemon.tokens.retain(|token| !tokens.contains(token));
     }
 }
 
@@ -64,6 +74,11 @@ pub(in crate::node::agent) fn forget_kept(kept: &mut RollbackDataOf, remembered:
     });
 }
 
+/// Whether it is one of those that are bounded.
+fn is_data(object: &ObjectRef) -> bool {
+    matches!(object.kind, Kind::ConfigMap | Kind::Secret)
+}
+
 /// Whether that state of `object` is in memory as one of `others`.
 fn has(others: &Versioned, object: &ObjectRef, entry: &Entry) -> bool {
     others.get(object).is_some_and(|other| Arc::ptr_eq(&other.value, &entry.value))
@@ -84,9 +99,8 @@ impl<'a> Room<'a> {
 
     /// Whether there is room for that state of `object`, which is taken then.
     fn take(&mut self, object: &ObjectRef, entry: &Entry) -> bool {
-        let is_data = matches!(object.kind, Kind::ConfigMap | Kind::Secret);
         let state = Arc::as_ptr(&entry.value);
-        if !is_data || !self.policy.bounds(&object.key.namespace) || self.seen.contains(&state) {
+        if !is_data(object) || !self.policy.bounds(&object.key.namespace) || self.seen.contains(&state) {
             return true;
         }
         let taken = self.taken.entry(object.key.namespace.clone()).or_default();

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::core::model::ObjectKey;
+use crate::core::model::TokenRequest;
 use crate::core::plan;
 use crate::core::record::DaemonRecord;
 use crate::node::agent::decide::tests::key;
@@ -54,6 +55,25 @@ fn of_a_tenants_objects_so_many_are_read_and_those_of_what_runs_first() {
 
 fn entry(kibibytes: usize) -> Entry {
     Entry { version: 1, value: Arc::new(json!({"data": {"a": "x".repeat(kibibytes << 10)}})) }
+}
+
+#[test]
+fn so_many_tokens_are_requested_for_a_tenant_and_those_of_what_runs_first() {
+    let needing = |name: &str, audiences: std::ops::Range<usize>, runs: bool| {
+        let token = |number: usize| TokenRequest {
+            service_account: ObjectKey::new("a", "s"),
+            audience: format!("a{number:03}"),
+            expiration_seconds: 600,
+        };
+        DaemonPlan { tokens: audiences.map(token).collect(), ..daemon("a", name, 0..0, runs) }
+    };
+    let daemons = vec![needing("first", 0..200, false), needing("last", 500..600, true)];
+    let mut plan = Plan { daemons, ..Plan::default() };
+    bound(None, &policy(), &mut plan);
+    let requested: Vec<usize> = plan.daemons.iter().map(|daemon| daemon.tokens.len()).collect();
+    assert_eq!(requested, [bounds::TOKENS - 100, 100]);
+    let note = plan.daemons[0].summary.notes[0].to_string();
+    assert!(note.starts_with("ServiceAccount a/s: a token for audience \"a156\" is not requested"), "{note}");
 }
 
 #[test]
