@@ -452,7 +452,8 @@ impl Laws {
             let runs: Vec<_> = runs.into_iter().filter(|pod| matches!(pod.phase, Phase::Running { .. })).collect();
             let is: Vec<u64> = runs.iter().map(|pod| pod.manifest.revision).collect();
             let wanted: Vec<u64> = daemon.wanted().into_iter().collect();
-            if is != wanted {
+            let may_stay = daemon.origin_is_lost && wanted.is_empty() && is.len() == 1;
+            if is != wanted && !may_stay {
                 let what = format!("{name}: revisions {is:?} run, and {wanted:?} are wanted");
                 return self.violate(node.steady, "after the faults the node is as it is wanted", what);
             }

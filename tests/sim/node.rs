@@ -50,6 +50,8 @@ const LATE_MOUNT: &str = "/mnt/late";
 const LATE: &str = "/mnt/late/daemonsets.d";
 /// The file system that is mounted late.
 const LATE_SYSTEM: u64 = 7;
+/// How long no agent runs after a file of its state was damaged, in milliseconds.
+const BACK: i64 = 1_000;
 /// 2026-01-01.
 const BEGIN: i64 = 1_767_225_600_000;
 
@@ -94,6 +96,8 @@ pub(crate) struct Daemon {
     /// Whether nothing is remembered of it, so that what the API server defines may follow another of its folder.
     pub(crate) is_on_new_disk: bool,
     pub(crate) overlay: Option<Overlay>,
+    /// Whether its file went while no agent ran, and the next one does not know that there was one: only a person ends it.
+    pub(crate) origin_is_lost: bool,
 }
 
 impl Daemon {
@@ -232,6 +236,8 @@ pub(crate) struct Node {
     pub(crate) clock_set_at: i64,
     /// When a record was last damaged.
     damaged_at: i64,
+    /// When the inputs that the agent remembers were last damaged.
+    inputs_damaged_at: Option<i64>,
     latest: i64,
     /// Whether the agent has a systemd unit, which opens gates when it ends; and whether the list of those is lost.
     pub(crate) has_unit: bool,
@@ -287,6 +293,7 @@ impl Node {
             ordered_at: -1,
             clock_set_at: -1,
             damaged_at: -60_000,
+            inputs_damaged_at: None,
             latest: 0,
             is_sealed: life.sealed,
             seals: true,
@@ -323,6 +330,7 @@ impl Node {
                 highest: 0,
                 is_on_new_disk: false,
                 overlay: life.overlaid.contains(&(index as u8)).then(Overlay::default),
+                origin_is_lost: false,
             });
             if node.daemons[index].in_folder() {
                 node.write_objects(index);
@@ -705,6 +713,7 @@ impl Node {
                 if self.daemons[daemon].file.is_some() && self.can_write(daemon) && !self.daemons[daemon].has_second {
                     self.remove_for_good(&self.path(daemon));
                     self.daemons[daemon].file = None;
+                    self.daemons[daemon].origin_is_lost = self.lacks_inputs();
                 }
             }
             Move::Mask { daemon } => {
@@ -713,6 +722,7 @@ impl Node {
                     let path = self.path(daemon);
                     self.as_world(|disk| link(disk, &path, "/dev/null"));
                     self.daemons[daemon].file = None;
+                    self.daemons[daemon].origin_is_lost = self.lacks_inputs();
                 }
             }
             Move::SecondFile { daemon, seconds } => {
@@ -1219,6 +1229,11 @@ impl Node {
     }
 
     /// The agent is killed, a piece of its state is damaged, and it starts.
+    /// Whether no agent runs, and the next one has to do without its inputs.
+    fn lacks_inputs(&self) -> bool {
+        self.inputs_damaged_at.is_some_and(|at| self.steady - at <= BACK)
+    }
+
     fn damage(&mut self, piece: Piece, damage: Damage) {
         let record = || {
             let disk: &dyn Disk = &*self.disk;
@@ -1243,7 +1258,10 @@ impl Node {
         let Some(path) = path else { return };
         let disk: &dyn Disk = &*self.disk;
         let Ok(data) = disk.load(&path, u64::MAX) else { return };
-        self.end = Some(End::Kill { back: 1_000 });
+        self.end = Some(End::Kill { back: BACK });
+        if piece == Piece::Inputs {
+            self.inputs_damaged_at = Some(self.steady);
+        }
         if piece == Piece::Record {
             self.damaged_at = self.steady;
         }
