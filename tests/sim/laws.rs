@@ -452,8 +452,8 @@ impl Laws {
             let runs: Vec<_> = runs.into_iter().filter(|pod| matches!(pod.phase, Phase::Running { .. })).collect();
             let is: Vec<u64> = runs.iter().map(|pod| pod.manifest.revision).collect();
             let wanted: Vec<u64> = daemon.wanted().into_iter().collect();
-            let may_stay = daemon.origin_is_lost && wanted.is_empty() && is.len() == 1;
-            if is != wanted && !may_stay {
+            let stays = daemon.is_to_run() && wanted.is_empty() && is.len() == 1;
+            if is != wanted && !stays {
                 let what = format!("{name}: revisions {is:?} run, and {wanted:?} are wanted");
                 return self.violate(node.steady, "after the faults the node is as it is wanted", what);
             }
@@ -557,7 +557,7 @@ impl Laws {
         for daemon in &node.daemons {
             let of = daemons.iter().find(|d| d["name"] == *daemon.name && d["namespace"] == SPACE);
             let state = of.and_then(|d| d["state"].as_str()).unwrap_or("not there").to_owned();
-            let runs = daemon.wanted().is_some();
+            let runs = daemon.is_to_run();
             if runs != (state == "running") {
                 let what =
                     format!("{}: {state}, and {}", daemon.name, if runs { "it runs" } else { "it does not run" });
@@ -590,13 +590,13 @@ impl Laws {
             .filter(|line| !line.starts_with('#'))
             .filter_map(|line| line.rsplit_once(' ').and_then(|(name, value)| Some((name, value.parse().ok()?))))
             .collect();
-        let running = node.daemons.iter().filter(|daemon| daemon.wanted().is_some()).count();
+        let running = node.daemons.iter().filter(|daemon| daemon.is_to_run()).count();
         let mut expected = vec![
             ("daemonlet_daemons{state=\"running\"}".to_owned(), running as f64),
             ("daemonlet_problems".to_owned(), self.problems as f64),
             ("daemonlet_api_connected".to_owned(), 1.0),
         ];
-        for daemon in node.daemons.iter().filter(|daemon| daemon.wanted().is_some()) {
+        for daemon in node.daemons.iter().filter(|daemon| daemon.is_to_run()) {
             let labels = format!("namespace=\"{SPACE}\",daemonset=\"{}\"", daemon.name);
             expected.push((format!("daemonlet_daemon_ready{{{labels}}}"), 1.0));
         }

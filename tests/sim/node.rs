@@ -120,6 +120,11 @@ impl Daemon {
         self.home == Home::Both && self.api.is_none() && !self.file_counts && self.file.is_some()
     }
 
+    /// Whether an instance of it is there in the end.
+    pub(crate) fn is_to_run(&self) -> bool {
+        self.wanted().is_some() || self.origin_is_lost
+    }
+
     /// Whether it runs, nothing of it is in doubt, and the revision that is wanted has run.
     pub(crate) fn is_settled(&self) -> bool {
         self.wanted() == Some(self.highest) && self.has_run && !self.is_hurt && !self.is_mistyped()
@@ -722,7 +727,7 @@ impl Node {
                     let path = self.path(daemon);
                     self.as_world(|disk| link(disk, &path, "/dev/null"));
                     self.daemons[daemon].file = None;
-                    self.daemons[daemon].origin_is_lost = self.lacks_inputs();
+                    self.daemons[daemon].origin_is_lost = false;
                 }
             }
             Move::SecondFile { daemon, seconds } => {

@@ -142,12 +142,18 @@ impl<'a> Objects<'a> {
             None if listed(api) => Said::Gone,
             None => Said::Nothing,
         });
+        let overrides = folder.is_some_and(|entry| is_override(&entry.value));
+        // What was remembered may be newer than the folder's.
+        let may_be_sealed = self.is_closed && reference.kind == Kind::Secret && remembered.is_none();
+        if self.live && may_be_sealed && !overrides && matches!(said, Said::Nothing) {
+            return (Found::Unknown, None);
+        }
         let sources = Sources {
             api: said,
             remembered,
             record: None,
             folder,
-            overrides: folder.is_some_and(|entry| is_override(&entry.value)),
+            overrides,
             is_newer: matches!((said, remembered), (Said::Present(api), Some(old)) if api.value != old.value),
             api_may_speak: folder.is_none() || self.policy.allows_namespace(namespace(reference)),
         };
@@ -250,6 +256,43 @@ pub(super) fn share(objects: &mut Versioned, others: &Versioned) {
     for (reference, entry) in objects {
         if let Some(other) = others.get(reference).filter(|other| other.value == entry.value) {
             entry.value = Arc::clone(&other.value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_sealed_may_be_newer_than_a_folders_secret_for_what_runs_with_it() {
+        let secret = ObjectRef::new(Kind::Secret, "kube-system", "s");
+        let entry = |annotations: Value| {
+            let value = json!({"metadata": {"annotations": annotations}, "data": {"a": "Vj0x"}});
+            Entry { version: 1, value: Arc::new(value) }
+        };
+        let plain = Versioned::from([(secret.clone(), entry(json!({})))]);
+        let overriding = Versioned::from([(secret.clone(), entry(json!({OVERRIDE_ANNOTATION: "true"})))]);
+        let (silent, nothing, policy) = (Snapshot::default(), Versioned::new(), Policy::default());
+        let sealed = Objects {
+            api: Some(&silent),
+            folders: &plain,
+            remembered: &nothing,
+            policy: &policy,
+            rollback_data: None,
+            live: true,
+            is_closed: true,
+        };
+        assert_eq!(sealed.lookup(&secret), Lookup::Unknown);
+        for (objects, why) in [
+            (Objects { live: false, ..sealed }, "nothing runs with another one"),
+            (Objects { is_closed: false, ..sealed }, "nothing is remembered"),
+            (Objects { api: None, ..sealed }, "no API server had another one"),
+            (Objects { folders: &overriding, ..sealed }, "the node's owner says that it counts"),
+        ] {
+            assert!(matches!(objects.lookup(&secret), Lookup::Present(_)), "{why}");
         }
     }
 }
