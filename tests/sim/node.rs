@@ -50,6 +50,8 @@ const LATE_MOUNT: &str = "/mnt/late";
 const LATE: &str = "/mnt/late/daemonsets.d";
 /// The file system that is mounted late.
 const LATE_SYSTEM: u64 = 7;
+/// Where the Namespace is whose UID says which cluster answers.
+const NAMESPACES: &str = "namespaces";
 /// How long no agent runs after a file of its state was damaged, in milliseconds.
 const BACK: i64 = 1_000;
 /// 2026-01-01.
@@ -772,6 +774,11 @@ impl Node {
             }
             Move::Refuse { resource, refusal, seconds } => {
                 let resource = usize::from(resource) % RESOURCES.len();
+                // Who may not ask which cluster answers believes it (docs/limits.md).
+                let hides = |refusal: Refusal| RESOURCES[resource] == NAMESPACES && refusal == Refusal::Forbidden;
+                if hides(refusal) && self.other.is_some() {
+                    return;
+                }
                 let mut server = self.server.lock().unwrap();
                 server.refusals.insert(RESOURCES[resource].to_owned(), refusal);
                 if refusal != Refusal::Silence {
@@ -785,7 +792,7 @@ impl Node {
             Move::RestartServer => self.server.lock().unwrap().forget(),
             Move::OtherCluster { seconds, alike } => {
                 // What remembers no cluster knows no other one (not-mended).
-                if self.is_reachable() && self.knows_cluster() {
+                if self.is_reachable() && self.knows_cluster() && !self.is_cluster_hidden() {
                     let mut server = self.server.lock().unwrap();
                     let another = server.etcd.another();
                     let true_one = std::mem::replace(&mut server.etcd, another);
@@ -1234,6 +1241,11 @@ impl Node {
     }
 
     /// The agent is killed, a piece of its state is damaged, and it starts.
+    /// Whether the agent may not ask which cluster answers.
+    fn is_cluster_hidden(&self) -> bool {
+        self.server.lock().unwrap().refusals.get(NAMESPACES) == Some(&Refusal::Forbidden)
+    }
+
     /// Whether no agent runs, and the next one has to do without its inputs.
     fn lacks_inputs(&self) -> bool {
         self.inputs_damaged_at.is_some_and(|at| self.steady - at <= BACK)
