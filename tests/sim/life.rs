@@ -229,6 +229,8 @@ impl Plan {
                 break;
             }
             self.pending.pop();
+            // What the agent did before is judged as it is before.
+            laws.check(node, is_up);
             laws.moved(node, what);
             node.act(at, what);
         }

@@ -45,7 +45,8 @@ pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, pla
         (objects.into_iter().cloned().collect(), tokens.into_iter().cloned().collect());
     for daemon in &mut plan.daemons {
         let lacks = |object: &ObjectRef| Some(bounds::no_room_for_object(object, api?.lacks_room(object)?));
-        let mut told: Vec<FieldError> = daemon.references.iter().filter_map(lacks).collect();
+        // Of each cause the first one is told: there may be hundreds.
+        let mut told: Vec<FieldError> = daemon.references.iter().find_map(lacks).into_iter().collect();
         told.extend(daemon.references.intersection(&objects).next().map(bounds::objects_beyond_error));
         told.extend(daemon.tokens.intersection(&tokens).next().map(bounds::tokens_beyond_error));
         daemon.summary.notes.extend(told.into_iter().map(Note::Field));

@@ -17,8 +17,13 @@ import (
 type mirrors struct {
 	client kubernetes.Interface
 	node   *Node
-	// made has the mirror pods by name: namespace and the UID that they mirror.
-	made map[string][2]string
+	// begun has the mirror pods by name, those that may have been made in part, too: others change them, and then a status is refused.
+	begun map[string]*mirror
+}
+
+type mirror struct {
+	namespace, uid string
+	isDone         bool
 }
 
 func newMirrors(kubeconfig string, n *Node) (*mirrors, error) {
@@ -28,7 +33,7 @@ func newMirrors(kubeconfig string, n *Node) (*mirrors, error) {
 	}
 	config.QPS, config.Burst, config.Timeout = 200, 200, 5*time.Second
 	client, err := kubernetes.NewForConfig(config)
-	return &mirrors{client: client, node: n, made: map[string][2]string{}}, err
+	return &mirrors{client: client, node: n, begun: map[string]*mirror{}}, err
 }
 
 func (m *mirrors) run() {
@@ -41,16 +46,19 @@ func (m *mirrors) run() {
 			}
 		}
 		m.node.mu.Unlock()
-		for name, made := range m.made {
-			if p := wanted[name]; p == nil || p.UID != made[1] {
-				if m.remove(name, made[0]) == nil {
-					delete(m.made, name)
+		for name, begun := range m.begun {
+			if p := wanted[name]; p == nil || p.UID != begun.uid {
+				if m.remove(name, begun.namespace) == nil {
+					delete(m.begun, name)
 				}
 			}
 		}
 		for name, p := range wanted {
-			if _, there := m.made[name]; !there && m.make(name, p) == nil {
-				m.made[name] = [2]string{p.Namespace, p.UID}
+			if m.begun[name] == nil {
+				m.begun[name] = &mirror{namespace: p.Namespace, uid: p.UID}
+			}
+			if begun := m.begun[name]; begun.uid == p.UID && !begun.isDone {
+				begun.isDone = m.make(name, p) == nil
 			}
 		}
 	}
