@@ -230,16 +230,6 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
     let mut text = String::new();
     let halted = current.halted();
     let is_aborted = current.annotation(ABORTED) == Some(name);
-    let mut annotations = json!({});
-    if is_aborted || halted.is_some() {
-        annotations = begins_anew(current.annotation(PROMOTED), name);
-    }
-    if is_aborted {
-        annotations[ABORTED] = Value::Null;
-    }
-    if annotations != json!({}) {
-        current.annotate(client, key, annotations).await?;
-    }
     if is_aborted {
         text.push_str(&format!("{key}: revision {name} was aborted; it is rolled out again\n"));
     }
@@ -251,6 +241,11 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         daemons.iter().any(|d| d.str_at("uid") == uid && d.str_at(["failed", "revision"]) == current.hash)
     };
     let nodes: Vec<&str> = reports.iter().filter(failed).map(|report| report.str_at(["metadata", "name"])).collect();
+    // Its holds stand before its halt or abort ends, and its failures count no more before its abort does.
+    let holds = begins_anew(current.annotation(PROMOTED), name);
+    if (is_aborted || halted.is_some()) && holds != json!({}) {
+        current.annotate(client, key, holds).await?;
+    }
     if halted.is_some() || broken != BrokenNodes::default() {
         // Nodes that are not heard report no failure, and are named all the same.
         let named = halted.iter().flat_map(|halted| halted.nodes.iter());
@@ -278,15 +273,19 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
             names.join(", ")
         ));
     }
+    let mut annotations = if is_aborted { json!({ABORTED: null}) } else { json!({}) };
     if !nodes.is_empty() {
         // The version is another each time.
         let order = format!("{}/{}", current.hash, current.daemon_set.str_at(["metadata", "resourceVersion"]));
-        current.annotate(client, key, json!({RETRY: order})).await?;
         text.push_str(&format!(
             "{key}: nodes that went back from revision {name} take it again, within the budget ({RETRY}={order}); it \
              failed on {}\n",
             nodes.join(", ")
         ));
+        annotations[RETRY] = json!(order);
+    }
+    if annotations != json!({}) {
+        current.annotate(client, key, annotations).await?;
     }
     if text.is_empty() {
         let message = format!("{key}: the current revision is not halted, and no node reports that it failed");

@@ -53,8 +53,10 @@ pub struct ConditionFacts<'a> {
 pub struct GoingBack {
     /// To which revision.
     pub revision: String,
-    /// How many nodes still have the newer one.
+    /// How many nodes still have the newer one, or are being replaced.
     pub left: usize,
+    /// How many run neither of the two: nobody has taken back what they have.
+    pub others: usize,
     /// Why.
     pub why: &'static str,
 }
@@ -93,10 +95,18 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
 
 /// That a rollout is taken back.
 fn going_back(back: &GoingBack) -> (bool, &'static str, String) {
-    let GoingBack { revision, left, why } = back;
-    match left {
-        0 => (false, "RolledBack", format!("{why}: every node is on revision {revision} again")),
-        left => (true, "RollingBack", format!("{why}: {} left to go back to revision {revision}", count(*left))),
+    let GoingBack { revision, left, others, why } = back;
+    match (left, others) {
+        (0, 0) => (false, "RolledBack", format!("{why}: every node is on revision {revision} again")),
+        (0, others) => {
+            let others = count(*others);
+            (
+                false,
+                "RolledBack",
+                format!("{why}: no node has it any more; {others} with an older revision than it keep that"),
+            )
+        }
+        (left, _) => (true, "RollingBack", format!("{why}: {} left to go back to revision {revision}", count(*left))),
     }
 }
 

@@ -108,6 +108,7 @@ mod tests {
             staged: false,
             failed: false,
             passed_over: false,
+            refused_until: None,
         };
         let nodes = [
             node("new", &new),

@@ -57,6 +57,8 @@ pub(super) struct Memory {
     pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// See [`pass::ClusterPlan::halts`].
     pub(super) halts: BTreeMap<ObjectKey, KnownHalt>,
+    /// See [`pass::ClusterPlan::decided`].
+    pub(super) decided: BTreeMap<ObjectKey, String>,
     /// See [`pass::ClusterPlan::broken`].
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// DaemonSets that too few agents run: each is told once.
@@ -151,7 +153,9 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     let mut sent: Vec<(RequestTarget, String, Call)> = Vec::new();
     let writes = approvals.into_iter().chain(plan.writes);
     let mut writes: Vec<(RequestTarget, Write)> = writes.map(|write| (requests::target(&write), write)).collect();
-    let wanted = writes.iter().map(|(target, _)| target.clone()).collect();
+    // Who is tried after others is not forgotten meanwhile.
+    let refused = plan.refused.into_iter().map(RequestTarget::Approvals);
+    let wanted = writes.iter().map(|(target, _)| target.clone()).chain(refused).collect();
     // Each in the order that it has; what is refused for good must not keep anything else from its turn.
     writes.sort_by_key(|(target, _)| state.retries.has_failed(target));
     for (target, write) in writes {
@@ -192,8 +196,8 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
     let (passed_over, unmentioned, halts, events) = (plan.passed_over, plan.unmentioned, plan.halts, told.next);
-    let broken = plan.broken;
-    let memory = Memory { passed_over, unmentioned, halts, broken, few, left_out, events, wanted };
+    let (decided, broken) = (plan.decided, plan.broken);
+    let memory = Memory { passed_over, unmentioned, halts, decided, broken, few, left_out, events, wanted };
     decision.memory = is_planned.then_some(memory);
     decision
 }

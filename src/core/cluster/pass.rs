@@ -129,6 +129,11 @@ pub struct ClusterPlan {
     pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// Current revisions that are halted: a halt that is not written yet is the same in each pass.
     pub halts: BTreeMap<ObjectKey, KnownHalt>,
+    /// Nodes whose approvals the API server refuses, though others come before them in this pass.
+    pub refused: BTreeSet<String>,
+    /// DaemonSets of which something was decided in this term, with their UIDs: what their status says then is its own
+    /// word.
+    pub decided: BTreeMap<ObjectKey, String>,
     /// Nodes that have taken current revisions and are not well, or are lost since the last pass.
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
@@ -153,6 +158,7 @@ impl ClusterPlan {
         carry(&state.passed_over, key, &mut self.passed_over);
         carry(&state.unmentioned, key, &mut self.unmentioned);
         carry(&state.halts, key, &mut self.halts);
+        carry(&state.decided, key, &mut self.decided);
         carry(&state.broken, key, &mut self.broken);
     }
 }
@@ -282,6 +288,7 @@ fn count_refused(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, ref
 /// Plans one DaemonSet.
 fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: &mut ClusterPlan) {
     let Basis { view, now, .. } = *known;
+    plan.decided.insert(key.clone(), daemon.uid.clone());
     let conflict = conflict(known, daemon, plan);
     let facts = facts::nodes(known, daemon);
     let unmentioned = facts::unmentioned(known, daemon);
@@ -365,10 +372,9 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     if let Some(to) = way_back.filter(|_| !annotations::is_uncoordinated(&daemon.daemon_set)) {
         let facts = facts::returning(view, daemon, &facts, to);
         rolled = rollout::plan(&Rules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
-        let newer = |n: &&NodeFact<'_>| n.belongs && n.instances.iter().any(|i| i.revision == daemon.wanted);
         let why = if is_aborted { "it was aborted" } else { "it failed" };
-        let left = facts.iter().filter(newer).count();
-        back = Some(conditions::GoingBack { revision: view.names.text(to).to_owned(), left, why });
+        let (left, others) = facts::left_and_others(daemon, &facts, to);
+        back = Some(conditions::GoingBack { revision: view.names.text(to).to_owned(), left, others, why });
         target = to;
     }
     let (counted, look_again) = count(daemon, &facts, now);
@@ -377,6 +383,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let own = if gated { Vec::new() } else { std::mem::take(&mut history.writes) };
     plan.writes.extend(own.into_iter().chain(marks).map(|write| Write::Revision { key: key.clone(), write }));
     approvals::give(known, daemon, (&facts, &rolled), (target, rules.when), plan);
+    let is_refused = |n: &&NodeFact<'_>| n.refused_until.is_some() && n.should_run && !facts::has(n, target);
+    plan.refused.extend(facts.iter().filter(is_refused).map(|n| n.name.to_owned()));
     plan.unclaimed.extend(rolled.unclaimed.iter().map(|i| (key.clone(), facts[*i].name.to_owned())));
     // Counters follow the current revision: it has to be there first.
     let is_countable = history.current.is_some() || gated || refused.is_some();

@@ -53,6 +53,12 @@ impl Retries {
         }
     }
 
+    /// When a write is tried again that the API server refuses for what it is, if it does.
+    pub fn refused_until(&self, target: &RequestTarget) -> Option<Timestamp> {
+        let waiting = self.waiting.get(target)?;
+        matches!(waiting.why, Why::Failed(SendError::Refused(_))).then_some(waiting.again)
+    }
+
     /// When a write that was decided from `version` may be tried; `None`: now.
     pub fn waits(&self, target: &RequestTarget, version: &str, now: Timestamp) -> Option<Timestamp> {
         let waiting = self.waiting.get(target)?;

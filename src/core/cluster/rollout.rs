@@ -127,6 +127,8 @@ pub struct NodeFact<'a> {
     pub failed: bool,
     /// Whether its agent did not claim an approval of the wanted revision in time: others come first.
     pub passed_over: bool,
+    /// Where the API server refuses to keep its approvals: when they are tried again. Others come first.
+    pub refused_until: Option<Timestamp>,
 }
 
 impl NodeFact<'_> {
@@ -268,7 +270,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     standing::withdraw_surplus(rules, &Reach { kept, is_canary }, nodes, &stands, &mut plan.withdraw);
     let waits = |i: &usize| nodes[*i].waits_for_trigger() && matches!(stands[*i], Stand::Old(_));
     plan.waiting = (0..nodes.len()).filter(|i| waits(i) && !plan.withdraw.contains(i)).count();
-    let installs = first_install::plan(rules, nodes, &stands, desired, &mut plan.withdraw);
+    let (installs, blocking) = first_install::plan(rules, nodes, &stands, desired, &mut plan.withdraw);
     let is_taken_back = hold.is_some() && !plan.withdraw.is_empty();
     if candidates.is_empty() && installs.is_empty() && !is_taken_back {
         let is_left = |(node, stand): &(&NodeFact<'_>, &Stand)| {
@@ -282,6 +284,9 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
                 1 => "1 node cannot take it".to_owned(),
                 _ => format!("{unable} nodes cannot take it"),
             };
+        }
+        if hold.is_none() {
+            plan.heed_stuck(nodes, blocking);
         }
         return plan;
     }
@@ -321,6 +326,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     if let Some(zone) = zone.filter(|_| candidates.is_empty() && plan.slots == 0) {
         plan.held = format!("zone {zone} is not available yet");
     }
+    order::heed_refusals(nodes, &mut candidates);
     order::sort(nodes, &stands, &mut candidates);
     let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, Stand::Old(_))).count();
     let on_the_way = nodes
@@ -352,11 +358,8 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         }
     }
     if plan.held.is_empty() && plan.approve.is_empty() && allowed > 0 && plan.slots >= budget {
-        let taking: Vec<usize> = (0..nodes.len()).filter(|i| counts(&nodes[*i], stands[*i]) && takes(*i)).collect();
-        let who: Vec<&NodeFact<'_>> = taking.iter().map(|i| &nodes[*i]).collect();
-        if taken::is_stuck(&who) {
-            (plan.held, plan.stuck) = (taken::words(&who), Some((Stuck::Taken, taking)));
-        }
+        let taking = (0..nodes.len()).filter(|i| counts(&nodes[*i], stands[*i]) && takes(*i)).collect();
+        plan.heed_stuck(nodes, taking);
     }
     plan
 }

@@ -56,8 +56,8 @@ pub struct CoordinatorState {
     pub(super) claims: Claims,
     pub(super) pace: Pace,
     pub(super) retries: Retries,
-    /// Whether this term has decided anything: what the status says then is its own word.
-    pub(super) has_planned: bool,
+    /// See [`super::pass::ClusterPlan::decided`].
+    pub(super) decided: BTreeMap<ObjectKey, String>,
     /// Requests that have no answer yet, by number: what each is about, and the version it was decided from.
     open: BTreeMap<u64, (RequestTarget, String)>,
     /// How many requests there were.
@@ -211,7 +211,7 @@ impl CoordinatorState {
     /// Takes note of what a decision sends.
     pub fn commit(&mut self, decision: ClusterDecision, now: Timestamp) {
         if let Some(memory) = decision.memory {
-            self.has_planned = true;
+            self.decided = memory.decided;
             self.passed_over = memory.passed_over;
             self.unmentioned = memory.unmentioned;
             self.few = memory.few;

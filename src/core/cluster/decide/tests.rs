@@ -197,6 +197,9 @@ fn nothing_is_written_while_an_answer_is_missing() {
 #[test]
 fn a_reply_that_comes_late_or_twice_tells_nothing() {
     let mut coordinator = Coordinator::new();
+    for name in ["b", "c"] {
+        coordinator.take(Change::Gone(WatchedKind::Nodes, Box::new(node(name))));
+    }
     let first = coordinator.pass(vec![]);
     let replies = all(&first, &refused());
     let second = coordinator.pass([replies.clone(), replies.clone()].concat());

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::core::annotations;
+use crate::core::cluster::broken::Suspect;
 use crate::core::cluster::conditions;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::liveness::MirrorPodLookup;
@@ -89,6 +90,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || told.is_some_and(|t| is_cut_off(known, daemon, t, (name, node), claimed)),
             passed_over: passed_over.is_some_and(|nodes| nodes.contains(name)),
+            refused_until: known.state.retries.refused_until(&RequestTarget::Approvals(name.clone())),
         });
     }
     all
@@ -152,19 +154,26 @@ fn is_cut_off(
     let Some(took) = newest.map(|newest| newest.created).or(claimed) else { return false };
     // One that goes away long after its update has another reason.
     let away = if node.reachable { known.state.liveness.dead_since(name) } else { away_since(known, daemon, node) };
-    let is_soon =
-        newest.is_none_or(|newest| newest.ready_since.is_none()) || away.is_some_and(|away| away < took + deadline);
+    let was_ready = newest.is_some_and(|newest| newest.ready_since.is_some());
+    // Somebody who announced it while it was well has taken it away.
+    if was_ready && suspect(known, daemon, node).is_some_and(|suspect| suspect.is_leaving) {
+        return false;
+    }
+    let is_soon = !was_ready || away.is_some_and(|away| away < took + deadline);
     is_soon && took + deadline <= known.now
 }
 
 /// Since when a node is unreachable: as its Node says, which another clock wrote, or as this coordinator saw it where that
 /// clock is ahead.
 fn away_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<Timestamp> {
-    let seen = || {
-        let suspects = known.state.broken.get(&daemon.daemon_set.key).filter(|of| of.revision == daemon.hash)?;
-        suspects.nodes.get(node.view.uid.as_ref()?)?.since
-    };
+    let seen = || suspect(known, daemon, node)?.since;
     node.away_since.filter(|since| *since <= known.now).or_else(seen)
+}
+
+/// What was seen of a node that may have been broken by the wanted revision.
+fn suspect<'a>(known: &Basis<'a>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<&'a Suspect> {
+    let suspects = known.state.broken.get(&daemon.daemon_set.key).filter(|of| of.revision == daemon.hash)?;
+    suspects.nodes.get(node.view.uid.as_ref()?)
 }
 
 /// Whether reports of nodes that had some have just gone though their Nodes are there, as when somebody deletes the
@@ -176,7 +185,11 @@ pub(super) fn are_reports_lost(known: &Basis<'_>, facts: &[NodeFact<'_>]) -> boo
 
 /// Whether a node has an instance of the wanted revision.
 pub(super) fn has_wanted(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
-    node.instances.iter().any(|instance| instance.revision == daemon.wanted)
+    has(node, daemon.wanted)
+}
+
+pub(super) fn has(node: &NodeFact<'_>, revision: Name) -> bool {
+    node.instances.iter().any(|instance| instance.revision == revision)
 }
 
 fn is_dead(known: &Basis<'_>, node: &str) -> bool {
@@ -242,8 +255,9 @@ pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[
     able.max_by_key(|(name, count)| (*count, number(*name))).map(|(name, _)| name)
 }
 
-/// The nodes as a rollout back to `to` sees them: only who ran it can return to it, and to the released one everybody, as
-/// long as that is there.
+/// The nodes as a rollout back to `to` sees them: those that have taken the wanted revision return to it, if they ran it
+/// or it is the released one and there. What else runs, as a revision that was replaced before it was released, nobody has
+/// taken back.
 pub(super) fn returning<'a>(
     view: &ClusterSnapshot,
     daemon: &WatchedDaemon,
@@ -257,8 +271,23 @@ pub(super) fn returning<'a>(
     };
     // What made a node unwell is left there, too.
     let should_run = |node: &NodeFact<'_>| node.should_run || node.belongs && has_wanted(daemon, node);
-    let back = |node: &NodeFact<'a>| NodeFact { failed: !can(node), should_run: should_run(node), ..node.clone() };
+    let returns = |node: &NodeFact<'_>| has(node, to) || has_taken(daemon, node) && can(node);
+    let back = |node: &NodeFact<'a>| NodeFact { failed: !returns(node), should_run: should_run(node), ..node.clone() };
     facts.iter().map(back).collect()
+}
+
+/// How far a rollout back to `to` has come: how many nodes are still to leave the wanted revision, and how many run neither
+/// of the two.
+pub(super) fn left_and_others(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], to: Name) -> (usize, usize) {
+    let leaves = |node: &NodeFact<'_>| node.belongs && has_taken(daemon, node);
+    let left = facts.iter().filter(|node| leaves(node)).count();
+    let is_other = |node: &NodeFact<'_>| node.instances.iter().any(|i| !i.ending) && !has(node, to);
+    (left, facts.iter().filter(|node| node.should_run && !leaves(node) && is_other(node)).count())
+}
+
+/// Whether a node has the wanted revision, or is being replaced: what it has next is not known.
+fn has_taken(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
+    node.replacing || has_wanted(daemon, node)
 }
 
 /// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; agents that do not
@@ -283,6 +312,9 @@ pub(super) fn causes(
     }
     for node in facts.iter().filter(|n| n.passed_over) {
         add("approval not claimed", node.name);
+    }
+    for node in facts.iter().filter(|n| n.refused_until.is_some()) {
+        add("the API server refuses to keep its approvals", node.name);
     }
     broken.lost.iter().for_each(|node| add(LOST, node));
     if let Some((stuck, nodes)) = &rolled.stuck {

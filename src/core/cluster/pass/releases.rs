@@ -60,7 +60,8 @@ pub(super) fn halted(
     // One without nodes was written by hand, and by hand taken away from the ControllerRevision that is there.
     let told = Halted::told(&daemon.status, daemon.generation);
     let told = told.filter(|told| !told.nodes.is_empty() || current.is_none());
-    let told = || told.filter(|_| !known.state.has_planned);
+    let is_decided = known.state.decided.get(&daemon.daemon_set.key) == Some(&daemon.uid);
+    let told = || told.filter(|_| !is_decided);
     if let Some(halted) = unwritten.or_else(told).filter(|halted| !is_ended(halted)) {
         return Some(halted);
     }

@@ -91,7 +91,7 @@ impl World {
         self.state.passed_over.clone_from(&plan.passed_over);
         self.state.unmentioned.clone_from(&plan.unmentioned);
         self.state.halts.clone_from(&plan.halts);
-        self.state.has_planned = true;
+        self.state.decided.clone_from(&plan.decided);
         self.state.broken.clone_from(&plan.broken);
         plan.lookups.iter().for_each(|claim| self.state.claims.asked(claim.clone(), now));
         plan

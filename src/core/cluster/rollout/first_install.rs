@@ -10,16 +10,18 @@ use super::is_in_doubt;
 use super::order;
 use super::resolve;
 
-/// The nodes without an instance that may start one now. What was given to more of them than are allowed by now is
-/// withdrawn.
+/// The nodes without an instance that may start one now; where there are some and none may, those that they wait for. What
+/// was given to more of them than are allowed by now is withdrawn.
 pub(super) fn plan(
     rules: &Rules,
     nodes: &[NodeFact<'_>],
     stands: &[Stand],
     desired: usize,
     withdraw: &mut Vec<usize>,
-) -> Vec<usize> {
-    let Some(most) = rules.first_install.as_ref().map(|most| resolve(most, desired).max(1)) else { return Vec::new() };
+) -> (Vec<usize>, Vec<usize>) {
+    let Some(most) = rules.first_install.as_ref().map(|most| resolve(most, desired).max(1)) else {
+        return Default::default();
+    };
     let begun = |index: &usize| {
         let (node, stand) = (&nodes[*index], stands[*index]);
         counts(node, stand) && is_begun(node, stand)
@@ -41,9 +43,11 @@ pub(super) fn plan(
     };
     let mut candidates: Vec<usize> = (0..nodes.len()).filter(may).collect();
     order::within_zone(nodes, stands, &mut candidates);
+    order::heed_refusals(nodes, &mut candidates);
     order::sort(nodes, stands, &mut candidates);
+    let is_blocked = !candidates.is_empty() && number >= most;
     candidates.truncate(most.saturating_sub(number));
-    candidates
+    (candidates, if is_blocked { (0..nodes.len()).filter(begun).collect() } else { Vec::new() })
 }
 
 /// Whether a node is one of those that are counted: it has been given the word, or what it has is not available.

@@ -1,6 +1,7 @@
-//! Approvals that wait for a trigger on their node: without time limit, and without a slot until they are claimed.
+//! Approvals that wait for a trigger on their node, without time limit and without a slot until they are claimed; and how
+//! far a rollout reaches now.
 //!
-//! Owns which of them are withdrawn because the rollout does not reach so far any more. Must not give any.
+//! Owns which approvals are withdrawn because the rollout does not reach so far any more. Must not give any.
 
 use super::ApprovalFact;
 use super::NodeFact;
@@ -40,8 +41,8 @@ pub(super) struct Reach {
     pub(super) is_canary: bool,
 }
 
-/// Withdraws standing approvals beyond that reach: steps, partition and canary nodes may have changed since they were
-/// given. Nor do they stand on a node whose agent cannot take the revision any more.
+/// Withdraws unclaimed approvals beyond that reach: steps, partition and canary nodes may have changed since they were
+/// given. Nor does one that waits for a trigger stand on a node whose agent cannot take the revision any more.
 pub(super) fn withdraw_surplus(
     rules: &Rules,
     reach: &Reach,
@@ -50,11 +51,14 @@ pub(super) fn withdraw_surplus(
     withdraw: &mut Vec<usize>,
 ) {
     let is_old = |index: usize| matches!(stands[index], Stand::Old(_));
-    let waits = |index: &usize| nodes[*index].waits_for_trigger() && is_old(*index) && !withdraw.contains(index);
+    let waits = |index: &usize| {
+        let node = &nodes[*index];
+        node.approval.is_some() && !node.replacing && is_old(*index) && !withdraw.contains(index)
+    };
     let waiting: Vec<usize> = (0..nodes.len()).filter(waits).collect();
     let is_out = |index: &usize| {
         let node = &nodes[*index];
-        reach.is_canary && !node.canary || node.reachable && !node.able
+        reach.is_canary && !node.canary || node.waits_for_trigger() && node.reachable && !node.able
     };
     let (out, rest): (Vec<usize>, Vec<usize>) = waiting.into_iter().partition(is_out);
     withdraw.extend(&out);

@@ -4,6 +4,7 @@
 //! Owns which those are, and the words. Must not decide who takes a slot.
 
 use super::NodeFact;
+use super::RolloutPlan;
 
 /// Nodes that a reason names at most.
 const SHOWN: usize = 5;
@@ -27,15 +28,17 @@ impl Stuck {
     }
 }
 
-/// Whether each of the nodes that take the budget is not ready, or has failed: others are on their way.
-pub(super) fn is_stuck(taking: &[&NodeFact<'_>]) -> bool {
-    !taking.is_empty() && taking.iter().all(|node| !node.ready || node.failed)
-}
-
-/// Why nothing goes on: such nodes take the budget.
-pub(super) fn words(taking: &[&NodeFact<'_>]) -> String {
-    let nodes: Vec<&str> = taking.iter().map(|node| node.name).collect();
-    format!("{}: {}", Stuck::Taken.words(), names(&nodes))
+impl RolloutPlan {
+    /// Says that nothing goes on where each of the nodes that are `taking` the budget is not ready, or has failed: others
+    /// are on their way.
+    pub(super) fn heed_stuck(&mut self, nodes: &[NodeFact<'_>], taking: Vec<usize>) {
+        if taking.is_empty() || !taking.iter().all(|i| !nodes[*i].ready || nodes[*i].failed) {
+            return;
+        }
+        let who: Vec<&str> = taking.iter().map(|i| nodes[*i].name).collect();
+        self.held = format!("{}: {}", Stuck::Taken.words(), names(&who));
+        self.stuck = Some((Stuck::Taken, taking));
+    }
 }
 
 /// The first of these names.

@@ -59,6 +59,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         staged: false,
         failed: false,
         passed_over: false,
+        refused_until: None,
     }
 }
 
@@ -83,6 +84,7 @@ fn the_budget_is_kept_and_unavailable_nodes_come_first() {
 }
 
 const NONE: [&str; 0] = [];
+const NO_NODE: [usize; 0] = [];
 
 #[test]
 fn what_a_surge_left_beside_an_old_instance_that_serves_is_no_free_slot() {
@@ -411,6 +413,11 @@ fn first_installs_are_counted_until_they_are_available() {
     assert_eq!(approves(&share, &nodes), ["a"], "at least one");
     let planned = plan(&share, ms(0), &[given("a"), given("b")], NOW);
     assert_eq!((planned.withdraw, planned.approve), (vec![1], vec![]), "fewer are allowed by now");
+    let planned = plan(&few, ms(0), &[broken("a"), broken("b"), empty("c")], NOW);
+    let words = "the budget is taken by nodes that are not ready, or on which it failed: a, b";
+    assert_eq!((planned.held.as_str(), planned.stuck), (words, Some((Stuck::Taken, vec![0, 1]))));
+    let planned = plan(&few, ms(0), &[broken("a"), given("b"), empty("c")], NOW);
+    assert_eq!((planned.held.as_str(), planned.stuck), ("", None), "one is on its way");
     let held = Rules { hold: Some("paused".to_owned()), ..few.clone() };
     let planned = plan(&held, ms(0), &[given("a"), empty("b")], NOW);
     assert_eq!((planned.withdraw, planned.approve, planned.held.as_str()), (vec![0], vec![], "paused"));
@@ -501,6 +508,34 @@ fn steps_partition_and_canaries_bound_what_waits_for_a_trigger() {
     let first = NodeFact { canary: true, ..standing("b", UpdateTrigger::Boot) };
     let nodes = [standing("a", UpdateTrigger::Boot), first];
     assert_eq!(plan(&canary, ms(0), &nodes, NOW).withdraw, [0]);
+}
+
+#[test]
+fn an_approval_that_nobody_has_claimed_does_not_outlive_how_far_the_rollout_reaches() {
+    let nodes = [approved("a", NOW), approved("b", NOW), node("c", OLD)];
+    let withdrawn = |rules: &Rules, nodes: &[NodeFact<'_>]| plan(rules, ms(0), nodes, NOW).withdraw;
+    assert_eq!(withdrawn(&rules(2), &nodes), NO_NODE);
+    let kept = |nodes| Rules { partition: IntOrPercent::Int(nodes), ..rules(2) };
+    assert_eq!(withdrawn(&kept(1), &nodes), NO_NODE);
+    assert_eq!(withdrawn(&kept(2), &nodes), [1]);
+    assert_eq!(withdrawn(&kept(3), &nodes), [1, 0]);
+    let step = StepLimit { nodes: 1, is_last: false, words: "step 1".to_owned() };
+    assert_eq!(withdrawn(&Rules { step: Some(step), ..rules(2) }, &nodes), [1]);
+    let canary = Rules { canary_hold: Some(ms(0)), ..rules(2) };
+    let first = NodeFact { canary: true, ..nodes[1].clone() };
+    assert_eq!(withdrawn(&canary, &[nodes[0].clone(), first]), [0]);
+    let claimed = NodeFact { replacing: true, ..nodes[0].clone() };
+    assert_eq!(withdrawn(&kept(2), &[claimed, node("b", OLD)]), NO_NODE);
+}
+
+#[test]
+fn a_right_that_the_coordinator_lacks_is_not_tried_on_every_node() {
+    let refused = |name| NodeFact { refused_until: Some(NOW), ..node(name, OLD) };
+    let few: Vec<NodeFact<'_>> = ["a", "b"].map(refused).into_iter().chain([node("c", OLD)]).collect();
+    assert_eq!(approves(&rules(1), &few), ["c"]);
+    let many = ["a", "b", "d", "e", "f", "g", "h", "i"].map(refused).into_iter();
+    let many: Vec<NodeFact<'_>> = many.chain([node("c", OLD)]).collect();
+    assert_eq!(approves(&rules(1), &many), ["a"]);
 }
 
 #[test]

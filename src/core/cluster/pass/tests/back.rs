@@ -82,3 +82,27 @@ fn an_abort_finds_the_released_revision_though_no_node_speaks_of_it() {
         assert_eq!((approved(&plan), condition(&plan, "Progressing").1), (vec![], "RolledBack".to_owned()));
     }
 }
+
+#[test]
+fn an_abort_takes_nothing_from_nodes_that_never_had_what_is_aborted() {
+    // `c` and `d` run the second revision, which was replaced before it was released.
+    let mut view = with_three(false, json!({"daemonlet.dev/aborted": format!("net-{}", hash("three"))}));
+    let plan = view.plan(NOW);
+    assert_eq!(approved(&plan), [("a".to_owned(), hash("one"))]);
+    let words = condition(&plan, "Progressing").2;
+    assert_eq!(words, format!("it was aborted: 2 nodes left to go back to revision {}", hash("one")));
+    for name in ["a", "b"] {
+        view.put(WatchedKind::NodeDaemons, report(name, "one", json!({"previous": hash("three")}), json!([])));
+    }
+    let plan = view.plan(NOW);
+    assert_eq!(approved(&plan), []);
+    let (_, reason, words) = condition(&plan, "Progressing");
+    let others = "it was aborted: no node has it any more; 2 nodes with an older revision than it keep that";
+    assert_eq!((reason.as_str(), words.as_str()), ("RolledBack", others));
+    // One that claimed it in the last moment goes back, too.
+    let claims = json!({"replacing": hash("three")});
+    view.put(WatchedKind::NodeDaemons, report("c", "two", claims, approval("three", "2023-11-14T22:13:20Z")));
+    assert_eq!(condition(&view.plan(NOW), "Progressing").1, "RollingBack");
+    view.put(WatchedKind::NodeDaemons, report("c", "three", json!({"previous": hash("two")}), json!([])));
+    assert_eq!(approved(&view.plan(NOW)), [("c".to_owned(), hash("one"))]);
+}

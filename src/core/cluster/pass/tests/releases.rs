@@ -652,6 +652,81 @@ fn a_node_that_goes_soon_after_its_update_has_failed_and_one_that_goes_later_has
 }
 
 #[test]
+fn a_node_that_is_cordoned_and_goes_while_it_serves_was_taken_away() {
+    let halts = |trigger: Option<&str>, instance: Value, is_late: bool| {
+        let mut annotations = json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"});
+        trigger.into_iter().for_each(|trigger| annotations["daemonlet.dev/update"] = json!(trigger));
+        let mut view = with_one_released(annotations);
+        view.put(WatchedKind::NodeDaemons, report("a", "two", json!({"instances": [instance]}), json!([])));
+        let taints = json!([{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]);
+        let mut cordoned = node("a", "True");
+        cordoned["spec"]["taints"] = if is_late { json!([]) } else { taints.clone() };
+        view.put(WatchedKind::Nodes, cordoned);
+        view.plan(NOW);
+        let mut away = away("a", "2023-11-14T22:13:40Z");
+        away["spec"]["taints"] = taints;
+        view.put(WatchedKind::Nodes, away);
+        halt(&view.plan(NOW + ms(60_000))).is_some()
+    };
+    let fresh = || json!({"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z"});
+    let ready = || {
+        let mut ready = fresh();
+        ready["readySince"] = json!("2023-11-14T22:13:25Z");
+        ready
+    };
+    assert!(!halts(None, ready(), false));
+    assert!(halts(None, fresh(), false), "it never served there");
+    assert!(halts(None, ready(), true), "somebody cordons what broke");
+    assert!(!halts(Some("boot"), ready(), false));
+    assert!(halts(Some("drain"), ready(), false), "each node is cordoned that takes it");
+}
+
+#[test]
+fn what_the_status_tells_of_a_halt_counts_whenever_its_nodes_are_heard() {
+    let mut view = with_one_released(json!({}));
+    ["a", "b"].into_iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
+    let plan = view.plan(NOW);
+    let halted = halt(&plan).expect("it is noted");
+    live(&mut view, "two", json!({}), &plan);
+    for name in ["a", "b"] {
+        view.put(WatchedKind::NodeDaemons, report(name, "one", json!({}), json!([])));
+    }
+    // Another coordinator has not heard yet that agents run it, and decides about others.
+    let daemon_set = view.view.daemons.values().next().unwrap().daemon_set.clone();
+    let mut stock = wanted("two", json!({}), view.view.daemons.values().next().unwrap().status.clone());
+    stock["metadata"]["labels"] = json!({});
+    view.state = CoordinatorState::default();
+    view.put(WatchedKind::DaemonSets, stock.clone());
+    NODES
+        .iter()
+        .for_each(|name| view.put(WatchedKind::NodeDaemons, report(name, "one", json!({"mode": ""}), json!([]))));
+    assert_eq!(approved(&view.plan(NOW + ms(1))), []);
+    assert!(!view.state.decided.contains_key(&daemon_set.key));
+    NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, report(name, "one", json!({}), json!([]))));
+    let plan = view.plan(NOW + ms(2));
+    assert_eq!((halt(&plan), approved(&plan)), (Some(halted), vec![]));
+}
+
+#[test]
+fn a_node_whose_approvals_are_refused_is_told_and_takes_no_slot() {
+    let mut view = with_one_released(json!({}));
+    assert_eq!(approved(&view.plan(NOW))[0].0, "a");
+    let refuse = |view: &mut World, name: &str, at: Timestamp| {
+        let target = RequestTarget::Approvals(name.to_owned());
+        view.state.retries.failed(target, SendError::Refused("you may not".to_owned()), at);
+    };
+    refuse(&mut view, "a", NOW);
+    let plan = view.plan(NOW + ms(1));
+    assert_eq!(approved(&plan)[0].0, "b");
+    let cause = "the API server refuses to keep its approvals";
+    assert_eq!(condition(&plan, "Degraded").2, format!("{cause} on 1 node: a"));
+    assert_eq!(plan.refused, BTreeSet::from(["a".to_owned()]), "it is not forgotten meanwhile");
+    // Of those that are refused, the one that is due next comes first.
+    ["b", "c", "d", "a"].iter().zip(2..).for_each(|(name, at)| refuse(&mut view, name, NOW + ms(at)));
+    assert_eq!(approved(&view.plan(NOW + ms(9)))[0].0, "b");
+}
+
+#[test]
 fn a_revision_is_not_released_while_a_node_that_went_away_with_it_may_yet_fail() {
     let mut view = with_one_released(json!({"daemonlet.dev/progress-deadline": "1m"}));
     for name in &NODES[1..] {

@@ -52,12 +52,16 @@ pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest],
     let is_closed = annotation(WINDOW).is_some_and(|text| !Window::parse(text).unwrap().contains(now));
     // A halt is decided from what is seen before it is written.
     let may_go_back = is_aborted || annotation(ROLLBACK) == Some("auto");
-    for (_, new) in &given {
+    for (entry, new) in &given {
+        let runs = slots::running(view, entry).map(|(revision, _)| revision);
         let wrong = match (new.revision == daemon.hash, current) {
             _ if annotation(PAUSED) == Some("true") => "it is paused",
             (true, None) => "it has no ControllerRevision",
             (true, _) if is_stopped => "it is halted or aborted",
             (true, _) if is_closed => "it is outside its window",
+            (false, _) if runs.is_some_and(|runs| runs != daemon.hash && runs != new.revision) => {
+                "its node never had what is taken back"
+            }
             (false, _) if !may_go_back => "another revision is wanted, and nobody goes back",
             _ => continue,
         };
