@@ -195,3 +195,20 @@ class StagesTest(Coordinated):
         until(lambda: len(on()) == len(ZONES) and released(), SOON, "all have it, and it is released")
         self.admin.delete("daemonsets", "first", "kube-system")
         until(lambda: not on(), SOON, "it ends")
+
+    def test_6_an_abort_takes_nothing_from_nodes_that_never_had_it(self):
+        released = self.change()
+        self.all_have()
+        never_released = self.change(partition="1")
+        until(lambda: len(self.having(never_released)) == 3, SOON, "all but one have it")
+        self.assertEqual(self.condition("Released")[0], "Held")
+        aborted = self.change(steps="1, 1h; 100%")
+        until(lambda: len(self.having(aborted)) == 1, SOON, "the first step")
+        node, = self.having(aborted)
+        others = {name: image for name, image in self.images().items() if name != node}
+        self.assertIn(never_released, others.values())
+        self.daemonlet("abort", "kube-system/net")
+        until(lambda: self.images() == others | {node: released}, SOON, "the node goes back")
+        until(lambda: self.condition("Progressing")[0] == "RolledBack", SOON, "that is told")
+        self.assertRegex(self.condition("Progressing")[1], r"^it was aborted: no node has it any more; \d nodes? with an older revision than it keep that$")
+        never(lambda: self.images() != others | {node: released}, QUIET, "another node changes")
