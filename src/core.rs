@@ -16,6 +16,7 @@ pub mod duration;
 pub mod enrolment;
 pub mod escape;
 pub mod explain;
+pub mod field_filter;
 pub mod health;
 pub mod identity;
 pub mod images;

@@ -112,6 +112,8 @@ struct Item {
 #[derive(Debug)]
 pub struct Outliner {
     status: OutlineStatus,
+    /// Whether the response is one object.
+    is_one: bool,
     depth: usize,
     in_string: bool,
     is_escaped: bool,
@@ -126,10 +128,16 @@ pub struct Outliner {
 }
 
 impl Outliner {
-    /// At the beginning of a response.
+    /// At the beginning of a response that is one object.
+    pub fn of_one(status: OutlineStatus) -> Self {
+        Self { is_one: true, ..Self::new(status) }
+    }
+
+    /// At the beginning of a list or of a watch.
     pub fn new(status: OutlineStatus) -> Self {
         Self {
             status,
+            is_one: false,
             depth: 0,
             in_string: false,
             is_escaped: false,
@@ -235,6 +243,7 @@ impl Outliner {
 
     fn begins_item(&self) -> bool {
         let depth = match self.root_key.as_slice() {
+            _ if self.is_one => 0,
             b"object" => 1,
             b"items" => 2,
             _ => return false,
@@ -460,6 +469,30 @@ mod tests {
             let (error, finalizers) = told(&with("metadata", long()), piece);
             assert_eq!(error.as_deref(), Some("metadata: has more than 524288 bytes as JSON"));
             assert_eq!(finalizers, json!(["orphan"]), "its pods are to stay all the same");
+        }
+    }
+
+    #[test]
+    fn one_object_is_read_within_the_same_bounds() {
+        let read = |object: &Value, piece: usize| -> Value {
+            let mut outliner = Outliner::of_one(OutlineStatus::Dropped);
+            let text = ordered(object);
+            let reading = |metadata: &Metadata| match metadata.name.as_str() {
+                "a" => Reading::Bounded,
+                _ => Reading::Outline,
+            };
+            let read: Vec<u8> =
+                text.as_bytes().chunks(piece).flat_map(|bytes| outliner.feed(bytes, &reading)).collect();
+            serde_json::from_slice(&read).expect("JSON")
+        };
+        let mut large = daemon_set("a", 1);
+        large["spec"]["more"] = vec![json!({}); MOST_VALUES].into();
+        for piece in [1, 4096] {
+            assert_eq!(read(&daemon_set("a", 3), piece), daemon_set("a", 3));
+            assert!(too_large(&read(&large, piece)).is_some());
+            assert_eq!(read(&daemon_set("b", 3), piece), outline("b", &Value::Null));
+            let failure = json!({"kind": "Status", "metadata": {}, "status": "Failure"});
+            assert_eq!(read(&failure, piece), failure);
         }
     }
 

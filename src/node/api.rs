@@ -21,6 +21,7 @@ mod object;
 mod own_node;
 mod reports;
 mod selection;
+mod shortening;
 mod store;
 mod tls;
 mod tokens;

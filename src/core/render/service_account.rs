@@ -5,6 +5,7 @@
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::field_filter;
 use crate::core::json::Json;
 use crate::core::model::Author;
 use crate::core::model::Kind;
@@ -26,6 +27,9 @@ const VOLUME_PREFIX: &str = "kube-api-access-";
 /// The lifetime that admission writes for a pod's token, in seconds. The API server then gives a pod's token a year,
 /// but not one that is bound to a Node: so no pod of ours has this life.
 const UPSTREAM_EXPIRATION: i64 = 3607;
+
+/// Pull secrets that a note names at most.
+const SHOWN: usize = 20;
 
 const CREDENTIALS: &str =
     "give the node the registry's credentials: its docker config or the kubelet's credential-provider configuration";
@@ -58,6 +62,10 @@ pub(super) fn mount<'a>(ctx: &mut RenderContext<'a>, account: &str, spec: &mut O
         Lookup::Present(object) => Some(object),
         Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown => None,
     };
+    if object.is_some_and(field_filter::is_too_large) {
+        let reason = format!("ServiceAccount {}/{account} {}", ctx.namespace(), field_filter::too_large());
+        ctx.refuse("spec.template.spec.serviceAccountName", reason, "give it fewer imagePullSecrets");
+    }
     if of_pod.is_none() && object.is_none() {
         ctx.miss(Kind::ServiceAccount.as_str(), account, "");
     }
@@ -94,7 +102,7 @@ fn pull_secrets(
     let rules = &ctx.input.options.rules;
     let is_bound = ctx.input.daemon_set.author() == Author::ApiUser;
     if is_bound && !rules.trusts(ctx.namespace()) && !rules.shared_pulls {
-        ctx.note(field, format!("pull secrets{of} ({}): {NOT_SHARED}", secrets.join(", ")), SHARED_PULLS);
+        ctx.note(field, format!("pull secrets{of} ({}): {NOT_SHARED}", shown(&secrets)), SHARED_PULLS);
         return Vec::new();
     }
     let what = match ctx.input.options.pulls {
@@ -102,7 +110,7 @@ fn pull_secrets(
         Pulls::AsWritten => USED_IN_VAIN,
         Pulls::ByKubelet => NOT_USED,
     };
-    ctx.note(field, format!("pull secrets{of} ({}): {what}", secrets.join(", ")), CREDENTIALS);
+    ctx.note(field, format!("pull secrets{of} ({}): {what}", shown(&secrets)), CREDENTIALS);
     if ctx.input.options.pulls == Pulls::ByKubelet {
         return Vec::new();
     }
@@ -110,6 +118,13 @@ fn pull_secrets(
         ctx.look_up(Kind::Secret, secret);
     }
     secrets.iter().map(|secret| ObjectRef::new(Kind::Secret, ctx.namespace(), secret)).collect()
+}
+
+/// The first of these names.
+fn shown(secrets: &[String]) -> String {
+    let (shown, more) = secrets.split_at(secrets.len().min(SHOWN));
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    format!("{}{more}", shown.join(", "))
 }
 
 /// Upstream's `mountServiceAccountToken`.

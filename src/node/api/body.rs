@@ -19,13 +19,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio::time::Sleep;
 
-use crate::core::outline::Outliner;
 use crate::node::api::connector::pool::Inner;
 use crate::node::api::dial::Line;
 use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
-use crate::node::api::selection::Selection;
+use crate::node::api::shortening::Shortening;
 
 /// An ordinary response that pauses this long is given up.
 pub(super) const BODY_SILENCE: Duration = Duration::from_secs(30);
@@ -68,8 +67,7 @@ pub(super) struct ResponseBody {
     silence: Option<Pin<Box<Sleep>>>,
     watch_since: Option<Instant>,
     done: bool,
-    /// Shortens what is not selected.
-    outline: Option<(Box<Outliner>, Selection)>,
+    shortening: Option<Box<Shortening>>,
     _guard: StreamGuard,
 }
 
@@ -81,21 +79,21 @@ impl ResponseBody {
             silence: (!is_watch).then(|| Box::pin(tokio::time::sleep(BODY_SILENCE))),
             watch_since: is_watch.then(Instant::now),
             done: false,
-            outline: None,
+            shortening: None,
             _guard: guard,
         }
     }
 
-    /// The same with DaemonSets that are not selected cut short.
-    pub(super) fn outlined(self, selection: Selection) -> Self {
-        Self { outline: Some((Box::new(Outliner::new(selection.status())), selection)), ..self }
+    /// The same with its objects shortened.
+    pub(super) fn shortened_by(self, shortening: Shortening) -> Self {
+        Self { shortening: Some(Box::new(shortening)), ..self }
     }
 
     /// What of a frame is read on; `None`: nothing.
     fn shortened(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
-        let Some((outliner, selection)) = &mut self.outline else { return Some(frame) };
+        let Some(shortening) = &mut self.shortening else { return Some(frame) };
         let bytes = match frame.into_data() {
-            Ok(bytes) => outliner.feed(&bytes, &|metadata| selection.reading(metadata)),
+            Ok(bytes) => shortening.feed(&bytes),
             Err(trailers) => return Some(trailers),
         };
         (!bytes.is_empty()).then(|| Frame::data(bytes.into()))
@@ -154,7 +152,7 @@ impl Body for ResponseBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.outline {
+        match &self.shortening {
             Some(_) => SizeHint::default(),
             None => self.incoming.size_hint(),
         }

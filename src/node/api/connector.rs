@@ -32,6 +32,8 @@ mod exchange;
 
 /// Concurrent lists: each holds a whole page in memory.
 const CONCURRENT_LISTS: usize = 4;
+/// Concurrent GETs of DaemonSets: each may have 1.5 MiB.
+const CONCURRENT_LARGE: usize = 4;
 
 tokio::task_local! {
     /// The progress of this task's watch: what was requested, and when the server accepted it. kube's watcher does not
@@ -91,6 +93,7 @@ impl Connector {
             state: Mutex::new(state),
             dialling: tokio::sync::Mutex::new(()),
             lists: Arc::new(Semaphore::new(CONCURRENT_LISTS)),
+            large: Arc::new(Semaphore::new(CONCURRENT_LARGE)),
             link: watch::Sender::new(Link::Connecting),
             lost: Notify::new(),
             opened: AtomicU64::new(0),

@@ -17,9 +17,6 @@ use crate::core::policy::Policy;
 use crate::core::policy::is_mistyped;
 use crate::core::policy::trusts;
 
-/// Where DaemonSets are listed and watched.
-const PATH: &str = "/apis/apps/v1/daemonsets";
-
 /// What is selected without being named.
 #[derive(Debug, Default)]
 enum Rule {
@@ -87,15 +84,18 @@ impl Selection {
 
     /// How much of a DaemonSet is read.
     pub(super) fn reading(&self, metadata: &Metadata) -> Reading {
-        let is_bounded = match &*self.rule {
-            Rule::All => false,
-            Rule::Policy(policy) => policy.bounds(&metadata.namespace),
-            Rule::Label(trusted) => !trusts(trusted, &metadata.namespace),
-        };
-        match (self.takes(metadata), is_bounded) {
+        match (self.takes(metadata), self.is_bounded(&metadata.namespace)) {
             (false, _) => Reading::Outline,
             (true, true) => Reading::Bounded,
             (true, false) => Reading::Whole,
+        }
+    }
+
+    fn is_bounded(&self, namespace: &str) -> bool {
+        match &*self.rule {
+            Rule::All => false,
+            Rule::Policy(policy) => policy.bounds(namespace),
+            Rule::Label(trusted) => !trusts(trusted, namespace),
         }
     }
 
@@ -121,8 +121,17 @@ impl Selection {
         }
     }
 
-    /// Whether the answer to `request` holds DaemonSets that may not be selected.
-    pub(super) fn applies_to<B>(&self, request: &http::Request<B>) -> bool {
-        request.method() == http::Method::GET && request.uri().path() == PATH && !matches!(&*self.rule, Rule::All)
+    /// How much is read of a DaemonSet that somebody asks for by its name: never its outline.
+    pub(super) fn reading_of_one(&self, metadata: &Metadata) -> Reading {
+        match (self.reading(metadata), self.is_bounded(&metadata.namespace)) {
+            (Reading::Outline, true) => Reading::Bounded,
+            (Reading::Outline, false) => Reading::Whole,
+            (reading, _) => reading,
+        }
+    }
+
+    /// Whether everything is read whole.
+    pub(super) fn takes_all(&self) -> bool {
+        matches!(&*self.rule, Rule::All)
     }
 }

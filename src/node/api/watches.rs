@@ -38,6 +38,8 @@ use task::WatchTask;
 
 /// Objects per page: a page is in memory twice while it is read.
 const PAGE: u32 = 50;
+/// Pods per page: of each no more than 128 KiB are read, and no more than 4,096 values.
+const PODS_PAGE: u32 = 25;
 /// DaemonSets per page: each may have 1.5 MiB, and half of one where what is kept is bounded.
 const DAEMON_SETS_PAGE: u32 = 20;
 
@@ -121,7 +123,7 @@ impl Watches {
             scope: Scope::Pods,
             resource: object::api_resource("", "Pod", "pods"),
             namespace: None,
-            config: config().fields(&of_node),
+            config: config().fields(&of_node).page_size(PODS_PAGE),
             keep: object::keep_pod,
         };
         let node_daemons = WatchTask {

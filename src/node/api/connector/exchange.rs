@@ -28,6 +28,7 @@ use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
 use crate::node::api::kubeconfig::ApiCredentials;
 use crate::node::api::selection::Selection;
+use crate::node::api::shortening::Shortening;
 
 /// For the head of any response; watches answer at once, too.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -40,7 +41,8 @@ impl Inner {
         }
         let permit = match class {
             Class::List => self.lists.clone().acquire_owned().await.ok(),
-            _ => None,
+            Class::Large => self.large.clone().acquire_owned().await.ok(),
+            Class::Watch | Class::Other => None,
         };
         let lease = self.acquire(class, permit).await?;
         let credentials = lease.credentials.clone();
@@ -100,6 +102,8 @@ fn classify(request: &Request<Body>) -> Class {
     } else if has("fieldSelector=") || has("limit=") || has("labelSelector=") || WATCH.try_with(|_| ()).is_ok() {
         // A watch starts with a list, even of one object by its name.
         Class::List
+    } else if request.uri().path().contains("/daemonsets/") {
+        Class::Large
     } else {
         Class::Other
     }
@@ -127,7 +131,7 @@ fn address(request: Request<Body>, credentials: &ApiCredentials) -> Result<Reque
 /// The service below `kube::Client`.
 pub(super) struct Sender {
     pub(super) inner: Arc<Inner>,
-    /// Which DaemonSets lists and watches read whole.
+    /// Which DaemonSets are read whole.
     pub(super) selection: Selection,
 }
 
@@ -141,12 +145,12 @@ impl tower::Service<Request<Body>> for Sender {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let selection = self.selection.applies_to(&request).then(|| self.selection.clone());
+        let shortening = Shortening::of(&request, &self.selection);
         let sent = self.inner.clone().send(request);
         Box::pin(async move {
             let response = sent.await?;
-            Ok(match selection {
-                Some(selection) => response.map(|body| body.outlined(selection)),
+            Ok(match shortening {
+                Some(shortening) => response.map(|body| body.shortened_by(shortening)),
                 None => response,
             })
         })

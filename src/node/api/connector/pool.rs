@@ -41,6 +41,7 @@ pub(in crate::node::api) struct Inner {
     /// Held while connecting, so that a hundred watches open one connection.
     pub(super) dialling: tokio::sync::Mutex<()>,
     pub(super) lists: Arc<Semaphore>,
+    pub(super) large: Arc<Semaphore>,
     pub(super) link: watch::Sender<Link>,
     pub(super) lost: Notify,
     pub(super) opened: AtomicU64,
@@ -62,6 +63,8 @@ pub(super) struct PoolState {
 pub(super) enum Class {
     Watch,
     List,
+    /// One object that may be large, of which many may be asked for at once.
+    Large,
     Other,
 }
 

@@ -29,6 +29,7 @@ use crate::core::model::ObjectRef;
 use crate::node::api::confirm::is_absence;
 use crate::node::api::object::RawObject;
 use crate::node::api::object::resource;
+use crate::node::api::shortening::INITIAL_EVENTS_END;
 
 use super::lines::Lines;
 use super::lines::Next;
@@ -37,9 +38,6 @@ use super::lines::Turns;
 
 /// A watch that is silent for this much longer than its lifetime has lost its server.
 const MARGIN: Duration = Duration::from_secs(5);
-
-/// The bookmark with this annotation ends the initial events of a watch.
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// An event of the object, as kube's watcher gives it.
 pub(super) type WatchItem = Result<Event<RawObject>, Error>;

@@ -1,0 +1,447 @@
+//! Keeps of the objects of a response no more than the fields that are read, while the response comes in.
+//!
+//! Owns which bytes pass: of each object of a list, of a watch's event, or of the object itself the fields that the caller
+//! names. Of an object that has more of them than a bound its identity alone passes, with the mark `tooLarge`, so that
+//! nobody takes a part for the whole. At most that much of one object is held at a time. What is not an object passes as it
+//! is.
+
+use serde_json::Value;
+
+use crate::core::json::Json;
+
+/// So much of one object passes, in bytes.
+const LONGEST: usize = 128 << 10;
+/// So many maps, lists and commas: a map takes 50 times its text in memory.
+const MOST_VALUES: usize = 4096;
+/// The fields of the metadata that pass whatever the size of the object is.
+const IDENTITY: [&[u8]; 4] = [b"name", b"namespace", b"uid", b"resourceVersion"];
+/// The mark of an object that is too large.
+const TOO_LARGE: &str = "tooLarge";
+
+/// What is kept of a value. Lists are looked through: what is said of one is said of each of its items.
+#[derive(Debug)]
+pub enum Fields {
+    /// All of it.
+    All,
+    /// Of a map these fields; what is no map passes.
+    Of(&'static [(&'static str, Fields)]),
+}
+
+impl Fields {
+    fn get(&'static self, key: &[u8]) -> Option<&'static Fields> {
+        match self {
+            Self::All => Some(&Self::All),
+            Self::Of(fields) => fields.iter().find(|(name, _)| name.as_bytes() == key).map(|(_, fields)| fields),
+        }
+    }
+}
+
+/// Whether only the identity of an object was read, because it is too large.
+pub fn is_too_large(object: &Value) -> bool {
+    object.flag_at([TOO_LARGE])
+}
+
+/// The words for an object that is.
+pub fn too_large() -> String {
+    format!("has more than {} KiB, or {MOST_VALUES} maps, lists and commas, of what is read of it", LONGEST >> 10)
+}
+
+/// Where the objects of a response are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is one.
+    Whole,
+    /// In a list, or in the events of a watch.
+    Items,
+}
+
+/// The reader of one response.
+#[derive(Debug)]
+pub struct FieldFilter {
+    fields: &'static Fields,
+    place: Place,
+    in_string: bool,
+    is_escaped: bool,
+    /// How deep what is no object is nested.
+    depth: usize,
+    /// The string that is read now or was read last, if it began at the first level of the document.
+    text: Vec<u8>,
+    /// The last key of the document itself.
+    key: Vec<u8>,
+    item: Option<Item>,
+}
+
+impl FieldFilter {
+    /// At the beginning of a response.
+    pub fn new(fields: &'static Fields, place: Place) -> Self {
+        let (text, key) = (Vec::new(), Vec::new());
+        Self { fields, place, in_string: false, is_escaped: false, depth: 0, text, key, item: None }
+    }
+
+    /// Reads the next `bytes` of the response; gives what of it is to be read on.
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut rest = bytes;
+        while let Some(byte) = rest.first() {
+            let plain = match (self.in_string, self.is_escaped) {
+                (true, false) => rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(rest.len()),
+                _ => 0,
+            };
+            let (now, later) = rest.split_at(plain.max(1));
+            rest = later;
+            match self.in_string {
+                true => self.in_text(now, plain > 0, &mut out),
+                false => self.structure(*byte, &mut out),
+            }
+        }
+        out
+    }
+
+    fn in_text(&mut self, bytes: &[u8], is_plain: bool, out: &mut Vec<u8>) {
+        let ends = !is_plain && !self.is_escaped && bytes == b"\"";
+        self.is_escaped = !is_plain && !self.is_escaped && bytes == b"\\";
+        self.in_string = !ends;
+        match &mut self.item {
+            Some(item) => item.text(bytes, ends),
+            None => {
+                out.extend(bytes);
+                if !ends && self.text.len() < 16 {
+                    self.text.extend(bytes.iter().take(16));
+                }
+            }
+        }
+    }
+
+    fn structure(&mut self, byte: u8, out: &mut Vec<u8>) {
+        self.in_string = byte == b'"';
+        if let Some(item) = &mut self.item {
+            if item.structure(byte) {
+                out.extend(item.end());
+                self.item = None;
+            }
+            return;
+        }
+        match byte {
+            b'{' if self.begins_item() => {
+                self.item = Some(Item::new(self.fields));
+                return;
+            }
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+            b'"' => self.text.clear(),
+            b':' if self.depth == 1 => self.key.clone_from(&self.text),
+            _ => {}
+        }
+        out.push(byte);
+    }
+
+    fn begins_item(&self) -> bool {
+        match (self.place, self.key.as_slice()) {
+            (Place::Whole, _) => self.depth == 0,
+            (Place::Items, b"object") => self.depth == 1,
+            (Place::Items, b"items") => self.depth == 2,
+            (Place::Items, _) => false,
+        }
+    }
+}
+
+/// A map or a list of an object that is being read.
+#[derive(Debug)]
+struct Frame {
+    is_map: bool,
+    fields: &'static Fields,
+    /// Of a map: what is kept of the value that comes.
+    next: &'static Fields,
+    is_empty: bool,
+    /// Whether a key comes, or the next item of a list.
+    is_between: bool,
+}
+
+impl Frame {
+    fn new(is_map: bool, fields: &'static Fields) -> Self {
+        Self { is_map, fields, next: fields, is_empty: true, is_between: true }
+    }
+}
+
+/// The object that is being read.
+#[derive(Debug)]
+struct Item {
+    frames: Vec<Frame>,
+    /// How deep what is left out is nested, if something is.
+    skipped: Option<usize>,
+    reads_key: bool,
+    key: Vec<u8>,
+    kept: Vec<u8>,
+    values: usize,
+    /// Whether it is too large; then `skipped` counts from the object itself.
+    is_too_large: bool,
+    in_metadata: bool,
+    in_identity: bool,
+    identity: Vec<u8>,
+}
+
+impl Item {
+    fn new(fields: &'static Fields) -> Self {
+        Self {
+            frames: vec![Frame::new(true, fields)],
+            skipped: None,
+            reads_key: false,
+            key: Vec::new(),
+            kept: vec![b'{'],
+            values: 1,
+            is_too_large: false,
+            in_metadata: false,
+            in_identity: false,
+            identity: Vec::new(),
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.skipped.is_some() {
+            return;
+        }
+        self.kept.extend(bytes);
+        if self.in_identity {
+            self.identity.extend(bytes);
+        }
+        if self.kept.len() > LONGEST || self.values > MOST_VALUES {
+            self.is_too_large = true;
+            self.kept = Vec::new();
+            self.skipped = Some(self.frames.len());
+        }
+    }
+
+    /// What is in a string; `ends`: its last quote.
+    fn text(&mut self, bytes: &[u8], ends: bool) {
+        match (self.reads_key, ends) {
+            (true, true) => self.reads_key = false,
+            (true, false) if self.key.len() <= LONGEST => self.key.extend(bytes),
+            (true, false) => {}
+            (false, _) => self.keep(bytes),
+        }
+    }
+
+    /// Reads a byte outside of strings. Whether the object ends.
+    fn structure(&mut self, byte: u8) -> bool {
+        if let Some(depth) = self.skipped {
+            match byte {
+                b'{' | b'[' => self.skipped = Some(depth + 1),
+                b'}' | b']' if depth > 0 => {
+                    self.skipped = Some(depth - 1);
+                    return self.is_too_large && depth == 1;
+                }
+                b'}' | b']' | b',' if depth == 0 => self.skipped = None,
+                _ => {}
+            }
+            if self.skipped.is_some() {
+                return false;
+            }
+        }
+        match byte {
+            b'"' if self.frames.last().is_some_and(|frame| frame.is_map && frame.is_between) => {
+                self.reads_key = true;
+                self.key.clear();
+            }
+            b':' => self.field(),
+            b',' => {
+                self.in_identity &= self.frames.len() > 2;
+                self.values += 1;
+                self.frames.iter_mut().last().into_iter().for_each(|frame| frame.is_between = true);
+            }
+            b'{' | b'[' => {
+                self.begin_value();
+                self.values += 1;
+                let fields = self.frames.last().map_or(&Fields::All, |frame| frame.next);
+                self.keep(&[byte]);
+                self.frames.push(Frame::new(byte == b'{', fields));
+                // It was counted before it was there.
+                self.skipped = self.skipped.map(|depth| depth + 1);
+            }
+            b'}' | b']' => {
+                self.in_identity &= self.frames.len() > 2;
+                self.frames.pop();
+                self.keep(&[byte]);
+                return self.frames.is_empty();
+            }
+            _ if byte.is_ascii_whitespace() => {}
+            _ => {
+                self.begin_value();
+                self.keep(&[byte]);
+            }
+        }
+        false
+    }
+
+    /// Of a list the next item begins, if the last one has ended.
+    fn begin_value(&mut self) {
+        let Some(frame) = self.frames.last_mut().filter(|frame| !frame.is_map && frame.is_between) else { return };
+        frame.is_between = false;
+        if !std::mem::replace(&mut frame.is_empty, false) {
+            self.keep(b",");
+        }
+    }
+
+    /// The key of a map was read, and its value comes.
+    fn field(&mut self) {
+        if self.frames.len() == 1 {
+            self.in_metadata = self.key == b"metadata";
+        }
+        self.in_identity = false;
+        let is_identity = self.frames.len() == 2 && self.in_metadata && IDENTITY.contains(&self.key.as_slice());
+        let Some(frame) = self.frames.last_mut().filter(|frame| frame.is_map && frame.is_between) else { return };
+        frame.is_between = false;
+        let Some(fields) = frame.fields.get(&self.key) else {
+            self.skipped = Some(0);
+            return;
+        };
+        frame.next = fields;
+        if !std::mem::replace(&mut frame.is_empty, false) {
+            self.keep(b",");
+        }
+        if is_identity && !self.identity.is_empty() {
+            self.identity.push(b',');
+        }
+        self.in_identity = is_identity;
+        let key = std::mem::take(&mut self.key);
+        [b"\"", key.as_slice(), b"\":"].into_iter().for_each(|part| self.keep(part));
+        self.key = key;
+    }
+
+    /// What passes of it.
+    fn end(&mut self) -> Vec<u8> {
+        if !self.is_too_large {
+            return std::mem::take(&mut self.kept);
+        }
+        let mut identity = b"{\"metadata\":{".to_vec();
+        identity.append(&mut self.identity);
+        identity.extend(format!("}},\"spec\":null,\"status\":null,\"{TOO_LARGE}\":true}}").into_bytes());
+        identity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const FIELDS: Fields = Fields::Of(&[
+        ("kind", Fields::All),
+        (
+            "metadata",
+            Fields::Of(&[
+                ("name", Fields::All),
+                ("uid", Fields::All),
+                ("resourceVersion", Fields::All),
+                ("zones", Fields::All),
+                ("owners", Fields::All),
+            ]),
+        ),
+        ("spec", Fields::Of(&[("containers", Fields::Of(&[("name", Fields::All), ("ports", Fields::All)]))])),
+        ("status", Fields::Of(&[("phase", Fields::All)])),
+    ]);
+
+    fn pod(name: &str) -> Value {
+        let container = |name: &str| json!({"env": [{"name": "a", "value": "}]\"\\"}, {}], "name": name, "ports": [{"a": 1, "b": [true, null]}, 2], "z": {}});
+        json!({
+            "kind": "Pod",
+            "metadata": {"labels": {"x": "}\"]\\"}, "name": name, "uid": "u\"", "resourceVersion": "7", "owners": [{"a": "b"}],
+                "managedFields": [{"name": "inner"}]},
+            "spec": {"containers": [container("a"), container("b\\\"")], "volumes": [[], {}, "x"], "other": 1},
+            "status": {"phase": "Running", "more": [1, 2]},
+        })
+    }
+
+    fn kept(name: &str) -> Value {
+        let container = |name: &str| json!({"name": name, "ports": [{"a": 1, "b": [true, null]}, 2]});
+        json!({
+            "kind": "Pod",
+            "metadata": {"name": name, "uid": "u\"", "resourceVersion": "7", "owners": [{"a": "b"}]},
+            "spec": {"containers": [container("a"), container("b\\\"")]},
+            "status": {"phase": "Running"},
+        })
+    }
+
+    fn read(text: &str, piece: usize, place: Place) -> String {
+        let mut filter = FieldFilter::new(&FIELDS, place);
+        let read: Vec<u8> = text.as_bytes().chunks(piece).flat_map(|bytes| filter.feed(bytes)).collect();
+        String::from_utf8(read).expect("text")
+    }
+
+    fn parsed(text: &str, piece: usize, place: Place) -> Value {
+        let read = read(text, piece, place);
+        serde_json::from_str(&read).unwrap_or_else(|error| panic!("{error}: {read}"))
+    }
+
+    #[test]
+    fn of_each_object_the_fields_that_are_read_pass() {
+        let list = |items: &[Value]| json!({"kind": "PodList", "metadata": {"resourceVersion": "9", "continue": "c"}, "items": items});
+        let (whole, short) = (list(&[pod("a"), pod("b")]), list(&[kept("a"), kept("b")]));
+        for text in [whole.to_string(), serde_json::to_string_pretty(&whole).expect("JSON")] {
+            for piece in [1, 2, 3, 7, 64, text.len()] {
+                assert_eq!(parsed(&text, piece, Place::Items), short, "{piece}");
+            }
+        }
+        assert_eq!(parsed(&list(&[]).to_string(), 1, Place::Items), list(&[]));
+        for piece in [1, 5, 4096] {
+            assert_eq!(parsed(&pod("a").to_string(), piece, Place::Whole), kept("a"));
+            let event = |object: Value| json!({"type": "ADDED", "object": object});
+            let events = [event(pod("a")), event(json!({"kind": "Status", "status": "Failure"})), event(pod("b"))];
+            let text: String = events.iter().map(|event| format!("{event}\n")).collect();
+            let read = read(&text, piece, Place::Items);
+            let lines: Vec<Value> = read.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+            assert_eq!(lines, [event(kept("a")), events[1].clone(), event(kept("b"))], "{piece}");
+        }
+    }
+
+    #[test]
+    fn of_an_object_that_is_too_large_its_identity_alone_passes() {
+        let identity = json!({"metadata": {"name": "large", "uid": "u\"", "resourceVersion": "7"}, "spec": null, "status": null,
+            "tooLarge": true});
+        let larges = [
+            json!([{"name": "x".repeat(LONGEST)}]),
+            json!(vec![json!({"ports": [[[]]]}); MOST_VALUES / 4]),
+            json!(vec![json!({"ports": vec![1; 1000]}); 5]),
+        ];
+        for containers in larges {
+            let mut large = pod("large");
+            large["spec"]["containers"] = containers;
+            let mut owned = pod("large");
+            owned["metadata"]["zones"] = json!(vec![json!({}); MOST_VALUES]);
+            let list = json!({"items": [pod("a"), large, owned, pod("b")]}).to_string();
+            for piece in [1, 1000] {
+                let read = parsed(&list, piece, Place::Items);
+                assert_eq!(read, json!({"items": [kept("a"), identity, identity, kept("b")]}));
+                assert!(is_too_large(&read["items"][1]) && !is_too_large(&read["items"][0]));
+            }
+        }
+        // What is not read has no bound.
+        let mut long = pod("a");
+        long["spec"]["volumes"] = json!(vec![json!({"a": []}); 10 * MOST_VALUES]);
+        long["metadata"]["labels"]["x"] = json!("x".repeat(2 * LONGEST));
+        assert_eq!(parsed(&long.to_string(), 777, Place::Whole), kept("a"));
+    }
+
+    #[test]
+    fn what_is_not_understood_passes() {
+        for text in [
+            "",
+            "not found",
+            "{\"kind\":\"Status\",\"items\":7}",
+            "]]}{\"items\":[7]}",
+            "[{}]",
+            "\"items\": [{\"a\": 1}]",
+        ] {
+            assert_eq!(read(text, 1, Place::Items), text);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_read_without_end_or_panic(text in "[{}\\[\\]\",:\\\\a1 ]{0,60}", piece in 1usize..9) {
+            for place in [Place::Whole, Place::Items] {
+                proptest::prop_assert!(read(&text, piece, place).len() <= text.len() + 64);
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What of the objects in a response is read: what is not passes nobody, so that whoever may write an object cannot fill the
+//! memory of whoever reads it.
+//!
+//! Owns which requests that is about, and which fields of pods and ServiceAccounts are read. Must not know what is kept of
+//! them.
+
+use http::Method;
+use http::Request;
+
+use crate::core::field_filter::FieldFilter;
+use crate::core::field_filter::Fields;
+use crate::core::field_filter::Fields::All;
+use crate::core::field_filter::Fields::Of;
+use crate::core::field_filter::Place;
+use crate::core::model::GENERATION_LABEL;
+use crate::core::model::HASH_LABEL;
+use crate::core::outline::Outliner;
+use crate::core::owners::MIRROR_ANNOTATION;
+use crate::node::api::selection::Selection;
+
+/// The bookmark with this annotation ends the initial events of a watch.
+pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// The annotations of pods that are read.
+const ANNOTATIONS: Fields = Of(&[(MIRROR_ANNOTATION, All), (INITIAL_EVENTS_END, All)]);
+const LABELS: Fields = Of(&[(HASH_LABEL, All), (GENERATION_LABEL, All)]);
+const METADATA: Fields = Of(&[
+    ("name", All),
+    ("namespace", All),
+    ("uid", All),
+    ("resourceVersion", All),
+    ("deletionTimestamp", All),
+    ("ownerReferences", All),
+    ("annotations", ANNOTATIONS),
+    ("labels", LABELS),
+]);
+const CONTAINER: Fields = Of(&[("name", All), ("resources", All), ("ports", All), ("restartPolicy", All)]);
+const CONTAINER_STATUS: Fields = Of(&[
+    ("name", All),
+    ("containerID", All),
+    ("ready", All),
+    ("started", All),
+    ("restartCount", All),
+    ("state", All),
+    ("lastState", All),
+]);
+const STATUS: Fields = Of(&[
+    ("phase", All),
+    ("reason", All),
+    ("message", All),
+    ("conditions", All),
+    ("initContainerStatuses", CONTAINER_STATUS),
+    ("containerStatuses", CONTAINER_STATUS),
+]);
+
+/// What is read of a node's pods; of a watch's error all but what a pod has.
+static POD: Fields = Of(&[
+    ("kind", All),
+    ("apiVersion", All),
+    ("metadata", METADATA),
+    (
+        "spec",
+        Of(&[
+            ("hostNetwork", All),
+            ("overhead", All),
+            ("resources", All),
+            ("initContainers", CONTAINER),
+            ("containers", CONTAINER),
+        ]),
+    ),
+    ("status", STATUS),
+    ("message", All),
+    ("reason", All),
+    ("code", All),
+    ("details", All),
+]);
+
+/// What is read of pods that wait for a node.
+static PENDING_POD: Fields = Of(&[
+    ("kind", All),
+    ("apiVersion", All),
+    ("metadata", METADATA),
+    ("spec", Of(&[("affinity", Of(&[("nodeAffinity", All)]))])),
+    ("status", Of(&[("conditions", All)])),
+    ("message", All),
+    ("reason", All),
+    ("code", All),
+    ("details", All),
+]);
+
+static SERVICE_ACCOUNT: Fields = Of(&[
+    ("kind", All),
+    ("apiVersion", All),
+    ("metadata", METADATA),
+    ("automountServiceAccountToken", All),
+    ("imagePullSecrets", Of(&[("name", All)])),
+    ("status", All),
+    ("message", All),
+    ("reason", All),
+    ("code", All),
+    ("details", All),
+]);
+
+/// Shortens the objects of one response.
+pub(super) enum Shortening {
+    /// DaemonSets of a list or a watch.
+    DaemonSets(Outliner, Selection),
+    /// One DaemonSet.
+    DaemonSet(Outliner, Selection),
+    /// Objects of which some fields are read.
+    Fields(FieldFilter),
+}
+
+impl Shortening {
+    /// For the answer to `request`, if it is to be shortened.
+    pub(super) fn of<B>(request: &Request<B>, selection: &Selection) -> Option<Self> {
+        if request.method() != Method::GET {
+            return None;
+        }
+        let parts: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
+        let (fields, place) = match parts[..] {
+            ["apis", "apps", "v1", "daemonsets"] if !selection.takes_all() => {
+                return Some(Self::DaemonSets(Outliner::new(selection.status()), selection.clone()));
+            }
+            ["apis", "apps", "v1", "namespaces", _, "daemonsets", _] if !selection.takes_all() => {
+                return Some(Self::DaemonSet(Outliner::of_one(selection.status()), selection.clone()));
+            }
+            ["api", "v1", "pods"] => (&POD, Place::Items),
+            ["api", "v1", "namespaces", _, "pods"] => (&PENDING_POD, Place::Items),
+            ["api", "v1", "namespaces", _, "serviceaccounts"] => (&SERVICE_ACCOUNT, Place::Items),
+            ["api", "v1", "namespaces", _, "serviceaccounts", _] => (&SERVICE_ACCOUNT, Place::Whole),
+            _ => return None,
+        };
+        Some(Self::Fields(FieldFilter::new(fields, place)))
+    }
+
+    /// What of the next `bytes` of the response is read on.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Self::DaemonSets(outliner, selection) => outliner.feed(bytes, &|metadata| selection.reading(metadata)),
+            Self::DaemonSet(outliner, selection) => {
+                outliner.feed(bytes, &|metadata| selection.reading_of_one(metadata))
+            }
+            Self::Fields(filter) => filter.feed(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+use serde_json::Value;
+use serde_json::json;
+
+use super::*;
+use crate::core::field_filter::is_too_large;
+use crate::node::api::object::keep_pending;
+use crate::node::api::object::keep_pod;
+
+fn shortening(path: &str, selection: &Selection) -> Option<Shortening> {
+    Shortening::of(&Request::get(path).body(()).expect("a request"), selection)
+}
+
+/// `object` as it is read of the answer to a GET of `path`.
+fn read(path: &str, object: &Value) -> Value {
+    let mut shortening = shortening(path, &Selection::default()).expect("it is shortened");
+    let read = shortening.feed(json!({"items": [object]}).to_string().as_bytes());
+    serde_json::from_slice::<Value>(&read).expect("JSON")["items"][0].clone()
+}
+
+fn pod(metadata: Value) -> Value {
+    let container = json!({"name": "a", "image": "i", "env": [{"name": "e", "value": "v"}], "volumeMounts": [{}],
+        "resources": {"requests": {"cpu": "1"}}, "ports": [{"containerPort": 1, "hostPort": 2}], "restartPolicy": "Always"});
+    let status = json!({"name": "a", "containerID": "c", "image": "i", "ready": true, "started": true, "restartCount": 3,
+        "state": {"running": {"startedAt": "t"}}, "lastState": {"terminated": {"exitCode": 1}}});
+    let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]});
+    let conditions = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}, {"type": "Ready", "status": "True"}]);
+    let mut pod = json!({"metadata": {"name": "p", "namespace": "a", "uid": "u", "resourceVersion": "1",
+            "labels": {HASH_LABEL: "h", GENERATION_LABEL: "1", "x": "y"}, "annotations": {"x": "y"}, "deletionTimestamp": "t"},
+        "spec": {"hostNetwork": true, "overhead": {"cpu": "1m"}, "resources": {"limits": {"memory": "1"}}, "volumes": [{}],
+            "initContainers": [container], "containers": [container],
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}},
+        "status": {"phase": "Failed", "reason": "Preempting", "message": "m", "conditions": conditions,
+            "initContainerStatuses": [status], "containerStatuses": [status], "podIPs": [{}]}});
+    for (field, value) in metadata.as_object().into_iter().flatten() {
+        pod["metadata"][field] = value.clone();
+    }
+    pod
+}
+
+#[test]
+fn what_is_kept_of_a_pod_is_read_of_it() {
+    let owners = json!([{"kind": "DaemonSet", "name": "d", "uid": "o", "controller": true}]);
+    for metadata in [json!({}), json!({"ownerReferences": owners}), json!({"annotations": {MIRROR_ANNOTATION: "m"}})] {
+        let pod = pod(metadata);
+        let kept = keep_pod(pod.clone());
+        assert!(kept.is_some());
+        assert_eq!(keep_pod(read("/api/v1/pods", &pod)), kept);
+        let kept = keep_pending(pod.clone());
+        assert!(kept.is_some());
+        assert_eq!(keep_pending(read("/api/v1/namespaces/a/pods", &pod)), kept);
+    }
+}
+
+#[test]
+fn of_a_pod_that_is_too_large_it_is_known_that_it_exists() {
+    let mut large = pod(json!({}));
+    large["spec"]["containers"] = json!(vec![json!({"ports": [{}]}); 4096]);
+    let read = read("/api/v1/pods", &large);
+    assert!(is_too_large(&read));
+    let metadata = json!({"name": "p", "namespace": "a", "uid": "u"});
+    assert_eq!(keep_pod(read), Some(json!({"metadata": metadata, "status": {}})));
+}
+
+#[test]
+fn an_error_of_a_watch_is_read_whole() {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "m",
+        "reason": "Expired", "code": 410, "details": {"a": [1]}});
+    for path in ["/api/v1/pods", "/api/v1/namespaces/a/pods", "/api/v1/namespaces/a/serviceaccounts"] {
+        assert_eq!(read(path, &status), status, "{path}");
+    }
+}
+
+#[test]
+fn of_a_service_account_what_pods_get_of_it_is_read() {
+    let account = json!({"kind": "ServiceAccount", "metadata": {"name": "s", "namespace": "a", "uid": "u", "labels": {"x": "y"}},
+        "automountServiceAccountToken": false, "imagePullSecrets": [{"name": "p", "x": "y"}], "secrets": [{"name": "t"}]});
+    let mut kept = account.clone();
+    (kept["metadata"]["labels"], kept["imagePullSecrets"]) = (json!({}), json!([{"name": "p"}]));
+    kept.as_object_mut().expect("a map").remove("secrets");
+    let path = "/api/v1/namespaces/a/serviceaccounts";
+    assert_eq!(read(path, &account), kept);
+    let mut one = shortening(&format!("{path}/s"), &Selection::default()).expect("it is shortened");
+    assert_eq!(serde_json::from_slice::<Value>(&one.feed(account.to_string().as_bytes())).expect("JSON"), kept);
+    let mut large = account;
+    large["imagePullSecrets"] = json!(vec![json!({"name": "a"}); 200_000]);
+    assert!(is_too_large(&read(path, &large)));
+}
+
+#[test]
+fn a_daemon_set_that_is_asked_for_by_name_is_bounded_where_a_list_is() {
+    let selection = Selection::of_label(vec!["trusted".to_owned()]);
+    let read = |namespace: &str, values: usize| {
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/daemonsets/d");
+        let mut one = shortening(&path, &selection).expect("it is shortened");
+        let metadata = json!({"name": "d", "namespace": namespace, "labels": {"x": "y"}});
+        let object = json!({"metadata": metadata, "spec": {"template": vec![json!({}); values]}});
+        let read: Value = serde_json::from_slice(&one.feed(object.to_string().as_bytes())).expect("JSON");
+        (read == object, crate::core::outline::too_large(&read).is_some())
+    };
+    assert_eq!(read("a", 10), (true, false), "also one that nobody selects");
+    assert_eq!(read("a", 100_000), (false, true));
+    assert_eq!(read("trusted", 100_000), (true, false));
+}
+
+#[test]
+fn nothing_else_is_shortened() {
+    let selection = Selection::of_label(Vec::new());
+    for path in ["/apis/apps/v1/daemonsets", "/apis/apps/v1/daemonsets?watch=true", "/api/v1/pods?limit=1"] {
+        assert!(shortening(path, &selection).is_some(), "{path}");
+    }
+    for path in ["/apis/apps/v1/namespaces/a/daemonsets", "/api/v1/namespaces/a/pods/p", "/api/v1/nodes", "/"] {
+        assert!(shortening(path, &selection).is_none(), "{path}");
+    }
+    assert!(shortening("/apis/apps/v1/daemonsets", &Selection::default()).is_none(), "everything is read whole");
+    let post = Request::post("/api/v1/pods").body(()).expect("a request");
+    assert!(Shortening::of(&post, &selection).is_none());
+}
