@@ -76,6 +76,10 @@ pub const TOKENS: usize = 256;
 
 /// How much of these ConfigMaps and Secrets is kept in memory, as [`object_weight`] counts.
 pub const OBJECTS_KEPT: usize = 32 << 20;
+/// The same of all such namespaces together.
+pub const ALL_OBJECTS_KEPT: usize = 64 << 20;
+/// So much may each of them have, however much the others do.
+pub const OBJECTS_SHARE: usize = 4 << 20;
 
 /// How much is remembered of them, as they were, beside those that are kept.
 pub const OBJECTS_REMEMBERED: usize = 32 << 20;
@@ -177,7 +181,8 @@ pub fn no_room_for_object(object: &ObjectRef, weight: usize) -> FieldError {
         field: object.to_string(),
         reason: format!(
             "it is not read: with its {weight} bytes the ConfigMaps and Secrets of namespace {namespace} would take more \
-             than {OBJECTS_KEPT} bytes of the agent's memory together; what runs keeps the data that it has"
+             than {OBJECTS_KEPT} bytes of the agent's memory together, or those of all namespaces that are not trusted \
+             more than {ALL_OBJECTS_KEPT}; what runs keeps the data that it has"
         ),
         hint: Some(format!(
             "make them smaller, or add {namespace:?} to policy.trusted-namespaces, which have no such bound"

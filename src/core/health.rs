@@ -52,8 +52,10 @@ pub enum Does {
     /// Running.
     Runs,
     Ended,
-    /// Created and not started, or unknown to the runtime.
+    /// Created and not started.
     Else,
+    /// The runtime has lost touch with it: it may run.
+    Unknown,
 }
 
 /// What is known about a container that ended.

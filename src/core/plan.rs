@@ -289,6 +289,7 @@ pub fn plan_daemon(
     plan.take_turn();
     // Whatever is known of its definition.
     plan.end_lost_manifests();
+    plan.had_ended |= plan.record.has_ended_to_return();
     match desired {
         Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
         Desired::Held { daemon_set, mode, why, ask } => plan.held(daemon_set, *mode, why, *ask),
@@ -351,7 +352,7 @@ struct Planner<'a> {
     gate: Gate,
     /// Whether what ran returns although the policy would not let it start.
     may_return: bool,
-    /// Whether what ran had ended to return before this pass.
+    /// Whether what ran has ended to return, as far as this pass did not decide that itself.
     had_ended: bool,
     wake_at: Option<Timestamp>,
 }

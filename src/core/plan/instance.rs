@@ -94,6 +94,13 @@ impl Planner<'_> {
         self.tokens = tokens;
     }
 
+    /// Notes what the target needs, so that it is there when what it waits for is over, also without an API server.
+    pub(super) fn note_needs(&mut self, target: &Target) {
+        let before = self.summary.clone();
+        let _ = self.rendered(&target.daemon_set, target.data, StartFor::Nothing);
+        self.summary = before;
+    }
+
     /// The next incarnation's rendering if it can be written; else the summary says why not.
     fn rendered(&mut self, daemon_set: &Arc<DaemonSet>, data: Data, start_for: StartFor) -> Option<Arc<RenderResult>> {
         let rendering = self.facts.rendering(daemon_set, self.record.next_incarnation, data);

@@ -154,6 +154,7 @@ impl Planner<'_> {
                     return;
                 }
                 if let Some(why) = self.clash_with_others(&target, false) {
+                    self.note_needs(&target);
                     self.summary.state = State::Waiting;
                     return self.add_reason(&why);
                 }

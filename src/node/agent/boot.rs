@@ -48,7 +48,10 @@ impl Boot {
             return;
         }
         self.earlier.insert(0, EarlierClock { at: self.at, up: (self.since, uptime) });
-        self.earlier.truncate(MOST);
+        // The clock at the boot itself is kept.
+        while self.earlier.len() > MOST {
+            self.earlier.remove(MOST - 1);
+        }
         (self.at, self.since) = (at, uptime);
     }
 
@@ -123,5 +126,6 @@ mod tests {
         }
         assert_eq!(boot.earlier.len(), MOST);
         assert_eq!(boot.present(at(9_800_500), at(9_900_000)), boot.at + secs(98) + Span::from_millis(500));
+        assert_eq!(boot.present(at(100_500), at(9_900_000)), boot.at + Span::from_millis(500), "that of the boot is");
     }
 }

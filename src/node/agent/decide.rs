@@ -166,7 +166,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
         plan.daemons.iter().filter(|d| d.record.live().next().is_some()).map(|d| &d.key).collect();
     let unlisted = api.lists(&Scope::DaemonSets) == 0;
     if unlisted || !unconfirmed.is_empty() {
-        objects.extend(state.inputs.objects.keys().cloned());
+        tenant::extend(&mut objects, &state.inputs.objects, &state.policy);
     }
     let folders = &observation.folders.objects;
     let is_overridden = |reference: &ObjectRef| folders.get(reference).is_some_and(|entry| is_override(&entry.value));

@@ -156,13 +156,13 @@ pub(super) fn sandbox(instance: &Instance, ends: &Ends<'_>) -> Evidence {
 fn by_mirror(instance: &Instance, ends: &Ends<'_>) -> Evidence {
     let observation = ends.observation;
     let is_listed = observation.snapshot().is_some_and(|api| api.lists(&Scope::Pods) > 0);
+    // One that was never seen, or that an API server showed which does not answer now, says nothing by its absence.
+    let is_witness = observation.api_answers() && ends.is_api_current && instance.mirror.is_some();
     match (is_listed, ends.mirror) {
-        (false, _) => return by_time(instance, ends),
-        (true, Some(_)) => return Evidence::Running,
-        (true, None) => {}
+        (true, Some(_)) => Evidence::Running,
+        (true, None) if is_witness => waited_out(ends.ended_for, evidence::grace_period(instance) + GONE_AFTER),
+        _ => by_time(instance, ends),
     }
-    let waited = instance.phase.since().map_or(Span::ZERO, |since| observation.now - since);
-    waited_out(waited, evidence::grace_period(instance) + GONE_AFTER)
 }
 
 /// Where neither a runtime nor an API server is configured: the grace period and some more, by the steady clock. Else

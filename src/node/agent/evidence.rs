@@ -106,7 +106,9 @@ pub(super) fn runtime_pods(
         let of_pod = || containers.iter().filter(|c| c.pod_uid == sandbox.uid);
         let running = of_pod().filter(|c| c.state == ContainerState::Running);
         let running_since = running.map(|c| Timestamp::from_millis(c.created_at_ns / 1_000_000)).max();
-        let alive = sandbox.state == SandboxState::Ready || running_since.is_some();
+        // The runtime has lost touch with it: it may well run.
+        let is_lost = of_pod().any(|c| c.state == ContainerState::Unknown);
+        let alive = sandbox.state == SandboxState::Ready || running_since.is_some() || is_lost;
         let ended_again = |c: &crate::node::cri::Container| {
             let later = |o: &crate::node::cri::Container| o.name == c.name && o.created_at_ns > c.created_at_ns;
             c.state == ContainerState::Exited && c.restarts > 0 && !of_pod().any(later)
@@ -114,7 +116,7 @@ pub(super) fn runtime_pods(
         let crashing = of_pod().any(ended_again);
         let is_standing = sandbox.state == SandboxState::Ready;
         let standing = is_standing.then(|| sandbox.id.clone());
-        let ended = (!is_standing && running_since.is_none()).then(|| sandbox.id.clone());
+        let ended = (!alive).then(|| sandbox.id.clone());
         match pods.iter_mut().find(|p| p.uid == sandbox.uid) {
             Some(pod) => {
                 pod.alive |= alive;
@@ -155,7 +157,8 @@ fn fact(uid: &str, sandboxes: &[crate::node::cri::Sandbox], containers: &[crate:
     let does = |state| match state {
         ContainerState::Running => Does::Runs,
         ContainerState::Exited => Does::Ended,
-        ContainerState::Created | ContainerState::Unknown => Does::Else,
+        ContainerState::Created => Does::Else,
+        ContainerState::Unknown => Does::Unknown,
     };
     let sandboxes = sandboxes.iter().filter(|s| s.uid == uid);
     let containers = containers.iter().filter(|c| c.pod_uid == uid);

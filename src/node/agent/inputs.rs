@@ -357,7 +357,8 @@ impl Inputs {
     fn read_seal(&mut self, executor: &mut Executor, now: Timestamp) -> Seal {
         let sealing = &mut executor.sealing;
         let is_due = sealing.is_due(now);
-        let mut seal = Seal { retry: is_due && !sealing.is_closed(), ..Seal::default() };
+        // What cannot be opened may have been superseded.
+        let mut seal = Seal { retry: is_due, ..Seal::default() };
         if let Some(state) = executor.state.as_ref().filter(|_| is_due && sealing.is_closed())
             && let Opened::Secrets(secrets) = sealing.load(&state.inputs, now)
         {

@@ -29,6 +29,8 @@ use super::state::Records;
 
 /// The record's name in the state folder.
 const SECRETS: &str = "secrets";
+/// Why what is on disk is left as it is.
+const CLOSED: &str = "the sealed secrets cannot be opened now";
 /// What failed is tried again after this: each try runs a program.
 const AGAIN: Span = Span::from_secs(60);
 
@@ -71,8 +73,19 @@ impl Sealing {
     pub(super) fn load(&mut self, store: &Store, now: Timestamp) -> Opened {
         let sealed = match store.load::<Sealed>(SECRETS) {
             Loaded::Present(sealed) => sealed,
-            Loaded::Absent => return Opened::Damaged(store.reject(SECRETS, "is missing".to_owned())),
-            Loaded::Damaged(why) => return Opened::Damaged(why),
+            Loaded::Absent => {
+                (self.is_closed, self.trouble) = (false, None);
+                return Opened::Damaged(store.reject(SECRETS, "is missing".to_owned()));
+            }
+            Loaded::Damaged(why) if !why.is_read => {
+                self.is_closed = true;
+                self.wait(format!("{CLOSED}: {} {}", why.path.display(), why.why), now);
+                return Opened::Nothing;
+            }
+            Loaded::Damaged(why) => {
+                (self.is_closed, self.trouble) = (false, None);
+                return Opened::Damaged(why);
+            }
         };
         let opened = sealed.open().and_then(|(data, key)| {
             let secrets = serde_json::from_slice(&data).map_err(|_| SealError::Broken)?;
@@ -88,10 +101,11 @@ impl Sealing {
             }
             Err(error) if error.is_passing() => {
                 self.is_closed = true;
-                self.fail("the sealed secrets cannot be opened now", &error, now);
+                self.fail(CLOSED, &error, now);
                 Opened::Nothing
             }
             Err(error) => {
+                self.trouble = None;
                 let why = format!("cannot be opened on this machine ({})", failure::of(&error, None).message);
                 Opened::Damaged(store.reject(SECRETS, why))
             }
@@ -114,8 +128,20 @@ impl Sealing {
     }
 
     /// Saves `secrets` sealed, if they differ from what is on disk. What fails is told by [`Sealing::problem`].
-    pub(super) fn save(&mut self, store: &Store, secrets: &SavedSecrets, now: Timestamp) {
-        let Some(with) = self.with.clone().filter(|_| !self.is_closed) else { return };
+    /// `is_superseded`: they have everything that what is on disk may have, and something newer, also where that cannot be
+    /// opened; it is set aside then.
+    pub(super) fn save(&mut self, store: &Store, secrets: &SavedSecrets, is_superseded: bool, now: Timestamp) {
+        let Some(with) = self.with.clone().filter(|_| !self.is_closed || is_superseded) else { return };
+        if self.is_closed {
+            let told = self.trouble.take().map_or_else(|| CLOSED.to_owned(), |(told, _)| told);
+            let damaged = store.reject(SECRETS, told);
+            let kept = damaged.kept.as_ref().map_or_else(String::new, |kept| format!(" (in {})", kept.display()));
+            tracing::warn!(
+                "{}; the API server has shown all Secrets since: they are sealed anew, and what was sealed is set aside{kept}",
+                damaged.why
+            );
+            self.is_closed = false;
+        }
         let Ok(data) = serde_json::to_vec(secrets) else { return };
         let hash = fingerprint(&data);
         if self.saved == Some(hash) || self.trouble.is_some() && !self.is_due(now) {
@@ -148,8 +174,12 @@ impl Sealing {
     }
 
     fn fail(&mut self, what: &str, error: &(dyn std::error::Error + 'static), now: Timestamp) {
+        self.wait(format!("{what}: {}", failure::of(error, None).message), now);
+    }
+
+    fn wait(&mut self, why: String, now: Timestamp) {
         self.saved = None;
-        self.trouble = Some((format!("{what}: {}", failure::of(error, None).message), now + AGAIN));
+        self.trouble = Some((why, now + AGAIN));
     }
 
     /// What is to be said of it.

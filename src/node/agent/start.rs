@@ -380,7 +380,11 @@ fn recall_inputs(
             state.inputs.files.add(std::mem::take(&mut secrets.files));
             state.inputs.take(secrets, &state.records);
         }
-        Opened::Damaged(why) => damaged.push(why),
+        Opened::Damaged(why) => {
+            // A folder's Secret may be older than what was sealed.
+            state.inputs_are_lost = true;
+            damaged.push(why);
+        }
         Opened::Nothing => {}
     }
     // Sealing was switched on or off: what is on disk is to be as the owner says.

@@ -79,7 +79,7 @@ pub struct Damaged {
     /// Where its bytes are kept; `None` if the file could not be renamed.
     pub kept: Option<PathBuf>,
     /// Whether it could be read.
-    pub(super) is_read: bool,
+    pub is_read: bool,
 }
 
 fn kept_as(kept: &Option<PathBuf>) -> String {

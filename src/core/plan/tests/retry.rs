@@ -130,6 +130,14 @@ fn what_has_ended_to_return_does_so_on_a_node_that_is_not_ready() {
         bench.replaced(&wanted(&daemon_set("a")))
     };
     assert_eq!(ordered(&not_ready), ["end uid-a-0", "finish uid-a-0", "start uid-a-1"]);
+    // What it needs is needed in the very pass that finds its manifest removed.
+    let removed = |taint: &Taint| {
+        let mut bench = Bench::running("a");
+        bench.node.taints = vec![taint.clone()];
+        bench.world.manifests.clear();
+        bench.plan(&wanted(&daemon_set("a"))).summary.state
+    };
+    assert_eq!((removed(&not_ready), removed(&reserved)), (State::Replacing, State::Stopping));
     let mut bench = Bench::new();
     bench.node.taints = vec![not_ready.clone()];
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE, "first starts are upstream's");

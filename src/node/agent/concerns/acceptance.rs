@@ -90,10 +90,10 @@ pub(in super::super) struct Acceptance {
     #[serde(default)]
     early: BTreeSet<String>,
     /// Since when the kubelet has been seen at work, while an instance is late.
-    at_work: Option<Timestamp>,
+    at_work: Option<Span>,
     /// When it was last seen at work.
     #[serde(default)]
-    last_at_work: Option<Timestamp>,
+    last_at_work: Option<Span>,
     /// Whether it said so itself.
     #[serde(default)]
     says_itself: bool,
@@ -104,7 +104,7 @@ pub(in super::super) struct Acceptance {
     sandboxes: Option<BTreeSet<String>>,
     /// Since when the API server has answered, if it does.
     #[serde(default)]
-    answers_since: Option<Timestamp>,
+    answers_since: Option<Span>,
 }
 
 impl Acceptance {
@@ -147,7 +147,7 @@ impl Acceptance {
         let started = observation.boot.present(started, now);
         self.question = None;
         let answers = observation.api_answers();
-        self.answers_since = answers.then(|| self.answers_since.unwrap_or(now).min(now));
+        self.answers_since = answers.then(|| self.answers_since.unwrap_or(observation.steady));
         self.take_answers(observation);
         self.look_for_signs(observation);
         let live: Vec<(&DaemonRecord, &Instance)> =
@@ -176,7 +176,8 @@ impl Acceptance {
                 pressing = pressing.into_iter().chain(pause).min();
                 if age >= LATE || self.early.contains(&instance.uid) {
                     let (uid, namespace) = (instance.uid.clone(), record.key.namespace.clone());
-                    let waited = now - since.max(self.at_work.unwrap_or(since));
+                    let begun = observation.steady - age;
+                    let waited = observation.steady - begun.max(self.at_work.unwrap_or(begun));
                     late.push(Late { uid, namespace, pod: instance.pod_name.clone(), waited });
                 } else {
                     let is_in_doubt = self.tried.get(&instance.uid).is_some_and(|tried| tried.is_in_doubt(record));
@@ -249,7 +250,7 @@ impl Acceptance {
             }
             self.asked_api.retain(|uid, _| !answer.unanswered.contains(uid));
             match answer.kubelet_answers {
-                true => self.is_at_work(observation.now),
+                true => self.is_at_work(observation.steady),
                 // It answered, and does no longer: what it had may be another process's now.
                 false if self.says_itself => (self.at_work, self.last_at_work) = (None, None),
                 false => {}
@@ -258,16 +259,16 @@ impl Acceptance {
             if let Some(Ok(sandboxes)) = &answer.sandboxes {
                 let before = self.sandboxes.replace(sandboxes.clone());
                 if before.is_some_and(|before| !sandboxes.is_subset(&before)) {
-                    self.is_at_work(observation.now);
+                    self.is_at_work(observation.steady);
                 }
             }
             self.answer = Some(answer.clone());
         }
     }
 
-    /// The kubelet is seen at work now.
-    fn is_at_work(&mut self, now: Timestamp) {
-        self.at_work = Some(self.at_work.unwrap_or(now).min(now));
+    /// The kubelet is seen at work now, by the steady clock: one that is set makes it no longer.
+    fn is_at_work(&mut self, now: Span) {
+        self.at_work.get_or_insert(now);
         self.last_at_work = Some(now);
     }
 
@@ -281,7 +282,7 @@ impl Acceptance {
             return;
         }
         if self.heartbeat.replace(heartbeat.to_owned()).is_some() {
-            self.is_at_work(observation.now);
+            self.is_at_work(observation.steady);
         }
     }
 
@@ -302,7 +303,8 @@ impl Acceptance {
         let sandboxes = answer.and_then(|answer| answer.sandboxes.as_ref());
         let api = observation.snapshot();
         let mirror = api.and_then(|api| evidence::mirror(api, &record.key.namespace, instance, node));
-        let at_work = self.at_work.zip(self.last_at_work).map(|(first, last)| last - first.max(since));
+        let begun = observation.steady - (observation.now - since);
+        let at_work = self.at_work.zip(self.last_at_work).map(|(first, last)| last - first.max(begun));
         let made = |pod: &RuntimePod| {
             let born = instance.created.max(observation.boot.at);
             let made =
@@ -331,7 +333,7 @@ impl Acceptance {
             report: answer.and_then(|answer| answer.words.get(uid).or_else(|| self.events.get(uid)).cloned()),
             at_work,
             no_network: !host_network && answer.and_then(|answer| answer.network_ready) != Some(true),
-            api_answered: self.answers_since.map(|since| observation.now - since),
+            api_answered: self.answers_since.map(|since| observation.steady - since),
         }
     }
 
@@ -373,7 +375,7 @@ impl Acceptance {
                 return true;
             }
             let asked = self.asked_api.get(&late.uid);
-            let answered = self.answers_since.map_or(late.waited, |since| late.waited.min(now - since));
+            let answered = self.answers_since.map_or(late.waited, |since| late.waited.min(observation.steady - since));
             asked.is_none_or(|asked| !(Span::ZERO..acceptance::ask_again(answered)).contains(&(now - *asked)))
         };
         let answers = self.answers_since.is_some();

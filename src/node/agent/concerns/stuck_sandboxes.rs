@@ -6,6 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::core::health::ContainerFact;
+use crate::core::health::Does;
 use crate::core::pass::Plan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
@@ -111,7 +113,9 @@ impl StuckSandboxes {
             for pod in pods.filter(|p| p.uid == instance.uid && !p.sandboxes.is_empty()) {
                 let forgot = evidence::is_forgotten(instance, api, waited);
                 let kubelet = KubeletView { forgot, unsynced, api_answers: api.is_some() };
-                let Some(why) = verdict(instance, pod.running_since.is_some(), waited, kubelet) else { continue };
+                let may_run = |container: &ContainerFact| matches!(container.does, Does::Runs | Does::Unknown);
+                let runs = pod.running_since.is_some() || pod.fact.containers.iter().any(may_run);
+                let Some(why) = verdict(instance, runs, waited, kubelet) else { continue };
                 let grace = evidence::grace_period(instance).max(Span::from_secs(1));
                 if stop(&instance.pod_name, &instance.uid, &pod.sandboxes, grace) {
                     let pod = &instance.pod_name;

@@ -346,7 +346,7 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
         let node = json!({"metadata": {"name": "n1", "uid": "n"}, "status": {"conditions": [ready]}});
         snapshot.node = Some(Entry { version: 1, value: Arc::new(node) });
         let mut seen = observation(Some(snapshot));
-        seen.now = Timestamp::from_secs(2_000 + seconds);
+        (seen.now, seen.steady) = (Timestamp::from_secs(2_000 + seconds), Span::from_secs(seconds));
         (seen.runtime_as_of, seen.replies) = (seen.now, std::mem::take(&mut replies));
         if let Some(api) = &mut seen.api {
             api.link = link.clone();

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::core::knowledge::Absence;
+use crate::core::record::Mirror;
 use crate::core::time::Timestamp;
 use crate::core::time::at;
 use crate::core::time::ms;
@@ -54,6 +55,10 @@ fn ending(boot: &str, confirmed_by: EndConfirmation) -> Instance {
     let phase =
         Phase::Ending { since: at(END), reason: String::new(), boot: boot.to_owned(), returns: true, confirmed_by };
     Instance { phase, ..instance() }
+}
+
+fn mirror() -> Mirror {
+    Mirror { uid: "m".to_owned(), node_uid: None, version: 1 }
 }
 
 fn is_unobservable(end: &EndObservable) -> bool {
@@ -148,11 +153,29 @@ fn a_runtime_is_asked_lately_and_must_be_the_kubelets() {
 
 #[test]
 fn another_runtime_is_waited_out_by_the_mirror_pod_and_without_one_for_ever() {
-    let of = |api, now| sandbox(&ending("b", EndConfirmation::Reported), &ends(&observation(lists(&[]), api, now)));
-    let grace = 30_000 + GONE_AFTER.as_millis();
-    assert!(matches!(of(Some(true), END + grace - 1), Evidence::Unknown(_)));
-    assert_eq!(of(Some(true), END + grace), Evidence::Gone);
-    assert!(matches!(of(None, i64::from(u32::MAX)), Evidence::Unknown(_)));
+    let shown = || Instance { mirror: Some(mirror()), ..ending("b", EndConfirmation::Reported) };
+    let listed = |api: Option<bool>| {
+        let mut observation = observation(lists(&[]), api, END);
+        if let Some(api) = &mut observation.api {
+            Arc::make_mut(&mut api.snapshot).scopes.entry(Scope::Pods).or_default().lists = 1;
+        }
+        observation
+    };
+    let of = |instance: &Instance, api, ended_for: Span| sandbox(instance, &Ends { ended_for, ..ends(&listed(api)) });
+    let grace = Span::from_secs(30) + GONE_AFTER;
+    assert!(matches!(of(&shown(), Some(true), grace - Span::from_millis(1)), Evidence::Unknown(_)));
+    assert_eq!(of(&shown(), Some(true), grace), Evidence::Gone, "however the clock was set");
+    let long = Span::from_secs(100_000);
+    assert!(matches!(of(&shown(), None, long), Evidence::Unknown(_)));
+    assert!(matches!(of(&shown(), Some(false), long), Evidence::Unknown(_)), "what is shown is from before an outage");
+    let never = ending("b", EndConfirmation::Reported);
+    assert!(matches!(of(&never, Some(true), long), Evidence::Unknown(_)), "it was never shown");
+    let observation = listed(Some(true));
+    let late = Ends { ended_for: long, is_api_current: false, ..ends(&observation) };
+    assert!(matches!(sandbox(&shown(), &late), Evidence::Unknown(_)), "the kubelet has not told yet");
+    let timed = ending("b", EndConfirmation::ByTime);
+    assert!(matches!(of(&timed, Some(true), grace), Evidence::Unknown(_)));
+    assert_eq!(of(&timed, Some(true), Span::from_secs(60)), Evidence::Gone);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The remembered inputs on disk, sealed where the node's owner wants that.
 
 use crate::config::Config;
+use crate::core::model::Kind;
 use crate::core::status::Problem;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::failure;
@@ -34,7 +35,9 @@ impl Executor {
         let mut inputs = state.inputs.to_save(&observation.tokens.issued);
         if self.sealing.is_on() {
             let secrets = inputs.take_secrets(&state.inputs.rollback_data);
-            self.sealing.save(&folder.inputs, &secrets, observation.now);
+            let is_superseded =
+                observation.api_answers() && observation.snapshot().is_some_and(|api| api.has_listed_all(Kind::Secret));
+            self.sealing.save(&folder.inputs, &secrets, is_superseded, observation.now);
         } else {
             // What waits to be opened is not in it, and is not to be forgotten.
             inputs.sealed = self.sealing.is_closed();

@@ -42,7 +42,7 @@ pub(super) fn has_moved(files: &Shared, state: &AgentState, config: &Config, boo
     }
     let written = files.look(&config.kubelet_config).ok().and_then(|stat| {
         let written = (stat.stamp.modified() + COARSE).duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        Some(Timestamp::from_millis(i64::try_from(written.as_millis()).ok()?))
+        Some(boot.present(Timestamp::from_millis(i64::try_from(written.as_millis()).ok()?), clock::now()))
     });
     // Since when is not known of a file that is away, or that was written at a time that is still to come.
     let since = written.filter(|written| *written <= clock::now()).unwrap_or(state.started);

@@ -55,6 +55,21 @@ pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, pla
     }
 }
 
+/// Adds what is `remembered` to the `objects` that daemons need: it is not known of all daemons what these need. Of a
+/// namespace that is not trusted no more than daemons may have of it.
+pub(in crate::node::agent) fn extend(objects: &mut BTreeSet<ObjectRef>, remembered: &Versioned, policy: &Policy) {
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    let known = objects.clone();
+    let others = remembered.keys().filter(|object| !known.contains(object));
+    for object in known.iter().chain(others) {
+        let number = numbers.entry(&object.key.namespace).or_default();
+        *number += 1;
+        if *number <= bounds::OBJECTS || !policy.bounds(&object.key.namespace) {
+            objects.insert(object.clone());
+        }
+    }
+}
+
 /// Whether a daemon runs, or is the node owner's.
 fn comes_first(daemon: &DaemonPlan) -> bool {
     daemon.record.runs() || daemon.summary.source.as_ref().is_some_and(|source| *source != Source::Api)

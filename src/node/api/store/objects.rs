@@ -3,6 +3,8 @@
 //! Owns which of them are kept: those that are, then others as they come. What has no room is not readable: it is never
 //! taken for absent, and is read again once there is room for it.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::core::bounds;
@@ -40,15 +42,16 @@ impl Snapshot {
     /// Takes or gives up `reference`, of a namespace of which what is kept is bounded. Whether it is kept.
     pub(super) fn take(&mut self, reference: &ObjectRef, value: &Value) -> bool {
         let weight = bounds::object_weight(value);
-        let is_kept = self.kept_beside(reference) + weight <= bounds::OBJECTS_KEPT;
+        // What it was before leaves its room.
+        self.weights.remove(reference);
+        let is_kept = weight <= self.weights.left(&reference.key.namespace, 0);
         match is_kept {
             true => {
                 self.no_room.remove(reference);
-                self.weights.insert(reference.clone(), weight);
+                self.weights.insert(reference, weight);
             }
             false => {
                 self.objects.remove(reference);
-                self.weights.remove(reference);
                 if self.no_room.insert(reference.clone(), weight) != Some(weight) {
                     self.changed();
                 }
@@ -57,34 +60,63 @@ impl Snapshot {
         is_kept
     }
 
-    /// Nothing is known of `reference` any more, or that it does not exist. Whether that leaves room to others.
+    /// Nothing is known of `reference` any more, or that it does not exist. Whether that may leave room to others: one that
+    /// waited comes before those behind it.
     pub(super) fn leave(&mut self, reference: &ObjectRef) -> bool {
-        self.no_room.remove(reference);
-        let had_weight = self.weights.remove(reference).is_some();
-        had_weight && self.no_room.keys().any(|other| other.key.namespace == reference.key.namespace)
+        let has_waited = self.no_room.remove(reference).is_some();
+        (self.weights.remove(reference).is_some() || has_waited) && !self.no_room.is_empty()
     }
 
     /// Whether `reference`, which had no room, has room now. Of several that wait the first ones by name come first.
     fn has_room_again(&self, reference: &ObjectRef) -> bool {
         let Some(weight) = self.lacks_room(reference) else { return false };
-        let mut taken = self.kept_beside(reference);
-        for (_, weight) in self.no_room.range(..reference).filter(|(other, _)| is_beside(other, reference)) {
-            if taken + weight <= bounds::OBJECTS_KEPT {
-                taken += weight;
+        let namespace = &reference.key.namespace;
+        let mut promised = 0;
+        for (_, weight) in self.no_room.range(..reference).filter(|(other, _)| other.key.namespace == *namespace) {
+            if *weight <= self.weights.left(namespace, promised) {
+                promised += weight;
             }
         }
-        taken + weight <= bounds::OBJECTS_KEPT
-    }
-
-    /// How much is kept of the namespace of `reference` without it.
-    fn kept_beside(&self, reference: &ObjectRef) -> usize {
-        let others = self.weights.iter().filter(|(other, _)| *other != reference && is_beside(other, reference));
-        others.map(|(_, weight)| weight).sum()
+        weight <= self.weights.left(namespace, promised)
     }
 }
 
-fn is_beside(one: &ObjectRef, other: &ObjectRef) -> bool {
-    one.key.namespace == other.key.namespace
+/// What those objects take that are kept, where that is bounded, in bytes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Weights {
+    of: BTreeMap<ObjectRef, usize>,
+    by_namespace: BTreeMap<String, usize>,
+    all: usize,
+}
+
+impl Weights {
+    fn insert(&mut self, reference: &ObjectRef, weight: usize) {
+        self.remove(reference);
+        self.of.insert(reference.clone(), weight);
+        *self.by_namespace.entry(reference.key.namespace.clone()).or_default() += weight;
+        self.all += weight;
+    }
+
+    fn remove(&mut self, reference: &ObjectRef) -> Option<usize> {
+        let weight = self.of.remove(reference)?;
+        let namespace = &reference.key.namespace;
+        let left = self.by_namespace.get(namespace).map_or(0, |all| all - weight);
+        match left {
+            0 => drop(self.by_namespace.remove(namespace)),
+            left => drop(self.by_namespace.insert(namespace.clone(), left)),
+        }
+        self.all -= weight;
+        Some(weight)
+    }
+
+    /// How much more may be kept of a namespace of which so much is `promised`.
+    fn left(&self, namespace: &str, promised: usize) -> usize {
+        let kept = self.by_namespace.get(namespace).copied().unwrap_or(0) + promised;
+        // However much the others keep, each may keep a little.
+        let of_all = bounds::ALL_OBJECTS_KEPT.saturating_sub(self.all + promised);
+        let share = bounds::OBJECTS_SHARE.saturating_sub(kept);
+        bounds::OBJECTS_KEPT.saturating_sub(kept).min(of_all.max(share))
+    }
 }
 
 /// Whether what is kept of such an object may be bounded.

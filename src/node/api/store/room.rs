@@ -33,22 +33,27 @@ impl Snapshot {
     fn has_room(&self, key: &ObjectKey, weight: usize) -> bool {
         let first = ObjectKey::new(&key.namespace, "");
         let of_namespace = self.daemon_sets.range(first..).take_while(|(other, _)| other.namespace == key.namespace);
-        let others = of_namespace.filter(|(other, _)| *other != key);
-        let taken: usize = others.filter(|(_, d)| d.converted.is_ok()).map(|(_, d)| d.weight).sum();
-        taken + weight <= bounds::KEPT
+        let mut others = of_namespace.filter(|(other, d)| *other != key && d.converted.is_ok());
+        // There may be thousands: nobody counts on once it is clear.
+        let left = others.try_fold(bounds::KEPT, |left, (_, d)| left.checked_sub(d.weight));
+        left.is_some_and(|left| weight <= left)
     }
 
     /// What was given up and has room now, by name, is to be read again.
     pub(super) fn use_room(&mut self) {
-        let given_up = self.daemon_sets.iter().filter(|(_, definition)| definition.is_given_up());
-        let given_up: Vec<(ObjectKey, usize)> = given_up.map(|(key, d)| (key.clone(), d.weight)).collect();
-        let mut promised: BTreeMap<String, usize> = BTreeMap::new();
-        for (key, weight) in given_up {
-            let promised = promised.entry(key.namespace.clone()).or_default();
-            if !self.has_room(&key, *promised + weight) {
-                continue;
+        let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
+        for (key, definition) in self.daemon_sets.iter().filter(|(_, definition)| definition.converted.is_ok()) {
+            *taken.entry(&key.namespace).or_default() += definition.weight;
+        }
+        let mut readable = Vec::new();
+        for (key, definition) in self.daemon_sets.iter().filter(|(_, definition)| definition.is_given_up()) {
+            let taken = taken.entry(&key.namespace).or_default();
+            if *taken + definition.weight <= bounds::KEPT {
+                *taken += definition.weight;
+                readable.push(key.clone());
             }
-            *promised += weight;
+        }
+        for key in readable {
             self.daemon_sets.remove(&key);
             Arc::make_mut(&mut self.not_selected).insert(key.clone(), Outline::default());
             self.to_read.insert(key);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::core::json::Json;
+use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
@@ -19,6 +20,7 @@ use crate::node::api::error::ApiFailure;
 use crate::node::recording::marks;
 
 use super::Definition;
+use super::objects::Weights;
 
 /// The scope of one watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -142,7 +144,7 @@ pub struct Snapshot {
     pub(super) no_room: BTreeMap<ObjectRef, usize>,
     /// What those take that are kept, where that is bounded.
     #[serde(skip)]
-    pub(super) weights: BTreeMap<ObjectRef, usize>,
+    pub(super) weights: Weights,
     /// The own NodeDaemons.
     pub node_daemons: Option<Entry>,
     /// The scopes that are watched.
@@ -206,6 +208,12 @@ impl Snapshot {
     pub fn is_complete(&self) -> bool {
         let listed = |(scope, state): (&Scope, &ScopeState)| state.lists > 0 || *scope == Scope::NodeDaemons;
         self.lists(&Scope::DaemonSets) > 0 && self.scopes.iter().all(listed)
+    }
+
+    /// Whether all DaemonSets, and all watched objects of `kind`, have been listed.
+    pub fn has_listed_all(&self, kind: Kind) -> bool {
+        let is_it = |scope: &Scope| matches!(scope, Scope::Object(object) if object.kind == kind);
+        self.lists(&Scope::DaemonSets) > 0 && self.scopes.iter().all(|(scope, state)| state.lists > 0 || !is_it(scope))
     }
 
     /// Removes what is known of a DaemonSet that is not selected. Whether there was anything.

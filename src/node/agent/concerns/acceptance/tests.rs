@@ -40,7 +40,7 @@ fn seen(after: Span, held: &str, others: usize) -> Observation {
     for other in 0..others {
         api.pods.insert(ObjectKey::new("default", format!("other-{other}")), entry(json!({})));
     }
-    Observation { now: CREATED + after, ..bench::observation(Some(api)) }
+    Observation { now: CREATED + after, steady: after, ..bench::observation(Some(api)) }
 }
 
 fn rejected(observation: Observation) -> Observation {
@@ -155,4 +155,27 @@ fn a_runtime_that_was_merely_found_is_no_witness_before_it_has_listed_a_pod_of_o
     };
     assert_eq!(view(Runtime::OfKubelet), None);
     assert!(view(Runtime::Found).is_some_and(|why| why.contains("has listed no pod of daemonlet")));
+}
+
+#[test]
+fn a_clock_that_is_set_forward_makes_no_kubelet_look_long_at_work() {
+    let (mut acceptance, records) = (Acceptance::default(), records());
+    let answer = || LateAnswer {
+        about: BTreeSet::from(["uid-2".to_owned()]),
+        sandboxes: Some(Ok(BTreeSet::new())),
+        network_ready: Some(true),
+        kubelet_answers: true,
+        ..LateAnswer::default()
+    };
+    let mut look = |seconds: i64, set: i64| {
+        let replies = vec![Reply::LateAnswered(answer())];
+        let seen = seen(Span::from_secs(seconds), "1", 0);
+        let seen = Observation { now: seen.now + Span::from_secs(set), replies, ..seen };
+        acceptance.observe(&seen, &records, at(1), Runtime::OfKubelet, "n1");
+        acceptance.of(&records[&bench::key()].instances[0])
+    };
+    look(35, 0);
+    assert!(!matches!(look(40, 40), Accepted::No(_)), "it is at work for 5 s");
+    assert!(!matches!(look(64, 10_000), Accepted::No(_)));
+    assert!(matches!(look(66, 10_000), Accepted::No(_)));
 }

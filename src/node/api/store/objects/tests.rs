@@ -10,9 +10,9 @@ use crate::core::model::ObjectSource;
 use crate::core::policy::Policy;
 use crate::node::api::selection::Selection;
 
-/// A store of a node that covers the namespaces `a` and `b` without trusting them.
+/// A store of a node that covers the namespaces `a`, `b` and `c` without trusting them.
 fn store() -> Store {
-    let policy = Policy::new(None, "", vec!["a".to_owned(), "b".to_owned(), "kube-system".to_owned()]).unwrap();
+    let policy = Policy::new(None, "", ["a", "b", "c", "kube-system"].map(str::to_owned).into()).unwrap();
     Store::new(Selection::of_policy(Arc::new(policy), BTreeSet::new(), BTreeSet::new()))
 }
 
@@ -68,6 +68,31 @@ fn what_has_no_room_is_not_readable_and_never_absent() {
     store.delete(&scope("a", 38), &json!({"metadata": {"namespace": "a", "name": "c038"}}));
     assert_eq!(found(&store, "a", 38), "absent");
     assert!(!store.lacks_room(&scope("a", 38)));
+}
+
+#[test]
+fn all_namespaces_that_are_not_trusted_have_a_bound_together_and_each_has_a_share() {
+    let store = store();
+    for number in 0..32 {
+        list(&store, "a", number, 1_000);
+        list(&store, "b", number, 1_000);
+    }
+    for number in 0..6 {
+        list(&store, "c", number, 1_000);
+        list(&store, "kube-system", number, 1_000);
+    }
+    assert_eq!((found(&store, "a", 31), found(&store, "b", 31)), ("present", "present"));
+    assert_eq!([0, 3, 4, 5].map(|number| found(&store, "c", number)), ["present", "present", "unknown", "unknown"]);
+    assert_eq!(found(&store, "kube-system", 5), "present");
+    // Whoever makes room makes it for all.
+    let waiting = scope("c", 4);
+    let mut room = Box::pin(store.room(&waiting));
+    assert!(store.lacks_room(&waiting) && (&mut room).now_or_never().is_none());
+    for number in 0..8 {
+        store.close(&scope("a", number));
+        store.wake();
+    }
+    assert!(room.now_or_never().is_some());
 }
 
 #[test]
