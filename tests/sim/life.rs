@@ -83,9 +83,11 @@ impl World for Around {
     }
 
     fn seal(&self, doing: &str, input: &[u8]) -> std::io::Result<Result<Vec<u8>, String>> {
-        let Some(true) = self.node.try_borrow().ok().map(|node| node.seals) else {
-            return Err(std::io::ErrorKind::NotFound.into());
-        };
+        match self.node.try_borrow().ok().map(|node| (node.seals, node.refuses_to_seal)) {
+            Some((true, _)) => {}
+            Some((false, true)) => return Ok(Err("no TPM".to_owned())),
+            Some((false, false)) | None => return Err(std::io::ErrorKind::NotFound.into()),
+        }
         let turned = |key: &[u8]| key.iter().map(|byte| byte ^ 0x55).collect::<Vec<u8>>();
         Ok(match doing {
             "encrypt" => Ok(super::node::base64(turned(input)).into_bytes()),

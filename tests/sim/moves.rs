@@ -309,9 +309,11 @@ pub(crate) enum Move {
         daemon: u8,
         seconds: u16,
     },
-    /// What seals cannot be run.
+    /// What seals cannot be run, or refuses to.
     Unseal {
         seconds: u16,
+        #[serde(default)]
+        refused: bool,
     },
     /// A daemon is to start after another one, or after none; its DaemonSet changes with that.
     After {
@@ -527,7 +529,7 @@ fn another_move(draw: &mut Draw, daemons: u64) -> Move {
             Move::Tenant { number: draw.below(2) as u8, tenant: draw.one_of(&kinds) }
         }
         8..=9 => Move::StockPod { daemon, seconds },
-        10 => Move::Unseal { seconds },
+        10 => Move::Unseal { seconds, refused: draw.below(2) == 0 },
         _ => {
             let before = draw.below(daemons + 1) as u8;
             Move::After { daemon, before: (u64::from(before) < daemons && before != daemon).then_some(before) }

@@ -238,6 +238,8 @@ pub(crate) struct Node {
     /// Whether Secrets are sealed, and whether that can be done now.
     pub(crate) is_sealed: bool,
     pub(crate) seals: bool,
+    /// Whether what seals can be run all the same, and says no.
+    pub(crate) refuses_to_seal: bool,
     pub(crate) has_metrics: bool,
     /// When somebody last set the clock, and the latest time that it showed before it was set back.
     pub(crate) clock_set_at: i64,
@@ -304,6 +306,7 @@ impl Node {
             latest: 0,
             is_sealed: life.sealed,
             seals: true,
+            refuses_to_seal: false,
             has_metrics: life.seed.is_multiple_of(4),
             has_unit: !life.seed.is_multiple_of(3),
             forgets_gates: false,
@@ -861,8 +864,8 @@ impl Node {
             Move::OtherVersion { version } => self.change_version(version),
             Move::Tenant { number, tenant } => self.change_tenant(number, tenant),
             Move::StockPod { daemon, seconds } => self.put_stock_pod(index(daemon), seconds),
-            Move::Unseal { seconds } => {
-                self.seals = false;
+            Move::Unseal { seconds, refused } => {
+                (self.seals, self.refuses_to_seal) = (false, refused);
                 self.heal_after(seconds, Heal::Seal);
             }
             Move::After { daemon, before } => {

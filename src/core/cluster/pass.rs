@@ -383,8 +383,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let own = if gated { Vec::new() } else { std::mem::take(&mut history.writes) };
     plan.writes.extend(own.into_iter().chain(marks).map(|write| Write::Revision { key: key.clone(), write }));
     approvals::give(known, daemon, (&facts, &rolled), (target, rules.when), plan);
-    let is_refused = |n: &&NodeFact<'_>| n.refused_until.is_some() && n.should_run && !facts::has(n, target);
-    plan.refused.extend(facts.iter().filter(is_refused).map(|n| n.name.to_owned()));
+    plan.refused.extend(facts::refused(&facts, target).map(str::to_owned));
     plan.unclaimed.extend(rolled.unclaimed.iter().map(|i| (key.clone(), facts[*i].name.to_owned())));
     // Counters follow the current revision: it has to be there first.
     let is_countable = history.current.is_some() || gated || refused.is_some();

@@ -324,6 +324,38 @@ mod tests {
     }
 
     #[test]
+    fn a_container_that_the_runtime_has_lost_touch_with_may_run() {
+        let sandbox = crate::node::cri::Sandbox {
+            uid: "u".to_owned(),
+            id: "s".to_owned(),
+            name: "p".to_owned(),
+            namespace: "n".to_owned(),
+            attempt: 0,
+            state: SandboxState::NotReady,
+            created_at_ns: 0,
+            annotations: Default::default(),
+        };
+        let alive = |state| {
+            let container = crate::node::cri::Container {
+                id: "c".to_owned(),
+                sandbox_id: "s".to_owned(),
+                pod_uid: "u".to_owned(),
+                name: "c".to_owned(),
+                restarts: 0,
+                state,
+                created_at_ns: 0,
+                image_ref: String::new(),
+            };
+            let pods = runtime_pods(std::slice::from_ref(&sandbox), &[container]);
+            assert_eq!(pods[0].ended_sandboxes.is_empty(), pods[0].alive, "one that may run is not cleared away");
+            (pods[0].alive, pods[0].fact.containers[0].does)
+        };
+        assert_eq!(alive(ContainerState::Unknown), (true, Does::Unknown));
+        assert_eq!(alive(ContainerState::Exited), (false, Does::Ended));
+        assert_eq!(alive(ContainerState::Created), (false, Does::Else));
+    }
+
+    #[test]
     fn a_pod_that_runs_long_after_its_grace_period_is_forgotten_where_a_kubelet_is_there() {
         let instance = Instance::new("u", "p", 0, "", at(0));
         let node = |ready: &str| {

@@ -44,6 +44,8 @@ pub(super) struct Sealing {
     saved: Option<u64>,
     /// What is on disk could not be opened for now: it is not replaced.
     is_closed: bool,
+    /// When they were last sealed, or that was tried.
+    sealed_at: Option<Timestamp>,
     /// Why secrets are not saved, and when to try again.
     trouble: Option<(String, Timestamp)>,
 }
@@ -132,21 +134,17 @@ impl Sealing {
     /// opened; it is set aside then.
     pub(super) fn save(&mut self, store: &Store, secrets: &SavedSecrets, is_superseded: bool, now: Timestamp) {
         let Some(with) = self.with.clone().filter(|_| !self.is_closed || is_superseded) else { return };
-        if self.is_closed {
-            let told = self.trouble.take().map_or_else(|| CLOSED.to_owned(), |(told, _)| told);
-            let damaged = store.reject(SECRETS, told);
-            let kept = damaged.kept.as_ref().map_or_else(String::new, |kept| format!(" (in {})", kept.display()));
-            tracing::warn!(
-                "{}; the API server has shown all Secrets since: they are sealed anew, and what was sealed is set aside{kept}",
-                damaged.why
-            );
-            self.is_closed = false;
-        }
         let Ok(data) = serde_json::to_vec(secrets) else { return };
         let hash = fingerprint(&data);
-        if self.saved == Some(hash) || self.trouble.is_some() && !self.is_due(now) {
+        let is_early = match self.is_closed {
+            // That it cannot be opened is found again and again meanwhile.
+            true => self.sealed_at.is_some_and(|at| (at..at + AGAIN).contains(&now)),
+            false => self.trouble.is_some() && !self.is_due(now),
+        };
+        if self.saved == Some(hash) || is_early {
             return;
         }
+        self.sealed_at = Some(now);
         let key = match self.key.take().filter(|key| key.with() == with) {
             Some(key) => Ok(key),
             None => SealingKey::make(&with),
@@ -158,11 +156,27 @@ impl Sealing {
         });
         match sealed {
             Err(error) => self.fail("Secrets and tokens cannot be sealed and are not saved", &error, now),
-            Ok(sealed) => match store.save(SECRETS, &sealed) {
-                Ok(()) => (self.saved, self.trouble) = (Some(hash), None),
-                Err(error) => self.fail("sealed secrets cannot be saved", &error, now),
-            },
+            Ok(sealed) => {
+                self.set_aside(store);
+                match store.save(SECRETS, &sealed) {
+                    Ok(()) => (self.saved, self.trouble) = (Some(hash), None),
+                    Err(error) => self.fail("sealed secrets cannot be saved", &error, now),
+                }
+            }
         }
+    }
+
+    /// Sets aside what is on disk and could not be opened.
+    fn set_aside(&mut self, store: &Store) {
+        if !std::mem::take(&mut self.is_closed) {
+            return;
+        }
+        let told = self.trouble.take().map_or_else(|| CLOSED.to_owned(), |(told, _)| told);
+        let kept = store.reject(SECRETS, told.clone()).kept;
+        let kept = kept.as_ref().map_or_else(String::new, |kept| format!(" ({})", kept.display()));
+        tracing::warn!(
+            "{told}; the API server has shown all Secrets since: they are sealed anew, the old ones set aside{kept}"
+        );
     }
 
     /// Secrets are in plain with the other inputs now: nothing sealed stays.

@@ -344,10 +344,8 @@ fn recall_set_aside(state: &mut AgentState, executor: &mut Executor, folder: &St
 fn add_lost_records(state: &mut AgentState, floor: Floor) {
     let remembered = state.inputs.daemon_sets.keys().chain(state.inputs.origins.keys());
     let lost: Vec<ObjectKey> = remembered.filter(|key| !state.records.contains_key(key)).cloned().collect();
-    for key in lost {
-        let record = DaemonRecord::new(key.clone(), state.floor.max(floor.bound));
-        state.records.insert(key, record);
-    }
+    let number = state.floor.max(floor.bound);
+    state.records.extend(lost.into_iter().map(|key| (key.clone(), DaemonRecord::new(key, number))));
 }
 
 /// Takes the remembered inputs. Gives whether they are to be written again.
@@ -374,17 +372,16 @@ fn recall_inputs(
     inputs.import_tokens(std::mem::take(&mut saved.tokens));
     state.inputs = RememberedInputs::restore(saved, &state.records);
     let sealing = &mut executor.sealing;
-    match if sealed { sealing.load(&folder.inputs, state.started) } else { Opened::Nothing } {
+    let opened = if sealed { sealing.load(&folder.inputs, state.started) } else { Opened::Nothing };
+    // A folder's Secret may be older than what was sealed.
+    state.inputs_are_lost = matches!(opened, Opened::Damaged(_));
+    match opened {
         Opened::Secrets(mut secrets) => {
             inputs.import_tokens(std::mem::take(&mut secrets.tokens));
             state.inputs.files.add(std::mem::take(&mut secrets.files));
             state.inputs.take(secrets, &state.records);
         }
-        Opened::Damaged(why) => {
-            // A folder's Secret may be older than what was sealed.
-            state.inputs_are_lost = true;
-            damaged.push(why);
-        }
+        Opened::Damaged(why) => damaged.push(why),
         Opened::Nothing => {}
     }
     // Sealing was switched on or off: what is on disk is to be as the owner says.

@@ -188,7 +188,7 @@ pub(super) fn has_wanted(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
     has(node, daemon.wanted)
 }
 
-pub(super) fn has(node: &NodeFact<'_>, revision: Name) -> bool {
+fn has(node: &NodeFact<'_>, revision: Name) -> bool {
     node.instances.iter().any(|instance| instance.revision == revision)
 }
 
@@ -220,6 +220,11 @@ pub(super) fn mirrors(known: &Basis<'_>, daemon: &WatchedDaemon) -> Vec<MirrorPo
 /// The released revision, to which a rollout goes back that people took back.
 pub(super) fn released(daemon: &WatchedDaemon) -> Option<Name> {
     daemon.released.filter(|released| *released != daemon.wanted)
+}
+
+/// The nodes that are to have the `target`, and whose approvals the API server refuses.
+pub(super) fn refused<'a>(facts: &[NodeFact<'a>], target: Name) -> impl Iterator<Item = &'a str> {
+    facts.iter().filter(move |n| n.refused_until.is_some() && n.should_run && !has(n, target)).map(|n| n.name)
 }
 
 /// The ControllerRevision of a revision of a DaemonSet, if it is there.

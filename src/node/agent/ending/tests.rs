@@ -169,7 +169,8 @@ fn another_runtime_is_waited_out_by_the_mirror_pod_and_without_one_for_ever() {
     assert!(matches!(of(&shown(), None, long), Evidence::Unknown(_)));
     assert!(matches!(of(&shown(), Some(false), long), Evidence::Unknown(_)), "what is shown is from before an outage");
     let never = ending("b", EndConfirmation::Reported);
-    assert!(matches!(of(&never, Some(true), long), Evidence::Unknown(_)), "it was never shown");
+    assert!(matches!(of(&never, Some(true), long), Evidence::Unknown(_)), "it ran and was never shown");
+    assert_eq!(of(&Instance { started: false, ..never }, Some(true), grace), Evidence::Gone);
     let observation = listed(Some(true));
     let late = Ends { ended_for: long, is_api_current: false, ..ends(&observation) };
     assert!(matches!(sandbox(&shown(), &late), Evidence::Unknown(_)), "the kubelet has not told yet");
