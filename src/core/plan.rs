@@ -282,6 +282,7 @@ pub fn plan_daemon(
 ) -> DaemonPlan {
     let mut plan = Planner::new(record, context, facts);
     if let Some(why) = facts.unreadable_manifests() {
+        plan.open_overdue();
         plan.keep(State::Unknown, &format!("its manifest cannot be read: {why}"));
         return plan.done();
     }

@@ -173,7 +173,7 @@ impl Agent {
         // A stop may have overtaken a reload.
         let is_stop_waiting = callers.signals.as_mut().is_some_and(Signals::is_stop_waiting);
         if ended == Ended::Reconfigured && is_stop_waiting {
-            self.reporter.notifier().stopping();
+            leaving::stop(&self.state, &self.last, &self.requests, self.reporter.notifier()).await;
             ended = Ended::Stopped;
         }
         tracing::info!("stopping; what runs on this node goes on running");

@@ -92,6 +92,18 @@ impl Planner<'_> {
         }
     }
 
+    /// Opens a gate whose time is over, although nothing else is decided: that needs no manifest.
+    pub(super) fn open_overdue(&mut self) {
+        if !self.gate.is_closed() || self.context.turn.awaited.is_empty() {
+            return;
+        }
+        if let Ok(though) = self.waits() {
+            self.gate = Gate::Opens(format!("it is its turn{though}"));
+            self.record.in_boot(self.context.boot).gate_closed = false;
+            self.record.progress.iter_mut().for_each(|progress| progress.since = self.context.now);
+        }
+    }
+
     /// Notes that a new instance starts, with an open gate; so does an older one beside it.
     pub(super) fn open_for_new(&mut self) {
         self.gate = Gate::Open;
@@ -152,19 +164,20 @@ impl Planner<'_> {
     pub(super) fn note_ready(&mut self) {
         let known = self.record.this_boot.as_ref().filter(|this| this.boot == self.context.boot);
         let (was_ready, was_steady) = known.map_or((false, false), |this| (this.ready, this.steady));
+        let before_kubelet = known.and_then(|this| this.before_kubelet);
         if !self.context.turn.is_named || was_ready {
             return;
         }
-        let before_kubelet = self.record.this_boot.as_ref().and_then(|this| this.before_kubelet);
         // Kubernetes' times have no fractions.
         let not_before = self.context.booted + before_kubelet.unwrap_or_default() - Span::from_secs(1);
-        let readiness: Vec<Readiness> = self.record.live().map(|i| self.facts.pod_readiness(i)).collect();
-        let ready = readiness.iter().filter_map(|readiness| match readiness {
+        let of = |i: &Instance| (self.facts.pod_readiness(i), min_ready(i));
+        let readiness: Vec<(Readiness, Span)> = self.record.live().map(of).collect();
+        let ready = readiness.iter().filter_map(|(readiness, _)| match readiness {
             Readiness::Ready { since } => (*since >= not_before).then_some(*since),
             Readiness::Steady { .. } | Readiness::NotReady(_) | Readiness::Unknown(_) => None,
         });
-        let steady = readiness.iter().filter_map(|readiness| match readiness {
-            Readiness::Steady { since } => (!was_steady).then_some(*since + STEADY),
+        let steady = readiness.iter().filter_map(|(readiness, min_ready)| match readiness {
+            Readiness::Steady { since } => (!was_steady).then_some(*since + STEADY.max(*min_ready)),
             Readiness::Ready { .. } | Readiness::NotReady(_) | Readiness::Unknown(_) => None,
         });
         let (ready, steady) = (ready.min(), steady.min());
@@ -224,6 +237,11 @@ impl Planner<'_> {
         self.summary.waiting_for.extend(self.context.turn.awaited.iter().map(Missing::daemon));
         self.add_reason(why);
     }
+}
+
+/// How long an instance has to be ready before it is available.
+fn min_ready(instance: &Instance) -> Span {
+    Span::from_secs(instance.daemon_set.as_ref().map_or(0, |daemon_set| daemon_set.min_ready_seconds).into())
 }
 
 fn has_gate(instance: &&Instance) -> bool {

@@ -68,9 +68,9 @@ impl ThisBoot {
 }
 
 impl DaemonRecord {
-    /// Whether its instances wait at their gates.
-    pub fn has_closed_gate(&self) -> bool {
-        self.this_boot.as_ref().is_some_and(|this| this.gate_closed)
+    /// Whether its instances wait at their gates in this `boot`.
+    pub fn has_closed_gate(&self, boot: &str) -> bool {
+        self.this_boot.as_ref().is_some_and(|this| this.gate_closed && this.boot == boot)
     }
 
     /// Notes that the gates of these pods, which were to close, are open: what starts waits for nobody. Gives its key if one

@@ -10,7 +10,9 @@ use std::hash::Hasher;
 
 use serde_json::Value;
 
+use crate::core::model::StartGate;
 use crate::core::record::Instance;
+use crate::core::render::GATE;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -217,7 +219,10 @@ pub(super) fn withdraw_secrets(executor: &mut Executor, records: &Records) {
     }
     for instance in records.values().flat_map(|record| &record.instances) {
         let harmless = harmless(instance);
-        if let Err(error) = executor.volumes.withdraw(&instance.uid, |volume| harmless.contains(volume)) {
+        // A gate that goes is closed, and nobody but an agent would open it.
+        let has_gate = instance.daemon_set.as_ref().is_some_and(|daemon_set| daemon_set.gate == StartGate::Has);
+        let stays = |volume: &str| harmless.contains(volume) || has_gate && volume == GATE;
+        if let Err(error) = executor.volumes.withdraw(&instance.uid, stays) {
             tracing::warn!(pod = instance.pod_name, "{}", failure::of(&error, None).message);
         }
     }

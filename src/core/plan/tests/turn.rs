@@ -115,6 +115,32 @@ fn only_readiness_of_this_boot_is_noted_and_only_where_it_is_needed() {
 }
 
 #[test]
+fn how_long_the_boot_before_took_does_not_matter_in_this_one() {
+    let mut bench = Bench { booted: NOW - Span::from_secs(60), is_named: true, ..Bench::running("v1") };
+    let this = bench.record.in_boot("boot-0");
+    this.before_kubelet = Some(Span::from_secs(180));
+    bench.world.ready.insert("uid-v1-0".to_owned(), NOW - Span::from_secs(35));
+    bench.pass(&wanted(&daemon_set("v1")));
+    assert!(bench.record.this_boot.as_ref().is_some_and(|this| this.boot == "boot-1" && this.ready));
+}
+
+#[test]
+fn what_runs_steadily_is_available_after_its_min_ready_seconds() {
+    let mut bench = Bench { is_named: true, ..Bench::running("v1") };
+    let mut definition = DaemonSet::clone(&daemon_set("v1"));
+    definition.min_ready_seconds = 120;
+    let definition = Arc::new(definition);
+    bench.record.instances[0].daemon_set = Some(Arc::clone(&definition));
+    bench.world.steady.insert("uid-v1-0".to_owned(), NOW);
+    let noted = |bench: &mut Bench, seconds: i64| {
+        bench.now = NOW + Span::from_secs(seconds);
+        bench.pass(&wanted(&definition));
+        bench.record.this_boot.as_ref().is_some_and(|this| this.steady)
+    };
+    assert_eq!([119, 120].map(|seconds| noted(&mut bench, seconds)), [false, true]);
+}
+
+#[test]
 fn what_runs_steadily_while_nobody_reports_readiness_is_not_ready() {
     let mut bench = Bench { is_named: true, ..Bench::running("v1") };
     let desired = wanted(&daemon_set("v1"));
@@ -224,6 +250,19 @@ fn at_a_boot_what_has_a_gate_waits_behind_it_and_keeps_its_manifest() {
     assert_eq!(bench.plan(&desired).summary.ready, Some(false), "it waits as before");
     bench.world.unreadable_manifests = None;
     bench.awaited.clear();
+    assert_eq!(bench.pass(&desired), ["open uid-v1-0"]);
+    assert_eq!(bench.pass(&desired), Vec::<String>::new());
+}
+
+#[test]
+fn a_gate_opens_in_time_although_the_manifests_cannot_be_read() {
+    let (mut bench, desired) = booted();
+    assert_eq!(bench.pass(&desired), ["close uid-v1-0"]);
+    bench.world.moment = Some(Moment::Later);
+    bench.world.unreadable_manifests = Some("EIO".to_owned());
+    bench.now += Span::from_secs(119);
+    assert_eq!(bench.pass(&desired), Vec::<String>::new());
+    bench.now += Span::from_secs(1);
     assert_eq!(bench.pass(&desired), ["open uid-v1-0"]);
     assert_eq!(bench.pass(&desired), Vec::<String>::new());
 }

@@ -137,7 +137,7 @@ impl KubeletResync {
             })
         });
         let mut to_touch: Vec<ToTouch> = opened.collect();
-        let closed = plan.daemons.iter().filter(|daemon| daemon.record.has_closed_gate());
+        let closed = plan.daemons.iter().filter(|daemon| daemon.record.has_closed_gate(&observation.boot.id));
         let closed = closed.flat_map(|daemon| daemon.record.live()).map(|instance| instance.uid.clone());
         self.gated = closed.map(|uid| (uid.clone(), self.gated.get(&uid).is_some_and(|known| *known))).collect();
         to_touch.extend(self.without_sandbox(observation, plan, records));

@@ -240,7 +240,7 @@ fn a_gate_that_could_not_be_closed_is_open() {
         let left_open = left_open.iter().map(|uid| (*uid).clone()).collect();
         let outcome = EffectOutcome { left_open, ..EffectOutcome::default() };
         let state = AgentState::commit(decision.clone(), &outcome, observation.now);
-        (state.records[&key()].has_closed_gate(), state.unsaved.contains(&key()))
+        (state.records[&key()].has_closed_gate(&observation.boot.id), state.unsaved.contains(&key()))
     };
     assert!(commit(&[]).0);
     assert_eq!(commit(&[&uid]), (false, true), "and is saved so");
@@ -258,7 +258,8 @@ fn a_gate_that_could_not_be_opened_is_closed_and_is_opened_again() {
     let records = BTreeMap::from([(key(), RecordFate::OnDisk)]);
     let commit = |left_closed: BTreeSet<String>| {
         let outcome = EffectOutcome { left_closed, records: records.clone(), ..EffectOutcome::default() };
-        AgentState::commit(decision.clone(), &outcome, observation.now).records[&key()].has_closed_gate()
+        AgentState::commit(decision.clone(), &outcome, observation.now).records[&key()]
+            .has_closed_gate(&observation.boot.id)
     };
     assert!(!commit(BTreeSet::new()));
     assert!(commit(BTreeSet::from([uid])));
