@@ -383,7 +383,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let own = if gated { Vec::new() } else { std::mem::take(&mut history.writes) };
     plan.writes.extend(own.into_iter().chain(marks).map(|write| Write::Revision { key: key.clone(), write }));
     approvals::give(known, daemon, (&facts, &rolled), (target, rules.when), plan);
-    plan.refused.extend(facts::refused(&facts, target).map(str::to_owned));
+    plan.refused.extend(facts::refused(known, &facts, target).into_iter().map(str::to_owned));
     plan.unclaimed.extend(rolled.unclaimed.iter().map(|i| (key.clone(), facts[*i].name.to_owned())));
     // Counters follow the current revision: it has to be there first.
     let is_countable = history.current.is_some() || gated || refused.is_some();

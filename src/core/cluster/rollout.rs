@@ -127,7 +127,7 @@ pub struct NodeFact<'a> {
     pub failed: bool,
     /// Whether its agent did not claim an approval of the wanted revision in time: others come first.
     pub passed_over: bool,
-    /// Where the API server refuses to keep its approvals: when they are tried again. Others come first.
+    /// Where the API server has just refused to keep its approvals: when they may be tried again. Others come first.
     pub refused_until: Option<Timestamp>,
 }
 
@@ -238,7 +238,9 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     // An approval that is withdrawn from a node that is left out by now may be claimed before that.
     let is_given = |i: usize| nodes[i].approval.is_some_and(|approval| approval.takes_slot(rules));
     plan.slots = (0..nodes.len()).filter(|i| (counts(&nodes[*i], stands[*i]) || is_given(*i)) && takes(*i)).count();
-    nodes.iter().filter_map(|n| n.unreported_until).for_each(|at| earlier(&mut plan.look_again, at));
+    let refused = nodes.iter().filter_map(|n| n.refused_until).filter(|at| *at > now);
+    let unsure = nodes.iter().filter_map(|n| n.unreported_until).chain(refused);
+    unsure.for_each(|at| earlier(&mut plan.look_again, at));
     // The budget has become smaller, or two who both believed to hold the Lease approved at once. An agent that
     // has claimed meanwhile wins, and what is withdrawn keeps its slot until it is gone.
     // A slot that is only in doubt takes back nothing.
@@ -326,7 +328,6 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     if let Some(zone) = zone.filter(|_| candidates.is_empty() && plan.slots == 0) {
         plan.held = format!("zone {zone} is not available yet");
     }
-    order::heed_refusals(nodes, &mut candidates);
     order::sort(nodes, &stands, &mut candidates);
     let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, Stand::Old(_))).count();
     let on_the_way = nodes

@@ -37,6 +37,8 @@ use super::status;
 
 /// The progress deadline where none is written.
 const DEADLINE: Span = Span::from_secs(600);
+/// A refusal counts so much longer than until its node may be tried again: it may not be its turn.
+const REFUSED_FOR: Span = Span::from_secs(10);
 /// The cause of nodes that are lost.
 const LOST: &str = "its Node was deleted after it took the revision and before it was available";
 
@@ -90,7 +92,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || told.is_some_and(|t| is_cut_off(known, daemon, t, (name, node), claimed)),
             passed_over: passed_over.is_some_and(|nodes| nodes.contains(name)),
-            refused_until: known.state.retries.refused_until(&RequestTarget::Approvals(name.clone())),
+            refused_until: refused_until(known, name).filter(|until| *until + REFUSED_FOR > known.now),
         });
     }
     all
@@ -222,9 +224,15 @@ pub(super) fn released(daemon: &WatchedDaemon) -> Option<Name> {
     daemon.released.filter(|released| *released != daemon.wanted)
 }
 
-/// The nodes that are to have the `target`, and whose approvals the API server refuses.
-pub(super) fn refused<'a>(facts: &[NodeFact<'a>], target: Name) -> impl Iterator<Item = &'a str> {
-    facts.iter().filter(move |n| n.refused_until.is_some() && n.should_run && !has(n, target)).map(|n| n.name)
+/// When approvals of a node are tried again that the API server has refused to keep.
+fn refused_until(known: &Basis<'_>, node: &str) -> Option<Timestamp> {
+    known.state.retries.refused_until(&RequestTarget::Approvals(node.to_owned()))
+}
+
+/// The nodes that are to have the `target`, and whose approvals the API server refused when they were last tried.
+pub(super) fn refused<'a>(known: &Basis<'_>, facts: &[NodeFact<'a>], target: Name) -> Vec<&'a str> {
+    let is_refused = |n: &&NodeFact<'_>| n.should_run && !has(n, target) && refused_until(known, n.name).is_some();
+    facts.iter().filter(is_refused).map(|n| n.name).collect()
 }
 
 /// The ControllerRevision of a revision of a DaemonSet, if it is there.

@@ -43,7 +43,6 @@ pub(super) fn plan(
     };
     let mut candidates: Vec<usize> = (0..nodes.len()).filter(may).collect();
     order::within_zone(nodes, stands, &mut candidates);
-    order::heed_refusals(nodes, &mut candidates);
     order::sort(nodes, stands, &mut candidates);
     let is_blocked = !candidates.is_empty() && number >= most;
     candidates.truncate(most.saturating_sub(number));

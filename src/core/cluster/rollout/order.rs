@@ -50,22 +50,16 @@ pub(super) fn within_zone<'a>(
     (zones.len() > 1).then_some(next)
 }
 
-/// So many nodes whose approvals the API server refuses are no reason of their own: no other node is tried then.
+/// Others come before so many nodes whose approvals the API server refuses. If it refuses more, what it lacks is a right of
+/// the coordinator, and each further node would cost it a request more.
 const REFUSED: usize = 8;
-
-/// Leaves of the `candidates` those whose approvals the API server refuses, where they are many: what it lacks is a right
-/// of the coordinator, and each further node would cost it a request more.
-pub(super) fn heed_refusals(nodes: &[NodeFact<'_>], candidates: &mut Vec<usize>) {
-    if nodes.iter().filter(|node| node.refused_until.is_some()).count() >= REFUSED {
-        candidates.retain(|index| nodes[*index].refused_until.is_some());
-    }
-}
 
 /// Sorts the `candidates`: those that others come before last (of those whose approvals are refused, the one that is tried
 /// next first), unavailable ones first, spread over the values of the
 /// spread key, then by name. This is upstream's order but for the chance in it.
 pub(super) fn sort(nodes: &[NodeFact<'_>], stands: &[Stand], candidates: &mut [usize]) {
-    let later = |node: &NodeFact<'_>| (node.refused_until, node.passed_over);
+    let are_few = nodes.iter().filter(|node| node.refused_until.is_some()).count() <= REFUSED;
+    let later = |node: &NodeFact<'_>| (node.refused_until.filter(|_| are_few), node.passed_over);
     let kind = |index: usize| (later(&nodes[index]), stands[index] != Stand::Old(false));
     candidates.sort_by_key(|index| (kind(*index), nodes[*index].name));
     let mut taken: BTreeMap<Option<&str>, usize> = BTreeMap::new();

@@ -533,9 +533,12 @@ fn a_right_that_the_coordinator_lacks_is_not_tried_on_every_node() {
     let refused = |name| NodeFact { refused_until: Some(NOW), ..node(name, OLD) };
     let few: Vec<NodeFact<'_>> = ["a", "b"].map(refused).into_iter().chain([node("c", OLD)]).collect();
     assert_eq!(approves(&rules(1), &few), ["c"]);
-    let many = ["a", "b", "d", "e", "f", "g", "h", "i"].map(refused).into_iter();
+    let many = ["a", "b", "d", "e", "f", "g", "h", "i", "j"].map(refused).into_iter();
     let many: Vec<NodeFact<'_>> = many.chain([node("c", OLD)]).collect();
     assert_eq!(approves(&rules(1), &many), ["a"]);
+    // One that costs nothing to replace is kept back by none of them.
+    let broken = many.into_iter().chain([node("z", OLD_BROKEN)]).collect::<Vec<_>>();
+    assert_eq!(approves(&rules(1), &broken), ["z"]);
 }
 
 #[test]

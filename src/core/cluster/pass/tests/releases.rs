@@ -724,6 +724,10 @@ fn a_node_whose_approvals_are_refused_is_told_and_takes_no_slot() {
     // Of those that are refused, the one that is due next comes first.
     ["b", "c", "d", "a"].iter().zip(2..).for_each(|(name, at)| refuse(&mut view, name, NOW + ms(at)));
     assert_eq!(approved(&view.plan(NOW + ms(9)))[0].0, "b");
+    // Nobody says so for ever of a node whose turn has not come.
+    let plan = view.plan(NOW + ms(60_000));
+    assert_eq!((condition(&plan, "Degraded").1.as_str(), approved(&plan)[0].0.as_str()), ("AsExpected", "a"));
+    assert_eq!(plan.refused.len(), 4, "how long it was refused counts if it is refused again");
 }
 
 #[test]

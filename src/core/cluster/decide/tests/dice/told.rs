@@ -47,7 +47,9 @@ impl Told {
         let fields = ["desiredNumberScheduled", "updatedNumberScheduled", "numberReady"];
         let told: Counts = fields.map(|field| usize::try_from(status[field].as_u64().unwrap_or(0)).unwrap());
         for (which, field) in fields.into_iter().enumerate() {
-            let was = self.last.iter().any(|counts| counts[which] == told[which]);
+            // It may have been so between two looks.
+            let counts = || self.last.iter().map(|counts| counts[which]);
+            let was = counts().min() <= Some(told[which]) && Some(told[which]) <= counts().max();
             assert!(was, "{field} is told as {}, and was {:?}", told[which], self.last);
         }
         let reason = |kind: &str| {
