@@ -159,7 +159,7 @@ fn by_mirror(instance: &Instance, ends: &Ends<'_>) -> Evidence {
     // One that an API server showed which does not answer now, or that was never seen of what ran, says nothing by its
     // absence.
     let is_shown = instance.mirror.is_some() || !instance.started && !instance.listed;
-    let is_witness = observation.api_answers() && ends.is_api_current && is_shown;
+    let is_witness = observation.api_answers() && is_shown;
     match (is_listed, ends.mirror) {
         (true, Some(_)) => Evidence::Running,
         (true, None) if is_witness => waited_out(ends.ended_for, evidence::grace_period(instance) + GONE_AFTER),

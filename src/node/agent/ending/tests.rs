@@ -171,9 +171,6 @@ fn another_runtime_is_waited_out_by_the_mirror_pod_and_without_one_for_ever() {
     let never = ending("b", EndConfirmation::Reported);
     assert!(matches!(of(&never, Some(true), long), Evidence::Unknown(_)), "it ran and was never shown");
     assert_eq!(of(&Instance { started: false, ..never }, Some(true), grace), Evidence::Gone);
-    let observation = listed(Some(true));
-    let late = Ends { ended_for: long, is_api_current: false, ..ends(&observation) };
-    assert!(matches!(sandbox(&shown(), &late), Evidence::Unknown(_)), "the kubelet has not told yet");
     let timed = ending("b", EndConfirmation::ByTime);
     assert!(matches!(of(&timed, Some(true), grace), Evidence::Unknown(_)));
     assert_eq!(of(&timed, Some(true), Span::from_secs(60)), Evidence::Gone);
