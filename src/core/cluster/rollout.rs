@@ -16,12 +16,17 @@ use crate::core::update_trigger::UpdateTrigger;
 use super::liveness::AgentLiveness;
 use super::names::Name;
 use super::steps::StepLimit;
+use outage::is_away;
+pub use outage::is_outage;
+pub use outage::is_silence;
+use outage::unreachable;
 use standing::Reach;
 pub use taken::Stuck;
 
 mod canary;
 mod first_install;
 mod order;
+mod outage;
 mod standing;
 mod taken;
 
@@ -29,8 +34,6 @@ mod taken;
 pub const HOLD: Span = Span::from_secs(2);
 /// An approval that no agent has claimed for this long is withdrawn.
 pub const UNCLAIMED: Span = Span::from_secs(60);
-/// So many unreachable nodes hold no rollout: the floor of upstream's `ComputeZoneState`.
-pub const UNREACHABLE_FLOOR: usize = 2;
 
 /// What a rollout obeys.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +57,7 @@ pub struct Rules {
     pub canary_hold: Option<Span>,
     /// What nodes with an old instance wait for before they claim their approval.
     pub when: Option<UpdateTrigger>,
-    /// While so many nodes are unreachable, and more than [`UNREACHABLE_FLOOR`], nothing more is approved.
+    /// While so many nodes are unreachable, and more than two, nothing more is approved.
     pub max_unreachable: IntOrPercent,
     /// Upstream's rule to the letter.
     pub exact: bool,
@@ -379,31 +382,6 @@ fn is_touched(node: &NodeFact<'_>, stand: Stand) -> bool {
 /// Whether a node keeps its slot only because its agent was not heard yet, or may do so.
 fn is_in_doubt(node: &NodeFact<'_>, stand: Stand) -> bool {
     !node.is_heard() && matches!(stand, Stand::New { .. })
-}
-
-/// Whether so many of the nodes are unreachable or have a dead agent that the others do not speak for all.
-pub fn is_silence(rules: &Rules, nodes: &[NodeFact<'_>]) -> bool {
-    let is_dead = |node: &&NodeFact<'_>| node.should_run && node.reachable && node.agent == AgentLiveness::Dead;
-    let (unreachable, all) = unreachable(nodes);
-    let silent = unreachable + nodes.iter().filter(is_dead).count();
-    silent > UNREACHABLE_FLOOR && silent >= resolve(&rules.max_unreachable, all)
-}
-
-/// Whether so many of the nodes are unreachable that nothing goes on.
-pub fn is_outage(rules: &Rules, nodes: &[NodeFact<'_>]) -> bool {
-    let (unreachable, all) = unreachable(nodes);
-    !rules.exact && unreachable > UNREACHABLE_FLOOR && unreachable >= resolve(&rules.max_unreachable, all)
-}
-
-fn is_away(node: &NodeFact<'_>) -> bool {
-    node.belongs && !node.reachable
-}
-
-/// How many nodes are unreachable, and of how many: those that have taints for it count, too.
-fn unreachable(nodes: &[NodeFact<'_>]) -> (usize, usize) {
-    let unreachable = nodes.iter().filter(|node| is_away(node)).count();
-    let reachable = nodes.iter().filter(|node| node.should_run && node.reachable).count();
-    (unreachable, unreachable + reachable)
 }
 
 /// A number of `desired` nodes; of a percentage, rounded up.

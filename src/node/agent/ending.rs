@@ -160,9 +160,11 @@ fn by_mirror(instance: &Instance, ends: &Ends<'_>) -> Evidence {
     // absence.
     let is_shown = instance.mirror.is_some() || !instance.started && !instance.listed;
     let is_witness = observation.api_answers() && is_shown;
+    // Counted over restarts of the agent, as there is a witness.
+    let waited = instance.phase.since().map_or(Span::ZERO, |since| observation.now - since);
     match (is_listed, ends.mirror) {
         (true, Some(_)) => Evidence::Running,
-        (true, None) if is_witness => waited_out(ends.ended_for, evidence::grace_period(instance) + GONE_AFTER),
+        (true, None) if is_witness => waited_out(waited, evidence::grace_period(instance) + GONE_AFTER),
         _ => by_time(instance, ends),
     }
 }
