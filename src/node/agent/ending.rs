@@ -156,9 +156,9 @@ pub(super) fn sandbox(instance: &Instance, ends: &Ends<'_>) -> Evidence {
 fn by_mirror(instance: &Instance, ends: &Ends<'_>) -> Evidence {
     let observation = ends.observation;
     let is_listed = observation.snapshot().is_some_and(|api| api.lists(&Scope::Pods) > 0);
-    // One that an API server showed which does not answer now, or that was never seen of what ran, says nothing by its
-    // absence.
-    let is_shown = instance.mirror.is_some() || !instance.started && !instance.listed;
+    // One that an API server showed which does not answer now, or that was never seen of what the runtime has listed, says
+    // nothing by its absence.
+    let is_shown = instance.mirror.is_some() || !instance.listed;
     let is_witness = observation.api_answers() && is_shown;
     // Counted over restarts of the agent, as there is a witness.
     let waited = instance.phase.since().map_or(Span::ZERO, |since| observation.now - since);

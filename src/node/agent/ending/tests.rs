@@ -167,12 +167,24 @@ fn another_runtime_is_waited_out_by_the_mirror_pod_and_without_one_for_ever() {
     let long = i64::from(u32::MAX);
     assert!(matches!(of(&shown(), None, long), Evidence::Unknown(_)));
     assert!(matches!(of(&shown(), Some(false), long), Evidence::Unknown(_)), "what is shown is from before an outage");
-    let never = ending("b", EndConfirmation::Reported);
-    assert!(matches!(of(&never, Some(true), long), Evidence::Unknown(_)), "it ran and was never shown");
-    assert_eq!(of(&Instance { started: false, ..never }, Some(true), grace), Evidence::Gone);
-    let timed = ending("b", EndConfirmation::ByTime);
-    assert!(matches!(of(&timed, Some(true), grace), Evidence::Unknown(_)));
-    assert_eq!(of(&timed, Some(true), 60_000), Evidence::Gone);
+    let unreadable = |instance: &Instance, waited: i64| {
+        let mut observation = observation(Knowledge::Unreadable("hangs".to_owned()), Some(true), END + waited);
+        if let Some(api) = &mut observation.api {
+            Arc::make_mut(&mut api.snapshot).scopes.entry(Scope::Pods).or_default().lists = 1;
+        }
+        sandbox(instance, &Ends { ended_for: Span::from_millis(waited), ..ends(&observation) })
+    };
+    let never = Instance { listed: true, ..ending("b", EndConfirmation::Reported) };
+    assert!(matches!(unreadable(&never, long), Evidence::Unknown(_)), "it ran and was never shown");
+    assert_eq!(unreadable(&Instance { mirror: Some(mirror()), ..never }, grace), Evidence::Gone);
+    assert_eq!(
+        of(&ending("b", EndConfirmation::ByTime), Some(true), grace),
+        Evidence::Gone,
+        "only the API server showed it"
+    );
+    let timed = Instance { listed: true, ..ending("b", EndConfirmation::ByTime) };
+    assert!(matches!(unreadable(&timed, grace), Evidence::Unknown(_)));
+    assert_eq!(unreadable(&timed, 60_000), Evidence::Gone);
 }
 
 #[test]
