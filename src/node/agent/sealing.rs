@@ -158,13 +158,14 @@ impl Sealing {
         });
         match sealed {
             Err(error) => self.fail("Secrets and tokens cannot be sealed and are not saved", &error, now),
-            Ok(sealed) => {
+            // An agent that is killed between finds the new one.
+            Ok(sealed) => match store.write_unsynced(SECRETS, &sealed).and_then(|new| {
                 self.set_aside(store);
-                match store.save(SECRETS, &sealed) {
-                    Ok(()) => (self.saved, self.trouble) = (Some(hash), None),
-                    Err(error) => self.fail("sealed secrets cannot be saved", &error, now),
-                }
-            }
+                store.sync(&new)
+            }) {
+                Ok(()) => (self.saved, self.trouble) = (Some(hash), None),
+                Err(error) => self.fail("sealed secrets cannot be saved", &error, now),
+            },
         }
     }
 

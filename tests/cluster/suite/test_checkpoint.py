@@ -348,9 +348,10 @@ class Sealed(Reader):
         self.assertEqual(self.instance(agent, "reader", seconds=75).uid, first.uid)
         self.assertEqual(self.data(agent, first)["key"], "sesame")
         # The API server has shown all Secrets since.
-        until(lambda: (agent.home / "state/secrets.json.bad-1").exists(), 150, "they are sealed anew, and what was sealed is set aside")
-        self.assertEqual((agent.home / "state/secrets.json.bad-1").read_bytes(), sealed)
-        self.assertNotEqual((agent.home / "state/secrets.json").read_bytes(), sealed)
+        new, old = agent.home / "state/secrets.json", agent.home / "state/secrets.json.bad-1"
+        until(lambda: old.exists() and new.exists(), 150, "they are sealed anew, and what was sealed is set aside")
+        self.assertEqual(old.read_bytes(), sealed)
+        self.assertNotEqual(new.read_bytes(), sealed)
         self.saved(agent, b'"plain"')
         self.assertEqual(self.in_plain(agent, first), [])
 
