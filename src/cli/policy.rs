@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use clap::Subcommand;
@@ -20,7 +21,9 @@ use crate::core::model::DaemonSet;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+use crate::core::overlays;
 use crate::core::policy::Admission;
+use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::policy::namespace_of;
 use crate::node::agent;
@@ -39,7 +42,7 @@ enum What {
 
 /// Say what this node would refuse of the API server's DaemonSets, by which key, and what grants it
 ///
-/// A Namespace among the files counts with its labels. Not judged: how much of the node its pods may
+/// A Namespace among the files counts with its labels, a ConfigMap with overlays with each of its patches. Not judged: how much of the node its pods may
 /// request together. Exit code: 0 nothing refused, 1 something refused, 3 a path unreadable or a
 /// document invalid.
 #[derive(Debug, Args)]
@@ -63,10 +66,26 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     for (key, daemon_set) in inputs.daemon_sets.iter().filter(|(key, _)| !unusable(key)) {
         let of_api = DaemonSet { source: Source::Api, ..DaemonSet::clone(daemon_set) };
         let namespace = inputs.objects.get(&namespace_of(daemon_set)).cloned().unwrap_or_else(|| json!({}));
-        let said = judged(&policy, &of_api, &namespace);
+        let of_api = Arc::new(of_api);
+        let list = overlays::config_map(daemon_set).map(|config_map| inputs.objects.get(&config_map));
+        let mut said = judged(&policy, &of_api, &namespace);
+        said.extend(
+            judged_with_overlays(&policy, &of_api, &namespace, list.flatten())
+                .filter(|one| !said.contains(one))
+                .collect::<Vec<_>>(),
+        );
         if said.is_empty() {
             text.push_str(&format!("{} {key}\n", colour.green("allowed")));
         }
+        let unread = (list == Some(None))
+            .then(|| "its overlays are not judged: their ConfigMap is not among the files".to_owned());
+        let left_alone = match policy.covers(&of_api, None) {
+            Covered::No(reason) if policy.allows_namespace(&key.namespace) => {
+                Some(format!("this node leaves it alone: {reason}"))
+            }
+            Covered::No(_) | Covered::Yes(_) => None,
+        };
+        text.extend(unread.into_iter().chain(left_alone).map(|note| format!("  note: {}\n", escape::line(&note))));
         for (why, hint) in &said {
             text.push_str(&format!("{} {key}: {}\n", colour.red("refused"), escape::line(why)));
             text.extend(hint.iter().map(|hint| format!("  {} {}\n", colour.cyan("hint:"), escape::line(hint))));
@@ -80,6 +99,21 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
     output::errors(&inputs.unreadable);
     Ok(exit.max(if inputs.unreadable.is_empty() { Exit::Success } else { Exit::Unreadable }))
+}
+
+/// What [`judged`] says of it with the patches of `list`, whatever nodes they are for.
+fn judged_with_overlays(
+    policy: &Policy,
+    daemon_set: &Arc<DaemonSet>,
+    namespace: &Value,
+    list: Option<&Value>,
+) -> impl Iterator<Item = (String, Option<String>)> {
+    let found = list.map_or(Lookup::Unknown, Lookup::Present);
+    let said: BTreeMap<String, Option<String>> = match overlays::each(daemon_set, found) {
+        Err(errors) => errors.into_iter().map(|error| (error.to_string(), error.hint)).collect(),
+        Ok(patched) => patched.iter().flat_map(|patched| judged(policy, patched, namespace)).collect(),
+    };
+    said.into_iter()
 }
 
 /// Why it does not start here, each with what would let it.

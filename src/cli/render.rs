@@ -48,6 +48,8 @@ use report::RenderEntry;
 
 /// The newest kubelet that is known: what is rendered for when no Node says which it has.
 const NEWEST_KUBELET: (u32, u32) = (1, 36);
+/// What makes overlays apply.
+const WITH_NODE: &str = "give a Node with --node FILE";
 
 /// Render DaemonSets as static pods, without a cluster
 ///
@@ -124,8 +126,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         report::exit(&entries, arguments.strict).max(if errors.is_empty() { Exit::Success } else { Exit::Unreadable });
     if arguments.strict {
         let nothing = is_empty.then(|| ("no DaemonSet in what was read, which --strict refuses".to_owned(), None));
-        let refused: Vec<_> =
-            nothing.into_iter().chain(inputs.doubtful.iter().cloned()).chain(report::strict(&entries)).collect();
+        let refused: Vec<_> = nothing
+            .into_iter()
+            .chain(inputs.doubtful.iter().cloned())
+            .chain(unapplied(&inputs, node.as_ref()))
+            .chain(report::strict(&entries))
+            .collect();
         exit = exit.max(if refused.is_empty() { Exit::Success } else { Exit::Refused });
         errors.extend(refused);
     }
@@ -144,6 +150,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
     output::errors(&errors);
     Ok(exit)
+}
+
+/// The DaemonSets whose overlays are not looked at because no Node is given.
+fn unapplied(inputs: &Inputs, node: Option<&NodeView>) -> Vec<(String, Option<String>)> {
+    let patched = inputs.daemon_sets.values().filter(|daemon_set| overlays::config_map(daemon_set).is_some());
+    let told = |daemon_set: &Arc<DaemonSet>| {
+        let reason = format!("{}: its overlays are not applied, which --strict refuses", daemon_set.key);
+        (reason, Some(WITH_NODE.to_owned()))
+    };
+    patched.filter(|_| node.is_none()).map(told).collect()
 }
 
 fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptions, CommandFailure> {
@@ -211,12 +227,15 @@ fn entry(
         }
     };
     let mut rendering = rendering::render(daemon_set, &Revision::of(daemon_set), 0, objects, tokens, options);
-    if let (Some(config_map), None, Ok(rendered)) = (config_map, node, &mut rendering.result) {
-        rendered.pod.notes.push(FieldError {
-            field: format!("metadata.annotations[{OVERLAYS}]"),
-            reason: format!("the overlays of {config_map} are not applied: a Node's labels say which apply"),
-            hint: Some("give a Node with --node FILE".to_owned()),
+    if let Ok(rendered) = &mut rendering.result {
+        let field = format!("metadata.annotations[{OVERLAYS}]");
+        let of_node = daemon_set.overlays.iter().map(|overlays| (overlays.applied(), None));
+        let unapplied = config_map.iter().filter(|_| node.is_none()).map(|config_map| {
+            let reason = format!("the overlays of {config_map} are not applied: a Node's labels say which apply");
+            (reason, Some(WITH_NODE.to_owned()))
         });
+        let notes = of_node.chain(unapplied);
+        rendered.pod.notes.extend(notes.map(|(reason, hint)| FieldError { field: field.clone(), reason, hint }));
     }
     match rendering.result {
         Ok(rendered) => RenderEntry::Rendered { key, identity: rendering.identity, rendered: Box::new(rendered) },

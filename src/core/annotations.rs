@@ -42,6 +42,7 @@ use crate::core::nearest;
 use crate::core::node_conditions;
 use crate::core::overlays;
 use crate::core::start_order;
+use crate::core::startup_taint;
 use crate::core::time::Span;
 use crate::core::update_trigger::UpdateTrigger;
 use crate::core::window::Window;
@@ -93,12 +94,12 @@ const KNOWN: [KnownAnnotation; 27] = [
     (PRE_PULL, |text| duration::parse(text).is_some(), "a Go duration, such as 10m", "10m is used"),
     (
         AFTER,
-        |text| start_order::daemons(text).is_some(),
-        "a list of at most 32 DaemonSets, such as kube-system/cilium, kube-system/node-local-dns",
+        |text| start_order::daemons(text).is_ok(),
+        "a list of DaemonSets, such as kube-system/cilium, kube-system/node-local-dns",
         "it waits for none",
     ),
     (AFTER_TIMEOUT, |text| start_order::timeout(text).is_some(), "a Go duration above 0, such as 2m", "2m is used"),
-    (STARTUP_TAINT, |text| text == "true", "true", "no node waits for it"),
+    (STARTUP_TAINT, |text| matches!(text, "true" | "false"), "true or false", "no node waits for it"),
     (
         STARTUP_TAINT_TIMEOUT,
         |text| start_order::timeout(text).is_some(),
@@ -179,6 +180,7 @@ pub fn unknown_fields(daemon_set: &DaemonSet) -> Vec<FieldError> {
         reason: format!("it excludes {excluded}; the rollout is held"),
         hint: Some("write one of them".to_owned()),
     }));
+    found.extend(without_effect(daemon_set));
     // Annotations written on the pod template instead of the DaemonSet.
     let template = daemon_set.template.at(["metadata", "annotations"]).and_then(serde_json::Value::as_object);
     let misplaced = template.into_iter().flatten().filter(|(name, _)| KNOWN.iter().any(|(known, ..)| known == name));
@@ -190,10 +192,47 @@ pub fn unknown_fields(daemon_set: &DaemonSet) -> Vec<FieldError> {
     found
 }
 
+/// Annotations that are understood and do less than whoever wrote them expects.
+fn without_effect(daemon_set: &DaemonSet) -> Vec<FieldError> {
+    let value = |name: &str| daemon_set.annotations.get(name).map(String::as_str);
+    let told = |name: &str, reason: String, hint: &str| FieldError {
+        field: format!("metadata.annotations[{name}]"),
+        reason,
+        hint: Some(hint.to_owned()),
+    };
+    let needs = [(AFTER_TIMEOUT, AFTER), (STARTUP_TAINT_TIMEOUT, STARTUP_TAINT), (CANARY_HOLD, CANARY)];
+    let is_understood = |name: &str| value(name).is_some_and(|value| annotation(name, value).is_none());
+    let alone = needs.into_iter().filter(|(name, of)| is_understood(name) && value(of).is_none());
+    let alone = alone.map(|(name, of)| told(name, format!("it has no effect without {of}"), "write both, or neither"));
+    let is_awaited = startup_taint::is_asked(daemon_set);
+    let has_probe = |container: &serde_json::Value| container.at(["readinessProbe"]).is_some_and(|p| !p.is_null());
+    let is_unprobed = is_awaited && !daemon_set.template.list_at(["spec", "containers"]).iter().any(has_probe);
+    let unprobed = is_unprobed.then(|| {
+        let reason = "no container has a readinessProbe: workload comes as soon as its containers run".to_owned();
+        told(STARTUP_TAINT, reason, "give it a readinessProbe that says when the node can serve")
+    });
+    let [waits, carries] =
+        [(AFTER, AFTER_TIMEOUT, start_order::TIMEOUT), (STARTUP_TAINT, STARTUP_TAINT_TIMEOUT, startup_taint::TIMEOUT)]
+            .map(|(of, name, otherwise)| {
+                value(of).map(|_| value(name).and_then(start_order::timeout).unwrap_or(otherwise))
+            });
+    let is_early = is_awaited && waits.zip(carries).is_some_and(|(waits, carries)| carries <= waits);
+    let early = is_early.then(|| {
+        let reason = format!("the taint may go before the daemon may start: it waits as long ({AFTER_TIMEOUT})");
+        told(STARTUP_TAINT_TIMEOUT, reason, "make it longer than after-timeout and the daemon's start together")
+    });
+    alone.chain(unprobed).chain(early).collect()
+}
+
 fn annotation(name: &str, value: &str) -> Option<FieldError> {
     let field = format!("metadata.annotations[{name}]");
     match KNOWN.iter().find(|(known, ..)| *known == name) {
         Some((_, is_value, ..)) if is_value(value) => None,
+        Some((_, _, wanted, instead)) if name == AFTER => Some(FieldError {
+            field,
+            reason: format!("{}; {instead}", start_order::daemons(value).err().unwrap_or_default()),
+            hint: Some(format!("write {wanted}")),
+        }),
         Some((_, _, wanted, instead)) => Some(FieldError {
             field,
             reason: format!("{value:?} is not {wanted}; {instead}"),

@@ -138,11 +138,14 @@ fn by_list(reference: &ObjectRef, facts: &OverlayFacts<'_>, daemon_set: &DaemonS
     let last = facts.last.filter(|last| last.config_map == reference.key);
     let again = |last, why: &str| again(last, why, facts.rules, daemon_set);
     match (facts.found, last) {
-        (_, Some(last)) if !facts.registered => again(last, "the Node does not have all its labels yet"),
         (Lookup::Present(object), Some(last)) => {
-            let new = read(reference, object, facts, daemon_set);
+            let new = match read(reference, object, facts, daemon_set) {
+                new if facts.registered || !new.refused().is_empty() => new,
+                _ => again(last, "the Node does not have all its labels yet"),
+            };
             unless_refused(new, last, |why| again(last, why))
         }
+        (_, Some(last)) if !facts.registered => again(last, "the Node does not have all its labels yet"),
         (Lookup::Present(object) | Lookup::Deleted(object), None) => read(reference, object, facts, daemon_set),
         (Lookup::Deleted(_) | Lookup::Absent, Some(last)) => again(last, "it does not exist"),
         (Lookup::Unknown, Some(last)) => again(last, "it has not been read"),
@@ -327,6 +330,13 @@ impl Overlays {
     /// What each patch changes, with its source.
     pub fn sources(&self) -> Vec<(String, Vec<String>)> {
         self.patches.iter().map(|patch| (self.source(patch.index), merge::changes(&patch.patch))).collect()
+    }
+
+    /// Which patches apply and what each changes, as people read it.
+    pub fn applied(&self) -> String {
+        let sources: Vec<String> =
+            self.sources().iter().map(|(source, changes)| format!("{source} changes {}", changes.join(", "))).collect();
+        if sources.is_empty() { self.to_string() } else { sources.join("; ") }
     }
 
     fn source(&self, index: usize) -> String {

@@ -22,20 +22,35 @@ use crate::core::time::Span;
 mod circles;
 
 /// How long a daemon waits if its DaemonSet does not say.
-const TIMEOUT: Span = Span::from_mins(2);
+pub const TIMEOUT: Span = Span::from_mins(2);
 
 /// So many daemons at most may one name: each costs memory and time on every node.
 const MOST: usize = 32;
 
-/// The daemons that the annotation names; `None`: it is not understood.
-pub fn daemons(text: &str) -> Option<BTreeSet<ObjectKey>> {
+/// The daemons that the annotation names.
+///
+/// # Errors
+/// Why it is not understood.
+pub fn daemons(text: &str) -> Result<BTreeSet<ObjectKey>, String> {
+    let text = text.trim().trim_end_matches(',');
     let key = |text: &str| {
-        let (namespace, name) = text.trim().split_once('/')?;
-        let is_valid = dns::label(namespace).is_none() && dns::subdomain(name).is_none();
-        is_valid.then(|| ObjectKey::new(namespace, name))
+        let text = text.trim();
+        if text.contains(|c: char| c.is_whitespace() || c == ';') {
+            return Err(format!("{text:?} is not one name: commas separate names"));
+        }
+        let Some((namespace, name)) = text.split_once('/') else {
+            return Err(format!("{text:?} has no namespace"));
+        };
+        match dns::label(namespace).or_else(|| dns::subdomain(name)) {
+            None => Ok(ObjectKey::new(namespace, name)),
+            Some(why) => Err(format!("{text:?} cannot be a DaemonSet: {why}")),
+        }
     };
-    let named = || text.split(',');
-    if named().nth(MOST).is_some() { None } else { named().map(key).collect() }
+    match text.split(',').count() {
+        _ if text.is_empty() => Err("it names no DaemonSet".to_owned()),
+        many if many > MOST => Err(format!("it names {many} DaemonSets; at most {MOST} are allowed")),
+        _ => text.split(',').map(key).collect(),
+    }
 }
 
 /// How long the annotation lets a daemon wait; `None`: it is not understood.
@@ -87,7 +102,7 @@ impl StartOrder {
                 order.named.insert(daemon_set.key.clone());
             }
             let annotation = |name| daemon_set.annotations.get(name).map(String::as_str);
-            let Some(named) = annotation(AFTER).and_then(daemons) else { continue };
+            let Some(named) = annotation(AFTER).and_then(|text| daemons(text).ok()) else { continue };
             let (daemons, unknown) = named.into_iter().partition(|key| known.contains(key));
             let timeout = annotation(AFTER_TIMEOUT).and_then(timeout).unwrap_or(TIMEOUT);
             order.after.insert(daemon_set.key.clone(), After { daemons, unknown, circle: Arc::default(), timeout });

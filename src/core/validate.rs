@@ -108,9 +108,9 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
         min_ready_seconds,
         admitted: None,
         overlays: None,
-        gate: match metadata.at(["annotations", AFTER]).and_then(Value::as_str).and_then(start_order::daemons) {
-            Some(_) => StartGate::Wanted,
-            None => StartGate::None,
+        gate: match metadata.at(["annotations", AFTER]).and_then(Value::as_str).map(start_order::daemons) {
+            Some(Ok(_)) => StartGate::Wanted,
+            Some(Err(_)) | None => StartGate::None,
         },
         rollout: match source {
             Source::Api => {

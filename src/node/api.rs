@@ -157,6 +157,8 @@ struct SharedApi {
     watches: Mutex<Watches>,
     tokens: Tokens,
     events: Events,
+    /// Held by the write of the taint that is under way: the last one that is asked for is the last one made.
+    taint: tokio::sync::Mutex<()>,
     tasks: [AbortHandle; 4],
 }
 
@@ -195,7 +197,8 @@ impl Api {
             namespaces_bind: options.namespaces_bind,
         };
         let watches = Mutex::new(Watches::start(context, &node, options.selector));
-        Self { shared: Arc::new(SharedApi { connector, client, store, watches, tokens, events, tasks }) }
+        let taint = tokio::sync::Mutex::default();
+        Self { shared: Arc::new(SharedApi { connector, client, store, watches, tokens, events, taint, tasks }) }
     }
 
     /// [`Store::snapshot`] for a pass, [`Store::changed`] to be woken.
@@ -373,6 +376,7 @@ impl Api {
     /// Sets or takes away the taint of a node that waits for its daemons, on the Node of UID `uid`,
     /// where that is known.
     pub async fn change_taint(&self, node: &str, uid: Option<&str>, change: TaintChange) -> NodeWriteResult {
+        let _turn = self.shared.taint.lock().await;
         node_taint::change(&self.shared.client, node, uid, change).await
     }
 

@@ -30,7 +30,6 @@ fn verdicts_say_what_grants_it() {
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         run([&["policy", "test", "--config", &config, "-f"], &files[..]].concat())
     };
-    test(&["good.yaml"]).is(0, "allowed a/x\n", "");
     test(&["elsewhere.yaml"]).is(
         1,
         "refused b/x: namespace b is not among policy.namespaces\n  hint: add \"b\" to policy.namespaces\n",
@@ -38,6 +37,29 @@ fn verdicts_say_what_grants_it() {
     );
     let ran = test(&["good.yaml", "restricted.yaml"]);
     assert!(ran.code == 1 && ran.out.starts_with("refused a/x: namespace a: violates PodSecurity"), "{ran:?}");
+    let note = "allowed a/x\n  note: this node leaves it alone: it has no label daemonlet.dev/mode, and default-mode is labelled\n";
+    test(&["good.yaml"]).is(0, note, "");
     assert_eq!(test(&["broken.yaml"]).code, 3);
     assert_eq!(test(&["nowhere.yaml"]).code, 3);
+}
+
+#[test]
+fn what_overlays_make_of_a_pod_is_judged_too() {
+    let patched = daemon_set("a", "i:1").replace("name: x, ", "name: x, annotations: {daemonlet.dev/overlays: o}, ");
+    let list = |patch: &str| {
+        format!(
+            "{patched}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: o, namespace: a}}\ndata:\n  \
+             overlays.yaml: |\n    - {{nodes: {{}}, patch: {{spec: {patch}}}}}\n"
+        )
+    };
+    let config = CONFIG.replace("[policy]", "default-mode = \"static\"\n[policy]");
+    let (good, bad) = (list("{terminationGracePeriodSeconds: 1}"), list("{hostPID: true}"));
+    let scratch =
+        Scratch::new(&[("c.toml", &config), ("alone.yaml", &patched), ("good.yaml", &good), ("bad.yaml", &bad)]);
+    let test = |file: &str| run(["policy", "test", "--config", &scratch.text("c.toml"), "-f", &scratch.text(file)]);
+    let unread = "allowed a/x\n  note: its overlays are not judged: their ConfigMap is not among the files\n";
+    test("alone.yaml").is(0, unread, "");
+    test("good.yaml").is(0, "allowed a/x\n", "");
+    let ran = test("bad.yaml");
+    assert!(ran.code == 1 && ran.out.starts_with("refused a/x: ") && ran.out.contains("hostPID"), "{ran:?}");
 }

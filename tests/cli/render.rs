@@ -345,7 +345,8 @@ fn overlays_are_applied_to_the_node_that_is_given() {
     let folder = format!("{}/examples/overlays", env!("CARGO_MANIFEST_DIR"));
     let [daemon, node] = ["node-agent.yaml", "large-node.yaml"].map(|file| format!("{folder}/{file}"));
     let large = run(["render", "-f", &daemon, "--node", &node]);
-    assert_eq!((large.code, large.err.contains("overlays.yaml")), (0, false), "{large:?}");
+    let applies = "overlays.yaml[0] changes spec.containers[agent].args";
+    assert!(large.code == 0 && large.err.contains(applies), "{large:?}");
     assert!(
         large.out.contains("--interval=2s") && large.out.contains("daemonlet.dev/overlays-digest"),
         "{}",
@@ -355,6 +356,11 @@ fn overlays_are_applied_to_the_node_that_is_given() {
     let plain = run(["render", "-f", &daemon, "--node-name", "n1"]);
     assert!(plain.out.contains("--interval=10s") && !plain.out.contains("overlays-digest"), "{}", plain.out);
     assert!(plain.err.contains("node-agent-sizes are not applied: a Node's labels say which apply"), "{}", plain.err);
+    let strict = run(["render", "-f", &daemon, "--node-name", "n1", "--strict"]);
+    let words = "monitoring/node-agent: its overlays are not applied, which --strict refuses";
+    assert!(strict.code == 1 && strict.err.contains(words), "{strict:?}");
+    let json = run(["render", "-f", &daemon, "--node", &node, "--json"]).json();
+    assert!(json["outcomes"][0]["notes"][0].as_str().unwrap().contains(applies), "{json}");
     let scratch = Scratch::new(&[("list.yaml", "")]);
     let text = fs::read_to_string(&daemon).unwrap();
     let alone = text.split("\n---\n").next().unwrap();

@@ -2,6 +2,7 @@
 //!
 //! Owns which annotation each command writes, and what it says of it. The coordinator does the rest.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -13,6 +14,7 @@ use crate::core::cluster::broken::BROKEN_ANNOTATION;
 use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::released;
 use crate::core::cluster::released::ALL_RETRIED;
 use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
@@ -76,7 +78,12 @@ async fn current(client: &kube::Client, key: &ObjectKey) -> Result<Current, Comm
         let owners = revision.list_at(["metadata", "ownerReferences"]);
         owners.iter().any(|owner| owner.str_at("uid") == uid) && history::bytes(&revision["data"]) == bytes
     };
-    let Some(revision) = found.list_at("items").iter().find(is_current).cloned() else {
+    // Of two with the same data the coordinator goes by the one with the highest number, as upstream.
+    let newest = |revision: &&Value| {
+        let number = revision.get("revision").and_then(Value::as_i64).unwrap_or(0);
+        (number, Reverse(revision.str_at(["metadata", "name"]).to_owned()))
+    };
+    let Some(revision) = found.list_at("items").iter().filter(is_current).max_by_key(newest).cloned() else {
         let message = format!("{key}: the current template has no ControllerRevision yet");
         return Err(CommandFailure::new(Exit::Refused, message).hint("`kubectl daemonlet` says who coordinates"));
     };
@@ -116,6 +123,12 @@ impl Current {
         self.mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| Halted::told(status, generation))
     }
 
+    /// Whether its rollout was taken back.
+    fn is_aborted(&self) -> bool {
+        let (status, generation) = self.status();
+        self.annotation(ABORTED).is_some_and(|name| name == self.name || released::is_aborted(status, generation))
+    }
+
     /// The released revision, if it is another.
     fn released(&self) -> Result<Option<Released>, ()> {
         let (status, generation) = self.status();
@@ -134,7 +147,7 @@ fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandF
     if current.released().is_err() {
         return Err(refused(format!("every node that can take revision {name} has it: there is no hold to end")));
     }
-    let is_aborted = current.annotation(ABORTED) == Some(name);
+    let is_aborted = current.is_aborted();
     if let Some(stopped) = is_aborted.then(|| "aborted".to_owned()).or_else(|| current.halted().map(|h| h.words())) {
         let hint = format!("`kubectl daemonlet retry {key}` begins anew, and each step holds again");
         return Err(refused(format!("revision {name} is {stopped}: there is no hold to end")).hint(&hint));
@@ -229,7 +242,7 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
     let name = &current.name;
     let mut text = String::new();
     let halted = current.halted();
-    let is_aborted = current.annotation(ABORTED) == Some(name);
+    let is_aborted = current.is_aborted();
     if is_aborted {
         text.push_str(&format!("{key}: revision {name} was aborted; it is rolled out again\n"));
     }

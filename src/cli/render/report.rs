@@ -197,6 +197,8 @@ enum Json<'a> {
         waiting_for: &'a [Missing],
         #[serde(skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        notes: Vec<String>,
     },
     /// A document.
     Invalid { outcome: &'static str, file: String, line: usize, column: usize, reason: String },
@@ -250,6 +252,7 @@ fn element(entry: &RenderEntry, manifests: Manifests) -> Json<'_> {
             pod: Some(&identity.pod_name),
             waiting_for: entry.waiting_for(),
             warnings: Vec::new(),
+            notes: rendered.pod.notes.iter().map(FieldError::with_hint).collect(),
         },
         RenderEntry::NotSelected { key, reason } => without_pod(key, "notSelected", reason.clone()),
         RenderEntry::Refused { key, errors, .. } => without_pod(key, "refused", join(errors)),
@@ -266,7 +269,8 @@ fn element(entry: &RenderEntry, manifests: Manifests) -> Json<'_> {
 fn without_pod<'a>(key: &'a ObjectKey, outcome: &'static str, reason: String) -> Json<'a> {
     let ObjectKey { namespace, name } = key;
     let (manifest, uid, pod, waiting_for, warnings) = (None, None, None, &[], Vec::new());
-    Json::DaemonSet { namespace, name, outcome, reason, manifest, uid, pod, waiting_for, warnings }
+    let notes = Vec::new();
+    Json::DaemonSet { namespace, name, outcome, reason, manifest, uid, pod, waiting_for, warnings, notes }
 }
 
 /// The problem without its place.

@@ -101,6 +101,26 @@ fn labels_and_places() {
 }
 
 #[test]
+fn what_has_no_effect_or_less_than_expected_is_told() {
+    let told = |annotations: Value| said(json!({}), annotations, json!({}));
+    for (name, of) in
+        [("after-timeout", "after"), ("startup-taint-timeout", "startup-taint"), ("canary-hold", "canary")]
+    {
+        let [name, of] = [name, of].map(|name| format!("daemonlet.dev/{name}"));
+        let words = format!("metadata.annotations[{name}]: it has no effect without {of} (write both, or neither)");
+        assert_eq!(told(json!({name.as_str(): "5m"})), [words]);
+    }
+    let early = json!({"daemonlet.dev/after": "a/b", "daemonlet.dev/startup-taint": "true",
+        "daemonlet.dev/startup-taint-timeout": "2m"});
+    let told = told(early);
+    assert!(told.iter().any(|line| line.contains("no container has a readinessProbe")), "{told:?}");
+    assert!(told.iter().any(|line| line.contains("the taint may go before the daemon may start")), "{told:?}");
+    assert_eq!(said(json!({}), json!({"daemonlet.dev/startup-taint": "false"}), json!({})), Vec::<String>::new());
+    let after = said(json!({}), json!({"daemonlet.dev/after": "net"}), json!({}));
+    assert!(after[0].contains("\"net\" has no namespace; it waits for none"), "{after:?}");
+}
+
+#[test]
 fn steps_exclude_what_says_another_way_how_far_a_rollout_goes() {
     for other in ["canary", "partition", "first-install"] {
         let name = format!("daemonlet.dev/{other}");

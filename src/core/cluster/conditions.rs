@@ -76,11 +76,6 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
         }
         (_, held) => (false, "Held", format!("{to_do} of {} nodes are left: {held}", c.desired_number_scheduled)),
     };
-    let all = c.number_unavailable == 0;
-    let available = match all {
-        true => (true, "AllAvailable", format!("{} of {} nodes", c.number_available, c.desired_number_scheduled)),
-        false => (false, "Unavailable", format!("{} of {} nodes", c.number_available, c.desired_number_scheduled)),
-    };
     let degraded = match (facts.trouble, facts.causes.is_empty()) {
         (Some((reason, words)), _) => (true, reason, words.to_owned()),
         (None, true) => (false, "AsExpected", String::new()),
@@ -88,7 +83,7 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
     };
     [
         ("Progressing", progressing.0, progressing.1, progressing.2),
-        ("Available", available.0, available.1, available.2),
+        available(c),
         ("Degraded", degraded.0, degraded.1, degraded.2),
     ]
 }
@@ -143,7 +138,7 @@ pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value
     }));
     ours.extend(match facts.halted {
         Some(halted) => Some((released::HALTED, true, released::FAILED, halted.words())),
-        None => facts.is_aborted.then(|| (released::HALTED, true, "Aborted", ABORTED.to_owned())),
+        None => facts.is_aborted.then(|| (released::HALTED, true, released::ABORTED, ABORTED.to_owned())),
     });
     let is_halted = facts.halted.is_some() || facts.is_aborted;
     let mut merged = merge_all(live, ours, now);
@@ -153,12 +148,25 @@ pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value
     merged
 }
 
-/// `live`, with the word that the definition of the DaemonSet is refused.
-pub fn merge_refused(live: &[Value], words: &str, now: &str) -> Vec<Value> {
+/// `live`, with the word that the definition of the DaemonSet is refused, and how many nodes have the last one that was
+/// not, where that is known.
+pub fn merge_refused(live: &[Value], words: &str, counters: Option<&Counters>, now: &str) -> Vec<Value> {
     let message = format!(
         "daemonlet refuses this definition: {words}; nodes keep what they run, and nothing is rolled out until it is changed"
     );
-    merge_all(live, vec![("Degraded", true, "Invalid", message)], now)
+    let held = "its definition is refused".to_owned();
+    let mut ours = vec![("Progressing", false, "Held", held), ("Degraded", true, "Invalid", message)];
+    ours.extend(counters.map(available));
+    merge_all(live, ours, now)
+}
+
+/// The condition `Available`.
+fn available(c: &Counters) -> (&'static str, bool, &'static str, String) {
+    let words = format!("{} of {} nodes", c.number_available, c.desired_number_scheduled);
+    match c.number_unavailable {
+        0 => ("Available", true, "AllAvailable", words),
+        _ => ("Available", false, "Unavailable", words),
+    }
 }
 
 /// `live` without ours; nothing is ours where the condition `Available` is not.

@@ -107,6 +107,7 @@ mod tests {
             replacing: false,
             staged: false,
             failed: false,
+            late: false,
             passed_over: false,
             refused_until: None,
         };

@@ -127,6 +127,8 @@ pub struct ClusterPlan {
     pub passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// Nodes that should run a DaemonSet and whose agents report without a word of it, since when, by DaemonSet.
     pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
+    /// Nodes on which what has begun, or is to start, is not ready though their agents are heard, since when, by DaemonSet.
+    pub not_ready: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// Current revisions that are halted: a halt that is not written yet is the same in each pass.
     pub halts: BTreeMap<ObjectKey, KnownHalt>,
     /// Nodes whose approvals the API server refuses, though others come before them in this pass.
@@ -157,6 +159,7 @@ impl ClusterPlan {
         }
         carry(&state.passed_over, key, &mut self.passed_over);
         carry(&state.unmentioned, key, &mut self.unmentioned);
+        carry(&state.not_ready, key, &mut self.not_ready);
         carry(&state.halts, key, &mut self.halts);
         carry(&state.decided, key, &mut self.decided);
         carry(&state.broken, key, &mut self.broken);
@@ -295,6 +298,11 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     plan.look(unmentioned.values().map(|since| *since + rollout::UNCLAIMED).filter(|at| *at > now));
     if !unmentioned.is_empty() {
         plan.unmentioned.insert(key.clone(), unmentioned);
+    }
+    let not_ready = facts::not_ready(known, daemon);
+    plan.look(not_ready.values().map(|since| *since + facts::deadline(daemon)).filter(|at| *at > now));
+    if !not_ready.is_empty() {
+        plan.not_ready.insert(key.clone(), not_ready);
     }
     plan.mirrors.extend(facts::mirrors(known, daemon));
     let min_ready = min_ready(daemon);

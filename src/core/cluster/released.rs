@@ -16,6 +16,8 @@ pub const RELEASED: &str = "Released";
 pub const HALTED: &str = "Halted";
 /// The reason of that condition where the revision failed.
 pub const FAILED: &str = "Failed";
+/// The reason of that condition where people took the rollout back.
+pub const ABORTED: &str = "Aborted";
 /// Annotation of a ControllerRevision: its rollout is halted, since when, why, and on which nodes it failed.
 pub const HALTED_ANNOTATION: &str = "daemonlet.dev/halted";
 
@@ -119,6 +121,14 @@ fn read(message: &str) -> Option<Released> {
     let is_word =
         |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
     (is_word(name) && is_word(hash)).then(|| Released { name: name.to_owned(), hash: hash.to_owned(), generation })
+}
+
+/// Whether the status of a DaemonSet of this generation says that people took its rollout back.
+pub fn is_aborted(status: &Value, generation: i64) -> bool {
+    let is_told =
+        |c: &Value| c.str_at("type") == HALTED && c.str_at("status") == "True" && c.str_at("reason") == ABORTED;
+    status.at(["observedGeneration"]).and_then(Value::as_i64) == Some(generation)
+        && status.list_at("conditions").iter().any(is_told)
 }
 
 /// Why a rollout is halted, as the ControllerRevision keeps it.

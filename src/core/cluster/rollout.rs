@@ -128,6 +128,9 @@ pub struct NodeFact<'a> {
     pub staged: bool,
     /// Whether the wanted revision has failed there, or cannot be made there.
     pub failed: bool,
+    /// Whether what has begun there, or is to start there, has not been available for the progress deadline, while its
+    /// agent was heard.
+    pub late: bool,
     /// Whether its agent did not claim an approval of the wanted revision in time: others come first.
     pub passed_over: bool,
     /// Where the API server has just refused to keep its approvals: when they may be tried again. Others come first.
@@ -282,8 +285,9 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
             node.should_run && matches!(stand, Stand::Old(_) | Stand::Missing)
         };
         let left = || nodes.iter().zip(&stands).filter(is_left);
-        let unable = left().filter(|(node, _)| !node.able).count();
-        let starts = left().any(|(node, stand)| node.able && *stand == Stand::Missing);
+        let can = |node: &NodeFact<'_>| node.able && node.reachable && !node.failed;
+        let unable = left().filter(|(node, _)| !can(node)).count();
+        let starts = left().any(|(node, stand)| can(node) && *stand == Stand::Missing);
         if unable > 0 && plan.slots == 0 && !starts {
             plan.held = match unable {
                 1 => "1 node cannot take it".to_owned(),

@@ -40,6 +40,8 @@ pub struct CoordinatorState {
     pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// See [`super::pass::ClusterPlan::unmentioned`].
     pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
+    /// See [`super::pass::ClusterPlan::not_ready`].
+    pub(super) not_ready: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// See [`super::pass::ClusterPlan::halts`].
     pub(super) halts: BTreeMap<ObjectKey, KnownHalt>,
     /// See [`super::pass::ClusterPlan::broken`].
@@ -214,6 +216,7 @@ impl CoordinatorState {
             self.decided = memory.decided;
             self.passed_over = memory.passed_over;
             self.unmentioned = memory.unmentioned;
+            self.not_ready = memory.not_ready;
             self.few = memory.few;
             self.left_out = memory.left_out;
             self.halts = memory.halts;

@@ -39,12 +39,16 @@ pub(super) fn apply(template: &Value, overlays: &Overlays, bound: &Bound) -> (Op
             return (None, errors);
         }
     }
-    let [before, after] = [template, &patched].map(|template| PLACEMENT.map(|field| template.at(["spec", field])));
-    for (field, _) in
-        PLACEMENT.into_iter().zip(before.iter().zip(&after)).filter(|(_, (before, after))| before != after)
-    {
+    let is_changed = |field: &&str| template.at(["spec", *field]) != patched.at(["spec", *field]);
+    for field in PLACEMENT.into_iter().filter(is_changed) {
+        let mut writes =
+            overlays.patches.iter().filter(|patch| patch.patch.pointer(&format!("/spec/{field}")).is_some());
+        let place = writes.next().map_or_else(
+            || format!("ConfigMap {}", overlays.config_map),
+            |patch| format!("{}.patch", overlays.source(patch.index)),
+        );
         errors.push(FieldError {
-            field: format!("ConfigMap {}: spec.{field}", overlays.config_map),
+            field: format!("{place}.spec.{field}"),
             reason: "an overlay cannot change where the DaemonSet runs".to_owned(),
             hint: Some(format!("write {field} into the DaemonSet's template")),
         });
@@ -52,7 +56,7 @@ pub(super) fn apply(template: &Value, overlays: &Overlays, bound: &Bound) -> (Op
     errors.extend(
         validate::pod_template(&patched)
             .into_iter()
-            .map(|error| FieldError { reason: format!("{}, once {overlays} are applied", error.reason), ..error }),
+            .map(|error| FieldError { reason: format!("{}, with {overlays}", error.reason), ..error }),
     );
     (Some(patched), errors)
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::core::bounds;
 use crate::core::bounds::Bound;
+use crate::core::json::Json;
 use crate::core::model::FieldError;
 use crate::core::model::ObjectRef;
 use crate::core::nearest;
@@ -19,6 +20,8 @@ use super::Patch;
 
 /// So many entries a list has at most.
 const ENTRIES: usize = 100;
+/// With what the annotations of daemonlet begin.
+const OURS: &str = "daemonlet.dev/";
 /// The fields of an entry.
 const FIELDS: [&str; 2] = ["nodes", "patch"];
 /// The fields of a patch.
@@ -53,7 +56,11 @@ pub(super) fn read(reference: &ObjectRef, object: &Value, bound: &Bound) -> Resu
     }
     let mut documents = yaml::read_documents(text).into_iter();
     let list = match (documents.next().map(|document| document.value), documents.next()) {
-        (None, _) => return Ok(Vec::new()),
+        // A text that a program made of nothing takes no patch away.
+        (None, _) | (Some(Ok(Value::Null)), None) => {
+            let hint = Some("write [] to end all patches".to_owned());
+            return Err(vec![FieldError { hint, ..wrong(place, "has no list") }]);
+        }
         (Some(Ok(Value::Array(list))), None) => list,
         (Some(Err(error)), _) => {
             let reason = format!("line {}, column {}: {}", error.line, error.column, error.message);
@@ -100,6 +107,13 @@ fn entry(index: usize, mut entry: Value, place: &str, errors: &mut Vec<FieldErro
     }
     let metadata = patch.get("metadata").and_then(Value::as_object).into_iter().flat_map(|metadata| metadata.keys());
     only(metadata, &["annotations"], &format!("{at}.metadata"), errors);
+    let annotations =
+        patch.at(["metadata", "annotations"]).and_then(Value::as_object).into_iter().flat_map(|map| map.keys());
+    errors.extend(annotations.filter(|name| name.starts_with(OURS)).map(|name| FieldError {
+        field: format!("{at}.metadata.annotations[{name}]"),
+        reason: "an overlay cannot have an annotation of daemonlet".to_owned(),
+        hint: Some("write it into the DaemonSet's own metadata.annotations".to_owned()),
+    }));
     if errors.len() > before {
         return None;
     }

@@ -146,15 +146,15 @@ fn what_is_not_understood_is_refused_by_field() {
         ),
         (
             &format!("{all}{{spec: {{nodeSelector: {{on: there}}}}}}"),
-            "ConfigMap a/o: spec.nodeSelector: an overlay cannot change where the DaemonSet runs",
+            "ConfigMap a/o: overlays.yaml[0].patch.spec.nodeSelector: an overlay cannot change where the DaemonSet runs",
         ),
         (
             &format!("{all}{{spec: {{hostNetwork: true}}}}"),
-            "ConfigMap a/o: spec.hostNetwork: an overlay cannot change where the DaemonSet runs",
+            "ConfigMap a/o: overlays.yaml[0].patch.spec.hostNetwork: an overlay cannot change where the DaemonSet runs",
         ),
         (
             &format!("{all}{{spec: {{restartPolicy: Never}}}}"),
-            "spec.template.spec.restartPolicy: must be Always in a DaemonSet, not Never, once overlays.yaml[0] of ConfigMap a/o",
+            "spec.template.spec.restartPolicy: must be Always in a DaemonSet, not Never, with overlays.yaml[0] of ConfigMap a/o",
         ),
         (&format!("{all}{{spec: {{hostNetwork: 1}}}}"), "ConfigMap a/o: overlays.yaml[0].patch.spec.hostNetwork: "),
     ] {
@@ -163,10 +163,27 @@ fn what_is_not_understood_is_refused_by_field() {
     }
     let found = with_facts(Lookup::Present(&json!({"data": {"other": ""}})), "", true, None);
     assert_eq!(found.refused()[0].to_string(), "ConfigMap a/o: overlays.yaml: required");
-    assert_eq!(on("", "").known, KnownList::Read, "an empty list is one");
+    assert_eq!(on("", "[]").known, KnownList::Read, "an empty list is one");
+    for nothing in ["", "# to do", "null", "---"] {
+        assert_eq!(refused(nothing), ["ConfigMap a/o: overlays.yaml: has no list"], "{nothing:?}");
+    }
+    let ours = refused(&format!("{all}{{metadata: {{annotations: {{daemonlet.dev/after: a/b}}}}}}"));
+    assert!(
+        ours[0].starts_with("ConfigMap a/o: overlays.yaml[0].patch.metadata.annotations[daemonlet.dev/after]: "),
+        "{ours:?}"
+    );
     let bootstrap =
         resolve_on(&daemon_set("bootstrap"), &list(TWO), "", ListSource::Api).overlays.clone().expect("overlays");
     assert!(bootstrap.refused()[0].reason.starts_with("mode bootstrap has no overlays"));
+}
+
+#[test]
+fn a_list_is_read_and_judged_before_the_node_has_its_labels() {
+    let last = on("size=big", TWO);
+    let again = |text: &str| with_facts(Lookup::Present(&list(text)), "", false, Some(&last)).known.clone();
+    assert_eq!(again("[]"), KnownList::Last("the Node does not have all its labels yet".to_owned()));
+    let KnownList::Last(why) = again("- nodes: 1") else { panic!("what applied last is lost") };
+    assert!(why.starts_with("it is refused: ConfigMap a/o: overlays.yaml[0].nodes: "), "{why}");
 }
 
 #[test]

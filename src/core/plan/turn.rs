@@ -257,7 +257,9 @@ fn list<'a>(keys: impl IntoIterator<Item = &'a ObjectKey>) -> String {
 
 /// What a person has to know of the order of one daemon.
 fn remarks(after: &After) -> impl Iterator<Item = String> {
-    let circle = (!after.circle.is_empty()).then(|| {
+    let own =
+        (after.circle.len() == 1).then(|| format!("{AFTER} names the DaemonSet itself: it does not wait for itself"));
+    let circle = (after.circle.len() > 1).then(|| {
         let names = list(after.circle.iter().take(TOLD));
         let names = match after.circle.len().saturating_sub(TOLD) {
             0 => names,
@@ -269,5 +271,5 @@ fn remarks(after: &After) -> impl Iterator<Item = String> {
         let names = list(&after.unknown);
         format!("{AFTER}: this node knows no DaemonSet {names}, and does not wait for it")
     });
-    circle.into_iter().chain(unknown)
+    own.into_iter().chain(circle).chain(unknown)
 }

@@ -45,12 +45,20 @@ fn order(lines: &[&str]) -> StartOrder {
 
 #[test]
 fn a_list_has_full_names_only() {
-    assert_eq!(daemons("a/x, a/y ,a/x"), Some(keys("x y")));
-    for invalid in ["", "x", "a/x,", "a/x b/y", "a/x, y", "A/x", "a/x/y", "/x", "a/"] {
-        assert_eq!(daemons(invalid), None, "{invalid:?}");
+    assert_eq!(daemons("a/x, a/y ,a/x"), Ok(keys("x y")));
+    for invalid in ["", "x", ",", "a/x b/y", "a/x; a/y", "a/x, y", "A/x", "a/x/y", "/x", "a/"] {
+        assert!(daemons(invalid).is_err(), "{invalid:?}");
+    }
+    assert_eq!(daemons("a/x, a/y,"), Ok(keys("x y")));
+    for (text, why) in [
+        ("net", "\"net\" has no namespace"),
+        ("a/x; a/y", "\"a/x; a/y\" is not one name: commas separate names"),
+        ("", "it names no DaemonSet"),
+    ] {
+        assert_eq!(daemons(text), Err(why.to_owned()));
     }
     let many = |count: usize| (0..count).map(|n| format!("a/x{n}")).collect::<Vec<_>>().join(",");
-    assert_eq!((daemons(&many(32)).map(|named| named.len()), daemons(&many(33))), (Some(32), None));
+    assert_eq!((daemons(&many(32)).map(|named| named.len()), daemons(&many(33)).is_err()), (Ok(32), true));
     assert_eq!(timeout("1m30s"), Some(Span::from_secs(90)));
     assert_eq!((timeout("0"), timeout("2")), (None, None));
 }

@@ -139,7 +139,7 @@ fn with_facts<T>(
     f: impl FnOnce(&[Subject<'_>], &ObservedState<'_>) -> T,
 ) -> T {
     let objects = Objects::today(observation, &state.inputs, &state.policy);
-    let desired = desired(observation, state, &config.node_name, &objects, cache);
+    let desired = desired(observation, state, config, &objects, cache);
     let unknown = desired.iter().filter(|(key, ..)| !state.records.contains_key(*key));
     let empty: BTreeMap<&ObjectKey, DaemonRecord> = unknown.map(|(key, ..)| (*key, state.new_record(key))).collect();
     let subjects: Vec<Subject<'_>> = desired
@@ -176,7 +176,7 @@ fn with_facts<T>(
 fn desired<'a>(
     observation: &'a Observation,
     state: &'a AgentState,
-    node: &str,
+    config: &Config,
     objects: &Objects<'_>,
     cache: &RenderCache,
 ) -> Vec<(&'a ObjectKey, Desired, bool)> {
@@ -191,13 +191,15 @@ fn desired<'a>(
         keys.extend(state.definitions.ours(&state.policy));
     }
     let empty = DaemonRecord::new(ObjectKey::new("", ""), 0);
-    let has_its_labels = node::has_its_labels(&state.node, state.inputs.node_since, observation.now);
+    // Without an API server the node has the labels that its configuration gives it, and gets no others.
+    let has_its_labels =
+        config.kubeconfig.is_none() || node::has_its_labels(&state.node, state.inputs.node_since, observation.now);
     let of_node = (&state.node.labels, has_its_labels);
     let of = |key: &'a ObjectKey| {
         let record = state.records.get(key).unwrap_or(&empty);
         let mut of_api = api.map_or(ApiState::None, |api| state.definitions.api_state(key, api));
         if let (ApiState::Absent { .. }, Some(api)) = (&of_api, api) {
-            of_api = orphans::unless_orphaned(of_api, record, api, node);
+            of_api = orphans::unless_orphaned(of_api, record, api, &config.node_name);
         }
         if of_api == ApiState::Unread && !observation.is_linked() {
             of_api = ApiState::Unknown;

@@ -1,5 +1,7 @@
 //! The connection, the watches and the requests against a server that misbehaves.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::json;
@@ -24,6 +26,7 @@ use crate::core::model::Lookup;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::Mode;
 use crate::core::model::ObjectSource;
+use crate::core::model::STARTING_TAINT;
 use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
 use crate::core::policy::Policy;
@@ -560,6 +563,37 @@ async fn a_status_is_written_whole_or_by_its_changes_and_each_refusal_has_its_ki
     let path = "PATCH /apis/daemonlet.dev/v1beta1/nodedaemons/n1/status?";
     assert_eq!(fake.count(&format!("{path} application/merge-patch+json")), 2, "{:?}", fake.requests());
     assert_eq!(fake.count(&format!("{path} application/json-patch+json")), 2);
+}
+
+#[tokio::test]
+async fn a_taint_that_is_set_while_it_is_being_taken_away_is_there_in_the_end() {
+    let node = |taints: Value| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "uid": "u"}, "spec": {"taints": taints}});
+    let is_tainted = Arc::new(AtomicBool::new(true));
+    let at_server = Arc::clone(&is_tainted);
+    let refused = "ValidatingAdmissionPolicy 'daemonlet-agent-nodes' with binding 'b' denied request: no";
+    let fake = Fake::start(100, move |method, path| match method {
+        "PATCH" if path.contains("dryRun=All") => FakeReply::Json(422, status(422, "Invalid", refused)),
+        // What is patched is what is not so yet.
+        "PATCH" => {
+            at_server.fetch_xor(true, Ordering::SeqCst);
+            FakeReply::Json(200, node(json!([])))
+        }
+        _ if path.contains("/nodes/n1") => FakeReply::Json(
+            200,
+            node(match at_server.load(Ordering::SeqCst) {
+                true => json!([{"key": STARTING_TAINT, "effect": "NoSchedule"}]),
+                false => json!([]),
+            }),
+        ),
+        _ => empty(path),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    until(&api, "connected", |api| *api.connector().link().borrow() == Link::Up).await;
+    let change = |change| api.change_taint("n1", Some("u"), change);
+    let results = tokio::join!(change(TaintChange::Remove), change(TaintChange::Set));
+    assert_eq!(results, (NodeWriteResult::Done, NodeWriteResult::Done));
+    assert!(is_tainted.load(Ordering::SeqCst));
 }
 
 #[tokio::test]

@@ -7,11 +7,13 @@ use crate::core::annotations;
 use crate::core::cluster::broken::Suspect;
 use crate::core::cluster::conditions;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::liveness::AgentLiveness;
 use crate::core::cluster::liveness::MirrorPodLookup;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::requests::SendError;
+use crate::core::cluster::rollout::InstanceFact;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::rollout::UNCLAIMED;
@@ -62,6 +64,8 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         let mut mine = approvals.filter(|(key, uid, _)| *key == daemon.key && *uid == daemon.uid_name);
         let approval = mine.next().map(|(_, _, fact)| *fact);
         let is_claimed = told.is_some_and(|told| told.replacing);
+        let late = is_late(known, daemon, name);
+        let has_begun = is_claimed || told.is_some_and(|t| newest(t).is_some_and(|i| i.revision == daemon.wanted));
         let claimed = approval.filter(|given| is_claimed && given.revision == daemon.wanted).map(|given| given.at);
         all.push(NodeFact {
             name,
@@ -90,7 +94,9 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             replacing: told.is_some_and(|t| t.replacing),
             staged: told.is_some_and(|t| t.staged),
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
+                || late && has_begun
                 || told.is_some_and(|t| is_cut_off(known, daemon, t, (name, node), claimed)),
+            late,
             passed_over: passed_over.is_some_and(|nodes| nodes.contains(name)),
             refused_until: refused_until(known, name).filter(|until| *until + REFUSED_FOR > known.now),
         });
@@ -118,6 +124,39 @@ pub(super) fn unmentioned(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap
     let since = |name: &str| before.and_then(|before| before.get(name)).copied().filter(|since| *since <= known.now);
     let found = known.nodes_with(daemon.key).filter(|(_, entry, told)| told.is_none() && is_it(entry));
     found.map(|(name, ..)| (name.clone(), since(name).unwrap_or(known.now))).collect()
+}
+
+/// Nodes where the wanted revision or nothing runs, or that are being replaced, and where what runs is not ready though
+/// the agent is heard: since when.
+pub(super) fn not_ready(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<String, Timestamp> {
+    let before = known.state.not_ready.get(&daemon.daemon_set.key);
+    let is_it = |(name, entry, told): &(&String, &NodeEntry, Option<&Told>)| {
+        let Some(node) = entry.node.as_ref().filter(|node| node.reachable && daemon.belongs(entry)) else {
+            return false;
+        };
+        let told = told.filter(|told| told.uid.is_none_or(|uid| uid == daemon.uid_name));
+        let is_heard = known.state.liveness.of(name, known.now) != AgentLiveness::Unheard && !is_dead(known, name);
+        let waits = |told: &Told| {
+            let newest = newest(told);
+            let has_begun = told.replacing || newest.is_none_or(|newest| newest.revision == daemon.wanted);
+            has_begun && !(node.ready && newest.is_some_and(|newest| newest.ready_since.is_some()))
+        };
+        is_heard && told.is_some_and(waits)
+    };
+    // A clock that was set back makes none of them wait longer.
+    let since = |name: &str| before.and_then(|before| before.get(name)).copied().filter(|since| *since <= known.now);
+    let found = known.nodes_with(daemon.key).filter(is_it);
+    found.map(|(name, ..)| (name.clone(), since(name).unwrap_or(known.now))).collect()
+}
+
+/// Whether a node has been among [`not_ready`] for the progress deadline.
+fn is_late(known: &Basis<'_>, daemon: &WatchedDaemon, name: &str) -> bool {
+    let since = known.state.not_ready.get(&daemon.daemon_set.key).and_then(|nodes| nodes.get(name));
+    since.is_some_and(|since| *since + deadline(daemon) <= known.now)
+}
+
+fn newest(told: &Told) -> Option<&InstanceFact> {
+    told.instances.iter().rev().find(|instance| !instance.ending)
 }
 
 /// Whether a node's agent leaves the daemon alone: it reports, and has had the time to say something of the daemon.

@@ -128,8 +128,8 @@ fn is_kept(daemon_set: &DaemonSet) -> bool {
 }
 
 /// The released revision, and what first instances of a newer one do. The current one is released when every node that
-/// can take it has it available: one that is unreachable, has no agent or a dead one, or refuses it does not count, but
-/// too many of those that are silent leave nothing to count on.
+/// can take it has it available: one that is unreachable, has no agent or a dead one, refuses it or has failed it does
+/// not count (too many that failed it halt it), but too many of those that are silent leave nothing to count on.
 pub(super) fn released(
     daemon: &WatchedDaemon,
     current: Option<&RevisionFact>,
@@ -158,7 +158,7 @@ pub(super) fn released(
         && facts.iter().all(|n| !(n.should_run && n.reachable && (n.unreported_until.is_some() || !n.is_heard())))
         && !rollout::is_silence(rules, facts)
         && !facts.iter().any(may_fail_yet);
-    let mut counting = facts.iter().filter(|n| n.should_run && n.reachable && n.able).peekable();
+    let mut counting = facts.iter().filter(|n| n.should_run && n.reachable && n.able && !n.failed).peekable();
     let is_released = may_release && counting.peek().is_some() && counting.all(has_it);
     if let Some(current) = current.filter(|_| is_released) {
         let generation = daemon.generation;

@@ -3,6 +3,7 @@
 use crate::core::annotations;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::history::RevisionWrite;
+use crate::core::cluster::released;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::requests::RevisionChange;
@@ -104,7 +105,10 @@ pub(super) fn promoted<'a>(annotation: &'a str, revision: &str, number: i64) -> 
 
 /// Whether people have taken the rollout of this revision back. Of one that is released there is nothing to take back.
 pub(super) fn is_aborted(daemon: &WatchedDaemon, current: Option<&RevisionFact>) -> bool {
-    let is_named = |name| current.is_some_and(|current| current.name == name);
+    // Its ControllerRevision may have been deleted since, and made again under another name.
+    let is_named = |name| {
+        current.is_some_and(|current| current.name == name) || released::is_aborted(&daemon.status, daemon.generation)
+    };
     rules::aborted(&daemon.daemon_set).is_some_and(is_named) && !is_released(daemon)
 }
 

@@ -53,7 +53,7 @@ pub(super) fn refused(
     now: Timestamp,
 ) -> Option<Value> {
     let before = daemon.status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-    let conditions = conditions::merge_refused(&before, words, &now.to_string());
+    let conditions = conditions::merge_refused(&before, words, counters, &now.to_string());
     let mut status = json!({});
     if before != conditions {
         status["conditions"] = json!(conditions);

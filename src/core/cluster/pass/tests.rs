@@ -90,6 +90,7 @@ impl World {
         let plan = super::plan(&self.view, &self.state, settings, now);
         self.state.passed_over.clone_from(&plan.passed_over);
         self.state.unmentioned.clone_from(&plan.unmentioned);
+        self.state.not_ready.clone_from(&plan.not_ready);
         self.state.halts.clone_from(&plan.halts);
         self.state.decided.clone_from(&plan.decided);
         self.state.broken.clone_from(&plan.broken);
@@ -427,7 +428,10 @@ fn what_becomes_ready_by_a_clock_that_is_behind_is_ready_since_it_was_seen() {
     };
     let available = |view: &mut World, at: i64| {
         let plan = view.plan(NOW + ms(at));
-        (status(&plan)["numberAvailable"].as_i64(), plan.look_again.filter(|at| *at > NOW + ms(20_000)))
+        (
+            status(&plan)["numberAvailable"].as_i64(),
+            plan.look_again.filter(|at| (NOW + ms(20_001)..NOW + ms(100_000)).contains(at)),
+        )
     };
     let mut view = begun();
     view.put(WatchedKind::NodeDaemons, fresh("a", None));
@@ -494,6 +498,13 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
         "facts are counted"
     );
     assert_eq!(written["conditions"][0]["type"], "Foreign");
+    for (kind, words) in [
+        ("Available", ("True", "AllAvailable", "4 of 4 nodes")),
+        ("Progressing", ("False", "Held", "its definition is refused")),
+    ] {
+        let (status, reason, message) = condition(&plan, kind);
+        assert_eq!((status.as_str(), reason.as_str(), message.as_str()), words);
+    }
     let (status, reason, message) = condition(&plan, "Degraded");
     assert_eq!((status.as_str(), reason.as_str()), ("True", "Invalid"));
     assert!(message.contains("spec.template.spec.restartPolicy: "), "{message}");

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::core::cluster::names::Name;
+use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::NodeEntry;
 use crate::core::cluster::snapshot::NodeReport;
@@ -39,11 +40,17 @@ pub(super) fn by_daemon(view: &ClusterSnapshot) -> BTreeMap<Name, Vec<Option<&To
 }
 
 /// Whether it is certain that no agent runs the DaemonSet in place of the stock controller any more: its label says so,
-/// or each node's agent reports, and none runs it. Where reports are missing, they may only be late.
+/// or the agent of each node that has a live one reports, and none runs it. Where reports are missing for a short time, they
+/// may only be late.
 pub(super) fn is_let_go(known: &Basis<'_>, daemon: &WatchedDaemon) -> bool {
     let runs_elsewhere = |(_, entry, told): (_, &NodeEntry, Option<&Told>)| {
         entry.report.as_ref().is_some_and(|r| r.said != 0) && told.is_none_or(|told| !told.is_static)
     };
-    let mut nodes = known.nodes_with(daemon.key).filter(|(_, entry, _)| entry.node.is_some()).peekable();
+    let has_agent = |(name, entry, _): &(&String, &NodeEntry, Option<&Told>)| {
+        let since = known.state.unreported.get(*name);
+        let is_late = entry.report.is_some() || since.is_none_or(|since| *since + UNCLAIMED > known.now);
+        entry.node.is_some() && is_late && !known.dead.contains(name.as_str())
+    };
+    let mut nodes = known.nodes_with(daemon.key).filter(has_agent).peekable();
     daemon.daemon_set.mode_label().is_some() || nodes.peek().is_some() && nodes.all(runs_elsewhere)
 }

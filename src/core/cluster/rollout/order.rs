@@ -37,17 +37,25 @@ pub(super) fn within_zone<'a>(
         let begins = node.approval.is_some() || node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_));
         zone.begun += usize::from(begins);
         zone.under_way += usize::from(node.approval.is_some() || node.replacing);
-        // One that has begun and is away may yet come back, or fails.
-        let may_follow = !node.failed && (is_touched(node, *stand) || node.reachable && node.able);
+        // One that has begun and is away may yet come back, or fails. One that runs nothing waits for something of its
+        // own, and others come before those that do not take what they are given.
+        let is_next = node.reachable && node.able && matches!(stand, Stand::Old(_)) && !comes_last(node);
+        let may_follow = !node.failed && (is_touched(node, *stand) || node.approval.is_some() || is_next);
         zone.left += usize::from(!is_done && may_follow);
         zone.unavailable += usize::from(*stand == Stand::Old(false));
     }
     let open = zones.iter().filter(|(_, zone)| zone.left > 0);
     let rank = |zone: &Zone| (zone.under_way, zone.begun, zone.unavailable);
-    let next = open.max_by_key(|(name, zone)| (rank(zone), Reverse(**name)))?;
-    let next = *next.0;
+    let next = open.max_by_key(|(name, zone)| (rank(zone), Reverse(**name))).map(|(name, _)| *name);
+    // Where only such are left, they are tried zone by zone, too.
+    let next = next.or_else(|| candidates.iter().filter_map(|index| nodes[*index].zone).min())?;
     candidates.retain(|index| nodes[*index].zone == Some(next));
     (zones.len() > 1).then_some(next)
+}
+
+/// Whether others come before a node: it has not taken what it was given.
+fn comes_last(node: &NodeFact<'_>) -> bool {
+    node.passed_over || node.refused_until.is_some()
 }
 
 /// Others come before so many nodes whose approvals the API server refuses. If it refuses more, what it lacks is a right of

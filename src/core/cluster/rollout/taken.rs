@@ -12,7 +12,7 @@ const SHOWN: usize = 5;
 /// What keeps a rollout from going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stuck {
-    /// Nodes that are not ready, or on which it failed, take the budget.
+    /// Nodes that are not ready, on which it failed, or which are late, take the budget.
     Taken,
     /// Too many nodes are unreachable.
     Outage,
@@ -22,17 +22,17 @@ impl Stuck {
     /// In words that are the same for all nodes and at all times.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Taken => "the budget is taken by nodes that are not ready, or on which it failed",
+            Self::Taken => "the budget is taken by nodes on which it failed or does not become available",
             Self::Outage => "too many nodes are unreachable for the rollout to go on",
         }
     }
 }
 
 impl RolloutPlan {
-    /// Says that nothing goes on where each of the nodes that are `taking` the budget is not ready, or has failed: others
+    /// Says that nothing goes on where each of the nodes that are `taking` the budget is not ready, has failed or is late: others
     /// are on their way.
     pub(super) fn heed_stuck(&mut self, nodes: &[NodeFact<'_>], taking: Vec<usize>) {
-        if taking.is_empty() || !taking.iter().all(|i| !nodes[*i].ready || nodes[*i].failed) {
+        if taking.is_empty() || !taking.iter().all(|i| !nodes[*i].ready || nodes[*i].failed || nodes[*i].late) {
             return;
         }
         let who: Vec<&str> = taking.iter().map(|i| nodes[*i].name).collect();

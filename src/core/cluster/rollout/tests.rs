@@ -58,6 +58,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         replacing: false,
         staged: false,
         failed: false,
+        late: false,
         passed_over: false,
         refused_until: None,
     }
@@ -118,7 +119,7 @@ fn a_node_that_breaks_under_the_new_revision_counts_also_with_taints_that_are_no
     assert_eq!(approves(&rules(1), &[node("a", OLD), claims]), NONE, "it may be in the middle");
     assert_eq!(approves(&rules(1), &[node("a", OLD), tainted(node("old", OLD))]), ["a"], "that is not of the rollout");
     let held = |nodes: &[NodeFact<'_>]| plan(&rules(1), ms(0), nodes, NOW).held;
-    let words = "the budget is taken by nodes that are not ready, or on which it failed: broke";
+    let words = "the budget is taken by nodes on which it failed or does not become available: broke";
     assert_eq!(held(&[node("a", OLD), broke.clone()]), words);
     let more = ["c", "d", "e", "f", "g"].map(|name| tainted(node(name, NEW)));
     let many: Vec<NodeFact<'_>> = [node("a", OLD), broke.clone()].into_iter().chain(more).collect();
@@ -349,6 +350,15 @@ fn one_zone_comes_after_the_other() {
     assert_eq!(of(new("a1"), new("a2"), old("b1"), old("b2")), ["b1", "b2"]);
     let away = NodeFact { reachable: false, ready: false, ..old("a2") };
     assert_eq!(of(new("a1"), away, old("b1"), old("b2")), ["b1", "b2"], "who cannot take a slot holds no zone up");
+    for waits in [
+        node("a2", &[]),
+        NodeFact { passed_over: true, ..old("a2") },
+        NodeFact { refused_until: Some(NOW + ms(1)), ..old("a2") },
+    ] {
+        assert_eq!(of(new("a1"), waits, old("b1"), old("b2")), ["b1", "b2"], "nor who waits, or takes nothing");
+    }
+    let last = [NodeFact { passed_over: true, ..old("a2") }, NodeFact { passed_over: true, ..old("b2") }];
+    assert_eq!(of(new("a1"), last[0].clone(), new("b1"), last[1].clone()), ["a2"], "zone by zone in the end, too");
     let waits = [in_zone("a", new("a1")), in_zone("a", node("a2", OLD)), in_zone("b", old("b1"))];
     let canary = NodeFact { canary: true, ..waits[2].clone() };
     let first = Rules { canary_hold: Some(ms(0)), ..rules(1) };
@@ -414,7 +424,7 @@ fn first_installs_are_counted_until_they_are_available() {
     let planned = plan(&share, ms(0), &[given("a"), given("b")], NOW);
     assert_eq!((planned.withdraw, planned.approve), (vec![1], vec![]), "fewer are allowed by now");
     let planned = plan(&few, ms(0), &[broken("a"), broken("b"), empty("c")], NOW);
-    let words = "the budget is taken by nodes that are not ready, or on which it failed: a, b";
+    let words = "the budget is taken by nodes on which it failed or does not become available: a, b";
     assert_eq!((planned.held.as_str(), planned.stuck), (words, Some((Stuck::Taken, vec![0, 1]))));
     let planned = plan(&few, ms(0), &[broken("a"), given("b"), empty("c")], NOW);
     assert_eq!((planned.held.as_str(), planned.stuck), ("", None), "one is on its way");

@@ -176,6 +176,10 @@ fn circles_and_unknown_names_are_reported() {
             "daemonlet.dev/after: this node knows no DaemonSet a/y, and does not wait for it"
         ]
     );
+    let after = bench.after.as_mut().unwrap();
+    (after.circle, after.unknown) = (Arc::new([ObjectKey::new("kube-system", "net")].into()), BTreeSet::new());
+    let notes = bench.plan(&wanted(&daemon_set("v1"))).summary.notes;
+    assert_eq!(notes[0].to_string(), "daemonlet.dev/after names the DaemonSet itself: it does not wait for itself");
 }
 
 #[test]

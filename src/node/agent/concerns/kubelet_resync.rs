@@ -47,6 +47,9 @@ pub(in super::super) struct KubeletResync {
     /// Instances that wait at their gates, each with whether its ended sandboxes have been removed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     gated: BTreeMap<String, bool>,
+    /// Instances whose gates are open and whose manifests have not been touched since: when that was last tried.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    opened: BTreeMap<String, Timestamp>,
     link_was_down: bool,
     api_back: Option<Timestamp>,
 }
@@ -103,7 +106,8 @@ impl KubeletResync {
     /// When to look again.
     pub(in super::super) fn due(&self) -> Option<Timestamp> {
         let restore = self.touched.values().map(|touched| touched.until).min();
-        self.due.first().copied().into_iter().chain(restore).min()
+        let again = self.opened.values().map(|tried| *tried + EVERY).min();
+        self.due.first().copied().into_iter().chain(restore).chain(again).min()
     }
 
     /// The digest that a touched manifest is meant to have, while it is touched.
@@ -114,6 +118,7 @@ impl KubeletResync {
 
     /// A manifest was touched at `now`: digests of the file with the annotation and without.
     pub(in super::super) fn was_touched(&mut self, uid: &str, written: String, meant: String, now: Timestamp) {
+        self.opened.remove(uid);
         self.touched.insert(uid.to_owned(), Touched { until: now + FOR, written, meant });
     }
 
@@ -128,19 +133,32 @@ impl KubeletResync {
         plan: &Plan,
         records: &Records,
     ) -> Vec<ToTouch> {
-        let opened = plan.daemons.iter().flat_map(|daemon| {
-            daemon.actions.iter().filter_map(|action| match action {
-                Action::OpenGate { uid, pod, .. } => {
-                    Some(ToTouch { daemon: daemon.key.clone(), pod: pod.clone(), uid: uid.clone() })
-                }
-                _ => None,
-            })
-        });
-        let mut to_touch: Vec<ToTouch> = opened.collect();
+        let mut to_touch = self.at_open_gates(observation.now, plan);
         let closed = plan.daemons.iter().filter(|daemon| daemon.record.has_closed_gate(&observation.boot.id));
         let closed = closed.flat_map(|daemon| daemon.record.live()).map(|instance| instance.uid.clone());
         self.gated = closed.map(|uid| (uid.clone(), self.gated.get(&uid).is_some_and(|known| *known))).collect();
-        to_touch.extend(self.without_sandbox(observation, plan, records));
+        let gates: BTreeSet<String> = to_touch.iter().map(|to_touch| to_touch.uid.clone()).collect();
+        let others = self.without_sandbox(observation, plan, records).into_iter();
+        to_touch.extend(others.filter(|other| !gates.contains(&other.uid)));
+        to_touch
+    }
+
+    /// Where a gate opens now, or has opened and the manifest could not be touched.
+    fn at_open_gates(&mut self, now: Timestamp, plan: &Plan) -> Vec<ToTouch> {
+        let opens = |uid: &str| {
+            let mut actions = plan.daemons.iter().flat_map(|daemon| &daemon.actions);
+            actions.any(|action| matches!(action, Action::OpenGate { uid: opened, .. } if opened == uid))
+        };
+        let instances = || plan.daemons.iter().flat_map(|d| d.record.live().map(|i| (&d.key, i)));
+        let is_due = |tried: &Timestamp| !(*tried..*tried + EVERY).contains(&now);
+        let is_wanted = |uid: &str| self.opened.get(uid).map_or_else(|| opens(uid), is_due);
+        let mut to_touch: Vec<ToTouch> = instances()
+            .filter(|(_, instance)| is_wanted(&instance.uid))
+            .map(|(key, i)| ToTouch { daemon: key.clone(), pod: i.pod_name.clone(), uid: i.uid.clone() })
+            .collect();
+        self.opened.retain(|uid, _| instances().any(|(_, instance)| instance.uid == *uid));
+        self.opened.extend(to_touch.iter().map(|to_touch| (to_touch.uid.clone(), now)));
+        to_touch.retain(|to_touch| self.touched.get(&to_touch.uid).is_none_or(|touched| now >= touched.until));
         to_touch
     }
 
@@ -240,6 +258,8 @@ mod tests {
     use std::sync::Arc;
 
     use crate::core::knowledge::Knowledge;
+    use crate::core::plan;
+    use crate::core::plan::DaemonPlan;
     use crate::core::record::Instance;
     use crate::core::time::at;
     use crate::node::agent::decide::tests::key;
@@ -263,6 +283,29 @@ mod tests {
         assert_eq!(restarts(at(99)), 0, "it may have started since");
         assert_eq!(restarts(at(100)), 1);
         assert_eq!(restarts(at(101)), 0, "once an instance");
+    }
+
+    #[test]
+    fn a_manifest_that_could_not_be_touched_when_its_gate_opened_is_touched_later() {
+        let mut record = DaemonRecord::new(key(), 0);
+        record.instances.push(Instance::new("u", "net-x", 0, "r", at(0)));
+        let actions = |actions: Vec<Action>| {
+            let daemon = DaemonPlan { actions, ..plan::empty(record.clone()) };
+            Plan { daemons: vec![daemon], ..Plan::default() }
+        };
+        let opens = Action::OpenGate { uid: "u".to_owned(), pod: "net-x".to_owned(), reason: String::new() };
+        let mut resync = KubeletResync::default();
+        let touches = |resync: &mut KubeletResync, now: i64, plan: &Plan| {
+            let observation = Observation::of(None, Knowledge::NeverHeard, now);
+            resync.manifests_to_touch(&observation, plan, &Records::new()).len()
+        };
+        assert_eq!(touches(&mut resync, 10_000, &actions(vec![])), 0);
+        assert_eq!(touches(&mut resync, 10_000, &actions(vec![opens])), 1);
+        assert_eq!(touches(&mut resync, 11_000, &actions(vec![])), 0, "not at once");
+        assert!(resync.due().is_some_and(|due| due <= at(12_000)));
+        assert_eq!(touches(&mut resync, 12_000, &actions(vec![])), 1);
+        resync.was_touched("u", "w".to_owned(), "m".to_owned(), at(12_000));
+        assert_eq!(touches(&mut resync, 20_000, &actions(vec![])), 0);
     }
 
     #[test]

@@ -73,6 +73,11 @@ fn a_revision_is_released_once_every_node_that_can_take_it_has_it() {
     view.put(WatchedKind::Nodes, node("a", "True"));
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"phase": "refused"}), json!([])));
     assert_eq!(released(&view.plan(NOW)).2, message("two"));
+    // It has failed there, and too few did to halt it.
+    let mut view = with_one_released(json!({}));
+    NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    view.put(WatchedKind::NodeDaemons, failing("a"));
+    assert_eq!(released(&view.plan(NOW)), ("True".to_owned(), "Complete".to_owned(), message("two")));
 }
 
 #[test]
@@ -553,6 +558,11 @@ fn what_is_let_go_has_none_of_our_conditions() {
     assert_eq!(view.plan(NOW).writes, []);
     view.put(WatchedKind::NodeDaemons, other("a"));
     assert_eq!(status(&view.plan(NOW)), kept);
+    // A node without an agent is waited for only so long.
+    view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(json!({"metadata": {"name": "a"}}))));
+    view.put(WatchedKind::DaemonSets, of(None));
+    assert_eq!(view.plan(NOW).writes, []);
+    assert_eq!(status(&view.plan(NOW + rollout::UNCLAIMED)), kept);
 }
 
 #[test]
@@ -789,7 +799,7 @@ fn a_rollout_that_stands_still_though_nobody_wrote_so_is_degraded() {
     view.put(WatchedKind::NodeDaemons, on_two("a"));
     view.put(WatchedKind::Nodes, node("a", "False"));
     let plan = view.plan(NOW);
-    let cause = "the budget is taken by nodes that are not ready, or on which it failed";
+    let cause = "the budget is taken by nodes on which it failed or does not become available";
     assert_eq!(condition(&plan, "Degraded").2, format!("{cause} on 1 node: a"));
     let of = |plan: &ClusterPlan| plan.troubles.iter().map(|(t, nodes)| (t.cause.clone(), *nodes)).collect::<Vec<_>>();
     assert_eq!(of(&plan), [(cause.to_owned(), 1)]);

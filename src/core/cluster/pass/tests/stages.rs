@@ -196,6 +196,58 @@ fn an_abort_returns_to_the_released_revision_and_holds_for_this_revision_alone()
 }
 
 #[test]
+fn an_abort_outlives_the_name_of_its_controller_revision() {
+    let aborted = json!({"daemonlet.dev/aborted": "net-as-the-controller-named-it"});
+    let mut view = with_one_released(json!({}));
+    let mut told = view.view.daemons.values().next().unwrap().status.clone();
+    told["observedGeneration"] = json!(3);
+    told["conditions"].as_array_mut().unwrap().push(json!({"type": "Halted", "status": "True", "reason": "Aborted"}));
+    let put = |view: &mut World, generation: i64| {
+        let mut daemon = daemon_set("two", aborted.clone(), told.clone());
+        daemon["metadata"]["generation"] = json!(generation);
+        view.put(WatchedKind::DaemonSets, daemon);
+    };
+    put(&mut view, 3);
+    let plan = view.plan(NOW);
+    assert_eq!((approved(&plan), condition(&plan, "Progressing").1), (vec![], "RolledBack".to_owned()));
+    put(&mut view, 4);
+    assert_eq!(approved(&view.plan(NOW)).len(), 1, "of another template it is void");
+}
+
+#[test]
+fn what_does_not_become_available_within_the_deadline_has_failed_though_its_agent_says_nothing() {
+    let deadline = ms(600_000);
+    let starts = |image: &str, more: Value| {
+        let mut of_it = json!({"instances": [{"pod": "p", "revision": hash(image), "created": NOW.to_string()}]});
+        more.as_object().into_iter().flatten().for_each(|(field, value)| of_it[field] = value.clone());
+        report("a", image, of_it, json!([]))
+    };
+    let begun = |report: Value| {
+        let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0"}));
+        view.put(WatchedKind::NodeDaemons, report);
+        view.plan(NOW);
+        view
+    };
+    let is_halted = |view: &mut World, at: Timestamp| !view.plan(at).halts.is_empty();
+    for report in [starts("two", json!({})), starts("one", json!({"replacing": hash("two")}))] {
+        let mut view = begun(report);
+        assert!(!is_halted(&mut view, NOW + deadline - ms(1)));
+        assert!(is_halted(&mut view, NOW + deadline));
+    }
+    // One that was ready meanwhile begins anew, and of one that runs nothing yet no revision is to blame.
+    let mut view = begun(starts("two", json!({})));
+    view.put(WatchedKind::NodeDaemons, report("a", "two", json!({}), json!([])));
+    view.plan(NOW + ms(1));
+    view.put(WatchedKind::NodeDaemons, starts("two", json!({})));
+    assert!(!is_halted(&mut view, NOW + deadline));
+    let mut view = begun(report("a", "two", json!({"instances": [], "phase": "waiting"}), json!([])));
+    let plan = view.plan(NOW + deadline);
+    let (_, reason, words) = condition(&plan, "Progressing");
+    assert_eq!(reason, "Held");
+    assert!(words.ends_with("on which it failed or does not become available: a"), "{words}");
+}
+
+#[test]
 fn an_abort_begins_the_steps_anew_and_a_closed_window_does_not_keep_back_what_all_have() {
     let stopped = json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/aborted": format!("net-{}", hash("two"))});
     let mut view = with_one_released(stopped);

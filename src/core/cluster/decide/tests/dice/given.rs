@@ -89,7 +89,8 @@ fn is_aborted(daemon: &WatchedDaemon, current: Option<&KnownRevision>) -> bool {
     let released = RolloutStatus::of(&daemon.status, 0).released;
     let named = daemon.daemon_set.annotations.get(ABORTED);
     released.is_none_or(|released| released.hash != daemon.hash)
-        && current.is_some_and(|current| named == Some(&current.revision.name))
+        && (current.is_some_and(|current| named == Some(&current.revision.name))
+            || named.is_some() && crate::core::cluster::released::is_aborted(&daemon.status, daemon.generation))
 }
 
 /// Whether all canary nodes have the wanted revision available.
