@@ -78,7 +78,8 @@ impl Config {
 }
 
 impl Config {
-    /// What is valid and has no effect: a namespace of `[policy]` that none of its DaemonSets can come from.
+    /// What is valid and has no effect: a namespace of `[policy]` that none of its DaemonSets can come from, and what the
+    /// Node is to say where nobody can be told.
     pub fn remarks(&self) -> Vec<Problem> {
         let is_selected = |name: &&String| {
             *name == "*" || self.policy_namespaces.iter().any(|namespace| namespace == "*" || namespace == *name)
@@ -97,6 +98,15 @@ impl Config {
         };
         let mut remarks = of("policy.trusted-namespaces", self.trusted_namespaces.iter().collect());
         remarks.extend(of("policy.grants", self.grants.keys().collect()));
+        let of_node = [("node.startup-taint", self.startup_taint), ("node.conditions", self.node_conditions)];
+        let idle = of_node.into_iter().filter(|(_, is_on)| *is_on && self.kubeconfig.is_none());
+        remarks.extend(idle.map(|(key, _)| Problem {
+            message: format!(
+                "{}: {key} has no effect: the agent has no API server",
+                self.origins.get(key).map(ToString::to_string).unwrap_or_default()
+            ),
+            hint: Some("set kubeconfig, or remove the key".to_owned()),
+        }));
         remarks
     }
 }

@@ -189,6 +189,8 @@ pub struct RevisionPlan {
     pub writes: Vec<RevisionWrite>,
     /// When to look again though nothing happens: duplicates that are too young to be merged.
     pub look_again: Option<Timestamp>,
+    /// The name that the current revision is to have, while a ControllerRevision of a former DaemonSet still has it.
+    pub waits_for: Option<String>,
 }
 
 impl RevisionPlan {
@@ -242,7 +244,7 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
     let highest = old.iter().map(|r| r.number).max().unwrap_or_default();
     // The one with the highest number is kept; upstream's order.
     current.sort_by(|a, b| b.number.cmp(&a.number).then_with(|| a.name.cmp(&b.name)));
-    let mut look_again = None;
+    let (mut look_again, mut waits_for) = (None, None);
     let name = match current.split_first() {
         Some((kept, duplicates)) => {
             let youngest = current.iter().map(|r| r.created).max().unwrap_or_default();
@@ -263,7 +265,10 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
             writes.extend(match own.or_else(|| wanted.others.get(name.as_str()).copied()) {
                 Some(Holder::Other) => Some(RevisionWrite::Collision),
                 // It is about to go, and another name would stay for ever.
-                Some(Holder::Former) => None,
+                Some(Holder::Former) => {
+                    waits_for = Some(name);
+                    None
+                }
                 None => Some(RevisionWrite::Create { name, label, number: highest + 1, data, halted: None }),
             });
             None
@@ -272,7 +277,7 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
     if name.is_some() {
         writes.extend(cleanup(wanted, &old));
     }
-    RevisionPlan { current: name, writes, look_again }
+    RevisionPlan { current: name, writes, look_again, waits_for }
 }
 
 /// Old revisions beyond the limit, lowest numbers first, none that an instance still has.

@@ -55,7 +55,7 @@ pub(super) fn plan(
     current: Option<&KnownRevision>,
     facts: &[NodeFact<'_>],
 ) -> Broken {
-    let of_it = known.state.broken.get(&daemon.daemon_set.key).filter(|before| before.revision == daemon.hash);
+    let of_it = known.of_it(&known.state.broken, daemon).filter(|before| before.revision == daemon.hash);
     // It was deleted, and the history makes it again.
     let Some(KnownRevision { revision: current, uid: current_uid, .. }) = current else {
         return Broken { suspects: of_it.cloned(), ..Broken::default() };

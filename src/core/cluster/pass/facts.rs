@@ -47,7 +47,7 @@ const LOST: &str = "its Node was deleted after it took the revision and before i
 /// Every node that should run the daemon or has an instance of it, and those that are unreachable and should have one.
 pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFact<'a>> {
     let canary = rules::canary(&daemon.daemon_set);
-    let passed_over = known.state.passed_over.get(&daemon.daemon_set.key);
+    let passed_over = known.of_it(&known.state.passed_over, daemon);
     let annotation = |name: &str| daemon.daemon_set.annotations.get(name);
     let (zone, spread) = (annotation(TOPOLOGY_KEY), annotation(SPREAD_KEY));
     let mut all = Vec::new();
@@ -115,7 +115,7 @@ pub(super) fn certain<'f, 'a>(facts: &'f [NodeFact<'a>]) -> Cow<'f, [NodeFact<'a
 /// Nodes that should run the daemon and whose agents report without a word of it, since when. Nothing is known of those
 /// that report more than is taken from one agent.
 pub(super) fn unmentioned(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<String, Timestamp> {
-    let before = known.state.unmentioned.get(&daemon.daemon_set.key);
+    let before = known.of_it(&known.state.unmentioned, daemon);
     let is_it = |entry: &NodeEntry| {
         let report = entry.report.as_ref().filter(|report| report.said != 0 && report.left_out == 0);
         daemon.should_run(entry) && entry.node.is_some() && report.is_some()
@@ -129,7 +129,7 @@ pub(super) fn unmentioned(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap
 /// Nodes where the wanted revision or nothing runs, or that are being replaced, and where what runs is not ready though
 /// the agent is heard: since when.
 pub(super) fn not_ready(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<String, Timestamp> {
-    let before = known.state.not_ready.get(&daemon.daemon_set.key);
+    let before = known.of_it(&known.state.not_ready, daemon);
     let is_it = |(name, entry, told): &(&String, &NodeEntry, Option<&Told>)| {
         let Some(node) = entry.node.as_ref().filter(|node| node.reachable && daemon.belongs(entry)) else {
             return false;
@@ -151,7 +151,7 @@ pub(super) fn not_ready(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<S
 
 /// Whether a node has been among [`not_ready`] for the progress deadline.
 fn is_late(known: &Basis<'_>, daemon: &WatchedDaemon, name: &str) -> bool {
-    let since = known.state.not_ready.get(&daemon.daemon_set.key).and_then(|nodes| nodes.get(name));
+    let since = known.of_it(&known.state.not_ready, daemon).and_then(|nodes| nodes.get(name));
     since.is_some_and(|since| *since + deadline(daemon) <= known.now)
 }
 
@@ -161,7 +161,7 @@ fn newest(told: &Told) -> Option<&InstanceFact> {
 
 /// Whether a node's agent leaves the daemon alone: it reports, and has had the time to say something of the daemon.
 fn is_left_alone(known: &Basis<'_>, daemon: &WatchedDaemon, name: &str) -> bool {
-    let of_it = known.state.unmentioned.get(&daemon.daemon_set.key);
+    let of_it = known.of_it(&known.state.unmentioned, daemon);
     let since = of_it.and_then(|nodes| nodes.get(name)).filter(|since| **since + UNCLAIMED <= known.now);
     since.is_some() && known.view.report(name).is_some_and(|report| report.told(daemon.key).is_none())
 }
@@ -213,7 +213,7 @@ fn away_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> 
 
 /// What was seen of a node that may have been broken by the wanted revision.
 fn suspect<'a>(known: &Basis<'a>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<&'a Suspect> {
-    let suspects = known.state.broken.get(&daemon.daemon_set.key).filter(|of| of.revision == daemon.hash)?;
+    let suspects = known.of_it(&known.state.broken, daemon).filter(|of| of.revision == daemon.hash)?;
     suspects.nodes.get(node.view.uid.as_ref()?)
 }
 

@@ -47,7 +47,7 @@ pub(super) fn halted(
     if RolloutStatus::of(&daemon.status, daemon.generation).released.is_some_and(|r| r.hash == daemon.hash) {
         return None;
     }
-    let noted = known.state.halts.get(&daemon.daemon_set.key).filter(|noted| noted.revision == daemon.hash);
+    let noted = known.of_it(&known.state.halts, daemon).filter(|noted| noted.revision == daemon.hash);
     // Its nodes are named where it is ended.
     let is_ended = |halted: &Halted| {
         let current = current.filter(|_| !halted.nodes.is_empty());

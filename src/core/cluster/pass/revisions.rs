@@ -48,8 +48,15 @@ pub(super) fn plan(
     plan
 }
 
-/// Why the current revision cannot be written, if the API server has said so: nothing is rolled out then.
+/// Why the current revision cannot be written, if the API server has said so, or what has its name: nothing is rolled out
+/// then.
 pub(super) fn refused(known: &Basis<'_>, key: &ObjectKey, plan: &history::RevisionPlan) -> Option<String> {
+    if let Some(name) = &plan.waits_for {
+        return Some(format!(
+            "ControllerRevision {name} of a former DaemonSet of this name is still there, and nothing is rolled out until \
+             it is gone: if that lasts, see its ownerReferences and finalizers"
+        ));
+    }
     let create = plan.writes.iter().find_map(|write| match write {
         history::RevisionWrite::Create { name, .. } => Some(name),
         _ => None,

@@ -583,7 +583,12 @@ fn a_name_that_somebody_elses_revision_has_is_waited_for_or_counted_as_a_collisi
         view.put(WatchedKind::Revisions, held.clone());
         let plan = view.plan(NOW);
         match plan.writes.as_slice() {
-            [] => assert!(waits, "{owners}"),
+            [Write::Status { .. }] => {
+                assert!(waits, "{owners}");
+                let (_, reason, words) = condition(&plan, "Degraded");
+                assert_eq!(reason, "NoControllerRevision");
+                assert!(words.contains("of a former DaemonSet of this name is still there"), "{words}");
+            }
             [Write::Revision { write: history::RevisionWrite::Collision, .. }] => assert!(!waits, "{owners}"),
             writes => panic!("{owners}: {writes:?}"),
         }

@@ -11,10 +11,18 @@ use crate::core::cluster::snapshot::NodeEntry;
 use crate::core::cluster::snapshot::NodeReport;
 use crate::core::cluster::snapshot::Told;
 use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::model::ObjectKey;
 
 use super::Basis;
 
 impl<'a> Basis<'a> {
+    /// What is remembered of a DaemonSet: nothing of a former one of the same name.
+    pub(super) fn of_it<T>(&self, memory: &'a BTreeMap<ObjectKey, T>, daemon: &WatchedDaemon) -> Option<&'a T> {
+        let key = &daemon.daemon_set.key;
+        let is_it = self.state.decided.get(key).is_none_or(|uid| *uid == daemon.uid);
+        memory.get(key).filter(|_| is_it)
+    }
+
     /// Every node, with what its agent says of a daemon.
     pub(super) fn nodes_with(
         &self,

@@ -23,6 +23,7 @@ use crate::core::model::ObjectKey;
 use crate::core::node;
 use crate::core::outline;
 use crate::core::placement::NamespaceSelector;
+use crate::core::record::Cause;
 use crate::core::time::Timestamp;
 
 use super::ClusterSnapshot;
@@ -197,7 +198,7 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
         uid: (!report.uid.is_empty()).then(|| names.of(&report.uid)),
         replacing: report.replacing.is_some(),
         staged: report.staged.is_some(),
-        failed: report.failed.map(|f| (names.of(&f.revision), names.of(&f.cause))),
+        failed: report.failed.map(|f| (names.of(&f.revision), names.of(cause(&f.cause)))),
         previous: report.previous.map(|p| names.of(&p)),
         phase: report.phase,
         pull_failed: report.pull_failed.is_some(),
@@ -205,6 +206,11 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
         stock_pod: report.stock_pod.filter(|pod| is_pod_name(pod)).map(String::into_boxed_str),
     };
     (key, told)
+}
+
+/// Why a revision failed, in the words that agents have for it: each other word would be another event.
+fn cause(text: &str) -> &'static str {
+    Cause::from_name(text).map_or("other", Cause::as_str)
 }
 
 /// Whether an agent's word can be the name of a pod: it becomes part of a request's path.

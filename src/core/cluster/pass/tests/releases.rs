@@ -598,6 +598,17 @@ fn a_halt_is_noted_whoever_keeps_the_history_and_is_the_same_in_each_pass() {
 }
 
 #[test]
+fn a_daemon_set_that_is_made_again_is_not_halted_by_what_its_former_one_did() {
+    let mut view = with_one_released(json!({}));
+    ["a", "b"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
+    assert_eq!(view.plan(NOW).halts.len(), 1);
+    let mut again = wanted("two", json!({}), json!({}));
+    again["metadata"]["uid"] = json!("again");
+    view.put(WatchedKind::DaemonSets, again);
+    assert!(view.plan(NOW + ms(1)).halts.is_empty());
+}
+
+#[test]
 fn nothing_is_released_while_a_node_is_not_heard_or_kept_and_what_is_released_does_not_halt() {
     let mut view = with_one_released(json!({}));
     ["b", "c", "d"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
