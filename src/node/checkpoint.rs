@@ -14,6 +14,8 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::PoisonError;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -60,6 +62,8 @@ pub struct Store {
     path: PathBuf,
     dir: Dir,
     read_only: bool,
+    /// Records that were there and could not be read.
+    unread: Mutex<BTreeSet<String>>,
 }
 
 impl Store {
@@ -79,7 +83,7 @@ impl Store {
                 let _ = put_in_force(&dir, &name, file);
             }
         }
-        Ok(Self { path: path.to_owned(), dir, read_only: false })
+        Ok(Self { path: path.to_owned(), dir, read_only: false, unread: Mutex::default() })
     }
 
     /// Opens the folder read-only: nothing is created, removed or set aside. `None` if it does not exist.
@@ -90,7 +94,7 @@ impl Store {
         match Dir::open(disk, path) {
             Ok(dir) => {
                 refuse_unsafe(path, &dir)?;
-                Ok(Some(Self { path: path.to_owned(), dir, read_only: true }))
+                Ok(Some(Self { path: path.to_owned(), dir, read_only: true, unread: Mutex::default() }))
             }
             Err(e) if e.source.kind() == ErrorKind::NotFound => Ok(None),
             Err(source) => Err(CheckpointError::Folder { path: path.to_owned(), source }),
@@ -171,6 +175,12 @@ impl Store {
         let path = || self.path.join(&unsynced.file);
         let fail = |source| CheckpointError::Save { path: path(), source };
         let rename = || self.dir.rename(unsynced.staged(), &self.dir, &unsynced.file);
+        let is_unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner).remove(&unsynced.file);
+        if is_unread {
+            // What could not be read is kept for a person: it may be readable by now.
+            let why = "could not be read".to_owned();
+            self.set_aside(&mut Damaged { path: path(), why, kept: None, is_read: true });
+        }
         let is_folder = || matches!(self.dir.stat(&unsynced.file), Ok(Some(Stat { kind: FileKind::Folder, .. })));
         unsynced.written.sync().map_err(fail)?;
         let renamed = match rename() {
@@ -253,7 +263,12 @@ impl Store {
     fn load_file<T: DeserializeOwned>(&self, file: &str) -> Loaded<T> {
         let staged = format!("{file}{STAGED}");
         let name = if is_whole(&self.dir, &staged).unwrap_or(false) { staged.as_str() } else { file };
-        let damaged = |why, is_read| Loaded::Damaged(Damaged { path: self.path.join(file), why, kept: None, is_read });
+        let damaged = |why: String, is_read: bool| {
+            if !is_read {
+                self.unread.lock().unwrap_or_else(PoisonError::into_inner).insert(file.to_owned());
+            }
+            Loaded::Damaged(Damaged { path: self.path.join(file), why, kept: None, is_read })
+        };
         let stat = match self.dir.stat(name) {
             Ok(Some(stat)) => stat,
             Ok(None) => return Loaded::Absent,
@@ -278,7 +293,7 @@ impl Store {
     }
 
     /// Renames a damaged record to a name that no record has. If that fails, the next save overwrites it. One that
-    /// cannot be read stays: it may be readable again.
+    /// cannot be read stays until the next save sets it aside: it may be readable again.
     pub fn set_aside(&self, damaged: &mut Damaged) {
         let Some(file) = damaged.path.file_name().and_then(|name| name.to_str()) else { return };
         if self.read_only || !damaged.is_read {

@@ -263,6 +263,28 @@ fn a_disk_that_takes_nothing_more_still_tells_the_newest_record() {
 }
 
 #[test]
+fn a_record_that_could_not_be_read_is_kept_when_another_takes_its_place() {
+    let disk = Arc::new(Simulated::default());
+    let (shared, path): (Shared, _) = (Arc::clone(&disk) as Shared, Path::new("/state"));
+    disk.make_folder(path);
+    let store = Store::open(&shared, path).unwrap();
+    store.save("a", &record(1)).unwrap();
+    disk.fail(Doing::Read, path.join("a.json"), Errno::EIO);
+    let Loaded::Damaged(damaged) = store.load::<Record>("a") else { panic!("it is read") };
+    assert_eq!((damaged.kept, damaged.is_read), (None, false));
+    disk.heal();
+    assert_eq!(store.load("a"), Loaded::Present(record(1)), "it may be readable again");
+    disk.fail(Doing::Read, path.join("a.json"), Errno::EIO);
+    assert!(matches!(store.load::<Record>("a"), Loaded::Damaged(_)));
+    disk.heal();
+    store.save("a", &record(2)).unwrap();
+    store.save("a", &record(3)).unwrap();
+    assert_eq!(store.load("a"), Loaded::Present(record(3)));
+    assert_eq!(store.load_file("a.json.bad-1"), Loaded::Present(record(1)));
+    assert!(!store.has("a.json.bad-2"), "once");
+}
+
+#[test]
 fn what_is_no_file_in_the_place_of_a_record_or_of_its_successor_stops_nothing() {
     let (_root, store) = fresh();
     store.save("a", &record(1)).unwrap();

@@ -70,7 +70,8 @@ impl Lost {
             .collect();
         let (here, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.unwell).into_iter().partition(|(uid, _)| there.contains_key(uid.as_str()));
-        self.lost.extend(gone.into_keys());
+        let gone = gone.into_iter().filter(|(_, name)| !current.revision.is_retried(name));
+        self.lost.extend(gone.map(|(uid, _)| uid));
         let unheard = here.into_iter().filter(|(_, name)| view.report(name).is_none());
         self.unwell = unheard.collect();
         let is_unwell = |name: &str| {
