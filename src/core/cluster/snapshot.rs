@@ -24,6 +24,7 @@ use crate::core::placement::NamespaceSelector;
 use crate::core::status::State;
 use crate::core::time::Timestamp;
 
+use super::history::Template;
 use super::names::Name;
 use super::names::Names;
 use super::node_daemons;
@@ -158,8 +159,11 @@ enum Fit {
 /// A DaemonSet.
 #[derive(Clone, Debug)]
 pub struct WatchedDaemon {
-    /// As decisions see it; of one that is refused its metadata, with the last definition that was not.
+    /// As decisions see it, with as much of its template as placement reads; of one that is refused its metadata, with the
+    /// last definition that was not.
     pub daemon_set: Arc<DaemonSet>,
+    /// Its whole template.
+    pub(super) template: Template,
     /// Why its definition is refused, though the API took it: nothing is decided from it then.
     pub refused: Option<String>,
     /// `metadata.uid`.

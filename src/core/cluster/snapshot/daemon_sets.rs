@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::core::bounds;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::history::Template;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::json::Json;
@@ -20,6 +21,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::outline;
+use crate::core::placement;
 use crate::core::policy;
 
 use super::ClusterSnapshot;
@@ -82,8 +84,11 @@ impl ClusterSnapshot {
             }
         };
         let hash = RevisionFact::hash_of(&history::data(&daemon_set.template));
+        let template = Template::of(&daemon_set.template);
+        let daemon_set = DaemonSet { template: placement::part_read(&daemon_set.template), ..daemon_set };
         let mut daemon = WatchedDaemon {
             daemon_set: Arc::new(daemon_set),
+            template,
             refused: None,
             selector: self.namespace_selector(&key.namespace),
             key: self.names.of(&key.to_string()),
@@ -167,6 +172,7 @@ impl ClusterSnapshot {
         };
         WatchedDaemon {
             daemon_set: Arc::new(daemon_set),
+            template: Template::default(),
             refused: None,
             selector: self.namespace_selector(&key.namespace),
             key: self.names.of(&key.to_string()),

@@ -88,6 +88,18 @@ fn what_is_over_the_bounds_of_a_tenant_is_refused_and_not_kept() {
 }
 
 #[test]
+fn a_template_is_kept_as_text_and_what_placement_reads_as_values() {
+    let mut daemon = of("trusted", "d");
+    daemon["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": "a"});
+    daemon["spec"]["template"]["spec"]["containers"][0]["args"] = json!(vec!["x"; 1_000]);
+    let mut view = trusting();
+    put(&mut view, daemon.clone());
+    let known = view.daemons.values().next().unwrap();
+    assert_eq!(known.daemon_set.template, json!({"spec": {"nodeSelector": {"zone": "a"}}}));
+    assert_eq!(known.template.value(), daemon["spec"]["template"]);
+}
+
+#[test]
 fn what_is_not_even_read_is_refused_and_what_it_was_before_stays() {
     let mut view = trusting();
     put(&mut view, of("tenant", "d"));
