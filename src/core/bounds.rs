@@ -2,6 +2,8 @@
 //!
 //! Owns the numbers and the wording of a refusal. Nothing is left out to get below a bound.
 
+mod room;
+
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
@@ -15,6 +17,9 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
 use crate::core::policy::PodRules;
+
+pub use room::Room;
+pub use room::Taken;
 
 /// What one DaemonSet may have at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +72,9 @@ pub const METADATA: usize = 256 << 10;
 
 /// How much of the DaemonSets of the API in one namespace that is not trusted is kept in memory, as [`weight`] counts.
 pub const KEPT: usize = 16 << 20;
+
+/// How much of the DaemonSets of such namespaces a coordinator keeps in memory.
+pub const COORDINATED: Room = Room { each: 4 << 20, all: 16 << 20, share: 256 << 10 };
 
 /// How many ConfigMaps and Secrets of one namespace that is not trusted are read on a node.
 pub const OBJECTS: usize = 512;
@@ -240,6 +248,22 @@ pub fn no_room(namespace: &str, weight: usize) -> FieldError {
              {weight}; those that run come first"
         ),
         hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
+    }
+}
+
+/// That a DaemonSet of `weight` is not coordinated because those that are leave it no room within [`COORDINATED`].
+pub fn no_room_to_coordinate(namespace: &str, weight: usize) -> FieldError {
+    let Room { each, all, share } = COORDINATED;
+    FieldError {
+        field: "metadata.namespace".to_owned(),
+        reason: format!(
+            "with the {weight} bytes of this one the DaemonSets of namespace {namespace} would take more than {each} bytes \
+             of the coordinator's memory together, or those of all namespaces that are not trusted more than {all} (each \
+             may have {share}); those that it knew first come first"
+        ),
+        hint: Some(format!(
+            "delete some, make them smaller, or add {namespace:?} to policy.trusted-namespaces of the coordinator"
+        )),
     }
 }
 

@@ -9,6 +9,7 @@ mod objects;
 mod outlines;
 mod renumber;
 mod revisions;
+mod room;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::core::bounds::Taken;
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
@@ -164,6 +166,8 @@ pub struct WatchedDaemon {
     pub daemon_set: Arc<DaemonSet>,
     /// Its whole template.
     pub(super) template: Template,
+    /// What it takes in memory, where that is bounded, in bytes.
+    weight: usize,
     /// Why its definition is refused, though the API took it: nothing is decided from it then.
     pub refused: Option<String>,
     /// `metadata.uid`.
@@ -300,6 +304,10 @@ pub struct ClusterSnapshot {
     default_node_selector: String,
     /// Namespaces whose DaemonSets have no bounds; `*` is all.
     trusted_namespaces: Vec<String>,
+    /// What the DaemonSets of the others take in memory.
+    taken: Taken,
+    /// Those of them that are refused because there is no room for what they define, and what that would take.
+    no_room: BTreeMap<ObjectKey, usize>,
     /// Strings by number.
     pub(super) names: Names,
     complete: BTreeSet<WatchedKind>,
