@@ -191,7 +191,7 @@ pub struct WatchedDaemon {
     /// The hash of the released revision, if its status names one.
     pub(super) released: Option<Name>,
     /// The node selector of its namespace.
-    selector: Option<NamespaceSelector>,
+    selector: Option<Arc<NamespaceSelector>>,
     /// What placement says of each node, by the node's index.
     placements: Vec<Fit>,
 }
@@ -299,8 +299,8 @@ pub struct ClusterSnapshot {
     revision_outlines: BTreeMap<ObjectKey, RevisionOutline>,
     /// Certificate requests, by name.
     pub certificate_requests: BTreeMap<String, OpenCertificateRequest>,
-    /// Namespaces, each with as much as tells its node selector.
-    namespaces: BTreeMap<String, Value>,
+    /// Namespaces, each with the node selector of its pods.
+    namespaces: BTreeMap<String, Option<Arc<NamespaceSelector>>>,
     default_node_selector: String,
     /// Namespaces whose DaemonSets have no bounds; `*` is all.
     trusted_namespaces: Vec<String>,
@@ -464,7 +464,7 @@ impl WatchedDaemon {
         if self.placements.len() <= index {
             self.placements.resize(index + 1, Fit::No);
         }
-        let (view, selector) = (&node.view, self.selector.as_ref());
+        let (view, selector) = (&node.view, self.selector.as_deref());
         self.placements[index] = if placement::should_run(view, &self.daemon_set, selector).should_run {
             Fit::Runs
         } else if placement::belongs(view, &self.daemon_set, selector) {

@@ -164,6 +164,20 @@ fn all_tenants_have_bounded_room_in_a_coordinator_together_and_each_has_a_share(
 }
 
 #[test]
+fn of_a_namespace_its_node_selector_is_kept_once_for_all_its_daemon_sets() {
+    let mut view = trusting();
+    let long = "x".repeat(100_000);
+    let selector = format!("a={}", "b".repeat(1_000));
+    let annotations = json!({"x": long, "openshift.io/node-selector": selector});
+    view.put(WatchedKind::Namespaces, json!({"metadata": {"name": "tenant", "annotations": annotations}}));
+    assert!(format!("{:?}", view.namespaces).len() < 1_200);
+    (0..3).for_each(|number| put(&mut view, large("tenant", number, 1)));
+    let known = view.namespaces["tenant"].as_ref().unwrap();
+    let is_shared = |daemon: &WatchedDaemon| daemon.selector.as_ref().is_some_and(|own| Arc::ptr_eq(own, known));
+    assert!(view.daemons.values().all(is_shared));
+}
+
+#[test]
 fn a_template_is_kept_as_text_and_what_placement_reads_as_values() {
     let mut daemon = of("trusted", "d");
     daemon["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": "a"});
