@@ -32,6 +32,7 @@ use super::decision::Decision;
 use super::decision::SaveInputs;
 use super::executor::Gates;
 use super::log::Log;
+use super::objects;
 use super::objects::Objects;
 use super::objects::is_override;
 use super::objects::tenant;
@@ -93,6 +94,7 @@ fn decide_in_order(
         cache.make_whole(&incomplete);
         plan = planning::plan(observation, &state, config, cache);
     }
+    objects::note_refused(observation.snapshot(), &mut plan);
     tenant::bound(observation.snapshot(), &state.policy, &mut plan);
     state.asks_runtime = plan.daemons.iter().any(|daemon| daemon.asks_runtime);
     let claims = planning::report_to_cluster(observation, &state, config, cache, &plan);

@@ -15,10 +15,14 @@ use crate::core::knowledge::OVERRIDE_ANNOTATION;
 use crate::core::knowledge::Origin;
 use crate::core::knowledge::Said;
 use crate::core::knowledge::Sources;
+use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
+use crate::core::pass::Plan;
+use crate::core::plan::DaemonPlan;
+use crate::core::plan::Note;
 use crate::core::policy::Policy;
 use crate::node::api::Entry;
 use crate::node::api::Scope;
@@ -239,6 +243,24 @@ pub(super) fn remember(
     }
 }
 
+/// Notes at each daemon the first of the objects that it names and that the API server does not let the agent read.
+pub(super) fn note_refused(api: Option<&Snapshot>, plan: &mut Plan) {
+    let refused = api.map(Snapshot::refused).unwrap_or_default();
+    let of = |daemon: &DaemonPlan| {
+        let (object, why) = refused.iter().find(|(object, _)| daemon.references.contains(**object))?;
+        Some(Note::Field(FieldError {
+            field: object.to_string(),
+            reason: format!(
+                "the API server does not let the agent read it: {why}; what runs keeps the data that it has"
+            ),
+            hint: None,
+        }))
+    };
+    if !refused.is_empty() {
+        plan.daemons.iter_mut().for_each(|daemon| daemon.summary.notes.extend(of(daemon)));
+    }
+}
+
 /// Objects from a checkpoint, under versions of their own.
 pub(super) fn restore<V: Into<Arc<Value>>>(objects: Vec<(ObjectRef, V)>) -> Versioned {
     let entry =
@@ -265,6 +287,34 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::core::model::ObjectKey;
+    use crate::core::plan;
+    use crate::core::record::DaemonRecord;
+    use crate::core::time::Timestamp;
+    use crate::node::api::ApiFailure;
+    use crate::node::api::FailureKind;
+    use crate::node::api::ScopeState;
+
+    #[test]
+    fn what_the_api_server_refuses_is_noted_at_each_daemon_that_names_it() {
+        let object = |name: &str| ObjectRef::new(Kind::ConfigMap, "a", name);
+        let naming = |names: &[&str]| {
+            let plan = plan::empty(DaemonRecord::new(ObjectKey::new("a", "d"), 1));
+            DaemonPlan { references: names.iter().map(|name| object(name)).collect(), ..plan }
+        };
+        let mut api = Snapshot::default();
+        for (name, kind) in [("closed", FailureKind::Forbidden), ("later", FailureKind::Timeout)] {
+            let error = Some((ApiFailure::new(kind, "no"), Timestamp::from_secs(0)));
+            api.scopes.insert(Scope::Object(object(name)), ScopeState { error, ..ScopeState::default() });
+        }
+        let daemons = vec![naming(&["later", "open"]), naming(&["closed", "open"])];
+        let mut plan = Plan { daemons, ..Plan::default() };
+        note_refused(Some(&api), &mut plan);
+        let notes = plan.daemons.iter().map(|daemon| daemon.summary.notes.iter().map(ToString::to_string).collect());
+        let told = "ConfigMap a/closed: the API server does not let the agent read it: no; what runs keeps the data that \
+                    it has";
+        assert_eq!(notes.collect::<Vec<Vec<_>>>(), [vec![], vec![told.to_owned()]]);
+    }
 
     #[test]
     fn what_is_sealed_may_be_newer_than_a_folders_secret_for_what_runs_with_it() {

@@ -39,6 +39,21 @@ pub enum Scope {
     NodeDaemons,
 }
 
+impl Scope {
+    /// The object, if it is one.
+    pub fn object(&self) -> Option<&ObjectRef> {
+        match self {
+            Self::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// Whether the agent needs it whatever the daemons are.
+    pub fn is_of_agent(&self) -> bool {
+        matches!(self, Self::DaemonSets | Self::Node | Self::Pods | Self::NodeDaemons)
+    }
+}
+
 impl std::fmt::Display for Scope {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -206,8 +221,19 @@ impl Snapshot {
     /// Whether DaemonSets, Node, pods and every referenced object have each been listed completely at least once. A
     /// cluster need not have NodeDaemons.
     pub fn is_complete(&self) -> bool {
-        let listed = |(scope, state): (&Scope, &ScopeState)| state.lists > 0 || *scope == Scope::NodeDaemons;
-        self.lists(&Scope::DaemonSets) > 0 && self.scopes.iter().all(listed)
+        self.has_listed_own() && self.scopes.iter().all(|(scope, state)| state.lists > 0 || scope.is_of_agent())
+    }
+
+    /// The same of what the agent itself needs.
+    pub fn has_listed_own(&self) -> bool {
+        [Scope::DaemonSets, Scope::Node, Scope::Pods].iter().all(|scope| self.lists(scope) > 0)
+    }
+
+    /// The objects that the API server does not let the agent read, each with its words.
+    pub fn refused(&self) -> BTreeMap<&ObjectRef, &str> {
+        let failing = self.scopes.iter().filter_map(|(scope, state)| Some((scope, &state.error.as_ref()?.0)));
+        let refused = failing.filter(|(_, failure)| !failure.is_link());
+        refused.filter_map(|(scope, failure)| Some((scope.object()?, failure.message.as_str()))).collect()
     }
 
     /// Whether all DaemonSets, and all watched objects of `kind`, have been listed.
