@@ -177,7 +177,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
         unlisted || runs.contains(key) || unconfirmed.contains(key) || definitions.refused(key).is_some()
     };
     state.inputs.follow(api, &ours, &objects, is_kept, is_overridden);
-    tenant::forget(&mut state.inputs.objects, api, &state.policy);
+    tenant::forget(&mut state.inputs, api, &objects, &state.policy);
     Some(Request::Follow { objects, tokens })
 }
 

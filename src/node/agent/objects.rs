@@ -48,6 +48,8 @@ pub(super) struct Objects<'a> {
     pub(super) folders: &'a Versioned,
     /// What the API last said of objects in use, from the checkpoint and from earlier passes.
     pub(super) remembered: &'a Versioned,
+    /// Objects that the API server last had and that are not kept.
+    pub(super) unread: &'a BTreeSet<ObjectRef>,
     /// Says which namespaces the API may speak for.
     pub(super) policy: &'a Policy,
     /// What was kept for a roll-back, for an instance that runs with it.
@@ -94,6 +96,7 @@ impl<'a> Objects<'a> {
             api: observation.snapshot(),
             folders: &observation.folders.objects,
             remembered: &inputs.objects,
+            unread: &inputs.unread,
             policy,
             rollback_data: None,
             live: false,
@@ -143,7 +146,9 @@ impl<'a> Objects<'a> {
         let listed = |api: &Snapshot| api.lists(&Scope::Object(reference.clone())) > 0;
         let said = self.api.map_or(Said::NotConfigured, |api| match api.objects.get(reference) {
             Some(entry) => Said::Present(entry),
+            None if api.lacks_room(reference).is_some() => Said::Unread,
             None if listed(api) => Said::Gone,
+            None if self.unread.contains(reference) => Said::Unread,
             None => Said::Nothing,
         });
         let overrides = folder.is_some_and(|entry| is_override(&entry.value));
@@ -317,6 +322,45 @@ mod tests {
     }
 
     #[test]
+    fn a_folders_object_does_not_take_the_place_of_what_has_no_room() {
+        let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
+        let policy = Policy::new(None, "", vec!["a".to_owned()]).unwrap();
+        let entry = |text: &str| Entry { version: 1, value: Arc::new(json!({"data": {"k": text}})) };
+        let folders = Versioned::from([(named.clone(), entry("folder"))]);
+        let remembered = Versioned::from([(named.clone(), entry("remembered"))]);
+        let (silent, mut full, mut without) = (Snapshot::default(), Snapshot::default(), Snapshot::default());
+        full.scopes.insert(Scope::Object(named.clone()), ScopeState { lists: 1, ..ScopeState::default() });
+        without.scopes.clone_from(&full.scopes);
+        full.no_room(&named);
+        let (none, unread) = (BTreeSet::new(), BTreeSet::from([named.clone()]));
+        for (api, remembered, unread, expected) in [
+            (Some(&full), &Versioned::new(), &none, None),
+            (Some(&full), &remembered, &none, Some("remembered")),
+            (Some(&silent), &Versioned::new(), &unread, None),
+            (Some(&silent), &Versioned::new(), &none, Some("folder")),
+            (Some(&without), &Versioned::new(), &unread, Some("folder")),
+            (None, &Versioned::new(), &unread, Some("folder")),
+        ] {
+            let objects = Objects {
+                api,
+                folders: &folders,
+                remembered,
+                unread,
+                policy: &policy,
+                rollback_data: None,
+                live: true,
+                is_closed: false,
+            };
+            let found = match objects.lookup(&named) {
+                Lookup::Present(value) => text_at(value, &["data", "k"]),
+                Lookup::Unknown => None,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(found, expected, "{api:?}");
+        }
+    }
+
+    #[test]
     fn what_is_sealed_may_be_newer_than_a_folders_secret_for_what_runs_with_it() {
         let secret = ObjectRef::new(Kind::Secret, "kube-system", "s");
         let entry = |annotations: Value| {
@@ -330,6 +374,7 @@ mod tests {
             api: Some(&silent),
             folders: &plain,
             remembered: &nothing,
+            unread: &BTreeSet::new(),
             policy: &policy,
             rollback_data: None,
             live: true,

@@ -20,8 +20,10 @@ use crate::core::plan::DaemonPlan;
 use crate::core::plan::Note;
 use crate::core::policy::Policy;
 use crate::node::api::Entry;
+use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
+use super::super::remembered_inputs::RememberedInputs;
 use super::super::rollback_data::RollbackDataOf;
 use super::Versioned;
 
@@ -75,10 +77,27 @@ fn comes_first(daemon: &DaemonPlan) -> bool {
     daemon.record.runs() || daemon.summary.source.as_ref().is_some_and(|source| *source != Source::Api)
 }
 
-/// Forgets what is remembered of such objects and is another one now, or none, where that is too much for a namespace.
-pub(in crate::node::agent) fn forget(remembered: &mut Versioned, api: &Snapshot, policy: &Policy) {
+/// Forgets what is remembered of such objects and is another one now, or none, where that is too much for a namespace. Of
+/// what the API server has of the `used` ones it stays known that it has it: a folder's is older.
+pub(in crate::node::agent) fn forget(
+    inputs: &mut RememberedInputs,
+    api: &Snapshot,
+    used: &BTreeSet<ObjectRef>,
+    policy: &Policy,
+) {
     let mut room = Room::new(policy);
-    remembered.retain(|object, entry| has(&api.objects, object, entry) || room.take(object, entry));
+    let mut unread = std::mem::take(&mut inputs.unread);
+    inputs.objects.retain(|object, entry| {
+        let is_kept = has(&api.objects, object, entry) || room.take(object, entry);
+        unread.extend((!is_kept).then(|| object.clone()));
+        is_kept
+    });
+    let is_unlisted = |object: &ObjectRef| api.lists(&Scope::Object(object.clone())) == 0;
+    let is_unread = |object: &&ObjectRef| {
+        !inputs.objects.contains_key(object)
+            && (api.lacks_room(object).is_some() || unread.contains(object) && is_unlisted(object))
+    };
+    inputs.unread = used.iter().filter(is_unread).cloned().collect();
 }
 
 /// Forgets what is kept for a roll-back of daemons of such namespaces, by name, where that is too much. They go back with

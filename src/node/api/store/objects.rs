@@ -39,6 +39,12 @@ impl Snapshot {
         self.no_room.get(reference).copied()
     }
 
+    /// There is one, and no room for it.
+    #[cfg(test)]
+    pub(crate) fn no_room(&mut self, reference: &ObjectRef) {
+        self.no_room.insert(reference.clone(), 1);
+    }
+
     /// Takes or gives up `reference`, of a namespace of which what is kept is bounded. Whether it is kept.
     pub(super) fn take(&mut self, reference: &ObjectRef, value: &Value) -> bool {
         let weight = bounds::object_weight(value);

@@ -10,6 +10,7 @@ use crate::core::record::DaemonRecord;
 use crate::node::agent::decide::tests::key;
 use crate::node::agent::decide::tests::state;
 use crate::node::agent::rollback_data::RollbackData;
+use crate::node::api::ScopeState;
 
 fn policy() -> Policy {
     Policy::new(None, "", vec!["a".to_owned(), "kube-system".to_owned()]).unwrap()
@@ -80,21 +81,31 @@ fn so_many_tokens_are_requested_for_a_tenant_and_those_of_what_runs_first() {
 fn what_is_remembered_of_a_tenants_objects_beside_those_of_today_is_bounded() {
     let entry =
         |kibibytes: usize| Entry { version: 1, value: Arc::new(json!({"data": {"a": "x".repeat(kibibytes << 10)}})) };
-    let (mut remembered, mut api) = (Versioned::new(), Snapshot::default());
+    let (mut inputs, mut api) = (RememberedInputs::default(), Snapshot::default());
     for number in 0..40 {
-        remembered.insert(config_map("a", number), entry(1_000));
-        remembered.insert(config_map("kube-system", number), entry(1_000));
+        inputs.objects.insert(config_map("a", number), entry(1_000));
+        inputs.objects.insert(config_map("kube-system", number), entry(1_000));
     }
     for number in 0..20 {
-        api.objects.insert(config_map("a", number), remembered[&config_map("a", number)].clone());
+        api.objects.insert(config_map("a", number), inputs.objects[&config_map("a", number)].clone());
     }
-    forget(&mut remembered, &api, &policy());
-    assert_eq!(remembered.len(), 80, "those of today are in memory once");
+    let mut used: BTreeSet<ObjectRef> = inputs.objects.keys().cloned().collect();
+    forget(&mut inputs, &api, &used, &policy());
+    assert_eq!((inputs.objects.len(), &inputs.unread), (80, &BTreeSet::new()), "those of today are in memory once");
     for number in 0..20 {
         api.objects.insert(config_map("a", number), entry(1_000));
     }
-    forget(&mut remembered, &api, &policy());
-    assert_eq!(remembered.len(), 40 + 32);
+    forget(&mut inputs, &api, &used, &policy());
+    assert_eq!(inputs.objects.len(), 40 + 32);
+    // That the API server has them is known until it says something else, or nothing names them.
+    let forgotten = |numbers: std::ops::Range<usize>| numbers.map(|number| config_map("a", number)).collect();
+    assert_eq!(inputs.unread, forgotten(32..40));
+    api.scopes.insert(Scope::Object(config_map("a", 32)), ScopeState { lists: 1, ..ScopeState::default() });
+    forget(&mut inputs, &api, &used, &policy());
+    assert_eq!(inputs.unread, forgotten(33..40), "it is gone, or will be remembered");
+    used.remove(&config_map("a", 33));
+    forget(&mut inputs, &api, &used, &policy());
+    assert_eq!(inputs.unread, forgotten(34..40));
 }
 
 #[test]
