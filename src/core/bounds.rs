@@ -2,7 +2,7 @@
 //!
 //! Owns the numbers and the wording of a refusal. Nothing is left out to get below a bound.
 
-mod room;
+mod quota;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -18,8 +18,8 @@ use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
 use crate::core::policy::PodRules;
 
-pub use room::Room;
-pub use room::Taken;
+pub use quota::Quota;
+pub use quota::QuotaUse;
 
 /// What one DaemonSet may have at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub const METADATA: usize = 256 << 10;
 pub const KEPT: usize = 16 << 20;
 
 /// How much of the DaemonSets of such namespaces a coordinator keeps in memory.
-pub const COORDINATED: Room = Room { each: 4 << 20, all: 16 << 20, share: 256 << 10 };
+pub const COORDINATED: Quota = Quota { each: 4 << 20, all: 16 << 20, share: 256 << 10 };
 
 /// How many ConfigMaps and Secrets of one namespace that is not trusted are read on a node.
 pub const OBJECTS: usize = 512;
@@ -82,15 +82,9 @@ pub const OBJECTS: usize = 512;
 /// How many tokens are requested for the DaemonSets of the API in one namespace that is not trusted on a node.
 pub const TOKENS: usize = 256;
 
-/// How much of these ConfigMaps and Secrets is kept in memory, as [`object_weight`] counts.
-pub const OBJECTS_KEPT: usize = 32 << 20;
-/// The same of all such namespaces together.
-pub const ALL_OBJECTS_KEPT: usize = 64 << 20;
-/// So much may each of them have, however much the others do.
-pub const OBJECTS_SHARE: usize = 4 << 20;
-
-/// How much is remembered of them, as they were, beside those that are kept.
-pub const OBJECTS_REMEMBERED: usize = 32 << 20;
+/// How much of these ConfigMaps and Secrets is kept in memory, as [`object_weight`] counts; as much again of what they were
+/// beside that, and once more for roll-backs.
+pub const OBJECTS_KEPT: Quota = Quota { each: 32 << 20, all: 64 << 20, share: 4 << 20 };
 
 /// What a value takes in memory beside its text, in bytes.
 const VALUE: usize = 256;
@@ -185,12 +179,13 @@ pub fn object_weight(object: &Value) -> usize {
 /// That `object` of `weight` is not read because the others of its namespace leave it no room within [`OBJECTS_KEPT`].
 pub fn no_room_for_object(object: &ObjectRef, weight: usize) -> FieldError {
     let namespace = &object.key.namespace;
+    let Quota { each, all, .. } = OBJECTS_KEPT;
     FieldError {
         field: object.to_string(),
         reason: format!(
             "it is not read: with its {weight} bytes the ConfigMaps and Secrets of namespace {namespace} would take more \
-             than {OBJECTS_KEPT} bytes of the agent's memory together, or those of all namespaces that are not trusted \
-             more than {ALL_OBJECTS_KEPT}; what runs keeps the data that it has"
+             than {each} bytes of the agent's memory together, or those of all namespaces that are not trusted \
+             more than {all}; what runs keeps the data that it has"
         ),
         hint: Some(format!(
             "make them smaller, or add {namespace:?} to policy.trusted-namespaces, which have no such bound"
@@ -253,7 +248,7 @@ pub fn no_room(namespace: &str, weight: usize) -> FieldError {
 
 /// That a DaemonSet of `weight` is not coordinated because those that are leave it no room within [`COORDINATED`].
 pub fn no_room_to_coordinate(namespace: &str, weight: usize) -> FieldError {
-    let Room { each, all, share } = COORDINATED;
+    let Quota { each, all, share } = COORDINATED;
     FieldError {
         field: "metadata.namespace".to_owned(),
         reason: format!(

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::core::bounds::Taken;
+use crate::core::bounds::QuotaUse;
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
@@ -305,7 +305,7 @@ pub struct ClusterSnapshot {
     /// Namespaces whose DaemonSets have no bounds; `*` is all.
     trusted_namespaces: Vec<String>,
     /// What the DaemonSets of the others take in memory.
-    taken: Taken,
+    taken: QuotaUse,
     /// Those of them that are refused because there is no room for what they define, and what that would take.
     no_room: BTreeMap<ObjectKey, usize>,
     /// Strings by number.

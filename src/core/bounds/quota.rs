@@ -1,4 +1,4 @@
-//! Room in memory for what namespaces that are not trusted have, and how much of it is taken.
+//! How much memory there is for what namespaces that are not trusted have, and how much of it is taken.
 //!
 //! Owns who gets how much. Must not know of what.
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// So many bytes may be kept.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct Quota {
     /// Of one namespace.
     pub each: usize,
     /// Of all together.
@@ -15,14 +15,14 @@ pub struct Room {
     pub share: usize,
 }
 
-/// What is taken of such a [`Room`].
+/// What is taken of such a [`Quota`].
 #[derive(Clone, Debug, Default)]
-pub struct Taken {
+pub struct QuotaUse {
     by_namespace: BTreeMap<String, usize>,
     all: usize,
 }
 
-impl Taken {
+impl QuotaUse {
     /// Something of `namespace` takes so many bytes.
     pub fn add(&mut self, namespace: &str, bytes: usize) {
         if bytes > 0 {
@@ -42,11 +42,11 @@ impl Taken {
         }
     }
 
-    /// How much more of `room` may be kept of `namespace`.
-    pub fn left(&self, room: Room, namespace: &str) -> usize {
+    /// How much more of `quota` may be kept of `namespace`.
+    pub fn left(&self, quota: Quota, namespace: &str) -> usize {
         let taken = self.by_namespace.get(namespace).copied().unwrap_or(0);
-        let left_to_all = room.all.saturating_sub(self.all).max(room.share.saturating_sub(taken));
-        room.each.saturating_sub(taken).min(left_to_all)
+        let left_to_all = quota.all.saturating_sub(self.all).max(quota.share.saturating_sub(taken));
+        quota.each.saturating_sub(taken).min(left_to_all)
     }
 }
 
@@ -56,16 +56,16 @@ mod tests {
 
     #[test]
     fn each_namespace_has_its_bound_and_a_share_that_the_others_do_not_take() {
-        let room = Room { each: 10, all: 16, share: 2 };
-        let mut taken = Taken::default();
-        assert_eq!(taken.left(room, "a"), 10);
+        let quota = Quota { each: 10, all: 16, share: 2 };
+        let mut taken = QuotaUse::default();
+        assert_eq!(taken.left(quota, "a"), 10);
         taken.add("a", 9);
         taken.add("b", 7);
-        assert_eq!(["a", "b", "c"].map(|namespace| taken.left(room, namespace)), [0, 0, 2]);
+        assert_eq!(["a", "b", "c"].map(|namespace| taken.left(quota, namespace)), [0, 0, 2]);
         taken.add("c", 1);
-        assert_eq!(taken.left(room, "c"), 1, "beyond what all have together");
+        assert_eq!(taken.left(quota, "c"), 1, "beyond what all have together");
         taken.give_back("a", 9);
         taken.give_back("never", 5);
-        assert_eq!(["a", "b", "c"].map(|namespace| taken.left(room, namespace)), [8, 3, 8]);
+        assert_eq!(["a", "b", "c"].map(|namespace| taken.left(quota, namespace)), [8, 3, 8]);
     }
 }
