@@ -200,12 +200,11 @@ impl Store {
             snapshot.deleted.remove(&key);
             snapshot.remove_outline(&key);
             snapshot.to_read.remove(&key);
-            let before = snapshot.daemon_sets.get(&key);
-            if before.is_some_and(|before| before.fingerprint == fingerprint) {
+            if snapshot.daemon_sets.get(&key).is_some_and(|before| before.fingerprint == fingerprint) {
                 return;
             }
             let mut definition = snapshot.definition(&key, value, &self.selection);
-            if before.is_none_or(|before| before.differs(&definition)) {
+            if snapshot.daemon_sets.get(&key).is_none_or(|before| before.differs(&definition)) {
                 snapshot.changed();
                 definition.version = snapshot.version;
                 snapshot.daemon_sets.insert(key, definition);
