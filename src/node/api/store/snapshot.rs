@@ -21,6 +21,7 @@ use crate::node::recording::marks;
 
 use super::Definition;
 use super::objects::Weights;
+use super::tombstones::Tombstone;
 
 /// The scope of one watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -194,15 +195,6 @@ pub struct EtcdRollback {
     pub to: u64,
 }
 
-/// What is remembered of a deleted DaemonSet.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Tombstone {
-    pub(super) uid: String,
-    /// The garbage collector removes the finalizer `orphan` and then the object within milliseconds. A pass may see
-    /// neither, so the deletion records it.
-    pub(super) orphan: bool,
-}
-
 impl Snapshot {
     /// Its content has changed.
     pub(super) fn changed(&mut self) {
@@ -277,7 +269,7 @@ impl Snapshot {
         if self.not_selected.contains_key(key) {
             return Presence::NotSelected;
         }
-        if let Some(Tombstone { uid, orphan }) = self.deleted.get(key) {
+        if let Some(Tombstone { uid, orphan, .. }) = self.deleted.get(key) {
             return Presence::Deleted { uid: uid.clone(), orphan: *orphan };
         }
         match self.lists(&Scope::DaemonSets) {
