@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TARGETS = ("files", "api", "checkpoint", "config", "yaml", "runtime", "provider", "socket", "bundle", "cluster")
+TARGETS = ("files", "api", "checkpoint", "config", "yaml", "runtime", "provider", "socket", "bundle", "cluster", "fields")
 # As cargo-fuzz has it.
 RUSTFLAGS = ("-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-trace-compares "
              "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table --cfg fuzzing")

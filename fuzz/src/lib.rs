@@ -7,6 +7,7 @@ pub mod bundle;
 pub mod checkpoint;
 pub mod cluster;
 pub mod config;
+pub mod fields;
 pub mod files;
 pub mod mutate;
 pub mod provider;

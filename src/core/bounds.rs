@@ -2,6 +2,8 @@
 //!
 //! Owns the numbers and the wording of a refusal. Nothing is left out to get below a bound.
 
+mod quota;
+
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
@@ -15,6 +17,9 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
 use crate::core::policy::PodRules;
+
+pub use quota::Quota;
+pub use quota::QuotaUse;
 
 /// What one DaemonSet may have at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,21 +73,18 @@ pub const METADATA: usize = 256 << 10;
 /// How much of the DaemonSets of the API in one namespace that is not trusted is kept in memory, as [`weight`] counts.
 pub const KEPT: usize = 16 << 20;
 
+/// How much of the DaemonSets of such namespaces a coordinator keeps in memory.
+pub const COORDINATED: Quota = Quota { each: 4 << 20, all: 16 << 20, share: 256 << 10 };
+
 /// How many ConfigMaps and Secrets of one namespace that is not trusted are read on a node.
 pub const OBJECTS: usize = 512;
 
 /// How many tokens are requested for the DaemonSets of the API in one namespace that is not trusted on a node.
 pub const TOKENS: usize = 256;
 
-/// How much of these ConfigMaps and Secrets is kept in memory, as [`object_weight`] counts.
-pub const OBJECTS_KEPT: usize = 32 << 20;
-/// The same of all such namespaces together.
-pub const ALL_OBJECTS_KEPT: usize = 64 << 20;
-/// So much may each of them have, however much the others do.
-pub const OBJECTS_SHARE: usize = 4 << 20;
-
-/// How much is remembered of them, as they were, beside those that are kept.
-pub const OBJECTS_REMEMBERED: usize = 32 << 20;
+/// How much of these ConfigMaps and Secrets is kept in memory, as [`object_weight`] counts; as much again of what they were
+/// beside that, and once more for roll-backs.
+pub const OBJECTS_KEPT: Quota = Quota { each: 32 << 20, all: 64 << 20, share: 4 << 20 };
 
 /// What a value takes in memory beside its text, in bytes.
 const VALUE: usize = 256;
@@ -177,12 +179,13 @@ pub fn object_weight(object: &Value) -> usize {
 /// That `object` of `weight` is not read because the others of its namespace leave it no room within [`OBJECTS_KEPT`].
 pub fn no_room_for_object(object: &ObjectRef, weight: usize) -> FieldError {
     let namespace = &object.key.namespace;
+    let Quota { each, all, .. } = OBJECTS_KEPT;
     FieldError {
         field: object.to_string(),
         reason: format!(
             "it is not read: with its {weight} bytes the ConfigMaps and Secrets of namespace {namespace} would take more \
-             than {OBJECTS_KEPT} bytes of the agent's memory together, or those of all namespaces that are not trusted \
-             more than {ALL_OBJECTS_KEPT}; what runs keeps the data that it has"
+             than {each} bytes of the agent's memory together, or those of all namespaces that are not trusted \
+             more than {all}; what runs keeps the data that it has"
         ),
         hint: Some(format!(
             "make them smaller, or add {namespace:?} to policy.trusted-namespaces, which have no such bound"
@@ -240,6 +243,22 @@ pub fn no_room(namespace: &str, weight: usize) -> FieldError {
              {weight}; those that run come first"
         ),
         hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
+    }
+}
+
+/// That a DaemonSet of `weight` is not coordinated because those that are leave it no room within [`COORDINATED`].
+pub fn no_room_to_coordinate(namespace: &str, weight: usize) -> FieldError {
+    let Quota { each, all, share } = COORDINATED;
+    FieldError {
+        field: "metadata.namespace".to_owned(),
+        reason: format!(
+            "with the {weight} bytes of this one the DaemonSets of namespace {namespace} would take more than {each} bytes \
+             of the coordinator's memory together, or those of all namespaces that are not trusted more than {all} (each \
+             may have {share}); those that it knew first come first"
+        ),
+        hint: Some(format!(
+            "delete some, make them smaller, or add {namespace:?} to policy.trusted-namespaces of the coordinator"
+        )),
     }
 }
 

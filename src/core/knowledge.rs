@@ -68,6 +68,8 @@ pub enum Said<T> {
     NotConfigured,
     /// Nothing yet.
     Nothing,
+    /// It is there, and is not read.
+    Unread,
     /// It is there.
     Present(T),
     /// It is not there.
@@ -130,10 +132,11 @@ impl<T: Copy> Sources<T> {
         match self.api {
             Said::Present(api) => Some((Origin::Api, api)),
             Said::Gone | Said::NotConfigured => folder,
-            Said::Nothing => {
+            Said::Unread | Said::Nothing => {
                 let remembered = self.remembered.map(|remembered| (Origin::Remembered, remembered));
                 let record = self.record.map(|record| (Origin::Record, record));
-                remembered.or(record).or(folder)
+                // What is not read comes before the folder all the same.
+                remembered.or(record).or(folder.filter(|_| matches!(self.api, Said::Nothing)))
             }
         }
     }
@@ -162,6 +165,9 @@ mod tests {
         assert_eq!(of(Sources { remembered: None, ..quiet }), Some((Origin::Record, 3)));
         assert_eq!(of(Sources { remembered: None, record: None, ..quiet }), Some((Origin::Folder, 4)));
         assert_eq!(of(Sources { remembered: None, record: None, folder: None, ..quiet }), None);
+        let unread = Sources { api: Said::Unread, ..ALL };
+        assert_eq!(of(unread), Some((Origin::Remembered, 2)));
+        assert_eq!(of(Sources { remembered: None, record: None, ..unread }), None, "the folder is older");
         assert_eq!(of(Sources { api: Said::Gone, ..ALL }), Some((Origin::Folder, 4)), "it counts again");
         assert_eq!(of(Sources { api: Said::Gone, folder: None, ..ALL }), None);
         assert_eq!(of(Sources { api: Said::NotConfigured, ..ALL }), Some((Origin::Folder, 4)));
@@ -172,6 +178,7 @@ mod tests {
         let overrides = Sources { overrides: true, ..ALL };
         assert_eq!(overrides.choose(), Some((Origin::Folder, 4)));
         assert_eq!(Sources { api: Said::Nothing, ..overrides }.choose(), Some((Origin::Folder, 4)));
+        assert_eq!(Sources { api: Said::Unread, ..overrides }.choose(), Some((Origin::Folder, 4)));
         assert_eq!(Sources { is_newer: true, ..overrides }.choose(), Some((Origin::Api, 1)));
     }
 

@@ -117,7 +117,7 @@ metrics! {
     Problems: Gauge = ("daemonlet_problems", "problems", &[]);
     /// Instances whose images the agent is pulling or looking for.
     Pulls: Gauge = ("daemonlet_image_pulls", "instances", &[]);
-    /// Whether the API server answers and every watch works. Missing if no API server is configured.
+    /// Whether the API server answers and the agent's own watches work. Missing if no API server is configured.
     ApiConnected: Gauge = ("daemonlet_api_connected", "0 or 1", &[]);
     /// Whether each watch has its first list and works.
     ApiWatchUp: Gauge = ("daemonlet_api_watch_up", "0 or 1", &["watch"]);

@@ -10,7 +10,9 @@ mod taints;
 use std::fmt;
 
 use serde::Serialize;
+use serde_json::Map;
 use serde_json::Value;
+use serde_json::json;
 
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
@@ -74,6 +76,19 @@ pub fn belongs(node: &NodeView, daemon_set: &DaemonSet, namespace: Option<&Names
     let is_lasting = |taint: &&Taint| !taints::tells_condition(taint);
     let well = NodeView { taints: node.taints.iter().filter(is_lasting).cloned().collect(), ..node.clone() };
     should_run(&well, daemon_set, namespace).should_run
+}
+
+/// Of a pod template what placement reads.
+pub fn part_read(template: &Value) -> Value {
+    let spec = template.get("spec").unwrap_or(&Value::Null);
+    let of = |field: &str| Some((field.to_owned(), spec.get(field)?.clone()));
+    let mut part: Map<String, Value> =
+        ["nodeName", "nodeSelector", "tolerations", "hostNetwork"].into_iter().filter_map(of).collect();
+    if let Some(required) = spec.at(affinity::REQUIRED) {
+        let [affinity, node_affinity, rule] = affinity::REQUIRED;
+        part.insert(affinity.to_owned(), json!({node_affinity: {rule: required}}));
+    }
+    json!({"spec": part})
 }
 
 /// Judges every rule, also those after the first that fails.

@@ -163,7 +163,7 @@ impl server::Exposed for Recorder {
 }
 
 fn watch(scope: &crate::node::api::ScopeHealth) -> WatchFact {
-    WatchFact { name: scope.scope.clone(), up: scope.error.is_none() && scope.lists > 0, lists: scope.lists }
+    WatchFact { name: scope.scope.to_string(), up: scope.error.is_none() && scope.lists > 0, lists: scope.lists }
 }
 
 fn tokens(tokens: &Tokens) -> Vec<TokenFact> {

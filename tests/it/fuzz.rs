@@ -47,6 +47,11 @@ fn config() {
 }
 
 #[test]
+fn fields() {
+    replay("fields", targets::fields::check, targets::fields::change);
+}
+
+#[test]
 fn files() {
     replay("files", targets::files::check, targets::files::change);
 }

@@ -61,6 +61,31 @@ pub fn template(data: &Value) -> Option<Value> {
     Some(Value::Object(template))
 }
 
+/// The template of a DaemonSet as text: as values it takes many times as much memory.
+#[derive(Clone, Debug, Default)]
+pub struct Template {
+    json: Box<str>,
+    /// The [`digest`] of the data of its revision.
+    digest: [u8; 32],
+}
+
+impl Template {
+    /// Of `template` as the API gave it.
+    pub fn of(template: &Value) -> Self {
+        Self { json: template.to_string().into(), digest: digest(&data(template)) }
+    }
+
+    /// As the API gave it; null if there is none.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.json).unwrap_or_default()
+    }
+
+    /// What it takes in memory, in bytes.
+    pub fn weight(&self) -> usize {
+        self.json.len()
+    }
+}
+
 /// A ControllerRevision as far as decisions look at it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RevisionFact {
@@ -219,7 +244,7 @@ pub struct Wanted<'a> {
     /// The DaemonSet's name.
     pub name: &'a str,
     /// Its template as the API gave it.
-    pub template: &'a Value,
+    pub template: &'a Template,
     /// `status.collisionCount`.
     pub collisions: Option<i32>,
     /// `spec.revisionHistoryLimit`.
@@ -234,13 +259,11 @@ pub struct Wanted<'a> {
 
 /// Plans the history. `known`: those that the DaemonSet owns, and orphans that match its selector.
 pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
-    let data = data(wanted.template);
-    let wanted_data = digest(&data);
     let mut writes: Vec<RevisionWrite> = Vec::new();
     writes.extend(known.iter().filter(|r| !r.owned).map(|r| RevisionWrite::Adopt { name: r.name.clone() }));
     writes.extend(known.iter().filter(|r| r.label.is_none()).map(|r| RevisionWrite::Label { name: r.name.clone() }));
     let (mut current, old): (Vec<&RevisionFact>, Vec<&RevisionFact>) =
-        known.iter().partition(|r| r.data == wanted_data);
+        known.iter().partition(|r| r.data == wanted.template.digest);
     let highest = old.iter().map(|r| r.number).max().unwrap_or_default();
     // The one with the highest number is kept; upstream's order.
     current.sort_by(|a, b| b.number.cmp(&a.number).then_with(|| a.name.cmp(&b.name)));
@@ -259,7 +282,8 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
             Some(kept.name.clone())
         }
         None => {
-            let label = label(wanted.template, wanted.collisions);
+            let template = wanted.template.value();
+            let (label, data) = (label(&template, wanted.collisions), data(&template));
             let name = format!("{}-{label}", wanted.name);
             let own = known.iter().any(|r| r.name == name).then_some(Holder::Other);
             writes.extend(match own.or_else(|| wanted.others.get(name.as_str()).copied()) {

@@ -286,7 +286,7 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
                 "kind": "ControllerRevision",
                 "metadata": {
                     "name": name,
-                    "labels": history::labels(&daemon.daemon_set.template, &label),
+                    "labels": history::labels(&daemon.template.value(), &label),
                     "annotations": annotations,
                     "ownerReferences": [owner],
                 },

@@ -9,6 +9,7 @@ mod objects;
 mod outlines;
 mod renumber;
 mod revisions;
+mod room;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::core::bounds::QuotaUse;
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
@@ -24,6 +26,7 @@ use crate::core::placement::NamespaceSelector;
 use crate::core::status::State;
 use crate::core::time::Timestamp;
 
+use super::history::Template;
 use super::names::Name;
 use super::names::Names;
 use super::node_daemons;
@@ -158,8 +161,13 @@ enum Fit {
 /// A DaemonSet.
 #[derive(Clone, Debug)]
 pub struct WatchedDaemon {
-    /// As decisions see it; of one that is refused its metadata, with the last definition that was not.
+    /// As decisions see it, with as much of its template as placement reads; of one that is refused its metadata, with the
+    /// last definition that was not.
     pub daemon_set: Arc<DaemonSet>,
+    /// Its whole template.
+    pub(super) template: Template,
+    /// What it takes in memory, where that is bounded, in bytes.
+    weight: usize,
     /// Why its definition is refused, though the API took it: nothing is decided from it then.
     pub refused: Option<String>,
     /// `metadata.uid`.
@@ -183,7 +191,7 @@ pub struct WatchedDaemon {
     /// The hash of the released revision, if its status names one.
     pub(super) released: Option<Name>,
     /// The node selector of its namespace.
-    selector: Option<NamespaceSelector>,
+    selector: Option<Arc<NamespaceSelector>>,
     /// What placement says of each node, by the node's index.
     placements: Vec<Fit>,
 }
@@ -291,11 +299,15 @@ pub struct ClusterSnapshot {
     revision_outlines: BTreeMap<ObjectKey, RevisionOutline>,
     /// Certificate requests, by name.
     pub certificate_requests: BTreeMap<String, OpenCertificateRequest>,
-    /// Namespaces, each with as much as tells its node selector.
-    namespaces: BTreeMap<String, Value>,
+    /// Namespaces, each with the node selector of its pods.
+    namespaces: BTreeMap<String, Option<Arc<NamespaceSelector>>>,
     default_node_selector: String,
     /// Namespaces whose DaemonSets have no bounds; `*` is all.
     trusted_namespaces: Vec<String>,
+    /// What the DaemonSets of the others take in memory.
+    taken: QuotaUse,
+    /// Those of them that are refused because there is no room for what they define, and what that would take.
+    no_room: BTreeMap<ObjectKey, usize>,
     /// Strings by number.
     pub(super) names: Names,
     complete: BTreeSet<WatchedKind>,
@@ -452,7 +464,7 @@ impl WatchedDaemon {
         if self.placements.len() <= index {
             self.placements.resize(index + 1, Fit::No);
         }
-        let (view, selector) = (&node.view, self.selector.as_ref());
+        let (view, selector) = (&node.view, self.selector.as_deref());
         self.placements[index] = if placement::should_run(view, &self.daemon_set, selector).should_run {
             Fit::Runs
         } else if placement::belongs(view, &self.daemon_set, selector) {

@@ -99,7 +99,7 @@ pub struct MetricFacts<'a> {
     pub counts: &'a Counts,
     /// Instances whose images are being pulled.
     pub pulls: usize,
-    /// Whether the API server answers and every watch works; `None`: no API server is configured.
+    /// Whether the API server answers and the agent's own watches work; `None`: no API server is configured.
     pub connected: Option<bool>,
     pub watches: &'a [WatchFact],
     pub tokens: &'a [TokenFact],

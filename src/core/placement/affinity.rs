@@ -14,6 +14,8 @@ use crate::core::placement::is_gate;
 
 /// The only node field that node affinity knows.
 const NAME_FIELD: &str = "metadata.name";
+/// Where a pod's spec has the terms of which a node must match one.
+pub(super) const REQUIRED: [&str; 3] = ["affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
 
 /// One entry of a nodeSelector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -89,7 +91,7 @@ pub(super) fn node_selector(spec: &Value, node: &NodeView) -> Vec<LabelCheck> {
 
 /// Each term of the required node affinity; `None`: there is none, so every node matches.
 pub(super) fn required_terms(spec: &Value, node: &NodeView) -> Option<Vec<TermCheck>> {
-    let required = spec.at(["affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"])?;
+    let required = spec.at(REQUIRED)?;
     Some(required.list_at("nodeSelectorTerms").iter().map(|term| check_term(term, node)).collect())
 }
 

@@ -33,6 +33,14 @@ fn daemon_set(spec: Value) -> DaemonSet {
     }
 }
 
+/// The verdict on the whole template, which that on the part that is read of it must be too.
+fn should_run(node: &NodeView, daemon_set: &DaemonSet, namespace: Option<&NamespaceSelector>) -> Placement {
+    let part = DaemonSet { template: part_read(&daemon_set.template), ..daemon_set.clone() };
+    let verdict = super::should_run(node, daemon_set, namespace);
+    assert_eq!(super::should_run(node, &part, namespace), verdict);
+    verdict
+}
+
 /// A node from `name` and `k=v` labels.
 fn node(name: &str, labels: &[&str]) -> NodeView {
     let labels = labels.iter().filter_map(|label| label.split_once('='));

@@ -32,6 +32,7 @@ use super::decision::Decision;
 use super::decision::SaveInputs;
 use super::executor::Gates;
 use super::log::Log;
+use super::objects;
 use super::objects::Objects;
 use super::objects::is_override;
 use super::objects::tenant;
@@ -93,6 +94,7 @@ fn decide_in_order(
         cache.make_whole(&incomplete);
         plan = planning::plan(observation, &state, config, cache);
     }
+    objects::note_refused(observation.snapshot(), &mut plan);
     tenant::bound(observation.snapshot(), &state.policy, &mut plan);
     state.asks_runtime = plan.daemons.iter().any(|daemon| daemon.asks_runtime);
     let claims = planning::report_to_cluster(observation, &state, config, cache, &plan);
@@ -175,7 +177,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
         unlisted || runs.contains(key) || unconfirmed.contains(key) || definitions.refused(key).is_some()
     };
     state.inputs.follow(api, &ours, &objects, is_kept, is_overridden);
-    tenant::forget(&mut state.inputs.objects, api, &state.policy);
+    tenant::forget(&mut state.inputs, api, &objects, &state.policy);
     Some(Request::Follow { objects, tokens })
 }
 

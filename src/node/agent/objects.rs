@@ -15,10 +15,14 @@ use crate::core::knowledge::OVERRIDE_ANNOTATION;
 use crate::core::knowledge::Origin;
 use crate::core::knowledge::Said;
 use crate::core::knowledge::Sources;
+use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
+use crate::core::pass::Plan;
+use crate::core::plan::DaemonPlan;
+use crate::core::plan::Note;
 use crate::core::policy::Policy;
 use crate::node::api::Entry;
 use crate::node::api::Scope;
@@ -44,6 +48,8 @@ pub(super) struct Objects<'a> {
     pub(super) folders: &'a Versioned,
     /// What the API last said of objects in use, from the checkpoint and from earlier passes.
     pub(super) remembered: &'a Versioned,
+    /// Objects that the API server last had and that are not kept.
+    pub(super) unread: &'a BTreeSet<ObjectRef>,
     /// Says which namespaces the API may speak for.
     pub(super) policy: &'a Policy,
     /// What was kept for a roll-back, for an instance that runs with it.
@@ -90,6 +96,7 @@ impl<'a> Objects<'a> {
             api: observation.snapshot(),
             folders: &observation.folders.objects,
             remembered: &inputs.objects,
+            unread: &inputs.unread,
             policy,
             rollback_data: None,
             live: false,
@@ -139,7 +146,9 @@ impl<'a> Objects<'a> {
         let listed = |api: &Snapshot| api.lists(&Scope::Object(reference.clone())) > 0;
         let said = self.api.map_or(Said::NotConfigured, |api| match api.objects.get(reference) {
             Some(entry) => Said::Present(entry),
+            None if api.lacks_room(reference).is_some() => Said::Unread,
             None if listed(api) => Said::Gone,
+            None if self.unread.contains(reference) => Said::Unread,
             None => Said::Nothing,
         });
         let overrides = folder.is_some_and(|entry| is_override(&entry.value));
@@ -239,6 +248,24 @@ pub(super) fn remember(
     }
 }
 
+/// Notes at each daemon the first of the objects that it names and that the API server does not let the agent read.
+pub(super) fn note_refused(api: Option<&Snapshot>, plan: &mut Plan) {
+    let refused = api.map(Snapshot::refused).unwrap_or_default();
+    let of = |daemon: &DaemonPlan| {
+        let (object, why) = refused.iter().find(|(object, _)| daemon.references.contains(**object))?;
+        Some(Note::Field(FieldError {
+            field: object.to_string(),
+            reason: format!(
+                "the API server does not let the agent read it: {why}; what runs keeps the data that it has"
+            ),
+            hint: None,
+        }))
+    };
+    if !refused.is_empty() {
+        plan.daemons.iter_mut().for_each(|daemon| daemon.summary.notes.extend(of(daemon)));
+    }
+}
+
 /// Objects from a checkpoint, under versions of their own.
 pub(super) fn restore<V: Into<Arc<Value>>>(objects: Vec<(ObjectRef, V)>) -> Versioned {
     let entry =
@@ -265,6 +292,73 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::core::model::ObjectKey;
+    use crate::core::plan;
+    use crate::core::record::DaemonRecord;
+    use crate::core::time::Timestamp;
+    use crate::node::api::ApiFailure;
+    use crate::node::api::FailureKind;
+    use crate::node::api::ScopeState;
+
+    #[test]
+    fn what_the_api_server_refuses_is_noted_at_each_daemon_that_names_it() {
+        let object = |name: &str| ObjectRef::new(Kind::ConfigMap, "a", name);
+        let naming = |names: &[&str]| {
+            let plan = plan::empty(DaemonRecord::new(ObjectKey::new("a", "d"), 1));
+            DaemonPlan { references: names.iter().map(|name| object(name)).collect(), ..plan }
+        };
+        let mut api = Snapshot::default();
+        for (name, kind) in [("closed", FailureKind::Forbidden), ("later", FailureKind::Timeout)] {
+            let error = Some((ApiFailure::new(kind, "no"), Timestamp::from_secs(0)));
+            api.scopes.insert(Scope::Object(object(name)), ScopeState { error, ..ScopeState::default() });
+        }
+        let daemons = vec![naming(&["later", "open"]), naming(&["closed", "open"])];
+        let mut plan = Plan { daemons, ..Plan::default() };
+        note_refused(Some(&api), &mut plan);
+        let notes = plan.daemons.iter().map(|daemon| daemon.summary.notes.iter().map(ToString::to_string).collect());
+        let told = "ConfigMap a/closed: the API server does not let the agent read it: no; what runs keeps the data that \
+                    it has";
+        assert_eq!(notes.collect::<Vec<Vec<_>>>(), [vec![], vec![told.to_owned()]]);
+    }
+
+    #[test]
+    fn a_folders_object_does_not_take_the_place_of_what_has_no_room() {
+        let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
+        let policy = Policy::new(None, "", vec!["a".to_owned()]).unwrap();
+        let entry = |text: &str| Entry { version: 1, value: Arc::new(json!({"data": {"k": text}})) };
+        let folders = Versioned::from([(named.clone(), entry("folder"))]);
+        let remembered = Versioned::from([(named.clone(), entry("remembered"))]);
+        let (silent, mut full, mut without) = (Snapshot::default(), Snapshot::default(), Snapshot::default());
+        full.scopes.insert(Scope::Object(named.clone()), ScopeState { lists: 1, ..ScopeState::default() });
+        without.scopes.clone_from(&full.scopes);
+        full.no_room(&named);
+        let (none, unread) = (BTreeSet::new(), BTreeSet::from([named.clone()]));
+        for (api, remembered, unread, expected) in [
+            (Some(&full), &Versioned::new(), &none, None),
+            (Some(&full), &remembered, &none, Some("remembered")),
+            (Some(&silent), &Versioned::new(), &unread, None),
+            (Some(&silent), &Versioned::new(), &none, Some("folder")),
+            (Some(&without), &Versioned::new(), &unread, Some("folder")),
+            (None, &Versioned::new(), &unread, Some("folder")),
+        ] {
+            let objects = Objects {
+                api,
+                folders: &folders,
+                remembered,
+                unread,
+                policy: &policy,
+                rollback_data: None,
+                live: true,
+                is_closed: false,
+            };
+            let found = match objects.lookup(&named) {
+                Lookup::Present(value) => text_at(value, &["data", "k"]),
+                Lookup::Unknown => None,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(found, expected, "{api:?}");
+        }
+    }
 
     #[test]
     fn what_is_sealed_may_be_newer_than_a_folders_secret_for_what_runs_with_it() {
@@ -280,6 +374,7 @@ mod tests {
             api: Some(&silent),
             folders: &plain,
             remembered: &nothing,
+            unread: &BTreeSet::new(),
             policy: &policy,
             rollback_data: None,
             live: true,

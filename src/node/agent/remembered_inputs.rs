@@ -73,6 +73,9 @@ pub(super) struct SavedInputs {
     daemon_sets: Vec<Arc<DaemonSet>>,
     /// Objects in use.
     objects: Values,
+    /// Objects in use that the API last had and that were not kept.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    unread: BTreeSet<ObjectRef>,
     /// Tokens, expired or not.
     pub(super) tokens: Vec<IssuedToken>,
     /// Where daemons from files came from.
@@ -196,6 +199,7 @@ impl SavedInputs {
             later.objects.into_iter().filter(|object| !(is_sealed && is_secret(object))).collect();
         self.objects.retain(|(reference, _)| !objects.contains_key(reference));
         self.objects.extend(objects);
+        self.unread.extend(later.unread);
         self.daemon_sets.retain(|known| !later.daemon_sets.iter().any(|later| later.key == known.key));
         self.daemon_sets.extend(later.daemon_sets);
         self.node = later.node.or_else(|| self.node.take());
@@ -253,6 +257,9 @@ pub(super) struct RememberedInputs {
     /// Objects in use.
     #[serde(with = "marks::objects")]
     pub(super) objects: Versioned,
+    /// Those of them that the API last had and that are not kept, for want of room.
+    #[serde(default)]
+    pub(super) unread: BTreeSet<ObjectRef>,
     /// Where daemons from files came from: whether their absence is evidence.
     pub(super) origins: BTreeMap<ObjectKey, Origin>,
     /// What the folders' files last defined of what is in use.
@@ -290,6 +297,7 @@ impl RememberedInputs {
             node_since: saved.node_since,
             daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
             objects: in_use,
+            unread: saved.unread,
             origins: saved.origins.into_iter().collect(),
             files: RememberedFiles::restore(saved.files),
             coordinated: saved.coordinated,
@@ -330,6 +338,7 @@ impl RememberedInputs {
             node_since: self.node_since,
             daemon_sets: self.daemon_sets.values().cloned().collect(),
             objects: objects::values(&self.objects),
+            unread: self.unread.clone(),
             coordinated: self.coordinated,
             rollback_data: self
                 .rollback_data
@@ -352,7 +361,7 @@ impl RememberedInputs {
             &self.node_names,
             &self.node,
             self.node_since,
-            &self.origins,
+            (&self.unread, &self.origins),
             &self.files,
             self.coordinated,
         )

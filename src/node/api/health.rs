@@ -9,6 +9,7 @@ use crate::core::time::Timestamp;
 use crate::node::api::connector::ConnectionCounters;
 use crate::node::api::connector::Connector;
 use crate::node::api::connector::Link;
+use crate::node::api::store::Scope;
 use crate::node::api::store::Snapshot;
 
 /// The state of the whole connection.
@@ -17,11 +18,12 @@ use crate::node::api::store::Snapshot;
 pub enum LinkHealth {
     /// No kubeconfig is configured.
     NotConfigured,
-    /// Not connected and no failure yet, or not everything listed yet.
+    /// Not connected and no failure yet, or not everything listed yet that the agent itself needs.
     Connecting,
-    /// Connected, and every watch works.
+    /// Connected, and every watch works that the agent itself needs. Objects that daemons name have their state in
+    /// `scopes` alone: who writes a DaemonSet decides what it names.
     Ok,
-    /// No connection, or a watch fails (`scopes` says which).
+    /// No connection, or one of these watches fails (`scopes` says which).
     Failing {
         /// Why, in words.
         error: String,
@@ -35,8 +37,9 @@ pub enum LinkHealth {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScopeHealth {
-    /// Its scope, such as `daemonsets` or `ConfigMap kube-system/flannel`.
-    pub scope: String,
+    /// Printed as `daemonsets` or `ConfigMap kube-system/flannel`.
+    #[serde(serialize_with = "scope")]
+    pub scope: Scope,
     /// Complete lists so far; 0: nothing is known.
     pub lists: u64,
     /// Why it fails, if it does.
@@ -78,20 +81,23 @@ impl ApiHealth {
 /// Combines the state of connections and store.
 pub(super) fn summary(link: &Link, connector: &Connector, snapshot: &Snapshot) -> ApiHealth {
     let scopes = snapshot.scopes.iter().map(|(scope, state)| ScopeHealth {
-        scope: scope.to_string(),
+        scope: scope.clone(),
         lists: state.lists,
         error: state.error.as_ref().map(|(failure, _)| failure.message.clone()),
         since: state.error.as_ref().map(|(_, since)| *since),
     });
     let scopes: Vec<ScopeHealth> = scopes.collect();
-    let failing = scopes.iter().find_map(|scope| {
-        let (error, since) = (scope.error.as_ref()?, scope.since?);
-        Some(LinkHealth::Failing { error: format!("{}: {error}", scope.scope), since })
+    let failing = snapshot.scopes.iter().filter(|(scope, _)| scope.is_of_agent()).find_map(|(scope, state)| {
+        let (failure, since) = state.error.as_ref()?;
+        Some(LinkHealth::Failing { error: format!("{scope}: {}", failure.message), since: *since })
     });
     let state = match link {
         Link::Down { failure, since } => LinkHealth::Failing { error: failure.message.clone(), since: *since },
         Link::Connecting => LinkHealth::Connecting,
-        Link::Up => failing.unwrap_or(if snapshot.is_complete() { LinkHealth::Ok } else { LinkHealth::Connecting }),
+        Link::Up => failing.unwrap_or(match snapshot.has_listed_own() {
+            true => LinkHealth::Ok,
+            false => LinkHealth::Connecting,
+        }),
     };
     ApiHealth {
         state,
@@ -100,6 +106,10 @@ pub(super) fn summary(link: &Link, connector: &Connector, snapshot: &Snapshot) -
         counters: connector.counters(),
         scopes,
     }
+}
+
+fn scope<S: Serializer>(scope: &Scope, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(scope)
 }
 
 fn timestamp<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {

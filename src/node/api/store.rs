@@ -23,6 +23,7 @@ mod room;
 mod scopes;
 mod sightings;
 mod snapshot;
+mod tombstones;
 
 pub use definition::Converted;
 pub use definition::Definition;
@@ -39,10 +40,6 @@ pub use snapshot::Presence;
 pub use snapshot::Scope;
 pub use snapshot::ScopeState;
 pub use snapshot::Snapshot;
-use snapshot::Tombstone;
-
-/// The most deletions that are remembered, so that a flood of them cannot fill memory.
-const TOMBSTONES: usize = 1024;
 
 /// The store; clones share it.
 #[derive(Clone)]
@@ -200,12 +197,11 @@ impl Store {
             snapshot.deleted.remove(&key);
             snapshot.remove_outline(&key);
             snapshot.to_read.remove(&key);
-            let before = snapshot.daemon_sets.get(&key);
-            if before.is_some_and(|before| before.fingerprint == fingerprint) {
+            if snapshot.daemon_sets.get(&key).is_some_and(|before| before.fingerprint == fingerprint) {
                 return;
             }
             let mut definition = snapshot.definition(&key, value, &self.selection);
-            if before.is_none_or(|before| before.differs(&definition)) {
+            if snapshot.daemon_sets.get(&key).is_none_or(|before| before.differs(&definition)) {
                 snapshot.changed();
                 definition.version = snapshot.version;
                 snapshot.daemon_sets.insert(key, definition);
@@ -255,12 +251,9 @@ impl Store {
                 Scope::DaemonSets => {
                     self.selection.retain(|named| *named != key);
                     let uid = value.str_at(["metadata", "uid"]);
-                    if snapshot.deleted.len() >= TOMBSTONES {
-                        snapshot.deleted.pop_first();
-                    }
                     let last = snapshot.daemon_sets.remove(&key);
                     let orphan = is_orphaning(value) || last.as_ref().is_some_and(|last| last.orphans);
-                    snapshot.deleted.insert(key.clone(), Tombstone { uid: uid.to_string(), orphan });
+                    snapshot.bury(key.clone(), uid, orphan);
                     snapshot.use_room();
                     last.is_some()
                 }

@@ -35,7 +35,7 @@ fn planned(
 ) -> RevisionPlan {
     let others = &BTreeMap::new();
     let in_use = in_use.iter().map(|s| (*s).to_owned()).collect();
-    let template = template_of(image);
+    let template = Template::of(&template_of(image));
     let wanted = Wanted { name: "net", template: &template, collisions, limit, others, in_use: &in_use, now: NOW };
     plan(&wanted, known)
 }

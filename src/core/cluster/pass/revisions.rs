@@ -36,7 +36,7 @@ pub(super) fn plan(
     let (known, others, releases) = known_revisions(view, key, daemon);
     let wanted = history::Wanted {
         name: &key.name,
-        template: &daemon.daemon_set.template,
+        template: &daemon.template,
         collisions: daemon.status.get("collisionCount").and_then(Value::as_i64).and_then(|c| i32::try_from(c).ok()),
         limit: daemon.limit,
         others: &others,

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::core::bounds;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::history::Template;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::json::Json;
@@ -20,6 +21,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::outline;
+use crate::core::placement;
 use crate::core::policy;
 
 use super::ClusterSnapshot;
@@ -73,6 +75,7 @@ impl ClusterSnapshot {
             object.insert("kind".to_owned(), json!("DaemonSet"));
         }
         let before = self.daemons.get(&key).map(|old| Arc::clone(&old.daemon_set));
+        let weight_before = self.weight_of(&key);
         let limit = object.at(["spec", "revisionHistoryLimit"]).and_then(Value::as_u64).unwrap_or(10);
         let daemon_set = match policy::checked(&object, Source::Api) {
             Ok(daemon_set) => daemon_set,
@@ -82,8 +85,19 @@ impl ClusterSnapshot {
             }
         };
         let hash = RevisionFact::hash_of(&history::data(&daemon_set.template));
+        let template = Template::of(&daemon_set.template);
+        let daemon_set = DaemonSet { template: placement::part_read(&daemon_set.template), ..daemon_set };
+        let weight = self.weight(&daemon_set, &template);
+        if !self.has_room(&key, weight) {
+            let why = words(&[bounds::no_room_to_coordinate(&key.namespace, weight)]);
+            self.refuse(&without_texts(object), status, why);
+            self.no_room.insert(key, weight);
+            return;
+        }
         let mut daemon = WatchedDaemon {
             daemon_set: Arc::new(daemon_set),
+            template,
+            weight,
             refused: None,
             selector: self.namespace_selector(&key.namespace),
             key: self.names.of(&key.to_string()),
@@ -100,6 +114,9 @@ impl ClusterSnapshot {
         };
         daemon.place_everywhere(&self.nodes);
         self.insert_daemon(key, daemon, before.as_deref());
+        if weight < weight_before {
+            self.use_room();
+        }
     }
 
     /// Takes what a coordinator does not read because of its size.
@@ -117,18 +134,24 @@ impl ClusterSnapshot {
         let key = key(object);
         let uid = object.str_at(["metadata", "uid"]);
         let before = self.daemons.get(&key).map(|old| Arc::clone(&old.daemon_set));
-        let known = self.daemons.remove(&key).filter(|old| old.uid == uid);
+        let known = self.take_out(&key).filter(|old| old.uid == uid);
         let known = known.unwrap_or_else(|| self.undefined(&key, uid));
-        let daemon_set = DaemonSet {
+        let of = |object: &Value| DaemonSet {
             labels: strings(object, "labels"),
             annotations: strings(object, "annotations"),
             deleting: object.at(["metadata", "deletionTimestamp"]).is_some(),
             ..DaemonSet::clone(&known.daemon_set)
         };
+        let mut daemon_set = of(object);
+        if self.weight(&daemon_set, &known.template) > self.taken.left(bounds::COORDINATED, &key.namespace) {
+            daemon_set = of(&without_texts(object.clone()));
+        }
+        let weight = self.weight(&daemon_set, &known.template);
         let generation = object.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
         let daemon = WatchedDaemon {
             daemon_set: Arc::new(daemon_set),
             refused: Some(why),
+            weight,
             resource_version: object.str_at(["metadata", "resourceVersion"]).to_owned(),
             generation,
             released: self.released(&status, generation),
@@ -167,6 +190,8 @@ impl ClusterSnapshot {
         };
         WatchedDaemon {
             daemon_set: Arc::new(daemon_set),
+            template: Template::default(),
+            weight: 0,
             refused: None,
             selector: self.namespace_selector(&key.namespace),
             key: self.names.of(&key.to_string()),

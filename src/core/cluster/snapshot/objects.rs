@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::DefaultHasher;
 use std::hash::Hash;
 use std::hash::Hasher;
+use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::json;
@@ -103,9 +104,8 @@ impl ClusterSnapshot {
     /// Its DaemonSets are placed anew when its node selector changes.
     fn put_namespace(&mut self, object: &Value) {
         let name = object.str_at(["metadata", "name"]).to_owned();
-        let seen = json!({"metadata": {"annotations": object.at(["metadata", "annotations"])}});
-        self.namespaces.insert(name.clone(), seen);
-        let selector = self.namespace_selector(&name);
+        let selector = NamespaceSelector::of(&name, Lookup::Present(object), &self.default_node_selector).map(Arc::new);
+        self.namespaces.insert(name.clone(), selector.clone());
         for (_, daemon) in self.daemons.iter_mut().filter(|(key, _)| key.namespace == name) {
             if daemon.selector != selector {
                 daemon.selector.clone_from(&selector);
@@ -114,9 +114,9 @@ impl ClusterSnapshot {
         }
     }
 
-    pub(super) fn namespace_selector(&self, name: &str) -> Option<NamespaceSelector> {
-        let object = self.namespaces.get(name).map_or(Lookup::Unknown, Lookup::Present);
-        NamespaceSelector::of(name, object, &self.default_node_selector)
+    /// The node selector of a namespace; none while nothing is known of it.
+    pub(super) fn namespace_selector(&self, name: &str) -> Option<Arc<NamespaceSelector>> {
+        self.namespaces.get(name).cloned().flatten()
     }
 
     /// An object that is older than the known one, as a list may have it that began before our own write,

@@ -45,18 +45,19 @@ impl ClusterSnapshot {
         let live = object.list_at(["status", "conditions"]);
         let has_ours = conditions::without_ours(live).len() < live.len();
         let is_news = has_ours || self.is_claimed(&key, &uid);
+        let was_whole = self.remove_daemon(&key);
         if is_news {
             self.unread.insert((WatchedKind::DaemonSets, key.clone()));
         }
-        let was_whole = self.remove_daemon(&key);
         self.outlines.insert(key, Outline { uid, version: objects::version(object), is_beyond: false });
         is_news || was_whole
     }
 
     /// Takes the answer to a GET, unless a later state of the DaemonSet has been seen.
     pub(super) fn take_read(&mut self, object: Value) {
-        let known = self.outlines.get(&objects::key(&object));
-        if known.is_some_and(|known| objects::version(&object) >= known.version) {
+        let key = objects::key(&object);
+        let known = self.outlines.get(&key).map(|outline| outline.version).or_else(|| self.version_without_room(&key));
+        if known.is_some_and(|known| objects::version(&object) >= known) {
             self.put_daemon(object);
         }
     }

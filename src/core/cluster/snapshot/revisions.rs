@@ -152,6 +152,8 @@ impl ClusterSnapshot {
         let is_known = before.is_some_and(|before| {
             before.uid.as_ref() == Some(&daemon.uid) && before.selector == daemon.daemon_set.selector
         });
+        self.take_out(&key);
+        self.taken.add(&key.namespace, daemon.weight);
         self.daemons.insert(key.clone(), daemon);
         if is_known {
             return;
@@ -164,10 +166,11 @@ impl ClusterSnapshot {
 
     /// Whether the DaemonSet was known whole.
     pub(super) fn remove_daemon(&mut self, key: &ObjectKey) -> bool {
-        let was_known = self.daemons.remove(key).is_some();
+        let was_known = self.take_out(key).is_some();
         if was_known {
             self.let_revisions_go(key);
             self.let_in(&key.namespace);
+            self.use_room();
         }
         was_known
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::core::bounds;
+use crate::core::bounds::QuotaUse;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
@@ -20,8 +21,10 @@ use crate::core::plan::DaemonPlan;
 use crate::core::plan::Note;
 use crate::core::policy::Policy;
 use crate::node::api::Entry;
+use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
+use super::super::remembered_inputs::RememberedInputs;
 use super::super::rollback_data::RollbackDataOf;
 use super::Versioned;
 
@@ -75,19 +78,37 @@ fn comes_first(daemon: &DaemonPlan) -> bool {
     daemon.record.runs() || daemon.summary.source.as_ref().is_some_and(|source| *source != Source::Api)
 }
 
-/// Forgets what is remembered of such objects and is another one now, or none, where that is too much for a namespace.
-pub(in crate::node::agent) fn forget(remembered: &mut Versioned, api: &Snapshot, policy: &Policy) {
+/// Forgets what is remembered of such objects and is another one now, or none, where that is too much for a namespace. Of
+/// what the API server has of the `used` ones it stays known that it has it: a folder's is older.
+pub(in crate::node::agent) fn forget(
+    inputs: &mut RememberedInputs,
+    api: &Snapshot,
+    used: &BTreeSet<ObjectRef>,
+    policy: &Policy,
+) {
     let mut room = Room::new(policy);
-    remembered.retain(|object, entry| has(&api.objects, object, entry) || room.take(object, entry));
+    let mut unread = std::mem::take(&mut inputs.unread);
+    let is_unlisted = |object: &ObjectRef| api.lists(&Scope::Object(object.clone())) == 0;
+    inputs.objects.retain(|object, entry| {
+        // What the API server has said nothing of yet was bounded when it was saved.
+        let is_unheard = || is_unlisted(object) && api.lacks_room(object).is_none();
+        let is_kept =
+            has(&api.objects, object, entry) || room.take_all([(object, &*entry)].into_iter()) || is_unheard();
+        unread.extend((!is_kept).then(|| object.clone()));
+        is_kept
+    });
+    let is_unread = |object: &&ObjectRef| {
+        !inputs.objects.contains_key(object)
+            && (api.lacks_room(object).is_some() || unread.contains(object) && is_unlisted(object))
+    };
+    inputs.unread = used.iter().filter(is_unread).cloned().collect();
 }
 
 /// Forgets what is kept for a roll-back of daemons of such namespaces, by name, where that is too much. They go back with
 /// the data of today.
 pub(in crate::node::agent) fn forget_kept(kept: &mut RollbackDataOf, remembered: &Versioned, policy: &Policy) {
     let mut room = Room::new(policy);
-    kept.retain(|_, of| {
-        of.objects.iter().all(|(object, entry)| has(remembered, object, entry) || room.take(object, entry))
-    });
+    kept.retain(|_, of| room.take_all(of.objects.iter().filter(|(object, entry)| !has(remembered, object, entry))));
 }
 
 /// Whether it is one of those that are bounded.
@@ -100,33 +121,42 @@ fn has(others: &Versioned, object: &ObjectRef, entry: &Entry) -> bool {
     others.get(object).is_some_and(|other| Arc::ptr_eq(&other.value, &entry.value))
 }
 
-/// How much of [`bounds::OBJECTS_REMEMBERED`] is taken of each namespace.
+/// How much of [`bounds::OBJECTS_KEPT`] is taken.
 struct Room<'a> {
     policy: &'a Policy,
-    taken: BTreeMap<String, usize>,
+    taken: QuotaUse,
     /// States of objects that are in memory once, whoever remembers them.
     seen: HashSet<*const Value>,
 }
 
 impl<'a> Room<'a> {
     fn new(policy: &'a Policy) -> Self {
-        Self { policy, taken: BTreeMap::new(), seen: HashSet::new() }
+        Self { policy, taken: QuotaUse::default(), seen: HashSet::new() }
     }
 
-    /// Whether there is room for that state of `object`, which is taken then.
-    fn take(&mut self, object: &ObjectRef, entry: &Entry) -> bool {
-        let state = Arc::as_ptr(&entry.value);
-        if !is_data(object) || !self.policy.bounds(&object.key.namespace) || self.seen.contains(&state) {
-            return true;
+    /// Whether there is room for those states of `objects` together, which is taken then.
+    fn take_all<'o>(&mut self, objects: impl Iterator<Item = (&'o ObjectRef, &'o Entry)>) -> bool {
+        let mut taken: Vec<(&str, usize, *const Value)> = Vec::new();
+        for (object, entry) in
+            objects.filter(|(object, _)| is_data(object) && self.policy.bounds(&object.key.namespace))
+        {
+            let (namespace, state) = (object.key.namespace.as_str(), Arc::as_ptr(&entry.value));
+            if !self.seen.insert(state) {
+                continue;
+            }
+            let weight = bounds::object_weight(&entry.value);
+            let has_room = weight <= self.taken.left(bounds::OBJECTS_KEPT, namespace);
+            self.taken.add(namespace, weight);
+            taken.push((namespace, weight, state));
+            if !has_room {
+                for (namespace, weight, state) in taken {
+                    self.taken.give_back(namespace, weight);
+                    self.seen.remove(&state);
+                }
+                return false;
+            }
         }
-        let taken = self.taken.entry(object.key.namespace.clone()).or_default();
-        let weight = bounds::object_weight(&entry.value);
-        let has_room = *taken + weight <= bounds::OBJECTS_REMEMBERED;
-        if has_room {
-            *taken += weight;
-            self.seen.insert(state);
-        }
-        has_room
+        true
     }
 }
 

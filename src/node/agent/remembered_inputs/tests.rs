@@ -15,6 +15,7 @@ fn remembered_inputs() -> RememberedInputs {
     let daemon = ObjectKey::new("ns", "d");
     RememberedInputs {
         objects: objects::restore(used),
+        unread: [reference(Kind::ConfigMap, "no-room")].into(),
         rollback_data: RollbackDataOf::from([(
             daemon,
             RollbackData { revision: "good".to_owned(), objects: objects::restore(rollback_data) },
@@ -50,6 +51,7 @@ fn what_is_sealed_is_nowhere_else_and_comes_back_whole() {
     let closed = again.fingerprint(0);
     again.take(secrets, &records);
     assert_eq!(values(&again), values(&remembered_inputs));
+    assert_eq!(again.unread, remembered_inputs.unread);
     assert_eq!(objects::values(&again.objects), objects::values(&remembered_inputs.objects));
     assert_ne!(again.fingerprint(0), closed);
 }

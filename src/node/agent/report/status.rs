@@ -30,6 +30,7 @@ use crate::core::time::Timestamp;
 use crate::node::agent::failure::EffectFailure;
 use crate::node::api::ConnectionCounters;
 use crate::node::api::LinkHealth;
+use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::images::PullProgress;
 
@@ -222,7 +223,13 @@ impl View<'_> {
         let health = api.health();
         let problem = |object: String, reason: String| Problem { object, reason, hint: None };
         let kubeconfig = health.kubeconfig_error.map(|error| problem("kubeconfig".to_owned(), error));
-        let scopes = health.scopes.into_iter().filter_map(|s| Some(problem(format!("API: {}", s.scope), s.error?)));
+        let snapshot = api.store().snapshot();
+        let refused = snapshot.refused();
+        let is_named = |object: &_| self.last.plan.daemons.iter().any(|plan| plan.references.contains(object));
+        // What is refused and a daemon names is told at the daemon.
+        let is_told = |scope: &Scope| matches!(scope, Scope::Object(o) if refused.contains_key(o) && is_named(o));
+        let scopes = health.scopes.into_iter().filter(|health| !is_told(&health.scope));
+        let scopes = scopes.filter_map(|s| Some(problem(format!("API: {}", s.scope), s.error?)));
         let tokens =
             self.last.observation.tokens.refused.iter().map(|(request, why)| {
                 problem(format!("token of ServiceAccount {}", request.service_account), why.clone())

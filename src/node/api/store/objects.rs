@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::core::bounds;
+use crate::core::bounds::OBJECTS_KEPT;
+use crate::core::bounds::QuotaUse;
 use crate::core::model::Kind;
 use crate::core::model::ObjectRef;
 
@@ -39,12 +41,18 @@ impl Snapshot {
         self.no_room.get(reference).copied()
     }
 
+    /// There is one, and no room for it.
+    #[cfg(test)]
+    pub(crate) fn no_room(&mut self, reference: &ObjectRef) {
+        self.no_room.insert(reference.clone(), 1);
+    }
+
     /// Takes or gives up `reference`, of a namespace of which what is kept is bounded. Whether it is kept.
     pub(super) fn take(&mut self, reference: &ObjectRef, value: &Value) -> bool {
         let weight = bounds::object_weight(value);
         // What it was before leaves its room.
         self.weights.remove(reference);
-        let is_kept = weight <= self.weights.left(&reference.key.namespace, 0);
+        let is_kept = weight <= self.weights.taken.left(OBJECTS_KEPT, &reference.key.namespace);
         match is_kept {
             true => {
                 self.no_room.remove(reference);
@@ -69,15 +77,19 @@ impl Snapshot {
 
     /// Whether `reference`, which had no room, has room now. Of several that wait the first ones by name come first.
     fn has_room_again(&self, reference: &ObjectRef) -> bool {
-        let Some(weight) = self.lacks_room(reference) else { return false };
         let namespace = &reference.key.namespace;
-        let mut promised = 0;
+        let has_room = |taken: &QuotaUse, weight: usize| weight <= taken.left(OBJECTS_KEPT, namespace);
+        // Most changes leave none to anybody who waits.
+        let Some(weight) = self.lacks_room(reference).filter(|weight| has_room(&self.weights.taken, *weight)) else {
+            return false;
+        };
+        let mut taken = self.weights.taken.clone();
         for (_, weight) in self.no_room.range(..reference).filter(|(other, _)| other.key.namespace == *namespace) {
-            if *weight <= self.weights.left(namespace, promised) {
-                promised += weight;
+            if has_room(&taken, *weight) {
+                taken.add(namespace, *weight);
             }
         }
-        weight <= self.weights.left(namespace, promised)
+        has_room(&taken, weight)
     }
 }
 
@@ -85,37 +97,20 @@ impl Snapshot {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Weights {
     of: BTreeMap<ObjectRef, usize>,
-    by_namespace: BTreeMap<String, usize>,
-    all: usize,
+    taken: QuotaUse,
 }
 
 impl Weights {
     fn insert(&mut self, reference: &ObjectRef, weight: usize) {
         self.remove(reference);
         self.of.insert(reference.clone(), weight);
-        *self.by_namespace.entry(reference.key.namespace.clone()).or_default() += weight;
-        self.all += weight;
+        self.taken.add(&reference.key.namespace, weight);
     }
 
     fn remove(&mut self, reference: &ObjectRef) -> Option<usize> {
         let weight = self.of.remove(reference)?;
-        let namespace = &reference.key.namespace;
-        let left = self.by_namespace.get(namespace).map_or(0, |all| all - weight);
-        match left {
-            0 => drop(self.by_namespace.remove(namespace)),
-            left => drop(self.by_namespace.insert(namespace.clone(), left)),
-        }
-        self.all -= weight;
+        self.taken.give_back(&reference.key.namespace, weight);
         Some(weight)
-    }
-
-    /// How much more may be kept of a namespace of which so much is `promised`.
-    fn left(&self, namespace: &str, promised: usize) -> usize {
-        let kept = self.by_namespace.get(namespace).copied().unwrap_or(0) + promised;
-        // However much the others keep, each may keep a little.
-        let of_all = bounds::ALL_OBJECTS_KEPT.saturating_sub(self.all + promised);
-        let share = bounds::OBJECTS_SHARE.saturating_sub(kept);
-        bounds::OBJECTS_KEPT.saturating_sub(kept).min(of_all.max(share))
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::core::bounds;
 use crate::core::model::ObjectKey;
+use crate::core::policy::Policy;
 use crate::node::api::selection::Selection;
 
 use super::Definition;
@@ -18,22 +19,52 @@ use super::Snapshot;
 
 impl Snapshot {
     /// What `value` defines, without what its namespace has no room for.
-    pub(super) fn definition(&self, key: &ObjectKey, value: &Value, selection: &Selection) -> Definition {
+    pub(super) fn definition(&mut self, key: &ObjectKey, value: &Value, selection: &Selection) -> Definition {
         let bounds = selection.bounds(&key.namespace);
         let mut definition = Definition::within(bounds, value);
-        if let Some(policy) = bounds.filter(|_| !selection.ran(key))
+        if let Some(policy) = bounds
             && !self.has_room(key, definition.weight)
+            && !(selection.ran(key) && self.make_room(key, definition.weight, selection, policy))
         {
             definition.give_up(key, policy);
         }
         definition
     }
 
+    /// Gives up as many of its namespace that did not run as `key`, which ran, takes the room of: those of the first names
+    /// stay. Whether it has room then.
+    fn make_room(&mut self, key: &ObjectKey, weight: usize, selection: &Selection, policy: &Policy) -> bool {
+        let others = self.in_namespace(&key.namespace).filter(|(other, d)| *other != key && d.converted.is_ok());
+        let (ran, new): (Vec<_>, Vec<_>) =
+            others.map(|(other, d)| (other.clone(), d.weight)).partition(|(other, _)| selection.ran(other));
+        let of_ran: usize = ran.iter().map(|(_, weight)| weight).sum();
+        let Some(mut left) = bounds::KEPT.checked_sub(of_ran + weight) else { return false };
+        for (other, weight) in new {
+            match left.checked_sub(weight) {
+                Some(rest) => left = rest,
+                None => self.give_up(&other, policy),
+            }
+        }
+        true
+    }
+
+    fn give_up(&mut self, key: &ObjectKey, policy: &Policy) {
+        self.changed();
+        let version = self.version;
+        if let Some(definition) = self.daemon_sets.get_mut(key) {
+            definition.give_up(key, policy);
+            definition.version = version;
+        }
+    }
+
+    fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = (&ObjectKey, &Definition)> {
+        let of_namespace = self.daemon_sets.range(ObjectKey::new(namespace, "")..);
+        of_namespace.take_while(move |(key, _)| key.namespace == namespace)
+    }
+
     /// Whether `key` of such a `weight` has room beside the others of its namespace.
     fn has_room(&self, key: &ObjectKey, weight: usize) -> bool {
-        let first = ObjectKey::new(&key.namespace, "");
-        let of_namespace = self.daemon_sets.range(first..).take_while(|(other, _)| other.namespace == key.namespace);
-        let mut others = of_namespace.filter(|(other, d)| *other != key && d.converted.is_ok());
+        let mut others = self.in_namespace(&key.namespace).filter(|(other, d)| *other != key && d.converted.is_ok());
         // There may be thousands: nobody counts on once it is clear.
         let left = others.try_fold(bounds::KEPT, |left, (_, d)| left.checked_sub(d.weight));
         left.is_some_and(|left| weight <= left)

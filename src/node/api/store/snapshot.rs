@@ -21,6 +21,7 @@ use crate::node::recording::marks;
 
 use super::Definition;
 use super::objects::Weights;
+use super::tombstones::Tombstone;
 
 /// The scope of one watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -37,6 +38,21 @@ pub enum Scope {
     Pending(ObjectKey),
     /// The own NodeDaemons, if the cluster has the resource.
     NodeDaemons,
+}
+
+impl Scope {
+    /// The object, if it is one.
+    pub fn object(&self) -> Option<&ObjectRef> {
+        match self {
+            Self::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// Whether the agent needs it whatever the daemons are.
+    pub fn is_of_agent(&self) -> bool {
+        matches!(self, Self::DaemonSets | Self::Node | Self::Pods | Self::NodeDaemons)
+    }
 }
 
 impl std::fmt::Display for Scope {
@@ -179,15 +195,6 @@ pub struct EtcdRollback {
     pub to: u64,
 }
 
-/// What is remembered of a deleted DaemonSet.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Tombstone {
-    pub(super) uid: String,
-    /// The garbage collector removes the finalizer `orphan` and then the object within milliseconds. A pass may see
-    /// neither, so the deletion records it.
-    pub(super) orphan: bool,
-}
-
 impl Snapshot {
     /// Its content has changed.
     pub(super) fn changed(&mut self) {
@@ -206,8 +213,19 @@ impl Snapshot {
     /// Whether DaemonSets, Node, pods and every referenced object have each been listed completely at least once. A
     /// cluster need not have NodeDaemons.
     pub fn is_complete(&self) -> bool {
-        let listed = |(scope, state): (&Scope, &ScopeState)| state.lists > 0 || *scope == Scope::NodeDaemons;
-        self.lists(&Scope::DaemonSets) > 0 && self.scopes.iter().all(listed)
+        self.has_listed_own() && self.scopes.iter().all(|(scope, state)| state.lists > 0 || scope.is_of_agent())
+    }
+
+    /// The same of what the agent itself needs.
+    pub fn has_listed_own(&self) -> bool {
+        [Scope::DaemonSets, Scope::Node, Scope::Pods].iter().all(|scope| self.lists(scope) > 0)
+    }
+
+    /// The objects that the API server does not let the agent read, each with its words.
+    pub fn refused(&self) -> BTreeMap<&ObjectRef, &str> {
+        let failing = self.scopes.iter().filter_map(|(scope, state)| Some((scope, &state.error.as_ref()?.0)));
+        let refused = failing.filter(|(_, failure)| !failure.is_link());
+        refused.filter_map(|(scope, failure)| Some((scope.object()?, failure.message.as_str()))).collect()
     }
 
     /// Whether all DaemonSets, and all watched objects of `kind`, have been listed.
@@ -251,7 +269,7 @@ impl Snapshot {
         if self.not_selected.contains_key(key) {
             return Presence::NotSelected;
         }
-        if let Some(Tombstone { uid, orphan }) = self.deleted.get(key) {
+        if let Some(Tombstone { uid, orphan, .. }) = self.deleted.get(key) {
             return Presence::Deleted { uid: uid.clone(), orphan: *orphan };
         }
         match self.lists(&Scope::DaemonSets) {

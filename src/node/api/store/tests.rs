@@ -162,6 +162,30 @@ fn the_daemon_sets_of_a_tenant_have_bounded_room_and_what_runs_comes_first() {
 }
 
 #[test]
+fn what_ran_when_the_agent_started_takes_the_room_of_others_and_has_the_same_bound() {
+    let fits = bounds::KEPT / (251 << 10);
+    let names = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix}{n:03}")).collect::<Vec<_>>();
+    let ran = names("ran", fits + 10);
+    let store = of_tenant(&ran.iter().map(String::as_str).collect::<Vec<_>>());
+    let whole = |prefix: &str| {
+        let snapshot = store.snapshot();
+        snapshot.daemon_sets.iter().filter(|(key, d)| key.name.starts_with(prefix) && d.is_whole()).count()
+    };
+    let put = |name: &String| store.apply(&Scope::DaemonSets, large("a", name, &[250 << 10]));
+    names("new", fits).iter().for_each(put);
+    let before = whole("new");
+    assert!(before > fits - 5, "{before} of {fits}");
+    ran.iter().take(4).for_each(put);
+    assert_eq!((whole("ran"), whole("new")), (4, before - 4));
+    let given_up = ObjectKey::new("a", names("new", before).pop().unwrap());
+    assert!(too_large(&store, &given_up).is_some_and(|why| why.contains("those that run come first")));
+    ran.iter().for_each(put);
+    assert_eq!((whole("ran"), whole("new")), (before, 0));
+    let last = ObjectKey::new("a", ran.last().unwrap());
+    assert!(too_large(&store, &last).is_some() && matches!(store.snapshot().presence(&last), Presence::Present(_)));
+}
+
+#[test]
 fn a_deletion_that_was_seen_is_told_from_an_absence() {
     let store = Store::default();
     let object = daemon_set("a", "1", "i");

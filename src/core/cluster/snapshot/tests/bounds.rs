@@ -87,6 +87,108 @@ fn what_is_over_the_bounds_of_a_tenant_is_refused_and_not_kept() {
     assert!(view.daemons_in("trusted").all(|daemon| daemon.refused.is_none()));
 }
 
+/// A DaemonSet with an argument of so many KiB.
+fn large(namespace: &str, number: usize, kibibytes: usize) -> Value {
+    let mut large = of(namespace, &format!("d-{number:03}"));
+    large["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["x".repeat(kibibytes << 10)]);
+    large["metadata"]["generation"] = json!(kibibytes);
+    large
+}
+
+/// The numbers of those that are known whole.
+fn whole(view: &ClusterSnapshot, namespace: &str) -> Vec<usize> {
+    let known = view.daemons_in(namespace).filter(|daemon| daemon.refused.is_none());
+    known.map(|daemon| daemon.daemon_set.key.name[2..].parse().unwrap()).collect()
+}
+
+fn unread(view: &ClusterSnapshot) -> Vec<String> {
+    view.unread_daemons().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_daemon_sets_of_a_tenant_have_bounded_room_in_a_coordinator_and_those_that_are_known_come_first() {
+    let mut view = trusting();
+    for number in (0..30).rev() {
+        put(&mut view, large("tenant", number, 200));
+        put(&mut view, large("trusted", number, 200));
+    }
+    assert_eq!(whole(&view, "trusted").len(), 30);
+    assert_eq!(whole(&view, "tenant"), (10..30).collect::<Vec<_>>(), "4 MiB");
+    let refused = |view: &ClusterSnapshot, number: usize| {
+        let key = ObjectKey::new("tenant", format!("d-{number:03}"));
+        (view.daemons[&key].refused.clone().unwrap_or_default(), view.daemons[&key].template.value())
+    };
+    let (why, template) = refused(&view, 9);
+    assert!(why.contains("the DaemonSets of namespace tenant would take more than 4194304 bytes"), "{why}");
+    assert_eq!((template, unread(&view)), (Value::Null, vec![]));
+    // What grows beyond the room stays at what it was, and what makes room lets the first in.
+    put(&mut view, large("tenant", 10, 150));
+    assert_eq!(unread(&view), Vec::<String>::new(), "not enough for another");
+    put(&mut view, large("tenant", 11, 1));
+    assert_eq!(unread(&view), ["tenant/d-000"]);
+    let read = |view: &mut ClusterSnapshot, daemon| view.take(Change::Read(WatchedKind::DaemonSets, Box::new(daemon)));
+    read(&mut view, large("tenant", 0, 200));
+    assert_eq!((whole(&view, "tenant").len(), unread(&view)), (21, vec![]));
+    put(&mut view, large("tenant", 10, 250));
+    let (why, template) = refused(&view, 10);
+    assert!(why.contains("would take more than"), "{why}");
+    assert_eq!(template, large("tenant", 10, 150)["spec"]["template"]);
+    view.take(Change::Gone(WatchedKind::DaemonSets, Box::new(large("tenant", 12, 200))));
+    assert_eq!(unread(&view), ["tenant/d-001"]);
+    view.take(Change::Gone(WatchedKind::DaemonSets, Box::new(large("tenant", 1, 200))));
+    assert_eq!(unread(&view), ["tenant/d-002"], "it is gone");
+    put(&mut view, large("tenant", 10, 150));
+    assert!(whole(&view, "tenant").contains(&10));
+}
+
+#[test]
+fn all_tenants_have_bounded_room_in_a_coordinator_together_and_each_has_a_share() {
+    let mut view = trusting();
+    for tenant in ["a", "b", "c", "d", "e"] {
+        (0..25).for_each(|number| put(&mut view, large(tenant, number, 200)));
+    }
+    assert_eq!(["a", "b", "c", "d", "e"].map(|tenant| whole(&view, tenant).len()), [20, 20, 20, 20, 1]);
+    let key = ObjectKey::new("e", "d-001");
+    assert!(view.daemons[&key].refused.as_ref().unwrap().contains("more than 16777216 (each may have 262144)"));
+    // Annotations of what is refused take none of it.
+    let mut wrong = of("e", "wrong");
+    wrong["spec"]["template"]["spec"]["restartPolicy"] = json!("Sometimes");
+    wrong["metadata"]["annotations"] = json!({"x": "x".repeat(200 << 10)});
+    put(&mut view, wrong);
+    let daemon = &view.daemons[&ObjectKey::new("e", "wrong")];
+    assert!(daemon.refused.as_ref().unwrap().contains("restartPolicy") && daemon.daemon_set.annotations.is_empty());
+    for number in 0..2 {
+        view.take(Change::Gone(WatchedKind::DaemonSets, Box::new(large("b", number, 200))));
+    }
+    assert_eq!(unread(&view), ["b/d-020"]);
+}
+
+#[test]
+fn of_a_namespace_its_node_selector_is_kept_once_for_all_its_daemon_sets() {
+    let mut view = trusting();
+    let long = "x".repeat(100_000);
+    let selector = format!("a={}", "b".repeat(1_000));
+    let annotations = json!({"x": long, "openshift.io/node-selector": selector});
+    view.put(WatchedKind::Namespaces, json!({"metadata": {"name": "tenant", "annotations": annotations}}));
+    assert!(format!("{:?}", view.namespaces).len() < 1_200);
+    (0..3).for_each(|number| put(&mut view, large("tenant", number, 1)));
+    let known = view.namespaces["tenant"].as_ref().unwrap();
+    let is_shared = |daemon: &WatchedDaemon| daemon.selector.as_ref().is_some_and(|own| Arc::ptr_eq(own, known));
+    assert!(view.daemons.values().all(is_shared));
+}
+
+#[test]
+fn a_template_is_kept_as_text_and_what_placement_reads_as_values() {
+    let mut daemon = of("trusted", "d");
+    daemon["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": "a"});
+    daemon["spec"]["template"]["spec"]["containers"][0]["args"] = json!(vec!["x"; 1_000]);
+    let mut view = trusting();
+    put(&mut view, daemon.clone());
+    let known = view.daemons.values().next().unwrap();
+    assert_eq!(known.daemon_set.template, json!({"spec": {"nodeSelector": {"zone": "a"}}}));
+    assert_eq!(known.template.value(), daemon["spec"]["template"]);
+}
+
 #[test]
 fn what_is_not_even_read_is_refused_and_what_it_was_before_stays() {
     let mut view = trusting();

@@ -10,9 +10,10 @@ use crate::core::record::DaemonRecord;
 use crate::node::agent::decide::tests::key;
 use crate::node::agent::decide::tests::state;
 use crate::node::agent::rollback_data::RollbackData;
+use crate::node::api::ScopeState;
 
 fn policy() -> Policy {
-    Policy::new(None, "", vec!["a".to_owned(), "kube-system".to_owned()]).unwrap()
+    Policy::new(None, "", ["a", "b", "c", "kube-system"].map(str::to_owned).into()).unwrap()
 }
 
 fn config_map(namespace: &str, number: usize) -> ObjectRef {
@@ -80,21 +81,64 @@ fn so_many_tokens_are_requested_for_a_tenant_and_those_of_what_runs_first() {
 fn what_is_remembered_of_a_tenants_objects_beside_those_of_today_is_bounded() {
     let entry =
         |kibibytes: usize| Entry { version: 1, value: Arc::new(json!({"data": {"a": "x".repeat(kibibytes << 10)}})) };
-    let (mut remembered, mut api) = (Versioned::new(), Snapshot::default());
+    let (mut inputs, mut api) = (RememberedInputs::default(), Snapshot::default());
     for number in 0..40 {
-        remembered.insert(config_map("a", number), entry(1_000));
-        remembered.insert(config_map("kube-system", number), entry(1_000));
+        inputs.objects.insert(config_map("a", number), entry(1_000));
+        inputs.objects.insert(config_map("kube-system", number), entry(1_000));
     }
+    let mut used: BTreeSet<ObjectRef> = inputs.objects.keys().cloned().collect();
+    let listed = || ScopeState { lists: 1, ..ScopeState::default() };
+    api.scopes.extend(used.iter().map(|object| (Scope::Object(object.clone()), listed())));
     for number in 0..20 {
-        api.objects.insert(config_map("a", number), remembered[&config_map("a", number)].clone());
+        api.objects.insert(config_map("a", number), inputs.objects[&config_map("a", number)].clone());
     }
-    forget(&mut remembered, &api, &policy());
-    assert_eq!(remembered.len(), 80, "those of today are in memory once");
+    forget(&mut inputs, &api, &used, &policy());
+    assert_eq!((inputs.objects.len(), &inputs.unread), (80, &BTreeSet::new()), "those of today are in memory once");
     for number in 0..20 {
         api.objects.insert(config_map("a", number), entry(1_000));
     }
-    forget(&mut remembered, &api, &policy());
-    assert_eq!(remembered.len(), 40 + 32);
+    (36..40).for_each(|number| api.no_room(&config_map("a", number)));
+    forget(&mut inputs, &api, &used, &policy());
+    assert_eq!(inputs.objects.len(), 40 + 32);
+    // That the API server has them is known until it says something else, or nothing names them.
+    let forgotten = |numbers: std::ops::Range<usize>| numbers.map(|number| config_map("a", number)).collect();
+    assert_eq!(inputs.unread, forgotten(36..40));
+    let mut api = Snapshot::default();
+    forget(&mut inputs, &api, &used, &policy());
+    assert_eq!(inputs.unread, forgotten(36..40));
+    api.scopes.insert(Scope::Object(config_map("a", 36)), listed());
+    used.remove(&config_map("a", 37));
+    forget(&mut inputs, &api, &used, &policy());
+    assert_eq!(inputs.unread, forgotten(38..40));
+}
+
+#[test]
+fn what_is_remembered_of_all_tenants_is_bounded_together_and_the_api_server_was_heard() {
+    let (mut inputs, mut api) = (RememberedInputs::default(), Snapshot::default());
+    for number in 0..30 {
+        let of = |namespace: &str| (config_map(namespace, number), entry(1_000));
+        inputs.objects.extend(["a", "b", "c"].map(of));
+    }
+    let used: BTreeSet<ObjectRef> = inputs.objects.keys().cloned().collect();
+    forget(&mut inputs, &api, &used, &policy());
+    assert_eq!(inputs.objects.len(), 90, "of a checkpoint, while the API server is away");
+    let listed = ScopeState { lists: 1, ..ScopeState::default() };
+    api.scopes.extend(used.iter().map(|object| (Scope::Object(object.clone()), listed.clone())));
+    forget(&mut inputs, &api, &used, &policy());
+    let of = |namespace: &str| inputs.objects.keys().filter(|object| object.key.namespace == namespace).count();
+    assert_eq!(["a", "b", "c"].map(of), [30, 30, 5]);
+}
+
+#[test]
+fn a_roll_back_that_is_forgotten_leaves_its_room_to_others() {
+    let large = |count: usize| RollbackData {
+        revision: "r".to_owned(),
+        objects: (0..count).map(|number| (config_map("a", number), entry(1_000))).collect(),
+    };
+    let key = |name: &str| ObjectKey::new("a", name);
+    let mut kept = RollbackDataOf::from([(key("first"), large(40)), (key("next"), large(20)), (key("z"), large(12))]);
+    forget_kept(&mut kept, &Versioned::new(), &policy());
+    assert_eq!(kept.into_keys().collect::<Vec<_>>(), [key("next"), key("z")]);
 }
 
 #[test]

@@ -1,0 +1,3 @@
+#![no_main]
+
+daemonlet_fuzz::target!(fields);

@@ -1,0 +1,71 @@
+//! How much memory there is for what namespaces that are not trusted have, and how much of it is taken.
+//!
+//! Owns who gets how much. Must not know of what.
+
+use std::collections::BTreeMap;
+
+/// So many bytes may be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Quota {
+    /// Of one namespace.
+    pub each: usize,
+    /// Of all together.
+    pub all: usize,
+    /// So much may each of them have, however much the others do.
+    pub share: usize,
+}
+
+/// What is taken of such a [`Quota`].
+#[derive(Clone, Debug, Default)]
+pub struct QuotaUse {
+    by_namespace: BTreeMap<String, usize>,
+    all: usize,
+}
+
+impl QuotaUse {
+    /// Something of `namespace` takes so many bytes.
+    pub fn add(&mut self, namespace: &str, bytes: usize) {
+        if bytes > 0 {
+            *self.by_namespace.entry(namespace.to_owned()).or_default() += bytes;
+            self.all += bytes;
+        }
+    }
+
+    /// It takes them no more.
+    pub fn give_back(&mut self, namespace: &str, bytes: usize) {
+        if let Some(taken) = self.by_namespace.get_mut(namespace) {
+            *taken -= bytes;
+            self.all -= bytes;
+            if *taken == 0 {
+                self.by_namespace.remove(namespace);
+            }
+        }
+    }
+
+    /// How much more of `quota` may be kept of `namespace`.
+    pub fn left(&self, quota: Quota, namespace: &str) -> usize {
+        let taken = self.by_namespace.get(namespace).copied().unwrap_or(0);
+        let left_to_all = quota.all.saturating_sub(self.all).max(quota.share.saturating_sub(taken));
+        quota.each.saturating_sub(taken).min(left_to_all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_namespace_has_its_bound_and_a_share_that_the_others_do_not_take() {
+        let quota = Quota { each: 10, all: 16, share: 2 };
+        let mut taken = QuotaUse::default();
+        assert_eq!(taken.left(quota, "a"), 10);
+        taken.add("a", 9);
+        taken.add("b", 7);
+        assert_eq!(["a", "b", "c"].map(|namespace| taken.left(quota, namespace)), [0, 0, 2]);
+        taken.add("c", 1);
+        assert_eq!(taken.left(quota, "c"), 1, "beyond what all have together");
+        taken.give_back("a", 9);
+        taken.give_back("never", 5);
+        assert_eq!(["a", "b", "c"].map(|namespace| taken.left(quota, namespace)), [8, 3, 8]);
+    }
+}
