@@ -80,17 +80,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         let unread = (list == Some(None))
             .then(|| "its overlays are not judged: their ConfigMap is not among the files".to_owned());
         let left_alone = match policy.covers(&of_api, None) {
-            Covered::No(reason) if policy.allows_namespace(&key.namespace) => {
-                Some(format!("this node leaves it alone: {reason}"))
-            }
+            Covered::No(reason) if said.is_empty() => Some(format!("this node leaves it alone: {reason}")),
             Covered::No(_) | Covered::Yes(_) => None,
         };
-        text.extend(unread.into_iter().chain(left_alone).map(|note| format!("  note: {}\n", escape::line(&note))));
         for (why, hint) in &said {
             text.push_str(&format!("{} {key}: {}\n", colour.red("refused"), escape::line(why)));
             text.extend(hint.iter().map(|hint| format!("  {} {}\n", colour.cyan("hint:"), escape::line(hint))));
             exit = exit.max(Exit::Refused);
         }
+        text.extend(unread.into_iter().chain(left_alone).map(|note| format!("  note: {}\n", escape::line(&note))));
     }
     output::data(&text)?;
     output::remarks(&report::lines(&not_taken, &BTreeMap::new(), Colour::new(&std::io::stderr())));

@@ -58,9 +58,16 @@ fn annotated(document: &Value) -> Option<&Value> {
 
 /// What is not understood of a DaemonSet with these annotations.
 fn not_understood(annotations: &Value) -> Vec<String> {
-    let object = Rollout::new("net", annotations.clone()).daemon_set();
+    let object = probed(annotations);
     let daemon_set = validate::daemon_set(&object, Source::Api).unwrap();
     annotations::unknown_fields(&daemon_set).iter().map(|unknown| unknown.with_hint()).collect()
+}
+
+/// A DaemonSet with these annotations whose readiness says something.
+fn probed(annotations: &Value) -> Value {
+    let mut object = Rollout::new("net", annotations.clone()).daemon_set();
+    object["spec"]["template"]["spec"]["containers"][0]["readinessProbe"] = json!({"exec": {"command": ["true"]}});
+    object
 }
 
 /// The annotations that people write on DaemonSets, as the program lists them for a name that is like none.
@@ -77,10 +84,13 @@ fn annotations_on_the_pages_are_understood_and_a_rollout_goes_on_with_them() {
         let Some(annotations) = annotated(&document) else { continue };
         let daemon_set = match document.get("kind") {
             Some(_) => document.clone(),
-            None => Rollout::new("net", annotations.clone()).daemon_set(),
+            None => probed(annotations),
         };
         let scratch = Scratch::new(&[("ds.json", &daemon_set.to_string())]);
-        let run = run(["render", "--strict", "--node-name", "n1", "-f", &scratch.text("ds.json")]);
+        // Overlays apply to a Node, which is not given.
+        let strict = annotations.get("daemonlet.dev/overlays").is_none().then_some("--strict");
+        let ds = scratch.text("ds.json");
+        let run = run(["render", "--node-name", "n1", "-f", &ds].into_iter().chain(strict).collect::<Vec<_>>());
         assert!(run.code == 0 && !run.err.contains("warning:"), "{path}: {annotations}: {}", run.err);
         let (approved, progressing) = world::pass(Rollout::new("net", annotations.clone()));
         let is_held = annotations.get("daemonlet.dev/paused").is_some();
@@ -158,7 +168,14 @@ fn values_that_the_pages_name_are_understood() {
                 modes += 1;
             }
             _ => {
-                let annotations = BTreeMap::from([(&name, &value)]);
+                let mut annotations = BTreeMap::from([(name.as_str(), value.as_str())]);
+                // What has no effect alone.
+                annotations.extend(match name.as_str() {
+                    "daemonlet.dev/after-timeout" => Some(("daemonlet.dev/after", "kube-system/other")),
+                    "daemonlet.dev/startup-taint-timeout" => Some(("daemonlet.dev/startup-taint", "true")),
+                    "daemonlet.dev/canary-hold" => Some(("daemonlet.dev/canary", "canary=yes")),
+                    _ => None,
+                });
                 assert_eq!(not_understood(&json!(annotations)), Vec::<String>::new(), "{path}");
                 seen += 1;
             }

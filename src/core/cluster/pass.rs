@@ -21,11 +21,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::core::annotations;
-use crate::core::model::MODE_LABEL;
-use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
-use crate::core::policy::is_mistyped;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -191,7 +188,7 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
         if daemon.daemon_set.deleting {
             continue;
         }
-        if !is_ours(&known, daemon, &mut plan) {
+        if !told::is_ours(&known, daemon, &mut plan) {
             match told::is_let_go(&known, daemon) {
                 true => plan.writes.extend(status::let_go(daemon).map(|status| Write::Status {
                     key: key.clone(),
@@ -219,33 +216,6 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
     let specs = std::mem::take(&mut plan.specs).into_iter();
     plan.writes.extend(specs.map(|(node, spec)| Write::Approvals { node, spec }));
     plan
-}
-
-/// Whether the DaemonSet is run by agents in place of the stock controller: its label says so, or, where it has none
-/// (agents with `default-mode = "static"`, or with the same DaemonSet in a folder), agents on more than half of the
-/// nodes where it should run. Fewer are told and change nothing, so that one identity of a node that was stolen takes
-/// over nothing.
-fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) -> bool {
-    let labels = &daemon.daemon_set.labels;
-    // A misspelt mode was meant for the agents: its definition is refused, and who wrote it is to read that.
-    if labels.contains_key(MODE_LABEL) {
-        return daemon.daemon_set.mode_label() == Some(Mode::Static) || is_mistyped(labels);
-    }
-    let (mut should, mut run, mut claim) = (0, 0, None);
-    for (name, entry, told) in known.nodes_with(daemon.key) {
-        let is_static = told.is_some_and(|told| told.is_static && told.uid == Some(daemon.uid_name));
-        claim = claim.or(is_static.then_some(name));
-        let should_run = entry.node.is_some() && daemon.should_run(entry);
-        should += usize::from(should_run);
-        run += usize::from(should_run && is_static);
-    }
-    let is_most = 2 * run > should;
-    if let Some(node) = claim.filter(|_| !is_most) {
-        let key = daemon.daemon_set.key.clone();
-        plan.troubles.insert(events::too_few_agents(&key, &daemon.uid), run);
-        plan.few.push(FewAgents { key, node: node.clone(), run, should });
-    }
-    is_most
 }
 
 /// Whether a DaemonSet controller acts on the DaemonSet, too: with the words of the condition.

@@ -1,9 +1,10 @@
 //! What the agents say, by daemon.
 //!
-//! Owns the index of one pass, and when a DaemonSet is let go.
+//! Owns the index of one pass, whether a DaemonSet is run by agents, and when it is let go.
 
 use std::collections::BTreeMap;
 
+use crate::core::cluster::events;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
@@ -11,9 +12,14 @@ use crate::core::cluster::snapshot::NodeEntry;
 use crate::core::cluster::snapshot::NodeReport;
 use crate::core::cluster::snapshot::Told;
 use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::model::MODE_LABEL;
+use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
+use crate::core::policy::is_mistyped;
 
 use super::Basis;
+use super::ClusterPlan;
+use super::FewAgents;
 
 impl<'a> Basis<'a> {
     /// What is remembered of a DaemonSet: nothing of a former one of the same name.
@@ -45,6 +51,33 @@ pub(super) fn by_daemon(view: &ClusterSnapshot) -> BTreeMap<Name, Vec<Option<&To
         }
     }
     all
+}
+
+/// Whether the DaemonSet is run by agents in place of the stock controller: its label says so, or, where it has none
+/// (agents with `default-mode = "static"`, or with the same DaemonSet in a folder), agents on more than half of the
+/// nodes where it should run. Fewer are told and change nothing, so that one identity of a node that was stolen takes
+/// over nothing.
+pub(super) fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) -> bool {
+    let labels = &daemon.daemon_set.labels;
+    // A misspelt mode was meant for the agents: its definition is refused, and who wrote it is to read that.
+    if labels.contains_key(MODE_LABEL) {
+        return daemon.daemon_set.mode_label() == Some(Mode::Static) || is_mistyped(labels);
+    }
+    let (mut should, mut run, mut claim) = (0, 0, None);
+    for (name, entry, told) in known.nodes_with(daemon.key) {
+        let is_static = told.is_some_and(|told| told.is_static && told.uid == Some(daemon.uid_name));
+        claim = claim.or(is_static.then_some(name));
+        let should_run = entry.node.is_some() && daemon.should_run(entry);
+        should += usize::from(should_run);
+        run += usize::from(should_run && is_static);
+    }
+    let is_most = 2 * run > should;
+    if let Some(node) = claim.filter(|_| !is_most) {
+        let key = daemon.daemon_set.key.clone();
+        plan.troubles.insert(events::too_few_agents(&key, &daemon.uid), run);
+        plan.few.push(FewAgents { key, node: node.clone(), run, should });
+    }
+    is_most
 }
 
 /// Whether it is certain that no agent runs the DaemonSet in place of the stock controller any more: its label says so,

@@ -567,8 +567,8 @@ impl Life {
         }
     }
 
-    /// No more nodes are without the service that a rollout took from them than the budget allows. One that is not
-    /// heard does not count, unless it has the revision that the rollout goes to. One that broke after that counts where a
+    /// No more nodes are without the service that a rollout took from them than the budget allows. One that was not
+    /// heard when the approval was given does not count, unless it has the revision that the rollout goes to. One that broke after that counts where a
     /// coordinator knew that its agent is dead, whoever gave the approval after that.
     fn budget_holds(&self, name: &str, hash: &str) {
         let new = self.nodes[name].running.as_ref().filter(|running| running.is_disruption);
@@ -581,7 +581,10 @@ impl Life {
                     let is_known = broken.known.zip(approved_at).is_some_and(|(known, at)| known < at);
                     is_known && running.hash == hash && is_reported(node)
                 }
-                None => running.is_disruption && (node.dead <= self.now || running.hash == hash && is_reported(node)),
+                None => {
+                    let was_heard = node.dead <= approved_at.map_or(self.now, |at| at.min(self.now));
+                    running.is_disruption && (was_heard || running.hash == hash && is_reported(node))
+                }
             }
         };
         let taken: Vec<&str> = self.nodes.values().filter(taken).map(|node| node.name.as_str()).collect();
@@ -682,7 +685,8 @@ impl Life {
         }
         self.api.refuses = self.now;
         self.api.show();
-        self.nodes.values_mut().for_each(|node| (node.dead, node.triggered) = (Timestamp::MIN, Timestamp::MAX));
+        let now = self.now;
+        self.nodes.values_mut().for_each(|node| (node.dead, node.triggered) = (node.dead.min(now), Timestamp::MAX));
         let names: Vec<String> = self.unreachable.keys().cloned().collect();
         names.iter().for_each(|name| self.ready(name, "True"));
         self.unreachable.clear();
