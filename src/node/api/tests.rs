@@ -164,6 +164,29 @@ async fn a_403_on_one_resource_leaves_the_others_alone_and_ends() {
 }
 
 #[tokio::test]
+async fn what_has_no_room_is_not_watched_and_is_read_again_after_a_while() {
+    let keys: serde_json::Map<String, Value> = (0..140_000).map(|number| (number.to_string(), json!(""))).collect();
+    let mut large = config_map("a", "1");
+    large["data"] = Value::Object(keys);
+    let large = std::cell::RefCell::new(large);
+    let fake = Fake::start(100, move |_, path| match path.contains("/configmaps") && !is_watch(path) {
+        true => FakeReply::Json(200, large.replace(config_map("a", "2"))),
+        false => empty(path),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    api.set_wanted(&[reference("a")].into());
+    let scope = Scope::Object(reference("a"));
+    until(&api, "no room", |api| api.store().lacks_room(&scope)).await;
+    until(&api, "not watched", |api| api.health().state == LinkHealth::Ok && api.connector().counters().streams == 4)
+        .await;
+    tokio::time::pause();
+    let start = tokio::time::Instant::now();
+    until(&api, "read", |api| matches!(api.store().snapshot().lookup(&reference("a")), Lookup::Present(_))).await;
+    assert!((20..=100).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
 async fn a_403_on_what_the_agent_itself_needs_is_a_link_that_fails() {
     let forbidden = || FakeReply::Json(403, status(403, "Forbidden", "pods is forbidden"));
     let fake = Fake::start(100, move |_, path| match path.contains("/pods") {

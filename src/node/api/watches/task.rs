@@ -46,6 +46,8 @@ const RESUMES: u32 = 3;
 /// A ServiceAccount is not watched, but read again after about this time. Upstream reads it only when a pod is created; its
 /// tokens are requested anyway. Immutable objects are watched as others: one that is replaced counts for the next pod.
 const READ_AGAIN: Duration = Duration::from_secs(600);
+/// What has no room is read again after about this time.
+const NO_ROOM_AGAIN: Duration = Duration::from_secs(60);
 
 /// A referenced object is watched up to this long after it was first read. All nodes of a cluster read a new
 /// DaemonSet's objects at once, and their manifests wait for these reads, not for the watches. Nothing is missed: the
@@ -70,6 +72,9 @@ enum WatchEnd {
     Relist,
     /// Everything is known, and is read again after [`READ_AGAIN`].
     NotWatched,
+    /// There is no room for the object. It is read again when there is, or after [`NO_ROOM_AGAIN`], when it may be smaller:
+    /// a watch would bring the whole of it with each change.
+    NoRoom,
 }
 
 impl WatchTask {
@@ -94,10 +99,17 @@ impl WatchTask {
                 ended = self.watch(&context, &mut retry, &watch_progress, cache_read_policy) => ended,
             };
             cache_read_policy = None;
-            if let WatchEnd::NotWatched = ended {
-                let rest = READ_AGAIN.mul_f64(0.5 + backoff::random());
-                let _ = Box::pin(tokio::time::timeout(rest, gone_back.changed())).await;
-            }
+            let rest = match ended {
+                WatchEnd::Relist => continue,
+                WatchEnd::NotWatched => READ_AGAIN,
+                WatchEnd::NoRoom => NO_ROOM_AGAIN,
+            };
+            let rest = tokio::time::timeout(rest.mul_f64(0.5 + backoff::random()), gone_back.changed());
+            let room = context.store.room(&self.scope);
+            Box::pin(async {
+                tokio::select! { _ = rest => {} () = room => {} }
+            })
+            .await;
         }
     }
 
@@ -166,11 +178,13 @@ impl WatchTask {
         let mut failed = false;
         loop {
             // It is not given up for want of room before it has been read this time.
-            let lacks_room = is_listed && store.lacks_room(&self.scope);
+            if is_listed && store.lacks_room(&self.scope) {
+                store.recovered(&self.scope);
+                return WatchEnd::NoRoom;
+            }
             let event = tokio::select! {
                 biased;
                 event = stream.next() => event,
-                () = async { Box::pin(store.room(&self.scope)).await }, if lacks_room => return WatchEnd::Relist,
                 () = watch_progress.opened.notified() => {
                     let line = context.etcd_rollback.lines_opened();
                     let before = open.replace((Instant::now(), line));
@@ -206,7 +220,7 @@ impl WatchTask {
                         return WatchEnd::NotWatched;
                     }
                     // Missing objects are waited for.
-                    if is_there && matches!(self.scope, Scope::Object(_)) {
+                    if is_there && matches!(self.scope, Scope::Object(_)) && !store.lacks_room(&self.scope) {
                         Box::pin(tokio::time::sleep(WATCH_AFTER.mul_f64(0.5 + backoff::random() / 2.0))).await;
                     }
                 }
