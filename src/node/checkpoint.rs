@@ -175,14 +175,14 @@ impl Store {
         let path = || self.path.join(&unsynced.file);
         let fail = |source| CheckpointError::Save { path: path(), source };
         let rename = || self.dir.rename(unsynced.staged(), &self.dir, &unsynced.file);
+        let is_folder = || matches!(self.dir.stat(&unsynced.file), Ok(Some(Stat { kind: FileKind::Folder, .. })));
+        unsynced.written.sync().map_err(fail)?;
         let is_unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner).remove(&unsynced.file);
         if is_unread {
             // What could not be read is kept for a person: it may be readable by now.
             let why = "could not be read".to_owned();
             self.set_aside(&mut Damaged { path: path(), why, kept: None, is_read: true });
         }
-        let is_folder = || matches!(self.dir.stat(&unsynced.file), Ok(Some(Stat { kind: FileKind::Folder, .. })));
-        unsynced.written.sync().map_err(fail)?;
         let renamed = match rename() {
             Err(_) if is_folder() => {
                 // It could not be set aside when it was read.
