@@ -280,3 +280,25 @@ fn doctor_judges_nothing_that_its_user_may_not_read() {
     assert!(told.ends_with(" skipped: run it as root\n"), "{told}");
     mode(&node.0.path("s"), 0o700);
 }
+
+#[test]
+fn a_list_of_overlays_in_a_folder_counts_as_soon_as_it_is_written_and_its_mistakes_are_told() {
+    let patched = GOOD.replace("name: good, ", "name: good, annotations: {daemonlet.dev/overlays: o}, ");
+    let file = |nodes: &str, argument: &str| {
+        format!(
+            "{patched}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: o, namespace: a}}\ndata:\n  \
+             overlays.yaml: |\n    - nodes: {nodes}\n      patch: {{spec: {{containers: [{{name: x, args: [{argument}]}}]}}}}\n"
+        )
+    };
+    let node = Node::new(&[("a.yaml", &file("{}", "first"))]);
+    let said = |text: &str| {
+        node.0.write("d/a.yaml", text);
+        let ran = node.ask(&["run", "--once"]);
+        let digest = ran.out.split("(digest ").nth(1).map(|rest| rest.split(')').next().unwrap().to_owned());
+        (digest, ran.out)
+    };
+    let [(first, _), (second, _)] = ["first", "second"].map(|argument| said(&file("{}", argument)));
+    assert!(first.is_some() && second.is_some() && first != second, "{first:?}, {second:?}");
+    let (kept, out) = said(&file("{matchLabel: {}}", "third"));
+    assert!(kept.is_some() && out.contains("as last known: it is refused: ConfigMap a/o: overlays.yaml[0]"), "{out}");
+}

@@ -55,6 +55,8 @@ pub struct GoingBack {
     pub revision: String,
     /// How many nodes still have the newer one, or are being replaced.
     pub left: usize,
+    /// How many have the newer one and never ran the other, which has no ControllerRevision: they stay.
+    pub unable: usize,
     /// How many run neither of the two: nobody has taken back what they have.
     pub others: usize,
     /// Why.
@@ -90,8 +92,12 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
 
 /// That a rollout is taken back.
 fn going_back(back: &GoingBack) -> (bool, &'static str, String) {
-    let GoingBack { revision, left, others, why } = back;
+    let GoingBack { revision, left, unable, others, why } = back;
     match (left, others) {
+        (0, _) if *unable > 0 => {
+            let words = "never ran it, and it has no ControllerRevision: change the template";
+            (false, "Held", format!("{why}: {} cannot go back to revision {revision}: they {words}", count(*unable)))
+        }
         (0, 0) => (false, "RolledBack", format!("{why}: every node is on revision {revision} again")),
         (0, others) => {
             let others = count(*others);

@@ -123,6 +123,11 @@ impl Leader {
         }
     }
 
+    /// Whether it was not renewed for longer than it lasts, by a clock that shows `now`.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        !self.holder.is_empty() && self.renewed.parse::<Timestamp>().is_ok_and(|renewed| now - renewed > EXPIRED)
+    }
+
     /// In one line, at `now`; and whether rollouts may stand still for want of a coordinator that sees.
     pub fn words(&self, now: Timestamp) -> (String, bool) {
         let silent = self.renewed.parse::<Timestamp>().ok().map(|renewed| now - renewed);

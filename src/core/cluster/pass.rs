@@ -351,8 +351,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         let facts = facts::returning(view, daemon, &facts, to);
         rolled = rollout::plan(&Rules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
         let why = if is_aborted { "it was aborted" } else { "it failed" };
-        let (left, others) = facts::left_and_others(daemon, &facts, to);
-        back = Some(conditions::GoingBack { revision: view.names.text(to).to_owned(), left, others, why });
+        let (left, unable, others) = facts::left_and_others(daemon, &facts, to);
+        back = Some(conditions::GoingBack { revision: view.names.text(to).to_owned(), left, unable, others, why });
         target = to;
     }
     let (counted, look_again) = count(daemon, &facts, now);

@@ -28,6 +28,10 @@ const RECENT: Span = Span::from_secs(10);
 /// One that is older may be of before an instance that it does not have.
 const FRESH: Span = Span::from_secs(3);
 
+/// What is said of a pod that a runtime does not list which has lost all.
+pub(super) const ANOTHER_RUNTIME: &str =
+    "the container runtime lists nothing of what it listed before (is it the one that the kubelet uses?)";
+
 /// What there is to say of one instance's end.
 pub(super) struct Ends<'a> {
     pub(super) observation: &'a Observation,

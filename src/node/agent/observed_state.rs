@@ -101,6 +101,8 @@ pub(super) struct ObservedState<'a> {
     pub(super) requesters: OnceCell<Vec<Requester<'a>>>,
     /// DaemonSets of which their namespaces have too many, once it is asked for.
     pub(super) beyond: OnceCell<BTreeSet<&'a ObjectKey>>,
+    /// Whether another runtime answers ([`ending::has_lost_all`]), once it is asked for.
+    pub(super) lost_all: OnceCell<bool>,
 }
 
 /// An object of which no source has said anything yet.
@@ -127,6 +129,12 @@ impl ObservedState<'_> {
         self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
     }
 
+    /// See [`ending::has_lost_all`].
+    fn has_lost_all(&self) -> bool {
+        let has_lost_all = || ending::has_lost_all(self.observation, self.instances.values().map(|(_, i)| *i));
+        *self.lost_all.get_or_init(has_lost_all)
+    }
+
     /// What there is to say of an instance's end.
     fn pods(&self, instance: &Instance) -> Ends<'_> {
         let since = self.state.ending_since.get(&instance.uid);
@@ -136,7 +144,7 @@ impl ObservedState<'_> {
                 .observation
                 .snapshot()
                 .and_then(|api| evidence::mirror(api, self.namespace(instance), instance, &self.config.node_name)),
-            has_lost_all: ending::has_lost_all(self.observation, self.instances.values().map(|(_, i)| *i)),
+            has_lost_all: self.has_lost_all(),
             has_asked: self.state.asks_runtime,
             is_kubelets: self.state.runtime_is_kubelets || self.instances.values().any(|(_, i)| i.listed),
             ended_for: since.map_or(Span::ZERO, |since| self.observation.steady - *since),
@@ -279,7 +287,12 @@ impl Facts for ObservedState<'_> {
 
     fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock {
         let node = &self.config.node_name;
-        stock_controller::stock(self.observation, self.unrelated_pods, node, daemon_set, known)
+        match stock_controller::stock(self.observation, self.unrelated_pods, node, daemon_set, known) {
+            Stock::Lost(Evidence::Gone) if known.is_some() && self.has_lost_all() => {
+                Stock::Lost(Evidence::Unknown(ending::ANOTHER_RUNTIME.to_owned()))
+            }
+            stock => stock,
+        }
     }
 
     fn accepted(&self, instance: &Instance) -> Accepted {

@@ -167,6 +167,7 @@ fn with_facts<T>(
         unlinked: state.unlinked(observation),
         requesters: OnceCell::new(),
         beyond: OnceCell::new(),
+        lost_all: OnceCell::new(),
     };
     f(&subjects, &facts)
 }
@@ -343,9 +344,13 @@ mod tests {
     use super::super::decide::tests::observation;
     use super::super::decide::tests::state;
     use super::*;
+    use crate::core::knowledge::Knowledge;
     use crate::core::model::DaemonSet;
     use crate::core::plan;
+    use crate::core::plan::Evidence;
+    use crate::core::plan::Stock;
     use crate::core::record::Fingerprint;
+    use crate::core::record::HandOver;
     use crate::node::api::Entry;
     use crate::node::api::Snapshot;
 
@@ -378,6 +383,28 @@ mod tests {
         let cause = RestartCause::NotAccepted { reason: "NodePorts".to_owned() };
         record.order_restart("uid-1", cause, observation(None).now, &Fingerprint::Unknown);
         assert_eq!(notes(record), ["host port TCP 80 is held by pod kube-system/holder"]);
+    }
+
+    #[test]
+    fn a_runtime_that_has_lost_all_says_nothing_of_the_pod_that_was_handed_over_to() {
+        let config = super::super::decide::tests::config();
+        let mut state = state(&config);
+        let known = HandOver {
+            boot: "b".to_owned(),
+            pod: "net-x".to_owned(),
+            uid: "stock".to_owned(),
+            done: false,
+            missing: None,
+        };
+        let mut observation = observation(None);
+        observation.runtime = Knowledge::Current(Arc::new(Vec::new()));
+        for (listed, expected) in [(false, false), (true, true)] {
+            state.records.get_mut(&key()).unwrap().instances[0].listed = listed;
+            let definition = state.records[&key()].instances[0].daemon_set.clone().unwrap();
+            let stock = |_: &[Subject<'_>], facts: &ObservedState<'_>| facts.stock(&definition, Some(&known));
+            let stock = with_facts(&observation, &state, &config, &mut RenderCache::default(), stock);
+            assert_eq!(matches!(stock, Stock::Lost(Evidence::Unknown(_))), expected, "{stock:?}");
+        }
     }
 
     #[test]

@@ -44,7 +44,8 @@ const REFUSED_FOR: Span = Span::from_secs(10);
 /// The cause of nodes that are lost.
 const LOST: &str = "its Node was deleted after it took the revision and before it was available";
 
-/// Every node that should run the daemon or has an instance of it, and those that are unreachable and should have one.
+/// Every node that should run the daemon or has an instance or an approval of it, and those that are unreachable and should
+/// have one.
 pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFact<'a>> {
     let canary = rules::canary(&daemon.daemon_set);
     let passed_over = known.of_it(&known.state.passed_over, daemon);
@@ -57,12 +58,13 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         let report = entry.report.as_ref();
         let told = told.filter(|t| t.uid.is_none_or(|uid| uid == daemon.uid_name));
         let is_away = belongs && !node.reachable;
-        if !should_run && !is_away && told.is_none_or(|t| t.instances.is_empty()) {
-            continue;
-        }
         let approvals = report.into_iter().flat_map(|r| &r.approvals);
         let mut mine = approvals.filter(|(key, uid, _)| *key == daemon.key && *uid == daemon.uid_name);
         let approval = mine.next().map(|(_, _, fact)| *fact);
+        let is_nothing_there = told.is_none_or(|t| t.instances.is_empty()) && approval.is_none();
+        if !should_run && !is_away && is_nothing_there {
+            continue;
+        }
         let is_claimed = told.is_some_and(|told| told.replacing);
         let late = is_late(known, daemon, name);
         let has_begun = is_claimed || told.is_some_and(|t| newest(t).is_some_and(|i| i.revision == daemon.wanted));
@@ -328,13 +330,15 @@ pub(super) fn returning<'a>(
     facts.iter().map(back).collect()
 }
 
-/// How far a rollout back to `to` has come: how many nodes are still to leave the wanted revision, and how many run neither
-/// of the two.
-pub(super) fn left_and_others(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], to: Name) -> (usize, usize) {
-    let leaves = |node: &NodeFact<'_>| node.belongs && has_taken(daemon, node);
-    let left = facts.iter().filter(|node| leaves(node)).count();
+/// How far a rollout back to `to` has come, by what [`returning`] gives: how many nodes are still to leave the wanted
+/// revision, how many of them cannot, and how many run neither of the two.
+pub(super) fn left_and_others(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], to: Name) -> (usize, usize, usize) {
+    let leaves = |node: &&NodeFact<'_>| node.belongs && has_taken(daemon, node);
+    let (left, unable) =
+        (facts.iter().filter(leaves).count(), facts.iter().filter(leaves).filter(|n| n.failed).count());
     let is_other = |node: &NodeFact<'_>| node.instances.iter().any(|i| !i.ending) && !has(node, to);
-    (left, facts.iter().filter(|node| node.should_run && !leaves(node) && is_other(node)).count())
+    let others = facts.iter().filter(|node| node.should_run && !leaves(node) && is_other(node)).count();
+    (left - unable, unable, others)
 }
 
 /// Whether a node has the wanted revision, or is being replaced: what it has next is not known.

@@ -288,6 +288,18 @@ fn a_gated_daemon_set_has_its_counters_and_revisions_from_the_stock_controller()
 }
 
 #[test]
+fn an_approval_is_withdrawn_where_the_daemon_runs_no_more_and_is_not_to_run() {
+    let mut view = world(json!({"daemonlet.dev/paused": "true"}));
+    let mut leaving = node("a", "True");
+    leaving["metadata"]["labels"] = json!({});
+    view.put(WatchedKind::Nodes, leaving);
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"instances": []}), approval("two", FAILED_AT)));
+    let plan = view.plan(NOW);
+    let of_a = plan.writes.iter().find(|w| matches!(w, Write::Approvals { node, .. } if node == "a"));
+    assert_eq!(of_a, Some(&Write::Approvals { node: "a".to_owned(), spec: Spec::default() }));
+}
+
+#[test]
 fn an_approval_for_another_object_is_withdrawn() {
     let mut view = world(json!({"daemonlet.dev/paused": "true"}));
     let mut stale = approval("two", FAILED_AT);

@@ -80,6 +80,14 @@ fn an_abort_finds_the_released_revision_though_no_node_speaks_of_it() {
         }
         let plan = view.plan(NOW);
         assert_eq!((approved(&plan), condition(&plan, "Progressing").1), (vec![], "RolledBack".to_owned()));
+        // Without its ControllerRevision only nodes that ran it can return.
+        view.put(WatchedKind::NodeDaemons, report("a", "two", json!({}), json!([])));
+        view.take(Change::Gone(WatchedKind::Revisions, Box::new(revision("one", 1))));
+        let plan = view.plan(NOW);
+        let (status, reason, words) = condition(&plan, "Progressing");
+        assert_eq!((approved(&plan), status.as_str(), reason.as_str()), (vec![], "False", "Held"));
+        assert!(words.starts_with("it was aborted: 1 node cannot go back to revision"), "{words}");
+        view.put(WatchedKind::Revisions, revision("one", 1));
     }
 }
 
