@@ -49,6 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         timeout: arguments.timeout,
         force: arguments.force,
     };
+    let is_first = !options.kubeconfig.exists();
     let runtime = event_loop()?;
     let waits = |request: &str| {
         output::remarks(&format!(
@@ -60,8 +61,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let what = if enrolled.already { "is enrolled already" } else { "is enrolled" };
     let kubeconfig = options.kubeconfig.display();
     output::data(&format!("{} {what}, until {until}; kubeconfig {kubeconfig}\n", enrolled.certificate.user))?;
-    if !enrolled.already {
-        output::remarks("an agent that runs takes it with: systemctl reload daemonlet\n");
+    match (enrolled.already, is_first) {
+        (true, _) => {}
+        (false, false) => output::remarks("an agent that runs takes the new certificate by itself\n"),
+        (false, true) => output::remarks("an agent that runs takes it with: systemctl reload daemonlet\n"),
     }
     Ok(Exit::Success)
 }

@@ -35,6 +35,7 @@ use crate::core::annotations::progress_deadline;
 use super::Basis;
 use super::broken::Broken;
 use super::rules;
+use super::stages;
 use super::status;
 
 /// The progress deadline where none is written.
@@ -51,6 +52,8 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
     let passed_over = known.of_it(&known.state.passed_over, daemon);
     let annotation = |name: &str| daemon.daemon_set.annotations.get(name);
     let (zone, spread) = (annotation(TOPOLOGY_KEY), annotation(SPREAD_KEY));
+    // It works: who is not ready with it now has another reason.
+    let is_released = stages::is_released(daemon);
     let mut all = Vec::new();
     for (name, entry, told) in known.nodes_with(daemon.key) {
         let Some(node) = &entry.node else { continue };
@@ -96,7 +99,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             replacing: told.is_some_and(|t| t.replacing),
             staged: told.is_some_and(|t| t.staged),
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
-                || late && has_begun
+                || late && has_begun && !is_released
                 || told.is_some_and(|t| is_cut_off(known, daemon, t, (name, node), claimed)),
             late,
             passed_over: passed_over.is_some_and(|nodes| nodes.contains(name)),
