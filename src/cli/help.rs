@@ -37,6 +37,7 @@ const TOPICS: &[Topic] = topics! {
     "limits": "limits.md", "What a static pod cannot be";
     "modes": "daemonsets.md", "Modes";
     "night": "operations.md", "What to do at night";
+    "node-conditions": "daemonsets.md", "Node conditions";
     "overlays": "daemonsets.md", "One DaemonSet, different nodes";
     "policy-keys": "security.md", "Policy: what may run here";
     "removal": "daemonsets.md", "What removes a daemon";
@@ -78,7 +79,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         let failure = CommandFailure::new(Exit::Usage, format!("{asked:?} is neither a command nor a topic"));
         let commands: Vec<String> = super::command().get_subcommands().map(|one| one.get_name().to_owned()).collect();
         let names = TOPICS.iter().map(|topic| topic.name).chain(commands.iter().map(String::as_str));
-        return Err(failure.hint(match nearest::of(&asked.replace(' ', "-"), names) {
+        let word = asked.replace(' ', "-");
+        let part = names.clone().find(|name| word.len() > 3 && name.contains(&word));
+        return Err(failure.hint(match nearest::of(&word, names).or(part) {
             Some(name) => format!("did you mean {name:?}? `daemonlet help` lists all"),
             None => "`daemonlet help` lists both".to_owned(),
         }));

@@ -86,7 +86,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     json: bool,
     /// Refuse also what has to wait for something, an object that is there twice, a kind that looks
-    /// misspelt, and input without a DaemonSet
+    /// misspelt, overlays without a Node to apply them to, and input without a DaemonSet
     #[arg(long)]
     strict: bool,
 }
