@@ -119,9 +119,9 @@ metrics! {
     Pulls: Gauge = ("daemonlet_image_pulls", "instances", &[]);
     /// Whether the API server answers and the agent's own watches work. Missing if no API server is configured.
     ApiConnected: Gauge = ("daemonlet_api_connected", "0 or 1", &[]);
-    /// Whether each watch has its first list and works.
+    /// Whether each watch has its first list and works; those of the objects of one kind that daemons name are one.
     ApiWatchUp: Gauge = ("daemonlet_api_watch_up", "0 or 1", &["watch"]);
-    /// Complete lists of each watch since it was opened.
+    /// Complete lists of each watch that the agent has whatever the daemons are.
     ApiWatchLists: Counter = ("daemonlet_api_watch_lists_total", "lists", &["watch"]);
     /// Connections to the API server.
     ApiConnections: Gauge = ("daemonlet_api_connections", "connections", &[]);

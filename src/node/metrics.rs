@@ -25,6 +25,8 @@ use crate::core::status::StatusReport;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::LinkHealth;
+use crate::node::api::Scope;
+use crate::node::api::ScopeHealth;
 use crate::node::api::Tokens;
 
 /// There is a pass at least every minute; one that takes this long hangs.
@@ -144,7 +146,7 @@ impl server::Exposed for Recorder {
         self.with(|recorded| {
             let (pass, _) = recorded.last.as_ref()?;
             let health = pass.api.as_ref().map(Api::health);
-            let watches: Vec<WatchFact> = health.iter().flat_map(|health| &health.scopes).map(watch).collect();
+            let watches = watches(health.iter().flat_map(|health| &health.scopes));
             Some(metrics::exposition(&MetricFacts {
                 status: &pass.status,
                 rules: &pass.rules,
@@ -162,8 +164,20 @@ impl server::Exposed for Recorder {
     }
 }
 
-fn watch(scope: &crate::node::api::ScopeHealth) -> WatchFact {
-    WatchFact { name: scope.scope.to_string(), up: scope.error.is_none() && scope.lists > 0, lists: scope.lists }
+/// The watches. Those of what daemons name are one a kind: as many series as tenants want would be no metric.
+fn watches<'a>(scopes: impl Iterator<Item = &'a ScopeHealth>) -> Vec<WatchFact> {
+    let mut facts: BTreeMap<String, WatchFact> = BTreeMap::new();
+    for scope in scopes {
+        let name = match &scope.scope {
+            Scope::Object(object) => object.kind.to_string(),
+            Scope::Pending(_) => "unbound pods".to_owned(),
+            of_agent => of_agent.to_string(),
+        };
+        let lists = scope.scope.is_of_agent().then_some(scope.lists);
+        let fact = facts.entry(name.clone()).or_insert(WatchFact { name, up: true, lists });
+        fact.up &= scope.error.is_none() && scope.lists > 0;
+    }
+    facts.into_values().collect()
 }
 
 fn tokens(tokens: &Tokens) -> Vec<TokenFact> {

@@ -59,8 +59,8 @@ pub struct WatchFact {
     pub name: String,
     /// Whether it has its first list and works.
     pub up: bool,
-    /// Complete lists.
-    pub lists: u64,
+    /// Complete lists, of a watch that does not come and go.
+    pub lists: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,7 +195,9 @@ fn api(out: &mut Exposition, facts: &MetricFacts<'_>) {
     out.value(Id::ApiConnected, f64::from(u8::from(connected)));
     for watch in facts.watches {
         out.sample(Id::ApiWatchUp, &[&watch.name], f64::from(u8::from(watch.up)));
-        out.sample(Id::ApiWatchLists, &[&watch.name], watch.lists as f64);
+        if let Some(lists) = watch.lists {
+            out.sample(Id::ApiWatchLists, &[&watch.name], lists as f64);
+        }
     }
     let used = facts.status.agent.api_use.unwrap_or_default();
     out.value(Id::ApiConnections, used.connections as f64);

@@ -156,7 +156,7 @@ fn every_metric_is_taken_from_the_facts() {
         counts: &counts,
         pulls: 2,
         connected: Some(false),
-        watches: &[WatchFact { name: "node".into(), up: false, lists: 6 }],
+        watches: &[WatchFact { name: "node".into(), up: false, lists: Some(6) }],
         tokens: &[token(Some(at(90_000)), false), token(Some(at(80_000)), true), token(None, true)],
         approvals: Approvals { approved: 1, claimed: 2, withheld: 3 },
         process: Some(ProcessFact { cpu_seconds: 0.25, resident_bytes: 4096, fds: 12 }),

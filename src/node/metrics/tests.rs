@@ -8,6 +8,9 @@ use std::os::unix::net::UnixStream;
 
 use super::server::Exposed;
 use super::*;
+use crate::core::model::Kind;
+use crate::core::model::ObjectKey;
+use crate::core::model::ObjectRef;
 use crate::core::status::AgentStatus;
 use crate::core::status::Passes;
 
@@ -169,4 +172,19 @@ fn a_loop_that_hangs_is_unhealthy() {
     assert!(!health.works && health.words == "the last pass ended 181 s ago", "{health:?}");
     recorder.inner = Arc::default();
     assert!(!recorder.health().works);
+}
+
+#[test]
+fn what_daemons_name_is_one_series_a_kind() {
+    let scope = |scope: Scope, lists: u64| ScopeHealth { scope, lists, error: None, since: None };
+    let config_map = |name: &str| Scope::Object(ObjectRef::new(Kind::ConfigMap, "tenant", name));
+    let scopes = [
+        scope(Scope::Node, 2),
+        scope(config_map("a"), 1),
+        scope(config_map("b"), 0),
+        scope(Scope::Pending(ObjectKey::new("tenant", "x")), 1),
+    ];
+    let found: Vec<_> = watches(scopes.iter()).into_iter().map(|watch| (watch.name, watch.up, watch.lists)).collect();
+    let wanted = [("ConfigMap", false, None), ("node", true, Some(2)), ("unbound pods", true, None)];
+    assert_eq!(found, wanted.map(|(name, up, lists)| (name.to_owned(), up, lists)));
 }
