@@ -105,7 +105,10 @@ pub(super) fn retried(
     facts: &[NodeFact<'_>],
 ) -> Option<BTreeSet<String>> {
     let is_as_then = |n: &NodeFact<'_>| n.failed || !n.ready || !n.is_heard();
-    let stays = |name: &String| facts.iter().any(|n| n.name == name.as_str() && is_as_then(n));
+    // Whoever takes over believes the status as long as that says that it is halted by them.
+    let told = Halted::told(&daemon.status, daemon.generation);
+    let is_told = |name: &String| told.as_ref().is_some_and(|told| told.nodes.contains(name));
+    let stays = |name: &String| is_told(name) || facts.iter().any(|n| n.name == name.as_str() && is_as_then(n));
     let mut left: BTreeSet<String> = current.retried.iter().filter(|name| stays(name)).cloned().collect();
     if current.retried.contains(ALL_RETRIED) {
         let claims = |n: &NodeFact<'_>| n.replacing && n.approval.is_some_and(|given| given.revision == daemon.wanted);

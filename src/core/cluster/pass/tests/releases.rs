@@ -494,6 +494,39 @@ fn a_halt_that_somebody_ended_comes_back_with_the_next_failure_alone() {
 }
 
 #[test]
+fn a_retry_outlives_a_takeover_before_the_status_says_that_the_halt_is_ended() {
+    let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0"}));
+    let mut retried = revision("two", 2);
+    retried["metadata"]["annotations"] = json!({"daemonlet.dev/retried": "gone"});
+    view.put(WatchedKind::Revisions, retried);
+    let before = view.view.daemons.values().next().unwrap().status.clone();
+    let said = Halted { time: NOW.to_string(), cause: "no".to_owned(), nodes: vec!["gone".to_owned()] };
+    let mut told = before.clone();
+    told["observedGeneration"] = json!(3);
+    told["conditions"].as_array_mut().unwrap().iter_mut().filter(|c| c["type"] == "Released").for_each(|c| {
+        let message = c["message"].as_str().unwrap().rsplit_once(' ').unwrap().0;
+        c["message"] = json!(format!("{message} 3"));
+    });
+    told["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"type": "Halted", "status": "True", "reason": "Failed", "message": said.words()}));
+    let is_forgotten = |plan: &ClusterPlan| {
+        let write = |w: &Write| matches!(w, Write::Revision { write: history::RevisionWrite::Retried { .. }, .. });
+        plan.writes.iter().any(write)
+    };
+    let annotations = json!({"daemonlet.dev/max-failed": "0"});
+    view.put(WatchedKind::DaemonSets, wanted("two", annotations.clone(), told));
+    for _ in 0..2 {
+        let mut other = World { view: view.view.clone(), state: CoordinatorState::default() };
+        let plan = other.plan(NOW);
+        assert_eq!((halt(&plan), is_forgotten(&plan)), (None, false));
+    }
+    view.put(WatchedKind::DaemonSets, wanted("two", annotations, before));
+    assert!(is_forgotten(&view.plan(NOW)));
+}
+
+#[test]
 fn a_retry_forgives_all_nodes_that_are_cut_off_however_many() {
     let mut view = with_one_released(json!({"daemonlet.dev/progress-deadline": "1m"}));
     let names: Vec<String> = (0..50).map(|number| format!("n{number:02}")).collect();
