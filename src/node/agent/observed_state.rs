@@ -61,9 +61,7 @@ use crate::core::time::Span;
 
 use super::concerns::images::ImageFacts;
 use super::concerns::stock_controller;
-use super::concerns::stock_controller::UnrelatedPod;
 use super::ending;
-use super::ending::Ends;
 use super::evidence;
 use super::evidence::NodeCondition;
 use super::failing;
@@ -94,15 +92,13 @@ pub(super) struct ObservedState<'a> {
     pub(super) subjects: &'a [Subject<'a>],
     /// The record's namespace and the instance, by pod UID ([`by_uid`] of the records).
     pub(super) instances: &'a HashMap<&'a str, (&'a str, &'a Instance)>,
-    pub(super) unrelated_pods: &'a [UnrelatedPod<'a>],
+    pub(super) unrelated_pods: &'a [stock_controller::UnrelatedPod<'a>],
     /// Why the API server cannot be asked now, if so.
     pub(super) unlinked: Option<&'a str>,
     /// What daemons of namespaces that are not trusted request, once it is asked for.
     pub(super) requesters: OnceCell<Vec<Requester<'a>>>,
     /// DaemonSets of which their namespaces have too many, once it is asked for.
     pub(super) beyond: OnceCell<BTreeSet<&'a ObjectKey>>,
-    /// Whether another runtime answers ([`ending::has_lost_all`]), once it is asked for.
-    pub(super) lost_all: OnceCell<bool>,
 }
 
 /// An object of which no source has said anything yet.
@@ -129,22 +125,16 @@ impl ObservedState<'_> {
         self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
     }
 
-    /// See [`ending::has_lost_all`].
-    fn has_lost_all(&self) -> bool {
-        let has_lost_all = || ending::has_lost_all(self.observation, self.instances.values().map(|(_, i)| *i));
-        *self.lost_all.get_or_init(has_lost_all)
-    }
-
     /// What there is to say of an instance's end.
-    fn pods(&self, instance: &Instance) -> Ends<'_> {
+    fn pods(&self, instance: &Instance) -> ending::Ends<'_> {
         let since = self.state.ending_since.get(&instance.uid);
-        Ends {
+        ending::Ends {
             observation: self.observation,
             mirror: self
                 .observation
                 .snapshot()
                 .and_then(|api| evidence::mirror(api, self.namespace(instance), instance, &self.config.node_name)),
-            has_lost_all: self.has_lost_all(),
+            has_lost_all: ending::has_lost_all(self.observation, self.instances.values().map(|(_, i)| *i)),
             has_asked: self.state.asks_runtime,
             is_kubelets: self.state.runtime_is_kubelets || self.instances.values().any(|(_, i)| i.listed),
             ended_for: since.map_or(Span::ZERO, |since| self.observation.steady - *since),
@@ -287,12 +277,9 @@ impl Facts for ObservedState<'_> {
 
     fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock {
         let node = &self.config.node_name;
-        match stock_controller::stock(self.observation, self.unrelated_pods, node, daemon_set, known) {
-            Stock::Lost(Evidence::Gone) if known.is_some() && self.has_lost_all() => {
-                Stock::Lost(Evidence::Unknown(ending::ANOTHER_RUNTIME.to_owned()))
-            }
-            stock => stock,
-        }
+        let has_lost_all = ending::has_lost_all(self.observation, self.instances.values().map(|(_, i)| *i));
+        let known = known.map(|known| (known, has_lost_all));
+        stock_controller::stock(self.observation, self.unrelated_pods, node, daemon_set, known)
     }
 
     fn accepted(&self, instance: &Instance) -> Accepted {

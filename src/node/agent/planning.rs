@@ -167,7 +167,6 @@ fn with_facts<T>(
         unlinked: state.unlinked(observation),
         requesters: OnceCell::new(),
         beyond: OnceCell::new(),
-        lost_all: OnceCell::new(),
     };
     f(&subjects, &facts)
 }
@@ -402,7 +401,7 @@ mod tests {
             state.records.get_mut(&key()).unwrap().instances[0].listed = listed;
             let definition = state.records[&key()].instances[0].daemon_set.clone().unwrap();
             let stock = |_: &[Subject<'_>], facts: &ObservedState<'_>| facts.stock(&definition, Some(&known));
-            let stock = with_facts(&observation, &state, &config, &mut RenderCache::default(), stock);
+            let stock = with_facts(&observation, &state, &config, &RenderCache::default(), stock);
             assert_eq!(matches!(stock, Stock::Lost(Evidence::Unknown(_))), expected, "{stock:?}");
         }
     }

@@ -26,6 +26,7 @@ use crate::node::api::Snapshot;
 
 use super::super::decision::DaemonEvent;
 use super::super::definitions::ApiDefinitions;
+use super::super::ending;
 use super::super::evidence;
 use super::super::log::Log;
 use super::super::observation::Observation;
@@ -41,13 +42,14 @@ pub(in super::super) fn unrelated_pods(api: Option<&Snapshot>) -> Vec<UnrelatedP
     pods.filter(|(_, entry)| !owners::is_mirror_pod(&entry.value)).collect()
 }
 
-/// What is known of the stock controller's pod for `daemon_set` on this node.
+/// What is known of the stock controller's pod for `daemon_set` on this node. `known`: the one that was handed over to, and
+/// whether the runtime has lost all that it listed ([`ending::has_lost_all`]).
 pub(in super::super) fn stock(
     observation: &Observation,
     unrelated_pods: &[UnrelatedPod<'_>],
     node: &str,
     daemon_set: &DaemonSet,
-    known: Option<&HandOver>,
+    known: Option<(&HandOver, bool)>,
 ) -> Stock {
     let snapshot = observation.snapshot();
     let Some(api) = snapshot.filter(|_| observation.api_answers()) else {
@@ -89,11 +91,12 @@ fn is_ready(pod: &Value, observation: &Observation) -> bool {
 }
 
 /// Whether a container of the pod that was handed over to is there.
-fn runs(observation: &Observation, known: Option<&HandOver>) -> Evidence {
-    let Some(known) = known else { return Evidence::Gone };
+fn runs(observation: &Observation, known: Option<(&HandOver, bool)>) -> Evidence {
+    let Some((known, has_lost_all)) = known else { return Evidence::Gone };
     match &observation.runtime {
         Knowledge::Current(_) => match observation.runtime_pod(&known.uid) {
             Some(pod) if pod.running_since.is_some() || !pod.fact.containers.is_empty() => Evidence::Running,
+            None if has_lost_all => Evidence::Unknown(ending::ANOTHER_RUNTIME.to_owned()),
             Some(_) | None => Evidence::Gone,
         },
         Knowledge::Absent(_) => Evidence::Unknown("no runtime endpoint is configured".to_owned()),

@@ -92,7 +92,7 @@ fn without_an_api_server_the_runtime_tells() {
     let known =
         HandOver { boot: String::new(), pod: "net-1".to_owned(), uid: "s".to_owned(), done: false, missing: None };
     let word = |runtime: Knowledge<Arc<Vec<RuntimePod>>>| {
-        stock(&Observation::of(None, runtime, 0), &[], "n1", &daemon_set(), Some(&known))
+        stock(&Observation::of(None, runtime, 0), &[], "n1", &daemon_set(), Some((&known, false)))
     };
     assert!(matches!(word(Knowledge::Unreadable("hangs".to_owned())), Stock::Lost(Evidence::Unknown(_))));
     assert_eq!(word(Knowledge::Current(Arc::default())), Stock::Lost(Evidence::Gone));
