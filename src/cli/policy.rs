@@ -42,9 +42,9 @@ enum What {
 
 /// Say what this node would refuse of the API server's DaemonSets, by which key, and what grants it
 ///
-/// A Namespace among the files counts with its labels, a ConfigMap with overlays with each of its patches. Not judged: how much of the node its pods may
-/// request together. Exit code: 0 nothing refused, 1 something refused, 3 a path unreadable or a
-/// document invalid.
+/// A Namespace among the files counts with its labels, a ConfigMap with overlays with each of its patches.
+/// Not judged: how much of the node its pods may request together. Exit code: 0 nothing refused,
+/// 1 something refused, 3 a path unreadable or a document invalid.
 #[derive(Debug, Args)]
 struct Test {
     #[command(flatten)]

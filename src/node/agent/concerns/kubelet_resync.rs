@@ -145,13 +145,19 @@ impl KubeletResync {
 
     /// Where a gate opens now, or has opened and the manifest could not be touched.
     fn at_open_gates(&mut self, now: Timestamp, plan: &Plan) -> Vec<ToTouch> {
-        let opens = |uid: &str| {
-            let mut actions = plan.daemons.iter().flat_map(|daemon| &daemon.actions);
-            actions.any(|action| matches!(action, Action::OpenGate { uid: opened, .. } if opened == uid))
-        };
+        let actions = plan.daemons.iter().flat_map(|daemon| &daemon.actions);
+        let opens: BTreeSet<&str> = actions
+            .filter_map(|action| match action {
+                Action::OpenGate { uid, .. } => Some(uid.as_str()),
+                _ => None,
+            })
+            .collect();
+        if opens.is_empty() && self.opened.is_empty() {
+            return Vec::new();
+        }
         let instances = || plan.daemons.iter().flat_map(|d| d.record.live().map(|i| (&d.key, i)));
         let is_due = |tried: &Timestamp| !(*tried..*tried + EVERY).contains(&now);
-        let is_wanted = |uid: &str| self.opened.get(uid).map_or_else(|| opens(uid), is_due);
+        let is_wanted = |uid: &str| self.opened.get(uid).map_or_else(|| opens.contains(uid), is_due);
         let mut to_touch: Vec<ToTouch> = instances()
             .filter(|(_, instance)| is_wanted(&instance.uid))
             .map(|(key, i)| ToTouch { daemon: key.clone(), pod: i.pod_name.clone(), uid: i.uid.clone() })
