@@ -33,6 +33,9 @@ use super::state::Records;
 const SECRETS: &str = "secrets";
 /// Why what is on disk is left as it is.
 const CLOSED: &str = "the sealed secrets cannot be opened now";
+/// What is newer than that is not saved either.
+const CLOSED_AND_UNSAVED: &str =
+    "the sealed secrets cannot be opened now, nor can newer ones and tokens be sealed, which are not saved";
 /// What failed is tried again after this: each try runs a program.
 const AGAIN: Span = Span::from_secs(60);
 
@@ -157,6 +160,7 @@ impl Sealing {
             sealed
         });
         match sealed {
+            Err(error) if self.is_closed => self.fail(CLOSED_AND_UNSAVED, &error, now),
             Err(error) => self.fail("Secrets and tokens cannot be sealed and are not saved", &error, now),
             // An agent that is killed between finds the new one.
             Ok(sealed) => match store.write_unsynced(SECRETS, &sealed).and_then(|new| {
