@@ -7,6 +7,7 @@ mod coordinator;
 mod large;
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::hint::black_box;
 use std::path::Path;
@@ -213,12 +214,12 @@ impl Facts for Quiet {
         Moment::Later
     }
 
-    fn lacks_data(&self, _: &daemonlet::core::record::Instance) -> bool {
-        false
+    fn empty_volumes(&self, _: &daemonlet::core::record::Instance) -> Option<&BTreeSet<String>> {
+        None
     }
 
-    fn may_run_unrecorded(&self) -> bool {
-        false
+    fn may_run_unrecorded(&self) -> Option<Timestamp> {
+        None
     }
 
     fn end_observable(&self, _: &Instance) -> EndObservable {

@@ -50,6 +50,9 @@ pub trait World {
     /// It cannot be run.
     fn seal(&self, doing: &str, input: &[u8]) -> io::Result<Result<Vec<u8>, String>>;
 
+    /// Whether the service manager is shutting the machine down.
+    fn is_shutting_down(&self) -> bool;
+
     /// What the container runtime answers to `request`, and how much later.
     fn runtime(&self, method: &str, request: &[u8]) -> (Duration, RuntimeAnswer);
 }

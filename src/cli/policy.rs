@@ -69,11 +69,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         let of_api = Arc::new(of_api);
         let list = overlays::config_map(daemon_set).map(|config_map| inputs.objects.get(&config_map));
         let mut said = judged(&policy, &of_api, &namespace);
-        said.extend(
-            judged_with_overlays(&policy, &of_api, &namespace, list.flatten())
-                .filter(|one| !said.contains(one))
-                .collect::<Vec<_>>(),
-        );
+        let of_template: Vec<String> = said.iter().map(|(why, _)| why.clone()).collect();
+        let with_overlays = judged_with_overlays(&policy, &of_api, &namespace, list.flatten());
+        said.extend(with_overlays.into_iter().filter(|(why, _)| !of_template.contains(why)).map(|(why, of_patch)| {
+            let with = of_patch.source.map_or_else(String::new, |source| format!(" (with {source})"));
+            (format!("{why}{with}"), of_patch.hint)
+        }));
         if said.is_empty() {
             text.push_str(&format!("{} {key}\n", colour.green("allowed")));
         }
@@ -99,19 +100,37 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     Ok(exit.max(if inputs.unreadable.is_empty() { Exit::Success } else { Exit::Unreadable }))
 }
 
+/// What is said of a patch.
+struct OfPatch {
+    /// Where the first one is that it is said of; `None`: it is said of the whole list.
+    source: Option<String>,
+    hint: Option<String>,
+}
+
 /// What [`judged`] says of it with the patches of `list`, whatever nodes they are for.
 fn judged_with_overlays(
     policy: &Policy,
     daemon_set: &Arc<DaemonSet>,
     namespace: &Value,
     list: Option<&Value>,
-) -> impl Iterator<Item = (String, Option<String>)> {
+) -> BTreeMap<String, OfPatch> {
     let found = list.map_or(Lookup::Unknown, Lookup::Present);
-    let said: BTreeMap<String, Option<String>> = match overlays::each(daemon_set, found) {
-        Err(errors) => errors.into_iter().map(|error| (error.to_string(), error.hint)).collect(),
-        Ok(patched) => patched.iter().flat_map(|patched| judged(policy, patched, namespace)).collect(),
+    let patched = match overlays::each(daemon_set, found) {
+        Ok(patched) => patched,
+        Err(errors) => {
+            let of_list = |hint| OfPatch { source: None, hint };
+            return errors.into_iter().map(|error| (error.to_string(), of_list(error.hint))).collect();
+        }
     };
-    said.into_iter()
+    let mut said = BTreeMap::new();
+    for daemon_set in patched {
+        let last = daemon_set.overlays.as_ref().and_then(|overlays| overlays.sources().pop());
+        let source = last.map(|(source, _)| source);
+        for (why, hint) in judged(policy, &daemon_set, namespace) {
+            said.entry(why).or_insert_with(|| OfPatch { source: source.clone(), hint });
+        }
+    }
+    said
 }
 
 /// Why it does not start here, each with what would let it.

@@ -6,10 +6,13 @@
 use serde_json::Value;
 
 use crate::core::json::Json;
+use crate::core::model::AFTER;
+use crate::core::model::AFTER_TIMEOUT;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Mode;
 use crate::core::model::NodeView;
+use crate::core::model::STARTING_TAINT;
 use crate::core::model::Source;
 use crate::core::overlays;
 use crate::core::overlays::KnownList;
@@ -23,6 +26,8 @@ use crate::core::policy::Covered;
 use crate::core::record::AdmissionAnswer;
 use crate::core::record::Said;
 use crate::core::replies::Term;
+use crate::core::start_order;
+use crate::core::startup_taint;
 
 /// What policy and namespace say about a DaemonSet.
 pub struct ExplainRules<'a> {
@@ -41,6 +46,7 @@ pub fn explain(daemon_set: &DaemonSet, node: &NodeView, rules: &ExplainRules<'_>
     let judgement = placement::judge(node, daemon_set, rules.namespace_selector);
     let mut terms = vec![term("source", None, daemon_set.source.to_string()), policy(daemon_set, rules.covered)];
     overlays(daemon_set, &mut terms);
+    start(daemon_set, &mut terms);
     if matches!(rules.covered, Covered::Yes(_)) {
         admission(rules.admission, &mut terms);
     }
@@ -106,6 +112,24 @@ fn overlays(daemon_set: &DaemonSet, terms: &mut Vec<Term>) {
     terms.extend(overlays.refused().iter().map(|error| term("overlays", Some(false), error.with_hint())));
     for (source, fields) in overlays.sources() {
         terms.push(term("overlay", None, format!("{source} patches {}", fields.join(", "))));
+    }
+}
+
+/// What its DaemonSet says about its start, as far as that is understood; how far it is, its status says.
+fn start(daemon_set: &DaemonSet, terms: &mut Vec<Term>) {
+    let annotation = |name| daemon_set.annotations.get(name).map(String::as_str);
+    if let Some(daemons) = annotation(AFTER).and_then(|text| start_order::daemons(text).ok()) {
+        let names: Vec<String> = daemons.iter().map(ToString::to_string).collect();
+        let timeout = annotation(AFTER_TIMEOUT).and_then(start_order::timeout).unwrap_or(start_order::TIMEOUT);
+        let text = format!("after {}, or {} s ({AFTER_TIMEOUT})", names.join(", "), timeout.as_secs_ceil());
+        terms.push(term("start order", None, text));
+    }
+    if startup_taint::is_asked(daemon_set) {
+        terms.push(term(
+            "startup taint",
+            None,
+            format!("the node is to carry {STARTING_TAINT} until it is Ready here"),
+        ));
     }
 }
 

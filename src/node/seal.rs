@@ -196,8 +196,8 @@ fn answer(child: &mut Child, input: &[u8]) -> std::io::Result<Option<(Vec<u8>, V
 /// Whether the service manager is shutting the machine down; `false` if unknown.
 pub fn is_shutting_down() -> bool {
     #[cfg(feature = "simulation")]
-    if crate::simulation::world().is_some() {
-        return false;
+    if let Some(world) = crate::simulation::world() {
+        return world.is_shutting_down();
     }
     let asked = Command::new("systemctl").arg("is-system-running").stdin(Stdio::null()).stderr(Stdio::null()).output();
     asked.is_ok_and(|answer| answer.stdout.trim_ascii() == b"stopping")

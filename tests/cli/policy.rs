@@ -62,4 +62,5 @@ fn what_overlays_make_of_a_pod_is_judged_too() {
     test("good.yaml").is(0, "allowed a/x\n", "");
     let ran = test("bad.yaml");
     assert!(ran.code == 1 && ran.out.starts_with("refused a/x: ") && ran.out.contains("hostPID"), "{ran:?}");
+    assert!(ran.out.contains(" (with ConfigMap a/o: overlays.yaml[0])\n"), "{ran:?}");
 }

@@ -68,6 +68,8 @@ pub(crate) struct Laws {
     /// Whether what was remembered of ConfigMaps and Secrets is lost, and no API server has said it since.
     knows_nothing: bool,
     checked_at: i64,
+    /// When an agent last ran.
+    up_at: i64,
     /// Daemons that have started since they are wanted: what the Node is not Ready for is their first start alone.
     placed: BTreeSet<String>,
     /// UIDs whose manifest the agent removed, and when: it waited for the disk.
@@ -152,7 +154,8 @@ impl Laws {
         self.begun.clear();
         self.ends = 0;
         let by_agent = &self.removed_by_agent;
-        self.removed.retain(|uid, at| by_agent.contains_key(uid) || lost_at - *at > 1_000 && !node.forgets());
+        let was_missed = |at: i64| self.up_at - at > 1_000 && !node.forgets();
+        self.removed.retain(|uid, at| by_agent.contains_key(uid) || was_missed(*at));
         let back = self.manifests.values().find(|m| self.removed_by_agent.get(&m.uid).is_some_and(|at| *at < lost_at));
         if let Some(manifest) = back {
             let what = format!("{} of {}, with the power", manifest.uid, manifest.daemon);
@@ -208,6 +211,9 @@ impl Laws {
             node.kubelet.poke(node.steady);
         }
         self.checked_at = node.steady;
+        if is_up {
+            self.up_at = node.steady;
+        }
     }
 
     /// A change on the disk. Gives whether it is one of the manifest folder.
@@ -411,7 +417,9 @@ impl Laws {
             // Without its overlays or its ConfigMap nothing starts.
             let is_whole = daemon.overlay.as_ref().is_none_or(super::overlays::Overlay::is_as_meant);
             let is_whole = is_whole && daemon.has_config;
-            if daemon.wanted().is_none() || daemon.is_on_new_disk {
+            // Of what was being replaced when the state folder was lost nothing tells that it ran here.
+            let is_forgotten = node.has_older_state() && !here.contains(name.as_str());
+            if daemon.wanted().is_none() || daemon.is_on_new_disk || is_forgotten {
                 self.placed.remove(&name);
             }
             let may_wait = node.not_ready.is_some() && !self.placed.contains(&name);
@@ -509,6 +517,15 @@ impl Laws {
                 let what = format!("{name} has not run in this boot");
                 self.violate(node.steady, "no workload before its daemons", what);
             }
+        }
+    }
+
+    /// The agent has ended because the machine shuts down.
+    pub(crate) fn shut_down(&mut self, node: &Node) {
+        self.note(node, "the machine shuts down".to_owned());
+        if node.owes_taint && !node.has_taint() {
+            let what = "the Node has none after the agent's end";
+            self.violate(node.steady, "a machine that shuts down has the startup taint at its next boot", what);
         }
     }
 

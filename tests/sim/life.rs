@@ -15,6 +15,7 @@ use daemonlet::simulation::Simulation;
 use daemonlet::simulation::World;
 
 use super::api;
+use super::api::Reach;
 use super::kubelet::RuntimeState;
 use super::laws::Laws;
 use super::laws::Violation;
@@ -34,6 +35,12 @@ use super::others::GUESTS;
 /// How long after the last move all faults end; and how long the agent then has.
 const REST: i64 = 300_000;
 const LAST: i64 = 900_000;
+/// How long an agent may take to end.
+const STOP: Duration = Duration::from_secs(5);
+/// How long after its start an agent has done everything that nothing stands in the way of.
+const SETTLED: Duration = Duration::from_secs(60);
+/// What a disk keeps when the machine is shut down.
+const FILES_ARE_WRITTEN: u8 = 3;
 /// So many questions for the time in one second are a loop.
 const LOOP: u64 = 5_000;
 
@@ -93,6 +100,10 @@ impl World for Around {
             "encrypt" => Ok(super::node::base64(turned(input)).into_bytes()),
             _ => super::node::from_base64(input).map(|key| turned(&key)).ok_or_else(|| "not sealed here".to_owned()),
         })
+    }
+
+    fn is_shutting_down(&self) -> bool {
+        self.node.try_borrow().is_ok_and(|node| node.is_shutting_down)
     }
 
     fn runtime(&self, method: &str, request: &[u8]) -> (Duration, RuntimeAnswer) {
@@ -173,11 +184,15 @@ pub(crate) fn live(life: &Life, kubeconfig: &str) -> Outcome {
                 end_process(&node, &mut laws);
                 back
             }
+            Ended::By(End::Shutdown { reach }) => {
+                end_process(&node, &mut laws);
+                laws.shut_down(&node.borrow());
+                node.borrow_mut().lose_secrets();
+                power_off(&node, &mut laws, FILES_ARE_WRITTEN, reach);
+                0
+            }
             Ended::By(End::PowerLoss { kept, reach }) => {
-                let mut node = node.borrow_mut();
-                let lost_at = node.steady;
-                node.lose_power(kept, reach);
-                laws.lose_power(&mut node, lost_at);
+                power_off(&node, &mut laws, kept, reach);
                 0
             }
             Ended::NotStarted(why) => {
@@ -203,6 +218,13 @@ fn end_process(node: &Rc<RefCell<Node>>, laws: &mut Laws) {
     node.borrow().disk.end_process();
     node.borrow().open_gates();
     laws.agent_ended(&mut node.borrow_mut());
+}
+
+fn power_off(node: &Rc<RefCell<Node>>, laws: &mut Laws, kept: u8, reach: Reach) {
+    let mut node = node.borrow_mut();
+    let lost_at = node.steady;
+    node.lose_power(kept, reach);
+    laws.lose_power(&mut node, lost_at);
 }
 
 /// What is still to happen.
@@ -264,22 +286,27 @@ impl Plan {
 fn idle(node: &Rc<RefCell<Node>>, laws: &mut Laws, plan: &mut Plan, until: i64) -> bool {
     simulation::enter(Some(Rc::new(Still(Rc::clone(&node.borrow().clock)))));
     loop {
-        let mut node = node.borrow_mut();
-        let due = plan.due(&node).max(node.steady + 1).min(until);
-        if due > until || node.steady >= until {
-            return true;
-        }
-        node.set_time(due);
-        node.effects.lock().unwrap().left = None;
-        if plan.step(&mut node, laws, false) || laws.violation.is_some() {
-            return false;
-        }
+        let end = {
+            let mut node = node.borrow_mut();
+            let due = plan.due(&node).max(node.steady + 1).min(until);
+            if due > until || node.steady >= until {
+                return true;
+            }
+            node.set_time(due);
+            node.effects.lock().unwrap().left = None;
+            if plan.step(&mut node, laws, false) || laws.violation.is_some() {
+                return false;
+            }
+            node.end.take()
+        };
         // What would end a process that is not there does nothing more.
-        match node.end.take() {
+        match end {
             Some(End::PowerLoss { kept, reach }) => {
-                let lost_at = node.steady;
-                node.lose_power(kept, reach);
-                laws.lose_power(&mut node, lost_at);
+                power_off(node, laws, kept, reach);
+                return true;
+            }
+            Some(End::Shutdown { reach }) => {
+                power_off(node, laws, FILES_ARE_WRITTEN, reach);
                 return true;
             }
             Some(End::Stop { .. } | End::Kill { .. }) | None => {}
@@ -313,6 +340,10 @@ impl World for Still {
 
     fn seal(&self, _: &str, _: &[u8]) -> std::io::Result<Result<Vec<u8>, String>> {
         Err(std::io::ErrorKind::NotFound.into())
+    }
+
+    fn is_shutting_down(&self) -> bool {
+        false
     }
 
     fn runtime(&self, _: &str, _: &[u8]) -> (Duration, RuntimeAnswer) {
@@ -373,9 +404,18 @@ fn process(node: &Rc<RefCell<Node>>, laws: &mut Laws, plan: &mut Plan, kubeconfi
                 }
                 futures::future::Either::Left(_) => Ended::Panicked("the agent ended by itself".to_owned()),
                 futures::future::Either::Right((ended, agent)) => {
-                    if let Ended::By(End::Stop { .. }) = ended {
-                        handle.stop();
-                        let _ = tokio::time::timeout(Duration::from_secs(5), agent).await;
+                    match ended {
+                        Ended::By(End::Stop { .. }) => {
+                            handle.stop();
+                            let _ = tokio::time::timeout(STOP, agent).await;
+                        }
+                        Ended::By(End::Shutdown { .. }) => {
+                            let leaves_taint = origin.elapsed() > SETTLED && node.borrow().leaves_taint();
+                            node.borrow_mut().begin_shutdown(leaves_taint);
+                            handle.stop();
+                            let _ = tokio::time::timeout(STOP, agent).await;
+                        }
+                        _ => {}
                     }
                     ended
                 }
@@ -431,7 +471,7 @@ async fn drive(
             laws.wants_status = node.borrow().end.is_some();
             let status = handle.ask(r#"{"op":"status"}"#).await;
             laws.status(&node.borrow(), status);
-            let is_settled = origin.elapsed() > Duration::from_secs(60);
+            let is_settled = origin.elapsed() > SETTLED;
             laws.metrics(&node.borrow(), handle.metrics().filter(|_| is_settled));
         }
         let end = node.borrow_mut().end.take();

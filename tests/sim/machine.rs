@@ -109,7 +109,7 @@ impl Node {
     }
 
     /// What needs data that the API server has, or a file that cannot be read now, may start anew.
-    fn allow_anew(&mut self) {
+    pub(crate) fn allow_anew(&mut self) {
         for daemon in 0..self.daemons.len() {
             let is_away = self.daemons[daemon].in_api() || self.is_late(daemon) || self.daemons[daemon].is_hurt;
             self.daemons[daemon].allowed += u32::from(is_away);

@@ -266,6 +266,10 @@ pub(crate) enum Move {
         effect: Option<u16>,
         reach: Reach,
     },
+    /// A planned reboot.
+    Shutdown {
+        reach: Reach,
+    },
     RestartKubelet,
     Runtime {
         state: RuntimeState,
@@ -426,8 +430,11 @@ impl Life {
             insert_occupant(draw, daemons.len() as u64, &mut moves);
         }
         add_not_ready(&mut Draw::new(seed ^ 0x707a), &mut moves);
-        moves.retain(|(at, _)| *at < HOUR);
         let sealed = Draw::new(seed ^ 0x5ea1).below(4) == 0;
+        if sealed || tainted.is_some() {
+            add_shutdowns(&mut Draw::new(seed ^ 0x0ff0), &mut moves);
+        }
+        moves.retain(|(at, _)| *at < HOUR);
         let draw = &mut Draw::new(seed ^ 0xc0de);
         let conditioned = if draw.below(3) == 0 { some(draw) } else { Vec::new() };
         Self { seed, daemons, one_journal, after, sealed, tainted, overlaid, conditioned, crowded, moves }
@@ -487,6 +494,14 @@ fn add_not_ready(draw: &mut Draw, moves: &mut Vec<(i64, Move)>) {
         let why = draw.one_of(&[NotReady::Unwell, NotReady::Unreachable]);
         let what = Move::EndReady { why, seconds: draw.one_of(&[2, 8, 25, 70, 200, 600]) };
         insert_near(draw, moves, what);
+    }
+}
+
+/// In one life of two the machine is shut down: what an agent does then matters to taint and sealed secrets alone.
+fn add_shutdowns(draw: &mut Draw, moves: &mut Vec<(i64, Move)>) {
+    for _ in 0..draw.below(2) * (1 + draw.below(2)) {
+        let reach = draw.one_of(&[Reach::Up, Reach::Up, Reach::Refused, Reach::Silent]);
+        insert_near(draw, moves, Move::Shutdown { reach });
     }
 }
 

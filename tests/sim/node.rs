@@ -160,6 +160,10 @@ pub(crate) enum End {
         kept: u8,
         reach: Reach,
     },
+    /// SIGTERM, and the machine boots again.
+    Shutdown {
+        reach: Reach,
+    },
 }
 
 /// Something that ends by itself.
@@ -261,6 +265,9 @@ pub(crate) struct Node {
     pub(crate) is_big: bool,
     /// Why the Node is not Ready.
     pub(crate) not_ready: Option<NotReady>,
+    pub(crate) is_shutting_down: bool,
+    /// Whether the agent that ends with the machine is to leave the startup taint.
+    pub(crate) owes_taint: bool,
 }
 
 impl Node {
@@ -315,6 +322,8 @@ impl Node {
             conditioned: super::node_conditions::of(&life.conditioned),
             is_big: false,
             not_ready: None,
+            is_shutting_down: false,
+            owes_taint: false,
         };
         node.lay_out();
         node.server.lock().unwrap().poke = Some(Arc::clone(&node.poke));
@@ -584,6 +593,34 @@ impl Node {
         }
     }
 
+    /// The machine begins to shut down, and the agent is to leave the startup taint, or need not.
+    pub(crate) fn begin_shutdown(&mut self, owes_taint: bool) {
+        (self.is_shutting_down, self.owes_taint) = (true, owes_taint);
+        // What was to end the process has no time to.
+        self.effects.lock().unwrap().left = None;
+    }
+
+    /// At the boot after a shutdown, volumes have no Secrets where these are sealed, and what seals may come later than the
+    /// agent. What needs a Secret that nobody knows waits for it then.
+    pub(crate) fn lose_secrets(&mut self) {
+        if !self.is_sealed {
+            return;
+        }
+        self.allow_anew();
+        if self.faults.contains(&Fault::PodsFull) {
+            // They cannot be written again.
+            let steady = self.steady;
+            self.daemons.iter_mut().for_each(|daemon| daemon.data_removed = Some(steady));
+        }
+        if self.draw.below(3) > 0 {
+            return;
+        }
+        (self.seals, self.refuses_to_seal) = (false, self.draw.below(2) == 0);
+        self.daemons.iter_mut().for_each(|daemon| daemon.allowed += 1);
+        let seconds = 20 + self.draw.one_of(&[0, 2, 8, 70]);
+        self.heal_after(seconds, Heal::Seal);
+    }
+
     /// The machine has lost its power and boots.
     pub(crate) fn lose_power(&mut self, kept: u8, reach: Reach) {
         let number = self.draw.next();
@@ -603,6 +640,7 @@ impl Node {
         self.set_time(self.steady + 20_000);
         self.booted = self.steady;
         self.forgets_gates = false;
+        (self.is_shutting_down, self.owes_taint) = (false, false);
         self.kubelet.booted = self.steady;
         self.kubelet.forget_foreign();
         self.kubelet.look_at = self.steady + 300;
@@ -624,6 +662,7 @@ impl Node {
                 | Move::KillAt { .. }
                 | Move::RestartAgent
                 | Move::PowerLoss { .. }
+                | Move::Shutdown { .. }
                 | Move::Rename { .. }
                 | Move::Wipe { .. }
                 | Move::OtherVersion { .. }
@@ -686,6 +725,11 @@ impl Node {
                 if self.is_reachable() {
                     self.server.lock().unwrap().delete(&api::id("nodes", "", &self.name));
                     self.put_node();
+                    // What is being replaced starts with the overlays that it had, until the new Node has its labels.
+                    for daemon in 0..count {
+                        let is_between = self.daemons[daemon].overlay.is_some() && self.manifest_of(daemon).is_none();
+                        self.daemons[daemon].allowed += u32::from(is_between);
+                    }
                 }
             }
             Move::Write { daemon } => {
@@ -824,6 +868,7 @@ impl Node {
                     Some(effect) => self.effects.lock().unwrap().left = Some((u64::from(effect), end)),
                 }
             }
+            Move::Shutdown { reach } => self.end = Some(End::Shutdown { reach }),
             Move::RestartKubelet => self.kubelet.restart(self.steady),
             Move::Runtime { state, seconds } => {
                 self.kubelet.runtime = state;

@@ -57,6 +57,16 @@ impl Node {
         is_heard && self.is_reachable() && self.is_mounted && !self.is_wiped
     }
 
+    /// Whether an agent that ends because the machine shuts down leaves it.
+    pub(crate) fn leaves_taint(&self) -> bool {
+        let Some(taint) = &self.taint else { return false };
+        let is_known = |since: i64| since < self.steady - 60_000 && !self.forgets() && !self.has_older_state();
+        let is_asked = |daemon: usize| taint.asked.get(&daemon).is_some_and(|since| is_known(*since));
+        let mut daemons = 0..self.daemons.len();
+        let is_here = daemons.any(|daemon| is_asked(daemon) && self.is_settled_in_boot(daemon));
+        is_here && self.is_clear() && self.can_write_taint()
+    }
+
     /// A DaemonSet asks for it, or not any more; it changes with that.
     pub(crate) fn ask_taint(&mut self, daemon: usize, is_asked: bool) {
         let in_api = self.daemons[daemon].in_api();

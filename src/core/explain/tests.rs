@@ -123,6 +123,29 @@ fn every_kind_of_term() {
 }
 
 #[test]
+fn what_its_start_depends_on_is_named_as_far_as_it_is_understood() {
+    let said = |annotations: &[(&str, &str)]| {
+        let annotations = annotations.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let daemon_set = DaemonSet { annotations, ..daemon_set(json!({})) };
+        let terms = explain(&daemon_set, &NodeView::default(), &free(&Covered::Yes(Mode::Static)));
+        let of_start = terms.into_iter().filter(|term| term.subject.starts_with("start"));
+        of_start.map(|term| format!("{}: {}", term.subject, term.text)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        said(&[(AFTER, "kube-system/dns, a/b"), (AFTER_TIMEOUT, "90s"), ("daemonlet.dev/startup-taint", "true")]),
+        [
+            "start order: after a/b, kube-system/dns, or 90 s (daemonlet.dev/after-timeout)",
+            "startup taint: the node is to carry daemonlet.dev/starting until it is Ready here",
+        ]
+    );
+    assert_eq!(said(&[(AFTER, "dns"), ("daemonlet.dev/startup-taint", "yes")]), [""; 0]);
+    assert_eq!(
+        said(&[(AFTER, "a/b"), (AFTER_TIMEOUT, "soon")]),
+        ["start order: after a/b, or 120 s (daemonlet.dev/after-timeout)"]
+    );
+}
+
+#[test]
 fn a_refusal_of_policy_is_the_reason() {
     let terms = explain(&daemon_set(json!({})), &NodeView::default(), &free(&Covered::No("why not".into())));
     assert_eq!(terms[1], Term { subject: "mode and policy".into(), holds: Some(false), text: "why not".into() });

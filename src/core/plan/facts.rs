@@ -267,11 +267,11 @@ pub trait Facts {
     fn unreadable_manifests(&self) -> Option<&str>;
     /// How the data on disk compares with what `rendering` says, but for the volumes `kept`.
     fn volumes(&self, rendering: &RenderResult, kept: &BTreeSet<String>) -> VolumesFact;
-    /// Whether something of the daemon may run that no record knows: the container runtime has to be asked first.
-    fn may_run_unrecorded(&self) -> bool;
-    /// Whether the kubelet, which does not run yet, would start the instance without its data: nothing of it is on this
-    /// disk.
-    fn lacks_data(&self, instance: &Instance) -> bool;
+    /// Whether something of the daemon may run that no record knows: the container runtime has to be asked first, at that
+    /// time.
+    fn may_run_unrecorded(&self) -> Option<Timestamp>;
+    /// The volumes of the instance that have no data on this disk, if the kubelet, which does not run yet, would start it so.
+    fn empty_volumes(&self, instance: &Instance) -> Option<&BTreeSet<String>>;
     /// Whether anything of the instance still runs.
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// The name that the node had when the instance was made, if it has another now.

@@ -1,10 +1,11 @@
-//! Manifests whose data is not on this node: the disk that it was on is another one.
+//! Manifests whose data is not on this node: the disk that it was on is another one, or it was taken at a shutdown.
 //!
 //! Owns that the kubelet starts none of them without its data. Must not decide what data a pod needs.
 
+use std::collections::BTreeSet;
+
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
-use crate::core::render::GATE;
 
 use super::Action;
 use super::Data;
@@ -19,7 +20,8 @@ impl Planner<'_> {
         if self.facts.unreadable_manifests().is_some() {
             return;
         }
-        let lacks = |i: &&Instance| self.facts.lacks_data(i) && !self.writes_data(&i.uid) && !self.needs_none(i);
+        let is_left = |i: &Instance| self.facts.empty_volumes(i).is_some_and(|empty| !self.writes_data(&i.uid, empty));
+        let lacks = |i: &&Instance| is_left(i) && !self.needs_none(i);
         let lacking: Vec<Instance> = self.record.live().filter(lacks).cloned().collect();
         for instance in lacking {
             self.actions.retain(|action| !is_of(action, &instance.uid));
@@ -33,11 +35,11 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether the data of `uid` is written whole; that of a gate counts for nothing.
-    fn writes_data(&self, uid: &str) -> bool {
+    /// Whether the data of all `volumes` of `uid` is written.
+    fn writes_data(&self, uid: &str, volumes: &BTreeSet<String>) -> bool {
         self.actions.iter().any(|action| match action {
             Action::Refresh { rendering, volumes: true, kept, .. } | Action::Verify { rendering, kept } => {
-                rendering.identity.uid == uid && kept.iter().all(|volume| volume == GATE)
+                rendering.identity.uid == uid && kept.is_disjoint(volumes)
             }
             _ => false,
         })

@@ -149,7 +149,7 @@ impl Planner<'_> {
                 }
                 match self.facts.end_observable(old) {
                     EndObservable::No(_) if !beside => return None,
-                    EndObservable::AskRuntime if !beside => self.ask_runtime(),
+                    EndObservable::AskRuntime if !beside => self.ask_runtime(self.context.now),
                     _ => self.replacing = Some(target.revision.clone()),
                 }
                 Some("its approval is being claimed".to_owned())
@@ -207,10 +207,10 @@ impl Planner<'_> {
         now >= at
     }
 
-    /// Asks the container runtime before the next decision.
-    pub(super) fn ask_runtime(&mut self) {
+    /// Asks the container runtime before the next decision, which is due `at`.
+    pub(super) fn ask_runtime(&mut self, at: Timestamp) {
         self.asks_runtime = true;
-        self.wake(self.context.now);
+        self.wake(at);
     }
 
     /// Whether an administrator asked on this node to try the revision now.

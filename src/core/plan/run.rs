@@ -168,9 +168,9 @@ impl Planner<'_> {
                     // Its claim is returned.
                     self.replacing = None;
                 }
-                if prepared.is_some() && self.facts.may_run_unrecorded() {
+                if let Some(at) = self.facts.may_run_unrecorded().filter(|_| prepared.is_some()) {
                     self.summary.state = State::Waiting;
-                    self.ask_runtime();
+                    self.ask_runtime(at);
                     return self.add_reason("the container runtime is asked first whether one runs here already");
                 }
                 if let Some(prepared) = prepared.filter(|_| !needs_word || !self.claims_word(&target)) {
@@ -378,7 +378,7 @@ impl Planner<'_> {
                 EndObservable::By(confirmed_by) => confirmed_by,
                 EndObservable::AskRuntime => {
                     self.stays(old);
-                    return self.ask_runtime();
+                    return self.ask_runtime(self.context.now);
                 }
                 EndObservable::No(why) => return self.cannot_observe_end(old, &cause, &why),
             };

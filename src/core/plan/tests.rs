@@ -88,9 +88,9 @@ struct World {
     end_observable: Option<EndObservable>,
     former_node: Option<String>,
     moment: Option<Moment>,
-    may_run_unrecorded: bool,
+    may_run_unrecorded: Option<Timestamp>,
     is_remembered: bool,
-    without_data: BTreeSet<String>,
+    empty_volumes: BTreeMap<String, BTreeSet<String>>,
     surroundings: Fingerprint,
     /// What they were when the kubelet was given an instance, where that differs.
     tried_in: BTreeMap<String, Fingerprint>,
@@ -200,11 +200,11 @@ impl Facts for World {
         self.moment.unwrap_or(Moment::Later)
     }
 
-    fn lacks_data(&self, instance: &Instance) -> bool {
-        self.without_data.contains(&instance.uid)
+    fn empty_volumes(&self, instance: &Instance) -> Option<&BTreeSet<String>> {
+        self.empty_volumes.get(&instance.uid)
     }
 
-    fn may_run_unrecorded(&self) -> bool {
+    fn may_run_unrecorded(&self) -> Option<Timestamp> {
         self.may_run_unrecorded
     }
 

@@ -237,9 +237,9 @@ impl Inputs {
             },
             may_have_run: state.passes == 0 && node::may_have_run(&self.files, &config.kubelet_root),
             is_before_kubelet: state.concerns.manifests_lost_at_boot.asks() && !node::has_kubelet(&self.files),
-            without_data: match manifests.current().filter(|_| state.passes == 0) {
-                Some(scan) => node::without_data(&self.files, &config.kubelet_root, scan, state),
-                None => BTreeSet::new(),
+            empty_volumes: match manifests.current().filter(|_| state.passes == 0) {
+                Some(scan) => node::empty_volumes(&self.files, &config.kubelet_root, scan, state, &executor.volumes),
+                None => BTreeMap::new(),
             },
             manifests_watched: executor.manifests.as_ref().is_some_and(ManifestDir::is_watched),
             mounts: (self.is_service && state.passes > 0 && state.concerns.mount_namespace.is_due(now))

@@ -56,6 +56,8 @@ pub(super) struct Objects<'a> {
     pub(super) rollback_data: Option<&'a Versioned>,
     /// For an instance that runs: a deleted object is reported as deleted, with its last value.
     pub(super) live: bool,
+    /// Whether it is for a daemon that runs or ran here: what it had may be newer than what a folder has.
+    pub(super) has_run: bool,
     /// Whether sealed Secrets could not be opened yet, those of folders among them: none is absent.
     pub(super) is_closed: bool,
 }
@@ -100,6 +102,7 @@ impl<'a> Objects<'a> {
             policy,
             rollback_data: None,
             live: false,
+            has_run: false,
             is_closed: observation.seal.is_closed,
         }
     }
@@ -154,7 +157,7 @@ impl<'a> Objects<'a> {
         let overrides = folder.is_some_and(|entry| is_override(&entry.value));
         // What was remembered may be newer than the folder's.
         let may_be_sealed = self.is_closed && reference.kind == Kind::Secret && remembered.is_none();
-        if self.live && may_be_sealed && !overrides && matches!(said, Said::Nothing) {
+        if self.has_run && may_be_sealed && !overrides && matches!(said, Said::Nothing) {
             return (Found::Unknown, None);
         }
         let sources = Sources {
@@ -349,6 +352,7 @@ mod tests {
                 policy: &policy,
                 rollback_data: None,
                 live: true,
+                has_run: true,
                 is_closed: false,
             };
             let found = match objects.lookup(&named) {
@@ -377,12 +381,13 @@ mod tests {
             unread: &BTreeSet::new(),
             policy: &policy,
             rollback_data: None,
-            live: true,
+            live: false,
+            has_run: true,
             is_closed: true,
         };
         assert_eq!(sealed.lookup(&secret), Lookup::Unknown);
         for (objects, why) in [
-            (Objects { live: false, ..sealed }, "nothing runs with another one"),
+            (Objects { has_run: false, ..sealed }, "nothing ran with another one"),
             (Objects { is_closed: false, ..sealed }, "nothing is remembered"),
             (Objects { api: None, ..sealed }, "no API server had another one"),
             (Objects { folders: &overriding, ..sealed }, "the node's owner says that it counts"),

@@ -77,10 +77,10 @@ pub(super) struct Observation {
     /// Whether no kubelet runs; looked at in the first pass of a boot.
     #[serde(default)]
     pub(super) is_before_kubelet: bool,
-    /// Pods whose manifests need data, and of which neither a kubelet nor an agent has made anything on this disk; looked
-    /// at before a kubelet runs, in the first pass of a boot, or where no record knows them.
+    /// The volumes of pods that have no data on this disk, by UID; looked at before a kubelet runs, in the first pass of a
+    /// boot, or where no record knows the pods.
     #[serde(default)]
-    pub(super) without_data: BTreeSet<String>,
+    pub(super) empty_volumes: BTreeMap<String, BTreeSet<String>>,
     /// Whether a container runtime is configured, to pull images and look into crashes.
     pub(super) can_ask_runtime: bool,
     pub(super) pulls: Pulls,

@@ -58,6 +58,7 @@ use crate::core::rendering::RenderResult;
 use crate::core::rendering::digest;
 use crate::core::sources::Desired;
 use crate::core::time::Span;
+use crate::core::time::Timestamp;
 
 use super::concerns::images::ImageFacts;
 use super::concerns::stock_controller;
@@ -166,7 +167,8 @@ impl Facts for ObservedState<'_> {
         } else {
             None
         };
-        let objects = Objects { live, rollback_data, ..self.objects };
+        let has_run = live || record.is_some_and(|record| record.definition().is_some());
+        let objects = Objects { live, has_run, rollback_data, ..self.objects };
         let former = self.former_options(daemon_set, incarnation);
         let inputs = match &former {
             Some((options, options_version)) => Inputs { options, options_version: *options_version, ..self.inputs },
@@ -185,13 +187,8 @@ impl Facts for ObservedState<'_> {
             let name = format!("that was kept with revision {}", rendering.revision);
             missing.push(Missing { kind: "data".to_owned(), namespace: String::new(), name, key: String::new() });
         }
-        match &rendering.result {
-            Ok(rendered) if live && self.observation.seal.is_closed => {
-                let secrets = rendered.pod.references.iter().filter(|reference| reference.kind == Kind::Secret);
-                let unknown = secrets.filter(|secret| matches!(objects.lookup(secret), Lookup::Unknown));
-                missing.extend(unknown.map(missing_object));
-            }
-            _ => {}
+        if live && self.observation.seal.is_closed {
+            missing.extend(doubt::sealed(&rendering, &objects).map(missing_object));
         }
         if missing.is_empty() { rendering } else { Arc::new(rendering.waiting_for(missing)) }
     }
@@ -249,12 +246,12 @@ impl Facts for ObservedState<'_> {
         evidence::moment(instance, self.observation, self.state.passes)
     }
 
-    fn lacks_data(&self, instance: &Instance) -> bool {
-        self.observation.without_data.contains(&instance.uid)
+    fn empty_volumes(&self, instance: &Instance) -> Option<&BTreeSet<String>> {
+        self.observation.empty_volumes.get(&instance.uid)
     }
 
-    fn may_run_unrecorded(&self) -> bool {
-        self.state.may_run_unrecorded
+    fn may_run_unrecorded(&self) -> Option<Timestamp> {
+        self.state.may_run_unrecorded.then(|| self.runtime_due())
     }
 
     fn former_node(&self, instance: &Instance) -> Option<&str> {

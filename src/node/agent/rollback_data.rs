@@ -44,7 +44,7 @@ pub(super) fn is_pinned(reference: &ObjectRef) -> bool {
 
 /// Keeps the data that `plan` asks to keep, and forgets what no record needs. Gives whether there is more than before.
 pub(super) fn keep(observation: &Observation, inputs: &mut RememberedInputs, policy: &Policy, plan: &Plan) -> bool {
-    let objects = Objects { live: true, ..Objects::today(observation, inputs, policy) };
+    let objects = Objects { live: true, has_run: true, ..Objects::today(observation, inputs, policy) };
     let asked = |action: &Action| match action {
         Action::Keep { rendering } => Some(copy(rendering, &objects)),
         _ => None,

@@ -10,8 +10,8 @@ use std::hash::Hasher;
 
 use serde_json::Value;
 
+use crate::core::model::DaemonSet;
 use crate::core::model::StartGate;
-use crate::core::record::Instance;
 use crate::core::render::GATE;
 use crate::core::status::Problem;
 use crate::core::time::Span;
@@ -38,6 +38,9 @@ const CLOSED_AND_UNSAVED: &str =
     "the sealed secrets cannot be opened now, nor can newer ones and tokens be sealed, which are not saved";
 /// What failed is tried again after this: each try runs a program.
 const AGAIN: Span = Span::from_secs(60);
+/// The same after the first try to open it, and twice as long after each other one: a TPM may come some seconds after the
+/// agent, and daemons wait for it.
+const SOON: Span = Span::from_secs(5);
 
 /// How secrets are kept on disk.
 #[derive(Debug, Default)]
@@ -49,6 +52,8 @@ pub(super) struct Sealing {
     saved: Option<u64>,
     /// What is on disk could not be opened for now: it is not replaced.
     is_closed: bool,
+    /// How often in this process it could not be opened.
+    tries: u32,
     /// When they were last sealed, or that was tried.
     sealed_at: Option<Timestamp>,
     /// Why secrets are not saved, and when to try again.
@@ -109,6 +114,9 @@ impl Sealing {
             Err(error) if error.is_passing() => {
                 self.is_closed = true;
                 self.fail(CLOSED, &error, now);
+                let soon = AGAIN.min(SOON * (1 << self.tries.min(4)));
+                self.tries = self.tries.saturating_add(1);
+                self.trouble = self.trouble.take().map(|(why, _)| (why, now + soon));
                 Opened::Nothing
             }
             Err(error) => {
@@ -134,6 +142,10 @@ impl Sealing {
         self.is_closed
     }
 
+    fn can_open(&self, store: &Store) -> bool {
+        matches!(store.load::<Sealed>(SECRETS), Loaded::Present(sealed) if sealed.open().is_ok())
+    }
+
     /// Saves `secrets` sealed, if they differ from what is on disk. What fails is told by [`Sealing::problem`].
     /// `is_superseded`: they have everything that what is on disk may have, and something newer, also where that cannot be
     /// opened; it is set aside then.
@@ -150,6 +162,11 @@ impl Sealing {
             return;
         }
         self.sealed_at = Some(now);
+        if self.is_closed && self.can_open(store) {
+            // What is there comes back first.
+            self.trouble = self.trouble.take().map(|(why, _)| (why, now));
+            return;
+        }
         let key = match self.key.take().filter(|key| key.with() == with) {
             Some(key) => Ok(key),
             None => SealingKey::make(&with),
@@ -210,22 +227,35 @@ impl Sealing {
         Some(Problem { object: "checkpoint".to_owned(), reason: reason.clone(), hint: Some(hint.to_owned()) })
     }
 
-    /// Whether all secrets are sealed on disk.
-    fn is_safe(&self) -> bool {
-        self.is_on() && self.saved.is_some() && self.trouble.is_none()
+    /// Whether all secrets are sealed on disk and can be opened now: what cannot be today may not be at the next boot, when
+    /// nobody else has them.
+    fn is_safe(&self, store: &Store) -> bool {
+        let Some(saved) = self.saved.filter(|_| self.is_on() && self.trouble.is_none()) else { return false };
+        let opened = match store.load::<Sealed>(SECRETS) {
+            Loaded::Present(sealed) => sealed.open(),
+            Loaded::Absent | Loaded::Damaged(_) => return false,
+        };
+        opened.is_ok_and(|(data, _)| fingerprint(&data) == saved)
     }
 }
 
 /// The machine is being shut down: takes secret data from the volumes, once it is sealed on disk. A stop of
 /// the agent alone takes nothing: daemons read it.
 pub(super) fn withdraw_secrets(executor: &mut Executor, records: &Records) {
-    if !executor.sealing.is_safe() || !seal::is_shutting_down() {
+    let is_off = !executor.sealing.is_on() || !seal::is_shutting_down();
+    let Some(folder) = executor.state.as_ref().filter(|_| !is_off) else { return };
+    if !executor.sealing.is_safe(&folder.inputs) {
+        tracing::warn!(
+            "the machine shuts down: secrets stay in the volumes, for those sealed on disk cannot be opened now"
+        );
         return;
     }
     for instance in records.values().flat_map(|record| &record.instances) {
-        let harmless = harmless(instance);
+        // What nobody knows the definition of, nobody can write again.
+        let Some(daemon_set) = &instance.daemon_set else { continue };
+        let harmless = harmless(daemon_set);
         // A gate that goes is closed, and nobody but an agent would open it.
-        let has_gate = instance.daemon_set.as_ref().is_some_and(|daemon_set| daemon_set.gate == StartGate::Has);
+        let has_gate = daemon_set.gate == StartGate::Has;
         let stays = |volume: &str| harmless.contains(volume) || has_gate && volume == GATE;
         if let Err(error) = executor.volumes.withdraw(&instance.uid, stays) {
             tracing::warn!(pod = instance.pod_name, "{}", failure::of(&error, None).message);
@@ -234,9 +264,9 @@ pub(super) fn withdraw_secrets(executor: &mut Executor, records: &Records) {
     tracing::info!("the machine shuts down: secrets are sealed on disk, and gone from the volumes");
 }
 
-/// The volumes of an instance that hold no secret, by their template; all others may.
-fn harmless(instance: &Instance) -> BTreeSet<&str> {
-    let volumes = instance.daemon_set.as_ref().and_then(|d| d.pod_template().pointer("/spec/volumes"));
+/// The volumes of a DaemonSet that hold no secret, by their template; all others may.
+fn harmless(daemon_set: &DaemonSet) -> BTreeSet<&str> {
+    let volumes = daemon_set.pod_template().pointer("/spec/volumes");
     let volumes = volumes.and_then(Value::as_array).into_iter().flatten();
     let open = |source: &Value| source.get("secret").is_none() && source.get("serviceAccountToken").is_none();
     let is_harmless = |volume: &&Value| match volume.pointer("/projected/sources").and_then(Value::as_array) {

@@ -47,9 +47,9 @@ pub struct Manifest {
     pub revision: String,
     /// SHA-256 of the file's bytes, lower-case hex.
     pub sha256: String,
-    /// Whether the agent has data to write for it: it has a volume of the node that none of its containers may write to.
+    /// Volumes that the agent has data to write for: they are the node's, and no container may write to them.
     #[serde(default)]
-    pub needs_data: bool,
+    pub data_volumes: Vec<String>,
     /// Whether its containers may wait at a gate (`daemonlet.dev/after`). Older recordings do not say.
     #[serde(default = "may_be")]
     pub has_gate: bool,
@@ -263,7 +263,7 @@ fn manifest(file: &str, pod: &Value, bytes: &[u8]) -> ScannedManifest {
             &text(&metadata["annotations"][OVERLAYS_DIGEST]),
         ),
         sha256: sha256(bytes),
-        needs_data: needs_data(&pod["spec"]),
+        data_volumes: data_volumes(&pod["spec"]),
         has_gate: pod.list_at(["spec", "volumes"]).iter().any(|volume| volume.str_at("name") == GATE),
         damage: None,
     }))
@@ -273,8 +273,8 @@ fn may_be() -> bool {
     true
 }
 
-/// Whether a volume starts empty and no container may write to it: its data comes from the agent. A gate is no data.
-fn needs_data(spec: &Value) -> bool {
+/// The volumes that start empty and that no container may write to: their data comes from the agent. A gate is no data.
+fn data_volumes(spec: &Value) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mounts: Vec<Value> = ["containers", "initContainers"]
         .iter()
@@ -282,10 +282,13 @@ fn needs_data(spec: &Value) -> bool {
         .flat_map(|container| list(&container["volumeMounts"]))
         .collect();
     let is_data = |volume: &&Value| volume["emptyDir"].is_object() && volume["name"] != GATE;
-    list(&spec["volumes"]).iter().filter(is_data).any(|volume| {
+    let is_only_read = |volume: &&Value| {
         let mut of = mounts.iter().filter(|mount| mount["name"] == volume["name"]).peekable();
         of.peek().is_some() && of.all(|mount| mount["readOnly"] == true)
-    })
+    };
+    let volumes = list(&spec["volumes"]);
+    let names = volumes.iter().filter(is_data).filter(is_only_read).filter_map(|volume| volume["name"].as_str());
+    names.map(str::to_owned).collect()
 }
 
 fn contains(bytes: &[u8], word: &[u8]) -> bool {

@@ -78,7 +78,7 @@ fn a_written_manifest_is_found_again_with_all_it_says() {
     assert_eq!(found.uid, "0f8fad5b-d9cb-569f-a165-70867728950e");
     assert_eq!((found.incarnation, found.revision.as_str()), (Some(3), "7d9f"));
     assert_eq!(found.sha256, super::sha256(&bytes(&pod("net-abcde"))));
-    assert!(!found.needs_data);
+    assert!(found.data_volumes.is_empty());
     assert!(dir.remove(NAME).unwrap());
     assert!(!dir.remove(NAME).unwrap());
     assert_eq!(names(dir.path()), [".daemonlet"]);
@@ -102,7 +102,7 @@ fn a_volume_that_starts_empty_and_is_only_read_has_its_data_from_the_agent() {
         pod["spec"]["containers"][0]["volumeMounts"] = mounts.iter().copied().cloned().collect();
         put(&mut dir, &pod);
         let scan = ManifestDir::open(&Real::shared(), dir.path()).unwrap().scan().unwrap();
-        assert_eq!(scan.ours[NAME].needs_data, needs_data, "{volume} {mounts:?}");
+        assert_eq!(scan.ours[NAME].data_volumes == ["v"], needs_data, "{volume} {mounts:?}");
         assert!(!scan.ours[NAME].has_gate);
         dir.remove(NAME).unwrap();
     }
@@ -112,7 +112,7 @@ fn a_volume_that_starts_empty_and_is_only_read_has_its_data_from_the_agent() {
         json!([{"name": "daemonlet-gate", "mountPath": "/g", "readOnly": true}]);
     put(&mut dir, &pod);
     let scan = ManifestDir::open(&Real::shared(), dir.path()).unwrap().scan().unwrap();
-    assert_eq!((scan.ours[NAME].has_gate, scan.ours[NAME].needs_data), (true, false));
+    assert_eq!((scan.ours[NAME].has_gate, scan.ours[NAME].data_volumes.len()), (true, 0));
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn found(revision: &str) -> Bench {
     bench.record.instances.push(Instance::new("uid-a-0", "net-0", 0, revision, NOW));
     bench.record.next_incarnation = 1;
     bench.world.manifests.insert("uid-a-0".to_owned(), "other".to_owned());
-    bench.world.without_data.insert("uid-a-0".to_owned());
+    bench.world.empty_volumes.insert("uid-a-0".to_owned(), ["tls".to_owned()].into());
     bench
 }
 
@@ -26,7 +26,7 @@ fn what_nobody_defines_yet_does_not_start_without_its_data() {
     bench.pass(&unsure);
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["start uid-a-1"], "under a new UID");
     let mut bench = found("a");
-    bench.world.without_data.clear();
+    bench.world.empty_volumes.clear();
     assert_eq!(bench.pass(&unsure), NONE, "its data is there");
 }
 
@@ -42,5 +42,11 @@ fn what_is_defined_gets_its_data_or_waits_for_it() {
     bench.world.waiting_for = vec![missing.clone()];
     let part = Part::Volume("tls".to_owned());
     bench.world.held = vec![HeldPart { part, missing: vec![missing], ..HeldPart::default() }];
+    assert_eq!(bench.plan(&desired).actions.len(), 1);
+    let mut other = found("a");
+    other.world.stale_volumes.insert("uid-a-0".to_owned());
+    (other.world.waiting_for, other.world.held) = (bench.world.waiting_for.clone(), bench.world.held.clone());
+    other.world.empty_volumes.insert("uid-a-0".to_owned(), ["other".to_owned()].into());
     assert_eq!(bench.pass(&desired), ["end uid-a-0"], "a volume cannot be written");
+    assert_eq!(other.pass(&desired), ["refresh uid-a-0 volumes=true manifest=true"], "it keeps what it has");
 }

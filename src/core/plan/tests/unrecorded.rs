@@ -6,11 +6,13 @@ use super::*;
 fn nothing_starts_before_the_runtime_has_said_whether_one_runs_already() {
     let mut bench = Bench::new();
     let desired = wanted(&daemon_set("a"));
-    bench.world.may_run_unrecorded = true;
+    let again = bench.now + Span::from_secs(1);
+    bench.world.may_run_unrecorded = Some(again);
     assert_eq!(bench.pass(&desired), NONE);
     let waiting = bench.plan(&desired);
     assert_eq!((waiting.summary.state, waiting.asks_runtime), (State::Waiting, true));
-    bench.world.may_run_unrecorded = false;
+    assert_eq!(waiting.wake_at, Some(again));
+    bench.world.may_run_unrecorded = None;
     assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
 }
 

@@ -100,7 +100,7 @@ pub(in crate::node::agent) fn manifest(rendering: &RenderResult) -> Manifest {
         incarnation: Some(0),
         revision: rendering.revision.clone(),
         sha256: rendered.digest.clone(),
-        needs_data: false,
+        data_volumes: Vec::new(),
         has_gate: false,
         damage: None,
     }
@@ -118,7 +118,7 @@ pub(in crate::node::agent) fn manifests_of(state: &AgentState) -> Knowledge<Arc<
         incarnation: Some(instance.incarnation),
         revision: instance.revision.clone(),
         sha256: "0".to_owned(),
-        needs_data: false,
+        data_volumes: Vec::new(),
         has_gate: false,
         damage: None,
     };
@@ -494,6 +494,12 @@ fn what_runs_without_a_record_ends_before_another_one_starts() {
         decided(&seen, &state, &config).state
     };
     assert!(found("api").records.is_empty(), "the annotations of other pods are anybody's");
+    let silent = |seconds| {
+        let runtime = Knowledge::Unreadable("it has not answered yet".to_owned());
+        let seen = Observation { runtime, steady: Span::from_secs(seconds), ..observation(None) };
+        decided(&seen, &state, &config).state.may_run_unrecorded
+    };
+    assert!(silent(29) && !silent(30), "what is slow is waited for");
     let adopted = found("file");
     assert!(!adopted.may_run_unrecorded);
     let record = &adopted.records[&key()];

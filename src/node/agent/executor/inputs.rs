@@ -35,8 +35,9 @@ impl Executor {
         let mut inputs = state.inputs.to_save(&observation.tokens.issued);
         if self.sealing.is_on() {
             let secrets = inputs.take_secrets(&state.inputs.rollback_data);
-            let is_superseded =
-                observation.api_answers() && observation.snapshot().is_some_and(|api| api.has_listed_all(Kind::Secret));
+            let is_superseded = observation.api_answers()
+                && observation.snapshot().is_some_and(|api| api.has_listed_all(Kind::Secret))
+                && !observation.folders.view.is_incomplete();
             self.sealing.save(&folder.inputs, &secrets, is_superseded, observation.now);
         } else {
             // What waits to be opened is not in it, and is not to be forgotten.

@@ -1,5 +1,6 @@
 //! What `/proc` and the kubelet's folder say of this boot.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
@@ -18,6 +19,7 @@ use crate::node::agent::state::Records;
 use crate::node::fsx::Shared;
 use crate::node::kubelet::HEALTHZ;
 use crate::node::manifests::Scan;
+use crate::node::volumes::Volumes;
 
 /// Times of files are coarser than the clock.
 const COARSE: Duration = Duration::from_secs(1);
@@ -126,24 +128,34 @@ pub(super) fn may_have_run(files: &Shared, kubelet_root: &Path) -> bool {
     pods.iter().any(|pod| booted.is_none_or(|booted| kubelet_knows(files, &root.join(pod), booted)))
 }
 
-/// The pods that the kubelet would start without their data: their manifests need some, and nothing was ever made of
-/// them on this disk. A kubelet that runs may have made it elsewhere; so may one of this boot, where a record knows more.
-pub(super) fn without_data(files: &Shared, kubelet_root: &Path, scan: &Scan, state: &AgentState) -> BTreeSet<String> {
+/// The volumes that the kubelet would start pods with, and that have no data: nothing was ever made of the pods on this disk,
+/// or the volumes were emptied, as at a shutdown where secrets are sealed. A kubelet that runs may have made it elsewhere;
+/// so may one of this boot, where a record knows more.
+pub(super) fn empty_volumes(
+    files: &Shared,
+    kubelet_root: &Path,
+    scan: &Scan,
+    state: &AgentState,
+    volumes: &Volumes,
+) -> BTreeMap<String, BTreeSet<String>> {
     let is_first = state.concerns.manifests_lost_at_boot.asks();
     let is_known = |uid: &str| state.records.values().any(|record| record.instance(uid).is_some());
-    let asked = scan.ours.values().filter(|m| m.needs_data && !m.uid.is_empty() && (is_first || !is_known(&m.uid)));
-    let away = away(files, kubelet_root, asked.map(|m| m.uid.clone()));
-    if away.is_empty() || has_kubelet(files) { BTreeSet::new() } else { away }
-}
-
-/// Those of which the kubelet's root has nothing. Where that cannot be read itself, nothing is known of what is in it.
-fn away(files: &Shared, kubelet_root: &Path, uids: impl Iterator<Item = String>) -> BTreeSet<String> {
+    let needs_data = scan.ours.values().filter(|m| !m.data_volumes.is_empty() && !m.uid.is_empty());
+    let asked: Vec<_> = needs_data.filter(|m| is_first || !is_known(&m.uid)).collect();
     let is_away = |uid: &String| {
         let looked = files.look_at_link(&kubelet_root.join("pods").join(uid));
         looked.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     };
-    let away: BTreeSet<String> = uids.filter(is_away).collect();
-    if away.is_empty() || files.list(kubelet_root).is_err() { BTreeSet::new() } else { away }
+    let empty = asked.into_iter().filter(|m| is_first || is_away(&m.uid));
+    let empty = empty.map(|m| (m.uid.clone(), without_data(volumes, &m.uid, &m.data_volumes)));
+    let empty: BTreeMap<_, _> = empty.filter(|(_, volumes)| !volumes.is_empty()).collect();
+    // Where the kubelet's root cannot be read itself, nothing is known of what is in it.
+    if empty.is_empty() || has_kubelet(files) || files.list(kubelet_root).is_err() { BTreeMap::new() } else { empty }
+}
+
+/// Those of `names` that have no data.
+fn without_data(volumes: &Volumes, uid: &str, names: &[String]) -> BTreeSet<String> {
+    names.iter().filter(|name| !volumes.has_data(uid, std::slice::from_ref(*name))).cloned().collect()
 }
 
 /// Whether the kubelet has made a container of the pod since the machine booted: each gets a hosts file
@@ -177,6 +189,7 @@ fn machine_booted(files: &Shared) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use crate::node::fsx::Real;
+    use crate::node::volumes::VolumesRoot;
 
     use super::*;
 
@@ -223,12 +236,16 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_without_data_where_the_kubelets_root_is_there_and_has_nothing_of_it() {
-        let (files, root) = (Real::shared(), tempfile::tempdir().unwrap());
-        std::fs::create_dir_all(root.path().join("pods/has")).unwrap();
-        let is_away = |root: &Path, uid: &str| !away(&files, root, [uid.to_owned()].into_iter()).is_empty();
-        assert!(is_away(root.path(), "has-not") && !is_away(root.path(), "has"));
-        assert!(!is_away(&root.path().join("not-there"), "has-not"), "what cannot be read has lost nothing");
+    fn a_volume_is_without_data_where_the_pod_is_away_or_its_data_was_taken() {
+        let root = tempfile::tempdir().unwrap();
+        let volumes = Volumes::new(Real::shared(), VolumesRoot::kubelet(root.path()));
+        let below = root.path().join("pods/has/volumes/kubernetes.io~empty-dir");
+        std::fs::create_dir_all(below.join("taken")).unwrap();
+        std::fs::create_dir_all(below.join("full")).unwrap();
+        std::os::unix::fs::symlink("..1", below.join("full/..data")).unwrap();
+        let names = ["full".to_owned(), "taken".to_owned()];
+        assert_eq!(without_data(&volumes, "has", &names), ["taken".to_owned()].into());
+        assert_eq!(without_data(&volumes, "has-not", &names), names.into());
     }
 
     #[test]

@@ -2,13 +2,40 @@
 //!
 //! Owns which objects are. Must not decide what follows: planning keeps what runs as it is.
 
+use crate::core::knowledge::Knowledge;
+use crate::core::model::Kind;
+use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
+use crate::core::model::ObjectSource;
 use crate::core::record::WrittenData;
 use crate::core::rendering::RenderResult;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+use crate::node::agent::objects::Objects;
 
 use super::ObservedState;
 
+/// When a runtime that did not answer is asked again while something waits for its word.
+const RUNTIME_AGAIN: Span = Span::from_secs(1);
+
+/// The Secrets of a rendering that may be sealed.
+pub(super) fn sealed<'r>(rendering: &'r RenderResult, objects: &Objects<'_>) -> impl Iterator<Item = &'r ObjectRef> {
+    let rendered = rendering.result.as_ref().ok();
+    let references = rendered.into_iter().flat_map(|rendered| &rendered.pod.references);
+    let secrets = references.filter(|reference| reference.kind == Kind::Secret);
+    secrets.filter(|secret| matches!(objects.lookup(secret), Lookup::Unknown))
+}
+
 impl ObservedState<'_> {
+    /// When the runtime is to be asked for what waits for its word.
+    pub(super) fn runtime_due(&self) -> Timestamp {
+        let again = match self.observation.runtime {
+            Knowledge::Unreadable(_) => RUNTIME_AGAIN,
+            _ => Span::ZERO,
+        };
+        self.observation.now + again
+    }
+
     /// The objects of a rendering that the folders define, while another version may count than the one that is known:
     /// what an agent before this one wrote stays, until this one has written all volumes. The file is being changed, or
     /// what was remembered cannot be read and the API server has not listed the object yet.

@@ -20,7 +20,7 @@ impl ObservedState<'_> {
         let runs = |i: &&Instance| i.phase == Phase::Live && i.incarnation == incarnation && is_own(i);
         match self.instances.values().map(|(_, instance)| *instance).find(runs) {
             Some(instance) => {
-                let objects = Objects { live: true, ..self.objects };
+                let objects = Objects { live: true, has_run: true, ..self.objects };
                 self.render_cache.tokens_alone(daemon_set, instance, Inputs { objects: &objects, ..self.inputs })
             }
             None => Arc::new(RenderResult::held_back(why)),

@@ -12,6 +12,7 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::policy::Covered;
 use crate::core::record::DaemonRecord;
+use crate::core::time::Span;
 use crate::node::agent::executor::Floor;
 use crate::node::agent::log::Log;
 use crate::node::agent::observation::Observation;
@@ -21,6 +22,9 @@ use super::FloorSource;
 
 /// No agent has made so many instances: a manifest with such a number was tampered with.
 const MOST: u64 = 1 << 48;
+/// How long an agent that is started beside a kubelet waits for a runtime that does not answer: the kubelet can start
+/// nothing meanwhile, either.
+const SILENCE: Span = Span::from_secs(30);
 
 impl AgentState {
     /// Where the floor is lost: one that is above every number seen in records and manifests, with room for those that
@@ -71,7 +75,8 @@ impl AgentState {
         let is_first = self.passes == 0;
         self.may_run_unrecorded &= match &observation.runtime {
             Knowledge::NeverHeard | Knowledge::Remembered(..) => !is_first || observation.may_have_run,
-            Knowledge::Current(_) | Knowledge::Unreadable(_) | Knowledge::Absent(_) => false,
+            Knowledge::Unreadable(_) => observation.steady < SILENCE,
+            Knowledge::Current(_) | Knowledge::Absent(_) => false,
         };
         let (Some(pods), Some(scan)) = (observation.runtime.current(), observation.manifests.current()) else { return };
         if !scan.unreadable.is_empty() {
