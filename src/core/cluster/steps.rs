@@ -150,6 +150,8 @@ pub(super) struct StepFacts<'a> {
     pub(super) desired: usize,
     /// Those of them that can take the revision, or have it.
     pub(super) able: usize,
+    /// Those of them that have it.
+    pub(super) have: usize,
     /// Those of them that have it available.
     pub(super) done: usize,
     /// Whether so many nodes are away, or have a dead agent, that the others do not speak for the step.
@@ -169,10 +171,23 @@ pub(super) fn course(
     let mut state = state.clone();
     let last = steps.len().max(1);
     let size = |step: &Step| resolve(&step.nodes, facts.desired).max(1);
-    if state.of != of {
-        // The steps were changed: it goes on in the first that is not smaller than what is there.
-        let at = steps.iter().position(|step| size(step) >= facts.done).unwrap_or(last - 1);
-        (state.step, state.since, state.of) = (at + 1, None, of.to_owned());
+    let before = (state.of != of).then(|| parse(&state.of).unwrap_or_default());
+    if let Some(before) = before.filter(|before| before != steps) {
+        if facts.is_frozen {
+            let words = "the steps were changed: where it goes on is known once fewer nodes are unreachable or have a \
+                         dead agent, and nothing holds it";
+            let limit = StepLimit { nodes: facts.have, is_last: false, words: words.to_owned() };
+            return (limit, state, None);
+        }
+        // It goes on in the first step that is not smaller than what is there, and larger than what has held already.
+        let of_before = |number: usize| before.get(number.checked_sub(1)?).map(size);
+        let passed = of_before(state.step - 1).unwrap_or(0);
+        let goes_on = |step: &Step| size(step) >= facts.have && size(step) > passed;
+        let at = steps.iter().position(goes_on).unwrap_or(last - 1);
+        // A hold that has begun goes on.
+        let is_same = of_before(state.step) == steps.get(at).map(size);
+        let since = state.since.take().filter(|_| is_same);
+        (state.step, state.since, state.of) = (at + 1, since, of.to_owned());
     }
     state.step = state.step.min(last);
     loop {
@@ -232,7 +247,7 @@ mod tests {
     }
 
     fn facts(done: usize, now: i64) -> StepFacts<'static> {
-        StepFacts { desired: 40, able: 40, done, is_frozen: false, promoted: Promotion::None, now: at(now) }
+        StepFacts { desired: 40, able: 40, have: done, done, is_frozen: false, promoted: Promotion::None, now: at(now) }
     }
 
     #[test]
@@ -315,5 +330,37 @@ mod tests {
         let steps = parse("5%, 1h; 100%").unwrap();
         let (limit, state, _) = course((&steps, "5%, 1h; 100%"), &state, facts(1, 1_000));
         assert_eq!((limit.nodes, limit.is_last, state.step), (2, false, 1));
+    }
+
+    /// Where a rollout is after its steps were `before` and are `after`: the step, whether its hold goes on, and the limit.
+    fn edited(
+        before: &str,
+        (step, since): (usize, Option<i64>),
+        after: &str,
+        facts: StepFacts<'_>,
+    ) -> (usize, bool, usize) {
+        let since = since.map(|since| at(since).to_string());
+        let state = StepState { step, since, ..StepState::first(1, before) };
+        let (limit, state, _) = course((&parse(after).unwrap(), after), &state, facts);
+        (state.step, state.since.is_some(), limit.nodes)
+    }
+
+    #[test]
+    fn an_edit_repeats_no_step_that_has_held_and_skips_none_that_has_not() {
+        let before = "1, 1h; 25%, 1h; 100%";
+        assert_eq!(edited(before, (2, None), "1,60m;25%,1h ;100%", facts(1, 0)), (2, false, 10), "the same steps");
+        assert_eq!(edited(before, (2, None), "1, 1h; 10%, 1h; 100%", facts(1, 0)), (2, false, 4));
+        assert_eq!(edited(before, (2, None), "1, 1h; 10%, 1h; 50%; 100%", facts(6, 0)), (3, false, 20));
+        assert_eq!(edited(before, (1, Some(5)), "1, 2h; 10%, 1h; 100%", facts(1, 9)), (1, true, 1), "its hold goes on");
+        assert_eq!(edited(before, (2, Some(5)), "1, 1h; 25%, 1h; 50%; 100%", facts(10, 9)), (2, true, 10));
+        assert_eq!(edited(before, (3, None), "1; 5%", facts(12, 0)), (2, false, 2), "smaller than what is there");
+        let crashing = StepFacts { have: 6, ..facts(1, 0) };
+        assert_eq!(
+            edited(before, (2, None), "3, 1h; 50%, 1h; 100%", crashing).0,
+            2,
+            "who has it is not asked how it is"
+        );
+        let unheard = StepFacts { is_frozen: true, have: 3, ..facts(0, 0) };
+        assert_eq!(edited(before, (2, None), "1, 1h; 10%; 100%", unheard), (2, false, 3), "nothing new meanwhile");
     }
 }

@@ -73,17 +73,19 @@ pub(super) fn stage(
     let promoted = written.get(PROMOTED).and_then(|text| promoted(text, &current.name, number));
     let promoted = Promotion::of(promoted, &steps);
     let wanted = || facts.iter().filter(|node| node.should_run);
-    let has_it = |node: &&NodeFact<'_>| {
-        let mut live = node.instances.iter().filter(|i| !i.ending && i.revision == daemon.wanted);
-        live.any(|i| rollout::available(node.ready, i, min_ready(daemon), now))
+    let live = |node: &NodeFact<'_>| {
+        let live = node.instances.iter().filter(|i| !i.ending && i.revision == daemon.wanted);
+        live.map(|i| rollout::available(node.ready, i, min_ready(daemon), now)).collect::<Vec<_>>()
     };
-    let done = wanted().filter(has_it).count();
+    let is_available = |node: &NodeFact<'_>| live(node).contains(&true);
+    let have = wanted().filter(|node| !live(node).is_empty()).count();
+    let done = wanted().filter(|node| is_available(node)).count();
     // Who is only away can take it.
-    let able = wanted().filter(|node| has_it(node) || !node.failed && (node.able || !node.reachable)).count();
+    let able = wanted().filter(|node| is_available(node) || !node.failed && (node.able || !node.reachable)).count();
     let desired = wanted().count();
     let is_away = rollout::is_outage(rules, facts) || rollout::is_silence(rules, facts);
     let is_frozen = advance == Advance::Held || is_away;
-    let of_nodes = StepFacts { desired, able, done, is_frozen, promoted, now };
+    let of_nodes = StepFacts { desired, able, have, done, is_frozen, promoted, now };
     let (mut limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
     if advance == Advance::Held {
         return Stage { limit: Some(limit), ..Stage::default() };
