@@ -320,6 +320,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         stopped,
         now + known.state.ahead,
     );
+    let unnoted = current.and_then(|current| releases::unnoted_retry(daemon, current, &known.state.retries));
+    rules.hold = rules.hold.or(unnoted);
     plan.look(rules::looks_again(&daemon.daemon_set, now + known.state.ahead).map(|at| at - known.state.ahead));
     let advance = match &rules.hold {
         _ if is_aborted || halted.is_some() => Advance::Stopped,

@@ -13,6 +13,9 @@ use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::RETRIED_BYTES;
 use crate::core::cluster::released::Released;
 use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::requests::RequestTarget;
+use crate::core::cluster::requests::RevisionChange;
+use crate::core::cluster::retries::Retries;
 use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
@@ -123,6 +126,14 @@ pub(super) fn retried(
         }
     }
     (left != current.retried).then_some(left)
+}
+
+/// Why nothing more is approved while the nodes of a retry of all cannot be named: it would forgive all that fail later.
+pub(super) fn unnoted_retry(daemon: &WatchedDaemon, current: &RevisionFact, retries: &Retries) -> Option<String> {
+    let name = &current.name;
+    let target = RequestTarget::Revision(daemon.daemon_set.key.clone(), RevisionChange::Halt, name.clone());
+    let why = retries.failure(&target).filter(|_| current.retried.contains(ALL_RETRIED))?;
+    Some(format!("the nodes that are retried cannot be named on ControllerRevision {name}: {why}"))
 }
 
 /// Whether nodes stay on what they have, however far the rollout has come.

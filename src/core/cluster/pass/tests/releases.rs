@@ -570,6 +570,23 @@ fn a_retry_forgives_all_nodes_that_are_cut_off_however_many() {
 }
 
 #[test]
+fn nothing_more_is_approved_while_a_retry_of_all_cannot_be_noted() {
+    let mut view = with_one_released(json!({}));
+    let mut retried = revision("two", 2);
+    retried["metadata"]["annotations"] = json!({"daemonlet.dev/retried": "*"});
+    let name = format!("net-{}", hash("two"));
+    view.put(WatchedKind::Revisions, retried);
+    assert_eq!(approved(&view.plan(NOW)).len(), 1);
+    let key = ObjectKey::new("kube-system", "net");
+    let target = RequestTarget::Revision(key, RevisionChange::Halt, name.clone());
+    view.state.retries.failed(target, SendError::Refused("you may not".to_owned()), NOW);
+    let plan = view.plan(NOW + ms(1));
+    assert_eq!(approved(&plan), vec![]);
+    let told = format!("the nodes that are retried cannot be named on ControllerRevision {name}: you may not");
+    assert!(condition(&plan, "Progressing").2.ends_with(&told), "{:?}", condition(&plan, "Progressing"));
+}
+
+#[test]
 fn what_is_let_go_has_none_of_our_conditions() {
     let mut view = with_one_released(json!({}));
     let mut said = view.view.daemons.values().next().unwrap().status.clone();
