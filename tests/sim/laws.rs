@@ -497,7 +497,7 @@ impl Laws {
         if node.has_taint() {
             self.violate(node.steady, "no startup taint stays", "the Node has it after the faults");
         }
-        if let Some(wrong) = node.wrong_conditions() {
+        if let Some(wrong) = node.wrong_conditions().filter(|_| node.clock_forgotten_in != Some(node.booted)) {
             self.violate(node.steady, CONDITIONS, wrong);
         }
         self.wants_status = true;

@@ -153,6 +153,9 @@ impl Node {
         if version == Version::NewFormat {
             self.forget();
         }
+        if version == Version::Older && self.clock_set_at >= self.booted {
+            self.clock_forgotten_in = Some(self.booted);
+        }
         self.end = Some(End::Kill { back: 1_000 });
         for (path, data) in self.state_files() {
             let text = String::from_utf8_lossy(&data).into_owned();

@@ -247,6 +247,8 @@ pub(crate) struct Node {
     pub(crate) has_metrics: bool,
     /// When somebody last set the clock, and the latest time that it showed before it was set back.
     pub(crate) clock_set_at: i64,
+    /// The boot in which it was forgotten that the clock was set.
+    pub(crate) clock_forgotten_in: Option<i64>,
     /// When a record was last damaged.
     damaged_at: i64,
     /// When the inputs that the agent remembers were last damaged.
@@ -308,6 +310,7 @@ impl Node {
             after,
             ordered_at: -1,
             clock_set_at: -1,
+            clock_forgotten_in: None,
             damaged_at: -60_000,
             inputs_damaged_at: None,
             latest: 0,

@@ -92,7 +92,9 @@ impl Node {
             let truth = &self.daemons[*daemon];
             truth.wanted().is_none() || truth.is_settled()
         };
+        // What was Ready before the clock was set forward seems to have been so before the boot (not-mended).
         is_heard
+            && self.clock_forgotten_in != Some(self.booted)
             && self.not_ready.is_none()
             && self.is_clear()
             && self.is_reachable()
