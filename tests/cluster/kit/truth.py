@@ -80,6 +80,8 @@ class Truth:
         self.looks, self.began = 0, None
         self.ends, self.lock = threading.Event(), threading.Lock()
         self.plugin = self.thread = self.released = None
+        # The nodes that each revision was seen Ready on: on a busy machine that was long ago when it is told.
+        self.had = {}
 
     def __enter__(self):
         self.plugin = scratch() / f"truth-{self.daemon}" / "kubectl-daemonlet"
@@ -182,6 +184,9 @@ class Truth:
         counters = self._counters(here, nodes, it, wanted)
         counters |= {"wanted": wanted, "halted": self._is_halted(it, newest), "troubled": self._troubled(it, nodes, wanted),
                      "belong": {name for name, node in nodes.items() if _belongs(node, it)}}
+        for name, them in here.items():
+            if them and them[-1][2]:
+                self.had.setdefault(them[-1][1], set()).add(name)
         with self.lock:
             self.history.append((now, counters, here, {name: ready(node) for name, node in nodes.items()}))
             self.history = [sample for sample in self.history if sample[0] > now - self.late]
@@ -287,11 +292,9 @@ class Truth:
 
     def _had_by_all(self, released):
         """Whether each node that can take it was seen with it: the instant at which all have it may be a short one."""
-        history = self.history
-        seen = {name for _, _, here, _ in history for name, them in here.items() if them and them[-1][1:] == (released, True)}
-        _, counters, _, nodes = history[-1]
+        _, counters, _, nodes = self.history[-1]
         able = {name for name in counters["belong"] if nodes.get(name) and name not in counters["troubled"]}
-        if able and able <= seen:
+        if able and able <= self.had.get(released, set()):
             self.released = released
         return self.released == released
 
