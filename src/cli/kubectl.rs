@@ -37,8 +37,8 @@ const COMPLETION: &str = "kubectl_complete-daemonlet";
 
 /// Show what daemonlet runs in the cluster: each DaemonSet's rollout, and the nodes to look at
 ///
-/// Exit code: 0 all is well, 1 something is refused, failing, missing or unknown, 2 bad usage, 3 no
-/// usable kubeconfig.
+/// Exit code: 0 all is well, 1 something is refused, failing, missing or unknown, a rollout is halted, no coordinator
+/// holds the Lease, or the cluster does not answer, 2 bad usage, 3 no usable kubeconfig.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl daemonlet", bin_name = "kubectl daemonlet", version, disable_help_subcommand = true)]
 struct Arguments {
