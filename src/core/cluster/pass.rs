@@ -320,7 +320,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         stopped,
         now + known.state.ahead,
     );
-    let unnoted = current.and_then(|current| releases::unnoted_retry(daemon, current, &known.state.retries));
+    let unnoted = current.and_then(|current| releases::unnoted_retry(known, daemon, current));
     rules.hold = rules.hold.or(unnoted);
     plan.look(rules::looks_again(&daemon.daemon_set, now + known.state.ahead).map(|at| at - known.state.ahead));
     let advance = match &rules.hold {

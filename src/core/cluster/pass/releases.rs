@@ -15,7 +15,6 @@ use crate::core::cluster::released::Released;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::requests::RevisionChange;
-use crate::core::cluster::retries::Retries;
 use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
@@ -129,11 +128,18 @@ pub(super) fn retried(
 }
 
 /// Why nothing more is approved while the nodes of a retry of all cannot be named: it would forgive all that fail later.
-pub(super) fn unnoted_retry(daemon: &WatchedDaemon, current: &RevisionFact, retries: &Retries) -> Option<String> {
-    let name = &current.name;
-    let target = RequestTarget::Revision(daemon.daemon_set.key.clone(), RevisionChange::Halt, name.clone());
-    let why = retries.failure(&target).filter(|_| current.retried.contains(ALL_RETRIED))?;
-    Some(format!("the nodes that are retried cannot be named on ControllerRevision {name}: {why}"))
+/// Who has just taken over does not know whether they can.
+pub(super) fn unnoted_retry(known: &Basis<'_>, daemon: &WatchedDaemon, current: &RevisionFact) -> Option<String> {
+    let (key, name) = (&daemon.daemon_set.key, &current.name);
+    if !current.retried.contains(ALL_RETRIED) {
+        return None;
+    }
+    let target = RequestTarget::Revision(key.clone(), RevisionChange::Halt, name.clone());
+    match known.state.retries.failure(&target) {
+        Some(why) => Some(format!("the nodes that are retried cannot be named on ControllerRevision {name}: {why}")),
+        None if known.state.decided.get(key) == Some(&daemon.uid) => None,
+        None => Some(format!("the nodes that are retried are not named on ControllerRevision {name} yet")),
+    }
 }
 
 /// Whether nodes stay on what they have, however far the rollout has come.

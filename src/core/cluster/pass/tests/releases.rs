@@ -1,6 +1,7 @@
 //! What is released, what is halted, who is waited for.
 
 use super::*;
+use crate::core::cluster::requests;
 use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::requests::SendError;
@@ -579,11 +580,16 @@ fn nothing_more_is_approved_while_a_retry_of_all_cannot_be_noted() {
     assert_eq!(approved(&view.plan(NOW)).len(), 1);
     let key = ObjectKey::new("kube-system", "net");
     let target = RequestTarget::Revision(key, RevisionChange::Halt, name.clone());
-    view.state.retries.failed(target, SendError::Refused("you may not".to_owned()), NOW);
+    view.state.retries.failed(target.clone(), SendError::Refused("you may not".to_owned()), NOW);
     let plan = view.plan(NOW + ms(1));
     assert_eq!(approved(&plan), vec![]);
     let told = format!("the nodes that are retried cannot be named on ControllerRevision {name}: you may not");
     assert!(condition(&plan, "Progressing").2.ends_with(&told), "{:?}", condition(&plan, "Progressing"));
+    // Another coordinator has not tried yet.
+    view.state = CoordinatorState::default();
+    let plan = view.plan(NOW + ms(2));
+    assert!(approved(&plan).is_empty() && plan.writes.iter().any(|write| requests::target(write) == target));
+    assert_eq!(approved(&view.plan(NOW + ms(3))).len(), 1, "it was not refused");
 }
 
 #[test]
