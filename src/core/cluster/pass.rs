@@ -344,6 +344,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let mut back = None;
     let is_stopped = halted.is_some() || is_aborted;
     let released = releases::released(daemon, current, &facts, (&rules, &rolled), now, is_stopped);
+    let released = released.map(|(released, first)| (facts::by_its_name(view, daemon, released), first));
     let way_back = match is_aborted {
         true => facts::released(daemon)
             .filter(|_| !annotations::is_paused(&daemon.daemon_set) && !rules::is_on_delete(&daemon.daemon_set)),

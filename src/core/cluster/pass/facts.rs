@@ -10,6 +10,7 @@ use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::liveness::AgentLiveness;
 use crate::core::cluster::liveness::MirrorPodLookup;
 use crate::core::cluster::names::Name;
+use crate::core::cluster::released::Released;
 use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::requests::SendError;
@@ -227,6 +228,17 @@ fn suspect<'a>(known: &Basis<'a>, daemon: &WatchedDaemon, node: &WatchedNode) ->
 pub(super) fn are_reports_lost(known: &Basis<'_>, facts: &[NodeFact<'_>]) -> bool {
     let is_lost = |node: &NodeFact<'_>| node.unreported_until.is_some() && known.state.liveness.has_reported(node.name);
     facts.iter().any(|node| node.should_run && is_lost(node))
+}
+
+/// The released revision, by the name that its ControllerRevision has now: nodes that join look it up by that.
+pub(super) fn by_its_name(view: &ClusterSnapshot, daemon: &WatchedDaemon, released: Released) -> Released {
+    let key = ObjectKey::new(&daemon.daemon_set.key.namespace, &released.name);
+    if view.revisions.get(&key).is_some_and(|known| known.revision.hash == released.hash) {
+        return released;
+    }
+    let now = view.names.find(&released.hash).and_then(|hash| revision(view, daemon, hash));
+    let name = now.map_or(released.name, |now| now.name.clone());
+    Released { name, ..released }
 }
 
 /// Whether a node has an instance of the wanted revision.

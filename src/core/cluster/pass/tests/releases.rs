@@ -593,6 +593,17 @@ fn nothing_more_is_approved_while_a_retry_of_all_cannot_be_noted() {
 }
 
 #[test]
+fn the_released_revision_is_told_by_the_name_that_it_has_now() {
+    let mut view = with_one_released(json!({"daemonlet.dev/paused": "true"}));
+    let mut renamed = revision("one", 1);
+    view.take(Change::Gone(WatchedKind::Revisions, Box::new(renamed.clone())));
+    renamed["metadata"]["name"] = json!("net-restored");
+    view.put(WatchedKind::Revisions, renamed);
+    let told = format!("ControllerRevision net-restored (hash {}) at generation", hash("one"));
+    assert_eq!(released(&view.plan(NOW)), ("False".to_owned(), "Held".to_owned(), told));
+}
+
+#[test]
 fn what_is_let_go_has_none_of_our_conditions() {
     let mut view = with_one_released(json!({}));
     let mut said = view.view.daemons.values().next().unwrap().status.clone();
