@@ -174,8 +174,8 @@ pub(super) fn course(
     let before = (state.of != of).then(|| parse(&state.of).unwrap_or_default());
     if let Some(before) = before.filter(|before| before != steps) {
         if facts.is_frozen {
-            let words = "the steps were changed: where it goes on is known once fewer nodes are unreachable or have a \
-                         dead agent, and nothing holds it";
+            let words = "its steps were changed, and no other node follows while nodes are unreachable or have a dead \
+                         agent, or something else holds the rollout";
             let limit = StepLimit { nodes: facts.have, is_last: false, words: words.to_owned() };
             return (limit, state, None);
         }
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(
             edited(before, (2, None), "3, 1h; 50%, 1h; 100%", crashing).0,
             2,
-            "who has it is not asked how it is"
+            "nodes on which it crashes have it"
         );
         let unheard = StepFacts { is_frozen: true, have: 3, ..facts(0, 0) };
         assert_eq!(edited(before, (2, None), "1, 1h; 10%; 100%", unheard), (2, false, 3), "nothing new meanwhile");

@@ -142,6 +142,7 @@ impl Sealing {
         self.is_closed
     }
 
+    /// Whether what is on disk can be opened now.
     fn can_open(&self, store: &Store) -> bool {
         matches!(store.load::<Sealed>(SECRETS), Loaded::Present(sealed) if sealed.open().is_ok())
     }
@@ -227,8 +228,8 @@ impl Sealing {
         Some(Problem { object: "checkpoint".to_owned(), reason: reason.clone(), hint: Some(hint.to_owned()) })
     }
 
-    /// Whether all secrets are sealed on disk and can be opened now: what cannot be today may not be at the next boot, when
-    /// nobody else has them.
+    /// Whether all secrets are sealed on disk and can be opened now: what cannot be opened today may not be at the next boot,
+    /// which has no other copy.
     fn is_safe(&self, store: &Store) -> bool {
         let Some(saved) = self.saved.filter(|_| self.is_on() && self.trouble.is_none()) else { return false };
         let opened = match store.load::<Sealed>(SECRETS) {
@@ -246,12 +247,13 @@ pub(super) fn withdraw_secrets(executor: &mut Executor, records: &Records) {
     let Some(folder) = executor.state.as_ref().filter(|_| !is_off) else { return };
     if !executor.sealing.is_safe(&folder.inputs) {
         tracing::warn!(
-            "the machine shuts down: secrets stay in the volumes, for those sealed on disk cannot be opened now"
+            "the machine shuts down: secrets stay in the volumes, readable for root, because they are not all sealed in \
+             the checkpoint, or what is sealed there cannot be opened now"
         );
         return;
     }
     for instance in records.values().flat_map(|record| &record.instances) {
-        // What nobody knows the definition of, nobody can write again.
+        // Without its definition the agent cannot write them again.
         let Some(daemon_set) = &instance.daemon_set else { continue };
         let harmless = harmless(daemon_set);
         // A gate that goes is closed, and nobody but an agent would open it.

@@ -72,17 +72,16 @@ pub(super) fn stage(
     }
     let promoted = written.get(PROMOTED).and_then(|text| promoted(text, &current.name, number));
     let promoted = Promotion::of(promoted, &steps);
-    let wanted = || facts.iter().filter(|node| node.should_run);
-    let live = |node: &NodeFact<'_>| {
-        let live = node.instances.iter().filter(|i| !i.ending && i.revision == daemon.wanted);
-        live.map(|i| rollout::available(node.ready, i, min_ready(daemon), now)).collect::<Vec<_>>()
-    };
-    let is_available = |node: &NodeFact<'_>| live(node).contains(&true);
-    let have = wanted().filter(|node| !live(node).is_empty()).count();
-    let done = wanted().filter(|node| is_available(node)).count();
-    // Who is only away can take it.
-    let able = wanted().filter(|node| is_available(node) || !node.failed && (node.able || !node.reachable)).count();
-    let desired = wanted().count();
+    let (mut desired, mut able, mut have, mut done) = (0, 0, 0, 0);
+    for node in facts.iter().filter(|node| node.should_run) {
+        let live = || node.instances.iter().filter(|i| !i.ending && i.revision == daemon.wanted);
+        let is_available = live().any(|i| rollout::available(node.ready, i, min_ready(daemon), now));
+        desired += 1;
+        // A node that is only away can take it.
+        able += usize::from(is_available || !node.failed && (node.able || !node.reachable));
+        have += usize::from(live().next().is_some());
+        done += usize::from(is_available);
+    }
     let is_away = rollout::is_outage(rules, facts) || rollout::is_silence(rules, facts);
     let is_frozen = advance == Advance::Held || is_away;
     let of_nodes = StepFacts { desired, able, have, done, is_frozen, promoted, now };

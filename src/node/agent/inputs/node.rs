@@ -146,16 +146,26 @@ pub(super) fn empty_volumes(
         let looked = files.look_at_link(&kubelet_root.join("pods").join(uid));
         looked.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     };
-    let empty = asked.into_iter().filter(|m| is_first || is_away(&m.uid));
-    let empty = empty.map(|m| (m.uid.clone(), without_data(volumes, &m.uid, &m.data_volumes)));
-    let empty: BTreeMap<_, _> = empty.filter(|(_, volumes)| !volumes.is_empty()).collect();
-    // Where the kubelet's root cannot be read itself, nothing is known of what is in it.
-    if empty.is_empty() || has_kubelet(files) || files.list(kubelet_root).is_err() { BTreeMap::new() } else { empty }
+    let asked = asked.into_iter().filter(|m| is_first || is_away(&m.uid));
+    let empty = without_data(files, kubelet_root, volumes, asked.map(|m| (&m.uid, m.data_volumes.as_slice())));
+    if empty.is_empty() || has_kubelet(files) { BTreeMap::new() } else { empty }
 }
 
-/// Those of `names` that have no data.
-fn without_data(volumes: &Volumes, uid: &str, names: &[String]) -> BTreeSet<String> {
-    names.iter().filter(|name| !volumes.has_data(uid, std::slice::from_ref(*name))).cloned().collect()
+/// The volumes that have no data, of pods and the names of their volumes. Where the kubelet's root cannot be read itself,
+/// nothing is known of what is in it.
+fn without_data<'m>(
+    files: &Shared,
+    kubelet_root: &Path,
+    volumes: &Volumes,
+    pods: impl Iterator<Item = (&'m String, &'m [String])>,
+) -> BTreeMap<String, BTreeSet<String>> {
+    let has_none = |uid: &str, name: &String| !volumes.has_data(uid, std::slice::from_ref(name));
+    let of_pod = |(uid, names): (&String, &[String])| {
+        let empty: BTreeSet<String> = names.iter().filter(|name| has_none(uid, name)).cloned().collect();
+        (!empty.is_empty()).then(|| (uid.clone(), empty))
+    };
+    let empty: BTreeMap<_, _> = pods.filter_map(of_pod).collect();
+    if empty.is_empty() || files.list(kubelet_root).is_err() { BTreeMap::new() } else { empty }
 }
 
 /// Whether the kubelet has made a container of the pod since the machine booted: each gets a hosts file
@@ -238,14 +248,20 @@ mod tests {
     #[test]
     fn a_volume_is_without_data_where_the_pod_is_away_or_its_data_was_taken() {
         let root = tempfile::tempdir().unwrap();
-        let volumes = Volumes::new(Real::shared(), VolumesRoot::kubelet(root.path()));
+        let (files, pods) = (Real::shared(), ["has".to_owned(), "has-not".to_owned()]);
         let below = root.path().join("pods/has/volumes/kubernetes.io~empty-dir");
         std::fs::create_dir_all(below.join("taken")).unwrap();
         std::fs::create_dir_all(below.join("full")).unwrap();
         std::os::unix::fs::symlink("..1", below.join("full/..data")).unwrap();
         let names = ["full".to_owned(), "taken".to_owned()];
-        assert_eq!(without_data(&volumes, "has", &names), ["taken".to_owned()].into());
-        assert_eq!(without_data(&volumes, "has-not", &names), names.into());
+        let empty = |root: &Path| {
+            let volumes = Volumes::new(Real::shared(), VolumesRoot::kubelet(root));
+            without_data(&files, root, &volumes, pods.iter().map(|uid| (uid, names.as_slice())))
+        };
+        let found = empty(root.path());
+        assert_eq!(found["has"], ["taken".to_owned()].into());
+        assert_eq!(found["has-not"], names.clone().into());
+        assert!(empty(&root.path().join("not-there")).is_empty(), "what cannot be read has lost nothing");
     }
 
     #[test]
