@@ -274,6 +274,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     if !not_ready.is_empty() {
         plan.not_ready.insert(key.clone(), not_ready);
     }
+    plan.look(facts.iter().filter_map(|node| facts::claim_ends(daemon, node)).filter(|at| *at > now));
     plan.mirrors.extend(facts::mirrors(known, daemon));
     let min_ready = min_ready(daemon);
     // Two writers never fight over one field.

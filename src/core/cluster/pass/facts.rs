@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::core::annotations;
 use crate::core::cluster::broken::Suspect;
@@ -43,6 +44,8 @@ use super::status;
 const DEADLINE: Span = Span::from_secs(600);
 /// A refusal counts so much longer than until its node may be tried again: it may not be its turn.
 const REFUSED_FOR: Span = Span::from_secs(10);
+/// The cause of nodes that are late, and of which nothing else is told.
+const LATE: &str = "not available within the progress deadline";
 /// The cause of nodes that are lost.
 const LOST: &str = "its Node was deleted after it took the revision and before it was available";
 
@@ -230,6 +233,12 @@ pub(super) fn are_reports_lost(known: &Basis<'_>, facts: &[NodeFact<'_>]) -> boo
     facts.iter().any(|node| node.should_run && is_lost(node))
 }
 
+/// When a node is late that has claimed the wanted revision and still has what ran before.
+pub(super) fn claim_ends(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> Option<Timestamp> {
+    let claimed = node.approval.filter(|given| node.replacing && given.revision == daemon.wanted)?;
+    Some(claimed.at + deadline(daemon))
+}
+
 /// The released revision, by the name that its ControllerRevision has now: nodes that join look it up by that.
 pub(super) fn by_its_name(view: &ClusterSnapshot, daemon: &WatchedDaemon, released: Released) -> Released {
     let key = ObjectKey::new(&daemon.daemon_set.key.namespace, &released.name);
@@ -362,7 +371,7 @@ fn has_taken(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
 }
 
 /// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; agents that do not
-/// claim what they are given; nodes that are lost, and those that keep the rollout from going on.
+/// claim what they are given; nodes that are lost, those that keep the rollout from going on, and those that are late.
 pub(super) fn causes(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
@@ -400,6 +409,11 @@ pub(super) fn causes(
         } else if is_left_alone(known, daemon, node.name) {
             add("left alone by its agent", node.name);
         }
+    }
+    let named: BTreeSet<String> = causes.values().flatten().cloned().collect();
+    let is_late = |n: &NodeFact<'_>| n.late || claim_ends(daemon, n).is_some_and(|at| at <= known.now);
+    for node in facts.iter().filter(|n| is_late(n) && n.ready && n.is_heard() && !named.contains(n.name)) {
+        causes.entry(LATE.to_owned()).or_default().push(node.name.to_owned());
     }
     causes
 }

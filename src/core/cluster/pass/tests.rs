@@ -231,7 +231,7 @@ fn an_approval_that_nobody_claims_is_taken_back_told_and_others_come_first() {
     assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("two"))]);
     view.put(
         WatchedKind::NodeDaemons,
-        report("a", "one", json!({"replacing": hash("two")}), approval("two", FAILED_AT)),
+        report("a", "one", json!({"replacing": hash("two")}), approval("two", &NOW.to_string())),
     );
     assert_eq!(view.plan(NOW).unclaimed, []);
     assert_eq!(condition(&view.plan(NOW), "Degraded").0, "False");

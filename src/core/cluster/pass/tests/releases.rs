@@ -604,6 +604,23 @@ fn the_released_revision_is_told_by_the_name_that_it_has_now() {
 }
 
 #[test]
+fn a_node_that_does_not_become_available_or_does_not_end_its_claim_is_named() {
+    let deadline = json!({"daemonlet.dev/progress-deadline": "1m", "daemonlet.dev/partition": "4"});
+    let fresh = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": NOW.to_string()}]});
+    for more in [
+        report("a", "two", fresh, json!([])),
+        report("a", "one", json!({"replacing": hash("two")}), approval("two", &NOW.to_string())),
+    ] {
+        let mut view = with_one_released(deadline.clone());
+        view.put(WatchedKind::NodeDaemons, more);
+        assert_eq!(view.plan(NOW).look_again, Some(NOW + ms(60_000)));
+        assert_eq!(condition(&view.plan(NOW + ms(59_999)), "Degraded").1, "AsExpected");
+        let told = condition(&view.plan(NOW + ms(60_000)), "Degraded").2;
+        assert_eq!(told, "not available within the progress deadline on 1 node: a");
+    }
+}
+
+#[test]
 fn what_is_let_go_has_none_of_our_conditions() {
     let mut view = with_one_released(json!({}));
     let mut said = view.view.daemons.values().next().unwrap().status.clone();
