@@ -7,12 +7,13 @@
 //! further, to nodes that join either; nodes that it broke count when they are deleted, too; what is claimed is not taken
 //! away; nothing is claimed of who does not hold the Lease; first installs start by the word and so many at a time; and
 //! once everybody is well again every node has what is wanted, what is told is true at each moment, and nobody writes,
-//! also while NodeDaemons are deleted and come back.
+//! also while NodeDaemons are deleted and come back. [`edges`] has more moves and laws, for lives of odd seeds.
 //! `DAEMONLET_SEEDS=5000` plays so many seeds, `DAEMONLET_SEED=7` one, with its story.
 
 mod agent;
 mod api;
 mod coordinator;
+mod edges;
 mod given;
 mod lost;
 mod slots;
@@ -20,6 +21,7 @@ mod told;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::json;
@@ -53,6 +55,10 @@ const KEY: (&str, &str) = ("kube-system", "net");
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 /// An approval is withdrawn by then, though both coordinators were stopped for as long as they ever are.
 const WITHDRAWN: Span = Span::from_secs(250);
+/// A coordinator knows of an agent that lives again after this, unless it is stopped: it lists Leases every 15 s.
+const HEARD_AFTER: Span = Span::from_secs(20);
+/// Rounds without a change after which nothing else is waited for.
+const QUIET: usize = 45;
 /// Steps of a life before everybody is well again.
 const LENGTH: usize = 600;
 
@@ -75,6 +81,12 @@ impl Dice {
 
 struct Life {
     dice: Dice,
+    /// What draws the moves of [`edges`], where its life has them.
+    edges: Option<Dice>,
+    /// Until when something is wrong with the DaemonSet, if something is.
+    odd: Option<Timestamp>,
+    /// Whether it was ever let go: its first instances of now are no joining nodes'.
+    was_let_go: bool,
     now: Timestamp,
     api: Api,
     processes: Vec<Process>,
@@ -114,6 +126,9 @@ impl Life {
     fn new(seed: u64) -> Self {
         let mut life = Self {
             dice: Dice(seed),
+            edges: edges::of(seed),
+            odd: None,
+            was_let_go: false,
             now: START,
             api: Api::default(),
             processes: vec![Process::new(1, START), Process::new(2, START)],
@@ -178,8 +193,8 @@ impl Life {
         );
     }
 
-    fn daemon(&self) -> Value {
-        self.api.get(WatchedKind::DaemonSets, &ObjectKey::new(KEY.0, KEY.1)).cloned().unwrap_or_default()
+    fn daemon(&self) -> Arc<Value> {
+        self.api.shared(WatchedKind::DaemonSets, &ObjectKey::new(KEY.0, KEY.1)).cloned().unwrap_or_default()
     }
 
     /// Another template, or the same with other annotations.
@@ -188,7 +203,7 @@ impl Life {
         let before = self.daemon();
         let template =
             json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}});
-        let hash = history::RevisionFact::hash_of(&history::data(&template));
+        let hash = agent::hash_of(&template);
         self.deleted.take_if(|(deleted, _)| *deleted != hash);
         self.deletes &= before["spec"]["template"] == template;
         let is_paused = annotations["daemonlet.dev/paused"] == "true";
@@ -197,12 +212,15 @@ impl Life {
             self.unbound = self.now + WITHDRAWN;
         }
         self.had = self.having(&hash);
-        self.generation += i64::from(before["spec"]["template"] != template);
+        self.odd = None;
+        let selector = json!({"matchLabels": {"app": "net"}});
+        let spec = &before["spec"];
+        self.generation += i64::from(spec["template"] != template || spec["selector"] != selector);
         self.api.put(
             WatchedKind::DaemonSets,
             json!({"metadata": {"namespace": KEY.0, "name": KEY.1, "uid": "u", "generation": self.generation,
                     "labels": {"daemonlet.dev/mode": "static"}, "annotations": annotations},
-                "spec": {"selector": {"matchLabels": {"app": "net"}}, "template": template, "revisionHistoryLimit": 3,
+                "spec": {"selector": selector, "template": template, "revisionHistoryLimit": 3,
                     "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": self.budget}}},
                 "status": before.get("status").cloned().unwrap_or_else(|| json!({}))}),
         );
@@ -236,7 +254,7 @@ impl Life {
 
     /// The hash of the wanted revision.
     fn wanted(&self) -> String {
-        history::RevisionFact::hash_of(&history::data(&self.daemon()["spec"]["template"]))
+        agent::hash_of(&self.daemon()["spec"]["template"])
     }
 
     fn image(&self) -> String {
@@ -314,7 +332,7 @@ impl Life {
             }
             22 => self.retry(),
             23..26 if names.len() > 3 => {
-                let wanted = history::RevisionFact::hash_of(&history::data(&self.daemon()["spec"]["template"]));
+                let wanted = self.wanted();
                 let is_broken = |node: &&Node| {
                     node.running.as_ref().is_some_and(|running| running.hash == wanted && running.ready.is_none())
                 };
@@ -383,7 +401,7 @@ impl Life {
                 let until = later + Span::from_secs(200);
                 let now = self.now;
                 let image = self.image();
-                let wanted = history::RevisionFact::hash_of(&history::data(&self.daemon()["spec"]["template"]));
+                let wanted = self.wanted();
                 let has_it = |node: &Node| node.running.as_ref().is_some_and(|running| running.hash == wanted);
                 let are_left = !self.nodes.values().all(has_it);
                 let broken = self
@@ -452,7 +470,7 @@ impl Life {
 
     /// The name of the current revision.
     fn current(&self) -> String {
-        let hash = history::RevisionFact::hash_of(&history::data(&self.daemon()["spec"]["template"]));
+        let hash = self.wanted();
         let has = |revision: &&Value| history::RevisionFact::hash_of(&revision["data"]) == hash;
         let found = self.api.list(WatchedKind::Revisions).find(has);
         found.map(|revision| revision.str_at(["metadata", "name"]).to_owned()).unwrap_or_default()
@@ -479,6 +497,7 @@ impl Life {
             self.deletes = false;
             self.delete_current();
         }
+        self.is_odd_no_more();
         let which = self.dice.below(2);
         let action = self.dice.below(6);
         let few = 1 + self.dice.below(8);
@@ -543,6 +562,10 @@ impl Life {
         }
         if is_new {
             self.tell(format!("{name} starts"));
+            if self.was_let_go {
+                let wanted = self.wanted();
+                self.had = self.had.max(self.having(&wanted));
+            }
             self.installs_hold(name);
             self.first_holds(name);
         }
@@ -582,7 +605,7 @@ impl Life {
                     is_known && running.hash == hash && is_reported(node)
                 }
                 None => {
-                    let was_heard = node.dead <= approved_at.map_or(self.now, |at| at.min(self.now));
+                    let was_heard = node.dead + HEARD_AFTER <= approved_at.map_or(self.now, |at| at.min(self.now));
                     running.is_disruption && (was_heard || running.hash == hash && is_reported(node))
                 }
             }
@@ -598,7 +621,7 @@ impl Life {
     /// What was never released starts on a node only with the coordinator's approval, and on so many nodes at a time.
     fn installs_hold(&self, name: &str) {
         let daemon = self.daemon();
-        let hash = history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"]));
+        let hash = agent::hash_of(&daemon["spec"]["template"]);
         let running = |node: &Node| node.running.clone().filter(|r| r.by_word && r.ready.is_none() && r.hash == hash);
         // One that broke later was available once, and of one whose agent is dead and whose report is deleted nobody knows.
         let is_known = |node: &&Node| node.broken.is_none() && (node.dead <= self.now || self.is_reported(node));
@@ -648,10 +671,7 @@ impl Life {
         let daemon = self.daemon();
         let Some(text) = daemon["metadata"]["annotations"]["daemonlet.dev/steps"].as_str() else { return };
         let released = RolloutStatus::of(&daemon["status"], 0).released.is_some_and(|released| released.hash == hash);
-        if released
-            || self.now < self.unbound
-            || history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"])) != hash
-        {
+        if released || self.now < self.unbound || agent::hash_of(&daemon["spec"]["template"]) != hash {
             return;
         }
         let current = self.current();
@@ -659,7 +679,9 @@ impl Life {
         let number = revision["revision"].as_i64().unwrap_or_default();
         let annotation = revision["metadata"]["annotations"]["daemonlet.dev/step"].as_str();
         let state = StepState::of(annotation, number).unwrap_or(StepState::first(number, text));
-        let step = steps::parse(text).unwrap()[state.step - 1];
+        // Where they were edited, it may still be in one of those that were written before.
+        let of = steps::parse(&state.of).unwrap();
+        let step = of[(state.step - 1).min(of.len() - 1)];
         // Nodes that left since were counted when the step was.
         let allowed = rollout::resolve(&step.nodes, self.most).max(1).max(self.had + self.budget);
         let has = self.nodes.values().filter(|node| node.running.as_ref().is_some_and(|r| r.hash == hash)).count();
@@ -687,6 +709,7 @@ impl Life {
         self.api.show();
         let now = self.now;
         self.nodes.values_mut().for_each(|node| (node.dead, node.triggered) = (node.dead.min(now), Timestamp::MAX));
+        self.nodes.values_mut().for_each(|node| _ = node.mend());
         let names: Vec<String> = self.unreachable.keys().cloned().collect();
         names.iter().for_each(|name| self.ready(name, "True"));
         self.unreachable.clear();
@@ -709,11 +732,23 @@ impl Life {
         let after: Vec<_> =
             self.nodes.values().map(|node| node.running.clone()).map(|r| r.map(|r| r.created)).collect();
         assert_eq!(before, after, "somebody replaces what runs, and nobody wanted that");
+        self.others_go_on();
+        self.comes_back();
     }
 
-    /// So many rounds in which everybody does what there is to do. What is told may be as old as that of some of them.
+    /// So many rounds in which everybody does what there is to do, or until all has been at rest for [`QUIET`]. What is told may be as old as that of some of them.
     fn rest(&mut self, rounds: usize) {
         let mut told = told::Told::default();
+        self.go_on_for(rounds, |life| told.look(life.nodes.values(), &life.daemon()));
+    }
+
+    /// The same where nobody tells anything.
+    fn rest_untold(&mut self, rounds: usize) {
+        self.go_on_for(rounds, |_| {});
+    }
+
+    fn go_on_for(&mut self, rounds: usize, mut look: impl FnMut(&Self)) {
+        let (mut quiet, mut seen) = (0, 0);
         for round in 0..rounds {
             for which in 0..2 {
                 let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
@@ -732,18 +767,30 @@ impl Life {
                 self.agent(name, true);
                 self.boot(name);
             });
-            told.look(self.nodes.values(), &self.daemon());
+            look(self);
             self.now += Span::from_secs(3);
-            if round + 21 == rounds {
+            quiet = if self.api.log.len() == seen { quiet + 1 } else { 0 };
+            seen = self.api.log.len();
+            if quiet == QUIET && self.have_it() {
+                return;
+            }
+            if round + 21 == rounds || quiet + 20 == QUIET {
                 self.api.writes = 0;
             }
         }
     }
 
+    /// Whether every node has what is wanted.
+    fn have_it(&self) -> bool {
+        let wanted = self.wanted();
+        let has_it = |node: &Node| node.running.as_ref().is_some_and(|r| r.hash == wanted && r.ready.is_some());
+        self.nodes.values().all(has_it)
+    }
+
     /// Whether all is as it is told and wanted.
     fn is_at_rest(&self) {
         let daemon = self.daemon();
-        let hash = history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"]));
+        let hash = agent::hash_of(&daemon["spec"]["template"]);
         let behind: Vec<_> = self
             .nodes
             .values()
@@ -784,6 +831,9 @@ fn play(seed: u64) {
         for step in 0..LENGTH {
             if step > 150 && life.dice.below(40) == 0 {
                 life.disturb();
+            }
+            if step > 150 {
+                life.may_be_odd();
             }
             for _ in 0..6 {
                 life.go_on(false);

@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::json;
 
@@ -13,6 +15,7 @@ use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::json::Json;
 use crate::core::model::FIRST_INSTALL;
+use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::model::PAUSED;
 use crate::core::time::Span;
@@ -63,6 +66,63 @@ pub(super) struct Broken {
     pub(super) known: Option<Timestamp>,
 }
 
+/// What is wrong with a node for as long as it is not mended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ailment {
+    /// A revision never gets ready there, and the agent says that it failed.
+    Fails,
+    /// A revision never gets ready there, and the agent waits for it without end.
+    Waits,
+    /// The agent claims a revision, and never carries the replacement out.
+    Claims,
+}
+
+/// What a report is made from.
+type Told = (bool, Option<(String, Timestamp, Option<Timestamp>)>, [Option<String>; 4]);
+
+/// What an agent reads of a DaemonSet.
+struct Definition {
+    uid: String,
+    template: Value,
+    hash: String,
+    is_bad: bool,
+    generation: i64,
+    status: RolloutStatus,
+    has_first_install: bool,
+    is_paused: bool,
+    is_ours: bool,
+}
+
+impl Definition {
+    fn of(daemon: &Value) -> Self {
+        let template = daemon["spec"]["template"].clone();
+        let (hash, is_bad) = definition(&template);
+        let generation = daemon.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
+        let annotations = &daemon["metadata"]["annotations"];
+        Self {
+            uid: daemon.str_at(["metadata", "uid"]).to_owned(),
+            template,
+            hash,
+            is_bad,
+            generation,
+            status: status(daemon, generation),
+            has_first_install: annotations.get(FIRST_INSTALL).is_some(),
+            is_paused: annotations[PAUSED] == "true",
+            is_ours: daemon["metadata"]["labels"][MODE_LABEL] == "static",
+        }
+    }
+
+    /// Whether first instances start only with the coordinator's approval.
+    fn needs_word(&self) -> bool {
+        self.has_first_install && self.status.released.is_none()
+    }
+}
+
+/// What the status of a DaemonSet says of its rollouts.
+fn status(daemon: &Value, generation: i64) -> RolloutStatus {
+    RolloutStatus::of(daemon.get("status").unwrap_or(&Value::Null), generation)
+}
+
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) uid: String,
@@ -77,10 +137,15 @@ pub(super) struct Node {
     /// The agent makes no step until then.
     pub(super) dead: Timestamp,
     pub(super) broken: Option<Broken>,
+    /// What is wrong with it, and with which revision.
+    ailment: Option<(Ailment, String)>,
     /// The NodeDaemons that it has read.
-    read: Value,
-    /// The DaemonSet that it has read.
-    daemon: Value,
+    read: Arc<Value>,
+    /// The DaemonSet that it has read, and what of it counts.
+    seen: Arc<Value>,
+    daemon: Option<Definition>,
+    /// What its last report was made from, while nobody has changed that since.
+    told: Option<Told>,
     /// Who gave what it has just claimed.
     pub(super) claimed_of: Option<LeaseTerm>,
     /// How often it has made its NodeDaemons.
@@ -96,10 +161,22 @@ fn definition(template: &Value) -> (String, bool) {
     (hash, image.starts_with("bad"))
 }
 
+/// Whether a definition is refused: then nothing of it counts.
+fn is_refused(daemon: &Value) -> bool {
+    let mode = daemon["metadata"]["labels"].get(MODE_LABEL).and_then(Value::as_str);
+    let selected = &daemon["spec"]["selector"]["matchLabels"];
+    mode.is_some_and(|mode| !["static", "bootstrap"].contains(&mode))
+        || *selected != daemon["spec"]["template"]["metadata"]["labels"]
+}
+
 /// Whether first instances start only with the coordinator's approval.
 pub(super) fn needs_word(daemon: &Value) -> bool {
-    let status = RolloutStatus::of(daemon.get("status").unwrap_or(&Value::Null), 0);
-    daemon["metadata"]["annotations"].get(FIRST_INSTALL).is_some() && status.released.is_none()
+    Definition::of(daemon).needs_word()
+}
+
+/// The hash of a template.
+pub(super) fn hash_of(template: &Value) -> String {
+    definition(template).0
 }
 
 impl Running {
@@ -114,8 +191,8 @@ impl Node {
         let (running, previous, failed, replacing) = (None, None, None, None);
         let uid = format!("n{number}");
         let (staged, triggered, dead) = (None, Timestamp::MIN, Timestamp::MIN);
-        let (read, daemon, claimed_of) = (Value::Null, Value::Null, None);
-        let reports = 0;
+        let (read, seen, daemon, claimed_of) = (Arc::default(), Arc::default(), None, None);
+        let (reports, told) = (0, None);
         Self {
             name,
             uid,
@@ -127,11 +204,59 @@ impl Node {
             triggered,
             dead,
             broken: None,
+            ailment: None,
             read,
+            seen,
             daemon,
+            told,
             claimed_of,
             reports,
         }
+    }
+
+    /// From now on this is wrong with it, where it takes the revision.
+    pub(super) fn ails(&mut self, ailment: Ailment, revision: &str) {
+        self.mend();
+        self.ailment = Some((ailment, revision.to_owned()));
+    }
+
+    /// It is mended, and its agent told to try again. Gives whether anything was wrong.
+    pub(super) fn mend(&mut self) -> bool {
+        let Some((_, revision)) = self.ailment.take() else { return false };
+        self.failed.take_if(|failed| *failed == revision);
+        if let Some(running) = self.running.as_mut().filter(|running| running.hash == revision) {
+            running.is_bad = false;
+        }
+        true
+    }
+
+    /// What is wrong with it where it takes a revision.
+    fn ailment(&self, revision: &str) -> Option<Ailment> {
+        self.ailment.as_ref().filter(|(_, of)| of == revision).map(|(ailment, _)| *ailment)
+    }
+
+    /// Whether a revision never gets ready there, which gets so elsewhere.
+    fn is_spoilt(&self, revision: &str) -> bool {
+        matches!(self.ailment(revision), Some(Ailment::Fails | Ailment::Waits))
+    }
+
+    /// Whether its agent runs the DaemonSet.
+    fn is_ours(&self) -> bool {
+        self.daemon.as_ref().is_some_and(|daemon| daemon.is_ours)
+    }
+
+    /// It reads the DaemonSet. Of a definition that is refused nothing counts: what it was told before stands.
+    fn read_daemon_set(&mut self, api: &Api) -> Option<()> {
+        let read = api.shared(WatchedKind::DaemonSets, &ObjectKey::new(KEY.0, KEY.1))?;
+        if !Arc::ptr_eq(read, &self.seen) {
+            self.seen = Arc::clone(read);
+            match &mut self.daemon {
+                known if !is_refused(read) => *known = Some(Definition::of(read)),
+                Some(known) => known.status = status(read, known.generation),
+                None => {}
+            }
+        }
+        Some(())
     }
 
     /// It boots: what is staged takes the place of what ran, and nobody is asked. Gives the revision.
@@ -139,6 +264,7 @@ impl Node {
         let (hash, is_bad) = self.staged.take()?;
         let old = self.running.take()?;
         self.previous = Some(old.hash);
+        let is_bad = is_bad || self.is_spoilt(&hash);
         self.running = Some(Running::new(hash.clone(), is_bad, now));
         Some(hash)
     }
@@ -187,7 +313,8 @@ impl Node {
             if let Some(running) = &mut self.running {
                 running.told_ready = None;
             }
-            self.read = Value::Null;
+            self.read = Arc::default();
+            self.told = None;
             if serves {
                 self.reports += 1;
                 let uid = format!("{}-{}", self.uid, self.reports);
@@ -198,35 +325,50 @@ impl Node {
         }
         // Its watches are late, each by itself.
         if reads || self.running.is_none() {
-            self.daemon = api.get(WatchedKind::DaemonSets, &ObjectKey::new(KEY.0, KEY.1)).cloned()?;
+            self.read_daemon_set(api)?;
         }
-        let (daemon, had_claimed) = (self.daemon.clone(), self.replacing.is_some());
-        let (wanted, is_bad) = definition(&daemon["spec"]["template"]);
+        if !self.is_ours() {
+            (self.running, self.previous, self.failed) = (None, None, None);
+            (self.replacing, self.staged) = (None, None);
+            self.report(api, now, reads);
+            return None;
+        }
+        let had_claimed = self.replacing.is_some();
+        let daemon = self.daemon.take()?;
+        let replaced = self.follow(api, &daemon, had_claimed, now);
+        self.daemon = Some(daemon);
+        self.report(api, now, reads);
+        replaced
+    }
+
+    /// What it does by what it has read. Gives the revision that replaced another.
+    fn follow(&mut self, api: &mut Api, daemon: &Definition, had_claimed: bool, now: Timestamp) -> Option<String> {
+        let key = ObjectKey::new("", &self.name);
+        let (wanted, is_bad) = (daemon.hash.as_str(), daemon.is_bad);
         if let Some(running) = &mut self.running {
             if running.ready.is_none() && !running.is_bad && running.created + READY_AFTER <= now {
                 running.ready = Some(now);
             }
-            if running.ready.is_none() && running.created + DEADLINE <= now {
+            let waits = matches!(&self.ailment, Some((Ailment::Waits, revision)) if *revision == running.hash);
+            if running.ready.is_none() && running.created + DEADLINE <= now && !waits {
                 self.failed = Some(running.hash.clone());
             }
             // It ends with the old instance, which is gone by now.
             if self.replacing.as_ref() == Some(&running.hash) {
                 self.replacing = None;
             }
-        } else if !needs_word(&daemon) {
-            self.running = Some(self.first(api, &daemon, now));
+        } else if !daemon.needs_word() {
+            self.running = Some(self.first(api, daemon, now));
         }
         let mut replaced = None;
-        let approval = self.approval(&daemon);
+        let approval = self.approval(daemon);
         let approved_at = approval.as_ref().and_then(|approval| approval.approved_at.parse::<Timestamp>().ok());
         let target = approval.as_ref().map(|approval| approval.revision.clone());
         let is_new = target.as_ref().is_some_and(|target| self.running.as_ref().is_none_or(|r| r.hash != *target));
-        let generation = daemon.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
-        let rollout = RolloutStatus::of(daemon.get("status").unwrap_or(&Value::Null), generation);
-        let is_back = target.is_some() && target == self.previous && !rollout.is_behind;
-        let is_known = target.as_ref() == Some(&wanted) || is_back;
-        let is_paused = daemon["metadata"]["annotations"][PAUSED] == "true";
-        let is_stopped = is_paused || rollout.halted.is_some() && target.as_ref() == Some(&wanted);
+        let is_wanted = target.as_deref() == Some(wanted);
+        let is_back = target.is_some() && target == self.previous && !daemon.status.is_behind;
+        let is_known = is_wanted || is_back;
+        let is_stopped = daemon.is_paused || daemon.status.halted.is_some() && is_wanted;
         let when = approval.as_ref().and_then(|approval| approval.when);
         let is_for_boot = when == Some(UpdateTrigger::Boot);
         if is_stopped || !is_for_boot || self.staged.as_ref().is_some_and(|(hash, _)| target.as_ref() != Some(hash)) {
@@ -238,7 +380,8 @@ impl Node {
                 if holds && !is_stopped && (when.is_none() || is_for_boot || now < self.triggered) {
                     let field = if is_for_boot { "staged" } else { "replacing" };
                     let claim = approval.revision;
-                    let mut status = self.status();
+                    let mut status = self.status(true);
+                    self.told = None;
                     status["daemons"][0][field] = json!(claim);
                     let read = &self.read["metadata"];
                     let metadata = json!({"uid": read["uid"], "resourceVersion": read["resourceVersion"]});
@@ -247,7 +390,7 @@ impl Node {
                         self.read = read;
                         self.claimed_of = approval.lease;
                         match is_for_boot {
-                            true => self.staged = Some((claim.clone(), is_bad && claim == wanted)),
+                            true => self.staged = Some((claim.clone(), is_bad && claim.as_str() == wanted)),
                             false => self.replacing = Some(claim),
                         }
                     }
@@ -256,12 +399,13 @@ impl Node {
             _ => {}
         }
         // What is wanted no more is given back.
-        self.replacing.take_if(|claim| *claim != wanted && !(is_back && target.as_ref() == Some(claim)));
+        self.replacing.take_if(|claim| claim.as_str() != wanted && !(is_back && target.as_ref() == Some(claim)));
         // The old one ends first.
         if let Some(target) = self.replacing.clone().filter(|_| had_claimed || self.running.is_none())
             && self.running.as_ref().is_none_or(|old| old.hash != target)
+            && self.ailment(&target) != Some(Ailment::Claims)
         {
-            let is_bad = is_bad && target == wanted;
+            let is_bad = is_bad && target == wanted || self.is_spoilt(&target);
             // What was not known to be available when it was approved costs nothing.
             let old = self.running.take();
             let ready = old.as_ref().and_then(|old| old.told_ready).map(|ready| ready + HEARD_AFTER);
@@ -274,36 +418,57 @@ impl Node {
                 replaced = Some(target);
             }
         }
-        if reads && serves {
-            let patch = json!({"status": self.status()});
-            self.read = api.patch(WatchedKind::NodeDaemons, &key, &patch).unwrap_or_default();
+        replaced
+    }
+
+    /// It writes its status, where that is served, and reads what is approved.
+    fn report(&mut self, api: &mut Api, now: Timestamp, reads: bool) {
+        if reads && api.serves(WatchedKind::NodeDaemons) {
+            let key = ObjectKey::new("", &self.name);
+            let is_ours = self.is_ours();
+            let running = self.running.as_ref().map(|running| (running.hash.clone(), running.created, running.ready));
+            let staged = self.staged.as_ref().map(|(hash, _)| hash.clone());
+            let marks = [self.replacing.clone(), self.failed.clone(), self.previous.clone(), staged];
+            let told = Some((is_ours, running, marks));
+            match api.shared(WatchedKind::NodeDaemons, &key) {
+                // Nothing else writes its status.
+                Some(live) if told == self.told => self.read = Arc::clone(live),
+                _ => {
+                    let patch = json!({"status": self.status(is_ours)});
+                    let written = api.patch(WatchedKind::NodeDaemons, &key, &patch).ok();
+                    self.told = told.filter(|_| written.is_some());
+                    self.read = written.unwrap_or_default();
+                }
+            }
             if let Some(running) = self.running.as_mut().filter(|running| running.ready.is_some()) {
                 running.told_ready.get_or_insert(now);
             }
         }
-        replaced
     }
 
     /// A first instance: of the released revision while nodes are kept on it (R40).
-    fn first(&self, api: &Api, daemon: &Value, now: Timestamp) -> Running {
-        let generation = daemon.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
-        let status = RolloutStatus::of(daemon.get("status").unwrap_or(&Value::Null), generation);
+    fn first(&self, api: &Api, daemon: &Definition, now: Timestamp) -> Running {
+        let status = &daemon.status;
         let is_held = status.is_held || status.is_behind || status.halted.is_some();
-        let released = status.released.filter(|_| is_held).and_then(|released| {
+        let released = status.released.as_ref().filter(|_| is_held).and_then(|released| {
             let revision = api.get(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &released.name))?;
             history::template(&revision["data"])
         });
-        let (hash, is_bad) = definition(released.as_ref().unwrap_or(&daemon["spec"]["template"]));
+        let (hash, is_bad) = definition(released.as_ref().unwrap_or(&daemon.template));
+        let is_bad = is_bad || self.is_spoilt(&hash);
         Running::new(hash, is_bad, now)
     }
 
-    fn approval(&self, daemon: &Value) -> Option<Approval> {
-        let approvals: Vec<Approval> =
-            serde_json::from_value(self.read["spec"]["approvals"].clone()).unwrap_or_default();
-        approvals.into_iter().find(|approval| approval.uid == daemon.str_at(["metadata", "uid"]))
+    fn approval(&self, daemon: &Definition) -> Option<Approval> {
+        let approvals = self.read["spec"].list_at("approvals").iter();
+        let mut approvals = approvals.filter_map(|approval| Approval::deserialize(approval).ok());
+        approvals.find(|approval| approval.uid == daemon.uid)
     }
 
-    fn status(&self) -> Value {
+    fn status(&self, is_ours: bool) -> Value {
+        if !is_ours {
+            return json!({"agentVersion": "1", "daemons": []});
+        }
         let instances: Vec<Value> = self
             .running
             .iter()

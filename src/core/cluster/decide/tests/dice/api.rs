@@ -1,6 +1,7 @@
 //! An API server in memory: objects with versions, and what its watches tell.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 use serde_json::json;
@@ -12,6 +13,7 @@ use crate::core::cluster::requests::SendError;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::json::Json;
+use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::time::Timestamp;
 
@@ -42,7 +44,7 @@ impl Lease {
 /// The API server.
 #[derive(Default)]
 pub(super) struct Api {
-    objects: BTreeMap<(WatchedKind, ObjectKey), Value>,
+    objects: BTreeMap<WatchedKind, BTreeMap<ObjectKey, Arc<Value>>>,
     version: u64,
     /// Each change, which a watch tells sooner or later.
     pub(super) log: Vec<Change>,
@@ -73,32 +75,38 @@ pub(super) fn key_of(object: &Value) -> ObjectKey {
 
 impl Api {
     pub(super) fn get(&self, kind: WatchedKind, key: &ObjectKey) -> Option<&Value> {
-        self.objects.get(&(kind, key.clone()))
+        self.shared(kind, key).map(Arc::as_ref)
+    }
+
+    /// An object as it is now: a new one each time that it changes.
+    pub(super) fn shared(&self, kind: WatchedKind, key: &ObjectKey) -> Option<&Arc<Value>> {
+        self.objects.get(&kind)?.get(key)
     }
 
     pub(super) fn list(&self, kind: WatchedKind) -> impl Iterator<Item = &Value> {
-        self.objects.iter().filter(move |((of, _), _)| *of == kind).map(|(_, object)| object)
+        self.objects.get(&kind).into_iter().flat_map(BTreeMap::values).map(Arc::as_ref)
     }
 
     /// Writes an object as it is; one that does not change keeps its version.
-    pub(super) fn put(&mut self, kind: WatchedKind, mut object: Value) -> Value {
+    pub(super) fn put(&mut self, kind: WatchedKind, mut object: Value) -> Arc<Value> {
         let key = key_of(&object);
-        let old = self.get(kind, &key);
-        if let Some(old) = old {
+        if let Some(old) = self.shared(kind, &key) {
             object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-            if *old == object {
-                return object;
+            if **old == object {
+                return Arc::clone(old);
             }
         }
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.objects.insert((kind, key), object.clone());
         self.log.push(Change::Present(kind, Box::new(object.clone()), false));
+        let object = Arc::new(object);
+        self.objects.entry(kind).or_default().insert(key, Arc::clone(&object));
         object
     }
 
     pub(super) fn delete(&mut self, kind: WatchedKind, key: &ObjectKey) {
-        if let Some(mut object) = self.objects.remove(&(kind, key.clone())) {
+        if let Some(object) = self.objects.get_mut(&kind).and_then(|objects| objects.remove(key)) {
+            let mut object = Value::clone(&object);
             self.version += 1;
             object["metadata"]["resourceVersion"] = json!(self.version.to_string());
             self.log.push(Change::Gone(kind, Box::new(object)));
@@ -130,7 +138,7 @@ impl Api {
     }
 
     /// A merge patch that is conditional on what its metadata says.
-    pub(super) fn patch(&mut self, kind: WatchedKind, key: &ObjectKey, patch: &Value) -> Result<Value, String> {
+    pub(super) fn patch(&mut self, kind: WatchedKind, key: &ObjectKey, patch: &Value) -> Result<Arc<Value>, String> {
         if !self.serves(kind) {
             return Err("not served".to_owned());
         }
@@ -148,8 +156,8 @@ impl Api {
 
     /// Carries a coordinator's request out.
     pub(super) fn carry_out(&mut self, call: Call, now: Timestamp) -> (Outcome, Option<Change>) {
-        let written = |result: Result<Value, String>, kind| match result {
-            Ok(object) => (Outcome::Written, Some(Change::Written(kind, Box::new(object)))),
+        let written = |result: Result<Arc<Value>, String>, kind| match result {
+            Ok(object) => (Outcome::Written, Some(Change::Written(kind, Box::new(Value::clone(&object))))),
             Err(words) => (Outcome::Outdated(words), None),
         };
         let is_write = !matches!(call, Call::GetPod(_) | Call::ListLeases | Call::Event(..));
@@ -161,7 +169,10 @@ impl Api {
             Call::Patch(kind, key, patch) => {
                 let before = self.get(kind, &key).and_then(claimed).map(str::to_owned);
                 let result = self.patch(kind, &key, &patch);
-                let is_lost = result.is_ok() && self.get(kind, &key).and_then(claimed) != before.as_deref();
+                let mode = |daemon: &Value| daemon["metadata"]["labels"][MODE_LABEL] == "static";
+                // What is let go is claimed by nobody: agents end it.
+                let is_ours = self.list(WatchedKind::DaemonSets).any(mode);
+                let is_lost = is_ours && result.is_ok() && self.get(kind, &key).and_then(claimed) != before.as_deref();
                 self.claim_lost = before.filter(|_| is_lost).map(|claim| format!("{} has claimed {claim}", key.name));
                 written(result, kind)
             }

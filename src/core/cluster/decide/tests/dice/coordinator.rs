@@ -110,6 +110,17 @@ impl Process {
         if self.running.is_some() {
             let news = api.log.iter().skip(self.seen).take(most).cloned();
             self.seen += news.map(|change| Arc::make_mut(&mut self.snapshot).take(change)).count();
+            self.read(api);
+        }
+    }
+
+    /// Reads what is not known whole and matters all the same.
+    fn read(&mut self, api: &Api) {
+        let unread: Vec<_> = self.snapshot.unread().cloned().collect();
+        for (kind, key) in unread {
+            if let Some(object) = api.get(kind, &key) {
+                Arc::make_mut(&mut self.snapshot).take(Change::Read(kind, Box::new(object.clone())));
+            }
         }
     }
 

@@ -1,6 +1,9 @@
 //! What a coordinator gives and tells must fit with what people have written and what is decided, as it sees that itself:
 //! plainly looked at, for each approval that it gives and each status that it writes.
 
+use serde_json::Value;
+
+use crate::core::cluster::conditions;
 use crate::core::cluster::node_daemons::Approval;
 use crate::core::cluster::released::HALTED;
 use crate::core::cluster::released::RELEASED;
@@ -20,6 +23,7 @@ use crate::core::json::Json;
 use crate::core::model::ABORTED;
 use crate::core::model::CANARY;
 use crate::core::model::IntOrPercent;
+use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::model::PARTITION;
 use crate::core::model::PAUSED;
@@ -52,12 +56,18 @@ pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest],
     let is_closed = annotation(WINDOW).is_some_and(|text| !Window::parse(text).unwrap().contains(now));
     // A halt is decided from what is seen before it is written.
     let may_go_back = is_aborted || annotation(ROLLBACK) == Some("auto");
+    let mode = daemon.daemon_set.labels.get(MODE_LABEL).map(String::as_str);
     for (entry, new) in &given {
         let runs = slots::running(view, entry).map(|(revision, _)| revision);
         let wrong = match (new.revision == daemon.hash, current) {
+            _ if daemon.refused.is_some() => "its definition is refused",
+            _ if mode == Some("bootstrap") => "it is let go",
             _ if annotation(PAUSED) == Some("true") => "it is paused",
             (true, None) => "it has no ControllerRevision",
             (true, _) if is_stopped => "it is halted or aborted",
+            (true, _) if annotation(PARTITION).is_some_and(|text| text.parse::<usize>().is_err()) => {
+                "its partition is not understood"
+            }
             (true, _) if is_closed => "it is outside its window",
             (false, _) if runs.is_some_and(|runs| runs != daemon.hash && runs != new.revision) => {
                 "its node never had what is taken back"
@@ -114,6 +124,19 @@ pub(super) fn told_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) 
         _ => None,
     })?;
     let annotation = |name: &str| daemon.daemon_set.annotations.get(name).map(String::as_str);
+    match daemon.daemon_set.labels.get(MODE_LABEL).map(String::as_str) {
+        Some("bootstrap") => {
+            let is_told = status.list_at("conditions").iter().any(conditions::is_ours);
+            return is_told.then(|| "tells something of what is let go".to_owned());
+        }
+        None => return None,
+        _ => {}
+    }
+    if daemon.refused.is_some() {
+        let tells = |status: &Value| RolloutStatus::of(status, 0).halted.is_some();
+        let is_lost = status.get("conditions").is_some() && tells(&daemon.status) && !tells(status);
+        return is_lost.then(|| "tells of a halt no more because the definition is refused".to_owned());
+    }
     let condition = |kind: &str| status.list_at("conditions").iter().find(|c| c.str_at("type") == kind);
     let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash);
     let is_aborted = is_aborted(daemon, current);
@@ -130,7 +153,9 @@ pub(super) fn told_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) 
         return (is_held && reason != "Held").then(|| format!("tells nodes that join {reason}, though it is held"));
     }
     let lacks_it = |entry: &&NodeEntry| {
-        let is_counted = entry.report.is_some() && entry.node.as_ref().is_some_and(|node| node.reachable);
+        // An agent that says nothing of it has left it alone.
+        let is_told = entry.report.as_ref().is_some_and(|report| report.told(daemon.key).is_some());
+        let is_counted = is_told && entry.node.as_ref().is_some_and(|node| node.reachable);
         is_counted && slots::running(view, entry).is_none_or(|(revision, _)| revision != daemon.hash)
     };
     let lacking = view.nodes.values().filter(lacks_it).count();
@@ -171,7 +196,8 @@ pub(super) fn stepped_against(
     let silent = dead + nodes().filter(|entry| !reachable(entry)).count();
     let is_silence = silent > 2 && silent >= rollout::resolve(&IntOrPercent::Percent(33), nodes().count());
     let enough = if is_silence { able } else { able.saturating_sub(dead) };
-    let is_early = new.step > before.step && before.of == *text && done < size.min(enough);
+    let is_of_these = steps::parse(&before.of) == steps::parse(text);
+    let is_early = new.step > before.step && is_of_these && done < size.min(enough);
     if is_early {
         return Some(format!("goes to step {} with {done} nodes of {size}", new.step));
     }
@@ -180,5 +206,5 @@ pub(super) fn stepped_against(
     let promoted = format!("{}/{number}/{}/{}", current.revision.name, before.step, step.size());
     let is_promoted = daemon.daemon_set.annotations.get(PROMOTED) == Some(&promoted);
     let may = is_promoted || since.is_some_and(|since| since + step.hold <= now);
-    (new.step > before.step && before.of == *text && !may).then(|| format!("goes to step {} in a hold", new.step))
+    (new.step > before.step && is_of_these && !may).then(|| format!("goes to step {} in a hold", new.step))
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
+use crate::core::cluster::released::ALL_RETRIED;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::requests::ClusterRequest;
 use crate::core::cluster::snapshot::ClusterSnapshot;
@@ -46,7 +47,8 @@ impl Lost {
 
     /// Takes note of what a pass `has_decided` by what it sees.
     pub(super) fn look(&mut self, view: &ClusterSnapshot, has_decided: bool, now: Timestamp) {
-        let Some(daemon) = daemon(view) else { return };
+        // Of a definition that is refused nothing is decided.
+        let Some(daemon) = daemon(view).filter(|daemon| daemon.refused.is_none()) else { return };
         let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash);
         let is_released = RolloutStatus::of(&daemon.status, 0).released.is_some_and(|r| r.hash == daemon.hash);
         // It was deleted, and is made again.
@@ -60,8 +62,13 @@ impl Lost {
         if !has_decided {
             return;
         }
-        if current.revision.halted.is_some() {
-            self.halted_on = Some(current.uid.clone());
+        // What somebody has said it sees later.
+        if current.revision.retried.contains(ALL_RETRIED) {
+            self.forgive();
+        }
+        match &current.revision.halted {
+            Some(_) => self.halted_on = Some(current.uid.clone()),
+            None => drop(self.halted_on.take_if(|on| *on == current.uid)),
         }
         let there: BTreeMap<&str, &str> = view
             .nodes

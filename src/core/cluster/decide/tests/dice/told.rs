@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 
-use crate::core::cluster::history;
 use crate::core::cluster::released::HALTED;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::json::Json;
 
+use super::agent;
 use super::agent::Node;
 
 /// Looks that what is told may be behind. A look is 3 s, an instance gets ready in as many, and a status has its turn.
@@ -29,7 +29,7 @@ pub(super) struct Told {
 impl Told {
     /// Compares what is told with what was true at the last looks and is now.
     pub(super) fn look<'n>(&mut self, nodes: impl Iterator<Item = &'n Node>, daemon: &Value) {
-        let wanted = history::RevisionFact::hash_of(&history::data(&daemon["spec"]["template"]));
+        let wanted = agent::hash_of(&daemon["spec"]["template"]);
         let mut now = Counts::default();
         for node in nodes {
             let running = node.running.as_ref();
