@@ -78,13 +78,13 @@ def main():
         tally.failed += not made
         if made:
             env["DAEMONLET_TOOLS"] = str(tools.bin_dir())
-    # The dice of the coordinator, built without optimisation: four seeds a second.
-    seeds = {} if fast else {"DAEMONLET_SEEDS": "5000" if long else "200"}
-    tally.step("cargo test", ["cargo", "test", "--quiet", "--no-fail-fast"], _CARGO, env | seeds)
+    tally.step("cargo test", ["cargo", "test", "--quiet", "--no-fail-fast"], _CARGO, env)
     # The same lives each time: this fails for a change, and not by chance. New ones: `make sim`, `make test-long`.
     lives = ["--lives", "20000"] if long else ["--lives", "200" if fast else "600", "--seed", "1"]
-    tally.step("simulator", [sys.executable, "-u", REPO / "tests" / "sim" / "run.py", *lives])
+    simulator = [sys.executable, "-u", REPO / "tests" / "sim" / "run.py"]
+    tally.step("simulator", [*simulator, *lives])
     if not fast:
+        tally.step("dice", [*simulator, "--dice"], _CARGO)
         # Once each, and slowly, so that they do not rot; of those with 20,000 parts the unit tests have smaller ones.
         tally.step("benches", ["cargo", "bench", "--quiet", "--profile", "dev", "--bench", "core", "--", "--test", "^[^2]"])
     if long:

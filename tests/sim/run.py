@@ -2,6 +2,7 @@
 """The simulator: builds it, and lives lives.
 
     run.py [--seconds N] [--lives N] [--seed S] [WORD…]   for 60 seconds, or so many lives; words go to the simulator (see main.rs)
+    run.py --dice [--lives N] [--seed S]                  the dice of the coordinator (tests/dice) in its place: 5,000 lives from 0 on
 """
 
 import argparse
@@ -14,18 +15,18 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parent.parent.parent
 
 
-def build():
-    """Builds the simulator; gives its path."""
+def build(name="sim"):
+    """Builds the simulator, or the dice; gives its path."""
     # tokio's choices come from the seed of a life only with its unstable part.
     flags = f"{os.environ.get('RUSTFLAGS', '')} --cfg tokio_unstable".strip()
-    argv = ["cargo", "test", "--quiet", "--profile", "sim", "--features", "simulation", "--test", "sim", "--no-run",
+    argv = ["cargo", "test", "--quiet", "--profile", "sim", "--features", "simulation", "--test", name, "--no-run",
             "--message-format", "json"]
     done = subprocess.run(argv, cwd=REPO, env=os.environ | {"RUSTFLAGS": flags}, stdout=subprocess.PIPE, text=True, check=True)
     for line in done.stdout.splitlines():
         said = json.loads(line)
-        if said.get("reason") == "compiler-artifact" and said["target"]["name"] == "sim" and said.get("executable"):
+        if said.get("reason") == "compiler-artifact" and said["target"]["name"] == name and said.get("executable"):
             return said["executable"]
-    raise SystemExit("cargo does not say where the simulator is")
+    raise SystemExit(f"cargo does not say where {name} is")
 
 
 def main():
@@ -34,8 +35,12 @@ def main():
     parser.add_argument("--seconds", type=int)
     parser.add_argument("--lives", type=int)
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--dice", action="store_true")
     parser.add_argument("words", nargs="*")
     asked = parser.parse_args()
+    if asked.dice:
+        env = os.environ | {"DAEMONLET_SEED": str(asked.seed or 0), "DAEMONLET_SEEDS": str(asked.lives or 5_000)}
+        return subprocess.run([build("dice")], env=env, check=False).returncode
     seconds = asked.seconds or (10**6 if asked.lives else 60)
     env = os.environ | {"SIM_SECONDS": str(seconds)}
     env |= {name: str(value) for name, value in (("SIM_LIVES", asked.lives), ("SIM_SEED", asked.seed)) if value is not None}

@@ -45,12 +45,12 @@ pub struct ClusterDecision {
     /// When to look again though nothing happens.
     pub next_look: Option<Timestamp>,
     /// What is remembered; `None`: as it was.
-    pub(super) memory: Option<Memory>,
+    pub memory: Option<Memory>,
 }
 
 /// What a decision leaves to the next one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Memory {
+pub struct Memory {
     /// See [`pass::ClusterPlan::passed_over`].
     pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// See [`pass::ClusterPlan::unmentioned`].

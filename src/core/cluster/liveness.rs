@@ -201,7 +201,7 @@ impl Liveness {
     }
 
     /// Since when the agent of a node is dead, if it is. One that never had a Lease is not.
-    pub(super) fn dead_since(&self, node: &str) -> Option<Timestamp> {
+    pub fn dead_since(&self, node: &str) -> Option<Timestamp> {
         self.dead.get(node).copied()
     }
 

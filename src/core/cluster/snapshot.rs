@@ -183,11 +183,11 @@ pub struct WatchedDaemon {
     /// The agents' hash of its template.
     pub hash: String,
     /// Its namespace and name, as reports refer to it.
-    pub(super) key: Name,
+    pub key: Name,
     /// Its UID.
     pub(super) uid_name: Name,
     /// Its hash.
-    pub(super) wanted: Name,
+    pub wanted: Name,
     /// The hash of the released revision, if its status names one.
     pub(super) released: Option<Name>,
     /// The node selector of its namespace.
@@ -225,7 +225,7 @@ pub struct NodeReport {
 
 impl NodeReport {
     /// What the agent says of a daemon.
-    pub(super) fn told(&self, key: Name) -> Option<&Told> {
+    pub fn told(&self, key: Name) -> Option<&Told> {
         let found = self.daemons.binary_search_by_key(&key, |(key, _)| *key).ok()?;
         self.daemons.get(found).map(|(_, told)| told)
     }
@@ -248,21 +248,21 @@ impl NodeReport {
 
 /// One daemon on one node, as its agent told it.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub struct Told {
     /// UID of the DaemonSet; empty if the agent knows it from a folder alone.
     pub(super) uid: Option<Name>,
     /// Its instances, oldest first.
-    pub(super) instances: Box<[InstanceFact]>,
+    pub instances: Box<[InstanceFact]>,
     /// The digest of the overlays that apply to its node, if any.
     pub(super) overlays: Option<Name>,
     /// The mirror pod of the newest instance that does not end.
     pub(super) pod: Option<Box<str>>,
     /// Whether it claims an approval.
-    pub(super) replacing: bool,
+    pub replacing: bool,
     /// Whether it claims one for the next boot.
     pub(super) staged: bool,
     /// The revision that failed, and the cause.
-    pub(super) failed: Option<(Name, Name)>,
+    pub failed: Option<(Name, Name)>,
     /// The revision that ran before, and that it can return to.
     pub(super) previous: Option<Name>,
     /// What the daemon is doing.
@@ -309,7 +309,7 @@ pub struct ClusterSnapshot {
     /// Those of them that are refused because there is no room for what they define, and what that would take.
     no_room: BTreeMap<ObjectKey, usize>,
     /// Strings by number.
-    pub(super) names: Names,
+    pub names: Names,
     complete: BTreeSet<WatchedKind>,
     listing: BTreeMap<WatchedKind, BTreeSet<ObjectKey>>,
     /// How far the watch of each kind has come.

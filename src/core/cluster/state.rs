@@ -54,7 +54,7 @@ pub struct CoordinatorState {
     pub(super) unreported: BTreeMap<String, Timestamp>,
     /// Nodes whose approvals were written in this term: they name the Lease, if the resource has a place for it.
     pub(super) approved: BTreeSet<String>,
-    pub(super) liveness: Liveness,
+    pub liveness: Liveness,
     pub(super) claims: Claims,
     pub(super) pace: Pace,
     pub(super) retries: Retries,

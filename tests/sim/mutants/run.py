@@ -3,7 +3,7 @@
 
     run.py [--limit N] [NAME…]   the patches with these names (parts of them), or all
 
-Those whose names begin with `d` are for the dice of the coordinator (src/core/cluster/decide/tests/dice.rs), the others for
+Those whose names begin with `d` are for the dice of the coordinator (tests/dice), the others for
 the simulator. Prints the first seed whose life breaks a law with the fault and holds without it. Fails for a patch that does
 not apply or does not build, and for a fault that N lives (20,000; of the dice 5,000) do not find, but for those that
 SURVIVORS explains.
@@ -25,8 +25,7 @@ TREE = REPO / "target" / "mutants"
 # Cargo gives the copy's artifacts the names of the tree's: in one folder each would overwrite the other's.
 TARGET = TREE / "target"
 _FOUND = re.compile(r"^seed (\d+): (.*)$", re.MULTILINE)
-_THROWN = re.compile(r"panicked at [^\n]*\n(?P<what>[^\n]*)[\s\S]*?^DAEMONLET_SEED=(?P<seed>\d+)$", re.MULTILINE)
-DICE = "core::cluster::decide::tests::dice::"
+_THROWN = re.compile(r"^seed (?P<seed>\d+): panicked at [^\n]*\n(?P<what>[^\n]*)", re.MULTILINE)
 DICE_LIMIT = 5_000
 
 # Faults that cannot be seen, and why.
@@ -53,12 +52,12 @@ def is_dice(patch):
 
 def build(is_for_dice=False):
     """Builds the copy's simulator or dice; gives its path, or None. The dependencies are those of the tree's, if it has any."""
-    name, target = ("daemonlet", ["--lib"]) if is_for_dice else ("sim", ["--test", "sim"])
+    name = "dice" if is_for_dice else "sim"
     if not TARGET.exists() and (REPO / "target" / "sim").exists():
         shutil.copytree(REPO / "target" / "sim", TARGET / "sim", symlinks=True, ignore=shutil.ignore_patterns("incremental"))
     flags = f"{os.environ.get('RUSTFLAGS', '')} --cfg tokio_unstable".strip()
     env = os.environ | {"RUSTFLAGS": flags, "CARGO_TARGET_DIR": str(TARGET)}
-    argv = ["cargo", "test", "--quiet", "--profile", "sim", "--features", "simulation", *target, "--no-run", "--message-format", "json"]
+    argv = ["cargo", "test", "--quiet", "--profile", "sim", "--features", "simulation", "--test", name, "--no-run", "--message-format", "json"]
     done = subprocess.run(argv, cwd=TREE, env=env, stdout=subprocess.PIPE, text=True, check=False)
     for line in done.stdout.splitlines():
         said = json.loads(line)
@@ -80,7 +79,7 @@ def broken(simulator, first, count):
 def thrown(dice, **env):
     """The seed that breaks a law of the dice, and which; None: none does."""
     env = os.environ | {name: str(value) for name, value in env.items()}
-    done = subprocess.run([dice, DICE], cwd=REPO, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run([dice], cwd=REPO, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     found = _THROWN.search(done.stdout)
     return (int(found["seed"]), found["what"]) if found else None
 

@@ -20,8 +20,6 @@ use crate::core::enrolment;
 use crate::core::time::at;
 use crate::core::time::ms;
 
-mod dice;
-
 const NOW: Timestamp = at(1_700_000_000_000);
 const KEY: (&str, &str) = ("kube-system", "net");
 

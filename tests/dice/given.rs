@@ -3,37 +3,37 @@
 
 use serde_json::Value;
 
-use crate::core::cluster::conditions;
-use crate::core::cluster::node_daemons::Approval;
-use crate::core::cluster::released::HALTED;
-use crate::core::cluster::released::RELEASED;
-use crate::core::cluster::released::RolloutStatus;
-use crate::core::cluster::requests::Call;
-use crate::core::cluster::requests::ClusterRequest;
-use crate::core::cluster::rollout;
-use crate::core::cluster::snapshot::ClusterSnapshot;
-use crate::core::cluster::snapshot::KnownRevision;
-use crate::core::cluster::snapshot::NodeEntry;
-use crate::core::cluster::snapshot::WatchedDaemon;
-use crate::core::cluster::snapshot::WatchedKind;
-use crate::core::cluster::steps;
-use crate::core::cluster::steps::STEP_ANNOTATION;
-use crate::core::cluster::steps::StepState;
-use crate::core::json::Json;
-use crate::core::model::ABORTED;
-use crate::core::model::CANARY;
-use crate::core::model::IntOrPercent;
-use crate::core::model::MODE_LABEL;
-use crate::core::model::ObjectKey;
-use crate::core::model::PARTITION;
-use crate::core::model::PAUSED;
-use crate::core::model::PROMOTED;
-use crate::core::model::ROLLBACK;
-use crate::core::model::STEPS;
-use crate::core::model::TOPOLOGY_KEY;
-use crate::core::model::WINDOW;
-use crate::core::time::Timestamp;
-use crate::core::window::Window;
+use daemonlet::core::cluster::conditions;
+use daemonlet::core::cluster::node_daemons::Approval;
+use daemonlet::core::cluster::released::HALTED;
+use daemonlet::core::cluster::released::RELEASED;
+use daemonlet::core::cluster::released::RolloutStatus;
+use daemonlet::core::cluster::requests::Call;
+use daemonlet::core::cluster::requests::ClusterRequest;
+use daemonlet::core::cluster::rollout;
+use daemonlet::core::cluster::snapshot::ClusterSnapshot;
+use daemonlet::core::cluster::snapshot::KnownRevision;
+use daemonlet::core::cluster::snapshot::NodeEntry;
+use daemonlet::core::cluster::snapshot::WatchedDaemon;
+use daemonlet::core::cluster::snapshot::WatchedKind;
+use daemonlet::core::cluster::steps;
+use daemonlet::core::cluster::steps::STEP_ANNOTATION;
+use daemonlet::core::cluster::steps::StepState;
+use daemonlet::core::json::Json;
+use daemonlet::core::model::ABORTED;
+use daemonlet::core::model::CANARY;
+use daemonlet::core::model::IntOrPercent;
+use daemonlet::core::model::MODE_LABEL;
+use daemonlet::core::model::ObjectKey;
+use daemonlet::core::model::PARTITION;
+use daemonlet::core::model::PAUSED;
+use daemonlet::core::model::PROMOTED;
+use daemonlet::core::model::ROLLBACK;
+use daemonlet::core::model::STEPS;
+use daemonlet::core::model::TOPOLOGY_KEY;
+use daemonlet::core::model::WINDOW;
+use daemonlet::core::time::Timestamp;
+use daemonlet::core::window::Window;
 
 use super::KEY;
 use super::slots;
@@ -100,7 +100,7 @@ fn is_aborted(daemon: &WatchedDaemon, current: Option<&KnownRevision>) -> bool {
     let named = daemon.daemon_set.annotations.get(ABORTED);
     released.is_none_or(|released| released.hash != daemon.hash)
         && (current.is_some_and(|current| named == Some(&current.revision.name))
-            || named.is_some() && crate::core::cluster::released::is_aborted(&daemon.status, daemon.generation))
+            || named.is_some() && daemonlet::core::cluster::released::is_aborted(&daemon.status, daemon.generation))
 }
 
 /// Whether all canary nodes have the wanted revision available.

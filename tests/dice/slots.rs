@@ -1,12 +1,12 @@
 //! The slots of a budget as plainly as they can be counted: what a coordinator gives must fit with what it sees given.
 
-use crate::core::cluster::node_daemons::Approval;
-use crate::core::cluster::requests::Call;
-use crate::core::cluster::requests::ClusterRequest;
-use crate::core::cluster::requests::RequestTarget;
-use crate::core::cluster::snapshot::ClusterSnapshot;
-use crate::core::cluster::snapshot::NodeEntry;
-use crate::core::model::ObjectKey;
+use daemonlet::core::cluster::node_daemons::Approval;
+use daemonlet::core::cluster::requests::Call;
+use daemonlet::core::cluster::requests::ClusterRequest;
+use daemonlet::core::cluster::requests::RequestTarget;
+use daemonlet::core::cluster::snapshot::ClusterSnapshot;
+use daemonlet::core::cluster::snapshot::NodeEntry;
+use daemonlet::core::model::ObjectKey;
 
 use super::KEY;
 

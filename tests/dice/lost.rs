@@ -5,15 +5,15 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use crate::core::cluster::released::ALL_RETRIED;
-use crate::core::cluster::released::RolloutStatus;
-use crate::core::cluster::requests::ClusterRequest;
-use crate::core::cluster::snapshot::ClusterSnapshot;
-use crate::core::cluster::snapshot::WatchedDaemon;
-use crate::core::model::MAX_FAILED;
-use crate::core::model::ObjectKey;
-use crate::core::time::Span;
-use crate::core::time::Timestamp;
+use daemonlet::core::cluster::released::ALL_RETRIED;
+use daemonlet::core::cluster::released::RolloutStatus;
+use daemonlet::core::cluster::requests::ClusterRequest;
+use daemonlet::core::cluster::snapshot::ClusterSnapshot;
+use daemonlet::core::cluster::snapshot::WatchedDaemon;
+use daemonlet::core::model::MAX_FAILED;
+use daemonlet::core::model::ObjectKey;
+use daemonlet::core::time::Span;
+use daemonlet::core::time::Timestamp;
 
 use super::KEY;
 use super::slots;

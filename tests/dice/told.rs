@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 
-use crate::core::cluster::released::HALTED;
-use crate::core::cluster::released::RolloutStatus;
-use crate::core::json::Json;
+use daemonlet::core::cluster::released::HALTED;
+use daemonlet::core::cluster::released::RolloutStatus;
+use daemonlet::core::json::Json;
 
 use super::agent;
 use super::agent::Node;

@@ -6,15 +6,15 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::core::cluster::conditions;
-use crate::core::cluster::snapshot::WatchedKind;
-use crate::core::json::Json;
-use crate::core::model::MODE_LABEL;
-use crate::core::model::ObjectKey;
-use crate::core::model::PARTITION;
-use crate::core::model::PROGRESS_DEADLINE;
-use crate::core::model::STEPS;
-use crate::core::time::Span;
+use daemonlet::core::cluster::conditions;
+use daemonlet::core::cluster::snapshot::WatchedKind;
+use daemonlet::core::json::Json;
+use daemonlet::core::model::MODE_LABEL;
+use daemonlet::core::model::ObjectKey;
+use daemonlet::core::model::PARTITION;
+use daemonlet::core::model::PROGRESS_DEADLINE;
+use daemonlet::core::model::STEPS;
+use daemonlet::core::time::Span;
 
 use super::Dice;
 use super::KEY;

@@ -8,7 +8,10 @@
 //! away; nothing is claimed of who does not hold the Lease; first installs start by the word and so many at a time; and
 //! once everybody is well again every node has what is wanted, what is told is true at each moment, and nobody writes,
 //! also while NodeDaemons are deleted and come back. [`edges`] has more moves and laws, for lives of odd seeds.
-//! `DAEMONLET_SEEDS=5000` plays so many seeds, `DAEMONLET_SEED=7` one, with its story.
+//! `DAEMONLET_SEEDS=5000` plays so many seeds, `DAEMONLET_SEED=7` one; both: so many from that one on. A seed that breaks a
+//! law is printed with its story.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "it is a test")]
 
 mod agent;
 mod api;
@@ -19,37 +22,48 @@ mod lost;
 mod slots;
 mod told;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 use serde_json::json;
 
-use crate::core::json::Json;
-use crate::core::model::ObjectKey;
-use crate::core::model::PROMOTED;
-use crate::core::model::UPDATE;
-use crate::core::time::Span;
-use crate::core::time::Timestamp;
+use daemonlet::core::json::Json;
+use daemonlet::core::model::ObjectKey;
+use daemonlet::core::model::PROMOTED;
+use daemonlet::core::model::UPDATE;
+use daemonlet::core::time::Span;
+use daemonlet::core::time::Timestamp;
 
-use crate::core::cluster::broken::BROKEN_ANNOTATION;
-use crate::core::cluster::broken::BrokenNodes;
-use crate::core::cluster::history;
-use crate::core::cluster::pass::Settings;
-use crate::core::cluster::released::ALL_RETRIED;
-use crate::core::cluster::released::HALTED_ANNOTATION;
-use crate::core::cluster::released::Halted;
-use crate::core::cluster::released::RETRIED_ANNOTATION;
-use crate::core::cluster::released::RolloutStatus;
-use crate::core::cluster::rollout;
-use crate::core::cluster::snapshot::WatchedKind;
-use crate::core::cluster::steps;
-use crate::core::cluster::steps::StepState;
 use agent::Node;
 use api::Api;
 use coordinator::Process;
 use coordinator::Trap;
+use daemonlet::core::cluster::broken::BROKEN_ANNOTATION;
+use daemonlet::core::cluster::broken::BrokenNodes;
+use daemonlet::core::cluster::history;
+use daemonlet::core::cluster::pass::Settings;
+use daemonlet::core::cluster::released::ALL_RETRIED;
+use daemonlet::core::cluster::released::HALTED_ANNOTATION;
+use daemonlet::core::cluster::released::Halted;
+use daemonlet::core::cluster::released::RETRIED_ANNOTATION;
+use daemonlet::core::cluster::released::RolloutStatus;
+use daemonlet::core::cluster::rollout;
+use daemonlet::core::cluster::snapshot::WatchedKind;
+use daemonlet::core::cluster::steps;
+use daemonlet::core::cluster::steps::StepState;
+
+thread_local! {
+    /// What a panic of this thread says.
+    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+}
 
 const KEY: (&str, &str) = ("kube-system", "net");
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -824,10 +838,17 @@ impl Life {
     }
 }
 
+/// A life that breaks a law.
+struct Broken {
+    seed: u64,
+    law: String,
+    story: Vec<String>,
+}
+
 /// Plays one life.
-fn play(seed: u64) {
+fn play(seed: u64) -> Result<(), Broken> {
     let mut life = Life::new(seed);
-    let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+    let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         for step in 0..LENGTH {
             if step > 150 && life.dice.below(40) == 0 {
                 life.disturb();
@@ -841,18 +862,45 @@ fn play(seed: u64) {
         }
         life.calm_down();
     }));
-    if let Err(why) = told {
-        let story = life.story.join("\n");
-        eprintln!("DAEMONLET_SEED={seed}\n{story}");
-        std::panic::resume_unwind(why);
-    }
+    played.map_err(|_| Broken { seed, law: SAID.take(), story: life.story })
+}
+
+/// Plays the lives of these seeds on all processors; gives the first of them that breaks a law.
+fn first_broken(seeds: Range<u64>) -> Option<Broken> {
+    let next = AtomicU64::new(seeds.start);
+    let first: Mutex<Option<Broken>> = Mutex::new(None);
+    let is_after = |first: &Mutex<Option<Broken>>, seed| first.lock().unwrap().as_ref().is_some_and(|b| b.seed < seed);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            // Lives before one that breaks a law are played to their end.
+            if seed >= seeds.end || is_after(&first, seed) {
+                return;
+            }
+            if let Err(broken) = play(seed)
+                && !is_after(&first, seed)
+            {
+                *first.lock().unwrap() = Some(broken);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(work);
+        }
+    });
+    first.into_inner().unwrap()
 }
 
 #[test]
 fn whatever_happens_the_budget_holds_and_all_come_to_rest() {
+    std::panic::set_hook(Box::new(|panic| SAID.set(panic.to_string())));
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    match number("DAEMONLET_SEED") {
-        Some(seed) => play(seed),
-        None => (0..number("DAEMONLET_SEEDS").unwrap_or(40)).for_each(play),
+    let first = number("DAEMONLET_SEED").unwrap_or(0);
+    let count = number("DAEMONLET_SEEDS").unwrap_or(if first == 0 { 40 } else { 1 });
+    let broken = first_broken(first..first + count);
+    let _ = std::panic::take_hook();
+    if let Some(Broken { seed, law, story }) = broken {
+        panic!("{}\nseed {seed}: {law}", story.join("\n"));
     }
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::core::cluster::node_daemons::LeaseTerm;
-use crate::core::cluster::requests::Call;
-use crate::core::cluster::requests::Outcome;
-use crate::core::cluster::requests::SendError;
-use crate::core::cluster::snapshot::Change;
-use crate::core::cluster::snapshot::WatchedKind;
-use crate::core::json::Json;
-use crate::core::model::MODE_LABEL;
-use crate::core::model::ObjectKey;
-use crate::core::time::Timestamp;
+use daemonlet::core::cluster::node_daemons::LeaseTerm;
+use daemonlet::core::cluster::requests::Call;
+use daemonlet::core::cluster::requests::Outcome;
+use daemonlet::core::cluster::requests::SendError;
+use daemonlet::core::cluster::snapshot::Change;
+use daemonlet::core::cluster::snapshot::WatchedKind;
+use daemonlet::core::json::Json;
+use daemonlet::core::model::MODE_LABEL;
+use daemonlet::core::model::ObjectKey;
+use daemonlet::core::time::Timestamp;
 
 /// A Lease.
 #[derive(Clone, Debug, Default)]
