@@ -271,6 +271,8 @@ impl Agent {
             return self.reporter.rested(observation.now, began.elapsed());
         }
         let decision = decide::decide(&observation, &self.state, &self.config, &mut self.render_cache);
+        #[cfg(feature = "simulation")]
+        simulated::is_same_in_reverse(&decision, &observation, &self.state, &self.config, &mut self.render_cache);
         self.carry_out(observation, decision, began);
     }
 

@@ -66,6 +66,19 @@ pub(super) fn decide(
     decide_in_order(&Asked::ALL, observation, state, config, cache)
 }
 
+/// The same with the concerns asked in the reverse order.
+#[cfg(feature = "simulation")]
+pub(super) fn decide_in_reverse(
+    observation: &Observation,
+    state: &AgentState,
+    config: &Config,
+    cache: &mut RenderCache,
+) -> Decision {
+    let mut order = Asked::ALL;
+    order.reverse();
+    decide_in_order(&order, observation, state, config, cache)
+}
+
 /// The same with the concerns asked in another order.
 fn decide_in_order(
     order: &[Asked],

@@ -22,10 +22,45 @@ use crate::node::socket::SocketRequest;
 use super::Agent;
 use super::AgentError;
 use super::Ended;
+use super::decide;
+use super::decision::Decision;
 use super::executor::open_listed;
+use super::observation::Observation;
+use super::render_cache::RenderCache;
 use super::signals::SignalCommand;
 use super::signals::Signals;
+use super::state::AgentState;
 use super::wake::Callers;
+
+/// One pass in so many is decided twice.
+const DECIDED_TWICE: u64 = 16;
+
+/// Asserts, in some passes, that another order of the concerns gives the same decision.
+pub(super) fn is_same_in_reverse(
+    decision: &Decision,
+    observation: &Observation,
+    state: &AgentState,
+    config: &Config,
+    cache: &mut RenderCache,
+) {
+    if !observation.now.as_millis().unsigned_abs().is_multiple_of(DECIDED_TWICE) {
+        return;
+    }
+    let other = decide::decide_in_reverse(observation, state, config, cache);
+    let sorted = |decision: &Decision| {
+        let mut requests: Vec<String> = decision.requests.iter().map(|request| format!("{request:?}")).collect();
+        let mut lines: Vec<String> = decision.log.0.iter().map(|line| line.text.clone()).collect();
+        requests.sort();
+        lines.sort();
+        (requests, lines)
+    };
+    assert_eq!(sorted(&other), sorted(decision), "the order of concerns counts in requests and lines");
+    assert!(other.plan == decision.plan, "the order of concerns counts in the plan");
+    assert_eq!(other.due, decision.due, "the order of concerns counts in when it is looked again");
+    assert_eq!(other.problems, decision.problems, "the order of concerns counts in problems");
+    assert!(other.state.records == decision.state.records, "the order of concerns counts in records");
+    assert!(other.state.concerns == decision.state.concerns, "the order of concerns counts in the concerns");
+}
 
 /// One life of the agent's process on a simulated disk.
 pub struct Simulation {
