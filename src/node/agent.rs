@@ -270,9 +270,7 @@ impl Agent {
             self.last.next = Moment::now(observation.now).until(self.last.due);
             return self.reporter.rested(observation.now, began.elapsed());
         }
-        let decision = decide::decide(&observation, &self.state, &self.config, &mut self.render_cache);
-        #[cfg(feature = "simulation")]
-        simulated::is_same_in_reverse(&decision, &observation, &self.state, &self.config, &mut self.render_cache);
+        let decision = decide::checked_decide(&observation, &self.state, &self.config, &mut self.render_cache);
         self.carry_out(observation, decision, began);
     }
 

@@ -66,6 +66,19 @@ pub(super) fn decide(
     decide_in_order(&Asked::ALL, observation, state, config, cache)
 }
 
+/// [`decide`] for a pass of the running agent; a simulation checks it.
+pub(super) fn checked_decide(
+    observation: &Observation,
+    state: &AgentState,
+    config: &Config,
+    cache: &mut RenderCache,
+) -> Decision {
+    let decision = decide(observation, state, config, cache);
+    #[cfg(feature = "simulation")]
+    super::simulated::is_same_in_reverse(&decision, observation, state, config, cache);
+    decision
+}
+
 /// The same with the concerns asked in the reverse order.
 #[cfg(feature = "simulation")]
 pub(super) fn decide_in_reverse(
