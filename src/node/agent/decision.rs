@@ -46,6 +46,25 @@ pub(super) struct Decision {
     pub(super) state: AgentState,
 }
 
+#[cfg(any(test, feature = "simulation"))]
+impl Decision {
+    /// Asserts that `other` decides the same; requests and lines may stand in another order.
+    pub(super) fn assert_same(&self, other: &Self, why: &str) {
+        let sorted = |decision: &Self| {
+            let mut requests: Vec<String> = decision.requests.iter().map(|request| format!("{request:?}")).collect();
+            let mut lines: Vec<String> = decision.log.0.iter().map(|line| line.text.clone()).collect();
+            requests.sort();
+            lines.sort();
+            (requests, lines)
+        };
+        assert_eq!(sorted(self), sorted(other), "{why}");
+        assert!(self.plan == other.plan, "{why}: another plan");
+        assert_eq!((self.due, &self.problems), (other.due, &other.problems), "{why}");
+        assert!(self.state.records == other.state.records, "{why}: other records");
+        assert!(self.state.concerns == other.state.concerns, "{why}: other concerns");
+    }
+}
+
 /// When the remembered inputs are written in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) enum SaveInputs {

@@ -288,3 +288,28 @@ class Tenant(Story):
                 continue
             until(lambda name=name: (self.status(agent, name) or {"state": ""})["state"] == "refused", SOON, f"{name} is refused")
         self.assertFalse(agent.manifests())
+
+    def test_a_pod_that_is_no_mirror_pod_ends_nothing(self):
+        # The annotation of a mirror pod can be on any pod, and the UID of an instance can be computed from its template.
+        other = f"{self.namespace}-other"
+        self.make_namespace(other)
+        agent = self.start()
+        (agent.folder / "own.yaml").write_text(json.dumps(self.daemon("own", labels={})), encoding="utf-8")
+        first = self.instance(agent, "own")
+        self.settled(agent)
+        for namespace in (other, self.namespace):
+            body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "annotations": {"kubernetes.io/config.mirror": first.uid}},
+                    "spec": {"nodeName": agent.node.name, "automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]}}
+            self.admin.create("pods", body, namespace)
+            time.sleep(1)
+            self.admin.delete("pods", "x", namespace, gracePeriodSeconds=0)
+            self.keeps(agent, first, "own", 4)
+        # One whose deletion never ends is seen at each list.
+        body["metadata"]["finalizers"] = ["example.test/never"]
+        self.admin.create("pods", body, other)
+        self.addCleanup(lambda: self.admin.patch("pods", "x", {"metadata": {"finalizers": None}}, other))
+        self.admin.delete("pods", "x", other, gracePeriodSeconds=0)
+        self.keeps(agent, first, "own", 3)
+        agent.restart()
+        self.settled(agent)
+        self.keeps(agent, first, "own", 4)

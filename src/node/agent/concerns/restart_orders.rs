@@ -55,7 +55,14 @@ pub(in super::super) fn note_mirrors(observation: &Observation, records: &mut Re
     let Some(api) = &observation.api else { return };
     for sighting in &api.sightings {
         for record in records.values_mut() {
-            record.note(&sighting.static_uid, &sighting.mirror_uid, sighting.seen.clone(), observation.now);
+            // Whoever may create a pod may give it the annotation: the name tells the mirror pod.
+            let is_its_mirror = |instance: &Instance| {
+                let mirror = || evidence::mirror_key(&record.key.namespace, &instance.pod_name, node);
+                instance.uid == sighting.static_uid && sighting.pod.as_ref().is_none_or(|pod| *pod == mirror())
+            };
+            if record.instances.iter().any(is_its_mirror) {
+                record.note(&sighting.static_uid, &sighting.mirror_uid, sighting.seen.clone(), observation.now);
+            }
         }
     }
     for record in records.values_mut() {

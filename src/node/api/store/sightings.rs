@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use crate::core::json::Json;
+use crate::core::model::ObjectKey;
 use crate::core::owners::MIRROR_ANNOTATION;
 use crate::core::record::Seen;
 
@@ -18,6 +19,9 @@ pub struct Sighting {
     pub static_uid: String,
     /// Its own UID.
     pub mirror_uid: String,
+    /// Its namespace and name; recordings of older versions lack them.
+    #[serde(default)]
+    pub pod: Option<ObjectKey>,
     pub seen: Seen,
 }
 
@@ -58,7 +62,9 @@ impl Sightings {
         if self.0.len() >= MOST {
             self.0.remove(0);
         }
-        self.0.push(Sighting { static_uid: hash.to_owned(), mirror_uid: uid.to_owned(), seen });
+        let key = ObjectKey::new(pod.str_at(["metadata", "namespace"]), pod.str_at(["metadata", "name"]));
+        let (static_uid, mirror_uid) = (hash.to_owned(), uid.to_owned());
+        self.0.push(Sighting { static_uid, mirror_uid, pod: Some(key), seen });
     }
 }
 
