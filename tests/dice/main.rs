@@ -697,7 +697,7 @@ impl Life {
         let of = steps::parse(&state.of).unwrap();
         let step = of[(state.step - 1).min(of.len() - 1)];
         // Nodes that left since were counted when the step was.
-        let allowed = rollout::resolve(&step.nodes, self.most).max(1).max(self.had + self.budget);
+        let allowed = rollout::resolve(&step.nodes, self.most).max(1).max(self.had);
         let has = self.nodes.values().filter(|node| node.running.as_ref().is_some_and(|r| r.hash == hash)).count();
         assert!(
             has <= allowed,

@@ -108,6 +108,7 @@ mod tests {
             staged: false,
             failed: false,
             late: false,
+            broken: false,
             passed_over: false,
             refused_until: None,
         };

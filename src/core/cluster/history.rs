@@ -298,7 +298,10 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
             None
         }
     };
-    if name.is_some() {
+    // A number that is not written yet would be below none once the highest is gone, and what was noted of it in an earlier
+    // rollout would count again.
+    let is_renumbered = writes.iter().any(|write| matches!(write, RevisionWrite::Renumber { .. }));
+    if name.is_some() && !is_renumbered {
         writes.extend(cleanup(wanted, &old));
     }
     RevisionPlan { current: name, writes, look_again, waits_for }

@@ -55,6 +55,8 @@ pub struct Rules {
     /// Whether canary nodes go first; the others follow when all of them are available for this
     /// long.
     pub canary_hold: Option<Span>,
+    /// Whether somebody has ended that phase: it does not wait for canary nodes that cannot take the revision.
+    pub is_canary_promoted: bool,
     /// What nodes with an old instance wait for before they claim their approval.
     pub when: Option<UpdateTrigger>,
     /// While so many nodes are unreachable, and more than two, nothing more is approved.
@@ -131,6 +133,8 @@ pub struct NodeFact<'a> {
     /// Whether what has begun there, or is to start there, has not been available for the progress deadline, while its
     /// agent was heard.
     pub late: bool,
+    /// Whether it took the wanted revision and was not well with it when its report was lost, as far as that is known.
+    pub broken: bool,
     /// Whether its agent did not claim an approval of the wanted revision in time: others come first.
     pub passed_over: bool,
     /// Where the API server has just refused to keep its approvals: when they may be tried again. Others come first.
@@ -342,9 +346,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         .zip(&stands)
         .filter(|(n, s)| (n.approval.is_some() || n.staged) && matches!(s, Stand::Old(_)))
         .count();
-    let has_begun = |(n, s): &(&NodeFact<'_>, &Stand)| {
-        counts(n, **s) && (n.is_under_way() || matches!(s, Stand::New { .. } | Stand::Both(_)))
-    };
+    let has_begun = |(n, s): &(&NodeFact<'_>, &Stand)| counts(n, **s) && may_have_begun(n, **s);
     let allowed = match &rules.step {
         // Nodes that run nothing yet are no part of a step.
         Some(step) => step.nodes.saturating_sub(nodes.iter().zip(&stands).filter(has_begun).count()),
@@ -378,9 +380,16 @@ fn counts(node: &NodeFact<'_>, stand: Stand) -> bool {
     node.should_run || node.belongs && is_touched(node, stand)
 }
 
-/// Whether the rollout has come to a node: it replaces, or has the wanted revision.
+/// Whether the rollout has come to a node: it replaces, or has the wanted revision, or had it before its report was lost.
 fn is_touched(node: &NodeFact<'_>, stand: Stand) -> bool {
-    node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_))
+    node.replacing || node.broken || matches!(stand, Stand::New { .. } | Stand::Both(_))
+}
+
+/// Whether a node is one of those that a step allows: the wanted revision is given to it or runs there, or may do so because
+/// nobody has said yet what runs there.
+fn may_have_begun(node: &NodeFact<'_>, stand: Stand) -> bool {
+    let is_known = matches!(stand, Stand::New { .. } | Stand::Both(_)) || node.is_under_way();
+    is_known || node.broken || node.unreported_until.is_some()
 }
 
 /// Whether a node keeps its slot only because its agent was not heard yet, or may do so.
@@ -452,7 +461,7 @@ fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool 
             !released || node.replacing || node.approval.is_some_and(may_leave)
         }
         Stand::Both(_) => true,
-        _ if node.replacing || node.approval.is_some_and(|approval| approval.takes_slot(rules)) => true,
+        _ if node.replacing || node.broken || node.approval.is_some_and(|approval| approval.takes_slot(rules)) => true,
         Stand::Missing | Stand::Old(false) => is_known && !surges,
         Stand::Old(true) => false,
     }

@@ -126,13 +126,15 @@ impl CoordinatorState {
         self.not_approved.retain(|name, _| view.certificate_requests.contains_key(name));
     }
 
-    /// Notes which nodes have no agent that reports, and since when, as far as this process has seen.
+    /// Notes which nodes have no agent that reports, and since when, as far as this process has seen. A report that says
+    /// nothing yet is none: its agent has just made it.
     pub(super) fn follow_reports(&mut self, view: &ClusterSnapshot, now: Timestamp) {
         let since = std::mem::take(&mut self.unreported);
         if !view.is_complete() {
             return;
         }
-        let unreported = view.nodes.iter().filter(|(_, entry)| entry.report.is_none());
+        let unreported =
+            view.nodes.iter().filter(|(_, entry)| entry.report.as_ref().is_none_or(|report| report.said == 0));
         // A clock that was set back makes no node wait longer.
         let begin = |name: &String| since.get(name).copied().filter(|at| *at <= now).unwrap_or(now);
         self.unreported = unreported.map(|(name, _)| (name.clone(), begin(name))).collect();

@@ -128,3 +128,12 @@ fn a_name_that_other_data_has_counts_a_collision_and_the_count_makes_another_nam
     let history = planned("a", &known, 10, &[], Some(1));
     assert!(matches!(&history.writes[..], [RevisionWrite::Create { name: n, .. }] if *n != name), "{history:?}");
 }
+
+#[test]
+fn nothing_is_pruned_while_the_current_one_gets_its_number() {
+    let known = [revision("net-1", 1, "a"), revision("net-2", 2, "b"), revision("net-3", 3, "c")];
+    let renumbered = planned("a", &known, 0, &[], None).writes;
+    assert_eq!(renumbered, [RevisionWrite::Renumber { name: "net-1".into(), number: 4 }]);
+    let known = [revision("net-1", 4, "a"), revision("net-2", 2, "b"), revision("net-3", 3, "c")];
+    assert_eq!(planned("a", &known, 0, &[], None).writes.len(), 2);
+}

@@ -47,7 +47,8 @@ pub(super) fn give(
     }
 }
 
-/// Withdraws approvals of DaemonSets that are gone, or are other objects by now; `ours`: key and UID of those that are
+/// Withdraws approvals of DaemonSets that are gone, or are other objects by now, and those that nobody has claimed on nodes
+/// whose Nodes are gone; `ours`: key and UID of those that are
 /// coordinated. What was approved stands where the DaemonSet is not read yet.
 pub(super) fn withdraw_gone(known: &Basis<'_>, ours: &BTreeSet<(Name, Name)>, plan: &mut ClusterPlan) {
     let names = &known.view.names;
@@ -55,13 +56,17 @@ pub(super) fn withdraw_gone(known: &Basis<'_>, ours: &BTreeSet<(Name, Name)>, pl
     let is_known = |key: Name, uid: Name| ours.contains(&(key, uid)) || unread.contains(&key);
     for (node, entry) in &known.view.nodes {
         let Some(report) = &entry.report else { continue };
-        if report.approvals.iter().all(|(key, uid, _)| is_known(*key, *uid)) {
+        let stands = |key: Name, uid: Name| {
+            let is_claimed = || report.told(key).is_some_and(|told| told.replacing);
+            is_known(key, uid) && (entry.node.is_some() || is_claimed())
+        };
+        if report.approvals.iter().all(|(key, uid, _)| stands(*key, *uid)) {
             continue;
         }
         let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());
         spec.approvals.retain(|approval| {
             let key = names.find(&ObjectKey::new(&approval.namespace, &approval.name).to_string());
-            key.zip(names.find(&approval.uid)).is_some_and(|(key, uid)| is_known(key, uid))
+            key.zip(names.find(&approval.uid)).is_some_and(|(key, uid)| stands(key, uid))
         });
     }
 }
@@ -70,7 +75,7 @@ pub(super) fn withdraw_gone(known: &Basis<'_>, ours: &BTreeSet<(Name, Name)>, pl
 pub(super) fn name_the_lease(known: &Basis<'_>, plan: &mut ClusterPlan) {
     let Some(lease) = known.state.lease() else { return };
     let is_earlier = |approval: &Approval| approval.lease.as_ref() != Some(lease);
-    for (node, entry) in &known.view.nodes {
+    for (node, entry) in known.view.nodes.iter().filter(|(_, entry)| entry.node.is_some()) {
         let Some(report) = entry.report.as_ref().filter(|_| !known.state.approved.contains(node)) else { continue };
         if report.spec.approvals.iter().any(is_earlier) {
             let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());

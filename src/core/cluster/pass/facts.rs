@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::core::annotations;
 use crate::core::cluster::broken::Suspect;
+use crate::core::cluster::broken::Verdict;
 use crate::core::cluster::conditions;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::liveness::AgentLiveness;
@@ -21,6 +22,7 @@ use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::NodeEntry;
+use crate::core::cluster::snapshot::NodeReport;
 use crate::core::cluster::snapshot::Told;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::snapshot::WatchedNode;
@@ -58,6 +60,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
     let (zone, spread) = (annotation(TOPOLOGY_KEY), annotation(SPREAD_KEY));
     // It works: who is not ready with it now has another reason.
     let is_released = stages::is_released(daemon);
+    let current = revision(known.view, daemon, daemon.wanted).filter(|_| !is_released);
     let mut all = Vec::new();
     for (name, entry, told) in known.nodes_with(daemon.key) {
         let Some(node) = &entry.node else { continue };
@@ -106,6 +109,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
                 || late && has_begun && !is_released
                 || told.is_some_and(|t| is_cut_off(known, daemon, t, (name, node), claimed)),
             late,
+            broken: is_broken(known, daemon, current, (name, node), report),
             passed_over: passed_over.is_some_and(|nodes| nodes.contains(name)),
             refused_until: refused_until(known, name).filter(|until| *until + REFUSED_FOR > known.now),
         });
@@ -224,6 +228,20 @@ fn away_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> 
 fn suspect<'a>(known: &Basis<'a>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<&'a Suspect> {
     let suspects = known.of_it(&known.state.broken, daemon).filter(|of| of.revision == daemon.hash)?;
     suspects.nodes.get(node.view.uid.as_ref()?)
+}
+
+/// Whether a node was not well with the wanted revision, `current`, when it last said what runs there: it says nothing now.
+fn is_broken(
+    known: &Basis<'_>,
+    daemon: &WatchedDaemon,
+    current: Option<&RevisionFact>,
+    (name, node): (&str, &WatchedNode),
+    report: Option<&NodeReport>,
+) -> bool {
+    let says_nothing = report.is_none_or(|report| report.said == 0);
+    let Some(current) = current.filter(|current| says_nothing && !current.is_retried(name)) else { return false };
+    let is_noted = node.view.uid.as_ref().is_some_and(|uid| current.broken.has(uid));
+    is_noted || suspect(known, daemon, node).is_some_and(|suspect| suspect.verdict == Verdict::Broken)
 }
 
 /// Whether reports of nodes that had some have just gone though their Nodes are there, as when somebody deletes the

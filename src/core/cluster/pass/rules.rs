@@ -75,9 +75,10 @@ pub(super) fn of(
     };
     let is_promoted =
         annotation(daemon_set, PROMOTED).zip(current).and_then(|(text, (name, number))| promoted(text, name, number));
-    let canary_hold = match is_promoted {
-        Some("canary") => Span::ZERO,
-        _ => annotation(daemon_set, CANARY_HOLD).and_then(duration::parse).unwrap_or_default(),
+    let is_canary_promoted = is_promoted == Some("canary");
+    let canary_hold = match is_canary_promoted {
+        true => Span::ZERO,
+        false => annotation(daemon_set, CANARY_HOLD).and_then(duration::parse).unwrap_or_default(),
     };
     let rules = Rules {
         wanted: daemon.wanted,
@@ -89,6 +90,7 @@ pub(super) fn of(
         first_install: installs.map(|text| first_install(text).unwrap_or(IntOrPercent::Int(0))),
         step: None,
         canary_hold: canary(daemon_set).map(|_| canary_hold),
+        is_canary_promoted,
         when: UpdateTrigger::of(daemon_set),
         max_unreachable: annotation(daemon_set, MAX_UNREACHABLE).and_then(int_or_percent).unwrap_or(UNREACHABLE),
         exact: settings.exact_rollouts,

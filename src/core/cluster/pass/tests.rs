@@ -310,6 +310,26 @@ fn an_approval_for_another_object_is_withdrawn() {
     assert_eq!(of_a, Some(&Write::Approvals { node: "a".to_owned(), spec: Spec::default() }));
 }
 
+#[test]
+fn an_approval_that_nobody_has_claimed_goes_with_its_node() {
+    let mut view = world(json!({"daemonlet.dev/update": "drain"}));
+    let waits = || {
+        let mut given = approval("two", "2023-01-01T00:00:00Z");
+        given[0]["when"] = json!("drain");
+        given
+    };
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), waits()));
+    view.put(WatchedKind::NodeDaemons, report("b", "one", json!({"replacing": hash("two")}), waits()));
+    for name in ["a", "b"] {
+        view.take(Change::Gone(WatchedKind::Nodes, Box::new(node(name, "True"))));
+    }
+    let plan = view.plan(NOW);
+    let emptied = |write: &&Write| matches!(write, Write::Approvals { spec, .. } if spec.approvals.is_empty());
+    let of = |write: &Write| matches!(write, Write::Approvals { node, .. } if node == "a");
+    let emptied: Vec<&Write> = plan.writes.iter().filter(emptied).collect();
+    assert!(emptied.len() == 1 && of(emptied[0]), "{emptied:?}");
+}
+
 fn stock_pod(name: &str, node: &str, owner: &str, annotations: Value) -> Option<Value> {
     let owner = json!([{"kind": "DaemonSet", "name": "net", "uid": owner, "controller": true}]);
     Some(

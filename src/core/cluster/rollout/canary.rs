@@ -30,9 +30,11 @@ pub(super) fn settles(node: &NodeFact<'_>, rules: &Rules, hold: Span) -> Option<
     since.filter(|_| node.ready).map(|since| since + hold)
 }
 
-/// Whether there are canary nodes, and all of them have had the wanted revision for long enough.
+/// Whether there are canary nodes, and all of them have had the wanted revision for long enough. Who promotes it does not
+/// wait for those that cannot take it.
 pub(super) fn are_settled(rules: &Rules, hold: Span, min_ready: Span, nodes: &[NodeFact<'_>], now: Timestamp) -> bool {
     let mut canaries = nodes.iter().filter(|n| n.canary && n.belongs).peekable();
     let is_settled = |n: &NodeFact<'_>| n.is_heard() && settles(n, rules, min_ready + hold).is_some_and(|at| at <= now);
-    canaries.peek().is_some() && canaries.all(is_settled)
+    let is_passed = |n: &NodeFact<'_>| rules.is_canary_promoted && (n.failed || !n.able || !n.reachable);
+    canaries.peek().is_some() && canaries.all(|n| is_settled(n) || is_passed(n))
 }

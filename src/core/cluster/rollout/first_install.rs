@@ -51,7 +51,7 @@ pub(super) fn plan(
 
 /// Whether a node is one of those that are counted: it has been given the word, or what it has is not available.
 fn is_begun(node: &NodeFact<'_>, stand: Stand) -> bool {
-    let is_on_the_way = node.approval.is_some() || node.replacing;
+    let is_on_the_way = node.approval.is_some() || node.replacing || node.broken;
     match stand {
         Stand::Missing | Stand::Old(true) => is_on_the_way,
         Stand::Old(false) => is_on_the_way || node.reachable,

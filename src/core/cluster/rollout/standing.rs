@@ -8,6 +8,7 @@ use super::NodeFact;
 use super::Rules;
 use super::Stand;
 use super::counts;
+use super::order;
 
 impl ApprovalFact {
     /// Whether it waits for a trigger on its node.
@@ -41,8 +42,8 @@ pub(super) struct Reach {
     pub(super) is_canary: bool,
 }
 
-/// Withdraws unclaimed approvals beyond that reach: steps, partition and canary nodes may have changed since they were
-/// given. Nor does one that waits for a trigger stand on a node whose agent cannot take the revision any more.
+/// Withdraws unclaimed approvals beyond that reach: steps, partition, zones and canary nodes may have changed since they
+/// were given. Nor does one that waits for a trigger stand on a node whose agent cannot take the revision any more.
 pub(super) fn withdraw_surplus(
     rules: &Rules,
     reach: &Reach,
@@ -56,9 +57,11 @@ pub(super) fn withdraw_surplus(
         node.approval.is_some() && !node.replacing && is_old(*index) && !withdraw.contains(index)
     };
     let waiting: Vec<usize> = (0..nodes.len()).filter(waits).collect();
+    let zone = if reach.is_canary { None } else { order::within_zone(nodes, stands, &mut Vec::new()) };
     let is_out = |index: &usize| {
         let node = &nodes[*index];
-        reach.is_canary && !node.canary || node.waits_for_trigger() && node.reachable && !node.able
+        let is_elsewhere = zone.is_some() && node.zone != zone;
+        is_elsewhere || reach.is_canary && !node.canary || node.waits_for_trigger() && node.reachable && !node.able
     };
     let (out, rest): (Vec<usize>, Vec<usize>) = waiting.into_iter().partition(is_out);
     withdraw.extend(&out);

@@ -19,6 +19,7 @@ fn rules(max_unavailable: u32) -> Rules {
         first_install: None,
         step: None,
         canary_hold: None,
+        is_canary_promoted: false,
         when: None,
         max_unreachable: IntOrPercent::Percent(33),
         exact: false,
@@ -59,6 +60,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         staged: false,
         failed: false,
         late: false,
+        broken: false,
         passed_over: false,
         refused_until: None,
     }
@@ -588,4 +590,56 @@ fn what_is_withdrawn_from_a_node_that_is_left_out_keeps_its_slot_until_it_is_gon
     assert_eq!((planned.withdraw, planned.approve), (vec![0], vec![]), "it may claim it before that");
     let nodes = [NodeFact { approval: None, ..left_out }, node("b", OLD)];
     assert_eq!(approves(&rules(1), &nodes), ["b"]);
+}
+
+#[test]
+fn who_has_not_said_what_runs_may_be_one_of_those_that_a_step_allows() {
+    let step = |nodes| StepLimit { nodes, words: "step 1 holds".to_owned(), is_last: false };
+    let staged = |nodes| Rules { step: Some(step(nodes)), ..rules(5) };
+    let unsaid = NodeFact { able: false, unreported_until: Some(NOW + ms(1)), ..node("a", &[]) };
+    let plan = plan(&staged(1), ms(0), &[unsaid.clone(), node("b", OLD)], NOW);
+    assert_eq!((plan.approve, plan.held.as_str()), (vec![], "step 1 holds"));
+    assert_eq!(approves(&staged(2), &[unsaid, node("b", OLD), node("c", OLD)]), ["b"]);
+    let never = NodeFact { able: false, ..node("a", &[]) };
+    assert_eq!(approves(&staged(1), &[never, node("b", OLD)]), ["b"], "it has no agent");
+}
+
+#[test]
+fn a_node_that_was_not_well_when_its_report_was_lost_keeps_its_slot() {
+    let away = |broken| NodeFact { broken, reachable: false, ready: false, able: false, ..node("a", &[]) };
+    assert_eq!(approves(&rules(1), &[away(false), node("b", OLD)]), ["b"]);
+    assert_eq!(approves(&rules(1), &[away(true), node("b", OLD)]), NONE);
+    assert_eq!(approves(&rules(2), &[away(true), node("b", OLD), node("c", OLD)]), ["b"]);
+    let first = Rules { first_install: Some(IntOrPercent::Int(1)), ..rules(1) };
+    assert_eq!(approves(&first, &[away(false), node("b", &[])]), ["b"]);
+    assert_eq!(approves(&first, &[away(true), node("b", &[])]), NONE);
+}
+
+#[test]
+fn a_canary_phase_that_is_promoted_does_not_wait_for_who_cannot_take_it() {
+    let canary = |it: NodeFact<'static>| NodeFact { canary: true, ..it };
+    let unable = canary(NodeFact { able: false, ..node("b", OLD) });
+    let nodes = [canary(node("a", NEW)), unable, node("c", OLD)];
+    let by_hand = Rules { canary_hold: Some(ms(0)), is_canary_promoted: true, ..rules(5) };
+    assert_eq!(approves(&by_hand, &nodes), ["c"]);
+    assert_eq!(approves(&Rules { is_canary_promoted: false, ..by_hand.clone() }, &nodes), NONE);
+    let on_its_way = [canary(node("a", NEW_BROKEN)), node("c", OLD)];
+    assert_eq!(approves(&by_hand, &on_its_way), NONE, "it can take it, and is waited for");
+}
+
+#[test]
+fn what_waits_for_a_trigger_in_a_zone_whose_turn_it_is_not_is_taken_back() {
+    let drained = Rules { when: Some(UpdateTrigger::Drain), ..rules(1) };
+    let given = |name, zone| {
+        let when = Some(UpdateTrigger::Drain);
+        let approval = Some(ApprovalFact { revision: WANTED, overlays: None, at: at(0), when });
+        NodeFact { approval, zone, ..node(name, OLD) }
+    };
+    let of = |zones: [Option<&'static str>; 4]| {
+        let nodes: Vec<NodeFact<'_>> = ["a", "b", "c", "d"].into_iter().zip(zones).map(|(n, z)| given(n, z)).collect();
+        let withdraw = plan(&drained, ms(0), &nodes, NOW).withdraw;
+        withdraw.into_iter().map(|i| nodes[i].name.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(of([None; 4]), NONE);
+    assert_eq!(of([Some("y"), Some("z"), Some("y"), Some("z")]), ["b", "d"]);
 }

@@ -439,3 +439,23 @@ fn nodes_that_were_lost_count_though_the_controller_revision_is_deleted() {
     view.delete("c");
     assert!(halted(&view.plan(after(41))).is_some_and(|why| why.contains("on 3 nodes, 3 of them deleted")));
 }
+
+#[test]
+fn a_node_that_the_revision_cut_off_keeps_its_slot_when_its_report_is_lost() {
+    for is_another in [false, true] {
+        let mut view = world(json!({"daemonlet.dev/max-failed": "3"}));
+        view.put(WatchedKind::NodeDaemons, took("a", 0, None));
+        view.put(WatchedKind::Nodes, node("a", "Unknown"));
+        let plan = view.plan(after(1));
+        assert_eq!(approved(&plan), vec![]);
+        // It is noted on the ControllerRevision, where another coordinator finds it.
+        let plan = view.plan(after(120));
+        assert!(view.note(&plan).is_some());
+        view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(took("a", 0, None))));
+        if is_another {
+            view.state = CoordinatorState::default();
+        }
+        view.plan(after(121));
+        assert_eq!(approved(&view.plan(after(300))), vec![], "another coordinator: {is_another}");
+    }
+}
