@@ -14,7 +14,8 @@ use crate::node::socket::Request;
 /// Let a revision start on this node that waits for this command (daemonlet.dev/update: manual)
 ///
 /// It replaces what runs once its images are here. A rollout with a coordinator has to have reached this node: the
-/// agent claims the coordinator's approval. Needs root, and the agent. Exit code: 0 approved, 1 nothing waits for it.
+/// agent claims the coordinator's approval. Needs root, and the agent. Exit code: 0 approved, 1 nothing waits for it,
+/// or no agent runs.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -19,6 +19,9 @@ use crate::node::notify::Notifier;
 /// inet daemonlet-boot-guard) for connections of this node to that address and port. The rule goes when the
 /// address answers or refuses by itself, after boot-guard-max, and with this program however it
 /// ends. It acts once in a boot, before the kubelet runs; daemonlet-boot-guard.service starts it.
+///
+/// Exit code: 0 its rule is gone again, or there was nothing to do, 1 the kernel has no nftables or refuses the
+/// change, 3 the configuration is invalid.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -14,6 +14,10 @@ use crate::config::Config;
 use crate::core::cluster::pass::Settings;
 
 /// Coordinate the cluster's rollouts without running an agent (one Deployment of it does)
+///
+/// It works while it holds the Lease, stands by while another one does, and runs until SIGTERM or SIGINT. While the
+/// API server does not answer, it tries again. Exit code: 0 stopped by such a signal, 1 it cannot start,
+/// 3 the configuration is invalid, or has no coordinator.kubeconfig.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

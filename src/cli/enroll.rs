@@ -20,8 +20,8 @@ const KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
 
 /// Get a client certificate for this node's agent, and write the kubeconfig that uses it
 ///
-/// Asks the cluster for a client certificate named daemonlet:node:<node-name> and waits until somebody
-/// approves it (the coordinator, if it is configured so). The running agent renews it. Exit code: 0 there is
+/// Asks the cluster for a client certificate named daemonlet:node:<node-name> and waits until a person
+/// approves it (or the coordinator, if it is configured so). The running agent renews it. Exit code: 0 there is
 /// one (also: there was one), 1 not approved, refused or not reachable.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {

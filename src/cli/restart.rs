@@ -14,7 +14,7 @@ use crate::node::socket::Request;
 ///
 /// It does what `kubectl delete pod` does to a pod of a DaemonSet: the old pod ends with its grace
 /// period, then a new one starts under a new name. Needs root, and the agent. Exit code: 0 it is
-/// restarted, 1 it is not, or not yet.
+/// restarted, 1 it is not, or not yet, or no agent runs.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::node::socket::Request;
 /// Try a failed revision again on this node, now; also without an API server
 ///
 /// The agent forgets that the revision failed here or was set aside, and any wait before the next try. Needs root, and the
-/// agent. Exit code: 0 there was something to retry, 1 there was not.
+/// agent. Exit code: 0 there was something to retry, 1 there was not, or no agent runs.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

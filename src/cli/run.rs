@@ -31,6 +31,10 @@ use crate::node::notify::READY_WITHIN;
 use crate::node::notify::ReadyGuard;
 
 /// Run the agent of this node
+///
+/// Exit code: 0 stopped by a signal, or what an option asks for is done, 1 it cannot start, it can no longer write
+/// where the kubelet reads, or a gate cannot be opened, with --once also if something is refused, failing, not
+/// accepted or stale, or there is a problem, 3 the configuration is invalid, or has no node-name for --once.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -38,6 +38,8 @@ const LINES: &str = "1000";
 ///
 /// The agent's last passes, configuration, records, status, doctor, versions and the last log lines.
 /// No Secret and no token is in it. `daemonlet replay` reads it. Works without a running agent too.
+/// Exit code: 0 written, or printed with --list, also if something could not be had, which it names, 3 the file
+/// is there already or cannot be written, or the configuration is invalid.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

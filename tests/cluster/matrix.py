@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`make matrix`: which kubelets, API servers and containerds daemonlet works with, by running them.
 
-    matrix.py                     every row: one table at the end, as docs/versions.md has it
+    matrix.py                     every row: one table at the end, as docs/versioning.md has it
     matrix.py --row 1.35 [...]    only rows whose first words begin so
 
 A row is a kubelet and an API server of one Kubernetes version and a containerd. Its cells: how many of the published and

@@ -162,7 +162,7 @@ impl Planner<'_> {
         self.summary.awaited = Some(AwaitedTrigger { trigger, revision: target.revision.clone() });
         let (key, node) = (&self.record.key, &self.context.node.name);
         self.summary.hints.extend(match trigger {
-            UpdateTrigger::Drain => Some(format!("kubectl drain {node}")),
+            UpdateTrigger::Drain => Some(format!("kubectl drain {node} --ignore-daemonsets --delete-emptydir-data")),
             UpdateTrigger::Manual => Some(format!("run `daemonlet approve {key}` on this node")),
             UpdateTrigger::Boot | UpdateTrigger::Unknown => None,
         });

@@ -106,7 +106,8 @@ class TriggersTest(Coordinated):
               "it is told")
         never(lambda: self.having(number), QUIET, "a node takes it before it is drained")
         self.assertIn("the node has to be drained or cordoned first", self.overview())
-        self.assertIn("kubectl drain hollow-1", self.agents["hollow-1"].cli("explain", NET).stdout)
+        self.assertIn("kubectl drain hollow-1 --ignore-daemonsets --delete-emptydir-data",
+                      self.agents["hollow-1"].cli("explain", NET).stdout)
         self.cordon("hollow-1")
         until(lambda: self.having(number) == ["hollow-1"], SOON, "the one that is cordoned")
         until(lambda: sorted(self.granted()) == ["hollow-0", "hollow-2"], SOON, "its approval is done")

@@ -37,7 +37,10 @@ fn waits(bench: &mut Bench, desired: &Desired, words: &str) {
 fn a_drain_is_waited_for_and_then_it_is_claimed() {
     let (mut bench, desired) = bench(DRAIN, "drain");
     waits(&mut bench, &desired, "revision b waits: the node has to be drained or cordoned first");
-    assert!(bench.plan(&desired).pull.is_some(), "its images are pulled meanwhile");
+    let plan = bench.plan(&desired);
+    assert!(plan.pull.is_some(), "its images are pulled meanwhile");
+    let hint = "kubectl drain n1 --ignore-daemonsets --delete-emptydir-data";
+    assert!(plan.summary.hints.iter().any(|given| given == hint), "{:?}", plan.summary.hints);
     bench.node.unschedulable = true;
     assert_eq!(bench.pass(&desired), NONE, "no claim, no replacement");
     assert_eq!(bench.plan(&desired).replacing.as_deref(), Some("b"));
