@@ -12,12 +12,12 @@ use kube::Api;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::core::GroupVersionKind;
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher;
 use kube::runtime::watcher::Config;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::core::cluster::node_daemons;
 use crate::core::cluster::snapshot::Change;
@@ -36,8 +36,12 @@ const REVISIONS_PAGE: u32 = 8;
 const DAEMON_SETS_PAGE: u32 = 16;
 /// Certificate requests a page: each may have a megabyte.
 const CERTIFICATES_PAGE: u32 = 16;
-/// A watch that cannot be opened is tried again after this.
+/// What cannot be read is read again after this, and a watch after twice as long each time that it fails again.
 const AGAIN: Duration = Duration::from_secs(2);
+/// But never after more than this: while one kind cannot be read, nothing is rolled out.
+const LONGEST: Duration = Duration::from_secs(8);
+/// A watch that did not fail for so long fails for the first time.
+const CALM: Duration = Duration::from_secs(60);
 
 /// The resource of a kind.
 pub(super) fn resource(kind: WatchedKind) -> ApiResource {
@@ -103,9 +107,11 @@ pub(super) async fn follow(kind: WatchedKind, client: kube::Client, term: u64, e
         WatchedKind::CertificateRequests => CERTIFICATES_PAGE,
         _ => PAGE,
     });
-    let open = || watcher(api.clone(), config.clone()).default_backoff();
+    // The library's own back-off lets a kind that is served again wait for up to a minute.
+    let open = || watcher(api.clone(), config.clone());
     let mut stream = pin!(open());
     let mut reported = String::new();
+    let mut failed: Option<(Instant, Duration)> = None;
     while let Some(event) = stream.next().await {
         let change = match event {
             Ok(Event::Init) => Change::Begin(kind),
@@ -124,9 +130,11 @@ pub(super) async fn follow(kind: WatchedKind, client: kube::Client, term: u64, e
                 if is_refused(&error) {
                     // It would go on from where it was, as if nothing had happened since: another begins with a list.
                     stream.set(open());
-                } else {
-                    tokio::time::sleep(AGAIN).await;
                 }
+                let before = failed.filter(|(at, _)| at.elapsed() < CALM).map(|(_, pause)| pause);
+                let pause = before.map_or(AGAIN, |pause| (pause * 2).min(LONGEST));
+                failed = Some((Instant::now(), pause));
+                tokio::time::sleep(pause).await;
                 continue;
             }
         };

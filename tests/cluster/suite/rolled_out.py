@@ -8,7 +8,7 @@ from kit.wait import until
 from .bare import STATIC
 from .story import Coordinated
 
-SOON = 60
+SOON = 120
 
 
 class RolledOut(Coordinated):

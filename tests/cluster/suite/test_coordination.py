@@ -145,7 +145,7 @@ class CoordinationTest(RolledOut):
         self.admin.wait("nodes", lambda seen: ("", silent.name) in seen, SOON, "it is registered")
         self.truth.joins(silent)
         self.change("6")
-        until(lambda: self.images() == dict.fromkeys(self.agents, "6"), 120, "the others have it")
+        until(lambda: self.images() == dict.fromkeys(self.agents, "6"), 2 * SOON, "the others have it")
         until(lambda: self.condition("Degraded")[2] == f"no agent on 1 node: {silent.name}", SOON, "and it is named")
         until(lambda: self.released("6") == "Complete", SOON, "it cannot take it, so it does not count")
 
