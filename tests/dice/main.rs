@@ -38,6 +38,7 @@ use serde_json::json;
 use daemonlet::core::json::Json;
 use daemonlet::core::model::ObjectKey;
 use daemonlet::core::model::PROMOTED;
+use daemonlet::core::model::STEPS;
 use daemonlet::core::model::UPDATE;
 use daemonlet::core::time::Span;
 use daemonlet::core::time::Timestamp;
@@ -115,6 +116,8 @@ struct Life {
     had: usize,
     /// Until when approvals may still be claimed that were given to all nodes before steps were written.
     unbound: Timestamp,
+    /// Until when so many approvals as the budget allows may still be claimed that were given before steps were written.
+    in_flight: Timestamp,
     /// Whether the trigger that a rollout waits for is taken away once a node has claimed its approval.
     untriggers: bool,
     /// Whether its rollout goes on, with another coordinator, once one has noticed that a node broke.
@@ -155,6 +158,7 @@ impl Life {
             most: 0,
             had: 0,
             unbound: START,
+            in_flight: START,
             untriggers: false,
             resumes: false,
             install: 0,
@@ -224,6 +228,9 @@ impl Life {
         self.paused = is_paused.then(|| self.paused.unwrap_or(self.now));
         if before["metadata"]["annotations"].get(UPDATE).is_some() {
             self.unbound = self.now + WITHDRAWN;
+        }
+        if before["metadata"]["annotations"].get(STEPS) != annotations.get(STEPS) {
+            self.in_flight = self.now + WITHDRAWN;
         }
         self.had = self.having(&hash);
         self.odd = None;
@@ -616,7 +623,7 @@ impl Life {
             match node.broken {
                 Some(broken) => {
                     let is_known = broken.known.zip(approved_at).is_some_and(|(known, at)| known < at);
-                    is_known && running.hash == hash && is_reported(node)
+                    is_known && running.hash == hash
                 }
                 None => {
                     let was_heard = node.dead + HEARD_AFTER <= approved_at.map_or(self.now, |at| at.min(self.now));
@@ -637,8 +644,8 @@ impl Life {
         let daemon = self.daemon();
         let hash = agent::hash_of(&daemon["spec"]["template"]);
         let running = |node: &Node| node.running.clone().filter(|r| r.by_word && r.ready.is_none() && r.hash == hash);
-        // One that broke later was available once, and of one whose agent is dead and whose report is deleted nobody knows.
-        let is_known = |node: &&Node| node.broken.is_none() && (node.dead <= self.now || self.is_reported(node));
+        // One that broke later was available once.
+        let is_known = |node: &&Node| node.broken.is_none();
         let is_counted = |node: &&Node| is_known(node) && running(node).is_some();
         let started: Vec<&str> = self.nodes.values().filter(is_counted).map(|n| n.name.as_str()).collect();
         assert!(started.len() <= self.install, "{name} makes it {started:?} of {}", self.install);
@@ -683,7 +690,7 @@ impl Life {
     /// approved, when the steps were written.
     fn step_holds(&self, name: &str, hash: &str) {
         let daemon = self.daemon();
-        let Some(text) = daemon["metadata"]["annotations"]["daemonlet.dev/steps"].as_str() else { return };
+        let Some(text) = daemon["metadata"]["annotations"][STEPS].as_str() else { return };
         let released = RolloutStatus::of(&daemon["status"], 0).released.is_some_and(|released| released.hash == hash);
         if released || self.now < self.unbound || agent::hash_of(&daemon["spec"]["template"]) != hash {
             return;
@@ -697,7 +704,8 @@ impl Life {
         let of = steps::parse(&state.of).unwrap();
         let step = of[(state.step - 1).min(of.len() - 1)];
         // Nodes that left since were counted when the step was.
-        let allowed = rollout::resolve(&step.nodes, self.most).max(1).max(self.had);
+        let in_flight = if self.now < self.in_flight { self.budget } else { 0 };
+        let allowed = rollout::resolve(&step.nodes, self.most).max(1).max(self.had + in_flight);
         let has = self.nodes.values().filter(|node| node.running.as_ref().is_some_and(|r| r.hash == hash)).count();
         assert!(
             has <= allowed,
