@@ -43,6 +43,8 @@ pub const KEY: &str = "overlays.yaml";
 const UNKNOWN: &str = "unknown";
 /// So many characters of a SHA-256 are a digest.
 const DIGEST: usize = 10;
+/// So many errors of a list are kept.
+const TOLD: usize = 12;
 
 /// The overlays of a DaemonSet as they are on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,7 +181,7 @@ fn mistyped(name: &str, facts: &OverlayFacts<'_>, daemon_set: &DaemonSet) -> Ove
 /// `new`, unless it is refused and what applied `last` can be applied to the template of today.
 fn unless_refused(new: Overlays, last: &Overlays, again: impl Fn(&str) -> Overlays) -> Overlays {
     let Some((first, others)) = new.refused().split_first() else { return new };
-    let more = if others.is_empty() { String::new() } else { format!(" (and {} more errors)", others.len()) };
+    let more = if others.is_empty() { "" } else { " (and more errors)" };
     let last = last.refused().is_empty().then(|| again(&format!("it is refused: {}{more}", first.with_hint())));
     last.filter(|last| last.refused().is_empty()).unwrap_or(new)
 }
@@ -243,13 +245,17 @@ fn read(reference: &ObjectRef, object: &Value, facts: &OverlayFacts<'_>, daemon_
             let applying = entries.into_iter().filter_map(|entry| entry.applying_to(facts.labels));
             let patches: Vec<Patch> = applying.collect();
             let (known, digest) = (KnownList::Read, digest(&patches));
+            if let Some(error) = list::too_much_to_keep(reference, &patches, bound) {
+                let (known, patches) = (refused(vec![error]), Vec::new());
+                return Overlays { config_map, known, list, patches, digest, template: None };
+            }
             patched(Overlays { config_map, known, list, patches, digest, template: None }, bound, daemon_set)
         }
         Err(errors) => {
             // Another text is another attempt.
             let text = object.get("data").map(Value::to_string).unwrap_or_default();
             let digest = rendering::digest(text.as_bytes()).chars().take(DIGEST).collect();
-            let (known, patches) = (KnownList::Refused(errors), Vec::new());
+            let (known, patches) = (refused(errors), Vec::new());
             Overlays { config_map, known, list, patches, digest, template: None }
         }
     }
@@ -269,19 +275,31 @@ fn bound(daemon_set: &DaemonSet, list: ListSource, rules: &PodRules) -> &'static
     bounds::of(&daemon_set.key.namespace, Author::of(&daemon_set.source, list), rules)
 }
 
-/// With the patched template, or what is wrong with it.
-fn patched(mut overlays: Overlays, bound: &Bound, daemon_set: &DaemonSet) -> Overlays {
-    let mut refused = Vec::new();
+/// With the patched template, or what is wrong with it: then without the patches, which are as large as they like, and
+/// with which nothing starts.
+fn patched(overlays: Overlays, bound: &Bound, daemon_set: &DaemonSet) -> Overlays {
+    let mut errors = Vec::new();
     if daemon_set.mode_label() == Some(Mode::Bootstrap) {
-        refused.push(bootstrap());
+        errors.push(bootstrap());
     }
-    let (template, errors) = apply::apply(&daemon_set.template, &overlays, bound);
-    overlays.template = template;
-    refused.extend(errors);
-    if !refused.is_empty() {
-        overlays.known = KnownList::Refused(refused);
+    let (template, wrong) = apply::apply(&daemon_set.template, &overlays, bound);
+    errors.extend(wrong);
+    if errors.is_empty() {
+        return Overlays { template, ..overlays };
     }
-    overlays
+    Overlays { known: refused(errors), patches: Vec::new(), template: None, ..overlays }
+}
+
+/// That a list cannot be used. What it has too many errors for is said by the last one that is kept.
+fn refused(errors: Vec<FieldError>) -> KnownList {
+    let more = errors.len().saturating_sub(TOLD);
+    let mut told: Vec<FieldError> = errors.into_iter().take(TOLD).map(FieldError::shortened).collect();
+    told.extend((more > 0).then(|| FieldError {
+        field: KEY.to_owned(),
+        reason: format!("has {more} more errors"),
+        hint: None,
+    }));
+    KnownList::Refused(told)
 }
 
 fn not_a_name(name: &str) -> FieldError {

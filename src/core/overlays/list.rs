@@ -14,12 +14,15 @@ use crate::core::model::ObjectRef;
 use crate::core::nearest;
 use crate::core::validate;
 use crate::core::yaml;
+use crate::core::yaml::Limit;
 
 use super::KEY;
 use super::Patch;
 
 /// So many entries a list has at most.
 const ENTRIES: usize = 100;
+/// So many nodes of YAML a value is at most: an alias and what it stands for, and the same again for its key.
+const NODES: usize = 4;
 /// With what the annotations of daemonlet begin.
 const OURS: &str = "daemonlet.dev/";
 /// The fields of an entry.
@@ -54,7 +57,8 @@ pub(super) fn read(reference: &ObjectRef, object: &Value, bound: &Bound) -> Resu
     if text.len() > bound.template {
         return Err(vec![over(&place, &format!("has {} bytes; at most {}", text.len(), bound.template), bound)]);
     }
-    let mut documents = yaml::read_documents(text).into_iter();
+    let limit = Limit { documents: 2, nodes: bound.values * NODES, bytes: bound.template };
+    let mut documents = yaml::read_within(text, limit).into_iter();
     let list = match (documents.next().map(|document| document.value), documents.next()) {
         // A text that a program made of nothing takes no patch away.
         (None, _) | (Some(Ok(Value::Null)), None) => {
@@ -64,7 +68,8 @@ pub(super) fn read(reference: &ObjectRef, object: &Value, bound: &Bound) -> Resu
         (Some(Ok(Value::Array(list))), None) => list,
         (Some(Err(error)), _) => {
             let reason = format!("line {}, column {}: {}", error.line, error.column, error.message);
-            return Err(vec![wrong(place, reason)]);
+            let hint = error.is_over.then(|| bound.hint());
+            return Err(vec![FieldError { hint, ..wrong(place, reason) }]);
         }
         (Some(Ok(_)), _) => return Err(vec![wrong(place, "must be one list of {nodes, patch}")]),
     };
@@ -139,6 +144,18 @@ fn only<'a>(
         let reason = "an overlay cannot have this field".to_owned();
         errors.push(FieldError { field: format!("{place}.{field}"), reason, hint: Some(hint) });
     }
+}
+
+/// That `patches`, which apply to a node, take more memory than `bound` allows, if they do.
+pub(super) fn too_much_to_keep(reference: &ObjectRef, patches: &[Patch], bound: &Bound) -> Option<FieldError> {
+    let weight: usize = patches.iter().map(|patch| bounds::object_weight(&patch.patch)).sum();
+    let reason = format!(
+        "the patches that apply to this node take {weight} bytes of the agent's memory, of which each value takes {} \
+         beside its text; at most {}",
+        bounds::VALUE,
+        bound.patches
+    );
+    (weight > bound.patches).then(|| over(&format!("{reference}: {KEY}"), &reason, bound))
 }
 
 fn over(place: &str, reason: &str, bound: &Bound) -> FieldError {
