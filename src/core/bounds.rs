@@ -48,6 +48,8 @@ pub struct Bound {
     pub patches: usize,
     /// Its files, and its variables from ConfigMaps and Secrets, in bytes.
     pub data: usize,
+    /// These variables alone, in bytes: a manifest or a file of its own has a copy of each, and files share theirs.
+    pub environment: usize,
 }
 
 /// DaemonSets of the API in namespaces that are not trusted: ten times what the largest published ones have.
@@ -65,6 +67,7 @@ pub const TENANT: Bound = Bound {
     template: 256 << 10,
     patches: SHARE,
     data: 16 << 20,
+    environment: SHARE,
 };
 
 /// How many DaemonSets of the API in one namespace that is not trusted have instances on a node.
@@ -112,6 +115,7 @@ pub const EVERYONE: Bound = Bound {
     template: 4 << 20,
     patches: (4 << 20) + 400_000 * VALUE,
     data: 64 << 20,
+    environment: 64 << 20,
 };
 
 /// Those of the DaemonSets, each with whether it runs here, that are beyond [`DAEMON_SETS`] of their namespace: what runs

@@ -98,10 +98,9 @@ fn variables_count_too() {
     let reference = json!({"configMapKeyRef": {"name": "big", "key": "k"}});
     let env: Value = (0..17).map(|index| json!({"name": format!("V{index}"), "valueFrom": reference})).collect();
     let mut fixture = Fixture::container(json!({"env": env}));
-    fixture.options.rules.trusted_namespaces.clear();
-    fixture.put(Kind::ConfigMap, "big", json!({"data": {"k": "x".repeat(1 << 20)}}));
+    fixture.put(Kind::ConfigMap, "big", json!({"data": {"k": "x".repeat(4 << 20)}}));
     let refused = fixture.refused().join("; ");
-    assert!(refused.contains("env[15]") && refused.contains("more than 16777216 bytes together"), "{refused}");
+    assert!(refused.contains("env[15]") && refused.contains("more than 67108864 bytes together"), "{refused}");
 }
 
 #[test]
