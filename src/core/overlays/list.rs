@@ -2,7 +2,9 @@
 //!
 //! Owns what an entry may be. Must not look at a template.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -31,6 +33,7 @@ const FIELDS: [&str; 2] = ["nodes", "patch"];
 const PATCHED: [&str; 2] = ["metadata", "spec"];
 
 /// An entry of the list.
+#[derive(Debug)]
 pub(super) struct Entry {
     nodes: Value,
     pub(super) patch: Patch,
@@ -38,19 +41,59 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Its patch, if it applies to a node with these labels.
-    pub(super) fn applying_to(self, labels: &BTreeMap<String, String>) -> Option<Patch> {
-        validate::label_selector(&self.nodes, labels, "").is_ok_and(|applies| applies).then_some(self.patch)
+    pub(super) fn applying_to(&self, labels: &BTreeMap<String, String>) -> Option<Patch> {
+        let applies = validate::label_selector(&self.nodes, labels, "").is_ok_and(|applies| applies);
+        applies.then(|| self.patch.clone())
     }
+}
+
+/// What [`read`] gives.
+pub(super) type ReadList = Result<Vec<Entry>, Vec<FieldError>>;
+
+/// The list that was read last: DaemonSets that name one ConfigMap share its patches. One alone, because tenants may have
+/// many.
+#[derive(Debug, Default)]
+pub struct LastList(RefCell<Option<Last>>);
+
+#[derive(Debug)]
+struct Last {
+    reference: ObjectRef,
+    text: String,
+    bound: &'static Bound,
+    list: Arc<ReadList>,
+}
+
+impl LastList {
+    /// As [`read`], which an unchanged text does not need again.
+    pub(super) fn read(&self, reference: &ObjectRef, object: &Value, bound: &'static Bound) -> Arc<ReadList> {
+        let Some(text) = text_of(object) else { return Arc::new(read(reference, object, bound)) };
+        let mut last = self.0.borrow_mut();
+        let is_same = |last: &&Last| (&last.reference, &*last.text, last.bound) == (reference, text, bound);
+        if let Some(last) = last.as_ref().filter(is_same) {
+            return Arc::clone(&last.list);
+        }
+        let list = Arc::new(read(reference, object, bound));
+        *last = Some(Last { reference: reference.clone(), text: text.to_owned(), bound, list: Arc::clone(&list) });
+        list
+    }
+
+    /// Gives it up.
+    pub fn clear(&mut self) {
+        *self.0.get_mut() = None;
+    }
+}
+
+fn text_of(object: &Value) -> Option<&str> {
+    object.get("data").and_then(|data| data.get(KEY)).and_then(Value::as_str)
 }
 
 /// The entries of the ConfigMap `object`.
 ///
 /// # Errors
 /// Every field of it that is not understood, or that no overlay may have.
-pub(super) fn read(reference: &ObjectRef, object: &Value, bound: &Bound) -> Result<Vec<Entry>, Vec<FieldError>> {
+pub(super) fn read(reference: &ObjectRef, object: &Value, bound: &Bound) -> ReadList {
     let place = format!("{reference}: {KEY}");
-    let text = object.get("data").and_then(|data| data.get(KEY)).and_then(Value::as_str);
-    let Some(text) = text else {
+    let Some(text) = text_of(object) else {
         let hint = Some(format!("write the list of overlays under data[{KEY}]"));
         return Err(vec![FieldError { field: place, reason: "required".to_owned(), hint }]);
     };
@@ -126,7 +169,7 @@ fn entry(index: usize, mut entry: Value, place: &str, errors: &mut Vec<FieldErro
         validate::label_selector(&nodes, &BTreeMap::new(), &format!("{place}.nodes")).err().into_iter().flatten(),
     );
     errors.extend(validate::patch_fields(&patch, &at));
-    (errors.len() == before).then_some(Entry { nodes, patch: Patch { index, patch } })
+    (errors.len() == before).then_some(Entry { nodes, patch: Patch { index, patch: Arc::new(patch) } })
 }
 
 /// Refuses fields that are not among `known`.

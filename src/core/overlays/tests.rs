@@ -368,6 +368,25 @@ fn aliases_make_no_large_value_of_a_small_list_and_what_is_refused_is_not_kept()
 }
 
 #[test]
+fn daemon_sets_of_one_list_share_its_patches_and_another_text_is_read() {
+    let (last_list, labels, rules) = (LastList::default(), labels("size=big"), PodRules::default());
+    let patches = |object: &Value, list: ListSource| {
+        let (found, labels, rules) = (Lookup::Present(object), &labels, &rules);
+        let facts = OverlayFacts { found, list, rules, labels, registered: true, last: None };
+        let of_list = resolve_after(&daemon_set("static"), &facts, &last_list).overlays.clone().expect("overlays");
+        assert_eq!(of_list, resolve(&daemon_set("static"), &facts).overlays.clone().expect("overlays"));
+        of_list.patches.clone()
+    };
+    let (one, same) = (patches(&list(TWO), ListSource::Api), patches(&list(TWO), ListSource::Api));
+    assert!(one.len() == 1 && Arc::ptr_eq(&one[0].patch, &same[0].patch));
+    let other = patches(&list(&TWO.replace("image: big", "image: bigger")), ListSource::Api);
+    assert_ne!(other, one);
+    assert_eq!(patches(&list("- ["), ListSource::Api), []);
+    assert_eq!(patches(&json!({}), ListSource::Api), []);
+    assert_eq!(patches(&list(TWO), ListSource::Api), one);
+}
+
+#[test]
 fn each_patch_is_applied_on_top_of_those_before_it() {
     let text = "
 - {nodes: {}, patch: {spec: {volumes: [{name: v, emptyDir: {}}]}}}
