@@ -290,6 +290,10 @@ impl Facts for Quiet {
         Admission::FREE
     }
 
+    fn trusts_annotations(&self, _: &DaemonSet) -> bool {
+        true
+    }
+
     fn namespace_selector(&self, _: &DaemonSet) -> Option<NamespaceSelector> {
         None
     }

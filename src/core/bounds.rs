@@ -44,8 +44,12 @@ pub struct Bound {
     pub values: usize,
     /// Names and texts of the template, in bytes.
     pub template: usize,
+    /// The patches of its overlays that apply to a node, in bytes as [`object_weight`] counts.
+    pub patches: usize,
     /// Its files, and its variables from ConfigMaps and Secrets, in bytes.
     pub data: usize,
+    /// These variables alone, in bytes: a manifest or a file of its own has a copy of each, and files share theirs.
+    pub environment: usize,
 }
 
 /// DaemonSets of the API in namespaces that are not trusted: ten times what the largest published ones have.
@@ -61,7 +65,9 @@ pub const TENANT: Bound = Bound {
     terms: 64,
     values: 8192,
     template: 256 << 10,
+    patches: SHARE,
     data: 16 << 20,
+    environment: SHARE,
 };
 
 /// How many DaemonSets of the API in one namespace that is not trusted have instances on a node.
@@ -72,6 +78,11 @@ pub const METADATA: usize = 256 << 10;
 
 /// How much of the DaemonSets of the API in one namespace that is not trusted is kept in memory, as [`weight`] counts.
 pub const KEPT: usize = 16 << 20;
+
+/// How much of a further thing each of [`DAEMON_SETS`] may have in memory, so that all of them have no more of it than
+/// [`KEPT`]. It is not known when a DaemonSet is read: so each has its share, whatever the others have.
+const SHARE: usize = 160 << 10;
+const _: () = assert!(SHARE * DAEMON_SETS <= KEPT);
 
 /// How much of the DaemonSets of such namespaces a coordinator keeps in memory.
 pub const COORDINATED: Quota = Quota { each: 4 << 20, all: 16 << 20, share: 256 << 10 };
@@ -87,7 +98,7 @@ pub const TOKENS: usize = 256;
 pub const OBJECTS_KEPT: Quota = Quota { each: 32 << 20, all: 64 << 20, share: 4 << 20 };
 
 /// What a value takes in memory beside its text, in bytes.
-const VALUE: usize = 256;
+pub const VALUE: usize = 256;
 
 /// All others: of each as much as takes the agent well under a second.
 pub const EVERYONE: Bound = Bound {
@@ -102,7 +113,9 @@ pub const EVERYONE: Bound = Bound {
     terms: 20_000,
     values: 400_000,
     template: 4 << 20,
+    patches: (4 << 20) + 400_000 * VALUE,
     data: 64 << 20,
+    environment: 64 << 20,
 };
 
 /// Those of the DaemonSets, each with whether it runs here, that are beyond [`DAEMON_SETS`] of their namespace: what runs

@@ -11,6 +11,10 @@ use crate::core::yaml;
 
 /// How every manifest begins, up to the DaemonSet's name.
 pub const HEAD: &str = "# Written by daemonlet from the DaemonSet ";
+/// The longest manifest that the kubelet reads, in bytes: 10 MiB minus one byte (kubelet/config/common.go).
+pub const MAX_BYTES: usize = (10 << 20) - 1;
+/// How much longer a manifest may become: it is touched by an annotation.
+pub const TOUCHED: usize = 1 << 10;
 /// The longest file name, in bytes.
 const LONGEST_NAME: usize = 200;
 /// How many hexadecimal digits of a hash replace the cut part.

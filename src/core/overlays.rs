@@ -36,6 +36,7 @@ use crate::core::rendering;
 
 pub use difference::Difference;
 pub use difference::differences;
+pub use list::LastList;
 
 /// The key of the ConfigMap with the list.
 pub const KEY: &str = "overlays.yaml";
@@ -43,6 +44,8 @@ pub const KEY: &str = "overlays.yaml";
 const UNKNOWN: &str = "unknown";
 /// So many characters of a SHA-256 are a digest.
 const DIGEST: usize = 10;
+/// So many errors of a list are kept.
+const TOLD: usize = 12;
 
 /// The overlays of a DaemonSet as they are on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,8 +73,8 @@ pub struct Overlays {
 pub struct Patch {
     /// Its place in the list, from 0.
     pub index: usize,
-    /// `{metadata, spec}` as written.
-    pub patch: Value,
+    /// `{metadata, spec}` as written; those of one list share it.
+    pub patch: Arc<Value>,
 }
 
 /// Where a list of overlays was read. Who writes it in the API is no owner of the node.
@@ -127,26 +130,32 @@ pub struct OverlayFacts<'a> {
 
 /// `daemon_set` with the overlays that apply to a node; the same where it names none.
 pub fn resolve(daemon_set: &Arc<DaemonSet>, facts: &OverlayFacts<'_>) -> Arc<DaemonSet> {
+    resolve_after(daemon_set, facts, &LastList::default())
+}
+
+/// As [`resolve`], after another one with the same `last_list`; that changes speed and memory only.
+pub fn resolve_after(daemon_set: &Arc<DaemonSet>, facts: &OverlayFacts<'_>, last_list: &LastList) -> Arc<DaemonSet> {
     let overlays = daemon_set.annotations.get(OVERLAYS).map(|name| match config_map(daemon_set) {
-        Some(reference) => by_list(&reference, facts, daemon_set),
+        Some(reference) => by_list(&reference, facts, daemon_set, last_list),
         None => mistyped(name, facts, daemon_set),
     });
     with(daemon_set, overlays.map(Arc::new))
 }
 
-fn by_list(reference: &ObjectRef, facts: &OverlayFacts<'_>, daemon_set: &DaemonSet) -> Overlays {
+fn by_list(reference: &ObjectRef, facts: &OverlayFacts<'_>, daemon_set: &DaemonSet, last_list: &LastList) -> Overlays {
+    let read = |object| read(last_list, reference, object, facts, daemon_set);
     let last = facts.last.filter(|last| last.config_map == reference.key);
     let again = |last, why: &str| again(last, why, facts.rules, daemon_set);
     match (facts.found, last) {
         (Lookup::Present(object), Some(last)) => {
-            let new = match read(reference, object, facts, daemon_set) {
+            let new = match read(object) {
                 new if facts.registered || !new.refused().is_empty() => new,
                 _ => again(last, "the Node does not have all its labels yet"),
             };
             unless_refused(new, last, |why| again(last, why))
         }
         (_, Some(last)) if !facts.registered => again(last, "the Node does not have all its labels yet"),
-        (Lookup::Present(object) | Lookup::Deleted(object), None) => read(reference, object, facts, daemon_set),
+        (Lookup::Present(object) | Lookup::Deleted(object), None) => read(object),
         (Lookup::Deleted(_) | Lookup::Absent, Some(last)) => again(last, "it does not exist"),
         (Lookup::Unknown, Some(last)) => again(last, "it has not been read"),
         (Lookup::Absent | Lookup::Unknown, None) => Overlays {
@@ -179,7 +188,7 @@ fn mistyped(name: &str, facts: &OverlayFacts<'_>, daemon_set: &DaemonSet) -> Ove
 /// `new`, unless it is refused and what applied `last` can be applied to the template of today.
 fn unless_refused(new: Overlays, last: &Overlays, again: impl Fn(&str) -> Overlays) -> Overlays {
     let Some((first, others)) = new.refused().split_first() else { return new };
-    let more = if others.is_empty() { String::new() } else { format!(" (and {} more errors)", others.len()) };
+    let more = if others.is_empty() { "" } else { " (and more errors)" };
     let last = last.refused().is_empty().then(|| again(&format!("it is refused: {}{more}", first.with_hint())));
     last.filter(|last| last.refused().is_empty()).unwrap_or(new)
 }
@@ -235,21 +244,31 @@ pub fn with(daemon_set: &Arc<DaemonSet>, overlays: Option<Arc<Overlays>>) -> Arc
     }
 }
 
-fn read(reference: &ObjectRef, object: &Value, facts: &OverlayFacts<'_>, daemon_set: &DaemonSet) -> Overlays {
+fn read(
+    last_list: &LastList,
+    reference: &ObjectRef,
+    object: &Value,
+    facts: &OverlayFacts<'_>,
+    daemon_set: &DaemonSet,
+) -> Overlays {
     let (config_map, list) = (reference.key.clone(), facts.list);
     let bound = bound(daemon_set, list, facts.rules);
-    match list::read(reference, object, bound) {
+    match &*last_list.read(reference, object, bound) {
         Ok(entries) => {
-            let applying = entries.into_iter().filter_map(|entry| entry.applying_to(facts.labels));
+            let applying = entries.iter().filter_map(|entry| entry.applying_to(facts.labels));
             let patches: Vec<Patch> = applying.collect();
             let (known, digest) = (KnownList::Read, digest(&patches));
+            if let Some(error) = list::too_much_to_keep(reference, &patches, bound) {
+                let (known, patches) = (refused(vec![error]), Vec::new());
+                return Overlays { config_map, known, list, patches, digest, template: None };
+            }
             patched(Overlays { config_map, known, list, patches, digest, template: None }, bound, daemon_set)
         }
         Err(errors) => {
             // Another text is another attempt.
             let text = object.get("data").map(Value::to_string).unwrap_or_default();
             let digest = rendering::digest(text.as_bytes()).chars().take(DIGEST).collect();
-            let (known, patches) = (KnownList::Refused(errors), Vec::new());
+            let (known, patches) = (refused(errors.clone()), Vec::new());
             Overlays { config_map, known, list, patches, digest, template: None }
         }
     }
@@ -269,19 +288,31 @@ fn bound(daemon_set: &DaemonSet, list: ListSource, rules: &PodRules) -> &'static
     bounds::of(&daemon_set.key.namespace, Author::of(&daemon_set.source, list), rules)
 }
 
-/// With the patched template, or what is wrong with it.
-fn patched(mut overlays: Overlays, bound: &Bound, daemon_set: &DaemonSet) -> Overlays {
-    let mut refused = Vec::new();
+/// With the patched template, or what is wrong with it: then without the patches, which are as large as they like, and
+/// with which nothing starts.
+fn patched(overlays: Overlays, bound: &Bound, daemon_set: &DaemonSet) -> Overlays {
+    let mut errors = Vec::new();
     if daemon_set.mode_label() == Some(Mode::Bootstrap) {
-        refused.push(bootstrap());
+        errors.push(bootstrap());
     }
-    let (template, errors) = apply::apply(&daemon_set.template, &overlays, bound);
-    overlays.template = template;
-    refused.extend(errors);
-    if !refused.is_empty() {
-        overlays.known = KnownList::Refused(refused);
+    let (template, wrong) = apply::apply(&daemon_set.template, &overlays, bound);
+    errors.extend(wrong);
+    if errors.is_empty() {
+        return Overlays { template, ..overlays };
     }
-    overlays
+    Overlays { known: refused(errors), patches: Vec::new(), template: None, ..overlays }
+}
+
+/// That a list cannot be used. What it has too many errors for is said by the last one that is kept.
+fn refused(errors: Vec<FieldError>) -> KnownList {
+    let more = errors.len().saturating_sub(TOLD);
+    let mut told: Vec<FieldError> = errors.into_iter().take(TOLD).map(FieldError::shortened).collect();
+    told.extend((more > 0).then(|| FieldError {
+        field: KEY.to_owned(),
+        reason: format!("has {more} more errors"),
+        hint: None,
+    }));
+    KnownList::Refused(told)
 }
 
 fn not_a_name(name: &str) -> FieldError {
@@ -306,7 +337,7 @@ fn digest(patches: &[Patch]) -> String {
         return String::new();
     }
     // Keys are in order in a `Value`.
-    let text = Value::from_iter(patches.iter().map(|patch| patch.patch.clone())).to_string();
+    let text = Value::from_iter(patches.iter().map(|patch| Value::clone(&patch.patch))).to_string();
     rendering::digest(text.as_bytes()).chars().take(DIGEST).collect()
 }
 

@@ -96,7 +96,10 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
     let known = subjects.iter().map(|subject| &subject.record.key).collect();
     let order = match is_only {
         true => StartOrder::default(),
-        false => StartOrder::of(subjects.iter().filter_map(ordered_by), &known),
+        false => {
+            let is_trusted = |daemon_set: &DaemonSet| facts.trusts_annotations(daemon_set);
+            StartOrder::of(subjects.iter().filter_map(ordered_by), &known, is_trusted)
+        }
     };
     let daemons = match order.is_empty() {
         true => subjects.iter().map(|s| plan::plan_daemon(&s.desired, s.record, &context, facts)).collect(),

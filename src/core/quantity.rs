@@ -84,10 +84,16 @@ pub fn canonical_milli(value: &Value) -> Option<Value> {
 pub(crate) fn parse_json(value: &Value) -> Option<Quantity> {
     match value {
         Value::Null => Some(Quantity { nanos: 0, format: Format::Decimal }),
-        Value::String(text) => text.trim().parse().ok(),
+        Value::String(text) => trimmed(text).parse().ok(),
         Value::Number(number) => number.to_string().parse().ok(),
         _ => None,
     }
+}
+
+/// `text` of JSON without the blanks that Go trims. Upstream's `Quantity.UnmarshalJSON` trims the text as it stands in the
+/// JSON: a blank that Go's encoder escapes is a backslash there, with which no quantity begins or ends.
+pub(crate) fn trimmed(text: &str) -> &str {
+    text.trim_matches(|c: char| c.is_whitespace() && !c.is_ascii_control() && !matches!(c, '\u{2028}' | '\u{2029}'))
 }
 
 impl FromStr for Quantity {

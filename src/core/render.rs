@@ -255,6 +255,20 @@ pub struct Refused {
 }
 
 impl Refused {
+    /// That `pod` is refused as a whole for `error`; what runs of it is refreshed.
+    pub fn of(pod: RenderedPod, error: FieldError) -> Self {
+        let mut held = pod.held;
+        held.push(HeldPart { refused: vec![error.clone()], ..HeldPart::default() });
+        Self {
+            errors: vec![error],
+            volumes: pod.volumes.into(),
+            is_shrunk: false,
+            held,
+            references: pod.references,
+            tokens: pod.tokens,
+        }
+    }
+
     /// Without the contents of its volumes.
     pub fn shrunk(&self) -> Self {
         Self {

@@ -232,17 +232,29 @@ pub fn render(
     };
     let rendered = render::render(input);
     let data = DataDigests::of(rendered.as_ref().map_or_else(|refused| &refused.volumes[..], |pod| &pod.volumes));
-    let result = rendered.map(|pod| {
+    let result = rendered.and_then(|pod| {
         let text = manifest::text(&daemon_set.key, &revision.hash, &pod.pod);
-        Rendered {
+        if text.len() > manifest::MAX_BYTES - manifest::TOUCHED {
+            return Err(Refused::of(pod, too_long(text.len())));
+        }
+        Ok(Rendered {
             file: manifest::file_name(&daemon_set.key.namespace, &identity.pod_name),
             digest: digest(text.as_bytes()),
             data_digest: data.all.clone(),
             text,
             pod,
-        }
+        })
     });
     RenderResult { identity, revision: revision.hash.clone(), result, data }
+}
+
+/// That the kubelet would not read a manifest of `bytes`. It would take its pod for gone, and end it.
+fn too_long(bytes: usize) -> FieldError {
+    FieldError {
+        field: "spec.template".to_owned(),
+        reason: format!("the manifest would have {bytes} bytes; the kubelet reads less than 10 MiB"),
+        hint: Some("mount large ConfigMaps as volumes: those in env and envFrom are part of the manifest".to_owned()),
+    }
 }
 
 /// A digest of everything about volumes that is written to disk.
@@ -280,9 +292,62 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use crate::core::model::Kind;
+    use crate::core::model::ObjectMap;
+    use crate::core::model::ObjectRef;
+    use crate::core::model::Source;
+    use crate::core::model::TokenRequest;
+    use crate::core::policy::PodRules;
+    use crate::core::validate;
     use crate::core::volume::VolumeFile;
 
     use super::*;
+
+    #[test]
+    fn a_manifest_that_the_kubelet_does_not_read_is_refused_before_anything_ends() {
+        let value = json!({
+            "metadata": {"namespace": "a", "name": "d"},
+            "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {
+                    "automountServiceAccountToken": false,
+                    "containers": [{"name": "c", "image": "i", "envFrom": [{"configMapRef": {"name": "big"}}]}],
+                    "volumes": [{"name": "v", "configMap": {"name": "big"}}],
+                },
+            }},
+        });
+        let daemon_set = Arc::new(validate::daemon_set(&value, Source::Api).expect("it is valid"));
+        let options = RenderOptions {
+            node_name: "n".to_owned(),
+            kubelet_version: Some((1, 36)),
+            api_endpoint: None,
+            has_api: false,
+            inline_secret_env: false,
+            pulls: Default::default(),
+            token_expiration: render::DEFAULT_TOKEN_EXPIRATION,
+            rules: PodRules::trusting(),
+        };
+        let rendered = |bytes: usize| {
+            let mut objects = ObjectMap { complete: true, ..ObjectMap::default() };
+            let big = json!({"data": {"K": "x".repeat(bytes)}});
+            objects.objects.insert(ObjectRef::new(Kind::ConfigMap, "a", "big"), big);
+            objects.objects.insert(ObjectRef::new(Kind::ServiceAccount, "a", "default"), json!({}));
+            let tokens: BTreeMap<TokenRequest, String> = BTreeMap::new();
+            render(&daemon_set, &Revision::of(&daemon_set), 0, &objects, &tokens, &options)
+        };
+        let refused = rendered(10 << 20).result.expect_err("it is too long");
+        let told: Vec<_> = refused.errors.iter().map(FieldError::with_hint).collect();
+        assert!(
+            told.len() == 1 && told[0].contains("the kubelet reads less than 10 MiB (hint: mount large"),
+            "{told:?}"
+        );
+        assert_eq!(refused.held.iter().map(|held| &held.part).collect::<Vec<_>>(), [&Part::Pod]);
+        assert_eq!(refused.volumes[0].files["K"].data.len(), 10 << 20, "what runs is refreshed");
+        assert!(refused.references.contains(&ObjectRef::new(Kind::ConfigMap, "a", "big")), "it may become smaller");
+        assert!(rendered(10 << 19).result.is_ok());
+    }
 
     #[test]
     fn the_digest_of_what_is_written_follows_tokens_of_volumes_that_keep_the_rest() {

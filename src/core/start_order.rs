@@ -1,7 +1,8 @@
 //! In which order the daemons of a node start: `daemonlet.dev/after`.
 //!
-//! Owns the values of the annotations, the order that they make together, and for whom a daemon has to wait. A circle is
-//! broken by name order: of its daemons, each waits only for those whose names come before its own.
+//! Owns the values of the annotations, the order that they make together, and for whom a daemon has to wait. In a circle
+//! tenants give way to what is trusted; what is a circle then is broken by name order: of its daemons, each waits only for
+//! those whose names come before its own.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -67,6 +68,8 @@ pub struct After {
     pub unknown: BTreeSet<ObjectKey>,
     /// The circle that it is in, itself included; else empty. All that are in it share it.
     pub circle: Arc<BTreeSet<ObjectKey>>,
+    /// Those that it names and that are trusted, while it is not and makes a circle with them: it does not wait for them.
+    pub overruled: BTreeSet<ObjectKey>,
     /// How long it waits at most.
     pub timeout: Span,
 }
@@ -94,9 +97,15 @@ pub struct StartOrder {
 }
 
 impl StartOrder {
-    /// The order of those that `definitions` has, among all that are `known` here.
-    pub fn of<'a>(definitions: impl Iterator<Item = &'a DaemonSet>, known: &BTreeSet<&ObjectKey>) -> Self {
+    /// The order of those that `definitions` has, among all that are `known` here. `is_trusted`: whether no tenant wrote
+    /// the annotations of one.
+    pub fn of<'a>(
+        definitions: impl Iterator<Item = &'a DaemonSet>,
+        known: &BTreeSet<&ObjectKey>,
+        is_trusted: impl Fn(&DaemonSet) -> bool,
+    ) -> Self {
         let mut order = Self::default();
+        let mut trusted = BTreeSet::new();
         for daemon_set in definitions {
             if startup_taint::is_asked(daemon_set) || daemon_set.annotations.contains_key(NODE_CONDITION) {
                 order.named.insert(daemon_set.key.clone());
@@ -105,14 +114,33 @@ impl StartOrder {
             let Some(named) = annotation(AFTER).and_then(|text| daemons(text).ok()) else { continue };
             let (daemons, unknown) = named.into_iter().partition(|key| known.contains(key));
             let timeout = annotation(AFTER_TIMEOUT).and_then(timeout).unwrap_or(TIMEOUT);
-            order.after.insert(daemon_set.key.clone(), After { daemons, unknown, circle: Arc::default(), timeout });
+            trusted.extend(is_trusted(daemon_set).then(|| daemon_set.key.clone()));
+            order.after.insert(daemon_set.key.clone(), After { daemons, unknown, timeout, ..After::default() });
         }
+        order.overrule(&trusted);
         order.break_circles();
         order.named.extend(order.after.values().flat_map(|after| after.daemons.iter().cloned()));
         order
     }
 
-    fn break_circles(&mut self) {
+    /// Takes from circles what the others in them name of what is `trusted`. Then no circle has both: it would lead back
+    /// by such a name.
+    fn overrule(&mut self, trusted: &BTreeSet<ObjectKey>) {
+        if trusted.is_empty() || trusted.len() == self.after.len() {
+            return;
+        }
+        for circle in self.sequence_and_circles().1 {
+            for key in circle.iter().filter(|key| !trusted.contains(key)) {
+                let Some(after) = self.after.get_mut(key) else { continue };
+                let named = std::mem::take(&mut after.daemons).into_iter();
+                (after.overruled, after.daemons) =
+                    named.partition(|other| circle.contains(other) && trusted.contains(other));
+            }
+        }
+    }
+
+    /// Those of [`Self::after`], each after all that it starts after, and the circles among them.
+    fn sequence_and_circles(&self) -> (Vec<ObjectKey>, Vec<Arc<BTreeSet<ObjectKey>>>) {
         let keys: Vec<&ObjectKey> = self.after.keys().collect();
         let numbers: BTreeMap<&ObjectKey, usize> = keys.iter().copied().zip(0..).collect();
         let before = |after: &After| after.daemons.iter().filter_map(|key| numbers.get(key).copied()).collect();
@@ -127,6 +155,11 @@ impl StartOrder {
                 circles.push(Arc::new(group.iter().map(|number| keys[*number].clone()).collect::<BTreeSet<_>>()));
             }
         }
+        (sequence, circles)
+    }
+
+    fn break_circles(&mut self) {
+        let (sequence, circles) = self.sequence_and_circles();
         self.sequence = sequence;
         for circle in circles {
             for key in &*circle {

@@ -9,6 +9,31 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+/// The longest path inside a volume, in bytes: Linux takes 4,096 for a path, and before this one stands where the volume
+/// is.
+const MAX_PATH: usize = 4096 - 256;
+/// The longest name of a file or folder, in bytes.
+const MAX_NAME: usize = 255;
+
+/// Whether `name` is a name of one entry of a folder.
+pub fn is_entry_name(name: &str) -> bool {
+    !name.is_empty() && name != "." && name != ".." && name.len() <= MAX_NAME && !name.contains(['/', '\0'])
+}
+
+/// Why nothing can be written at `path` inside a volume, if so: it would leave the volume, clash with its versions
+/// (AtomicWriter's `validatePath`), or no file system has it.
+pub fn unwritable(path: &str) -> Option<&'static str> {
+    match path {
+        _ if path.starts_with('/') => Some("is not relative"),
+        _ if path.len() > MAX_PATH || path.split('/').any(|part| part.len() > MAX_NAME) => {
+            Some("is too long for a file name")
+        }
+        _ if path.starts_with("..") || path.split('/').any(|part| part == "..") => Some("contains or starts with `..`"),
+        _ if !path.split('/').all(is_entry_name) => Some("is not the path of a file"),
+        _ => None,
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeFile {
     /// The content; files with the same share it.
@@ -95,5 +120,34 @@ impl VolumeData {
         let files = self.files.iter().filter(|(path, _)| is_token(path));
         let files = files.map(|(path, file)| (path.clone(), file.clone())).collect();
         (!self.tokens.is_empty()).then(|| Self { files, keeps_others: true, ..self.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_cannot_be_written_is_known_before_anything_is() {
+        let long = "x".repeat(MAX_NAME);
+        let deep = |bytes: usize| "x/".repeat(bytes / 2 - 1) + "xx";
+        for path in ["a", ".a", "a/..b", "a.b/c", &long, &deep(MAX_PATH)] {
+            assert_eq!(unwritable(path), None, "{path}");
+        }
+        for (path, why) in [
+            ("/a", "is not relative"),
+            (&*(long.clone() + "x"), "is too long for a file name"),
+            (&format!("a/{long}x"), "is too long for a file name"),
+            (&deep(MAX_PATH + 2), "is too long for a file name"),
+            ("..data", "contains or starts with `..`"),
+            ("..data/x", "contains or starts with `..`"),
+            ("a/../b", "contains or starts with `..`"),
+            ("", "is not the path of a file"),
+            ("a//b", "is not the path of a file"),
+            ("./a", "is not the path of a file"),
+            ("a\0", "is not the path of a file"),
+        ] {
+            assert_eq!(unwritable(path), Some(why), "{path}");
+        }
     }
 }

@@ -35,6 +35,24 @@ pub struct YamlError {
     pub column: usize,
     /// What is wrong, lower case.
     pub message: String,
+    /// Whether the document is more than a [`Limit`] allows.
+    pub is_over: bool,
+}
+
+/// How much of a text is made into values: aliases make a large value of a small text.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// Documents; later ones are not read.
+    pub documents: usize,
+    /// Keys and values of a document, each alias with all that it stands for.
+    pub nodes: usize,
+    /// Bytes of the texts of these.
+    pub bytes: usize,
+}
+
+impl Limit {
+    /// What go-yaml allows, and nothing less.
+    const NONE: Self = Self { documents: usize::MAX, nodes: usize::MAX, bytes: usize::MAX };
 }
 
 /// One document of a file.
@@ -50,16 +68,24 @@ pub struct Document {
 ///
 /// A document that does not parse is in the list with its error, and the others are read all the same.
 pub fn read_documents(text: &str) -> Vec<Document> {
+    read_within(text, Limit::NONE)
+}
+
+/// As [`read_documents`], no more than `limit` allows. A document that is more is in the list with its error.
+pub fn read_within(text: &str, limit: Limit) -> Vec<Document> {
     if text.len() > MAX_TEXT {
         let message = format!("the text has {} bytes, more than the {} MiB that are read", text.len(), MAX_TEXT >> 20);
-        return vec![Document { line: 1, value: Err(YamlError { line: 1, column: 1, message }) }];
+        return vec![Document { line: 1, value: Err(YamlError { line: 1, column: 1, message, is_over: true }) }];
     }
     let mut documents = Vec::new();
     let (rest, first_line, json_error) = strict_json::read_stream(text, &mut documents);
     let mut json_error = json_error;
     for chunk in split::documents(rest, first_line) {
+        if documents.len() >= limit.documents {
+            break;
+        }
         let value = match chunk.text {
-            Ok(text) => compose::document(&text, chunk.line),
+            Ok(text) => compose::document(&text, chunk.line, limit),
             Err(error) => Err(error),
         };
         match value {

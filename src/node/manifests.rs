@@ -39,8 +39,8 @@ use scan::ScanCache;
 use watch::Expected;
 use watch::ManifestsWatch;
 
-/// The longest manifest that the kubelet reads: 10 MiB minus one byte (kubelet/config/common.go).
-const MAX_BYTES: u64 = (10 << 20) - 1;
+/// The longest manifest that the kubelet reads.
+const MAX_BYTES: u64 = crate::core::manifest::MAX_BYTES as u64;
 
 /// A staged file.
 #[derive(Debug)]

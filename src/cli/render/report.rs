@@ -7,6 +7,7 @@ use crate::cli::Exit;
 use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::cli::render::inputs::UnknownFields;
+use crate::core::escape;
 use crate::core::identity::Identity;
 use crate::core::input::InputProblem;
 use crate::core::model::FieldError;
@@ -68,7 +69,7 @@ pub(super) fn strict(entries: &[RenderEntry]) -> Vec<(String, Option<String>)> {
     let waits = |entry: &RenderEntry| match (entry.key(), entry.waiting_for()) {
         (None, _) | (_, []) => None,
         (Some(key), missing) => Some((
-            format!("{key} waits for {}, which --strict refuses", join_missing(missing)),
+            escape::line(&format!("{key} waits for {}, which --strict refuses", join_missing(missing))).into_owned(),
             Some("give what it waits for with -f, or leave out --strict".to_owned()),
         )),
     };
@@ -102,44 +103,40 @@ pub(super) fn stream(entries: &[RenderEntry]) -> String {
 /// One line a DaemonSet or document, below it hints, notes and what nobody understands in it.
 pub(in crate::cli) fn lines(entries: &[RenderEntry], unknown_fields: &UnknownFields, colour: Colour) -> String {
     let mut text = String::new();
-    let mut line = |line: String| {
-        text.push_str(&line);
+    let mut line = |label: String, said: &str| {
+        text.push_str(&label);
+        text.push(' ');
+        // A name or a value of a file begins no line of its own.
+        text.push_str(&escape::line(said));
         text.push('\n');
     };
+    let hint = || format!("  {}", colour.cyan("hint:"));
     for entry in entries {
         match entry {
             RenderEntry::Rendered { key, rendered, .. } => {
                 let waiting = join_missing(entry.waiting_for());
                 let waiting = if waiting.is_empty() { waiting } else { format!(", waits for {waiting}") };
-                line(format!("{} {key}: {}{waiting}", colour.green("rendered"), rendered.file));
+                line(colour.green("rendered"), &format!("{key}: {}{waiting}", rendered.file));
                 for note in &rendered.pod.notes {
-                    line(format!("  note: {note}"));
-                    if let Some(hint) = &note.hint {
-                        line(format!("  {} {hint}", colour.cyan("hint:")));
-                    }
+                    line("  note:".to_owned(), &note.to_string());
+                    note.hint.iter().for_each(|what| line(hint(), what));
                 }
             }
             RenderEntry::NotSelected { key, reason } => {
-                line(format!("{} {key}: {reason}", colour.yellow("not selected")))
+                line(colour.yellow("not selected"), &format!("{key}: {reason}"))
             }
             RenderEntry::Refused { key, source, errors } => {
-                line(format!("{} {key} ({source}): {}", colour.red("refused"), join(errors)));
-                for hint in hints(errors) {
-                    line(format!("  {} {hint}", colour.cyan("hint:")));
-                }
+                line(colour.red("refused"), &format!("{key} ({source}): {}", join(errors)));
+                hints(errors).into_iter().for_each(|what| line(hint(), what));
             }
             RenderEntry::Invalid(problem) => {
-                line(format!("{} {problem}", colour.red("invalid")));
-                if let Some(hint) = &problem.hint {
-                    line(format!("  {} {hint}", colour.cyan("hint:")));
-                }
+                line(colour.red("invalid"), &problem.to_string());
+                problem.hint.iter().for_each(|what| line(hint(), what));
             }
         }
         for unknown_field in entry.key().and_then(|key| unknown_fields.get(key)).into_iter().flatten() {
-            line(format!("  {} {unknown_field}", colour.yellow("warning:")));
-            if let Some(hint) = &unknown_field.hint {
-                line(format!("  {} {hint}", colour.cyan("hint:")));
-            }
+            line(format!("  {}", colour.yellow("warning:")), &unknown_field.to_string());
+            unknown_field.hint.iter().for_each(|what| line(hint(), what));
         }
     }
     text
@@ -278,4 +275,39 @@ fn reason(problem: &InputProblem) -> String {
     let object = problem.object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
     let field = problem.field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default();
     format!("{object}{field}{}", problem.reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::input::ProblemKind;
+
+    use super::*;
+
+    #[test]
+    fn no_text_of_a_file_begins_a_line_of_its_own() {
+        let key = ObjectKey::new("a", "d");
+        let forged = || "x\nrendered a/other: b.yaml\r\n\u{2028}".to_owned();
+        let error = |hint| FieldError { field: forged(), reason: forged(), hint };
+        let source = Source::File { path: forged().into() };
+        let problem = InputProblem {
+            file: forged().into(),
+            line: 1,
+            column: 1,
+            object: None,
+            field: Some(forged()),
+            reason: forged(),
+            hint: Some(forged()),
+            kind: ProblemKind::Syntax,
+        };
+        let entries = [
+            RenderEntry::NotSelected { key: key.clone(), reason: forged() },
+            RenderEntry::Refused { key: key.clone(), source, errors: vec![error(Some(forged())), error(None)] },
+            RenderEntry::Invalid(problem),
+        ];
+        let unknown = UnknownFields::from([(key, vec![error(Some(forged()))])]);
+        let text = lines(&entries, &unknown, Colour::none());
+        assert_eq!(text.lines().count(), 3 + 4 + 2, "{text}");
+        assert!(!text.contains(['\r', '\u{2028}']), "{text}");
+        assert!(text.contains("not selected a/d: x\\nrendered a/other: b.yaml\\r\\n\\u2028\n"), "{text}");
+    }
 }

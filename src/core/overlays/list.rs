@@ -2,7 +2,9 @@
 //!
 //! Owns what an entry may be. Must not look at a template.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -14,12 +16,15 @@ use crate::core::model::ObjectRef;
 use crate::core::nearest;
 use crate::core::validate;
 use crate::core::yaml;
+use crate::core::yaml::Limit;
 
 use super::KEY;
 use super::Patch;
 
 /// So many entries a list has at most.
 const ENTRIES: usize = 100;
+/// So many nodes of YAML a value is at most: an alias and what it stands for, and the same again for its key.
+const NODES: usize = 4;
 /// With what the annotations of daemonlet begin.
 const OURS: &str = "daemonlet.dev/";
 /// The fields of an entry.
@@ -28,6 +33,7 @@ const FIELDS: [&str; 2] = ["nodes", "patch"];
 const PATCHED: [&str; 2] = ["metadata", "spec"];
 
 /// An entry of the list.
+#[derive(Debug)]
 pub(super) struct Entry {
     nodes: Value,
     pub(super) patch: Patch,
@@ -35,26 +41,67 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Its patch, if it applies to a node with these labels.
-    pub(super) fn applying_to(self, labels: &BTreeMap<String, String>) -> Option<Patch> {
-        validate::label_selector(&self.nodes, labels, "").is_ok_and(|applies| applies).then_some(self.patch)
+    pub(super) fn applying_to(&self, labels: &BTreeMap<String, String>) -> Option<Patch> {
+        let applies = validate::label_selector(&self.nodes, labels, "").is_ok_and(|applies| applies);
+        applies.then(|| self.patch.clone())
     }
+}
+
+/// What [`read`] gives.
+pub(super) type ReadList = Result<Vec<Entry>, Vec<FieldError>>;
+
+/// The list that was read last: DaemonSets that name one ConfigMap share its patches. One alone, because tenants may have
+/// many.
+#[derive(Debug, Default)]
+pub struct LastList(RefCell<Option<Last>>);
+
+#[derive(Debug)]
+struct Last {
+    reference: ObjectRef,
+    text: String,
+    bound: &'static Bound,
+    list: Arc<ReadList>,
+}
+
+impl LastList {
+    /// As [`read`], which an unchanged text does not need again.
+    pub(super) fn read(&self, reference: &ObjectRef, object: &Value, bound: &'static Bound) -> Arc<ReadList> {
+        let Some(text) = text_of(object) else { return Arc::new(read(reference, object, bound)) };
+        let mut last = self.0.borrow_mut();
+        let is_same = |last: &&Last| (&last.reference, &*last.text, last.bound) == (reference, text, bound);
+        if let Some(last) = last.as_ref().filter(is_same) {
+            return Arc::clone(&last.list);
+        }
+        let list = Arc::new(read(reference, object, bound));
+        *last = Some(Last { reference: reference.clone(), text: text.to_owned(), bound, list: Arc::clone(&list) });
+        list
+    }
+
+    /// Gives it up.
+    pub fn clear(&mut self) {
+        *self.0.get_mut() = None;
+    }
+}
+
+fn text_of(object: &Value) -> Option<&str> {
+    object.get("data").and_then(|data| data.get(KEY)).and_then(Value::as_str)
 }
 
 /// The entries of the ConfigMap `object`.
 ///
 /// # Errors
 /// Every field of it that is not understood, or that no overlay may have.
-pub(super) fn read(reference: &ObjectRef, object: &Value, bound: &Bound) -> Result<Vec<Entry>, Vec<FieldError>> {
+pub(super) fn read(reference: &ObjectRef, object: &Value, bound: &Bound) -> ReadList {
     let place = format!("{reference}: {KEY}");
-    let text = object.get("data").and_then(|data| data.get(KEY)).and_then(Value::as_str);
-    let Some(text) = text else {
+    let Some(text) = text_of(object) else {
         let hint = Some(format!("write the list of overlays under data[{KEY}]"));
         return Err(vec![FieldError { field: place, reason: "required".to_owned(), hint }]);
     };
     if text.len() > bound.template {
         return Err(vec![over(&place, &format!("has {} bytes; at most {}", text.len(), bound.template), bound)]);
     }
-    let mut documents = yaml::read_documents(text).into_iter();
+    let limit = Limit { documents: 2, nodes: bound.values * NODES, bytes: bound.template };
+    let mut documents = yaml::read_within(text, limit).into_iter();
     let list = match (documents.next().map(|document| document.value), documents.next()) {
         // A text that a program made of nothing takes no patch away.
         (None, _) | (Some(Ok(Value::Null)), None) => {
@@ -64,7 +111,8 @@ pub(super) fn read(reference: &ObjectRef, object: &Value, bound: &Bound) -> Resu
         (Some(Ok(Value::Array(list))), None) => list,
         (Some(Err(error)), _) => {
             let reason = format!("line {}, column {}: {}", error.line, error.column, error.message);
-            return Err(vec![wrong(place, reason)]);
+            let hint = error.is_over.then(|| bound.hint());
+            return Err(vec![FieldError { hint, ..wrong(place, reason) }]);
         }
         (Some(Ok(_)), _) => return Err(vec![wrong(place, "must be one list of {nodes, patch}")]),
     };
@@ -121,7 +169,7 @@ fn entry(index: usize, mut entry: Value, place: &str, errors: &mut Vec<FieldErro
         validate::label_selector(&nodes, &BTreeMap::new(), &format!("{place}.nodes")).err().into_iter().flatten(),
     );
     errors.extend(validate::patch_fields(&patch, &at));
-    (errors.len() == before).then_some(Entry { nodes, patch: Patch { index, patch } })
+    (errors.len() == before).then_some(Entry { nodes, patch: Patch { index, patch: Arc::new(patch) } })
 }
 
 /// Refuses fields that are not among `known`.
@@ -139,6 +187,18 @@ fn only<'a>(
         let reason = "an overlay cannot have this field".to_owned();
         errors.push(FieldError { field: format!("{place}.{field}"), reason, hint: Some(hint) });
     }
+}
+
+/// That `patches`, which apply to a node, take more memory than `bound` allows, if they do.
+pub(super) fn too_much_to_keep(reference: &ObjectRef, patches: &[Patch], bound: &Bound) -> Option<FieldError> {
+    let weight: usize = patches.iter().map(|patch| bounds::object_weight(&patch.patch)).sum();
+    let reason = format!(
+        "the patches that apply to this node take {weight} bytes of the agent's memory, of which each value takes {} \
+         beside its text; at most {}",
+        bounds::VALUE,
+        bound.patches
+    );
+    (weight > bound.patches).then(|| over(&format!("{reference}: {KEY}"), &reason, bound))
 }
 
 fn over(place: &str, reason: &str, bound: &Bound) -> FieldError {

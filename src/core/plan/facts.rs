@@ -315,6 +315,8 @@ pub trait Facts {
     fn acceptance_conditions(&self) -> AcceptanceConditions;
     /// Whether a new instance of a DaemonSet may start, by policy and by what its namespace enforces.
     fn admission(&self, daemon_set: &Arc<DaemonSet>) -> Admission;
+    /// Whether what an annotation of a DaemonSet asks of other daemons counts before what those of tenants ask.
+    fn trusts_annotations(&self, daemon_set: &DaemonSet) -> bool;
     /// The node selector of a DaemonSet's namespace.
     fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector>;
     /// Whether new instances' pods are dry-run at the API server (`policy.admission`).

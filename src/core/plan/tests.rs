@@ -287,6 +287,10 @@ impl Facts for World {
         self.mirror_pod_deletions
     }
 
+    fn trusts_annotations(&self, _: &DaemonSet) -> bool {
+        true
+    }
+
     fn namespace_selector(&self, _: &DaemonSet) -> Option<NamespaceSelector> {
         None
     }

@@ -267,9 +267,16 @@ fn remarks(after: &After) -> impl Iterator<Item = String> {
         };
         format!("{AFTER} makes a circle of {names}: there each waits only for names that come before its own")
     });
+    let overruled = (!after.overruled.is_empty()).then(|| {
+        let names = list(&after.overruled);
+        format!(
+            "{AFTER} makes a circle with {names}: a namespace that is not trusted changes no order of trusted ones, so it \
+             does not wait for them"
+        )
+    });
     let unknown = (!after.unknown.is_empty()).then(|| {
         let names = list(&after.unknown);
         format!("{AFTER}: this node knows no DaemonSet {names}, and does not wait for it")
     });
-    own.into_iter().chain(circle).chain(unknown)
+    own.into_iter().chain(circle).chain(overruled).chain(unknown)
 }

@@ -33,6 +33,13 @@ fn json_strings_numbers_and_null() {
     let table = [
         (json!("0.5"), Some("500m")),
         (json!(" 1Gi "), Some("1Gi")),
+        (json!("\u{a0}1Gi\u{2003}"), Some("1Gi")),
+        (json!("1Gi\n"), None),
+        (json!("1Gi\t"), None),
+        (json!("\r1Gi"), None),
+        (json!("1Gi\u{b}"), None),
+        (json!("1Gi\u{2028}"), None),
+        (json!("\u{2029}1Gi"), None),
         (json!(0.5), Some("500m")),
         (json!(2), Some("2")),
         (json!(2.0), Some("2")),

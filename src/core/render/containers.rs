@@ -4,7 +4,6 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -81,27 +80,30 @@ pub(super) fn fs_group(spec: &Object) -> Option<u32> {
 }
 
 /// By volume, the folders inside it that other volumes are mounted on, relative to its root (upstream's
-/// `getNestedMountpoints`).
-pub(super) fn nested_mount_points(spec: &Object) -> BTreeMap<String, BTreeSet<String>> {
-    let mut nested: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (_, container) in all(spec) {
-        let mounts = container.list_at("volumeMounts").iter();
-        let points: BTreeMap<_, Vec<_>> = mounts.fold(BTreeMap::new(), |mut points, mount| {
+/// `getNestedMountpoints`), each with the field of the first mount there.
+pub(super) fn nested_mount_points(spec: &Object) -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut nested: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for (field, container) in all(spec) {
+        let mounts = container.list_at("volumeMounts").iter().enumerate();
+        let points: BTreeMap<_, Vec<_>> = mounts.fold(BTreeMap::new(), |mut points, (index, mount)| {
             if let Some(point) = mount_point(mount) {
-                points.entry(ByFolder(point)).or_insert_with(Vec::new).push(mount.str_at("name"));
+                points.entry(ByFolder(point)).or_insert_with(Vec::new).push((index, mount.str_at("name")));
             }
             points
         });
-        let mut above: Vec<(&str, &[&str])> = Vec::new();
-        for (ByFolder(point), names) in &points {
+        let mut above: Vec<(&str, &[(usize, &str)])> = Vec::new();
+        for (ByFolder(point), mounts) in &points {
             while above.pop_if(|(outer, _)| below(point, outer).is_none()).is_some() {}
             if let Some((outer, volumes)) = above.last() {
                 let inner = below(point, outer).unwrap_or_default();
-                for volume in *volumes {
-                    nested.entry((*volume).to_owned()).or_default().insert(inner.to_owned());
+                for (_, volume) in *volumes {
+                    let index = mounts.first().map_or(0, |(index, _)| *index);
+                    let inside = nested.entry((*volume).to_owned()).or_default();
+                    let field = || format!("{field}.volumeMounts[{index}].mountPath");
+                    inside.entry(inner.to_owned()).or_insert_with(field);
                 }
             }
-            above.push((point.as_str(), names.as_slice()));
+            above.push((point.as_str(), mounts.as_slice()));
         }
     }
     nested

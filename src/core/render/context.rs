@@ -10,6 +10,7 @@ use sha2::Digest;
 use sha2::Sha256;
 
 use crate::core::bounds;
+use crate::core::bounds::Bound;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
@@ -34,6 +35,13 @@ pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
 /// The bytes of a value; `None`: it is absent or not decodable.
 type SharedValue = Option<FileData>;
 
+/// A key of a ConfigMap or Secret in the daemon's namespace.
+pub(super) struct DataKey<'k> {
+    pub(super) kind: Kind,
+    pub(super) object: &'k str,
+    pub(super) key: &'k str,
+}
+
 /// The state of one rendering.
 pub(super) struct RenderContext<'a> {
     pub(super) input: RenderInput<'a>,
@@ -50,6 +58,8 @@ pub(super) struct RenderContext<'a> {
     values: BTreeMap<(Kind, String, String), SharedValue>,
     /// How much more its files and variables may hold, in bytes.
     left: usize,
+    /// How much of that its variables may hold.
+    left_to_variables: usize,
     /// How much of [`WITH_TOKENS`] is left.
     left_with_tokens: usize,
     /// Whether the pod has a gate (`start_gate`).
@@ -58,6 +68,7 @@ pub(super) struct RenderContext<'a> {
 
 impl<'a> RenderContext<'a> {
     pub(super) fn new(input: RenderInput<'a>) -> Self {
+        let bound = bound(input);
         Self {
             input,
             references: BTreeSet::new(),
@@ -69,7 +80,8 @@ impl<'a> RenderContext<'a> {
             obstacles: Obstacles::default(),
             data: Sha256::new(),
             values: BTreeMap::new(),
-            left: bounds::of(&input.daemon_set.key.namespace, input.daemon_set.author(), &input.options.rules).data,
+            left: bound.data,
+            left_to_variables: bound.environment,
             left_with_tokens: WITH_TOKENS,
             has_gate: false,
         }
@@ -207,17 +219,47 @@ impl<'a> RenderContext<'a> {
         }
         self.left = 0;
         if !self.obstacles.is_refused() {
-            let daemon_set = self.input.daemon_set;
-            let rules = &self.input.options.rules;
-            let bound = bounds::of(&daemon_set.key.namespace, daemon_set.author(), rules);
+            let bound = bound(self.input);
             let reason = format!("the files and variables of the pod have more than {} bytes together", bound.data);
             self.refuse(field, reason, &bound.hint());
         }
         false
     }
 
+    /// As [`Self::spend`] for a variable of which `field` requests `bytes` from a key of a ConfigMap or Secret.
+    pub(super) fn spend_on_variable(&mut self, bytes: usize, field: &str, from: &DataKey<'_>) -> bool {
+        if let Some(left) = self.left_to_variables.checked_sub(bytes + PER_ENTRY) {
+            self.left_to_variables = left;
+            return self.spend(bytes, field);
+        }
+        self.left_to_variables = 0;
+        if !self.obstacles.is_refused() {
+            let bound = bound(self.input);
+            let DataKey { kind, object, key } = from;
+            let reason = format!(
+                "with the key {key:?} of {kind} {}/{object} the variables that the pod has from ConfigMaps and Secrets \
+                 have more than {} bytes together",
+                self.namespace(),
+                bound.environment
+            );
+            self.refuse(field, reason, &format!("mount it as a volume, {}", bound.hint()));
+        }
+        false
+    }
+
+    /// Whether a further variable may have anything; refused as by [`Self::spend_on_variable`] if not. Then its value need
+    /// not be read.
+    pub(super) fn has_room_for_variable(&mut self, field: &str, from: &DataKey<'_>) -> bool {
+        self.left_to_variables >= PER_ENTRY || self.spend_on_variable(0, field, from)
+    }
+
     /// The data version: 16 hex digits over everything recorded.
     pub(super) fn data_version(&self) -> String {
         self.data.clone().finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
+}
+
+/// What the DaemonSet may have.
+fn bound(input: RenderInput<'_>) -> &'static Bound {
+    bounds::of(&input.daemon_set.key.namespace, input.daemon_set.author(), &input.options.rules)
 }

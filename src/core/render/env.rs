@@ -14,6 +14,7 @@ use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::render::Part;
 use crate::core::render::containers;
+use crate::core::render::context::DataKey;
 use crate::core::render::context::RenderContext;
 use crate::core::render::env_file::EnvFile;
 use crate::core::render::env_file::SecretKey;
@@ -111,10 +112,18 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
         let Some(object) = ctx.data_object(kind, object_name, reference.flag_at("optional")) else { continue };
         for key in payload::keys(kind, object, false) {
             let name = format!("{prefix}{key}");
+            let from = DataKey { kind, object: object_name, key };
+            if !ctx.has_room_for_variable(&field, &from) {
+                return Vec::new();
+            }
             if !name_is_valid(ctx, &name) {
                 let reason =
                     format!("the key {key:?} of {kind} {object_name} is left out: {name:?} is not a variable name");
                 ctx.note(&field, reason, "choose another key or prefix, or a kubelet of 1.32 or later");
+                // The note takes memory, too.
+                if !ctx.spend_on_variable(name.len(), &field, &from) {
+                    return Vec::new();
+                }
                 continue;
             }
             let value = payload::value(kind, object, key);
@@ -122,7 +131,7 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
             if value.is_none() {
                 ctx.miss(kind.as_str(), object_name, key);
             }
-            if !ctx.spend(name.len() + value.as_deref().map_or(0, <[u8]>::len), &field) {
+            if !ctx.spend_on_variable(name.len() + value.as_deref().map_or(0, <[u8]>::len), &field, &from) {
                 return Vec::new();
             }
             if let Some(earlier) = places.insert(name.clone(), variables.len()) {
@@ -175,6 +184,10 @@ fn resolve_one<'a>(
     let key = reference.str_at("key");
     let optional = reference.flag_at("optional");
     let object = ctx.data_object(kind, object_name, optional);
+    let (field, from) = (field(), DataKey { kind, object: object_name, key });
+    if object.is_some() && !ctx.has_room_for_variable(&field, &from) {
+        return None;
+    }
     // `binaryData` is not used in environments.
     let counts = |object: &Value| kind == Kind::Secret || object.at(["data", key]).is_some();
     let value = object.filter(|object| counts(object)).and_then(|object| payload::value(kind, object, key));
@@ -187,8 +200,7 @@ fn resolve_one<'a>(
     if value.is_none() && optional {
         return None;
     }
-    let field = field();
-    if !ctx.spend(name.len() + value.as_deref().map_or(0, <[u8]>::len), &field) {
+    if !ctx.spend_on_variable(name.len() + value.as_deref().map_or(0, <[u8]>::len), &field, &from) {
         return None;
     }
     let from = SecretKey { field, secret: object_name.to_owned(), key: key.to_owned() };

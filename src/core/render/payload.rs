@@ -21,6 +21,7 @@ use crate::core::render::containers::clean_path;
 use crate::core::render::context::RenderContext;
 use crate::core::volume::FileData;
 use crate::core::volume::VolumeFile;
+use crate::core::volume::unwritable;
 
 /// Upstream's default mode of configMap, secret, projected and downwardAPI volumes.
 const DEFAULT_MODE: u32 = 0o644;
@@ -239,19 +240,16 @@ impl<'a> Payload<'_, 'a> {
     }
 }
 
-/// The cleaned `path`, if the kubelet's AtomicWriter accepts it (its `validatePath`).
+/// The cleaned `path`, if the kubelet's AtomicWriter accepts it as it is written and cleaned.
 fn volume_path(path: &str) -> Result<String, String> {
-    if path.starts_with('/') {
-        return Err(format!("the path {path:?} is not relative"));
-    }
-    if path.len() > 4096 || path.split('/').any(|part| part.len() > 255) {
-        return Err(format!("the path {path:?} is too long for a file name"));
-    }
-    if path.split('/').any(|part| part == "..") || path.starts_with("..") {
+    if path.split('/').any(|part| part == "..") {
         return Err(format!("the path {path:?} contains or starts with `..`"));
     }
     match clean_path(path) {
         clean if clean == "." => Err(format!("the path {path:?} names no file")),
-        clean => Ok(clean),
+        clean => match unwritable(&clean) {
+            Some(why) => Err(format!("the path {path:?} {why}")),
+            None => Ok(clean),
+        },
     }
 }

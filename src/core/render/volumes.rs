@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::escape;
 use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::policy::VOLUME_TYPES;
@@ -21,10 +22,14 @@ use crate::core::render::payload;
 use crate::core::render::payload::FileOwnership;
 use crate::core::render::payload::Payload;
 use crate::core::volume::VolumeData;
+use crate::core::volume::unwritable;
 
 /// Sources that the kubelet accepts in a static pod, besides those of its drivers ([`VOLUME_TYPES`], which may name no
 /// Secret).
 const KEPT: [&str; 5] = ["downwardAPI", "emptyDir", "hostPath", "image", "projected"];
+
+/// So many bytes of a path are quoted.
+const QUOTED: usize = 300;
 
 const HOST_STORAGE: &str =
     "use a hostPath volume on the node's own disk, or leave this DaemonSet to the stock controller";
@@ -74,12 +79,28 @@ pub(super) fn convert(ctx: &mut RenderContext<'_>, pod: &downward::PodView<'_>, 
     mount_read_only(spec, &converted);
 }
 
-/// Notes the folders that other volumes are mounted on inside the converted ones.
+/// Notes the folders that other volumes are mounted on inside the converted ones, and refuses those that cannot be made
+/// there.
 pub(super) fn nest(ctx: &mut RenderContext<'_>, spec: &Object) {
     let mut nested = containers::nested_mount_points(spec);
+    let mut refused = Vec::new();
     for volume in &mut ctx.volumes {
-        volume.nested_mount_points = nested.remove(&volume.name).unwrap_or_default();
+        for (path, field) in nested.remove(&volume.name).unwrap_or_default() {
+            match unwritable(&path) {
+                Some(why) => refused.push((volume.name.clone(), path, field, why)),
+                None => drop(volume.nested_mount_points.insert(path)),
+            }
+        }
     }
+    // Of one that leads above the root of its container that is said already.
+    refused.retain(|(_, _, field, _)| ctx.errors.iter().all(|error| error.field != *field));
+    for (volume, path, field, why) in refused {
+        ctx.begin(Part::Volume(volume.clone()));
+        let path = escape::short(&path, QUOTED);
+        let reason = format!("the path {path:?} inside the volume {volume} {why}: nothing can be mounted there");
+        ctx.refuse(field, reason, "mount it elsewhere");
+    }
+    ctx.begin(Part::Pod);
 }
 
 /// The files of `volume`, if it is converted.

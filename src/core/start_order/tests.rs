@@ -22,6 +22,11 @@ fn keys(names: &str) -> BTreeSet<ObjectKey> {
 
 /// An order from lines such as `b: a c`; who is named and has no line is unknown.
 fn order(lines: &[&str]) -> StartOrder {
+    order_of(lines, "")
+}
+
+/// The same, where `tenants` are not trusted.
+fn order_of(lines: &[&str], tenants: &str) -> StartOrder {
     let definition = |line: &&str| {
         let (name, after) = line.split_once(':').unwrap();
         let after: Vec<String> = after.split_whitespace().map(|name| format!("a/{name}")).collect();
@@ -40,7 +45,8 @@ fn order(lines: &[&str]) -> StartOrder {
     };
     let definitions: Vec<Arc<DaemonSet>> = lines.iter().map(definition).collect();
     let known = definitions.iter().map(|daemon_set| &daemon_set.key).collect();
-    StartOrder::of(definitions.iter().map(Arc::as_ref), &known)
+    let tenants = keys(tenants);
+    StartOrder::of(definitions.iter().map(Arc::as_ref), &known, |daemon_set| !tenants.contains(&daemon_set.key))
 }
 
 #[test]
@@ -86,6 +92,22 @@ fn a_circle_is_broken_by_name_order_and_nothing_else_is() {
     assert_eq!((before("d"), circle("d")), (keys("a e"), keys("")), "it leads into circles and is in none");
     assert_eq!((before("e"), circle("e")), (keys(""), keys("e")), "one alone");
     assert_eq!((before("z"), circle("z")), (keys("d"), keys("")));
+}
+
+#[test]
+fn no_tenant_makes_a_circle_that_changes_the_order_of_what_is_trusted() {
+    // The owner wants b after a, and c after b; the tenant's t and u lead back from a to c.
+    let order = order_of(&["a: t", "b: a", "c: b", "t: u x", "u: c a t", "x:", "v: c", "y: z", "z: y"], "t u v y z");
+    let of = |name: &str| &order.after[&key(name)];
+    let before = |name: &str| of(name).daemons.clone();
+    assert_eq!((before("a"), before("b"), before("c")), (keys("t"), keys("a"), keys("b")), "as its owner wants");
+    assert_eq!((before("u"), &of("u").overruled), (keys("t"), &keys("a c")));
+    assert!(["a", "b", "c"].iter().all(|name| of(name).circle.is_empty() && of(name).overruled.is_empty()));
+    assert_eq!((before("t"), before("v")), (keys("x"), keys("c")), "a tenant waits where it makes no circle");
+    assert_eq!(*of("t").circle, keys("t u"), "what is left is a circle of tenants, broken by name order");
+    assert_eq!((before("y"), before("z")), (keys(""), keys("y")));
+    let all = ["u", "t", "c", "b", "a"].map(key);
+    assert_eq!(order.sorted(all.iter()), ["t", "u", "a", "b", "c"].map(key).iter().collect::<Vec<_>>());
 }
 
 /// So many daemons, of which each names those that `named` gives for it.

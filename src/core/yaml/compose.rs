@@ -15,6 +15,7 @@ use granit_parser::Tag;
 use serde_json::Map;
 use serde_json::Value;
 
+use super::Limit;
 use super::MAX_DEPTH;
 use super::YamlError;
 use super::scalar;
@@ -33,7 +34,7 @@ const INDENT: usize = 400;
 
 /// The value of the document in `text`, whose first line is `first_line` of the file, with its own first line;
 /// `None` if it is empty. Like go-yaml, reads no further than the first `...`.
-pub(super) fn document(text: &str, first_line: usize) -> Result<Option<(usize, Value)>, YamlError> {
+pub(super) fn document(text: &str, first_line: usize, limit: Limit) -> Result<Option<(usize, Value)>, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     refuse_control_characters(text, first_line)?;
     // A line break of YAML 1.1 that is none in 1.2.
@@ -42,12 +43,12 @@ pub(super) fn document(text: &str, first_line: usize) -> Result<Option<(usize, V
         text = Cow::Owned(text.replace('\u{85}', "\n"));
     }
     for _ in 0..MAX_REINDENTED {
-        let mut composer = Composer::new(&text, first_line);
+        let mut composer = Composer::new(&text, first_line, limit);
         let result = composer.document();
         let Some(line) = composer.underindented else { return result };
         text = Cow::Owned(indent_line(&text, line));
     }
-    Composer::new(&text, first_line).document()
+    Composer::new(&text, first_line, limit).document()
 }
 
 /// Indents one line, from 1. Inside a quoted scalar, where leading blanks count for nothing.
@@ -73,15 +74,19 @@ fn refuse_control_characters(text: &str, first_line: usize) -> Result<(), YamlEr
         line: first_line + before.bytes().filter(|byte| *byte == b'\n').count(),
         column: before[line_start..].chars().count() + 1,
         message: format!("control characters are not allowed: U+{:04X}", u32::from(character)),
+        is_over: false,
     })
 }
 
 struct Composer<'a> {
     parser: Parser<'a, StrInput<'a>>,
     first_line: usize,
+    limit: Limit,
     /// What an anchor stands for; `None` while its node is open.
     anchors: HashMap<usize, Option<Anchored>>,
     nodes: usize,
+    /// Of the texts of all nodes.
+    bytes: usize,
     alias_nodes: usize,
     alias_bytes: usize,
     /// The line of the document that ended parsing because it continues a quoted scalar too far to the left.
@@ -116,14 +121,16 @@ struct Composed {
 }
 
 impl<'a> Composer<'a> {
-    fn new(text: &'a str, first_line: usize) -> Self {
+    fn new(text: &'a str, first_line: usize, limit: Limit) -> Self {
         let mut options = granit_parser::options! {};
         options.set_emit_comments(false);
         Self {
             parser: Parser::new_from_str_with_options(text, options),
             first_line,
+            limit,
             anchors: HashMap::new(),
             nodes: 0,
+            bytes: 0,
             alias_nodes: 0,
             alias_bytes: 0,
             underindented: None,
@@ -161,12 +168,25 @@ impl<'a> Composer<'a> {
                 }
                 Err(self.error(*error.marker(), error.info()))
             }
-            None => Err(YamlError { line: self.first_line, column: 1, message: "the document ends too early".into() }),
+            None => {
+                let message = "the document ends too early".into();
+                Err(YamlError { line: self.first_line, column: 1, message, is_over: false })
+            }
         }
     }
 
     fn error(&self, at: Marker, message: impl Into<String>) -> YamlError {
-        YamlError { line: self.first_line + at.line().saturating_sub(1), column: at.col() + 1, message: message.into() }
+        let line = self.first_line + at.line().saturating_sub(1);
+        YamlError { line, column: at.col() + 1, message: message.into(), is_over: false }
+    }
+
+    /// Refuses a document of which there is more than [`Limit`] allows once its aliases stand for what they name.
+    fn within_limit(&self, at: Marker) -> Result<(), YamlError> {
+        let counts =
+            [("keys and values", self.nodes, self.limit.nodes), ("bytes of text", self.bytes, self.limit.bytes)];
+        let Some((what, _, most)) = counts.into_iter().find(|(_, count, most)| count > most) else { return Ok(()) };
+        let message = format!("the document unfolds to more than {most} {what}");
+        Err(YamlError { is_over: true, ..self.error(at, message) })
     }
 
     fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Composed, YamlError> {
@@ -175,11 +195,14 @@ impl<'a> Composer<'a> {
         if depth > MAX_DEPTH {
             return Err(self.error(marker, format!("nested more than {MAX_DEPTH} levels deep")));
         }
+        self.within_limit(marker)?;
         let before = self.nodes;
         let (anchor, node, bytes, levels) = match event {
             Event::Alias(id) => return self.alias(id, marker, depth),
             Event::Scalar(text, style, anchor, tag) => {
                 let bytes = text.len();
+                self.bytes += bytes;
+                self.within_limit(marker)?;
                 let node = match self.scalar(&text, style, tag.as_deref(), marker)? {
                     Scalar::Str(text) if text == "<<" && is_merge(style, tag.as_deref()) => YamlNode::Merge,
                     scalar => YamlNode::Scalar(scalar),
@@ -218,6 +241,7 @@ impl<'a> Composer<'a> {
         };
         self.nodes += anchored.nodes;
         self.alias_nodes += anchored.nodes;
+        self.bytes += anchored.bytes;
         self.alias_bytes += anchored.bytes;
         let excessive = self.alias_nodes > 100
             && self.nodes > 1000
@@ -228,6 +252,7 @@ impl<'a> Composer<'a> {
         if depth + anchored.depth > MAX_DEPTH {
             return Err(self.error(marker, format!("nested more than {MAX_DEPTH} levels deep")));
         }
+        self.within_limit(marker)?;
         Ok(Composed { node: anchored.node.clone(), marker, bytes: anchored.bytes, depth: anchored.depth })
     }
 

@@ -29,6 +29,7 @@ pub(super) fn documents(text: &str, first_line: usize) -> Vec<Chunk<'_>> {
                     line,
                     column: 4,
                     message: format!("invalid document separator: only a comment may follow ---, not {after:?}"),
+                    is_over: false,
                 });
                 start_line = line;
             } else {

@@ -43,6 +43,7 @@ pub(super) fn read_stream<'a>(text: &'a str, documents: &mut Vec<Document>) -> (
                     line: line + failure.line.saturating_sub(1),
                     column: failure.column.max(1),
                     message: failure.message,
+                    is_over: false,
                 };
                 // After a second JSON document nobody takes it for YAML any more; and what JSON
                 // refuses for its content, YAML must not read with other eyes.

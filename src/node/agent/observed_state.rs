@@ -391,6 +391,10 @@ impl Facts for ObservedState<'_> {
         (question, request_state)
     }
 
+    fn trusts_annotations(&self, daemon_set: &DaemonSet) -> bool {
+        self.state.policy.trusts_annotations(daemon_set)
+    }
+
     fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector> {
         self.state.policy.node_selector(daemon_set, self.objects.lookup(&namespace_of(daemon_set)))
     }

@@ -28,6 +28,7 @@ use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
 use crate::core::overlays;
+use crate::core::overlays::LastList;
 use crate::core::overlays::ListSource;
 use crate::core::overlays::OverlayFacts;
 use crate::core::overlays::Overlays;
@@ -138,6 +139,7 @@ pub(super) struct RenderCache {
     renderings: RefCell<HashMap<(usize, u64, View), Entry>>,
     former: RefCell<HashMap<(usize, String), Former>>,
     overlaid: RefCell<HashMap<usize, Overlaid>>,
+    last_list: LastList,
     /// What the policy has against definitions.
     pub(super) verdicts: Verdicts,
     /// What the work on each definition costs.
@@ -210,6 +212,7 @@ impl RenderCache {
         self.revisions.get_mut().retain(|_, known| known.used == last);
         self.former.get_mut().retain(|_, former| former.used == last);
         self.overlaid.get_mut().retain(|_, overlaid| overlaid.used == last);
+        self.last_list.clear();
         self.pass += 1;
     }
 
@@ -254,7 +257,7 @@ impl RenderCache {
         let overlaid = self.times.of(daemon_set, || {
             let found = config_map.as_ref().map_or(Lookup::Absent, |config_map| objects.lookup(config_map));
             let facts = OverlayFacts { found, list, rules: policy.rules(), labels, registered, last };
-            overlays::resolve(daemon_set, &facts)
+            overlays::resolve_after(daemon_set, &facts, &self.last_list)
         });
         let (daemon_set, used) = (Arc::clone(daemon_set), self.pass);
         let entry = Overlaid { daemon_set, made_from, overlaid: Arc::clone(&overlaid), used };

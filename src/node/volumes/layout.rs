@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use super::VolumeError;
 use crate::core::volume::VolumeData;
+use crate::core::volume::is_entry_name;
+use crate::core::volume::unwritable;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Shared;
@@ -113,11 +115,6 @@ impl VolumesRoot {
     }
 }
 
-/// Whether `name` is a valid name of one folder entry.
-fn is_entry_name(name: &str) -> bool {
-    !name.is_empty() && name != "." && name != ".." && name.len() <= 255 && !name.contains(['/', '\0'])
-}
-
 /// Refuses a UID that is no single entry name.
 pub(super) fn check_uid(uid: &str) -> Result<(), VolumeError> {
     if is_entry_name(uid) { Ok(()) } else { Err(VolumeError::Uid { uid: uid.to_owned() }) }
@@ -132,8 +129,7 @@ pub(super) fn check_volume(uid: &str, volume: &VolumeData) -> Result<(), VolumeE
         return Err(fail(&volume.name));
     }
     for path in volume.files.keys().chain(&volume.nested_mount_points) {
-        let inside = path.len() <= 4096 && path.split('/').all(is_entry_name) && !path.starts_with("..");
-        if !inside {
+        if unwritable(path).is_some() {
             return Err(fail(path));
         }
     }

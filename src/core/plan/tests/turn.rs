@@ -177,9 +177,15 @@ fn circles_and_unknown_names_are_reported() {
         ]
     );
     let after = bench.after.as_mut().unwrap();
+    after.overruled = BTreeSet::from([ObjectKey::new("a", "z")]);
     (after.circle, after.unknown) = (Arc::new([ObjectKey::new("kube-system", "net")].into()), BTreeSet::new());
     let notes = bench.plan(&wanted(&daemon_set("v1"))).summary.notes;
     assert_eq!(notes[0].to_string(), "daemonlet.dev/after names the DaemonSet itself: it does not wait for itself");
+    assert_eq!(
+        notes[1].to_string(),
+        "daemonlet.dev/after makes a circle with a/z: a namespace that is not trusted changes no order of trusted ones, \
+         so it does not wait for them"
+    );
 }
 
 #[test]

@@ -66,7 +66,9 @@ fn mount_points_inside_a_volume_are_found() {
         "initContainers": [{"volumeMounts": [mount("data", "/x"), mount("b", "/x/y/z")]}],
     }));
     let found = nested_mount_points(&spec);
-    assert_eq!(found["data"].iter().collect::<Vec<_>>(), ["nested", "nested-vol", "nested.vol", "y/z"]);
+    assert_eq!(found["data"].keys().collect::<Vec<_>>(), ["nested", "nested-vol", "nested.vol", "y/z"]);
     assert_eq!(found.get("b"), None);
-    assert_eq!(found["c"].iter().collect::<Vec<_>>(), ["double"], "{found:?}");
+    assert_eq!(found["c"].keys().collect::<Vec<_>>(), ["double"], "{found:?}");
+    assert_eq!(found["data"]["nested"], "spec.template.spec.containers[0].volumeMounts[2].mountPath");
+    assert_eq!(found["data"]["y/z"], "spec.template.spec.initContainers[0].volumeMounts[1].mountPath");
 }

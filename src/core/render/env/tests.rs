@@ -163,3 +163,47 @@ fn a_variable_with_two_sources_is_refused() {
     let refused = fixture(json!({"env": [{"name": "V", "valueFrom": from}]})).refused();
     assert_eq!(refused, ["spec.template.spec.containers[0].env[0].valueFrom: the variable has more than one source"]);
 }
+
+#[test]
+fn what_a_tenants_variables_repeat_is_bounded_far_below_its_files_and_named() {
+    let big = json!({"data": {"K": "x".repeat(10 << 10)}});
+    let secret = json!({"stringData": {"K": "x".repeat(10 << 10)}});
+    let repeated = |from: &str, kind: Kind, object: &Value| {
+        let (count, last) = (16, 15);
+        let sources: Vec<Value> =
+            (0..count).map(|n| json!({from: {"name": "big"}, "prefix": format!("P{n}_")})).collect();
+        let key = if from == "secretRef" { "secretKeyRef" } else { "configMapKeyRef" };
+        let own: Vec<Value> = (0..count).map(|_| key_ref(key, "big", "K", false)).collect();
+        for (container, field) in
+            [(json!({"envFrom": sources}), format!("envFrom[{last}]")), (json!({"env": own}), format!("env[{last}]"))]
+        {
+            let mut tenant = fixture(container.clone());
+            tenant.put(kind, "big", object.clone()).options.rules.trusted_namespaces.clear();
+            let errors = tenant.render().unwrap_err().errors;
+            let wanted = format!(
+                "spec.template.spec.containers[0].{field}: with the key \"K\" of {kind} kube-system/big the variables that \
+                 the pod has from ConfigMaps and Secrets have more than 163840 bytes together (hint: mount it as a volume, \
+                 use fewer, or add the namespace to policy.trusted-namespaces, whose bounds are higher)"
+            );
+            assert_eq!(errors.iter().map(|error| error.with_hint()).collect::<Vec<_>>(), [wanted]);
+            let mut trusted = fixture(container);
+            trusted.put(kind, "big", object.clone());
+            assert!(trusted.render().is_ok(), "{field}");
+        }
+    };
+    repeated("configMapRef", Kind::ConfigMap, &big);
+    repeated("secretRef", Kind::Secret, &secret);
+}
+
+#[test]
+fn of_containers_beyond_the_bound_no_environment_is_half_written() {
+    let from = |name: &str| json!({"name": name, "image": "i", "envFrom": [{"secretRef": {"name": "big"}}]});
+    let mut tenant = fixture(json!({}));
+    tenant.daemon_set.template["spec"]["containers"] = json!([from("a"), from("b"), from("c")]);
+    tenant.put(Kind::Secret, "big", json!({"stringData": {"A": "x", "K": "x\n".repeat(45 << 10)}}));
+    tenant.options.rules.trusted_namespaces.clear();
+    let refused = tenant.render().unwrap_err();
+    let held: Vec<String> = refused.held.iter().map(|held| format!("{:?}", held.part)).collect();
+    assert!(held.len() == 2 && held[0].contains("\"b\"") && held[1].contains("\"c\""), "{held:?}");
+    assert_eq!(refused.errors.len(), 2, "{:?}", refused.errors);
+}

@@ -94,7 +94,7 @@ fn what_the_api_patches_of_a_folder_is_confined_and_the_folders_own_is_not() {
             config_map: ObjectKey::new("kube-system", "o"),
             known: KnownList::Read,
             list,
-            patches: vec![Patch { index: 0, patch: json!({}) }],
+            patches: vec![Patch { index: 0, patch: json!({}).into() }],
             digest: "d".to_owned(),
             template: None,
         }));

@@ -98,10 +98,9 @@ fn variables_count_too() {
     let reference = json!({"configMapKeyRef": {"name": "big", "key": "k"}});
     let env: Value = (0..17).map(|index| json!({"name": format!("V{index}"), "valueFrom": reference})).collect();
     let mut fixture = Fixture::container(json!({"env": env}));
-    fixture.options.rules.trusted_namespaces.clear();
-    fixture.put(Kind::ConfigMap, "big", json!({"data": {"k": "x".repeat(1 << 20)}}));
+    fixture.put(Kind::ConfigMap, "big", json!({"data": {"k": "x".repeat(4 << 20)}}));
     let refused = fixture.refused().join("; ");
-    assert!(refused.contains("env[15]") && refused.contains("more than 16777216 bytes together"), "{refused}");
+    assert!(refused.contains("env[15]") && refused.contains("more than 67108864 bytes together"), "{refused}");
 }
 
 #[test]
@@ -188,7 +187,7 @@ fn the_group_widens_modes_and_a_token_is_its_users_alone() {
 
 #[test]
 fn paths_that_the_kubelet_would_not_write_are_refused() {
-    for path in ["/a", "../a", "a/../b", "..a", "", ".", &"x".repeat(256)] {
+    for path in ["/a", "../a", "a/../b", "..a", "./..a", "a\0", "", ".", &"x".repeat(256)] {
         let items = json!([{"key": "a", "path": path}]);
         let refused = config_map(json!({"name": "conf", "items": items})).refused();
         let field = "spec.template.spec.volumes[0].configMap.items[0].path: ";
@@ -197,6 +196,33 @@ fn paths_that_the_kubelet_would_not_write_are_refused() {
     let items = json!([{"key": "a", "path": "x"}, {"key": "b", "path": "x/y"}]);
     let refused = config_map(json!({"name": "conf", "items": items})).refused();
     assert!(refused[0].contains(r#"the path "x/y" needs the folder "x", which is a file"#), "{refused:?}");
+}
+
+#[test]
+fn what_cannot_be_mounted_inside_a_volume_of_ours_is_refused_by_its_field() {
+    let inside = |volume: Value, path: &str| {
+        let mut fixture = Fixture::volume(volume);
+        fixture.put(Kind::ConfigMap, "conf", json!({"data": {"a": "1"}}));
+        let spec = &mut fixture.daemon_set.template["spec"];
+        spec["volumes"].as_array_mut().unwrap().push(json!({"name": "other", "emptyDir": {}}));
+        let mounts = spec["containers"][0]["volumeMounts"].as_array_mut().unwrap();
+        mounts.push(json!({"name": "other", "mountPath": format!("/data/{path}")}));
+        fixture
+    };
+    let conf = || json!({"configMap": {"name": "conf"}});
+    let (long, deep) = ("x".repeat(256), "x/".repeat(2_100));
+    for path in ["..data/x", "..x", &long, &deep] {
+        let refused = inside(conf(), path).refused();
+        let field = "spec.template.spec.containers[0].volumeMounts[1].mountPath: the path ";
+        assert!(refused.len() == 1 && refused[0].starts_with(field), "{refused:?}");
+        assert!(refused[0].contains("inside the volume data ") && refused[0].len() < 600, "{refused:?}");
+        assert!(inside(json!({"emptyDir": {}}), path).render().is_ok(), "the kubelet makes it, or not");
+    }
+    let refused = inside(conf(), "..data/x").render().unwrap_err();
+    let held: Vec<_> = refused.held.iter().map(|held| &held.part).collect();
+    assert_eq!(held, [&Part::Volume("data".to_owned())], "what else runs with is refreshed");
+    let nested = |path: &str| inside(conf(), path).rendered().volumes[0].nested_mount_points.clone();
+    assert_eq!(nested("x/..y").into_iter().collect::<Vec<_>>(), ["x/..y"]);
 }
 
 #[test]

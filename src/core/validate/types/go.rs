@@ -19,6 +19,7 @@ use crate::core::model::FieldError;
 use crate::core::nearest;
 use crate::core::quantity::Quantity;
 use crate::core::quantity::QuantityError;
+use crate::core::quantity::trimmed;
 
 /// Paths of unknown fields, each with a suggested name.
 pub(super) type Unknown = Vec<(String, Option<&'static str>)>;
@@ -212,7 +213,7 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
             _ if name != "Quantity" => visitor.visit_newtype_struct(self),
             Value::Null => visitor.visit_i64(0),
             // Go trims a text, and caps what is too large. Here it is refused: no rule could count with it.
-            Value::String(text) => match text.trim().parse::<Quantity>() {
+            Value::String(text) => match trimmed(text).parse::<Quantity>() {
                 Ok(_) => visitor.visit_newtype_struct(self),
                 Err(QuantityError::TooLarge) => Err(self.wrong("a quantity of less than 1e29")),
                 Err(_) => Err(self.wrong("a quantity such as 100m or 64Mi")),
