@@ -17,7 +17,6 @@ use kube::runtime::watcher::Config;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::core::cluster::node_daemons;
 use crate::core::cluster::snapshot::Change;
@@ -40,8 +39,6 @@ const CERTIFICATES_PAGE: u32 = 16;
 const AGAIN: Duration = Duration::from_secs(2);
 /// But never after more than this: while one kind cannot be read, nothing is rolled out.
 const LONGEST: Duration = Duration::from_secs(8);
-/// A watch that did not fail for so long fails for the first time.
-const CALM: Duration = Duration::from_secs(60);
 
 /// The resource of a kind.
 pub(super) fn resource(kind: WatchedKind) -> ApiResource {
@@ -111,8 +108,12 @@ pub(super) async fn follow(kind: WatchedKind, client: kube::Client, term: u64, e
     let open = || watcher(api.clone(), config.clone());
     let mut stream = pin!(open());
     let mut reported = String::new();
-    let mut failed: Option<(Instant, Duration)> = None;
+    let mut pause = AGAIN;
     while let Some(event) = stream.next().await {
+        // A list alone shows no watch: where the one is allowed and the other is not, it would list again and again.
+        if matches!(event, Ok(Event::Apply(_) | Event::Delete(_))) {
+            pause = AGAIN;
+        }
         let change = match event {
             Ok(Event::Init) => Change::Begin(kind),
             Ok(Event::InitApply(object)) => Change::Present(kind, Box::new(value(object)), true),
@@ -131,10 +132,8 @@ pub(super) async fn follow(kind: WatchedKind, client: kube::Client, term: u64, e
                     // It would go on from where it was, as if nothing had happened since: another begins with a list.
                     stream.set(open());
                 }
-                let before = failed.filter(|(at, _)| at.elapsed() < CALM).map(|(_, pause)| pause);
-                let pause = before.map_or(AGAIN, |pause| (pause * 2).min(LONGEST));
-                failed = Some((Instant::now(), pause));
                 tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST);
                 continue;
             }
         };

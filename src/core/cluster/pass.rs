@@ -6,6 +6,7 @@
 
 mod approvals;
 mod broken;
+mod cut_off;
 mod facts;
 mod releases;
 mod revisions;

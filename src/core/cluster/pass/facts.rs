@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use crate::core::annotations;
-use crate::core::cluster::broken::Suspect;
-use crate::core::cluster::broken::Verdict;
 use crate::core::cluster::conditions;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::liveness::AgentLiveness;
@@ -22,7 +20,6 @@ use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::NodeEntry;
-use crate::core::cluster::snapshot::NodeReport;
 use crate::core::cluster::snapshot::Told;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::snapshot::WatchedNode;
@@ -38,6 +35,7 @@ use crate::core::annotations::progress_deadline;
 
 use super::Basis;
 use super::broken::Broken;
+use super::cut_off;
 use super::rules;
 use super::stages;
 use super::status;
@@ -107,9 +105,9 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             staged: told.is_some_and(|t| t.staged),
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || late && has_begun && !is_released
-                || told.is_some_and(|t| is_cut_off(known, daemon, t, (name, node), claimed)),
+                || told.is_some_and(|t| cut_off::is_cut_off(known, daemon, t, (name, node), claimed)),
             late,
-            broken: is_broken(known, daemon, current, (name, node), report),
+            broken: cut_off::is_broken(known, daemon, current, (name, node), report),
             passed_over: passed_over.is_some_and(|nodes| nodes.contains(name)),
             refused_until: refused_until(known, name).filter(|until| *until + REFUSED_FOR > known.now),
         });
@@ -190,60 +188,6 @@ pub(super) fn deadline(daemon: &WatchedDaemon) -> Span {
     written.unwrap_or(DEADLINE)
 }
 
-/// Whether a node has taken the wanted revision, is unreachable or its agent dead since, and has not reported within the
-/// progress deadline that it is available: the revision may have cut it off.
-fn is_cut_off(
-    known: &Basis<'_>,
-    daemon: &WatchedDaemon,
-    told: &Told,
-    (name, node): (&str, &WatchedNode),
-    claimed: Option<Timestamp>,
-) -> bool {
-    if node.reachable && (!is_dead(known, name) || is_ready(known, daemon, name)) {
-        return false;
-    }
-    let deadline = deadline(daemon);
-    let newest = told.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
-    // The report of a new instance may not have come any more.
-    let Some(took) = newest.map(|newest| newest.created).or(claimed) else { return false };
-    // One that goes away long after its update has another reason.
-    let away = if node.reachable { known.state.liveness.dead_since(name) } else { away_since(known, daemon, node) };
-    let was_ready = newest.is_some_and(|newest| newest.ready_since.is_some());
-    // Somebody who announced it while it was well has taken it away.
-    if was_ready && suspect(known, daemon, node).is_some_and(|suspect| suspect.is_leaving) {
-        return false;
-    }
-    let is_soon = !was_ready || away.is_some_and(|away| away < took + deadline);
-    is_soon && took + deadline <= known.now
-}
-
-/// Since when a node is unreachable: as its Node says, which another clock wrote, or as this coordinator saw it where that
-/// clock is ahead.
-fn away_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<Timestamp> {
-    let seen = || suspect(known, daemon, node)?.since;
-    node.away_since.filter(|since| *since <= known.now).or_else(seen)
-}
-
-/// What was seen of a node that may have been broken by the wanted revision.
-fn suspect<'a>(known: &Basis<'a>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<&'a Suspect> {
-    let suspects = known.of_it(&known.state.broken, daemon).filter(|of| of.revision == daemon.hash)?;
-    suspects.nodes.get(node.view.uid.as_ref()?)
-}
-
-/// Whether a node was not well with the wanted revision, `current`, when it last said what runs there: it says nothing now.
-fn is_broken(
-    known: &Basis<'_>,
-    daemon: &WatchedDaemon,
-    current: Option<&RevisionFact>,
-    (name, node): (&str, &WatchedNode),
-    report: Option<&NodeReport>,
-) -> bool {
-    let says_nothing = report.is_none_or(|report| report.said == 0);
-    let Some(current) = current.filter(|current| says_nothing && !current.is_retried(name)) else { return false };
-    let is_noted = node.view.uid.as_ref().is_some_and(|uid| current.broken.has(uid));
-    is_noted || suspect(known, daemon, node).is_some_and(|suspect| suspect.verdict == Verdict::Broken)
-}
-
 /// Whether reports of nodes that had some have just gone though their Nodes are there, as when somebody deletes the
 /// resource: what runs there is as it was, and agents that live report again.
 pub(super) fn are_reports_lost(known: &Basis<'_>, facts: &[NodeFact<'_>]) -> bool {
@@ -277,7 +221,8 @@ fn has(node: &NodeFact<'_>, revision: Name) -> bool {
     node.instances.iter().any(|instance| instance.revision == revision)
 }
 
-fn is_dead(known: &Basis<'_>, node: &str) -> bool {
+/// Whether a node's agent is dead.
+pub(super) fn is_dead(known: &Basis<'_>, node: &str) -> bool {
     known.dead.contains(node)
 }
 
@@ -289,7 +234,7 @@ fn mirror(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> Option<Mirro
 }
 
 /// Whether what runs on a dead agent's node is ready, by its mirror pod; what is not known is not.
-fn is_ready(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> bool {
+pub(super) fn is_ready(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> bool {
     mirror(known, daemon, node).and_then(|look| known.state.liveness.is_ready(&look)).unwrap_or(false)
 }
 

@@ -1,0 +1,71 @@
+//! Nodes that a revision may have cut off: they are unreachable, their agent is dead or their report is lost.
+//!
+//! Owns which of them count as failed, or as not well. Must not decide what follows.
+
+use crate::core::cluster::broken::Suspect;
+use crate::core::cluster::broken::Verdict;
+use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::snapshot::NodeReport;
+use crate::core::cluster::snapshot::Told;
+use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::cluster::snapshot::WatchedNode;
+use crate::core::time::Timestamp;
+
+use super::Basis;
+use super::facts::deadline;
+use super::facts::is_dead;
+use super::facts::is_ready;
+
+/// Whether a node has taken the wanted revision, is unreachable or its agent dead since, and has not reported within the
+/// progress deadline that it is available: the revision may have cut it off.
+pub(super) fn is_cut_off(
+    known: &Basis<'_>,
+    daemon: &WatchedDaemon,
+    told: &Told,
+    (name, node): (&str, &WatchedNode),
+    claimed: Option<Timestamp>,
+) -> bool {
+    if node.reachable && (!is_dead(known, name) || is_ready(known, daemon, name)) {
+        return false;
+    }
+    let deadline = deadline(daemon);
+    let newest = told.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
+    // The report of a new instance may not have come any more.
+    let Some(took) = newest.map(|newest| newest.created).or(claimed) else { return false };
+    // One that goes away long after its update has another reason.
+    let away = if node.reachable { known.state.liveness.dead_since(name) } else { away_since(known, daemon, node) };
+    let was_ready = newest.is_some_and(|newest| newest.ready_since.is_some());
+    // Somebody who announced it while it was well has taken it away.
+    if was_ready && suspect(known, daemon, node).is_some_and(|suspect| suspect.is_leaving) {
+        return false;
+    }
+    let is_soon = !was_ready || away.is_some_and(|away| away < took + deadline);
+    is_soon && took + deadline <= known.now
+}
+
+/// Since when a node is unreachable: as its Node says, which another clock wrote, or as this coordinator saw it where that
+/// clock is ahead.
+fn away_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<Timestamp> {
+    let seen = || suspect(known, daemon, node)?.since;
+    node.away_since.filter(|since| *since <= known.now).or_else(seen)
+}
+
+/// What was seen of a node that may have been broken by the wanted revision.
+fn suspect<'a>(known: &Basis<'a>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<&'a Suspect> {
+    let suspects = known.of_it(&known.state.broken, daemon).filter(|of| of.revision == daemon.hash)?;
+    suspects.nodes.get(node.view.uid.as_ref()?)
+}
+
+/// Whether a node was not well with the wanted revision, `current`, when it last said what runs there: it says nothing now.
+pub(super) fn is_broken(
+    known: &Basis<'_>,
+    daemon: &WatchedDaemon,
+    current: Option<&RevisionFact>,
+    (name, node): (&str, &WatchedNode),
+    report: Option<&NodeReport>,
+) -> bool {
+    let says_nothing = report.is_none_or(|report| report.said == 0);
+    let Some(current) = current.filter(|current| says_nothing && !current.is_retried(name)) else { return false };
+    let is_noted = node.view.uid.as_ref().is_some_and(|uid| current.broken.has(uid));
+    is_noted || suspect(known, daemon, node).is_some_and(|suspect| suspect.verdict == Verdict::Broken)
+}
