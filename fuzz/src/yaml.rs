@@ -51,7 +51,8 @@ fn obeys_nothing(text: &str) {
     for most in [0, 7, escape::TEXT] {
         let short = escape::short(text, most);
         assert!(short.len() <= most + 40, "{}", short.len());
-        assert_eq!(short == text, text.len() <= most);
+        // A text may look as a longer one that was shortened.
+        assert!(short == text || text.len() > most);
     }
 }
 
