@@ -3,10 +3,12 @@
 import json
 import time
 import unittest
+from pathlib import Path
 
 from kit.agent import grant
 from kit.api import Refused
 from kit.control_plane import ControlPlane
+from kit.daemons import daemonset
 from kit.wait import never
 from kit.wait import until
 from suite.bare import SOON
@@ -180,6 +182,47 @@ class Tenant(Story):
         self.assertEqual([self.instance(agent, name).uid for name in ("b", "own")], [first.uid, own.uid])
         self.remove("a")
         self.instance(agent, "c")
+
+    def peak(self, agent):
+        """The most memory that the agent has had, in MiB."""
+        lines = Path(f"/proc/{agent.process.pid}/status").read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+    def test_what_unfolds_takes_no_memory(self):
+        agent = self.start(**{"max-requests": "100%"})
+        self.put(self.bounded("first"))
+        self.instance(agent, "first")
+        before = self.peak(agent)
+        # A tenth of a megabyte of text that is a hundred megabytes with its aliases, for each of many DaemonSets.
+        aliases = ", ".join(f"k{number}: *a" for number in range(1000))
+        self.config("unfolds", **{"overlays.yaml": f"- nodes: {{}}\n  patch: {{metadata: {{annotations: {{a: &a {'x' * 100_000}, {aliases}}}}}}}\n"})
+        # The same megabyte in 16 variables of each pod.
+        self.config("large", key="x" * 900_000)
+        sources = [{"prefix": f"p{number}_", "configMapRef": {"name": "large"}} for number in range(16)]
+        for number in range(20):
+            self.put(self.daemon(f"unfolds-{number}", BOUNDED, annotations={"daemonlet.dev/overlays": "unfolds"}))
+            self.put(self.bounded(f"repeats-{number}", {"envFrom": sources}))
+        reason = lambda name: (self.status(agent, name) or {"reason": ""})["reason"]
+        for name, words in (("unfolds", "the document unfolds to more than"), ("repeats", "from ConfigMaps and Secrets have more than")):
+            for one in (f"{name}-{number}" for number in range(20)):
+                until(lambda one=one, words=words: words in reason(one), SOON, f"{one} is refused: {self.status(agent, one)}")
+        self.assertLess(self.peak(agent) - before, 64)
+        self.assertTrue(self.instance(agent, "first"))
+
+    def test_what_cannot_be_written_replaces_nothing(self):
+        agent = self.start()
+        self.config("data", key="1")
+        volumes = [{"name": "v", "configMap": {"name": "data"}}, {"name": "w", "configMap": {"name": "data"}}]
+        mounts = lambda inner: {"volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "w", "mountPath": f"/v/{inner}"}]}
+        for name in ("a", "b", "c"):
+            self.put(self.bounded(name, mounts("w"), volumes=volumes))
+        first = {name: self.instance(agent, name).uid for name in ("a", "b", "c")}
+        for name, inner in {"a": "..data/x", "b": "..x", "c": "x" * 256}.items():
+            container = daemonset(name, self.namespace, BOUNDED | mounts(inner))["spec"]["template"]["spec"]["containers"][0]
+            self.admin.patch("daemonsets", name, {"spec": {"template": {"spec": {"containers": [container]}}}}, self.namespace)
+            until(lambda name=name: "mountPath" in (self.status(agent, name) or {"reason": ""})["reason"], SOON, f"{name} is refused")
+        self.settled(agent)
+        self.assertEqual({name: self.instance(agent, name).uid for name in first}, first)
 
     def test_how_many_config_maps_of_it_are_read_is_bounded(self):
         agent = self.start()
