@@ -39,7 +39,7 @@ use daemonlet::core::plan::Facts;
 use daemonlet::core::plan::Fingerprints;
 use daemonlet::core::plan::Images;
 use daemonlet::core::plan::ManifestFact;
-use daemonlet::core::plan::Moment;
+use daemonlet::core::plan::PassPhase;
 use daemonlet::core::plan::Permission;
 use daemonlet::core::plan::Readiness;
 use daemonlet::core::plan::ReleasedDefinition;
@@ -210,8 +210,8 @@ impl Facts for Quiet {
         None
     }
 
-    fn moment(&self, _: &Instance) -> Moment {
-        Moment::Later
+    fn moment(&self, _: &Instance) -> PassPhase {
+        PassPhase::Later
     }
 
     fn empty_volumes(&self, _: &daemonlet::core::record::Instance) -> Option<&BTreeSet<String>> {

@@ -14,8 +14,8 @@ use clap_mangen::roff::Roff;
 use clap_mangen::roff::bold;
 use clap_mangen::roff::italic;
 use clap_mangen::roff::roman;
+use daemonlet::config::keys::ConfigKey;
 use daemonlet::config::keys::KEYS;
-use daemonlet::config::keys::Key;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -180,7 +180,7 @@ fn configuration() -> String {
     page.render()
 }
 
-fn entry(page: &mut Roff, key: &Key) {
+fn entry(page: &mut Roff, key: &ConfigKey) {
     page.control("TP", []).text([bold(key.name()), roman(" = "), italic((key.takes)())]);
     page.text([roman(key.doc().collect::<Vec<_>>().join("\n"))]);
     page.control("IP", []).text([roman("Default or example: "), bold(key.example)]);

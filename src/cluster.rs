@@ -32,7 +32,7 @@ use write::Writer;
 
 /// What the coordinator works with.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CoordinatorOptions {
     /// The coordinator's own kubeconfig.
     pub kubeconfig: PathBuf,
     /// Namespace of the Lease.
@@ -53,7 +53,7 @@ pub struct Options {
 
 /// Coordinates until `stop` is there: stands for the Lease, works only while it holds it, and gives it back in the
 /// end, so that another goes on at once.
-pub async fn run(options: Options, stop: impl Future<Output = ()>) {
+pub async fn run(options: CoordinatorOptions, stop: impl Future<Output = ()>) {
     let mut stop = pin!(stop);
     let connector = Connector::new(options.kubeconfig.clone());
     let client = connector.client();
@@ -68,7 +68,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) {
     let mut next_look = None;
     let mut started = None;
     let recorder = options.metrics_listen.clone().and_then(|listen| {
-        let served = health::Recorder::serve(listen);
+        let served = health::HealthRecorder::serve(listen);
         served.inspect_err(|error| tracing::warn!("metrics of the coordinator are not served: {error}")).ok()
     });
     loop {

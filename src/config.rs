@@ -13,8 +13,8 @@ use std::fmt;
 use std::path::Path;
 use std::path::PathBuf;
 
+use crate::config::keys::ConfigKey;
 use crate::config::keys::KEYS;
-use crate::config::keys::Key;
 use crate::core::model::NodeView;
 use crate::core::policy::PodRules;
 
@@ -57,7 +57,7 @@ pub enum LogTarget {
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ConfigOrigin {
     /// Written in a file.
     File {
         /// The file.
@@ -73,20 +73,20 @@ pub enum Origin {
     Found,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ConfigOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Origin::Environment(variable) => write!(f, "the variable {variable}"),
-            Origin::Default(why) => f.write_str(why),
-            Origin::Found => f.write_str("default: the socket exists"),
+            ConfigOrigin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            ConfigOrigin::Environment(variable) => write!(f, "the variable {variable}"),
+            ConfigOrigin::Default(why) => f.write_str(why),
+            ConfigOrigin::Found => f.write_str("default: the socket exists"),
         }
     }
 }
 
 /// One thing that is wrong with the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// What is wrong: names file, line and key.
     pub message: String,
     /// What to do about it.
@@ -98,7 +98,7 @@ pub struct Problem {
 #[error("{}", .problems.iter().map(|p| p.message.as_str()).collect::<Vec<_>>().join("\n"))]
 pub struct ConfigError {
     /// The problems, in the order of files and lines; never empty.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
 /// Reads `file` and its drop-ins, or the system's files, fills in defaults from this host, and lets the
@@ -110,7 +110,7 @@ pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
     let mut config = load_from(file, Path::new("/"), &RealHost)?;
     if let Some(filter) = std::env::var(LOG_VARIABLE).ok().filter(|filter| !filter.is_empty()) {
         config.log_level = filter;
-        config.origins.insert("log.level", Origin::Environment(LOG_VARIABLE));
+        config.origins.insert("log.level", ConfigOrigin::Environment(LOG_VARIABLE));
     }
     Ok(config)
 }
@@ -148,7 +148,7 @@ fn resolved(files: &[read::SourceFile], host: &dyn Host) -> Result<Config, Confi
 
 /// The example file: every key with its meaning, commented out.
 pub fn example() -> String {
-    let lines = |key: &Key| {
+    let lines = |key: &ConfigKey| {
         let doc: String = key.doc().map(|line| format!("# {line}\n")).collect();
         format!("\n{doc}#{} = {}\n", key.name(), key.example)
     };
@@ -165,7 +165,7 @@ const EXAMPLE_HEAD: &str = "# The configuration of daemonlet. Every key is comme
 ";
 
 /// The `lines` of each key below their sections.
-fn sections(lines: impl Fn(&Key) -> String) -> String {
+fn sections(lines: impl Fn(&ConfigKey) -> String) -> String {
     let mut text = String::new();
     let mut section = "";
     for key in KEYS {
@@ -203,7 +203,7 @@ impl Config {
 
     /// Whether the key `path` is written in a file.
     pub fn is_written(&self, path: &str) -> bool {
-        matches!(self.origins.get(path), Some(Origin::File { .. }))
+        matches!(self.origins.get(path), Some(ConfigOrigin::File { .. }))
     }
 
     /// With which of the machine's keys secrets are sealed on disk; `None`: they are not.

@@ -34,12 +34,12 @@ use tokio::time::sleep_until;
 use crate::config::Config;
 use crate::core::render::Endpoint;
 use crate::guard::boot::BootEvidence;
+use crate::guard::decide::AddressProbe;
 use crate::guard::decide::End;
 use crate::guard::decide::Face;
 use crate::guard::decide::Guard;
-use crate::guard::decide::Probe;
 use crate::guard::decide::ProbeResult;
-use crate::guard::table::Table;
+use crate::guard::table::GuardTable;
 use crate::node::api;
 use crate::node::notify::Notifier;
 
@@ -83,7 +83,7 @@ pub enum GuardError {
 /// # Errors
 /// The kernel's.
 pub fn clean() -> Result<(), GuardError> {
-    Table::open().map(drop).map_err(GuardError::from)
+    GuardTable::open().map(drop).map_err(GuardError::from)
 }
 
 /// Guards the boot until the API server has answered, the time is up, or SIGTERM. Does nothing when
@@ -120,7 +120,7 @@ pub async fn run(config: &Config, notifier: &Notifier) -> Result<(), GuardError>
 /// What happens to the guard.
 enum Event {
     Addresses(Endpoint, BTreeSet<SocketAddr>),
-    ProbeResult(Probe, ProbeResult),
+    ProbeResult(AddressProbe, ProbeResult),
 }
 
 /// The guard's hands: probes, names and the table.
@@ -130,7 +130,7 @@ struct Shell<'a> {
     ready: bool,
     started: Instant,
     guard: Guard,
-    table: Table,
+    table: GuardTable,
     tls: Arc<ClientConfig>,
     name: Option<ServerName<'static>>,
     under_way: BTreeMap<SocketAddr, Vec<AbortHandle>>,
@@ -149,7 +149,7 @@ impl<'a> Shell<'a> {
             ready: false,
             started: Instant::now(),
             guard: Guard::new(config.boot_guard_max),
-            table: Table::open()?,
+            table: GuardTable::open()?,
             tls: Arc::new(tls),
             name: None,
             under_way: BTreeMap::new(),
@@ -258,7 +258,7 @@ impl<'a> Shell<'a> {
         Ok(())
     }
 
-    fn probe(&mut self, probe: Probe) {
+    fn probe(&mut self, probe: AddressProbe) {
         let Some(name) = self.name.clone() else { return };
         let (events, tls) = (self.events.clone(), Arc::clone(&self.tls));
         // The guard listens for as long as probes run.

@@ -107,7 +107,7 @@ impl<S: Subscriber> Layer<S> for JournalLayer {
 
 /// Gives `event` to `send` as a record of the `log` crate, its fields as key values.
 fn as_record(event: &Event<'_>, send: impl FnOnce(&::log::Record<'_>)) {
-    let mut fields = Fields::default();
+    let mut fields = LogFields::default();
     event.record(&mut fields);
     let pairs: Vec<(&str, _)> = fields.pairs.iter().map(|(name, value)| (*name, escape::line(value))).collect();
     let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (*name, &**value)).collect();
@@ -139,7 +139,7 @@ struct StderrLayer {
 
 impl<S: Subscriber> Layer<S> for StderrLayer {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        let mut fields = Fields::default();
+        let mut fields = LogFields::default();
         event.record(&mut fields);
         let line = line(&crate::clock::exact(), *event.metadata().level(), &fields, self.colour);
         // Nobody reads standard error any more: that must not end the agent.
@@ -148,7 +148,7 @@ impl<S: Subscriber> Layer<S> for StderrLayer {
 }
 
 /// `2026-11-21T09:30:00.123Z info  message key=value`.
-fn line(now: &jiff::Timestamp, level: Level, fields: &Fields, colour: bool) -> String {
+fn line(now: &jiff::Timestamp, level: Level, fields: &LogFields, colour: bool) -> String {
     let (name, code) = match level {
         Level::ERROR => ("error", "31"),
         Level::WARN => ("warn ", "33"),
@@ -173,12 +173,12 @@ fn line(now: &jiff::Timestamp, level: Level, fields: &Fields, colour: bool) -> S
 
 /// Message and fields of an event as text.
 #[derive(Default)]
-struct Fields {
+struct LogFields {
     message: String,
     pairs: Vec<(&'static str, String)>,
 }
 
-impl Fields {
+impl LogFields {
     fn put(&mut self, field: &Field, value: String) {
         if field.name() == "message" {
             self.message = value;
@@ -188,7 +188,7 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for LogFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.put(field, value.to_owned());
     }

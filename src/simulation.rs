@@ -15,13 +15,13 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 pub use crate::core::model::ObjectKey;
-pub use crate::node::agent::simulated::Handle as AgentHandle;
+pub use crate::node::agent::simulated::AgentHandle;
 pub use crate::node::agent::simulated::Simulation;
 pub use crate::node::fsx::Disk;
+pub use crate::node::fsx::DiskHandle;
 pub use crate::node::fsx::Doing;
-pub use crate::node::fsx::Handle;
-pub use crate::node::fsx::Kept;
 pub use crate::node::fsx::Links;
+pub use crate::node::fsx::PowerLossKeeps;
 pub use crate::node::fsx::Simulated;
 
 /// What surrounds a simulated process.

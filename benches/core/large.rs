@@ -22,7 +22,7 @@ use daemonlet::core::placement;
 use daemonlet::core::policy;
 use daemonlet::core::policy::Policy;
 use daemonlet::core::render::DEFAULT_TOKEN_EXPIRATION;
-use daemonlet::core::render::Pulls;
+use daemonlet::core::render::PullMode;
 use daemonlet::core::render::RenderOptions;
 use daemonlet::core::rendering;
 use daemonlet::core::rendering::Revision;
@@ -319,7 +319,7 @@ fn options() -> RenderOptions {
         api_endpoint: None,
         has_api: false,
         inline_secret_env: false,
-        pulls: Pulls::default(),
+        pulls: PullMode::default(),
         token_expiration: DEFAULT_TOKEN_EXPIRATION,
         rules: daemonlet::core::policy::PodRules::trusting(),
     }

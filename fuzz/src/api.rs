@@ -9,8 +9,8 @@ use daemonlet::core::node;
 use daemonlet::core::validate;
 use daemonlet::node::agent::fuzzing as agent;
 use daemonlet::node::api::fuzzing as api;
-use daemonlet::node::api::fuzzing::Kept;
-use daemonlet::node::socket::Request;
+use daemonlet::node::api::fuzzing::StoredKind;
+use daemonlet::node::socket::SocketOperation;
 
 use super::mutate;
 use super::whole;
@@ -24,13 +24,13 @@ pub fn check(data: &[u8]) {
     let mut objects = ObjectMap::default();
     let mut daemon_sets = Vec::new();
     for line in data.split(|byte| *byte == b'\n') {
-        let _ = serde_json::from_slice::<Request>(line);
-        let _ = api::kept(line, Kept::Pod);
-        let Some(value) = api::kept(line, Kept::Object) else { continue };
+        let _ = serde_json::from_slice::<SocketOperation>(line);
+        let _ = api::kept(line, StoredKind::Pod);
+        let Some(value) = api::kept(line, StoredKind::Object) else { continue };
         match value["kind"].as_str() {
-            Some("DaemonSet") => daemon_sets.extend(api::kept(line, Kept::DaemonSet)),
+            Some("DaemonSet") => daemon_sets.extend(api::kept(line, StoredKind::DaemonSet)),
             Some("Node") => {
-                let kept = api::kept(line, Kept::Node).unwrap_or_default();
+                let kept = api::kept(line, StoredKind::Node).unwrap_or_default();
                 node = agent::node_view(&kept);
                 let strict = node::view(&kept);
                 assert!(strict.is_err() || strict.is_ok_and(|strict| strict.labels == node.labels));

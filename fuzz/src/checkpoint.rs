@@ -21,8 +21,8 @@ use daemonlet::core::sources::FolderState;
 use daemonlet::core::sources::KnownDefinition;
 use daemonlet::core::time::Timestamp;
 use daemonlet::node::agent::fuzzing;
+use daemonlet::node::checkpoint::CheckpointStore;
 use daemonlet::node::checkpoint::Loaded;
-use daemonlet::node::checkpoint::Store;
 use daemonlet::node::fsx::Real;
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
 pub fn check(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     let _ = fs::remove_dir_all(&*FOLDER);
-    let store = Store::open(&Real::shared(), &FOLDER).expect("a state folder");
+    let store = CheckpointStore::open(&Real::shared(), &FOLDER).expect("a state folder");
     match (kind % 2, serde_json::from_slice::<Value>(rest)) {
         (0, Ok(value)) => store.save("fuzz", &value).expect("a saved value"),
         (0, Err(_)) => return,
@@ -68,7 +68,7 @@ pub fn check(data: &[u8]) {
 }
 
 /// What the agent does with a record first.
-fn use_record(mut record: DaemonRecord, store: &Store) {
+fn use_record(mut record: DaemonRecord, store: &CheckpointStore) {
     store.save("again", &record).expect("a saved record");
     assert_eq!(store.load::<DaemonRecord>("again"), Loaded::Present(record.clone()));
     record.not_after(Timestamp::from_secs(1_800_000_000));

@@ -1,18 +1,31 @@
 //! Responses of the API server of whose objects some fields are read: what passes is what the whole document has there.
 
 use daemonlet::core::field_filter::FieldFilter;
-use daemonlet::core::field_filter::Fields;
-use daemonlet::core::field_filter::Place;
+use daemonlet::core::field_filter::FieldSelection;
+use daemonlet::core::field_filter::ResponseShape;
 use daemonlet::core::field_filter::is_too_large;
 use serde_json::Map;
 use serde_json::Value;
 
 use super::mutate;
 
-const FIELDS: Fields = Fields::Of(&[
-    ("kind", Fields::All),
-    ("metadata", Fields::Of(&[("name", Fields::All), ("uid", Fields::All), ("labels", Fields::All)])),
-    ("spec", Fields::Of(&[("containers", Fields::Of(&[("name", Fields::All), ("ports", Fields::All)]))])),
+const FIELDS: FieldSelection = FieldSelection::Of(&[
+    ("kind", FieldSelection::All),
+    (
+        "metadata",
+        FieldSelection::Of(&[
+            ("name", FieldSelection::All),
+            ("uid", FieldSelection::All),
+            ("labels", FieldSelection::All),
+        ]),
+    ),
+    (
+        "spec",
+        FieldSelection::Of(&[(
+            "containers",
+            FieldSelection::Of(&[("name", FieldSelection::All), ("ports", FieldSelection::All)]),
+        )]),
+    ),
 ]);
 
 /// No object is too large that has fewer bytes.
@@ -26,7 +39,7 @@ const LONGEST: usize = 128 << 10;
 /// Where it does not.
 pub fn check(data: &[u8]) {
     let documents = documents(data).filter(|_| !data.contains(&b'\\'));
-    for place in [Place::Whole, Place::Items] {
+    for place in [ResponseShape::Whole, ResponseShape::Items] {
         let read = read(data, data.len().max(1), place);
         assert!(read.len() <= data.len() + 64, "{} of {} bytes", read.len(), data.len());
         for piece in [1 + data.len() % 7, 1 + data.len() / 3] {
@@ -37,14 +50,14 @@ pub fn check(data: &[u8]) {
         assert_eq!(found.len(), documents.len());
         for (found, document) in found.iter().zip(documents) {
             match place {
-                Place::Whole => is_part(found, document, data.len()),
-                Place::Items => are_parts(found, document, data.len()),
+                ResponseShape::Whole => is_part(found, document, data.len()),
+                ResponseShape::Items => are_parts(found, document, data.len()),
             }
         }
     }
 }
 
-fn read(data: &[u8], piece: usize, place: Place) -> Vec<u8> {
+fn read(data: &[u8], piece: usize, place: ResponseShape) -> Vec<u8> {
     let mut filter = FieldFilter::new(&FIELDS, place);
     data.chunks(piece).flat_map(|bytes| filter.feed(bytes)).collect()
 }
@@ -91,13 +104,14 @@ fn is_part(found: &Value, object: &Value, size: usize) {
     assert!(found.to_string().len() <= LONGEST, "it is large");
 }
 
-fn part(value: &Value, fields: &Fields) -> Value {
+fn part(value: &Value, fields: &FieldSelection) -> Value {
     match (fields, value) {
-        (Fields::Of(fields), Value::Object(map)) => {
-            let of = |(name, fields): &(&str, Fields)| Some(((*name).to_owned(), part(map.get(*name)?, fields)));
+        (FieldSelection::Of(fields), Value::Object(map)) => {
+            let of =
+                |(name, fields): &(&str, FieldSelection)| Some(((*name).to_owned(), part(map.get(*name)?, fields)));
             Value::Object(fields.iter().filter_map(of).collect::<Map<String, Value>>())
         }
-        (Fields::Of(_), Value::Array(items)) => items.iter().map(|item| part(item, fields)).collect(),
+        (FieldSelection::Of(_), Value::Array(items)) => items.iter().map(|item| part(item, fields)).collect(),
         _ => value.clone(),
     }
 }

@@ -15,7 +15,7 @@ use daemonlet::core::placement;
 use daemonlet::core::policy::Policy;
 use daemonlet::core::policy::namespace_of;
 use daemonlet::core::render::Endpoint;
-use daemonlet::core::render::Pulls;
+use daemonlet::core::render::PullMode;
 use daemonlet::core::render::RenderOptions;
 use daemonlet::core::rendering;
 use daemonlet::core::rendering::RenderResult;
@@ -86,7 +86,7 @@ fn options(kubelet_version: Option<(u32, u32)>, has_api: bool, inline_secret_env
         api_endpoint,
         has_api,
         inline_secret_env,
-        pulls: if has_api { Pulls::First } else { Pulls::ByKubelet },
+        pulls: if has_api { PullMode::First } else { PullMode::ByKubelet },
         token_expiration: daemonlet::core::time::Span::from_secs(3607),
         rules: daemonlet::core::policy::PodRules::trusting(),
     }

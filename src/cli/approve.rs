@@ -9,7 +9,7 @@ use crate::cli::order::OrderArguments;
 use crate::cli::output;
 use crate::core::model::ObjectKey;
 use crate::core::replies::ApproveReport;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 /// Let a revision start on this node that waits for this command (daemonlet.dev/update: manual)
 ///
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    arguments.order.carry_out(|namespace, name| Request::Approve { namespace, name }, human)?;
+    arguments.order.carry_out(|namespace, name| SocketOperation::Approve { namespace, name }, human)?;
     Ok(Exit::Success)
 }
 

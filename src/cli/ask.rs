@@ -18,7 +18,7 @@ use crate::config;
 use crate::config::Config;
 use crate::core::model::ObjectKey;
 use crate::node::agent;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 /// How long the agent may take for an answer: a pass that hangs must not hang its observers too.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ enum AgentReply<T> {
 }
 
 /// The answer to `request`: the agent's, or without one what checkpoint and folders say.
-pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<T, CommandFailure> {
+pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &SocketOperation) -> Result<T, CommandFailure> {
     let path = config.socket();
     let line = match converse(&path, request) {
         Ok(line) => line,
@@ -53,7 +53,10 @@ pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &Request) -> Re
 }
 
 /// The running agent's answer to `request`; none if no agent runs.
-pub(super) fn try_agent<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<Option<T>, CommandFailure> {
+pub(super) fn try_agent<T: DeserializeOwned>(
+    config: &Config,
+    request: &SocketOperation,
+) -> Result<Option<T>, CommandFailure> {
     let path = config.socket();
     match converse(&path, request) {
         Ok(line) => understood(&path, &line).map(Some),
@@ -63,7 +66,7 @@ pub(super) fn try_agent<T: DeserializeOwned>(config: &Config, request: &Request)
 }
 
 /// The running agent's answer to `request`, which changes something: nobody else can give it.
-pub(super) fn order<T: DeserializeOwned>(config: &Config, request: &Request) -> Result<T, CommandFailure> {
+pub(super) fn order<T: DeserializeOwned>(config: &Config, request: &SocketOperation) -> Result<T, CommandFailure> {
     let path = config.socket();
     let line = converse(&path, request).map_err(|error| match is_absence(&error) {
         true => failure(&path, "no agent is running here").hint("start it: systemctl start daemonlet"),
@@ -105,7 +108,7 @@ fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-fn converse(path: &PathBuf, request: &Request) -> io::Result<String> {
+fn converse(path: &PathBuf, request: &SocketOperation) -> io::Result<String> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;

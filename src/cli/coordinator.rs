@@ -58,8 +58,8 @@ fn process() -> String {
 }
 
 /// What the coordinator works with; `None`: this configuration has no identity for it.
-pub(super) fn options(config: &Config) -> Option<cluster::Options> {
-    Some(cluster::Options {
+pub(super) fn options(config: &Config) -> Option<cluster::CoordinatorOptions> {
+    Some(cluster::CoordinatorOptions {
         kubeconfig: config.coordinator_kubeconfig.clone()?,
         lease_namespace: config.lease_namespace.clone(),
         lease_name: config.lease_name.clone(),

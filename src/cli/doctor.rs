@@ -16,7 +16,7 @@ use crate::core::doctor::Finding;
 use crate::core::doctor::Severity;
 use crate::core::status::StatusReport;
 use crate::node::doctor;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 /// Check this node and its cluster, and say how to mend what is wrong
 ///
@@ -64,7 +64,7 @@ pub(super) fn report(config: &crate::config::Config) -> Result<DoctorReport, Com
 
 /// How the agent answers, and what it says.
 fn agent(config: &crate::config::Config) -> (AgentFinding, Option<StatusReport>) {
-    match ask::try_agent::<StatusReport>(config, &Request::Status) {
+    match ask::try_agent::<StatusReport>(config, &SocketOperation::Status) {
         Ok(Some(status)) => {
             let bad = status.daemons.iter().filter(|daemon| daemon.is_bad()).count();
             (AgentFinding::Runs { problems: status.problems.len() + bad }, Some(status))

@@ -11,7 +11,7 @@ use crate::cli::output::Colour;
 use crate::core::model::ObjectKey;
 use crate::core::replies::ExplainReport;
 use crate::core::status::State;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 /// Show why a DaemonSet does or does not run on this node
 ///
@@ -41,7 +41,7 @@ pub(super) fn key(text: &str) -> Result<ObjectKey, String> {
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     let ObjectKey { namespace, name } = arguments.daemon_set.clone();
-    let report: ExplainReport = ask::ask(&config, &Request::Explain { namespace, name })?;
+    let report: ExplainReport = ask::ask(&config, &SocketOperation::Explain { namespace, name })?;
     let text = if arguments.json {
         output::json(&report)?
     } else {

@@ -15,11 +15,11 @@ use crate::core::cluster::node_daemons;
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: GenerateCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum GenerateCommand {
     /// The resource NodeDaemons: with it rollouts go by the coordinator's approval
     Crd,
     /// A drop-in for the unit: with it the agent may write to the folders that its configuration names
@@ -29,9 +29,9 @@ enum What {
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     match &arguments.what {
-        What::Crd => output::data(node_daemons::CRD)?,
-        What::UnitDropin(arguments) => output::data(&unit_dropin::text(arguments)?)?,
-        What::Rbac(arguments) => return rbac::run(arguments),
+        GenerateCommand::Crd => output::data(node_daemons::CRD)?,
+        GenerateCommand::UnitDropin(arguments) => output::data(&unit_dropin::text(arguments)?)?,
+        GenerateCommand::Rbac(arguments) => return rbac::run(arguments),
     }
     Ok(Exit::Success)
 }

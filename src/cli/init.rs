@@ -23,7 +23,7 @@ use crate::cli::output;
 use crate::cli::plan;
 use crate::config;
 use crate::config::Config;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 /// What the file may look like to others: it holds no secret.
 const MODE: u32 = 0o644;
@@ -208,7 +208,7 @@ fn is_there(path: &Path) -> CommandFailure {
 
 /// Prints what a first pass would do with what the disk has.
 fn show_plan(config: &Config) -> Result<(), CommandFailure> {
-    let report = offline::answer(config, &Request::Plan).and_then(|value| {
+    let report = offline::answer(config, &SocketOperation::Plan).and_then(|value| {
         serde_json::from_value(value).map_err(|error| CommandFailure::new(Exit::Refused, error.to_string()))
     });
     match report {

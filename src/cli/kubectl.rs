@@ -43,7 +43,7 @@ const COMPLETION: &str = "kubectl_complete-daemonlet";
 #[command(name = "kubectl daemonlet", bin_name = "kubectl daemonlet", version, disable_help_subcommand = true)]
 struct Arguments {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<KubectlCommand>,
     /// The kubeconfig [default: $KUBECONFIG, else ~/.kube/config]
     #[arg(long, value_name = "FILE", global = true)]
     kubeconfig: Option<PathBuf>,
@@ -55,17 +55,17 @@ struct Arguments {
     namespace: Option<String>,
     /// The form of the output
     #[arg(short, long, value_enum, global = true)]
-    output: Option<Form>,
+    output: Option<KubectlOutputFormat>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum KubectlOutputFormat {
     /// JSON (schemaVersion 1)
     Json,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum KubectlCommand {
     /// Show what runs on a node and why, or why not
     Explain {
         node: String,
@@ -141,23 +141,27 @@ pub(super) fn main(arguments: Vec<OsString>) -> Exit {
 fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let runtime = event_loop()?;
     let kubeconfig = user::kubeconfig(arguments.kubeconfig.as_deref(), arguments.context.as_deref())?;
-    let json = arguments.output == Some(Form::Json);
+    let json = arguments.output == Some(KubectlOutputFormat::Json);
     let _entered = runtime.enter();
     let client = cluster::client(kubeconfig)?;
     let read = || runtime.block_on(cluster::read(&client));
     let namespace = arguments.namespace.as_deref();
     let steered = match &arguments.command {
         None => return overview::print(&read()?.overview(namespace), json),
-        Some(Command::Explain { node, daemon_set: Some(key) }) => return explain::one(&read()?, node, key, json),
-        Some(Command::Explain { node, daemon_set: None }) => return explain::all(&read()?, node, namespace, json),
-        Some(Command::Diff { node, other, daemon_set }) => {
+        Some(KubectlCommand::Explain { node, daemon_set: Some(key) }) => {
+            return explain::one(&read()?, node, key, json);
+        }
+        Some(KubectlCommand::Explain { node, daemon_set: None }) => {
+            return explain::all(&read()?, node, namespace, json);
+        }
+        Some(KubectlCommand::Diff { node, other, daemon_set }) => {
             return runtime.block_on(diff::print(&client, [node, other], (daemon_set.as_ref(), namespace), json));
         }
-        Some(Command::Pause { daemon_set }) => runtime.block_on(steer::pause(&client, daemon_set, true)),
-        Some(Command::Resume { daemon_set }) => runtime.block_on(steer::pause(&client, daemon_set, false)),
-        Some(Command::Promote { daemon_set }) => runtime.block_on(steer::promote(&client, daemon_set)),
-        Some(Command::Abort { daemon_set }) => runtime.block_on(steer::abort(&client, daemon_set)),
-        Some(Command::Retry { daemon_set }) => runtime.block_on(steer::retry(&client, daemon_set)),
+        Some(KubectlCommand::Pause { daemon_set }) => runtime.block_on(steer::pause(&client, daemon_set, true)),
+        Some(KubectlCommand::Resume { daemon_set }) => runtime.block_on(steer::pause(&client, daemon_set, false)),
+        Some(KubectlCommand::Promote { daemon_set }) => runtime.block_on(steer::promote(&client, daemon_set)),
+        Some(KubectlCommand::Abort { daemon_set }) => runtime.block_on(steer::abort(&client, daemon_set)),
+        Some(KubectlCommand::Retry { daemon_set }) => runtime.block_on(steer::retry(&client, daemon_set)),
     };
     output::data(&steered?)?;
     Ok(Exit::Success)

@@ -5,9 +5,9 @@ use serde_json::Value;
 use crate::cli::CommandFailure;
 use crate::config::Config;
 use crate::node::agent;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 /// The answer to `request`, as the agent would give it, from what is on disk. Changes nothing.
-pub(super) fn answer(config: &Config, request: &Request) -> Result<Value, CommandFailure> {
+pub(super) fn answer(config: &Config, request: &SocketOperation) -> Result<Value, CommandFailure> {
     Ok(agent::answer_offline(config.clone(), request)?)
 }

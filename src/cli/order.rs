@@ -11,7 +11,7 @@ use crate::cli::explain;
 use crate::cli::output;
 use crate::core::model::ObjectKey;
 use crate::core::replies::PlannedChange;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 /// The arguments of such a command.
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ impl OrderArguments {
     /// Has the agent do it, and prints its report.
     pub(super) fn carry_out<R: DeserializeOwned + Serialize>(
         &self,
-        request: impl Fn(String, String) -> Request,
+        request: impl Fn(String, String) -> SocketOperation,
         human: impl Fn(&R, &ObjectKey) -> String,
     ) -> Result<R, CommandFailure> {
         let config = self.config.load()?;

@@ -12,7 +12,7 @@ use crate::cli::status::left_alone;
 use crate::core::replies::HeldDaemon;
 use crate::core::replies::PlanReport;
 use crate::core::status::State;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 /// Show what one pass would change on this node; changes nothing
 ///
@@ -29,7 +29,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
-    let report: PlanReport = ask::ask(&config, &Request::Plan)?;
+    let report: PlanReport = ask::ask(&config, &SocketOperation::Plan)?;
     output::data(&if arguments.json { output::json(&report)? } else { human(&report) })?;
     Ok(exit(&report))
 }

@@ -32,11 +32,11 @@ use crate::node::agent;
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: PolicyCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum PolicyCommand {
     Test(Test),
 }
 
@@ -55,7 +55,7 @@ struct Test {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    let What::Test(arguments) = &arguments.what;
+    let PolicyCommand::Test(arguments) = &arguments.what;
     let policy = agent::policy(&arguments.config.load()?)?;
     let mut inputs = inputs::read(&arguments.files);
     let mut not_taken = std::mem::take(&mut inputs.refused);

@@ -11,7 +11,7 @@ use crate::cli::output;
 use crate::core::model::ObjectKey;
 use crate::core::replies::ReleaseReport;
 use crate::core::replies::ReleasedDaemon;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 /// End a daemon that is held on this node: its configuration no longer selects it
 ///
@@ -35,7 +35,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
-    let request = Request::Release { daemons: arguments.daemon_sets.clone() };
+    let request = SocketOperation::Release { daemons: arguments.daemon_sets.clone() };
     let report: ReleaseReport = match ask::try_agent(&config, &request)? {
         Some(report) => report,
         None => ask::release_offline(&config, &arguments.daemon_sets)?,

@@ -33,7 +33,7 @@ use crate::core::placement::NamespaceSelector;
 use crate::core::policy::PodRules;
 use crate::core::policy::namespace_of;
 use crate::core::render::DEFAULT_TOKEN_EXPIRATION;
-use crate::core::render::Pulls;
+use crate::core::render::PullMode;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
 use crate::core::rendering::Revision;
@@ -42,7 +42,7 @@ pub(in crate::cli) mod inputs;
 pub(in crate::cli) mod report;
 mod write;
 
-use inputs::Inputs;
+use inputs::RenderInputs;
 use report::Manifests;
 use report::RenderEntry;
 
@@ -153,7 +153,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 }
 
 /// The DaemonSets whose overlays are not looked at because no Node is given.
-fn unapplied(inputs: &Inputs, node: Option<&NodeView>) -> Vec<(String, Option<String>)> {
+fn unapplied(inputs: &RenderInputs, node: Option<&NodeView>) -> Vec<(String, Option<String>)> {
     let patched = inputs.daemon_sets.values().filter(|daemon_set| overlays::config_map(daemon_set).is_some());
     let told = |daemon_set: &Arc<DaemonSet>| {
         let reason = format!("{}: its overlays are not applied, which --strict refuses", daemon_set.key);
@@ -179,14 +179,14 @@ fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptio
         api_endpoint: arguments.api_endpoint.clone(),
         has_api: true,
         inline_secret_env: arguments.inline_secret_env,
-        pulls: if arguments.pull_policy == "as-written" { Pulls::AsWritten } else { Pulls::First },
+        pulls: if arguments.pull_policy == "as-written" { PullMode::AsWritten } else { PullMode::First },
         token_expiration: DEFAULT_TOKEN_EXPIRATION,
         rules: PodRules::trusting(),
     })
 }
 
 /// What becomes of each DaemonSet, by namespace and name, then what is invalid, by file and line.
-fn entries(inputs: &Inputs, node: Option<&NodeView>, options: &RenderOptions) -> Vec<RenderEntry> {
+fn entries(inputs: &RenderInputs, node: Option<&NodeView>, options: &RenderOptions) -> Vec<RenderEntry> {
     // What is not among the inputs may still exist in the cluster.
     let objects = ObjectMap { objects: inputs.objects.clone(), complete: false };
     let tokens: BTreeMap<TokenRequest, String> = BTreeMap::new();

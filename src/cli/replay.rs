@@ -73,7 +73,7 @@ fn text(report: &ReplayReport) -> String {
         text.push_str(&format!("{at} this program cannot decide it: {why}\n"));
     }
     for found in &report.differences {
-        let replay::Difference { at, path, recorded, today } = found;
+        let replay::DecisionDifference { at, path, recorded, today } = found;
         text.push_str(&format!("{at} {path}: recorded {recorded}, today {today}\n"));
     }
     let mut different: Vec<_> = report.differences.iter().map(|found| found.at).collect();

@@ -8,7 +8,7 @@ use crate::cli::order::OrderArguments;
 use crate::cli::output;
 use crate::core::model::ObjectKey;
 use crate::core::replies::RestartReport;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 /// Replace a daemon's pod on this node by a new one of the same revision; also without an API server
 ///
@@ -23,7 +23,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let report: RestartReport =
-        arguments.order.carry_out(|namespace, name| Request::Restart { namespace, name }, human)?;
+        arguments.order.carry_out(|namespace, name| SocketOperation::Restart { namespace, name }, human)?;
     Ok(if report.new.is_some() && report.unsure.is_none() { Exit::Success } else { Exit::Refused })
 }
 

@@ -9,7 +9,7 @@ use crate::cli::order::OrderArguments;
 use crate::cli::output;
 use crate::core::model::ObjectKey;
 use crate::core::replies::RetryReport;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 /// Try a failed revision again on this node, now; also without an API server
 ///
@@ -22,7 +22,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    let report: RetryReport = arguments.order.carry_out(|namespace, name| Request::Retry { namespace, name }, human)?;
+    let report: RetryReport =
+        arguments.order.carry_out(|namespace, name| SocketOperation::Retry { namespace, name }, human)?;
     Ok(if report.forgotten.is_some() || report.backoff { Exit::Success } else { Exit::Refused })
 }
 

@@ -77,15 +77,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
     start_log(&config)?;
     match start(config, arguments)? {
-        Next::End(exit) => Ok(exit),
-        Next::Again => again(),
+        AfterRun::End(exit) => Ok(exit),
+        AfterRun::Again => again(),
     }
 }
 
 /// Says what has no effect in a configuration that has no mistakes, and what the agent would hold with it: what it no
 /// longer selects.
 fn check(config: Config) -> Result<Exit, CommandFailure> {
-    let remark = |one: config::Problem| {
+    let remark = |one: config::ConfigProblem| {
         let hint = one.hint.map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
         format!("note: {}\n{hint}", one.message)
     };
@@ -134,7 +134,7 @@ impl Coordinating {
 }
 
 /// What comes after the agent.
-enum Next {
+enum AfterRun {
     /// The process ends.
     End(Exit),
     /// It goes on with the configuration as it is now.
@@ -142,14 +142,14 @@ enum Next {
 }
 
 /// Starts the agent and waits for its end.
-fn start(config: Config, arguments: &Arguments) -> Result<Next, CommandFailure> {
+fn start(config: Config, arguments: &Arguments) -> Result<AfterRun, CommandFailure> {
     fsx::widen_descriptors();
     let notifier = Arc::new(Notifier::from_environment());
     let ready = ReadyGuard::start(Arc::clone(&notifier), READY_WITHIN)
         .map_err(|error| CommandFailure::new(Exit::Refused, format!("cannot start a thread: {error}")))?;
     let runtime = event_loop()?;
     let coordinating = if arguments.once { None } else { coordinate(&config)? };
-    let next: Result<Next, CommandFailure> = runtime.block_on(async {
+    let next: Result<AfterRun, CommandFailure> = runtime.block_on(async {
         let agent = Agent::new(config, notifier)?;
         if arguments.once {
             let report = agent.run_once().await?;
@@ -160,17 +160,17 @@ fn start(config: Config, arguments: &Arguments) -> Result<Next, CommandFailure> 
                     || !daemon.stale_volumes.is_empty()
             };
             let is_bad = report.daemons.iter().any(bad) || !report.problems.is_empty();
-            return Ok(Next::End(if is_bad { Exit::Refused } else { Exit::Success }));
+            return Ok(AfterRun::End(if is_bad { Exit::Refused } else { Exit::Success }));
         }
         match agent.run(ready, arguments.config.config.as_deref()).await? {
-            Ended::Stopped => Ok(Next::End(Exit::Success)),
-            Ended::Reconfigured => Ok(Next::Again),
+            Ended::Stopped => Ok(AfterRun::End(Exit::Success)),
+            Ended::Reconfigured => Ok(AfterRun::Again),
             // The journal has the reason; systemd starts it again.
-            Ended::Outdated => Ok(Next::End(Exit::Refused)),
+            Ended::Outdated => Ok(AfterRun::End(Exit::Refused)),
         }
     });
     // The same process goes on under the same name with another configuration: it keeps the Lease.
-    if let (Ok(Next::End(_)) | Err(_), Some(coordinating)) = (&next, coordinating) {
+    if let (Ok(AfterRun::End(_)) | Err(_), Some(coordinating)) = (&next, coordinating) {
         coordinating.stop();
     }
     next

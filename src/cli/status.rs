@@ -25,7 +25,7 @@ use crate::core::status::LeftAlone;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
 use crate::core::time::Timestamp;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 /// How often `--watch` asks.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -46,11 +46,11 @@ pub(super) struct Arguments {
     watch: bool,
     /// Whole sources and reasons, also on a terminal, where they are cut to fit 120 columns
     #[arg(short, long, value_enum)]
-    output: Option<Form>,
+    output: Option<StatusOutputFormat>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Form {
+enum StatusOutputFormat {
     Wide,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     if arguments.watch {
         return watch(&config, arguments);
     }
-    let report: StatusReport = ask::ask(&config, &Request::Status)?;
+    let report: StatusReport = ask::ask(&config, &SocketOperation::Status)?;
     output::data(&text(&report, arguments)?)?;
     Ok(exit(&report))
 }
@@ -90,7 +90,7 @@ fn watch(config: &Config, arguments: &Arguments) -> Result<Exit, CommandFailure>
     let mut last: Option<StatusReport> = None;
     let in_place = !json && std::io::stdout().is_terminal();
     loop {
-        let report: StatusReport = ask::ask(config, &Request::Status)?;
+        let report: StatusReport = ask::ask(config, &SocketOperation::Status)?;
         if in_place {
             let colour = Colour::new(&std::io::stdout());
             let text = human(&report, colour, arguments.screen()) + &live::lines(&report, Some(now()), colour);

@@ -26,8 +26,8 @@ use crate::config::Config;
 use crate::node::recording::export::ConfigMapValues;
 use crate::node::recording::export::for_bundle;
 use crate::node::recording::redact;
-use crate::node::recording::redact::Key;
-use crate::node::socket::Request;
+use crate::node::recording::redact::DigestKey;
+use crate::node::socket::SocketOperation;
 
 /// The recording's name in a bundle.
 pub(super) const RECORDING: &str = "recording.cbor";
@@ -96,7 +96,7 @@ impl Bundle {
         bundle.recording(config, values);
         bundle.add_text("config.toml", &config.print());
         bundle.records(&config.state_dir);
-        match ask::ask::<Value>(config, &Request::Status) {
+        match ask::ask::<Value>(config, &SocketOperation::Status) {
             Ok(status) => bundle.add_json("status.json", &status),
             Err(failure) => bundle.lacks("status.json", &reason(failure)),
         }
@@ -134,7 +134,7 @@ impl Bundle {
 
     /// The agent's last passes, keyed for this bundle.
     fn recording(&mut self, config: &Config, values: ConfigMapValues) {
-        let path = match ask::try_agent::<HandedOver>(config, &Request::Recording) {
+        let path = match ask::try_agent::<HandedOver>(config, &SocketOperation::Recording) {
             Ok(Some(HandedOver { path })) => path,
             Ok(None) => return self.lacks(RECORDING, "no agent is running: the rest is what the disk has"),
             Err(failure) => return self.lacks(RECORDING, &reason(failure)),
@@ -150,7 +150,7 @@ impl Bundle {
     /// The records of the state folder. What is remembered of objects and tokens stays there: it holds Secrets.
     fn records(&mut self, state: &Path) {
         let folder = state.join("daemons");
-        let Some(key) = Key::random() else { return self.lacks("records", "no randomness for a key") };
+        let Some(key) = DigestKey::random() else { return self.lacks("records", "no randomness for a key") };
         let entries = match std::fs::read_dir(&folder) {
             Ok(entries) => entries,
             Err(error) => {
@@ -212,7 +212,7 @@ impl Bundle {
 }
 
 /// Keys what is a digest over data: a short secret could be guessed from it.
-fn close_digests(value: &mut Value, key: &Key) {
+fn close_digests(value: &mut Value, key: &DigestKey) {
     match value {
         Value::Object(members) => {
             for (name, value) in members {

@@ -20,12 +20,12 @@ const HANGS_AFTER: Duration = Duration::from_secs(180);
 
 /// The data between passes; clones share it.
 #[derive(Clone)]
-pub(super) struct Recorder {
+pub(super) struct HealthRecorder {
     since: Instant,
     last: Arc<Mutex<Option<(CoordinatorFacts, Instant)>>>,
 }
 
-impl Recorder {
+impl HealthRecorder {
     /// Serves at `listen` for as long as the process lives.
     pub(super) fn serve(listen: Listen) -> std::io::Result<Self> {
         let recorder = Self { since: Instant::now(), last: Arc::default() };
@@ -43,7 +43,7 @@ impl Recorder {
     }
 }
 
-impl server::Exposed for Recorder {
+impl server::Exposed for HealthRecorder {
     fn exposition(&self) -> Option<String> {
         self.last().map(|(facts, _)| metrics::coordinator(&facts, process::fact()))
     }

@@ -16,8 +16,8 @@ use crate::clock;
 use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::observation::ClusterObservation;
 use crate::core::cluster::observation::Leadership;
-use crate::core::cluster::observation::WatchProgress;
-use crate::core::cluster::requests::Reply;
+use crate::core::cluster::observation::WatchHealth;
+use crate::core::cluster::requests::CoordinatorReply;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::KINDS;
@@ -28,7 +28,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::Selection;
 
-use super::Options;
+use super::CoordinatorOptions;
 use super::lease::Held;
 use super::watch;
 
@@ -48,7 +48,7 @@ pub(super) enum ClusterEvent {
     /// In this term: a watch failed; with the words, if they are others than before.
     Unreadable(u64, WatchedKind, Option<String>),
     /// A request ended; with what it shows of the object.
-    Replied(u64, Reply, Option<Change>),
+    Replied(u64, CoordinatorReply, Option<Change>),
     /// In this term: an object was read, or could not be.
     Read(u64, (WatchedKind, ObjectKey), Option<Change>),
 }
@@ -64,11 +64,11 @@ pub(super) struct ClusterInputs {
     reading: BTreeSet<(WatchedKind, ObjectKey)>,
     /// Whether ControllerRevisions are watched already.
     follows_revisions: bool,
-    options: Options,
+    options: CoordinatorOptions,
     received: mpsc::Receiver<ClusterEvent>,
     events: ClusterEvents,
     snapshot: Arc<ClusterSnapshot>,
-    watches: BTreeMap<WatchedKind, WatchProgress>,
+    watches: BTreeMap<WatchedKind, WatchHealth>,
     held: Option<Held>,
     term: u64,
     /// What runs while the Lease is held; it ends when this is dropped.
@@ -85,7 +85,11 @@ pub(super) struct ClusterInputs {
 impl ClusterInputs {
     /// The inputs of a coordinator that does not hold the Lease yet, and where to tell them what happens. `client`: reads
     /// what is of the `selection`.
-    pub(super) fn new(options: &Options, client: kube::Client, selection: Selection) -> (Self, ClusterEvents) {
+    pub(super) fn new(
+        options: &CoordinatorOptions,
+        client: kube::Client,
+        selection: Selection,
+    ) -> (Self, ClusterEvents) {
         let (events, received) = mpsc::channel(1024);
         let inputs = Self {
             client,
@@ -231,7 +235,8 @@ impl ClusterInputs {
         }
         self.clock = TermClock::default();
         self.read_clocks();
-        let Options { lease_name: lease, identity, settings, approve_nodes, trusted_namespaces, .. } = &self.options;
+        let CoordinatorOptions { lease_name: lease, identity, settings, approve_nodes, trusted_namespaces, .. } =
+            &self.options;
         self.term += 1;
         let snapshot = ClusterSnapshot::new(settings.default_node_selector.clone());
         self.snapshot = Arc::new(snapshot.trusting(trusted_namespaces.clone()));

@@ -22,7 +22,7 @@ use crate::core::cluster::overview::CANNOT_LIST;
 use crate::core::json::Json;
 use crate::node::api::words;
 
-use super::Options;
+use super::CoordinatorOptions;
 use super::inputs::ClusterEvent;
 use super::inputs::ClusterEvents;
 
@@ -85,7 +85,7 @@ pub(super) struct Lease {
 
 /// Stands for the Lease until `stop`, and gives it back then, so that another goes on at once.
 pub(super) async fn keep(
-    options: Options,
+    options: CoordinatorOptions,
     client: kube::Client,
     events: ClusterEvents,
     (cannot_list, stop): (watch::Receiver<String>, oneshot::Receiver<()>),

@@ -22,8 +22,8 @@ use tokio::task::JoinSet;
 use crate::core::cluster::liveness;
 use crate::core::cluster::requests::Call;
 use crate::core::cluster::requests::ClusterRequest;
-use crate::core::cluster::requests::Outcome;
-use crate::core::cluster::requests::Reply;
+use crate::core::cluster::requests::CoordinatorReply;
+use crate::core::cluster::requests::RequestOutcome;
 use crate::core::cluster::requests::SendError;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::WatchedKind;
@@ -65,14 +65,14 @@ impl Writer {
             let (client, events, held) = (client.clone(), events.clone(), held.clone());
             async move {
                 let (answer, change) = match held.filter(|held| !held.is_over()) {
-                    None => (Outcome::NotSent, None),
+                    None => (RequestOutcome::NotSent, None),
                     // What is under way ends before another may hold the Lease.
                     Some(held) => {
                         let patience = held.left().min(PATIENCE);
                         answer(tokio::time::timeout(patience, carry_out(&client, request.call)).await)
                     }
                 };
-                let reply = Reply { number: request.number, answer };
+                let reply = CoordinatorReply { number: request.number, answer };
                 // Nobody waits for it when the coordinator has ended.
                 let _ = events.send(ClusterEvent::Replied(term, reply, change)).await;
             }
@@ -91,30 +91,32 @@ enum Shown {
     Missing(&'static str),
 }
 
-fn answer(outcome: Result<Result<Shown, kube::Error>, tokio::time::error::Elapsed>) -> (Outcome, Option<Change>) {
+fn answer(
+    outcome: Result<Result<Shown, kube::Error>, tokio::time::error::Elapsed>,
+) -> (RequestOutcome, Option<Change>) {
     match outcome {
         Ok(Ok(Shown::Now(kind, object))) => {
-            (Outcome::Written, Some(Change::Written(kind, Box::new(watch::value(object)))))
+            (RequestOutcome::Written, Some(Change::Written(kind, Box::new(watch::value(object)))))
         }
         Ok(Ok(Shown::Gone(kind, key))) => {
             let metadata = json!({"namespace": key.namespace, "name": key.name});
-            (Outcome::Written, Some(Change::Gone(kind, Box::new(json!({"metadata": metadata})))))
+            (RequestOutcome::Written, Some(Change::Gone(kind, Box::new(json!({"metadata": metadata})))))
         }
-        Ok(Ok(Shown::Pod(pod))) => (Outcome::Pod(pod.map(|pod| Box::new(watch::value(pod)))), None),
-        Ok(Ok(Shown::Event)) => (Outcome::Written, None),
-        Ok(Ok(Shown::Leases(leases))) => (Outcome::Leases(leases), None),
-        Ok(Ok(Shown::Missing(what))) => (Outcome::Outdated(what.to_owned()), None),
+        Ok(Ok(Shown::Pod(pod))) => (RequestOutcome::Pod(pod.map(|pod| Box::new(watch::value(pod)))), None),
+        Ok(Ok(Shown::Event)) => (RequestOutcome::Written, None),
+        Ok(Ok(Shown::Leases(leases))) => (RequestOutcome::Leases(leases), None),
+        Ok(Ok(Shown::Missing(what))) => (RequestOutcome::Outdated(what.to_owned()), None),
         Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
-            (Outcome::Outdated(status.message), None)
+            (RequestOutcome::Outdated(status.message), None)
         }
         Ok(Err(kube::Error::Api(status))) => {
             let code = status.code;
-            (Outcome::Failed(SendError::of(code, kube::Error::Api(status).to_string())), None)
+            (RequestOutcome::Failed(SendError::of(code, kube::Error::Api(status).to_string())), None)
         }
-        Ok(Err(error)) => (Outcome::Failed(SendError::Unanswered(error.to_string())), None),
+        Ok(Err(error)) => (RequestOutcome::Failed(SendError::Unanswered(error.to_string())), None),
         Err(_) => {
             let words = format!("no answer within {} s", PATIENCE.as_secs());
-            (Outcome::Failed(SendError::Unanswered(words)), None)
+            (RequestOutcome::Failed(SendError::Unanswered(words)), None)
         }
     }
 }

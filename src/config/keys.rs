@@ -10,21 +10,21 @@ use std::time::Duration;
 use toml::Value;
 use toml::de::DeValue;
 
+use crate::config::ConfigOrigin;
 use crate::config::Listen;
 use crate::config::LogTarget;
-use crate::config::Origin;
 use crate::config::kinds::*;
 use crate::core::model::Mode;
 use crate::core::model::Taint;
 use crate::core::pass::MaxRemovals;
 use crate::core::policy::Grant;
 use crate::core::policy::Share;
-use crate::core::policy::pod_security::Level;
+use crate::core::policy::pod_security::PodSecurityLevel;
 use crate::core::render::Endpoint;
 
 /// One key of the configuration.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct ConfigKey {
     /// The key with its section, as messages name it: `policy.namespaces`.
     pub path: &'static str,
     /// The example file's value, in TOML: the default where it is the same on every host.
@@ -38,7 +38,7 @@ pub struct Key {
     pub(super) get: fn(&Config) -> Value,
 }
 
-impl Key {
+impl ConfigKey {
     /// The section; empty at the top of the file.
     pub fn section(&self) -> &'static str {
         self.path.split_once('.').map_or("", |(section, _)| section)
@@ -63,11 +63,11 @@ macro_rules! keys {
         pub struct Config {
             $($(#[doc = $doc])+ pub $field: $type,)+
             /// Where the value of each key came from.
-            pub origins: BTreeMap<&'static str, Origin>,
+            pub origins: BTreeMap<&'static str, ConfigOrigin>,
         }
 
         /// Every key, in the order of the example file; sections are contiguous.
-        pub const KEYS: &[Key] = &[$(Key {
+        pub const KEYS: &[ConfigKey] = &[$(ConfigKey {
             path: $path,
             example: $example,
             takes: || $kind.takes(),
@@ -177,9 +177,9 @@ keys! {
     trusted_namespaces: Vec<String> = ("policy.trusted-namespaces", List(NAMESPACES), r#"["kube-system"]"#);
     /// The PodSecurity level that the pods of namespaces which are not trusted have to meet at least,
     /// whatever their namespaces' labels say.
-    pod_security: Level = (
+    pod_security: PodSecurityLevel = (
         "policy.pod-security",
-        Words(&[("baseline", Level::Baseline), ("restricted", Level::Restricted)]),
+        Words(&[("baseline", PodSecurityLevel::Baseline), ("restricted", PodSecurityLevel::Restricted)]),
         r#""baseline""#
     );
     /// What a namespace that is not trusted may have of the host all the same, each by its name:
@@ -203,7 +203,7 @@ keys! {
     policy_images: Vec<String> = ("policy.images", List(PATTERNS), r#"["*"]"#);
     /// PodSecurity level of a namespace without the label pod-security.kubernetes.io/enforce: the
     /// default of the API server's own PodSecurity configuration.
-    pod_security_default: Level = ("policy.pod-security-default", LEVELS, r#""privileged""#);
+    pod_security_default: PodSecurityLevel = ("policy.pod-security-default", LEVELS, r#""privileged""#);
     /// The cluster's default node selector, such as OpenShift's. It counts for a namespace without the
     /// annotations scheduler.alpha.kubernetes.io/node-selector and openshift.io/node-selector. An
     /// empty annotation switches it off for its namespace.

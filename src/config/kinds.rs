@@ -16,11 +16,11 @@ use crate::core::pass::MaxRemovals;
 use crate::core::policy::Grant;
 use crate::core::policy::PortRange;
 use crate::core::policy::Share;
-use crate::core::policy::pod_security::Level;
+use crate::core::policy::pod_security::PodSecurityLevel;
 use crate::core::render::Endpoint;
 
 /// What a key takes: values of the type `T`.
-pub(super) trait Kind<T> {
+pub(super) trait ValueKind<T> {
     /// Reads `value`; the error says what is expected.
     fn read(&self, value: &DeValue<'_>) -> Result<T, String>;
     /// The value as a file would have it.
@@ -31,7 +31,7 @@ pub(super) trait Kind<T> {
 
 /// One string.
 #[derive(Clone, Copy)]
-pub(super) struct Text<T> {
+pub(super) struct TextKind<T> {
     /// What is expected, for messages.
     what: &'static str,
     takes: &'static str,
@@ -39,18 +39,18 @@ pub(super) struct Text<T> {
     print: fn(&T) -> String,
 }
 
-const fn text<T>(what: &'static str, parse: fn(&str) -> Result<T, String>, print: fn(&T) -> String) -> Text<T> {
-    Text { what, takes: "\"...\"", parse, print }
+const fn text<T>(what: &'static str, parse: fn(&str) -> Result<T, String>, print: fn(&T) -> String) -> TextKind<T> {
+    TextKind { what, takes: "\"...\"", parse, print }
 }
 
-impl<T> Text<T> {
+impl<T> TextKind<T> {
     /// Itself with what the manual says that it takes.
     const fn taking(self, takes: &'static str) -> Self {
         Self { takes, ..self }
     }
 }
 
-impl<T> Kind<T> for Text<T> {
+impl<T> ValueKind<T> for TextKind<T> {
     fn read(&self, value: &DeValue<'_>) -> Result<T, String> {
         let DeValue::String(text) = value else { return Err(expected(self.what, value)) };
         (self.parse)(text)
@@ -66,9 +66,9 @@ impl<T> Kind<T> for Text<T> {
 }
 
 /// One string; `""` is none.
-pub(super) struct Optional<T>(pub(super) Text<T>);
+pub(super) struct Optional<T>(pub(super) TextKind<T>);
 
-impl<T> Kind<Option<T>> for Optional<T> {
+impl<T> ValueKind<Option<T>> for Optional<T> {
     fn read(&self, value: &DeValue<'_>) -> Result<Option<T>, String> {
         match value {
             DeValue::String(text) if text.is_empty() => Ok(None),
@@ -87,9 +87,9 @@ impl<T> Kind<Option<T>> for Optional<T> {
 }
 
 /// A list of strings, which its text names.
-pub(super) struct List<T>(pub(super) Text<T>);
+pub(super) struct List<T>(pub(super) TextKind<T>);
 
-impl<T> Kind<Vec<T>> for List<T> {
+impl<T> ValueKind<Vec<T>> for List<T> {
     fn read(&self, value: &DeValue<'_>) -> Result<Vec<T>, String> {
         let DeValue::Array(items) = value else { return Err(expected(self.0.what, value)) };
         items.iter().map(|item| self.0.read(item.get_ref())).collect()
@@ -107,7 +107,7 @@ impl<T> Kind<Vec<T>> for List<T> {
 /// One of these words.
 pub(super) struct Words<T: 'static>(pub(super) &'static [(&'static str, T)]);
 
-impl<T: Clone + PartialEq> Kind<T> for Words<T> {
+impl<T: Clone + PartialEq> ValueKind<T> for Words<T> {
     fn read(&self, value: &DeValue<'_>) -> Result<T, String> {
         let meant = self.0.iter().find(|(word, _)| matches!(value, DeValue::String(text) if text == word));
         meant.map(|(_, meaning)| meaning.clone()).ok_or_else(|| {
@@ -130,7 +130,7 @@ impl<T: Clone + PartialEq> Kind<T> for Words<T> {
 /// `true` or `false`.
 pub(super) struct Truth;
 
-impl Kind<bool> for Truth {
+impl ValueKind<bool> for Truth {
     fn read(&self, value: &DeValue<'_>) -> Result<bool, String> {
         if let DeValue::Boolean(value) = value { Ok(*value) } else { Err(expected("true or false", value)) }
     }
@@ -147,7 +147,7 @@ impl Kind<bool> for Truth {
 /// A number, `half` or `off`.
 pub(super) struct Removals;
 
-impl Kind<MaxRemovals> for Removals {
+impl ValueKind<MaxRemovals> for Removals {
     fn read(&self, value: &DeValue<'_>) -> Result<MaxRemovals, String> {
         let removals = match value {
             DeValue::Integer(number) => {
@@ -176,7 +176,7 @@ impl Kind<MaxRemovals> for Removals {
 /// A table of labels.
 pub(super) struct Labels;
 
-impl Kind<BTreeMap<String, String>> for Labels {
+impl ValueKind<BTreeMap<String, String>> for Labels {
     fn read(&self, value: &DeValue<'_>) -> Result<BTreeMap<String, String>, String> {
         let DeValue::Table(table) = value else {
             return Err(expected("a table of labels such as { zone = \"a\" }", value));
@@ -201,7 +201,7 @@ impl Kind<BTreeMap<String, String>> for Labels {
 /// Ports of the host: numbers, or texts such as `9100-9110`.
 struct Ports;
 
-impl Kind<Vec<PortRange>> for Ports {
+impl ValueKind<Vec<PortRange>> for Ports {
     fn read(&self, value: &DeValue<'_>) -> Result<Vec<PortRange>, String> {
         let DeValue::Array(items) = value else { return Err(expected(check::PORTS, value)) };
         let of = |item: &DeValue<'_>| match item {
@@ -224,7 +224,7 @@ impl Kind<Vec<PortRange>> for Ports {
 /// A table of grants by namespace.
 pub(super) struct Grants;
 
-impl Kind<BTreeMap<String, Grant>> for Grants {
+impl ValueKind<BTreeMap<String, Grant>> for Grants {
     fn read(&self, value: &DeValue<'_>) -> Result<BTreeMap<String, Grant>, String> {
         let DeValue::Table(table) = value else { return Err(expected("a table of grants by namespace", value)) };
         let of = |(namespace, value): (&str, &DeValue<'_>)| {
@@ -270,44 +270,48 @@ fn grant(value: &DeValue<'_>) -> Result<Grant, String> {
     Ok(grant)
 }
 
-pub(super) const NODE_NAME: Text<String> = text("a node name", check::node_name, String::clone);
-pub(super) const PATH: Text<PathBuf> =
+pub(super) const NODE_NAME: TextKind<String> = text("a node name", check::node_name, String::clone);
+pub(super) const PATH: TextKind<PathBuf> =
     text("an absolute path", check::path, |path| path.display().to_string()).taking("\"/path\"");
-pub(super) const PATHS: Text<PathBuf> = Text { what: "a list of absolute paths", ..PATH };
-const HOST_PATHS: Text<String> = text(PATHS.what, check::host_path, String::clone).taking(PATH.takes);
-pub(super) const CREDENTIALS: Text<PathBuf> = text("an absolute path, \"in-cluster\"", check::credentials, PATH.print);
-pub(super) const SOCKET: Text<PathBuf> =
+pub(super) const PATHS: TextKind<PathBuf> = TextKind { what: "a list of absolute paths", ..PATH };
+const HOST_PATHS: TextKind<String> = text(PATHS.what, check::host_path, String::clone).taking(PATH.takes);
+pub(super) const CREDENTIALS: TextKind<PathBuf> =
+    text("an absolute path, \"in-cluster\"", check::credentials, PATH.print);
+pub(super) const SOCKET: TextKind<PathBuf> =
     text(check::SOCKET, check::socket, |path| format!("unix://{}", path.display()));
-pub(super) const URL: Text<String> = text(check::URL, check::url, String::clone);
-pub(super) const HOST_PORT: Text<Endpoint> = text("host:port", check::endpoint, check::endpoint_text);
-pub(super) const LISTEN: Text<Listen> = text(
+pub(super) const URL: TextKind<String> = text(check::URL, check::url, String::clone);
+pub(super) const HOST_PORT: TextKind<Endpoint> = text("host:port", check::endpoint, check::endpoint_text);
+pub(super) const LISTEN: TextKind<Listen> = text(
     "a loopback address such as \"127.0.0.1:9465\", a socket such as \"unix:///run/daemonlet/metrics.sock\"",
     str::parse,
     Listen::to_string,
 );
-pub(super) const SELECTOR: Text<String> =
+pub(super) const SELECTOR: TextKind<String> =
     text("a label selector such as \"app=cni,tier!=test\"", check::selector, String::clone);
-pub(super) const VERSION: Text<String> = text(check::VERSION, check::version, String::clone);
-pub(super) const DURATION: Text<Duration> =
+pub(super) const VERSION: TextKind<String> = text(check::VERSION, check::version, String::clone);
+pub(super) const DURATION: TextKind<Duration> =
     text(check::DURATION, check::duration, check::duration_text).taking("\"duration\"");
-pub(super) const TOKEN_LIFE: Text<Duration> =
+pub(super) const TOKEN_LIFE: TextKind<Duration> =
     text(check::TOKEN_LIFE, check::token_life, check::duration_text).taking("\"duration\"");
-pub(super) const FILTER: Text<String> = text("a log level such as \"info\"", check::filter, String::clone);
-pub(super) const NAMESPACES: Text<String> = text("a list of namespaces", check::namespace, String::clone);
-pub(super) const RELEASES: Text<String> = text(check::RELEASES, check::release, String::clone);
-pub(super) const PATTERNS: Text<String> = text("a list of patterns", check::pattern, String::clone);
-pub(super) const TAINTS: Text<Taint> =
+pub(super) const FILTER: TextKind<String> = text("a log level such as \"info\"", check::filter, String::clone);
+pub(super) const NAMESPACES: TextKind<String> = text("a list of namespaces", check::namespace, String::clone);
+pub(super) const RELEASES: TextKind<String> = text(check::RELEASES, check::release, String::clone);
+pub(super) const PATTERNS: TextKind<String> = text("a list of patterns", check::pattern, String::clone);
+pub(super) const TAINTS: TextKind<Taint> =
     text("a list of taints such as \"key=value:NoSchedule\"", check::taint, check::taint_text)
         .taking("\"key=value:Effect\"");
-const VOLUME_TYPES: Text<String> = text(check::VOLUME_TYPES, check::volume_type, String::clone);
-pub(super) const SHARE: Text<Share> = text(check::SHARE, check::share, Share::to_string);
-const LABEL_VALUE: Text<String> = text("a string", check::label_value, String::clone);
+const VOLUME_TYPES: TextKind<String> = text(check::VOLUME_TYPES, check::volume_type, String::clone);
+pub(super) const SHARE: TextKind<Share> = text(check::SHARE, check::share, Share::to_string);
+const LABEL_VALUE: TextKind<String> = text("a string", check::label_value, String::clone);
 
 pub(super) const MODES: Words<Option<Mode>> =
     Words(&[("labelled", None), ("static", Some(Mode::Static)), ("bootstrap", Some(Mode::Bootstrap))]);
 pub(super) const COORDINATION: Words<bool> = Words(&[("auto", true), ("none", false)]);
-pub(super) const LEVELS: Words<Level> =
-    Words(&[("privileged", Level::Privileged), ("baseline", Level::Baseline), ("restricted", Level::Restricted)]);
+pub(super) const LEVELS: Words<PodSecurityLevel> = Words(&[
+    ("privileged", PodSecurityLevel::Privileged),
+    ("baseline", PodSecurityLevel::Baseline),
+    ("restricted", PodSecurityLevel::Restricted),
+]);
 pub(super) const LOG_TARGETS: Words<LogTarget> =
     Words(&[("auto", LogTarget::Auto), ("journal", LogTarget::Journal), ("stderr", LogTarget::Stderr)]);
 

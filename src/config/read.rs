@@ -11,9 +11,9 @@ use toml::de::DeValue;
 
 use crate::config::Config;
 use crate::config::ConfigError;
+use crate::config::ConfigOrigin;
+use crate::config::ConfigProblem;
 use crate::config::MAIN_FILE;
-use crate::config::Origin;
-use crate::config::Problem;
 use crate::config::keys::KEYS;
 use crate::regular_file;
 
@@ -85,7 +85,7 @@ fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
     let message = format!("{}: cannot be read: {}", path.display(), reason(error));
     let is_no_text = error.kind() == io::ErrorKind::InvalidData;
     let hint = is_no_text.then(|| format!("make {} a file of UTF-8 text, or a link to one", path.display()));
-    ConfigError { problems: vec![Problem { message, hint }] }
+    ConfigError { problems: vec![ConfigProblem { message, hint }] }
 }
 
 /// An I/O error in a message's style: `no such file or directory`.
@@ -118,11 +118,11 @@ pub(super) fn merge_knowing(files: &[SourceFile], unknown: UnknownKeys) -> Resul
         let text = format!("default = {}", key.example);
         let read = DeTable::parse(&text).map_err(|error| error.to_string());
         let set = read.and_then(|table| (key.set)(&mut config, table.get_ref()["default"].get_ref()));
-        config.origins.insert(key.path, Origin::Default("default".to_owned()));
-        problems.extend(set.err().map(|why| Problem { message: format!("{}: {why}", key.path), hint: None }));
+        config.origins.insert(key.path, ConfigOrigin::Default("default".to_owned()));
+        problems.extend(set.err().map(|why| ConfigProblem { message: format!("{}: {why}", key.path), hint: None }));
     }
     for (path, text) in files {
-        let mut reader = Reader { path, text, config: &mut config, problems: Vec::new(), unknown };
+        let mut reader = ConfigReader { path, text, config: &mut config, problems: Vec::new(), unknown };
         reader.file();
         reader.problems.sort_by_key(|(line, _)| *line);
         problems.extend(reader.problems.into_iter().map(|(_, problem)| problem));
@@ -131,15 +131,15 @@ pub(super) fn merge_knowing(files: &[SourceFile], unknown: UnknownKeys) -> Resul
 }
 
 /// Takes over what one file says; what is wrong with it is collected.
-struct Reader<'a> {
+struct ConfigReader<'a> {
     path: &'a Path,
     text: &'a str,
     config: &'a mut Config,
-    problems: Vec<(usize, Problem)>,
+    problems: Vec<(usize, ConfigProblem)>,
     unknown: UnknownKeys,
 }
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     fn file(&mut self) {
         let table = match DeTable::parse(self.text) {
             Ok(table) => table.into_inner(),
@@ -169,7 +169,7 @@ impl Reader<'_> {
     fn problem(&mut self, offset: usize, what: String, hint: Option<String>) {
         let line = self.line(offset);
         let message = format!("{}:{line}: {what}", self.path.display());
-        self.problems.push((line, Problem { message, hint }));
+        self.problems.push((line, ConfigProblem { message, hint }));
     }
 
     fn key(&mut self, section: &str, name: &str, offset: usize, value: &DeValue<'_>) {
@@ -184,7 +184,7 @@ impl Reader<'_> {
         match (key.set)(self.config, value) {
             Err(why) => self.problem(offset, format!("{path}: {why}"), None),
             Ok(()) => {
-                let origin = Origin::File { path: self.path.to_owned(), line: self.line(offset) };
+                let origin = ConfigOrigin::File { path: self.path.to_owned(), line: self.line(offset) };
                 self.config.origins.insert(key.path, origin);
             }
         }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use crate::config::Config;
+use crate::config::ConfigOrigin;
+use crate::config::ConfigProblem;
 use crate::config::Host;
-use crate::config::Origin;
-use crate::config::Problem;
 use crate::config::check;
 use crate::config::read;
 use crate::core::yaml;
@@ -16,11 +16,11 @@ const OWN_KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
 const SOCKETS: [&str; 3] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock"];
 
 /// Puts what the host says in place of the defaults of `config` that rest on it.
-pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<Problem> {
+pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<ConfigProblem> {
     let mut problems = Vec::new();
     if !config.is_written("node-name") {
         config.node_name = host_name(host).unwrap_or_else(|message| {
-            problems.push(Problem { message, hint: Some("set node-name".to_owned()) });
+            problems.push(ConfigProblem { message, hint: Some("set node-name".to_owned()) });
             String::new()
         });
         config.rests_on("node-name", "the host name");
@@ -55,7 +55,7 @@ pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<Problem> {
             }
             (None, Some(socket)) => {
                 config.runtime_endpoint = Some(PathBuf::from(socket));
-                config.origins.insert(key, Origin::Found);
+                config.origins.insert(key, ConfigOrigin::Found);
             }
             (None, None) => {
                 config.runtime_endpoint = Some(PathBuf::from(SOCKETS[0]));
@@ -68,25 +68,25 @@ pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<Problem> {
 
 impl Config {
     fn rests_on(&mut self, key: &'static str, what: &str) {
-        self.origins.insert(key, Origin::Default(format!("default: {what}")));
+        self.origins.insert(key, ConfigOrigin::Default(format!("default: {what}")));
     }
 
     /// Whether the container runtime is one whose socket was found, without a word of anybody that the kubelet uses it.
     pub(crate) fn is_runtime_found(&self) -> bool {
-        self.origins.get("runtime-endpoint") == Some(&Origin::Found)
+        self.origins.get("runtime-endpoint") == Some(&ConfigOrigin::Found)
     }
 }
 
 impl Config {
     /// What is valid and has no effect: a namespace of `[policy]` that none of its DaemonSets can come from, and what the
     /// Node is to say where nobody can be told.
-    pub fn remarks(&self) -> Vec<Problem> {
+    pub fn remarks(&self) -> Vec<ConfigProblem> {
         let is_selected = |name: &&String| {
             *name == "*" || self.policy_namespaces.iter().any(|namespace| namespace == "*" || namespace == *name)
         };
         let of = |key: &'static str, named: Vec<&String>| {
             let origin = self.origins.get(key).filter(|_| self.is_written(key));
-            let remark = move |name: &String| Problem {
+            let remark = move |name: &String| ConfigProblem {
                 message: format!(
                     "{}: {key}: {name:?} has no effect: it is not among policy.namespaces",
                     origin.map(ToString::to_string).unwrap_or_default()
@@ -100,7 +100,7 @@ impl Config {
         remarks.extend(of("policy.grants", self.grants.keys().collect()));
         let of_node = [("node.startup-taint", self.startup_taint), ("node.conditions", self.node_conditions)];
         let idle = of_node.into_iter().filter(|(_, is_on)| *is_on && self.kubeconfig.is_none());
-        remarks.extend(idle.map(|(key, _)| Problem {
+        remarks.extend(idle.map(|(key, _)| ConfigProblem {
             message: format!(
                 "{}: {key} has no effect: the agent has no API server",
                 self.origins.get(key).map(ToString::to_string).unwrap_or_default()
@@ -128,23 +128,23 @@ fn host_name(host: &dyn Host) -> Result<String, String> {
 
 /// What the kubelet's own configuration file says.
 #[derive(Default)]
-struct Kubelet {
+struct KubeletSettings {
     static_pod_path: Option<PathBuf>,
     runtime_endpoint: Option<String>,
 }
 
 /// Reads the kubelet's file at `path`; a missing one says nothing, a bad one is a problem: guessing
 /// another folder than the kubelet's would leave every daemon unstarted.
-fn kubelet(path: &Path, host: &dyn Host, problems: &mut Vec<Problem>) -> Kubelet {
+fn kubelet(path: &Path, host: &dyn Host, problems: &mut Vec<ConfigProblem>) -> KubeletSettings {
     let mut bad = |why: String| {
         let message = format!("{}: {why}", path.display());
         let hint = "manifest-dir and runtime-endpoint default to what this file says; set both to do without it";
-        problems.push(Problem { message, hint: Some(hint.to_owned()) });
-        Kubelet::default()
+        problems.push(ConfigProblem { message, hint: Some(hint.to_owned()) });
+        KubeletSettings::default()
     };
     let text = match host.read(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Kubelet::default(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return KubeletSettings::default(),
         Err(error) => return bad(format!("the kubelet's configuration cannot be read: {}", read::reason(&error))),
     };
     let document = match yaml::read_documents(&text).into_iter().next().map(|document| document.value) {
@@ -164,7 +164,7 @@ fn kubelet(path: &Path, host: &dyn Host, problems: &mut Vec<Problem>) -> Kubelet
     {
         return bad(format!("containerRuntimeEndpoint is no Unix socket: \"{url}\""));
     }
-    Kubelet {
+    KubeletSettings {
         // The kubelet takes a relative path from the folder of its file (`resolveRelativePaths`).
         static_pod_path: text("staticPodPath").map(|folder| path.parent().unwrap_or(Path::new("/")).join(folder)),
         runtime_endpoint: endpoint.map(str::to_owned),

@@ -217,7 +217,7 @@ fn drop_ins_follow_systemds_order() {
     assert_eq!(config.kubelet_root, Path::new("/etc"));
     assert_eq!(config.log_level, "info", "the file of the same name is replaced, not merged");
     assert_eq!(config.manifest_dir, Path::new("/last"));
-    let origin = Origin::File { path: root.join("usr/lib/daemonlet/daemonlet.d/90-z.toml"), line: 1 };
+    let origin = ConfigOrigin::File { path: root.join("usr/lib/daemonlet/daemonlet.d/90-z.toml"), line: 1 };
     assert_eq!(config.origins["manifest-dir"], origin);
 }
 
@@ -370,7 +370,7 @@ fn each_key_of_the_example_reaches_the_configuration() {
         let line = format!("{} = {value}\n", key.name());
         let config = load_text(&format!("{section}{line}"), &FakeHost::default()).unwrap();
         assert_ne!(config, Config { origins: config.origins.clone(), ..defaults() }, "{line} changes something");
-        let Origin::File { .. } = config.origins[key.path] else { panic!("{line} has no origin") };
+        let ConfigOrigin::File { .. } = config.origins[key.path] else { panic!("{line} has no origin") };
         assert_eq!(config.origins.len(), keys::KEYS.len());
         let printed: toml::Value = toml::from_str(&config.print()).unwrap();
         let wanted: toml::Value = toml::from_str(&format!("{section}{line}")).unwrap();

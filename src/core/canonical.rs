@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::core::json::Json;
 use crate::core::quantity;
-use schema::Rule;
-use schema::Shape;
+use schema::FieldRule;
+use schema::StructSchema;
 
 pub(crate) use image::default_pull_policy;
 
@@ -104,7 +104,7 @@ fn is_empty_object(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty)
 }
 
-fn object(value: &Value, shape: &Shape) -> Value {
+fn object(value: &Value, shape: &StructSchema) -> Value {
     let Value::Object(map) = value else { return untouched(value) };
     sorted(map.iter().filter_map(|(key, value)| {
         let value = match shape.rule(key) {
@@ -121,36 +121,40 @@ fn sorted(fields: impl Iterator<Item = (String, Value)>) -> Value {
     Value::Object(map)
 }
 
-fn field(value: &Value, rule: Rule) -> Option<Value> {
+fn field(value: &Value, rule: FieldRule) -> Option<Value> {
     if value.is_null() {
         return None;
     }
     let value = match rule {
-        Rule::Never => return None,
-        Rule::Zero | Rule::Text(_) | Rule::Number(_) | Rule::Exactly(_) | Rule::True => untouched(value),
-        Rule::Plain => list(value, |item| if item.is_null() { Value::from("") } else { untouched(item) }),
-        Rule::Strings => strings(value),
-        Rule::Quantities => quantities(value),
-        Rule::Quantity | Rule::NonZeroQuantity => quantity::canonical_value(value).unwrap_or_else(|| untouched(value)),
-        Rule::List(shape) => list(value, |item| object(item, shape)),
-        Rule::Object(shape) | Rule::Pointer(shape) => object(value, shape),
+        FieldRule::Never => return None,
+        FieldRule::Zero | FieldRule::Text(_) | FieldRule::Number(_) | FieldRule::Exactly(_) | FieldRule::True => {
+            untouched(value)
+        }
+        FieldRule::Plain => list(value, |item| if item.is_null() { Value::from("") } else { untouched(item) }),
+        FieldRule::Strings => strings(value),
+        FieldRule::Quantities => quantities(value),
+        FieldRule::Quantity | FieldRule::NonZeroQuantity => {
+            quantity::canonical_value(value).unwrap_or_else(|| untouched(value))
+        }
+        FieldRule::List(shape) => list(value, |item| object(item, shape)),
+        FieldRule::Object(shape) | FieldRule::Pointer(shape) => object(value, shape),
     };
     (!is_absent(&value, rule)).then_some(value)
 }
 
 /// Whether `value` is what defaulting makes of an absent field.
-fn is_absent(value: &Value, rule: Rule) -> bool {
+fn is_absent(value: &Value, rule: FieldRule) -> bool {
     match rule {
-        Rule::Never => true,
-        Rule::Zero => is_zero(value),
-        Rule::Text(default) => is_zero(value) || value.as_str() == Some(default),
-        Rule::Number(default) => is_zero(value) || value.as_i64() == Some(default),
-        Rule::Exactly(default) => value.as_i64() == Some(default),
-        Rule::True => value == &Value::Bool(true),
-        Rule::Plain | Rule::List(_) => value.as_array().is_some_and(Vec::is_empty),
-        Rule::Strings | Rule::Quantities | Rule::Object(_) => is_empty_object(value),
-        Rule::NonZeroQuantity => value.as_str() == Some("0"),
-        Rule::Quantity | Rule::Pointer(_) => false,
+        FieldRule::Never => true,
+        FieldRule::Zero => is_zero(value),
+        FieldRule::Text(default) => is_zero(value) || value.as_str() == Some(default),
+        FieldRule::Number(default) => is_zero(value) || value.as_i64() == Some(default),
+        FieldRule::Exactly(default) => value.as_i64() == Some(default),
+        FieldRule::True => value == &Value::Bool(true),
+        FieldRule::Plain | FieldRule::List(_) => value.as_array().is_some_and(Vec::is_empty),
+        FieldRule::Strings | FieldRule::Quantities | FieldRule::Object(_) => is_empty_object(value),
+        FieldRule::NonZeroQuantity => value.as_str() == Some("0"),
+        FieldRule::Quantity | FieldRule::Pointer(_) => false,
     }
 }
 

@@ -24,7 +24,7 @@ use crate::core::placement::TaintCheck;
 use crate::core::policy::Admission;
 use crate::core::policy::Covered;
 use crate::core::record::AdmissionAnswer;
-use crate::core::record::Said;
+use crate::core::record::AdmissionVerdict;
 use crate::core::replies::Term;
 use crate::core::start_order;
 use crate::core::startup_taint;
@@ -148,8 +148,8 @@ fn admission(admission: &Admission, terms: &mut Vec<Term>) {
 /// The last result of the API server's dry run (`policy.admission`); `time` is a text.
 pub fn answer(answer: &AdmissionAnswer, time: &str) -> Term {
     let (holds, text) = match &answer.said {
-        Said::Admitted(_) => (true, "it accepts the pod".to_owned()),
-        Said::Refused(words) => (false, words.clone()),
+        AdmissionVerdict::Admitted(_) => (true, "it accepts the pod".to_owned()),
+        AdmissionVerdict::Refused(words) => (false, words.clone()),
     };
     term("the API server's admission", Some(holds), format!("{text} (revision {}, {time})", answer.revision))
 }

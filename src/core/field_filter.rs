@@ -20,15 +20,15 @@ const TOO_LARGE: &str = "tooLarge";
 
 /// What is kept of a value. Lists are looked through: what is said of one is said of each of its items.
 #[derive(Debug)]
-pub enum Fields {
+pub enum FieldSelection {
     /// All of it.
     All,
     /// Of a map these fields; what is no map passes.
-    Of(&'static [(&'static str, Fields)]),
+    Of(&'static [(&'static str, FieldSelection)]),
 }
 
-impl Fields {
-    fn get(&'static self, key: &[u8]) -> Option<&'static Fields> {
+impl FieldSelection {
+    fn get(&'static self, key: &[u8]) -> Option<&'static FieldSelection> {
         match self {
             Self::All => Some(&Self::All),
             Self::Of(fields) => fields.iter().find(|(name, _)| name.as_bytes() == key).map(|(_, fields)| fields),
@@ -48,7 +48,7 @@ pub fn too_large() -> String {
 
 /// Where the objects of a response are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ResponseShape {
     /// It is one.
     Whole,
     /// In a list, or in the events of a watch.
@@ -58,8 +58,8 @@ pub enum Place {
 /// The reader of one response.
 #[derive(Debug)]
 pub struct FieldFilter {
-    fields: &'static Fields,
-    place: Place,
+    fields: &'static FieldSelection,
+    place: ResponseShape,
     in_string: bool,
     is_escaped: bool,
     /// How deep what is no object is nested.
@@ -68,12 +68,12 @@ pub struct FieldFilter {
     text: Vec<u8>,
     /// The last key of the document itself.
     key: Vec<u8>,
-    item: Option<Item>,
+    item: Option<FilteredItem>,
 }
 
 impl FieldFilter {
     /// At the beginning of a response.
-    pub fn new(fields: &'static Fields, place: Place) -> Self {
+    pub fn new(fields: &'static FieldSelection, place: ResponseShape) -> Self {
         let (text, key) = (Vec::new(), Vec::new());
         Self { fields, place, in_string: false, is_escaped: false, depth: 0, text, key, item: None }
     }
@@ -123,7 +123,7 @@ impl FieldFilter {
         }
         match byte {
             b'{' if self.begins_item() => {
-                self.item = Some(Item::new(self.fields));
+                self.item = Some(FilteredItem::new(self.fields));
                 return;
             }
             b'{' | b'[' => self.depth += 1,
@@ -137,10 +137,10 @@ impl FieldFilter {
 
     fn begins_item(&self) -> bool {
         match (self.place, self.key.as_slice()) {
-            (Place::Whole, _) => self.depth == 0,
-            (Place::Items, b"object") => self.depth == 1,
-            (Place::Items, b"items") => self.depth == 2,
-            (Place::Items, _) => false,
+            (ResponseShape::Whole, _) => self.depth == 0,
+            (ResponseShape::Items, b"object") => self.depth == 1,
+            (ResponseShape::Items, b"items") => self.depth == 2,
+            (ResponseShape::Items, _) => false,
         }
     }
 }
@@ -149,23 +149,23 @@ impl FieldFilter {
 #[derive(Debug)]
 struct Frame {
     is_map: bool,
-    fields: &'static Fields,
+    fields: &'static FieldSelection,
     /// Of a map: what is kept of the value that comes.
-    next: &'static Fields,
+    next: &'static FieldSelection,
     is_empty: bool,
     /// Whether a key comes, or the next item of a list.
     is_between: bool,
 }
 
 impl Frame {
-    fn new(is_map: bool, fields: &'static Fields) -> Self {
+    fn new(is_map: bool, fields: &'static FieldSelection) -> Self {
         Self { is_map, fields, next: fields, is_empty: true, is_between: true }
     }
 }
 
 /// The object that is being read.
 #[derive(Debug)]
-struct Item {
+struct FilteredItem {
     frames: Vec<Frame>,
     /// How deep what is left out is nested, if something is.
     skipped: Option<usize>,
@@ -180,8 +180,8 @@ struct Item {
     identity: Vec<u8>,
 }
 
-impl Item {
-    fn new(fields: &'static Fields) -> Self {
+impl FilteredItem {
+    fn new(fields: &'static FieldSelection) -> Self {
         Self {
             frames: vec![Frame::new(true, fields)],
             skipped: None,
@@ -251,7 +251,7 @@ impl Item {
             b'{' | b'[' => {
                 self.begin_value();
                 self.values += 1;
-                let fields = self.frames.last().map_or(&Fields::All, |frame| frame.next);
+                let fields = self.frames.last().map_or(&FieldSelection::All, |frame| frame.next);
                 self.keep(&[byte]);
                 self.frames.push(Frame::new(byte == b'{', fields));
                 // It was counted before it was there.
@@ -325,20 +325,26 @@ mod tests {
 
     use super::*;
 
-    const FIELDS: Fields = Fields::Of(&[
-        ("kind", Fields::All),
+    const FIELDS: FieldSelection = FieldSelection::Of(&[
+        ("kind", FieldSelection::All),
         (
             "metadata",
-            Fields::Of(&[
-                ("name", Fields::All),
-                ("uid", Fields::All),
-                ("resourceVersion", Fields::All),
-                ("zones", Fields::All),
-                ("owners", Fields::All),
+            FieldSelection::Of(&[
+                ("name", FieldSelection::All),
+                ("uid", FieldSelection::All),
+                ("resourceVersion", FieldSelection::All),
+                ("zones", FieldSelection::All),
+                ("owners", FieldSelection::All),
             ]),
         ),
-        ("spec", Fields::Of(&[("containers", Fields::Of(&[("name", Fields::All), ("ports", Fields::All)]))])),
-        ("status", Fields::Of(&[("phase", Fields::All)])),
+        (
+            "spec",
+            FieldSelection::Of(&[(
+                "containers",
+                FieldSelection::Of(&[("name", FieldSelection::All), ("ports", FieldSelection::All)]),
+            )]),
+        ),
+        ("status", FieldSelection::Of(&[("phase", FieldSelection::All)])),
     ]);
 
     fn pod(name: &str) -> Value {
@@ -362,13 +368,13 @@ mod tests {
         })
     }
 
-    fn read(text: &str, piece: usize, place: Place) -> String {
+    fn read(text: &str, piece: usize, place: ResponseShape) -> String {
         let mut filter = FieldFilter::new(&FIELDS, place);
         let read: Vec<u8> = text.as_bytes().chunks(piece).flat_map(|bytes| filter.feed(bytes)).collect();
         String::from_utf8(read).expect("text")
     }
 
-    fn parsed(text: &str, piece: usize, place: Place) -> Value {
+    fn parsed(text: &str, piece: usize, place: ResponseShape) -> Value {
         let read = read(text, piece, place);
         serde_json::from_str(&read).unwrap_or_else(|error| panic!("{error}: {read}"))
     }
@@ -379,16 +385,16 @@ mod tests {
         let (whole, short) = (list(&[pod("a"), pod("b")]), list(&[kept("a"), kept("b")]));
         for text in [whole.to_string(), serde_json::to_string_pretty(&whole).expect("JSON")] {
             for piece in [1, 2, 3, 7, 64, text.len()] {
-                assert_eq!(parsed(&text, piece, Place::Items), short, "{piece}");
+                assert_eq!(parsed(&text, piece, ResponseShape::Items), short, "{piece}");
             }
         }
-        assert_eq!(parsed(&list(&[]).to_string(), 1, Place::Items), list(&[]));
+        assert_eq!(parsed(&list(&[]).to_string(), 1, ResponseShape::Items), list(&[]));
         for piece in [1, 5, 4096] {
-            assert_eq!(parsed(&pod("a").to_string(), piece, Place::Whole), kept("a"));
+            assert_eq!(parsed(&pod("a").to_string(), piece, ResponseShape::Whole), kept("a"));
             let event = |object: Value| json!({"type": "ADDED", "object": object});
             let events = [event(pod("a")), event(json!({"kind": "Status", "status": "Failure"})), event(pod("b"))];
             let text: String = events.iter().map(|event| format!("{event}\n")).collect();
-            let read = read(&text, piece, Place::Items);
+            let read = read(&text, piece, ResponseShape::Items);
             let lines: Vec<Value> = read.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
             assert_eq!(lines, [event(kept("a")), events[1].clone(), event(kept("b"))], "{piece}");
         }
@@ -410,7 +416,7 @@ mod tests {
             owned["metadata"]["zones"] = json!(vec![json!({}); MOST_VALUES]);
             let list = json!({"items": [pod("a"), large, owned, pod("b")]}).to_string();
             for piece in [1, 1000] {
-                let read = parsed(&list, piece, Place::Items);
+                let read = parsed(&list, piece, ResponseShape::Items);
                 assert_eq!(read, json!({"items": [kept("a"), identity, identity, kept("b")]}));
                 assert!(is_too_large(&read["items"][1]) && !is_too_large(&read["items"][0]));
             }
@@ -419,7 +425,7 @@ mod tests {
         let mut long = pod("a");
         long["spec"]["volumes"] = json!(vec![json!({"a": []}); 10 * MOST_VALUES]);
         long["metadata"]["labels"]["x"] = json!("x".repeat(2 * LONGEST));
-        assert_eq!(parsed(&long.to_string(), 777, Place::Whole), kept("a"));
+        assert_eq!(parsed(&long.to_string(), 777, ResponseShape::Whole), kept("a"));
     }
 
     #[test]
@@ -432,14 +438,14 @@ mod tests {
             "[{}]",
             "\"items\": [{\"a\": 1}]",
         ] {
-            assert_eq!(read(text, 1, Place::Items), text);
+            assert_eq!(read(text, 1, ResponseShape::Items), text);
         }
     }
 
     proptest::proptest! {
         #[test]
         fn any_bytes_are_read_without_end_or_panic(text in "[{}\\[\\]\",:\\\\a1 ]{0,60}", piece in 1usize..9) {
-            for place in [Place::Whole, Place::Items] {
+            for place in [ResponseShape::Whole, ResponseShape::Items] {
                 proptest::prop_assert!(read(&text, piece, place).len() <= text.len() + 64);
             }
         }

@@ -99,13 +99,13 @@ impl Amounts {
 
 /// What a pod on the node holds.
 #[derive(Clone, Debug)]
-pub struct Holder<'a> {
+pub struct PodResources<'a> {
     key: &'a ObjectKey,
     amounts: Amounts,
     ports: Vec<HostPort>,
 }
 
-impl<'a> Holder<'a> {
+impl<'a> PodResources<'a> {
     /// What `pod` holds: the object, or what [`kept_spec`] keeps of it.
     pub fn new(key: &'a ObjectKey, pod: &Value) -> Self {
         Self { key, amounts: Amounts::requested(pod), ports: ports::host_ports(pod) }
@@ -142,10 +142,10 @@ enum Scarce {
 
 /// What the node has too little of for `pod` beside `others`. A resource that `allocatable` does not name is not
 /// counted: the kubelet does not look at it either.
-pub fn lacks(pod: &Value, allocatable: &Amounts, others: &[&Holder<'_>]) -> Vec<Lack> {
+pub fn lacks(pod: &Value, allocatable: &Amounts, others: &[&PodResources<'_>]) -> Vec<Lack> {
     let mut lacks = Vec::new();
     for port in ports::host_ports(pod) {
-        let holds = |other: &&&Holder<'_>| other.ports.iter().any(|held| held.clashes(&port));
+        let holds = |other: &&&PodResources<'_>| other.ports.iter().any(|held| held.clashes(&port));
         let holders: Vec<_> = others.iter().filter(holds).map(|other| (other.key.clone(), 1)).collect();
         if !holders.is_empty() {
             lacks.push(Lack { scarce: Scarce::HostPort(port), holders });
@@ -153,7 +153,8 @@ pub fn lacks(pod: &Value, allocatable: &Amounts, others: &[&Holder<'_>]) -> Vec<
     }
     for (name, wanted) in Amounts::requested(pod).0.into_iter().filter(|(_, wanted)| *wanted > 0) {
         let Some(of) = allocatable.get(&name) else { continue };
-        let holds = |other: &&Holder<'_>| Some((other.key.clone(), other.amounts.get(&name).filter(|held| *held > 0)?));
+        let holds =
+            |other: &&PodResources<'_>| Some((other.key.clone(), other.amounts.get(&name).filter(|held| *held > 0)?));
         let mut holders: Vec<_> = others.iter().filter_map(holds).collect();
         let held = holders.iter().fold(0_i128, |sum, (_, held)| sum.saturating_add(*held));
         if held.saturating_add(wanted) > of {
@@ -224,7 +225,7 @@ mod tests {
 
     fn said(wanted: Value, pods: &[(&ObjectKey, Value)]) -> Vec<String> {
         let allocatable = json!({"cpu": "2", "memory": "1Gi", "pods": "3", "example.org/dongle": "1"});
-        let holders: Vec<Holder<'_>> = pods.iter().map(|(key, pod)| Holder::new(key, pod)).collect();
+        let holders: Vec<PodResources<'_>> = pods.iter().map(|(key, pod)| PodResources::new(key, pod)).collect();
         let lacks = lacks(&wanted, &Amounts::of_list(&allocatable), &holders.iter().collect::<Vec<_>>());
         lacks.iter().map(ToString::to_string).collect()
     }

@@ -63,7 +63,7 @@ pub const OVERRIDE_HINT: &str =
 
 /// What the API server says of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said<T> {
+pub enum ApiAnswer<T> {
     /// No API server is configured.
     NotConfigured,
     /// Nothing yet.
@@ -102,9 +102,9 @@ impl std::fmt::Display for Origin {
 
 /// What every source has of one object.
 #[derive(Clone, Copy, Debug)]
-pub struct Sources<T> {
+pub struct ObjectSources<T> {
     /// What the API says now.
-    pub api: Said<T>,
+    pub api: ApiAnswer<T>,
     /// What it last said.
     pub remembered: Option<T>,
     /// What the running instance was made from, if that came from the API.
@@ -119,7 +119,7 @@ pub struct Sources<T> {
     pub api_may_speak: bool,
 }
 
-impl<T: Copy> Sources<T> {
+impl<T: Copy> ObjectSources<T> {
     /// The object that counts, and whose it is. `None`: no source has it.
     ///
     /// What the API says, what it last said, what runs and came from it, the folder: in this order. Where the API says
@@ -130,13 +130,13 @@ impl<T: Copy> Sources<T> {
             return folder;
         }
         match self.api {
-            Said::Present(api) => Some((Origin::Api, api)),
-            Said::Gone | Said::NotConfigured => folder,
-            Said::Unread | Said::Nothing => {
+            ApiAnswer::Present(api) => Some((Origin::Api, api)),
+            ApiAnswer::Gone | ApiAnswer::NotConfigured => folder,
+            ApiAnswer::Unread | ApiAnswer::Nothing => {
                 let remembered = self.remembered.map(|remembered| (Origin::Remembered, remembered));
                 let record = self.record.map(|record| (Origin::Record, record));
                 // What is not read comes before the folder all the same.
-                remembered.or(record).or(folder.filter(|_| matches!(self.api, Said::Nothing)))
+                remembered.or(record).or(folder.filter(|_| matches!(self.api, ApiAnswer::Nothing)))
             }
         }
     }
@@ -146,8 +146,8 @@ impl<T: Copy> Sources<T> {
 mod tests {
     use super::*;
 
-    const ALL: Sources<u8> = Sources {
-        api: Said::Present(1),
+    const ALL: ObjectSources<u8> = ObjectSources {
+        api: ApiAnswer::Present(1),
         remembered: Some(2),
         record: Some(3),
         folder: Some(4),
@@ -158,34 +158,38 @@ mod tests {
 
     #[test]
     fn each_source_counts_where_those_before_it_say_nothing() {
-        let of = |sources: Sources<u8>| sources.choose();
-        let quiet = Sources { api: Said::Nothing, ..ALL };
+        let of = |sources: ObjectSources<u8>| sources.choose();
+        let quiet = ObjectSources { api: ApiAnswer::Nothing, ..ALL };
         assert_eq!(of(ALL), Some((Origin::Api, 1)));
         assert_eq!(of(quiet), Some((Origin::Remembered, 2)), "the folder is older, however long the API is away");
-        assert_eq!(of(Sources { remembered: None, ..quiet }), Some((Origin::Record, 3)));
-        assert_eq!(of(Sources { remembered: None, record: None, ..quiet }), Some((Origin::Folder, 4)));
-        assert_eq!(of(Sources { remembered: None, record: None, folder: None, ..quiet }), None);
-        let unread = Sources { api: Said::Unread, ..ALL };
+        assert_eq!(of(ObjectSources { remembered: None, ..quiet }), Some((Origin::Record, 3)));
+        assert_eq!(of(ObjectSources { remembered: None, record: None, ..quiet }), Some((Origin::Folder, 4)));
+        assert_eq!(of(ObjectSources { remembered: None, record: None, folder: None, ..quiet }), None);
+        let unread = ObjectSources { api: ApiAnswer::Unread, ..ALL };
         assert_eq!(of(unread), Some((Origin::Remembered, 2)));
-        assert_eq!(of(Sources { remembered: None, record: None, ..unread }), None, "the folder is older");
-        assert_eq!(of(Sources { api: Said::Gone, ..ALL }), Some((Origin::Folder, 4)), "it counts again");
-        assert_eq!(of(Sources { api: Said::Gone, folder: None, ..ALL }), None);
-        assert_eq!(of(Sources { api: Said::NotConfigured, ..ALL }), Some((Origin::Folder, 4)));
+        assert_eq!(of(ObjectSources { remembered: None, record: None, ..unread }), None, "the folder is older");
+        assert_eq!(of(ObjectSources { api: ApiAnswer::Gone, ..ALL }), Some((Origin::Folder, 4)), "it counts again");
+        assert_eq!(of(ObjectSources { api: ApiAnswer::Gone, folder: None, ..ALL }), None);
+        assert_eq!(of(ObjectSources { api: ApiAnswer::NotConfigured, ..ALL }), Some((Origin::Folder, 4)));
     }
 
     #[test]
     fn an_override_comes_before_everything_but_a_newer_version() {
-        let overrides = Sources { overrides: true, ..ALL };
+        let overrides = ObjectSources { overrides: true, ..ALL };
         assert_eq!(overrides.choose(), Some((Origin::Folder, 4)));
-        assert_eq!(Sources { api: Said::Nothing, ..overrides }.choose(), Some((Origin::Folder, 4)));
-        assert_eq!(Sources { api: Said::Unread, ..overrides }.choose(), Some((Origin::Folder, 4)));
-        assert_eq!(Sources { is_newer: true, ..overrides }.choose(), Some((Origin::Api, 1)));
+        assert_eq!(ObjectSources { api: ApiAnswer::Nothing, ..overrides }.choose(), Some((Origin::Folder, 4)));
+        assert_eq!(ObjectSources { api: ApiAnswer::Unread, ..overrides }.choose(), Some((Origin::Folder, 4)));
+        assert_eq!(ObjectSources { is_newer: true, ..overrides }.choose(), Some((Origin::Api, 1)));
     }
 
     #[test]
     fn the_api_does_not_speak_for_a_namespace_that_policy_does_not_cover() {
-        let refused = Sources { api_may_speak: false, ..ALL };
+        let refused = ObjectSources { api_may_speak: false, ..ALL };
         assert_eq!(refused.choose(), Some((Origin::Folder, 4)));
-        assert_eq!(Sources { folder: None, ..refused }.choose(), Some((Origin::Api, 1)), "it is no folder's object");
+        assert_eq!(
+            ObjectSources { folder: None, ..refused }.choose(),
+            Some((Origin::Api, 1)),
+            "it is no folder's object"
+        );
     }
 }

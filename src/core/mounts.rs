@@ -60,12 +60,12 @@ impl<'t> MountTable<'t> {
     }
 
     /// What is at `path` in this table.
-    fn place_of(&self, path: &Path) -> Option<(&Mount<'t>, Place)> {
+    fn place_of(&self, path: &Path) -> Option<(&Mount<'t>, FileSystemFolder)> {
         let mount = self.mount_of(path)?;
         let below = path.strip_prefix(&*mount.point).ok()?;
         // Without a slash at the end, which an empty rest would leave.
         let folder = Path::new(&*mount.root).join(below).components().collect();
-        Some((mount, Place { kind: mount.kind.to_owned(), device: mount.device.to_owned(), folder }))
+        Some((mount, FileSystemFolder { kind: mount.kind.to_owned(), device: mount.device.to_owned(), folder }))
     }
 
     /// What the process of this table has at `path`, where that is not what `others` have there in a way that a new
@@ -100,13 +100,13 @@ impl<'t> Mount<'t> {
 
 /// A folder of a file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct FileSystemFolder {
     kind: String,
     device: String,
     folder: PathBuf,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileSystemFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of a file system {} ({})", self.folder.display(), self.kind, self.device)
     }
@@ -121,9 +121,9 @@ pub enum MountDifference {
     /// Another folder.
     Another {
         /// What is at the path here.
-        here: Place,
+        here: FileSystemFolder,
         /// What is at the path in the other one.
-        there: Place,
+        there: FileSystemFolder,
     },
 }
 

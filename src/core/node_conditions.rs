@@ -62,7 +62,7 @@ pub struct NodeCondition {
 pub type NodeConditions = BTreeMap<String, NodeCondition>;
 
 /// What is to be written: each condition by its type, `None`: it goes.
-pub type Changes = BTreeMap<String, Option<NodeCondition>>;
+pub type ConditionChanges = BTreeMap<String, Option<NodeCondition>>;
 
 /// A patch of the Node's status that [`POLICY`] has to refuse.
 pub fn probe() -> Value {
@@ -167,7 +167,7 @@ fn status(plan: &DaemonPlan, boot: &str) -> Option<ConditionStatus> {
 }
 
 /// What has to be written for `node` to have `wanted` and no other condition of ours.
-pub fn changes(wanted: &NodeConditions, node: &Value) -> Changes {
+pub fn changes(wanted: &NodeConditions, node: &Value) -> ConditionChanges {
     let has = node.list_at(["status", "conditions"]);
     let is_as_wanted = |(kind, wanted): &(&String, &NodeCondition)| {
         has.iter().any(|has| {
@@ -281,9 +281,12 @@ mod tests {
                 {"type": kind, "status": status, "message": "kube-system/a: Ready here"},
             ]}})
         };
-        assert_eq!(changes(&wanted, &node("True")), Changes::new());
-        assert_eq!(changes(&wanted, &node("False")), Changes::from([(kind.to_owned(), wanted.get(kind).cloned())]));
-        assert_eq!(changes(&NodeConditions::new(), &node("True")), Changes::from([(kind.to_owned(), None)]));
+        assert_eq!(changes(&wanted, &node("True")), ConditionChanges::new());
+        assert_eq!(
+            changes(&wanted, &node("False")),
+            ConditionChanges::from([(kind.to_owned(), wanted.get(kind).cloned())])
+        );
+        assert_eq!(changes(&NodeConditions::new(), &node("True")), ConditionChanges::from([(kind.to_owned(), None)]));
     }
 
     #[test]

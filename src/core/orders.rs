@@ -5,8 +5,8 @@
 //! requests to the API server are arguments.
 
 use crate::core::record::Noted;
+use crate::core::record::NotedEvent;
 use crate::core::record::RestartCause;
-use crate::core::record::Seen;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::core::upstream::kubelet;
@@ -65,7 +65,7 @@ pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Timestamp) -> Resta
     if own {
         return dismiss("daemonlet deleted it");
     }
-    if noted.seen == (Seen::Gone { set_back: true }) {
+    if noted.seen == (NotedEvent::Gone { set_back: true }) {
         return dismiss("the API server was restored from a backup that is older than the pod");
     }
     let objects = [
@@ -89,14 +89,14 @@ pub fn judge(noted: &Noted, own: bool, survey: &Survey, now: Timestamp) -> Resta
         }
     }
     match &noted.seen {
-        Seen::Deleting | Seen::Gone { .. } if survey.shutting_down => dismiss("the node is shutting down"),
-        Seen::Deleting | Seen::Gone { .. } => RestartVerdict::Order(RestartCause::Deleted),
-        Seen::Succeeded => RestartVerdict::Order(RestartCause::Succeeded),
-        Seen::Failed { reason, message } if kubelet::ended_by_shutdown(reason, message) => {
+        NotedEvent::Deleting | NotedEvent::Gone { .. } if survey.shutting_down => dismiss("the node is shutting down"),
+        NotedEvent::Deleting | NotedEvent::Gone { .. } => RestartVerdict::Order(RestartCause::Deleted),
+        NotedEvent::Succeeded => RestartVerdict::Order(RestartCause::Succeeded),
+        NotedEvent::Failed { reason, message } if kubelet::ended_by_shutdown(reason, message) => {
             after_shutdown(noted, survey, now)
         }
-        Seen::Failed { .. } if survey.shutting_down => dismiss("the node is shutting down"),
-        Seen::Failed { reason, message } => {
+        NotedEvent::Failed { .. } if survey.shutting_down => dismiss("the node is shutting down"),
+        NotedEvent::Failed { reason, message } => {
             let words: Vec<&str> = [reason.as_str(), message.as_str()].into_iter().filter(|w| !w.is_empty()).collect();
             RestartVerdict::Order(RestartCause::Failed { message: words.join(": ") })
         }
@@ -126,7 +126,7 @@ mod tests {
     use crate::core::time::at;
     use crate::core::time::ms;
 
-    fn noted(seen: Seen) -> Noted {
+    fn noted(seen: NotedEvent) -> Noted {
         Noted { mirror_uid: "m".to_owned(), node_uid: Some("n1".to_owned()), seen, at: at(0) }
     }
 
@@ -149,27 +149,31 @@ mod tests {
         }
     }
 
-    fn word(seen: Seen, survey: &Survey) -> RestartVerdict {
+    fn word(seen: NotedEvent, survey: &Survey) -> RestartVerdict {
         judge(&noted(seen), false, survey, at(0))
     }
 
-    fn failed(reason: &str, message: &str) -> Seen {
-        Seen::Failed { reason: reason.to_owned(), message: message.to_owned() }
+    fn failed(reason: &str, message: &str) -> NotedEvent {
+        NotedEvent::Failed { reason: reason.to_owned(), message: message.to_owned() }
     }
 
     #[test]
     fn a_deletion_or_a_terminal_phase_orders_a_restart() {
-        let gone = Seen::Gone { set_back: false };
-        assert_eq!(word(Seen::Deleting, &survey()), RestartVerdict::Order(RestartCause::Deleted));
+        let gone = NotedEvent::Gone { set_back: false };
+        assert_eq!(word(NotedEvent::Deleting, &survey()), RestartVerdict::Order(RestartCause::Deleted));
         assert_eq!(word(gone, &survey()), RestartVerdict::Order(RestartCause::Deleted));
-        assert_eq!(word(Seen::Succeeded, &survey()), RestartVerdict::Order(RestartCause::Succeeded));
+        assert_eq!(word(NotedEvent::Succeeded, &survey()), RestartVerdict::Order(RestartCause::Succeeded));
         let message = "NodePorts: no port".to_owned();
         assert_eq!(
             word(failed("NodePorts", "no port"), &survey()),
             RestartVerdict::Order(RestartCause::Failed { message })
         );
         let folder = Survey { daemon_set: None, ..survey() };
-        assert_eq!(word(Seen::Deleting, &folder), RestartVerdict::Order(RestartCause::Deleted), "a folder's daemon");
+        assert_eq!(
+            word(NotedEvent::Deleting, &folder),
+            RestartVerdict::Order(RestartCause::Deleted),
+            "a folder's daemon"
+        );
     }
 
     #[test]
@@ -187,13 +191,16 @@ mod tests {
             Survey { shutting_down: true, ..survey() },
         ];
         for exception in exceptions {
-            for seen in [Seen::Deleting, Seen::Gone { set_back: false }, failed("Evicted", "")] {
+            for seen in [NotedEvent::Deleting, NotedEvent::Gone { set_back: false }, failed("Evicted", "")] {
                 assert!(matches!(word(seen, &exception), RestartVerdict::Dismiss(_)), "{exception:?}");
             }
         }
-        assert!(matches!(judge(&noted(Seen::Deleting), true, &survey(), at(0)), RestartVerdict::Dismiss(_)), "our own");
         assert!(
-            matches!(word(Seen::Gone { set_back: true }, &survey()), RestartVerdict::Dismiss(_)),
+            matches!(judge(&noted(NotedEvent::Deleting), true, &survey(), at(0)), RestartVerdict::Dismiss(_)),
+            "our own"
+        );
+        assert!(
+            matches!(word(NotedEvent::Gone { set_back: true }, &survey()), RestartVerdict::Dismiss(_)),
             "a restored backup"
         );
     }
@@ -206,7 +213,7 @@ mod tests {
             Survey { namespace: unknown(), ..survey() },
             Survey { daemon_set: Some((unknown(), None)), ..survey() },
         ] {
-            assert!(matches!(word(Seen::Deleting, &survey), RestartVerdict::Later(_)), "{survey:?}");
+            assert!(matches!(word(NotedEvent::Deleting, &survey), RestartVerdict::Later(_)), "{survey:?}");
         }
     }
 

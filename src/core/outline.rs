@@ -30,7 +30,7 @@ const LONGEST_KEY: usize = 16;
 /// What the metadata of a DaemonSet say before the rest of it is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Metadata {
+pub struct DaemonSetMetadata {
     pub namespace: String,
     pub name: String,
     pub uid: String,
@@ -42,7 +42,7 @@ pub struct Metadata {
 
 /// How much of a DaemonSet is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum ReadDepth {
     /// That it exists.
     Outline,
     /// All of it, as far as its size allows ([`too_large`]).
@@ -102,7 +102,7 @@ enum Extent {
 
 /// The object of a list or of a watch's event that is being read.
 #[derive(Debug)]
-struct Item {
+struct OutlinedItem {
     /// How deep its fields are nested.
     depth: usize,
     extent: Extent,
@@ -123,7 +123,7 @@ pub struct Outliner {
     key: Vec<u8>,
     /// The last key of the document itself.
     root_key: Vec<u8>,
-    item: Option<Item>,
+    item: Option<OutlinedItem>,
     sink: Sink,
 }
 
@@ -151,7 +151,7 @@ impl Outliner {
     }
 
     /// Reads the next `bytes` of the response; gives what of it is to be read on. `reading`: how much of an object is read.
-    pub fn feed(&mut self, bytes: &[u8], reading: &impl Fn(&Metadata) -> Reading) -> Vec<u8> {
+    pub fn feed(&mut self, bytes: &[u8], reading: &impl Fn(&DaemonSetMetadata) -> ReadDepth) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = bytes;
         while let Some(byte) = rest.first() {
@@ -192,7 +192,7 @@ impl Outliner {
         self.put(&[byte], out);
     }
 
-    fn structure(&mut self, byte: u8, reading: &impl Fn(&Metadata) -> Reading, out: &mut Vec<u8>) {
+    fn structure(&mut self, byte: u8, reading: &impl Fn(&DaemonSetMetadata) -> ReadDepth, out: &mut Vec<u8>) {
         match byte {
             b'"' => {
                 self.in_string = true;
@@ -203,7 +203,7 @@ impl Outliner {
             }
             b'{' | b'[' => {
                 if byte == b'{' && self.begins_item() {
-                    self.item = Some(Item { depth: self.depth + 1, extent: Extent::Undecided });
+                    self.item = Some(OutlinedItem { depth: self.depth + 1, extent: Extent::Undecided });
                 }
                 self.depth += 1;
                 self.expects_key = byte == b'{' && self.has_keys();
@@ -284,17 +284,18 @@ impl Outliner {
         }
     }
 
-    fn end_value(&mut self, reading: &impl Fn(&Metadata) -> Reading, out: &mut Vec<u8>) {
+    fn end_value(&mut self, reading: &impl Fn(&DaemonSetMetadata) -> ReadDepth, out: &mut Vec<u8>) {
         match std::mem::replace(&mut self.sink, Sink::Pass) {
             Sink::Pass | Sink::Drop => {}
             Sink::Status(read) | Sink::Spec(read, _) => out.extend(read),
             Sink::Metadata(raw) => {
-                let metadata = serde_json::from_slice::<Metadata>(&raw).ok().filter(|read| !read.name.is_empty());
+                let metadata =
+                    serde_json::from_slice::<DaemonSetMetadata>(&raw).ok().filter(|read| !read.name.is_empty());
                 let extent = match metadata.as_ref().map(reading) {
-                    Some(Reading::Outline) => Extent::Outline,
-                    Some(Reading::Bounded) if raw.len() > LONGEST_PART => Extent::TooLarge,
-                    Some(Reading::Bounded) => Extent::Bounded,
-                    Some(Reading::Whole) | None => Extent::Whole,
+                    Some(ReadDepth::Outline) => Extent::Outline,
+                    Some(ReadDepth::Bounded) if raw.len() > LONGEST_PART => Extent::TooLarge,
+                    Some(ReadDepth::Bounded) => Extent::Bounded,
+                    Some(ReadDepth::Whole) | None => Extent::Whole,
                 };
                 let is_short = matches!(extent, Extent::Outline | Extent::TooLarge);
                 let short = metadata.filter(|_| is_short).map(|metadata| shortened(metadata, extent));
@@ -333,7 +334,7 @@ impl Outliner {
 }
 
 /// Without labels but the mode. Of what is selected it stays known whether its pods are to stay.
-fn shortened(mut metadata: Metadata, extent: Extent) -> Metadata {
+fn shortened(mut metadata: DaemonSetMetadata, extent: Extent) -> DaemonSetMetadata {
     metadata.labels.retain(|name, _| name == MODE_LABEL);
     metadata.finalizers.retain(|finalizer| extent == Extent::TooLarge && finalizer == "orphan");
     metadata.finalizers.truncate(1);
@@ -386,10 +387,10 @@ mod tests {
     /// What is read of `text` when it comes in pieces of that many bytes.
     fn read(text: &str, piece: usize, status: OutlineStatus) -> String {
         let mut outliner = Outliner::new(status);
-        let reading = |metadata: &Metadata| match metadata.name.split('-').next() {
-            Some("whole") => Reading::Whole,
-            Some("bounded") => Reading::Bounded,
-            _ => Reading::Outline,
+        let reading = |metadata: &DaemonSetMetadata| match metadata.name.split('-').next() {
+            Some("whole") => ReadDepth::Whole,
+            Some("bounded") => ReadDepth::Bounded,
+            _ => ReadDepth::Outline,
         };
         let read: Vec<u8> = text.as_bytes().chunks(piece).flat_map(|bytes| outliner.feed(bytes, &reading)).collect();
         String::from_utf8(read).expect("text")
@@ -477,9 +478,9 @@ mod tests {
         let read = |object: &Value, piece: usize| -> Value {
             let mut outliner = Outliner::of_one(OutlineStatus::Dropped);
             let text = ordered(object);
-            let reading = |metadata: &Metadata| match metadata.name.as_str() {
-                "a" => Reading::Bounded,
-                _ => Reading::Outline,
+            let reading = |metadata: &DaemonSetMetadata| match metadata.name.as_str() {
+                "a" => ReadDepth::Bounded,
+                _ => ReadDepth::Outline,
             };
             let read: Vec<u8> =
                 text.as_bytes().chunks(piece).flat_map(|bytes| outliner.feed(bytes, &reading)).collect();

@@ -34,7 +34,7 @@ use crate::core::model::ObjectRef;
 use crate::core::policy::PodRules;
 use crate::core::rendering;
 
-pub use difference::Difference;
+pub use difference::TemplateDifference;
 pub use difference::differences;
 pub use list::LastList;
 

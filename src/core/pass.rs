@@ -19,7 +19,7 @@ use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::sources::Desired;
 use crate::core::start_order::StartOrder;
-use crate::core::start_order::Turn;
+use crate::core::start_order::StartTurn;
 use crate::core::startup_taint::StartupTaint;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -91,7 +91,7 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
         removals_held,
         boot: context.boot,
         booted: context.booted,
-        turn: Turn::default(),
+        turn: StartTurn::default(),
     };
     let known = subjects.iter().map(|subject| &subject.record.key).collect();
     let order = match is_only {

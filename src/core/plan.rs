@@ -50,7 +50,7 @@ use crate::core::record::Instance;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::sources::Desired;
-use crate::core::start_order::Turn;
+use crate::core::start_order::StartTurn;
 use crate::core::status::StaleVolume;
 pub use crate::core::status::State;
 use crate::core::status::WaitingContainer;
@@ -65,7 +65,7 @@ pub use facts::Facts;
 pub use facts::Fingerprints;
 pub use facts::Images;
 pub use facts::ManifestFact;
-pub use facts::Moment;
+pub use facts::PassPhase;
 pub use facts::Permission;
 pub use facts::Readiness;
 pub use facts::ReleasedDefinition;
@@ -96,7 +96,7 @@ pub struct PlanContext<'a> {
     /// When the node booted.
     pub booted: Timestamp,
     /// The place of this daemon in the start order.
-    pub turn: Turn<'a>,
+    pub turn: StartTurn<'a>,
 }
 
 /// One change. The shell executes them in order and stops at the first that fails.

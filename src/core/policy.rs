@@ -72,7 +72,7 @@ pub struct Policy {
     /// What their pods may do to the node.
     rules: PodRules,
     /// The PodSecurity level of a namespace without the label.
-    pod_security_default: pod_security::Level,
+    pod_security_default: pod_security::PodSecurityLevel,
     /// The node selector for namespaces that have none; may be empty.
     default_node_selector: String,
     /// What is let go where nothing but caution keeps it: `namespace/name`, or `namespace/*`.
@@ -99,7 +99,7 @@ impl Default for Policy {
             selector: Selector::default(),
             namespaces: vec!["kube-system".to_owned()],
             rules: PodRules::default(),
-            pod_security_default: pod_security::Level::default(),
+            pod_security_default: pod_security::PodSecurityLevel::default(),
             default_node_selector: String::new(),
             release: Vec::new(),
         }
@@ -121,7 +121,11 @@ impl Policy {
     }
 
     /// This policy with the defaults for namespaces: PodSecurity level and node selector.
-    pub fn with_defaults(self, pod_security_default: pod_security::Level, default_node_selector: String) -> Self {
+    pub fn with_defaults(
+        self,
+        pod_security_default: pod_security::PodSecurityLevel,
+        default_node_selector: String,
+    ) -> Self {
         Self { pod_security_default, default_node_selector, ..self }
     }
 

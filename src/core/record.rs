@@ -31,7 +31,7 @@ mod progress;
 mod this_boot;
 
 pub use answer::AdmissionAnswer;
-pub use answer::Said;
+pub use answer::AdmissionVerdict;
 pub use fingerprint::Fingerprint;
 pub use forget::Forgotten;
 pub use forget::MAX_BARE;
@@ -39,7 +39,7 @@ pub use forget::forget;
 pub use hand_over::HandOver;
 pub use noted::Mirror;
 pub use noted::Noted;
-pub use noted::Seen;
+pub use noted::NotedEvent;
 pub use order::MAX_BACKOFF;
 pub use order::RestartCause;
 pub use order::RestartOrder;

@@ -77,7 +77,7 @@ pub struct RenderOptions {
     /// Whether Secret values that a file cannot carry may be written into the manifest.
     pub inline_secret_env: bool,
     /// Who pulls images.
-    pub pulls: Pulls,
+    pub pulls: PullMode,
     /// The life of the token in the volume that a pod gets if its template has none.
     #[serde(default = "service_account::upstream_expiration")]
     pub token_expiration: Span,
@@ -91,7 +91,7 @@ pub const DEFAULT_TOKEN_EXPIRATION: Span = Span::from_mins(24 * 60);
 
 /// Who pulls a pod's images, and what is written as their pull policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Pulls {
+pub enum PullMode {
     /// The agent, before an instance starts: `Always` is written as `IfNotPresent`.
     #[default]
     First,

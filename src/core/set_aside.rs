@@ -77,7 +77,7 @@ struct Costly {
 
 /// Which of the suspects a pass works on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Turn {
+pub enum SuspectTurn {
     /// None of them is known here.
     #[default]
     None,
@@ -164,7 +164,7 @@ impl SetAside {
     }
 
     /// Why a pass does not work on `daemon_set`, if so. `turn`: which of the suspects it works on.
-    pub fn holds_back(&self, daemon_set: &DaemonSet, turn: &Turn) -> Option<String> {
+    pub fn holds_back(&self, daemon_set: &DaemonSet, turn: &SuspectTurn) -> Option<String> {
         if !self.knows(&daemon_set.key) {
             return None;
         }
@@ -172,7 +172,7 @@ impl SetAside {
         if let Some(costly) = self.costly.iter().find(|costly| costly.version == version && costly.times >= TIMES) {
             return Some(format!("it is set aside: {}", costly.words()));
         }
-        let waits = self.suspects.contains(&version) && *turn != Turn::Of(version);
+        let waits = self.suspects.contains(&version) && *turn != SuspectTurn::Of(version);
         waits.then(|| {
             "the agent was killed while it worked on several definitions, and works on each of them alone now"
                 .to_owned()
@@ -180,8 +180,8 @@ impl SetAside {
     }
 
     /// The suspect whose turn it was has been worked on.
-    pub fn end_turn(&mut self, turn: &Turn) {
-        if let Turn::Of(version) = turn {
+    pub fn end_turn(&mut self, turn: &SuspectTurn) {
+        if let SuspectTurn::Of(version) = turn {
             self.suspects.retain(|suspect| suspect != version);
         }
     }
@@ -250,7 +250,7 @@ mod tests {
     fn a_version_is_set_aside_when_it_is_over_the_bound_twice_in_a_row() {
         let (slow, next) = (daemon_set("x", "i:1"), daemon_set("x", "i:2"));
         let mut costs = SetAside::default();
-        let is_aside = |costs: &SetAside, d: &DaemonSet| costs.holds_back(d, &Turn::None).is_some();
+        let is_aside = |costs: &SetAside, d: &DaemonSet| costs.holds_back(d, &SuspectTurn::None).is_some();
 
         let lines = costs.observe(&spent(&slow, over()));
         assert!(lines[0].ends_with("if that happens again, this version is set aside"), "{lines:?}");
@@ -259,7 +259,7 @@ mod tests {
         costs.observe(&spent(&slow, over()));
         assert!(!is_aside(&costs, &slow), "not in a row");
         costs.observe(&spent(&slow, over()));
-        let why = costs.holds_back(&slow, &Turn::None).expect("a reason");
+        let why = costs.holds_back(&slow, &SuspectTurn::None).expect("a reason");
         assert!(why.contains("spent 3.0 s") && why.contains("2 times in a row"), "{why}");
 
         assert!(!is_aside(&costs, &next), "another version is looked at");
@@ -277,21 +277,21 @@ mod tests {
         let [of_a, of_b, of_c] = [&a, &b, &c].map(DefinitionVersion::of);
         let mut costs = SetAside::default();
         costs.note_killed(vec![of_a.clone(), of_b.clone(), of_c.clone()]);
-        for turn in [Turn::None, Turn::AfterOthers, Turn::Of(of_a.clone())] {
+        for turn in [SuspectTurn::None, SuspectTurn::AfterOthers, SuspectTurn::Of(of_a.clone())] {
             assert!(costs.holds_back(&b, &turn).is_some(), "{turn:?}");
         }
-        assert_eq!(costs.holds_back(&b, &Turn::Of(of_b.clone())), None);
-        assert_eq!(costs.holds_back(&daemon_set("b", "i:2"), &Turn::AfterOthers), None, "another version");
+        assert_eq!(costs.holds_back(&b, &SuspectTurn::Of(of_b.clone())), None);
+        assert_eq!(costs.holds_back(&daemon_set("b", "i:2"), &SuspectTurn::AfterOthers), None, "another version");
 
-        costs.end_turn(&Turn::Of(of_a.clone()));
-        assert_eq!(costs.holds_back(&a, &Turn::None), None, "it was harmless");
+        costs.end_turn(&SuspectTurn::Of(of_a.clone()));
+        assert_eq!(costs.holds_back(&a, &SuspectTurn::None), None, "it was harmless");
         for _ in 0..TIMES {
             costs.note_killed(vec![of_b.clone(), of_b.clone()]);
         }
-        let why = costs.holds_back(&b, &Turn::None).expect("a reason");
+        let why = costs.holds_back(&b, &SuspectTurn::None).expect("a reason");
         assert_eq!(why, "it is set aside: the agent was killed while it worked on its template, 2 times in a row");
-        assert!(costs.holds_back(&c, &Turn::None).is_some(), "it still waits for its turn");
-        assert_eq!(costs.holds_back(&c, &Turn::Of(of_c)), None);
+        assert!(costs.holds_back(&c, &SuspectTurn::None).is_some(), "it still waits for its turn");
+        assert_eq!(costs.holds_back(&c, &SuspectTurn::Of(of_c)), None);
         let json = serde_json::to_string(&costs).unwrap();
         assert_eq!(serde_json::from_str::<SetAside>(&json).unwrap(), costs, "over restarts");
     }

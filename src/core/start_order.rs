@@ -76,7 +76,7 @@ pub struct After {
 
 /// The place of one daemon in the order, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Turn<'a> {
+pub struct StartTurn<'a> {
     /// What it waits for; `None`: it has no valid annotation.
     pub after: Option<&'a After>,
     /// Those of [`After::daemons`] that have not been Ready in this boot, and still may be.
@@ -198,8 +198,8 @@ impl StartOrder {
     }
 
     /// The turn of `key`, which has to wait for `awaited` and not for `absent`.
-    pub fn turn<'a>(&'a self, key: &ObjectKey, awaited: &'a [ObjectKey], absent: &'a [ObjectKey]) -> Turn<'a> {
-        Turn { after: self.after.get(key), awaited, absent, is_named: self.named.contains(key) }
+    pub fn turn<'a>(&'a self, key: &ObjectKey, awaited: &'a [ObjectKey], absent: &'a [ObjectKey]) -> StartTurn<'a> {
+        StartTurn { after: self.after.get(key), awaited, absent, is_named: self.named.contains(key) }
     }
 }
 

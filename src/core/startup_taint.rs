@@ -35,7 +35,7 @@ pub const TIMEOUT: Span = Span::from_mins(10);
 
 /// The same for all daemons of a node.
 #[derive(Clone, Copy)]
-pub struct Rules<'a> {
+pub struct TaintRules<'a> {
     pub now: Timestamp,
     /// Which boot of the node this is.
     pub boot: &'a str,
@@ -69,7 +69,7 @@ pub enum Switch {
 
 /// Whether the node is to carry the taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum DesiredTaint {
     Taint,
     NoTaint,
     /// Not known yet: nothing is written.
@@ -89,11 +89,11 @@ pub struct StartupTaint {
 
 impl StartupTaint {
     /// What follows for the Node.
-    pub fn wish(&self) -> Wish {
+    pub fn wish(&self) -> DesiredTaint {
         match () {
-            () if !self.awaited.is_empty() => Wish::Taint,
-            () if !self.unknown.is_empty() => Wish::Unknown,
-            () => Wish::NoTaint,
+            () if !self.awaited.is_empty() => DesiredTaint::Taint,
+            () if !self.unknown.is_empty() => DesiredTaint::Unknown,
+            () => DesiredTaint::NoTaint,
         }
     }
 }
@@ -136,7 +136,7 @@ enum Standing {
 }
 
 /// For whom the node waits, by the plans of one pass. Notes in them since when it does, and what a person has to know.
-pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &Rules<'_>) -> StartupTaint {
+pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &TaintRules<'_>) -> StartupTaint {
     let mut taint = StartupTaint::default();
     for (subject, plan) in subjects.iter().zip(plans) {
         let runs = plan.record.live().filter_map(|instance| instance.daemon_set.as_ref()).last();

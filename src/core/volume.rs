@@ -46,10 +46,10 @@ pub struct VolumeFile {
 
 /// The bytes of a file. Those that are a text of an object are not copied: a ConfigMap may have a MiB of them.
 #[derive(Clone)]
-pub struct FileData(Content);
+pub struct FileData(VolumeFileContent);
 
 #[derive(Clone)]
-enum Content {
+enum VolumeFileContent {
     Bytes(Arc<[u8]>),
     Text { object: Arc<Value>, member: &'static str, key: String },
 }
@@ -57,13 +57,13 @@ enum Content {
 impl FileData {
     /// The text `key` of the map `member` of `object`; empty if there is none.
     pub fn of_object(object: Arc<Value>, member: &'static str, key: &str) -> Self {
-        Self(Content::Text { object, member, key: key.to_owned() })
+        Self(VolumeFileContent::Text { object, member, key: key.to_owned() })
     }
 }
 
 impl<T: Into<Arc<[u8]>>> From<T> for FileData {
     fn from(bytes: T) -> Self {
-        Self(Content::Bytes(bytes.into()))
+        Self(VolumeFileContent::Bytes(bytes.into()))
     }
 }
 
@@ -72,8 +72,8 @@ impl Deref for FileData {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Content::Bytes(bytes) => bytes,
-            Content::Text { object, member, key } => {
+            VolumeFileContent::Bytes(bytes) => bytes,
+            VolumeFileContent::Text { object, member, key } => {
                 let text = object.get(member).and_then(|map| map.get(key)?.as_str());
                 text.unwrap_or_default().as_bytes()
             }

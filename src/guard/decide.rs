@@ -58,7 +58,7 @@ pub(super) enum End {
 
 /// A probe to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Probe {
+pub(super) struct AddressProbe {
     /// Counts the probes of a guard.
     pub(super) number: u64,
     /// Where to.
@@ -103,7 +103,7 @@ impl Guard {
     }
 
     /// Takes in what a probe heard; gives the address's face when that changed it.
-    pub(super) fn observe(&mut self, now: Duration, probe: Probe, result: ProbeResult) -> Option<Face> {
+    pub(super) fn observe(&mut self, now: Duration, probe: AddressProbe, result: ProbeResult) -> Option<Face> {
         let address = self.addresses.get_mut(&probe.address)?;
         let face = match result {
             ProbeResult::Answer => Face::Answering,
@@ -124,14 +124,14 @@ impl Guard {
     }
 
     /// The probes that are due; each is given once.
-    pub(super) fn probes(&mut self, now: Duration) -> Vec<Probe> {
+    pub(super) fn probes(&mut self, now: Duration) -> Vec<AddressProbe> {
         let mut probes = Vec::new();
         for (address, known) in &mut self.addresses {
             if known.face != Face::Answering && known.due <= now {
                 let pace = if now.saturating_sub(known.since) < QUICK_FOR { QUICK } else { SLOW };
                 known.due = now + pace;
                 self.probes += 1;
-                probes.push(Probe { number: self.probes, address: *address });
+                probes.push(AddressProbe { number: self.probes, address: *address });
             }
         }
         probes

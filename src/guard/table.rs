@@ -72,13 +72,13 @@ pub enum TableError {
 
 /// The table, and the socket that it lives by.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct GuardTable {
     netlink: Netlink,
     refused: BTreeSet<SocketAddr>,
     owned: bool,
 }
 
-impl Table {
+impl GuardTable {
     /// Opens the way to the kernel and removes what an earlier guard may have left.
     ///
     /// # Errors

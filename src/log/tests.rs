@@ -5,7 +5,7 @@ use super::*;
 
 /// Keeps what would go to the journal: message, then each key value.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<String>>>);
+struct JournalLines(Arc<Mutex<Vec<String>>>);
 
 struct KeepPairs<'a>(&'a mut Vec<String>);
 
@@ -16,7 +16,7 @@ impl<'kvs> ::log::kv::VisitSource<'kvs> for KeepPairs<'_> {
     }
 }
 
-impl<S: Subscriber> Layer<S> for Kept {
+impl<S: Subscriber> Layer<S> for JournalLines {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         as_record(event, |record| {
             let mut kept = self.0.lock().unwrap();
@@ -28,7 +28,7 @@ impl<S: Subscriber> Layer<S> for Kept {
 
 #[test]
 fn every_field_of_an_event_is_a_key_value_of_the_record() {
-    let kept = Kept::default();
+    let kept = JournalLines::default();
     let subscriber = tracing_subscriber::registry().with(kept.clone());
     tracing::subscriber::with_default(subscriber, || {
         let pod = "cni-7x2kp";
@@ -41,7 +41,7 @@ fn every_field_of_an_event_is_a_key_value_of_the_record() {
 
 #[test]
 fn an_error_is_logged_with_its_sources() {
-    let kept = Kept::default();
+    let kept = JournalLines::default();
     let error = LogError::Journal { source: std::io::Error::other("no such socket") };
     tracing::subscriber::with_default(tracing_subscriber::registry().with(kept.clone()), || {
         tracing::error!(error = &error as &dyn std::error::Error, "failed");
@@ -53,7 +53,7 @@ fn an_error_is_logged_with_its_sources() {
 #[test]
 fn a_line_is_one_line_and_coloured_only_when_asked() {
     let now: jiff::Timestamp = "2026-11-21T09:30:00.1234Z".parse().unwrap();
-    let fields = Fields {
+    let fields = LogFields {
         message: "two\nlines".to_owned(),
         pairs: vec![("pod", "cni-7x2kp".to_owned()), ("reason", "a b".to_owned()), ("x", String::new())],
     };
@@ -66,7 +66,7 @@ fn a_line_is_one_line_and_coloured_only_when_asked() {
 
 #[test]
 fn a_hint_that_is_not_there_leaves_no_field() {
-    let kept = Kept::default();
+    let kept = JournalLines::default();
     let subscriber = tracing_subscriber::registry().with(kept.clone());
     tracing::subscriber::with_default(subscriber, || {
         tracing::warn!(object = "API", hint = None::<&str>, "away");

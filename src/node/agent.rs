@@ -69,7 +69,7 @@ use crate::core::status::StatusReport;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::ApiOptions;
-use crate::node::fsx::Handle;
+use crate::node::fsx::DiskHandle;
 use crate::node::notify::ReadyGuard;
 use crate::node::socket;
 use crate::node::socket::SocketRequest;
@@ -82,15 +82,15 @@ use observation::Observation;
 use recorder::Recorder;
 use reload::Reread;
 use render_cache::RenderCache;
+use report::ReportInputs;
 use report::Reporter;
-use report::View;
 use requests::Requests;
 use signals::SignalCommand;
 use signals::Signals;
 use state::AgentState;
 use state::Goal;
 use wake::Callers;
-use wake::Moment;
+use wake::ClockReading;
 use wake::Until;
 use wake::Wake;
 
@@ -142,7 +142,7 @@ impl Default for LastPass {
             outcome: EffectOutcome::default(),
             problems: Vec::new(),
             due: Timestamp::MIN,
-            next: Moment::now(Timestamp::MIN).until(Timestamp::MIN),
+            next: ClockReading::now(Timestamp::MIN).until(Timestamp::MIN),
             is_at_rest: false,
         }
     }
@@ -244,7 +244,7 @@ impl Agent {
                     }
                     self.pass().await;
                 }
-                Wake::Asked(SocketRequest { request: socket::Request::Recording, reply }) => {
+                Wake::Asked(SocketRequest { request: socket::SocketOperation::Recording, reply }) => {
                     self.reporter.recorder.export(reply)
                 }
                 Wake::Asked(SocketRequest { request, reply }) => {
@@ -267,7 +267,7 @@ impl Agent {
         let began = Instant::now();
         let observation = self.observe().await;
         if self.last.is_at_rest && quiet::has_no_news(&observation, &self.last.observation, self.last.due) {
-            self.last.next = Moment::now(observation.now).until(self.last.due);
+            self.last.next = ClockReading::now(observation.now).until(self.last.due);
             return self.reporter.rested(observation.now, began.elapsed());
         }
         let decision = decide::checked_decide(&observation, &self.state, &self.config, &mut self.render_cache);
@@ -281,7 +281,7 @@ impl Agent {
 
     /// Executes a decision, keeps what came of it, sends its requests and reports.
     fn carry_out(&mut self, observation: Observation, mut decision: Decision, began: Instant) {
-        let (is_at_rest, seen) = (quiet::is_at_rest(&decision), Moment::now(observation.now));
+        let (is_at_rest, seen) = (quiet::is_at_rest(&decision), ClockReading::now(observation.now));
         let mut outcome = self.executor.execute(&decision, &observation, &self.config, self.reporter.watchdog());
         let recorded = self.reporter.recorder.news(&observation, &decision, &outcome, &self.last.plan);
         self.inputs.end_work(&mut self.executor, &mut self.render_cache, &self.state);
@@ -391,8 +391,8 @@ impl Agent {
     }
 
     /// What there is to report of.
-    fn view(&self) -> View<'_> {
-        View { config: &self.config, state: &self.state, last: &self.last, api: self.inputs.api() }
+    fn view(&self) -> ReportInputs<'_> {
+        ReportInputs { config: &self.config, state: &self.state, last: &self.last, api: self.inputs.api() }
     }
 
     fn status(&self) -> StatusReport {
@@ -409,7 +409,7 @@ impl Agent {
         // With what alone is not worth a write: how far the API server's history had come.
         self.save_inputs();
         sealing::withdraw_secrets(&mut self.executor, &self.state.records);
-        let _ = self.executor.files.unlink(&Handle::Start, &self.config.socket());
+        let _ = self.executor.files.unlink(&DiskHandle::Start, &self.config.socket());
         if let Some(api) = self.inputs.api() {
             api.flush_events(FLUSH).await;
         }

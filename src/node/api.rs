@@ -49,7 +49,7 @@ use crate::core::cluster::node_daemons::StatusPatch;
 use crate::core::dry_run::DryRunReply;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
-use crate::core::node_conditions::Changes;
+use crate::core::node_conditions::ConditionChanges;
 use crate::core::policy::Policy;
 use crate::core::render::Endpoint;
 use crate::core::time::Timestamp;
@@ -64,7 +64,7 @@ pub use error::FailureKind;
 pub use error::words;
 pub use events::AgentEvent;
 pub use events::EventKind;
-pub use events::Events;
+pub use events::EventRecorder;
 pub use events::Regarding;
 pub use health::ApiHealth;
 pub use health::LinkHealth;
@@ -84,13 +84,13 @@ pub use store::Definition;
 pub use store::Entry;
 pub use store::EtcdRollback;
 pub use store::EtcdRollbackDetection;
-pub use store::Outline;
 pub use store::Presence;
 pub use store::Scope;
 pub use store::ScopeState;
 pub use store::Sighting;
 pub use store::Snapshot;
 pub use store::Store;
+pub use store::UnselectedDaemonSet;
 pub use store::Unusable;
 pub use store::convert;
 #[cfg(test)]
@@ -156,7 +156,7 @@ struct SharedApi {
     store: Store,
     watches: Mutex<Watches>,
     tokens: Tokens,
-    events: Events,
+    events: EventRecorder,
     /// Held by the write of the taint that is under way: the last one that is asked for is the last one made.
     taint: tokio::sync::Mutex<()>,
     tasks: [AbortHandle; 4],
@@ -177,7 +177,7 @@ impl Api {
         let selection = Selection::of_policy(options.policy, options.daemon_sets, options.running);
         let store = Store::new(selection.clone());
         let tokens = Tokens::default();
-        let events = Events::new(&options.node_name);
+        let events = EventRecorder::new(&options.node_name);
         let node = options.node_name;
         let (etcd_rollback, look) = EtcdRollbackProbe::new(connector.clone());
         let tasks = [
@@ -247,7 +247,7 @@ impl Api {
     }
 
     /// Events about DaemonSets.
-    pub fn events(&self) -> &Events {
+    pub fn events(&self) -> &EventRecorder {
         &self.shared.events
     }
 
@@ -385,7 +385,7 @@ impl Api {
         &self,
         node: &str,
         uid: Option<&str>,
-        changes: Option<&Changes>,
+        changes: Option<&ConditionChanges>,
         now: Timestamp,
     ) -> NodeWriteResult {
         node_conditions::change(&self.shared.client, node, uid, changes, now).await

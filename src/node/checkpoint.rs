@@ -2,8 +2,9 @@
 //!
 //! Owns the files below `state-dir`; their bytes are `format`'s. Must not know what the records mean. A damaged file is set aside and reported; it is never fatal and never used in part.
 //!
-//! A record can be written first ([`Store::write_unsynced`]) and synced later ([`Store::sync`]). A written record survives
-//! a crash of the agent: the next [`Store::open`] puts it in force. A power loss may lose it, but never its predecessor.
+//! A record can be written first ([`CheckpointStore::write_unsynced`]) and synced later ([`CheckpointStore::sync`]). A
+//! written record survives a crash of the agent: the next [`CheckpointStore::open`] puts it in force. A power loss may
+//! lose it, but never its predecessor.
 
 mod error;
 mod format;
@@ -58,7 +59,7 @@ pub enum Loaded<T> {
 
 /// The state folder of one agent.
 #[derive(Debug)]
-pub struct Store {
+pub struct CheckpointStore {
     path: PathBuf,
     dir: Dir,
     read_only: bool,
@@ -66,7 +67,7 @@ pub struct Store {
     unread: Mutex<BTreeSet<String>>,
 }
 
-impl Store {
+impl CheckpointStore {
     /// Opens the folder `path`, made (0700) if it is not there. One that others may write to, or that
     /// belongs to another user, is refused. Files that a crash cut off are removed; complete ones that were not yet
     /// renamed are put in force. Where that cannot be done (the disk is read-only or full), they are read all the same.
@@ -89,7 +90,7 @@ impl Store {
     /// Opens the folder read-only: nothing is created, removed or set aside. `None` if it does not exist.
     ///
     /// # Errors
-    /// As [`Store::open`].
+    /// As [`CheckpointStore::open`].
     pub fn open_read_only(disk: &Shared, path: &Path) -> Result<Option<Self>, CheckpointError> {
         match Dir::open(disk, path) {
             Ok(dir) => {
@@ -102,8 +103,8 @@ impl Store {
     }
 
     /// The store in the folder `name` (created, 0700, if missing) of this one.
-    pub fn folder(&self, name: &str) -> Result<Store, CheckpointError> {
-        Store::open(self.dir.disk(), &self.path.join(name))
+    pub fn folder(&self, name: &str) -> Result<CheckpointStore, CheckpointError> {
+        CheckpointStore::open(self.dir.disk(), &self.path.join(name))
     }
 
     /// Whether the path still leads to the folder that was opened, and nobody else may write to it.
@@ -129,7 +130,7 @@ impl Store {
     }
 
     /// Writes `record` as `name` without fsync: it survives a crash of the agent at once, a power loss only after
-    /// [`Store::sync`].
+    /// [`CheckpointStore::sync`].
     pub fn write_unsynced<T: Serialize>(&self, name: &str, record: &T) -> Result<UnsyncedRecord, CheckpointError> {
         let file = file_name(name);
         let path = self.path.join(&file);
@@ -170,7 +171,8 @@ impl Store {
         self.sync_dir(unsynced)
     }
 
-    /// Fsyncs the record and gives it its own name: the first half of [`Store::sync`], for many records at once.
+    /// Fsyncs the record and gives it its own name: the first half of [`CheckpointStore::sync`], for many records at
+    /// once.
     pub fn rename(&self, unsynced: &UnsyncedRecord) -> Result<(), CheckpointError> {
         let path = || self.path.join(&unsynced.file);
         let fail = |source| CheckpointError::Save { path: path(), source };
@@ -195,7 +197,8 @@ impl Store {
         renamed.map_err(fail)
     }
 
-    /// Fsyncs the folder, and with it every rename so far: the second half of [`Store::sync`]. An error names `unsynced`.
+    /// Fsyncs the folder, and with it every rename so far: the second half of [`CheckpointStore::sync`]. An error names
+    /// `unsynced`.
     pub fn sync_dir(&self, unsynced: &UnsyncedRecord) -> Result<(), CheckpointError> {
         self.dir.sync().map_err(|source| CheckpointError::Save { path: self.path.join(&unsynced.file), source })
     }
@@ -222,9 +225,9 @@ impl Store {
         }
     }
 
-    /// Every record of the folder, by file name. Damaged ones stay in place until [`Store::set_aside`]; so do those that
-    /// were saved under another name than their file has: somebody copied or moved them. `name_of`: under which, if that
-    /// is known.
+    /// Every record of the folder, by file name. Damaged ones stay in place until [`CheckpointStore::set_aside`]; so do
+    /// those that were saved under another name than their file has: somebody copied or moved them. `name_of`: under
+    /// which, if that is known.
     ///
     /// # Errors
     /// When the folder cannot be listed. A record that cannot be read counts as damaged.

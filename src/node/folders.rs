@@ -37,11 +37,11 @@ use crate::node::fsx::Stamp;
 use crate::node::recording::marks;
 
 pub use identity::FolderIdentity;
-pub use origin::Origin;
+pub use origin::FolderOrigin;
 pub use recalled::RecalledFile;
 pub use rest::FirstLook;
-pub use rest::Look;
 pub use rest::Rests;
+pub use rest::ScanTime;
 pub use scan::read;
 pub use watch::FoldersWatch;
 

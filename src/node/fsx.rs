@@ -28,13 +28,13 @@ pub use dir::Dir;
 pub use dir::File;
 pub use dir::NewFile;
 pub use disk::Disk;
-pub use disk::Handle;
+pub use disk::DiskHandle;
 pub use disk::Links;
 pub use disk::Owner;
 pub use disk::Shared;
 pub use real::Real;
 #[cfg(any(test, feature = "simulation"))]
-pub use simulated::Kept;
+pub use simulated::PowerLossKeeps;
 #[cfg(any(test, feature = "simulation"))]
 pub use simulated::Simulated;
 pub use socket::bind;

@@ -33,7 +33,7 @@ use crate::node::cri::Cri;
 use crate::node::cri::CriError;
 use crate::node::cri::images::PullFor;
 
-pub use credentials::Sources;
+pub use credentials::CredentialSources;
 pub use pins::Pins;
 #[cfg(any(fuzzing, debug_assertions))]
 pub use provider::registries;
@@ -50,7 +50,7 @@ const ANSWERED: Span = Span::from_secs(10);
 
 /// The images of one future instance.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Wish {
+pub struct WantedImages {
     pub pod: PullFor,
     pub images: Vec<PodImage>,
     /// The known pull secrets, by name. No recording has them.
@@ -89,7 +89,7 @@ pub enum PullProgress {
 
 /// What is known of pulls at one moment.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Pulls {
+pub struct PullsInProgress {
     /// How far each wish is, and since when it is wanted, by pod UID.
     pub progress: BTreeMap<String, (PullProgress, Timestamp)>,
     /// Notes of completed requests, by pod UID.
@@ -98,7 +98,7 @@ pub struct Pulls {
     pub patience: Span,
 }
 
-impl Pulls {
+impl PullsInProgress {
     /// How many wishes are not fulfilled yet.
     pub fn open(&self) -> usize {
         self.progress.values().filter(|(progress, _)| !matches!(progress, PullProgress::Done(_))).count()
@@ -109,30 +109,30 @@ impl Pulls {
 #[derive(Debug)]
 pub struct Puller {
     cri: Option<Arc<Cri>>,
-    sources: Arc<Sources>,
+    sources: Arc<CredentialSources>,
     wake: Arc<Notify>,
     patience: Span,
-    jobs: BTreeMap<String, Job>,
+    jobs: BTreeMap<String, PullRequest>,
     /// What there was to say of wishes that were fulfilled, by pod UID.
     said: BTreeMap<String, String>,
 }
 
 /// A request in progress. Dropping it cancels it.
 #[derive(Debug)]
-struct Job {
+struct PullRequest {
     since: Timestamp,
     progress: Arc<Mutex<PullProgress>>,
     secrets_version: u64,
     task: JoinHandle<()>,
 }
 
-impl Job {
+impl PullRequest {
     fn progress(&self) -> PullProgress {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Drop for Job {
+impl Drop for PullRequest {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -140,14 +140,14 @@ impl Drop for Job {
 
 impl Puller {
     /// Pulls with `cri`, with credentials from `sources`; notifies `wake` of all news.
-    pub fn new(cri: Option<Arc<Cri>>, sources: Sources, wake: Arc<Notify>) -> Self {
+    pub fn new(cri: Option<Arc<Cri>>, sources: CredentialSources, wake: Arc<Notify>) -> Self {
         Self { cri, sources: Arc::new(sources), wake, patience: PATIENCE, jobs: BTreeMap::new(), said: BTreeMap::new() }
     }
 
     /// What is known now.
-    pub fn pulls(&self) -> Pulls {
+    pub fn pulls(&self) -> PullsInProgress {
         let progress = self.jobs.iter().map(|(uid, job)| (uid.clone(), (job.progress(), job.since)));
-        Pulls { progress: progress.collect(), said: self.said.clone(), patience: self.patience }
+        PullsInProgress { progress: progress.collect(), said: self.said.clone(), patience: self.patience }
     }
 
     /// How long a daemon of which nothing runs waits for a pull that is not strictly needed.
@@ -169,7 +169,7 @@ impl Puller {
     }
 
     /// Works on these wishes and on no others; what there was to say of pods that are not `known` is forgotten.
-    pub fn want(&mut self, wishes: Vec<Wish>, known: &BTreeSet<String>, now: Timestamp) {
+    pub fn want(&mut self, wishes: Vec<WantedImages>, known: &BTreeSet<String>, now: Timestamp) {
         let Some(cri) = self.cri.clone() else { return };
         let wanted: BTreeSet<&str> = wishes.iter().map(|wish| wish.pod.uid.as_str()).collect();
         self.end_unwanted(&wanted, now);
@@ -177,7 +177,7 @@ impl Puller {
         for wish in wishes {
             let uid = wish.pod.uid.clone();
             let known = self.jobs.get(&uid);
-            let renewed = |job: &Job| {
+            let renewed = |job: &PullRequest| {
                 matches!(job.progress(), PullProgress::Failed { .. }) && job.secrets_version != wish.secrets_version
             };
             if known.is_some_and(|job| !renewed(job)) {
@@ -196,7 +196,7 @@ impl Puller {
                 notes: Vec::new(),
             };
             let task = tokio::spawn(work.run());
-            self.jobs.insert(uid, Job { since, progress, secrets_version, task });
+            self.jobs.insert(uid, PullRequest { since, progress, secrets_version, task });
         }
     }
 }
@@ -204,10 +204,10 @@ impl Puller {
 /// The task of one request.
 struct Work {
     cri: Arc<Cri>,
-    sources: Arc<Sources>,
+    sources: Arc<CredentialSources>,
     wake: Arc<Notify>,
     progress: Arc<Mutex<PullProgress>>,
-    wish: Wish,
+    wish: WantedImages,
     /// Images already pulled for it: a retry does not pull them again.
     pulled: BTreeSet<String>,
     notes: Vec<String>,
@@ -334,11 +334,12 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_found_out_outlives_a_pass_that_does_not_want_it_and_what_is_under_way_does_not() {
-        let sources = Sources::new(Real::shared(), Path::new("/nowhere"), None, None);
+        let sources = CredentialSources::new(Real::shared(), Path::new("/nowhere"), None, None);
         let mut puller = Puller::new(None, sources, Arc::default());
         for (uid, progress) in [("done", PullProgress::Done(None)), ("open", PullProgress::Looking(None))] {
             let progress = Arc::new(Mutex::new(progress));
-            let job = Job { since: at(0), progress, secrets_version: 0, task: tokio::spawn(std::future::pending()) };
+            let job =
+                PullRequest { since: at(0), progress, secrets_version: 0, task: tokio::spawn(std::future::pending()) };
             puller.jobs.insert(uid.to_owned(), job);
         }
         let uids = |puller: &Puller| puller.jobs.keys().cloned().collect::<Vec<_>>();

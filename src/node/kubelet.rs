@@ -217,7 +217,7 @@ struct PodList {
 
 #[derive(Deserialize)]
 struct KubeletPod {
-    metadata: Metadata,
+    metadata: PodMetadata,
     #[serde(default)]
     status: Value,
 }
@@ -225,7 +225,7 @@ struct KubeletPod {
 #[derive(Deserialize)]
 #[serde(default)]
 #[derive(Default)]
-struct Metadata {
+struct PodMetadata {
     uid: String,
     namespace: String,
     name: String,

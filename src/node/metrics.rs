@@ -15,8 +15,8 @@ use std::time::Instant;
 
 use crate::config::Listen;
 use crate::core::metrics;
+use crate::core::metrics::AgentCounters;
 use crate::core::metrics::Approvals;
-use crate::core::metrics::Counts;
 use crate::core::metrics::MetricFacts;
 use crate::core::metrics::TokenFact;
 use crate::core::metrics::WatchFact;
@@ -54,7 +54,7 @@ pub struct Pass {
 
 /// The data between passes; clones share it.
 #[derive(Clone)]
-pub struct Recorder {
+pub struct MetricsRecorder {
     started: Timestamp,
     since: Instant,
     inner: Arc<Mutex<Recorded>>,
@@ -62,7 +62,7 @@ pub struct Recorder {
 
 #[derive(Default)]
 struct Recorded {
-    counts: Counts,
+    counts: AgentCounters,
     last: Option<(Pass, Instant)>,
     complaint: Option<String>,
 }
@@ -75,7 +75,7 @@ pub struct Health {
     pub words: String,
 }
 
-impl Recorder {
+impl MetricsRecorder {
     /// Serves at `listen` for as long as the process lives.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Recorder {
     }
 }
 
-impl server::Exposed for Recorder {
+impl server::Exposed for MetricsRecorder {
     fn complain(&self, complaint: Option<String>) {
         self.with(|recorded| recorded.complaint = complaint);
     }

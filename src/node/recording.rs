@@ -26,7 +26,7 @@ pub(crate) mod tags {
     pub(crate) const PIECE: u64 = 60_001;
     /// A keyed digest in the place of a digest: bytes, half as many as the digest has characters.
     pub(crate) const DIGEST: u64 = 60_002;
-    /// The shape of a secret value, see `redact::Shape`.
+    /// The shape of a secret value, see `redact::SecretShape`.
     pub(crate) const SECRET: u64 = 60_003;
     /// A value of a ConfigMap.
     pub(crate) const DATA: u64 = 60_004;

@@ -34,7 +34,7 @@ const IDLE: Duration = Duration::from_secs(60);
 /// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "camelCase")]
-pub enum Request {
+pub enum SocketOperation {
     /// The state of every daemon on this node.
     Status,
     /// What the next pass would change.
@@ -56,7 +56,7 @@ pub enum Request {
 /// A request for the loop.
 #[derive(Debug)]
 pub struct SocketRequest {
-    pub request: Request,
+    pub request: SocketOperation,
     /// Where the reply goes.
     pub reply: oneshot::Sender<Value>,
 }
@@ -111,7 +111,7 @@ async fn converse(stream: UnixStream, asked: mpsc::Sender<SocketRequest>) {
             Ok(Ok(length)) if length > 0 => {}
             _ => return,
         }
-        let reply = match serde_json::from_str::<Request>(&line) {
+        let reply = match serde_json::from_str::<SocketOperation>(&line) {
             Ok(request) => answer(request, &asked).await,
             Err(error) => serde_json::json!({"error": format!("request not understood: {error}")}),
         };
@@ -123,7 +123,7 @@ async fn converse(stream: UnixStream, asked: mpsc::Sender<SocketRequest>) {
     }
 }
 
-async fn answer(request: Request, asked: &mpsc::Sender<SocketRequest>) -> Value {
+async fn answer(request: SocketOperation, asked: &mpsc::Sender<SocketRequest>) -> Value {
     let (reply, answer) = oneshot::channel();
     let ending = || serde_json::json!({"error": "the agent is stopping"});
     if asked.send(SocketRequest { request, reply }).await.is_err() {

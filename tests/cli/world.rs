@@ -3,8 +3,8 @@
 use daemonlet::core::cluster::history;
 use daemonlet::core::cluster::history::RevisionFact;
 use daemonlet::core::cluster::pass;
+use daemonlet::core::cluster::pass::ObjectWrite;
 use daemonlet::core::cluster::pass::Settings;
-use daemonlet::core::cluster::pass::Write;
 use daemonlet::core::cluster::snapshot::Change;
 use daemonlet::core::cluster::snapshot::ClusterSnapshot;
 use daemonlet::core::cluster::snapshot::KINDS;
@@ -135,8 +135,8 @@ pub(crate) fn pass(rollout: Rollout) -> (Vec<String>, String) {
     let (mut approved, mut progressing) = (Vec::new(), String::new());
     for write in pass::plan(&view, &CoordinatorState::default(), &settings, now).writes {
         match write {
-            Write::Approvals { node, spec } if !spec.approvals.is_empty() => approved.push(node),
-            Write::Status { status, .. } => {
+            ObjectWrite::Approvals { node, spec } if !spec.approvals.is_empty() => approved.push(node),
+            ObjectWrite::Status { status, .. } => {
                 let conditions = status["conditions"].as_array().unwrap().iter();
                 let said = conditions.filter(|c| c["type"] == "Progressing").map(|c| c["message"].as_str().unwrap());
                 progressing = said.collect();

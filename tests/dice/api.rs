@@ -8,7 +8,7 @@ use serde_json::json;
 
 use daemonlet::core::cluster::node_daemons::LeaseTerm;
 use daemonlet::core::cluster::requests::Call;
-use daemonlet::core::cluster::requests::Outcome;
+use daemonlet::core::cluster::requests::RequestOutcome;
 use daemonlet::core::cluster::requests::SendError;
 use daemonlet::core::cluster::snapshot::Change;
 use daemonlet::core::cluster::snapshot::WatchedKind;
@@ -155,15 +155,15 @@ impl Api {
     }
 
     /// Carries a coordinator's request out.
-    pub(super) fn carry_out(&mut self, call: Call, now: Timestamp) -> (Outcome, Option<Change>) {
+    pub(super) fn carry_out(&mut self, call: Call, now: Timestamp) -> (RequestOutcome, Option<Change>) {
         let written = |result: Result<Arc<Value>, String>, kind| match result {
-            Ok(object) => (Outcome::Written, Some(Change::Written(kind, Box::new(Value::clone(&object))))),
-            Err(words) => (Outcome::Outdated(words), None),
+            Ok(object) => (RequestOutcome::Written, Some(Change::Written(kind, Box::new(Value::clone(&object))))),
+            Err(words) => (RequestOutcome::Outdated(words), None),
         };
         let is_write = !matches!(call, Call::GetPod(_) | Call::ListLeases | Call::Event(..));
         self.writes += usize::from(is_write);
         if is_write && now < self.refuses {
-            return (Outcome::Failed(SendError::Refused("forbidden".to_owned())), None);
+            return (RequestOutcome::Failed(SendError::Refused("forbidden".to_owned())), None);
         }
         match call {
             Call::Patch(kind, key, patch) => {
@@ -197,19 +197,19 @@ impl Api {
             Call::DeleteRevision(key, _, version) => {
                 let object = self.get(WatchedKind::Revisions, &key);
                 if object.is_none_or(|object| object.str_at(["metadata", "resourceVersion"]) != version) {
-                    return (Outcome::Outdated("another version".to_owned()), None);
+                    return (RequestOutcome::Outdated("another version".to_owned()), None);
                 }
                 let gone = json!({"metadata": {"namespace": key.namespace, "name": key.name}});
                 self.delete(WatchedKind::Revisions, &key);
-                (Outcome::Written, Some(Change::Gone(WatchedKind::Revisions, Box::new(gone))))
+                (RequestOutcome::Written, Some(Change::Gone(WatchedKind::Revisions, Box::new(gone))))
             }
             Call::Event(key, ..) => {
                 self.events.push(key.name);
-                (Outcome::Written, None)
+                (RequestOutcome::Written, None)
             }
-            Call::GetPod(_) => (Outcome::Pod(None), None),
-            Call::ListLeases => (Outcome::Leases(self.agents.clone()), None),
-            Call::Approve(..) => (Outcome::NotSent, None),
+            Call::GetPod(_) => (RequestOutcome::Pod(None), None),
+            Call::ListLeases => (RequestOutcome::Leases(self.agents.clone()), None),
+            Call::Approve(..) => (RequestOutcome::NotSent, None),
         }
     }
 }

@@ -10,8 +10,8 @@ use daemonlet::core::cluster::observation::ClusterObservation;
 use daemonlet::core::cluster::observation::Leadership;
 use daemonlet::core::cluster::pass::Settings;
 use daemonlet::core::cluster::requests::ClusterRequest;
-use daemonlet::core::cluster::requests::Outcome;
-use daemonlet::core::cluster::requests::Reply;
+use daemonlet::core::cluster::requests::CoordinatorReply;
+use daemonlet::core::cluster::requests::RequestOutcome;
 use daemonlet::core::cluster::requests::RequestTarget;
 use daemonlet::core::cluster::snapshot::Change;
 use daemonlet::core::cluster::snapshot::ClusterSnapshot;
@@ -42,7 +42,7 @@ pub(super) struct Process {
     term: u64,
     /// Requests on their way, each of a term.
     pub(super) sent: VecDeque<(u64, ClusterRequest)>,
-    replies: Vec<Reply>,
+    replies: Vec<CoordinatorReply>,
     /// Stopped in its tracks until then; what it was about to send goes out when it wakes.
     pub(super) frozen: Timestamp,
     /// It is stopped when it is about to send an approval; what it was about to send goes out when it wakes.
@@ -184,13 +184,13 @@ impl Process {
         let holds = self.held.as_ref().is_some_and(|(_, renewed)| now < *renewed + GIVE_UP);
         let (answer, change) = match holds || !checks {
             true => api.carry_out(request.call, now),
-            false => (Outcome::NotSent, None),
+            false => (RequestOutcome::NotSent, None),
         };
         if term == self.term {
             if let Some(change) = change {
                 Arc::make_mut(&mut self.snapshot).take(change);
             }
-            self.replies.push(Reply { number: request.number, answer });
+            self.replies.push(CoordinatorReply { number: request.number, answer });
         }
         true
     }

@@ -9,7 +9,7 @@ use std::process::Command;
 use daemonlet::core::policy::pod_security;
 use daemonlet::core::policy::pod_security::Enforced;
 use daemonlet::core::policy::pod_security::LEVEL_LABEL;
-use daemonlet::core::policy::pod_security::Level;
+use daemonlet::core::policy::pod_security::PodSecurityLevel;
 use daemonlet::core::policy::pod_security::VERSION_LABEL;
 use daemonlet::core::yaml;
 use serde_json::Value;
@@ -78,7 +78,7 @@ fn upstreams_code_says_the_same_of_upstreams_pods() {
         for (asked, said) in answer["verdicts"].as_object().expect("verdicts") {
             let (level, version) = asked.split_once(':').expect("level and version");
             let namespace = json!({"metadata": {"labels": {LEVEL_LABEL: level, VERSION_LABEL: version}}});
-            let enforced = Enforced::of_namespace(&namespace, Level::Privileged);
+            let enforced = Enforced::of_namespace(&namespace, PodSecurityLevel::Privileged);
             assert_eq!(enforced.to_string(), *asked);
             let ours: Vec<String> = pod_security::violations(enforced, pod).iter().map(ToString::to_string).collect();
             assert_eq!(ours.join(", "), said.as_str().expect("text"), "{asked} {pod}");

@@ -1,5 +1,6 @@
 //! Rules about the tree itself that no compiler checks.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
@@ -211,6 +212,43 @@ fn files_are_short_and_say_what_they_own() {
             wrong.push(format!("{}: its first line does not say what it owns", path.display()));
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Type names that are defined more than once, and why.
+const SHARED_NAMES: [(&str, &str); 1] =
+    [("Arguments", "the arguments of one command each; said with the command's module, as in `run::Arguments`")];
+
+/// The type that a line defines. Of aliases only those of a module count: further in they are local or associated types.
+fn defined_type(line: &str) -> Option<&str> {
+    let is_indented = line.starts_with(' ');
+    let line = line.trim_start();
+    let line = match line.strip_prefix("pub(") {
+        Some(rest) => rest.split_once(") ")?.1,
+        None => line.strip_prefix("pub ").unwrap_or(line),
+    };
+    let (keyword, rest) = line.split_once(' ')?;
+    let is_type = matches!(keyword, "struct" | "enum" | "union" | "trait") || keyword == "type" && !is_indented;
+    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    (is_type && name.starts_with(char::is_uppercase)).then_some(name)
+}
+
+#[test]
+fn a_type_name_means_one_thing() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (path, text) in sources() {
+        for (index, line) in text.lines().enumerate() {
+            if let Some(name) = defined_type(line) {
+                places.entry(name.to_owned()).or_default().push(format!("{}:{}", path.display(), index + 1));
+            }
+        }
+    }
+    assert!(places.len() > 800, "only {} types", places.len());
+    places.retain(|_, places| places.len() > 1);
+    let idle = SHARED_NAMES.iter().find(|(name, _)| !places.contains_key(*name));
+    assert!(idle.is_none(), "take it off the list: {idle:?}");
+    places.retain(|name, _| SHARED_NAMES.iter().all(|(shared, _)| name != shared));
+    let wrong: Vec<String> = places.iter().map(|(name, at)| format!("{name}: {}", at.join(", "))).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use daemonlet::simulation::Disk;
+use daemonlet::simulation::DiskHandle;
 use daemonlet::simulation::Doing;
-use daemonlet::simulation::Handle;
 use daemonlet::simulation::Links;
 use serde_json::Value;
 
@@ -673,12 +673,12 @@ fn snapshot(node: &Node) -> BTreeMap<PathBuf, String> {
     while let Some(folder) = folders.pop() {
         for name in disk.list(&folder).unwrap_or_default() {
             let path = folder.join(name);
-            let Ok(stat) = disk.stat(&Handle::Start, &path, Links::Refuse) else { continue };
+            let Ok(stat) = disk.stat(&DiskHandle::Start, &path, Links::Refuse) else { continue };
             // Tokens are renewed when their time has come.
             if path.ends_with("kube-api-access") {
                 continue;
             }
-            if disk.open_folder(&Handle::Start, &path, Links::Refuse).is_ok() {
+            if disk.open_folder(&DiskHandle::Start, &path, Links::Refuse).is_ok() {
                 folders.push(path);
             } else {
                 files.insert(path, format!("{:?}", stat.stamp));

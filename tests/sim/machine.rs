@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use daemonlet::simulation::Disk;
-use daemonlet::simulation::Handle;
+use daemonlet::simulation::DiskHandle;
 use daemonlet::simulation::Links;
 use daemonlet::simulation::Simulated;
 use serde_json::Value;
@@ -225,15 +225,17 @@ fn remove_fields(value: &mut Value) {
 
 fn remove_tree(disk: &Arc<Simulated>, path: &Path) {
     let files: &dyn Disk = &**disk;
-    if files.open_folder(&Handle::Start, path, Links::Refuse).is_ok() {
+    if files.open_folder(&DiskHandle::Start, path, Links::Refuse).is_ok() {
         for name in files.list(path).unwrap_or_default() {
             remove_tree(disk, &path.join(name));
         }
-        let _ = files.remove_folder(&Handle::Start, path);
+        let _ = files.remove_folder(&DiskHandle::Start, path);
     } else {
-        let _ = files.unlink(&Handle::Start, path);
+        let _ = files.unlink(&DiskHandle::Start, path);
     }
-    if let Some(above) = path.parent().filter(|above| files.open_folder(&Handle::Start, above, Links::Follow).is_ok()) {
+    if let Some(above) =
+        path.parent().filter(|above| files.open_folder(&DiskHandle::Start, above, Links::Follow).is_ok())
+    {
         disk.sync_folder(above);
     }
 }

@@ -13,10 +13,10 @@ use std::sync::Mutex;
 
 use base64::Engine;
 use daemonlet::simulation::Disk;
+use daemonlet::simulation::DiskHandle;
 use daemonlet::simulation::Doing;
-use daemonlet::simulation::Handle;
-use daemonlet::simulation::Kept;
 use daemonlet::simulation::Links;
+use daemonlet::simulation::PowerLossKeeps;
 use daemonlet::simulation::Simulated;
 use nix::errno::Errno;
 use serde_json::Value;
@@ -629,14 +629,14 @@ impl Node {
         let number = self.draw.next();
         self.as_world(|disk| {
             disk.crash(match kept {
-                0 => Kept::Nothing,
-                1 => Kept::Names,
-                2 => Kept::Torn(number),
-                _ => Kept::All,
+                0 => PowerLossKeeps::Nothing,
+                1 => PowerLossKeeps::Names,
+                2 => PowerLossKeeps::Torn(number),
+                _ => PowerLossKeeps::All,
             });
         });
         self.kubelet.crash();
-        self.as_world(|disk| disk.unlink(&Handle::Start, Path::new(super::kubelet::PROCESS)).is_ok());
+        self.as_world(|disk| disk.unlink(&DiskHandle::Start, Path::new(super::kubelet::PROCESS)).is_ok());
         self.take_disk();
         // An end that was to come has come.
         self.effects.lock().unwrap().left = None;
@@ -959,7 +959,7 @@ impl Node {
     /// Somebody removes a file, and that has been written to the disk.
     fn remove_for_good(&self, path: &Path) {
         self.as_world(|disk| {
-            if disk.unlink(&Handle::Start, path).is_ok() {
+            if disk.unlink(&DiskHandle::Start, path).is_ok() {
                 path.parent().into_iter().for_each(|folder| disk.sync_folder(folder));
             }
         });
@@ -1268,7 +1268,7 @@ impl Node {
         let Some(manifest) = self.kubelet.read(&self.disk).into_values().find(|m| m.daemon == name) else { return };
         let file = volume_path(&manifest.uid, "c").join("k");
         self.daemons[daemon].data_removed = Some(self.steady);
-        self.as_world(|disk| disk.unlink(&Handle::Start, &file)).unwrap_or_default();
+        self.as_world(|disk| disk.unlink(&DiskHandle::Start, &file)).unwrap_or_default();
     }
 
     pub(crate) fn state_files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -1286,7 +1286,7 @@ impl Node {
     }
 
     fn chmod_state(&mut self, mode: u32) {
-        if let Ok(folder) = self.disk.open_folder(&Handle::Start, Path::new(STATE), Links::Follow) {
+        if let Ok(folder) = self.disk.open_folder(&DiskHandle::Start, Path::new(STATE), Links::Follow) {
             self.as_world(|disk| disk.set_mode(&folder, mode)).unwrap_or_default();
         }
     }
@@ -1334,12 +1334,12 @@ impl Node {
             self.damaged_at = self.steady;
         }
         self.as_world(|disk| match damage {
-            Damage::Gone => disk.unlink(&Handle::Start, &path).unwrap_or_default(),
+            Damage::Gone => disk.unlink(&DiskHandle::Start, &path).unwrap_or_default(),
             Damage::Empty => overwrite(disk, &path, b""),
             Damage::Zeros => overwrite(disk, &path, &vec![0; data.len()]),
             Damage::Half => overwrite(disk, &path, &data[..data.len() / 2]),
             Damage::Folder => {
-                disk.unlink(&Handle::Start, &path).unwrap_or_default();
+                disk.unlink(&DiskHandle::Start, &path).unwrap_or_default();
                 disk.make_folder(&path);
             }
         });
@@ -1380,8 +1380,8 @@ fn places(fault: Fault) -> &'static [(Doing, &'static str, Errno)] {
 fn replace(disk: &Arc<Simulated>, path: &Path, data: &[u8]) {
     let aside = path.with_file_name(".aside");
     disk.put(&aside, data);
-    disk.rename(&Handle::Start, &aside, &Handle::Start, path).unwrap_or_default();
-    if let Ok(folder) = disk.open_folder(&Handle::Start, path.parent().unwrap_or(path), Links::Follow) {
+    disk.rename(&DiskHandle::Start, &aside, &DiskHandle::Start, path).unwrap_or_default();
+    if let Ok(folder) = disk.open_folder(&DiskHandle::Start, path.parent().unwrap_or(path), Links::Follow) {
         disk.sync(&folder).unwrap_or_default();
     }
 }
@@ -1392,9 +1392,9 @@ fn overwrite(disk: &Arc<Simulated>, path: &Path, data: &[u8]) {
 }
 
 fn link(disk: &Arc<Simulated>, path: &Path, target: &str) {
-    disk.unlink(&Handle::Start, path).unwrap_or_default();
-    disk.create_link(Path::new(target), &Handle::Start, path).unwrap_or_default();
-    if let Ok(folder) = disk.open_folder(&Handle::Start, path.parent().unwrap_or(path), Links::Follow) {
+    disk.unlink(&DiskHandle::Start, path).unwrap_or_default();
+    disk.create_link(Path::new(target), &DiskHandle::Start, path).unwrap_or_default();
+    if let Ok(folder) = disk.open_folder(&DiskHandle::Start, path.parent().unwrap_or(path), Links::Follow) {
         disk.sync(&folder).unwrap_or_default();
     }
 }

@@ -20,7 +20,7 @@ use crate::core::model::TokenRequest;
 use crate::core::overlays;
 use crate::core::policy::PodRules;
 use crate::core::render::DEFAULT_TOKEN_EXPIRATION;
-use crate::core::render::Pulls;
+use crate::core::render::PullMode;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
 use crate::core::rendering::Revision;
@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         api_endpoint: None,
         has_api: true,
         inline_secret_env: true,
-        pulls: Pulls::First,
+        pulls: PullMode::First,
         token_expiration: DEFAULT_TOKEN_EXPIRATION,
         rules: PodRules::trusting(),
     };

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::clock;
-use crate::core::cluster::overview::Cluster;
+use crate::core::cluster::overview::ClusterOverview;
 use crate::core::cluster::overview::Leader;
 use crate::core::json::Json;
 use crate::node::api;
@@ -24,7 +24,7 @@ const RENEWED: Duration = Duration::from_secs(6);
 const PAGE: u32 = 500;
 
 /// Nodes, DaemonSets and NodeDaemons of the cluster.
-pub(super) async fn read(client: &kube::Client) -> Result<Cluster, CommandFailure> {
+pub(super) async fn read(client: &kube::Client) -> Result<ClusterOverview, CommandFailure> {
     let nodes = list(client, "/api/v1/nodes").await.map_err(failed)?;
     let daemon_sets = list(client, "/apis/apps/v1/daemonsets").await.map_err(failed)?;
     let reports = list(client, "/apis/daemonlet.dev/v1beta1/nodedaemons").await.map_err(|failure| {
@@ -37,7 +37,7 @@ pub(super) async fn read(client: &kube::Client) -> Result<Cluster, CommandFailur
     })?;
     // Their node selectors matter to few, and not everybody may list them.
     let namespaces = list(client, "/api/v1/namespaces").await.unwrap_or_default();
-    let mut cluster = Cluster::new(&nodes, &daemon_sets, &reports, &namespaces);
+    let mut cluster = ClusterOverview::new(&nodes, &daemon_sets, &reports, &namespaces);
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", LEASE.0, LEASE.1);
     cluster.coordinator = match leader(client, &path).await {
         Ok(leader) => leader,
@@ -61,7 +61,7 @@ async fn leader(client: &kube::Client, path: &str) -> Result<Leader, api::ApiFai
 }
 
 /// Who coordinates where the Lease is not there: nobody, if no DaemonSet has a status that a coordinator wrote.
-fn without_lease(cluster: &Cluster) -> Leader {
+fn without_lease(cluster: &ClusterOverview) -> Leader {
     let is_coordinated = cluster.daemons.values().any(|daemon| !daemon.rollout.is_empty());
     let unknown = format!(
         "there is no Lease {}/{}; if coordinator.lease-namespace or -name is another, look at that one",
@@ -131,7 +131,7 @@ mod tests {
                 "labels": {"daemonlet.dev/mode": "static"}}, "spec": {"selector": {"matchLabels": {"a": "b"}},
                 "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "x", "image": "y"}]}}},
                 "status": {"conditions": conditions}});
-            Cluster::new(&[], &[daemon_set], &[], &[])
+            ClusterOverview::new(&[], &[daemon_set], &[], &[])
         };
         let message = "ControllerRevision net-a (hash a) at generation 1";
         let released = json!([{"type": "Released", "status": "True", "reason": "Complete", "message": message}]);

@@ -35,7 +35,7 @@ const SCHEMA_VERSION: u32 = 1;
 /// What is printed.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct DiffReport {
     schema_version: u32,
     nodes: [String; 2],
     daemon_sets: Vec<Compared>,
@@ -96,7 +96,7 @@ pub(super) async fn print(
         None => cluster::list(client, "/apis/apps/v1/daemonsets").await.map_err(cluster::failed)?,
     };
     let mut report =
-        Report { schema_version: SCHEMA_VERSION, nodes: nodes.map(str::to_owned), daemon_sets: Vec::new() };
+        DiffReport { schema_version: SCHEMA_VERSION, nodes: nodes.map(str::to_owned), daemon_sets: Vec::new() };
     let mut exit = Exit::Success;
     for object in &objects {
         let Ok(daemon_set) = validate::daemon_set(object, Source::Api).map(Arc::new) else { continue };
@@ -179,7 +179,7 @@ fn refused(errors: &[FieldError]) -> CommandFailure {
     CommandFailure::new(Exit::Refused, words.join("; "))
 }
 
-fn human(report: &Report) -> String {
+fn human(report: &DiffReport) -> String {
     if report.daemon_sets.is_empty() {
         return format!("no DaemonSet has overlays ({})\n", OVERLAYS);
     }
@@ -236,7 +236,7 @@ mod tests {
         let labels = [BTreeMap::new(), BTreeMap::from([("size".to_owned(), "big".to_owned())])];
         let daemon_sets = vec![compared(&daemon_set, &list, &labels).expect("it is compared")];
         let nodes = ["small".to_owned(), "big".to_owned()];
-        let text = human(&Report { schema_version: 1, nodes: nodes.clone(), daemon_sets });
+        let text = human(&DiffReport { schema_version: 1, nodes: nodes.clone(), daemon_sets });
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0..2], ["a/agent", "  small: none of ConfigMap a/o applies to this node"]);
         assert!(lines[2].starts_with("  big: overlays.yaml[0] of ConfigMap a/o (digest "), "{text}");
@@ -247,7 +247,7 @@ mod tests {
         let missing = compared(&daemon_set, &None, &labels).expect_err("there is no ConfigMap");
         let same = compared(&daemon_set, &list, &[labels[0].clone(), labels[0].clone()]).expect("compared");
         let daemon_sets = vec![Compared::failed(&daemon_set, &missing), same];
-        let text = human(&Report { schema_version: 1, nodes, daemon_sets });
+        let text = human(&DiffReport { schema_version: 1, nodes, daemon_sets });
         let expected = "a/agent\n  ConfigMap a/o does not exist, which a/agent names in daemonlet.dev/overlays";
         assert!(text.starts_with(expected), "{text}");
         assert!(text.ends_with("  no difference\n"), "one that cannot be compared keeps no other from it");

@@ -11,9 +11,9 @@ use crate::cli::table;
 use crate::cli::table::Cell;
 use crate::core;
 use crate::core::cluster::node_daemons::DaemonReport;
-use crate::core::cluster::overview::Cluster;
-use crate::core::cluster::overview::Node;
-use crate::core::cluster::overview::Place;
+use crate::core::cluster::overview::ClusterOverview;
+use crate::core::cluster::overview::DaemonOnNode;
+use crate::core::cluster::overview::OverviewNode;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::policy::Admission;
@@ -28,7 +28,7 @@ use crate::core::status::State;
 /// One node, as JSON.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct NodeReport {
+struct ExplainedNode {
     schema_version: u32,
     node: String,
     ready: bool,
@@ -44,7 +44,7 @@ struct ExplainedDaemon {
     namespace: String,
     name: String,
     #[serde(flatten)]
-    place: Place,
+    place: DaemonOnNode,
 }
 
 #[derive(Debug, Serialize)]
@@ -55,14 +55,19 @@ struct Absent {
     reason: String,
 }
 
-fn find<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a Node, CommandFailure> {
+fn find<'a>(cluster: &'a ClusterOverview, name: &str) -> Result<&'a OverviewNode, CommandFailure> {
     cluster.nodes.get(name).ok_or_else(|| {
         CommandFailure::new(Exit::Refused, format!("there is no node {name}")).hint("see `kubectl get nodes`")
     })
 }
 
 /// All DaemonSets on one node.
-pub(super) fn all(cluster: &Cluster, name: &str, namespace: Option<&str>, json: bool) -> Result<Exit, CommandFailure> {
+pub(super) fn all(
+    cluster: &ClusterOverview,
+    name: &str,
+    namespace: Option<&str>,
+    json: bool,
+) -> Result<Exit, CommandFailure> {
     let node = find(cluster, name)?;
     let (mut daemons, mut absent) = (Vec::new(), Vec::new());
     for key in cluster.keys().into_iter().filter(|key| namespace.is_none_or(|wanted| key.namespace == wanted)) {
@@ -74,7 +79,7 @@ pub(super) fn all(cluster: &Cluster, name: &str, namespace: Option<&str>, json: 
             None => absent.extend(reason().map(|reason| Absent { namespace, name, reason })),
         }
     }
-    let report = NodeReport {
+    let report = ExplainedNode {
         schema_version: SCHEMA_VERSION,
         node: name.to_owned(),
         ready: node.ready,
@@ -88,7 +93,7 @@ pub(super) fn all(cluster: &Cluster, name: &str, namespace: Option<&str>, json: 
     Ok(if bad { Exit::Refused } else { Exit::Success })
 }
 
-fn human(report: &NodeReport, colour: Colour) -> String {
+fn human(report: &ExplainedNode, colour: Colour) -> String {
     let ready = if report.ready { colour.green("Ready") } else { colour.red("not Ready") };
     let agent = match &report.agent_version {
         Some(version) => format!("agent {version}"),
@@ -118,7 +123,7 @@ fn human(report: &NodeReport, colour: Colour) -> String {
 }
 
 /// One DaemonSet on one node, term by term, as `daemonlet explain` shows it there.
-pub(super) fn one(cluster: &Cluster, name: &str, key: &ObjectKey, json: bool) -> Result<Exit, CommandFailure> {
+pub(super) fn one(cluster: &ClusterOverview, name: &str, key: &ObjectKey, json: bool) -> Result<Exit, CommandFailure> {
     let node = find(cluster, name)?;
     let told = cluster.report(node, key);
     let terms = cluster.daemons.get(key).map(|daemon| {
@@ -154,7 +159,7 @@ pub(super) fn one(cluster: &Cluster, name: &str, key: &ObjectKey, json: bool) ->
 }
 
 /// The daemon's status as far as the cluster knows it.
-fn status(key: &ObjectKey, place: Option<&Place>, told: Option<&DaemonReport>) -> DaemonStatus {
+fn status(key: &ObjectKey, place: Option<&DaemonOnNode>, told: Option<&DaemonReport>) -> DaemonStatus {
     let state = place.map_or(State::NotSelected, |place| place.state.unwrap_or(State::Unknown));
     let cause = |name: &str| {
         use Cause::*;

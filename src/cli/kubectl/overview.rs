@@ -9,8 +9,8 @@ use crate::cli::output::Colour;
 use crate::cli::table;
 use crate::cli::table::Cell;
 use crate::clock;
+use crate::core::cluster::overview::DaemonOnNode;
 use crate::core::cluster::overview::Overview;
-use crate::core::cluster::overview::Place;
 use crate::core::cluster::overview::Rollout;
 use crate::core::time::Timestamp;
 
@@ -24,7 +24,7 @@ pub(super) fn print(overview: &Overview, json: bool) -> Result<Exit, CommandFail
     let rollouts = &overview.daemon_sets;
     let is_leaderless = rollouts.iter().any(|rollout| rollout.in_api) && overview.coordinator.words(now).1;
     let is_stopped = |rollout: &Rollout| !rollout.halted.is_empty() || !rollout.degraded.is_empty();
-    let is_bad = rollouts.iter().any(is_stopped) || rollouts.iter().flat_map(|r| &r.nodes).any(Place::is_bad);
+    let is_bad = rollouts.iter().any(is_stopped) || rollouts.iter().flat_map(|r| &r.nodes).any(DaemonOnNode::is_bad);
     Ok(if is_bad || is_leaderless { Exit::Refused } else { Exit::Success })
 }
 
@@ -101,7 +101,7 @@ fn bar(rollout: &Rollout) -> String {
     format!("[{}{}{}]", "#".repeat(ready), "=".repeat(updated - ready), ".".repeat(WIDTH - updated))
 }
 
-fn late(rollout: &Rollout, place: &Place, colour: Colour) -> Vec<Cell> {
+fn late(rollout: &Rollout, place: &DaemonOnNode, colour: Colour) -> Vec<Cell> {
     let dash = |text: &str| Cell::from(if text.is_empty() { "-" } else { text });
     let reason = match place.reason.as_str() {
         "" if !place.updated => "not replaced yet",
@@ -118,7 +118,7 @@ fn late(rollout: &Rollout, place: &Place, colour: Colour) -> Vec<Cell> {
     ]
 }
 
-pub(super) fn state(place: &Place, colour: Colour) -> Cell {
+pub(super) fn state(place: &DaemonOnNode, colour: Colour) -> Cell {
     let word = place.word();
     let painted = match (place.is_bad(), word) {
         (true, _) => colour.red(word),
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn nodes_that_are_not_done_are_listed_with_their_reason() {
-        let place = |node: &str, state, updated, reason: &str| Place {
+        let place = |node: &str, state, updated, reason: &str| DaemonOnNode {
             node: node.into(),
             state,
             revision: if updated { "5d8c7" } else { "old" }.into(),

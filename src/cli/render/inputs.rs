@@ -32,7 +32,7 @@ use crate::core::yaml;
 
 /// Everything that was read. Of objects that are there twice the last counts, as with `kubectl apply`.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct Inputs {
+pub(in crate::cli) struct RenderInputs {
     pub(in crate::cli) daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
     /// The other objects.
     pub(in crate::cli) objects: BTreeMap<ObjectRef, Value>,
@@ -54,8 +54,8 @@ pub(in crate::cli) struct Inputs {
 pub(super) type UnknownFields = BTreeMap<ObjectKey, Vec<FieldError>>;
 
 /// Reads `paths` in order.
-pub(in crate::cli) fn read(paths: &[PathBuf]) -> Inputs {
-    let mut inputs = Inputs::default();
+pub(in crate::cli) fn read(paths: &[PathBuf]) -> RenderInputs {
+    let mut inputs = RenderInputs::default();
     for path in paths {
         for (name, text) in texts(path) {
             match text {
@@ -135,7 +135,7 @@ fn has_known_extension(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json")
 }
 
-fn add(inputs: &mut Inputs, path: &Path, text: &str) {
+fn add(inputs: &mut RenderInputs, path: &Path, text: &str) {
     let parsed = input::parse_file(path, text);
     add_doubtful(inputs, path, &parsed);
     for daemon_set in parsed.daemon_sets {
@@ -159,7 +159,7 @@ fn add(inputs: &mut Inputs, path: &Path, text: &str) {
 }
 
 /// Notes what is there twice, and kinds that look like one that is read.
-fn add_doubtful(inputs: &mut Inputs, path: &Path, parsed: &ParsedFile) {
+fn add_doubtful(inputs: &mut RenderInputs, path: &Path, parsed: &ParsedFile) {
     let daemon_sets = parsed.daemon_sets.iter().map(|daemon_set| ("DaemonSet", &daemon_set.key));
     let others = parsed.objects.iter().map(|(object, _)| (object.kind.as_str(), &object.key));
     for (kind, key) in daemon_sets.chain(others) {
@@ -183,7 +183,7 @@ fn add_doubtful(inputs: &mut Inputs, path: &Path, parsed: &ParsedFile) {
 }
 
 /// A DaemonSet that is not valid is refused, all its fields in one entry; anything else is invalid.
-fn add_problem(inputs: &mut Inputs, problem: InputProblem) {
+fn add_problem(inputs: &mut RenderInputs, problem: InputProblem) {
     let daemon_set = problem.object.as_ref().filter(|object| object.kind == "DaemonSet" && !object.key.name.is_empty());
     let (Some(object), ProblemKind::Invalid) = (daemon_set, problem.kind) else {
         inputs.invalid.push(RenderEntry::Invalid(problem));

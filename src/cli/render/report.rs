@@ -162,12 +162,12 @@ fn join(errors: &[FieldError]) -> String {
 /// What `--json` prints.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report<'a> {
+struct RenderReport<'a> {
     schema_version: u32,
     node_name: &'a str,
     /// What the manifests are written for.
     kubelet_version: Option<String>,
-    outcomes: Vec<Json<'a>>,
+    outcomes: Vec<OutcomeJson<'a>>,
     problems: Vec<JsonProblem<'a>>,
 }
 
@@ -181,7 +181,7 @@ struct JsonProblem<'a> {
 /// What became of one DaemonSet or document.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Json<'a> {
+enum OutcomeJson<'a> {
     #[serde(rename_all = "camelCase")]
     DaemonSet {
         namespace: &'a str,
@@ -218,14 +218,14 @@ pub(super) fn json(
     options: &RenderOptions,
     problems: &[(String, Option<String>)],
 ) -> Result<String, CommandFailure> {
-    let mut elements: Vec<Json<'_>> = entries.iter().map(|entry| element(entry, manifests)).collect();
+    let mut elements: Vec<OutcomeJson<'_>> = entries.iter().map(|entry| element(entry, manifests)).collect();
     for (entry, element) in entries.iter().zip(&mut elements) {
         let unknown_fields = entry.key().and_then(|key| unknown_fields.get(key));
-        if let (Json::DaemonSet { warnings, .. }, Some(unknown_fields)) = (element, unknown_fields) {
+        if let (OutcomeJson::DaemonSet { warnings, .. }, Some(unknown_fields)) = (element, unknown_fields) {
             *warnings = unknown_fields.iter().map(FieldError::with_hint).collect();
         }
     }
-    output::json(&Report {
+    output::json(&RenderReport {
         schema_version: 1,
         node_name: &options.node_name,
         kubelet_version: options.kubelet_version.map(|(major, minor)| format!("{major}.{minor}")),
@@ -234,9 +234,9 @@ pub(super) fn json(
     })
 }
 
-fn element(entry: &RenderEntry, manifests: Manifests) -> Json<'_> {
+fn element(entry: &RenderEntry, manifests: Manifests) -> OutcomeJson<'_> {
     match entry {
-        RenderEntry::Rendered { key, identity, rendered } => Json::DaemonSet {
+        RenderEntry::Rendered { key, identity, rendered } => OutcomeJson::DaemonSet {
             namespace: &key.namespace,
             name: &key.name,
             outcome: "rendered",
@@ -253,7 +253,7 @@ fn element(entry: &RenderEntry, manifests: Manifests) -> Json<'_> {
         },
         RenderEntry::NotSelected { key, reason } => without_pod(key, "notSelected", reason.clone()),
         RenderEntry::Refused { key, errors, .. } => without_pod(key, "refused", join(errors)),
-        RenderEntry::Invalid(problem) => Json::Invalid {
+        RenderEntry::Invalid(problem) => OutcomeJson::Invalid {
             outcome: "invalid",
             file: problem.file.display().to_string(),
             line: problem.line,
@@ -263,11 +263,11 @@ fn element(entry: &RenderEntry, manifests: Manifests) -> Json<'_> {
     }
 }
 
-fn without_pod<'a>(key: &'a ObjectKey, outcome: &'static str, reason: String) -> Json<'a> {
+fn without_pod<'a>(key: &'a ObjectKey, outcome: &'static str, reason: String) -> OutcomeJson<'a> {
     let ObjectKey { namespace, name } = key;
     let (manifest, uid, pod, waiting_for, warnings) = (None, None, None, &[], Vec::new());
     let notes = Vec::new();
-    Json::DaemonSet { namespace, name, outcome, reason, manifest, uid, pod, waiting_for, warnings, notes }
+    OutcomeJson::DaemonSet { namespace, name, outcome, reason, manifest, uid, pod, waiting_for, warnings, notes }
 }
 
 /// The problem without its place.

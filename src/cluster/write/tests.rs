@@ -46,7 +46,7 @@ async fn a_revision_is_adopted_only_for_a_daemon_set_that_is_there() {
         let (revision, owner) = (ObjectKey::new("n", "d-1"), ObjectKey::new("n", "d"));
         let (answer, change) =
             answer(Ok(carry_out(&client, Call::AdoptRevision(revision, json!({}), owner, "u".to_owned())).await));
-        assert_eq!((answer == Outcome::Written, change.is_some()), (adopts, adopts), "{answer:?}");
+        assert_eq!((answer == RequestOutcome::Written, change.is_some()), (adopts, adopts), "{answer:?}");
         let asked = asked.lock().unwrap().clone();
         assert_eq!(asked[0], "GET /apis/apps/v1/namespaces/n/daemonsets/d");
         let patches: Vec<&str> = asked[1..].iter().map(String::as_str).collect();

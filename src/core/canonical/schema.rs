@@ -5,11 +5,11 @@
 //! into a template (`pkg/apis/apps/v1/zz_generated.defaults.go`, `pkg/apis/core/v1/defaults.go`).
 //! A field that is not here is kept as written: pointers to scalars, and what is newer than this table.
 
-use Rule::*;
+use FieldRule::*;
 
 /// How one field is brought to its canonical form.
 #[derive(Clone, Copy)]
-pub(super) enum Rule {
+pub(super) enum FieldRule {
     /// A scalar whose zero value (`""`, `0`, `false`) is the same as absence.
     Zero,
     /// A string: empty and this default are absence.
@@ -33,24 +33,24 @@ pub(super) enum Rule {
     /// A quantity whose zero is absence.
     NonZeroQuantity,
     /// A list of structures; empty is absence, elements stay.
-    List(&'static Shape),
+    List(&'static StructSchema),
     /// A structure; empty is absence.
-    Object(&'static Shape),
+    Object(&'static StructSchema),
     /// A pointer to a structure; empty is not absence.
-    Pointer(&'static Shape),
+    Pointer(&'static StructSchema),
 }
 
 /// A structure of the API.
-pub(super) struct Shape {
-    /// Fields of [`Rule::Zero`].
+pub(super) struct StructSchema {
+    /// Fields of [`FieldRule::Zero`].
     zero: &'static [&'static str],
     /// The others.
-    fields: &'static [(&'static str, Rule)],
+    fields: &'static [(&'static str, FieldRule)],
 }
 
-impl Shape {
+impl StructSchema {
     /// The rule of the field `name`; `None`: kept as written.
-    pub(super) fn rule(&self, name: &str) -> Option<Rule> {
+    pub(super) fn rule(&self, name: &str) -> Option<FieldRule> {
         if self.zero.contains(&name) {
             return Some(Zero);
         }
@@ -60,7 +60,7 @@ impl Shape {
 
 macro_rules! shapes {
     ($($name:ident { [$($zero:tt)*] $($field:tt: $rule:expr),* $(,)? })*) => {
-        $(pub(super) static $name: Shape = Shape {
+        $(pub(super) static $name: StructSchema = StructSchema {
             zero: &[$(stringify!($zero)),*],
             fields: &[$((stringify!($field), $rule)),*],
         };)*

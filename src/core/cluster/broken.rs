@@ -105,12 +105,12 @@ pub(super) struct Suspect {
     /// Whether it was ready when a taint said that it is to be removed.
     pub(super) is_leaving: bool,
     /// What it counts as.
-    pub(super) verdict: Verdict,
+    pub(super) verdict: NodeVerdict,
 }
 
 /// What a node counts as for the revision that it has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum NodeVerdict {
     /// Its deletion says nothing of the revision.
     Innocent,
     /// Its deletion makes it one that is lost.

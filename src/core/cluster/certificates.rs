@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::core::enrolment::ApprovalVerdict;
 
-use super::pass::Write;
+use super::pass::ObjectWrite;
 use super::snapshot::ClusterSnapshot;
 use super::snapshot::WatchedKind;
 
@@ -18,7 +18,7 @@ pub enum NotApproved {
 }
 
 /// Approvals, and what is not approved, by name.
-pub(super) fn plan(view: &ClusterSnapshot) -> (Vec<Write>, BTreeMap<&str, NotApproved>) {
+pub(super) fn plan(view: &ClusterSnapshot) -> (Vec<ObjectWrite>, BTreeMap<&str, NotApproved>) {
     let (mut writes, mut left) = (Vec::new(), BTreeMap::new());
     if !view.is_listed(WatchedKind::Nodes) {
         return (writes, left);
@@ -29,7 +29,7 @@ pub(super) fn plan(view: &ClusterSnapshot) -> (Vec<Write>, BTreeMap<&str, NotApp
             ApprovalVerdict::LeaveAlone(why) => drop(left.insert(name.as_str(), NotApproved::LeftAlone(why.clone()))),
             ApprovalVerdict::IfNodeExists(node) => match view.nodes.get(node).is_some_and(|entry| entry.node.is_some())
             {
-                true => writes.push(Write::Certificate { name: name.clone(), node: node.clone() }),
+                true => writes.push(ObjectWrite::Certificate { name: name.clone(), node: node.clone() }),
                 false => drop(left.insert(name, NotApproved::NoNode(node.clone()))),
             },
         }

@@ -26,7 +26,7 @@ const AT_ONCE: usize = 8;
 
 /// What the coordinator itself has seen of the pods that agents report, by DaemonSet and node.
 #[derive(Clone, Debug, Default)]
-pub struct Claims(BTreeMap<(ObjectKey, String), Checked>);
+pub struct CheckedClaims(BTreeMap<(ObjectKey, String), Checked>);
 
 #[derive(Clone, Debug)]
 struct Checked {
@@ -40,7 +40,7 @@ struct Checked {
 
 /// What is believed about one DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct ClaimVerdict {
     /// Where a pod of a controller is beside ours, and what to do, if there is one.
     pub(super) conflict: Option<String>,
     /// What is to be looked up now.
@@ -49,7 +49,7 @@ pub(super) struct Verdict {
     pub(super) look_again: Option<Timestamp>,
 }
 
-impl Claims {
+impl CheckedClaims {
     /// A request for the pod was sent. Its answer changes no more than whether the claim holds: without one, the last
     /// stands until it is asked for again.
     pub(super) fn asked(&mut self, claim: StockPodClaim, now: Timestamp) {
@@ -89,8 +89,8 @@ impl Claims {
         told: impl Iterator<Item = (&'a str, &'a Told)>,
         daemon: &WatchedDaemon,
         now: Timestamp,
-    ) -> Verdict {
-        let mut verdict = Verdict::default();
+    ) -> ClaimVerdict {
+        let mut verdict = ClaimVerdict::default();
         let key = &daemon.daemon_set.key;
         let claimed = told.filter_map(|(node, told)| {
             let pod = told.stock_pod_of(daemon)?;

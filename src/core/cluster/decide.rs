@@ -12,14 +12,14 @@ use super::broken::Suspects;
 use super::certificates;
 use super::certificates::NotApproved;
 use super::events;
-use super::events::Events;
 use super::events::Trouble;
+use super::events::TroubleEvents;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pass;
 use super::pass::FewAgents;
+use super::pass::ObjectWrite;
 use super::pass::Settings;
-use super::pass::Write;
 use super::released::KnownHalt;
 use super::requests;
 use super::requests::Call;
@@ -68,7 +68,7 @@ pub struct Memory {
     /// Nodes whose agent tells of too many daemons: each is told once.
     pub(super) left_out: BTreeSet<String>,
     /// What goes wrong, and how far it has been told.
-    pub(super) events: Events,
+    pub(super) events: TroubleEvents,
     /// What is wanted, whether it is sent or waits.
     pub(super) wanted: BTreeSet<RequestTarget>,
 }
@@ -154,7 +154,7 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     let mut looks: Vec<Timestamp> = plan.look_again.into_iter().collect();
     let mut sent: Vec<(RequestTarget, String, Call)> = Vec::new();
     let writes = approvals.into_iter().chain(plan.writes);
-    let mut writes: Vec<(RequestTarget, Write)> = writes.map(|write| (requests::target(&write), write)).collect();
+    let mut writes: Vec<(RequestTarget, ObjectWrite)> = writes.map(|write| (requests::target(&write), write)).collect();
     // Who is tried after others is not forgotten meanwhile.
     let refused = plan.refused.into_iter().map(RequestTarget::Approvals);
     let wanted = writes.iter().map(|(target, _)| target.clone()).chain(refused).collect();
@@ -165,7 +165,7 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
             break;
         }
         let turn = match &write {
-            Write::Status { key, nodes, at_once: false, .. } => state.pace.waits(key, *nodes, now),
+            ObjectWrite::Status { key, nodes, at_once: false, .. } => state.pace.waits(key, *nodes, now),
             _ => None,
         };
         let Some((version, call)) = requests::call(view, write) else { continue };

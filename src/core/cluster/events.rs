@@ -47,20 +47,20 @@ struct Course {
 
 /// The causes that stand.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Events(BTreeMap<Trouble, Course>);
+pub struct TroubleEvents(BTreeMap<Trouble, Course>);
 
 /// What is to be told now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct EventPlan {
     /// The causes as they are after it.
-    pub(super) next: Events,
+    pub(super) next: TroubleEvents,
     /// What is written, each with the number of nodes.
     pub(super) due: Vec<(Trouble, usize)>,
     /// When to look again.
     pub(super) look_again: Option<Timestamp>,
 }
 
-impl Events {
+impl TroubleEvents {
     /// What is to be told of what stands at `now`, each with the number of nodes.
     pub(super) fn plan(&self, standing: BTreeMap<Trouble, usize>, now: Timestamp) -> EventPlan {
         let mut plan = EventPlan::default();
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_cause_that_stands_is_told_once_and_then_as_it_spreads() {
-        let mut events = Events::default();
+        let mut events = TroubleEvents::default();
         let mut told = Vec::new();
         for second in 0..600 {
             // One node more every second, until all 200 have it.
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_passes_is_not_told_a_halt_is_at_once_and_what_was_not_written_is_told_again() {
-        let events = Events::default();
+        let events = TroubleEvents::default();
         let halt = trouble(HALTED, "failed");
         let standing = BTreeMap::from([(trouble("Degraded", "image"), 1), (halt.clone(), 1)]);
         let mut plan = events.plan(standing.clone(), at(0));

@@ -231,7 +231,7 @@ impl RevisionPlan {
 
 /// Who has a revision that is none of the DaemonSet's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
+pub enum RevisionHolder {
     /// A DaemonSet of the same name that is gone: the garbage collector takes its revisions.
     Former,
     /// Somebody else, or nobody.
@@ -250,7 +250,7 @@ pub struct Wanted<'a> {
     /// `spec.revisionHistoryLimit`.
     pub limit: usize,
     /// The revisions of others in its namespace, by name.
-    pub others: &'a BTreeMap<&'a str, Holder>,
+    pub others: &'a BTreeMap<&'a str, RevisionHolder>,
     /// Hashes of instances that are on some node: their revisions stay.
     pub in_use: &'a BTreeSet<String>,
     /// The time.
@@ -285,11 +285,11 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
             let template = wanted.template.value();
             let (label, data) = (label(&template, wanted.collisions), data(&template));
             let name = format!("{}-{label}", wanted.name);
-            let own = known.iter().any(|r| r.name == name).then_some(Holder::Other);
+            let own = known.iter().any(|r| r.name == name).then_some(RevisionHolder::Other);
             writes.extend(match own.or_else(|| wanted.others.get(name.as_str()).copied()) {
-                Some(Holder::Other) => Some(RevisionWrite::Collision),
+                Some(RevisionHolder::Other) => Some(RevisionWrite::Collision),
                 // It is about to go, and another name would stay for ever.
-                Some(Holder::Former) => {
+                Some(RevisionHolder::Former) => {
                     waits_for = Some(name);
                     None
                 }

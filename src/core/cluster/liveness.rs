@@ -87,7 +87,7 @@ impl Liveness {
     pub(super) fn follow(&mut self, view: &ClusterSnapshot, now: Timestamp) {
         let reports = view.nodes.iter().filter_map(|(name, entry)| Some((name, entry.report.as_ref()?)));
         for (name, report) in reports {
-            if note(&mut self.reports, name, &report.said.to_string(), now) == Noted::Changed {
+            if note(&mut self.reports, name, &report.said.to_string(), now) == NodeChange::Changed {
                 self.hears(name);
             }
         }
@@ -162,9 +162,9 @@ impl Liveness {
         for (name, renewed) in leases {
             match note(&mut self.leases, name, renewed, now) {
                 // Whose Lease was there before this process looked may have died before that, too.
-                Noted::First if last.is_none() && !is_of_now(renewed, now) => {}
-                Noted::First | Noted::Changed => self.hears(name),
-                Noted::Same => {}
+                NodeChange::First if last.is_none() && !is_of_now(renewed, now) => {}
+                NodeChange::First | NodeChange::Changed => self.hears(name),
+                NodeChange::Same => {}
             }
         }
         // While no API server answers no agent can renew, and a clock that was set tells nothing: the wait begins anew.
@@ -246,23 +246,23 @@ impl Liveness {
 
 /// What a look at a node shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Noted {
+enum NodeChange {
     First,
     Same,
     Changed,
 }
 
 /// Notes what is seen of a node now, and since when.
-fn note(seen: &mut BTreeMap<String, (String, Timestamp)>, name: &str, what: &str, now: Timestamp) -> Noted {
+fn note(seen: &mut BTreeMap<String, (String, Timestamp)>, name: &str, what: &str, now: Timestamp) -> NodeChange {
     match seen.get_mut(name) {
         // A clock that was set back makes no agent live longer than a span more.
         Some((known, since)) if known == what => {
             *since = (*since).min(now);
-            Noted::Same
+            NodeChange::Same
         }
         _ => match seen.insert(name.to_owned(), (what.to_owned(), now)) {
-            Some(_) => Noted::Changed,
-            None => Noted::First,
+            Some(_) => NodeChange::Changed,
+            None => NodeChange::First,
         },
     }
 }

@@ -7,7 +7,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::node_daemons::LeaseTerm;
-use super::requests::Reply;
+use super::requests::CoordinatorReply;
 use super::snapshot::ClusterSnapshot;
 use super::snapshot::WatchedKind;
 
@@ -25,14 +25,14 @@ pub struct ClusterObservation {
     /// Watches that failed since the last observation, and why. What they told before stands.
     pub unreadable: Vec<(WatchedKind, String)>,
     /// When each watch last told something, and when it last failed.
-    pub watches: BTreeMap<WatchedKind, WatchProgress>,
+    pub watches: BTreeMap<WatchedKind, WatchHealth>,
     /// Answers that came since the last observation; what they brought is in the snapshot.
-    pub replies: Vec<Reply>,
+    pub replies: Vec<CoordinatorReply>,
 }
 
 /// How a watch goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WatchProgress {
+pub struct WatchHealth {
     /// When it last told something.
     pub last_event: Option<Timestamp>,
     /// When it last failed.

@@ -45,7 +45,7 @@ const EXPIRED: Span = Span::from_secs(30);
 
 /// A node of the cluster.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct OverviewNode {
     /// As placement sees it.
     pub view: NodeView,
     /// Whether it is Ready.
@@ -71,9 +71,9 @@ pub struct Daemon {
 
 /// What was listed.
 #[derive(Clone, Debug, Default)]
-pub struct Cluster {
+pub struct ClusterOverview {
     /// The nodes, by name.
-    pub nodes: BTreeMap<String, Node>,
+    pub nodes: BTreeMap<String, OverviewNode>,
     /// The DaemonSets.
     pub daemons: BTreeMap<ObjectKey, Daemon>,
     /// Who coordinates.
@@ -178,13 +178,13 @@ pub struct Rollout {
     /// Of all, those that are ready.
     pub ready: usize,
     /// Each node.
-    pub nodes: Vec<Place>,
+    pub nodes: Vec<DaemonOnNode>,
 }
 
 /// One DaemonSet on one node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Place {
+pub struct DaemonOnNode {
     /// The node.
     pub node: String,
     /// What the agent says that it is doing; none: there is no agent, or it does not know of it.
@@ -201,7 +201,7 @@ pub struct Place {
     pub reason: String,
 }
 
-impl Place {
+impl DaemonOnNode {
     /// The state as a table shows it.
     pub fn word(&self) -> &'static str {
         self.state.map_or("missing", State::as_str)
@@ -213,7 +213,7 @@ impl Place {
     }
 }
 
-impl Cluster {
+impl ClusterOverview {
     /// From objects as the API has them: Nodes, DaemonSets, NodeDaemons, Namespaces. What cannot be understood
     /// is left out.
     pub fn new(nodes: &[Value], daemon_sets: &[Value], reports: &[Value], namespaces: &[Value]) -> Self {
@@ -232,7 +232,7 @@ impl Cluster {
             let ready = conditions.any(|c| c["type"] == "Ready" && c["status"] == "True");
             let (report, spec) = told.remove(&view.name).unzip();
             let approvals = spec.map(|spec: Spec| spec.approvals).unwrap_or_default();
-            Some((view.name.clone(), Node { report, approvals, ready, view }))
+            Some((view.name.clone(), OverviewNode { report, approvals, ready, view }))
         });
         let nodes = nodes.collect();
         let daemons = daemon_sets.iter().filter_map(daemon).map(|daemon| (daemon.daemon_set.key.clone(), daemon));
@@ -250,13 +250,13 @@ impl Cluster {
     }
 
     /// Placement's answer for a DaemonSet on a node; none: the API does not have the DaemonSet.
-    pub fn placement(&self, node: &Node, key: &ObjectKey) -> Option<Placement> {
+    pub fn placement(&self, node: &OverviewNode, key: &ObjectKey) -> Option<Placement> {
         let daemon = self.daemons.get(key)?;
         Some(placement::should_run(&node.view, &daemon.daemon_set, self.selector(&key.namespace)))
     }
 
     /// What the agent of `node` says of `key`.
-    pub fn report<'a>(&self, node: &'a Node, key: &ObjectKey) -> Option<&'a DaemonReport> {
+    pub fn report<'a>(&self, node: &'a OverviewNode, key: &ObjectKey) -> Option<&'a DaemonReport> {
         let status = node.report.as_ref()?;
         match self.daemons.get(key).and_then(|daemon| daemon.daemon_set.uid.as_deref()) {
             Some(uid) => status.daemon(&key.namespace, &key.name, uid),
@@ -291,8 +291,8 @@ impl Cluster {
 
     fn rollout(&self, key: &ObjectKey) -> Rollout {
         let daemon = self.daemons.get(key);
-        let nodes: Vec<Place> = self.nodes.values().filter_map(|node| self.place(node, key)).collect();
-        let count = |check: fn(&&Place) -> bool| nodes.iter().filter(check).count();
+        let nodes: Vec<DaemonOnNode> = self.nodes.values().filter_map(|node| self.place(node, key)).collect();
+        let count = |check: fn(&&DaemonOnNode) -> bool| nodes.iter().filter(check).count();
         Rollout {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
@@ -312,7 +312,7 @@ impl Cluster {
     }
 
     /// The part of `node` in the rollout of `key`; none: it has none.
-    pub fn place(&self, node: &Node, key: &ObjectKey) -> Option<Place> {
+    pub fn place(&self, node: &OverviewNode, key: &ObjectKey) -> Option<DaemonOnNode> {
         let daemon = self.daemons.get(key);
         let should = self.placement(node, key).is_some_and(|placement| placement.should_run);
         let Some(report) = self.report(node, key) else {
@@ -320,7 +320,7 @@ impl Cluster {
                 None => "no agent: the node has no NodeDaemons",
                 Some(_) => "the node's agent says nothing of it: see `daemonlet explain` there",
             };
-            return should.then(|| Place {
+            return should.then(|| DaemonOnNode {
                 node: node.view.name.clone(),
                 state: None,
                 revision: String::new(),
@@ -333,7 +333,7 @@ impl Cluster {
         let newest = report.instances.iter().rev().find(|instance| !instance.ending);
         let is_ready = |instance: &InstanceReport| instance.ready_since.is_some() && !instance.ending;
         let wanted = daemon.map(|daemon| daemon.revision.as_str());
-        Some(Place {
+        Some(DaemonOnNode {
             node: node.view.name.clone(),
             state: report.phase,
             revision: newest.map(|instance| instance.revision.clone()).unwrap_or_default(),
@@ -368,7 +368,7 @@ fn condition(daemon: Option<&Daemon>, kind: &str, is_so: fn(&Value) -> bool) -> 
 }
 
 /// What an approved revision waits for on a node.
-fn awaited(node: &Node, report: &DaemonReport) -> Option<String> {
+fn awaited(node: &OverviewNode, report: &DaemonReport) -> Option<String> {
     let is_it = |approval: &&Approval| {
         approval.namespace == report.namespace && approval.name == report.name && approval.uid == report.uid
     };
@@ -381,7 +381,7 @@ fn awaited(node: &Node, report: &DaemonReport) -> Option<String> {
     Some(format!("revision {revision} waits: {}{images}", when.words()))
 }
 
-fn reason(node: &Node, report: &DaemonReport) -> String {
+fn reason(node: &OverviewNode, report: &DaemonReport) -> String {
     let mut parts = Vec::new();
     if !node.ready {
         parts.push("the node is not Ready".to_owned());

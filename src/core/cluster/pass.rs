@@ -40,7 +40,7 @@ use super::released::Halted;
 use super::released::KnownHalt;
 use super::rollout;
 use super::rollout::NodeFact;
-use super::rollout::Rules;
+use super::rollout::RolloutRules;
 use super::snapshot::ClusterSnapshot;
 use super::snapshot::StockPodClaim;
 use super::snapshot::Told;
@@ -59,7 +59,7 @@ pub struct Settings {
 
 /// One thing to write.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Write {
+pub enum ObjectWrite {
     /// A ControllerRevision.
     Revision {
         /// Its DaemonSet.
@@ -112,7 +112,7 @@ pub struct FewAgents {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterPlan {
     /// What is to be written, in order.
-    pub writes: Vec<Write>,
+    pub writes: Vec<ObjectWrite>,
     /// Pods that agents report and that are to be looked up.
     pub lookups: Vec<StockPodClaim>,
     /// Mirror pods of nodes whose agents are dead: they say whether what runs there is ready.
@@ -191,7 +191,7 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
         }
         if !told::is_ours(&known, daemon, &mut plan) {
             match told::is_let_go(&known, daemon) {
-                true => plan.writes.extend(status::let_go(daemon).map(|status| Write::Status {
+                true => plan.writes.extend(status::let_go(daemon).map(|status| ObjectWrite::Status {
                     key: key.clone(),
                     status,
                     nodes: 0,
@@ -215,7 +215,7 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
     approvals::withdraw_gone(&known, &ours, &mut plan);
     approvals::name_the_lease(&known, &mut plan);
     let specs = std::mem::take(&mut plan.specs).into_iter();
-    plan.writes.extend(specs.map(|(node, spec)| Write::Approvals { node, spec }));
+    plan.writes.extend(specs.map(|(node, spec)| ObjectWrite::Approvals { node, spec }));
     plan
 }
 
@@ -254,7 +254,7 @@ fn count_refused(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, ref
         counted
     });
     if let Some(status) = status::refused(daemon, refused, counted.as_ref(), known.now) {
-        plan.writes.push(Write::Status { key: key.clone(), status, nodes: 0, at_once: false });
+        plan.writes.push(ObjectWrite::Status { key: key.clone(), status, nodes: 0, at_once: false });
     }
     plan.carry_over(known.state, key);
 }
@@ -354,7 +354,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     };
     if let Some(to) = way_back.filter(|_| !annotations::is_uncoordinated(&daemon.daemon_set)) {
         let facts = facts::returning(view, daemon, &facts, to);
-        rolled = rollout::plan(&Rules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
+        rolled = rollout::plan(&RolloutRules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
         let why = if is_aborted { "it was aborted" } else { "it failed" };
         let (left, unable, others) = facts::left_and_others(daemon, &facts, to);
         back = Some(conditions::GoingBack { revision: view.names.text(to).to_owned(), left, unable, others, why });
@@ -364,7 +364,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     plan.look([rolled.look_again, look_again, history.look_again].into_iter().flatten());
     let refused = revisions::refused(known, key, &history);
     let own = if gated { Vec::new() } else { std::mem::take(&mut history.writes) };
-    plan.writes.extend(own.into_iter().chain(marks).map(|write| Write::Revision { key: key.clone(), write }));
+    plan.writes.extend(own.into_iter().chain(marks).map(|write| ObjectWrite::Revision { key: key.clone(), write }));
     approvals::give(known, daemon, (&facts, &rolled), (target, rules.when), plan);
     plan.refused.extend(facts::refused(known, &facts, target).into_iter().map(str::to_owned));
     plan.unclaimed.extend(rolled.unclaimed.iter().map(|i| (key.clone(), facts[*i].name.to_owned())));
@@ -402,7 +402,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         if let Some(status) = status::patch(daemon, counts.then_some(&counted), &told, now) {
             let nodes = counted.desired_number_scheduled;
             let at_once = counts && status::ends(&daemon.status, &counted);
-            plan.writes.push(Write::Status { key: key.clone(), status, nodes, at_once });
+            plan.writes.push(ObjectWrite::Status { key: key.clone(), status, nodes, at_once });
         }
     }
     let has_it = |n: &NodeFact<'_>| n.instances.iter().any(|i| i.revision == target && i.overlays == n.overlays);

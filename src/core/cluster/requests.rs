@@ -16,7 +16,7 @@ use super::events::Trouble;
 use super::history;
 use super::liveness;
 use super::liveness::MirrorPodLookup;
-use super::pass::Write;
+use super::pass::ObjectWrite;
 use super::released::HALTED_ANNOTATION;
 use super::released::RETRIED_ANNOTATION;
 use super::snapshot::ClusterSnapshot;
@@ -113,16 +113,16 @@ pub enum Call {
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct CoordinatorReply {
     /// The request's number.
     pub number: u64,
     /// The answer.
-    pub answer: Outcome,
+    pub answer: RequestOutcome,
 }
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum RequestOutcome {
     /// It was written.
     Written,
     /// The object is another by now, or gone: a watch brings what is there. With the API server's words.
@@ -190,12 +190,12 @@ impl fmt::Display for RequestTarget {
 }
 
 /// What a write is about.
-pub(super) fn target(write: &Write) -> RequestTarget {
+pub(super) fn target(write: &ObjectWrite) -> RequestTarget {
     let (key, write) = match write {
-        Write::Approvals { node, .. } => return RequestTarget::Approvals(node.clone()),
-        Write::Status { key, .. } => return RequestTarget::Status(key.clone()),
-        Write::Certificate { name, node } => return RequestTarget::Certificate(name.clone(), node.clone()),
-        Write::Revision { key, write } => (key.clone(), write),
+        ObjectWrite::Approvals { node, .. } => return RequestTarget::Approvals(node.clone()),
+        ObjectWrite::Status { key, .. } => return RequestTarget::Status(key.clone()),
+        ObjectWrite::Certificate { name, node } => return RequestTarget::Certificate(name.clone(), node.clone()),
+        ObjectWrite::Revision { key, write } => (key.clone(), write),
     };
     let (change, name) = match write {
         history::RevisionWrite::Collision => return RequestTarget::Collision(key),
@@ -215,18 +215,20 @@ pub(super) fn target(write: &Write) -> RequestTarget {
 }
 
 /// What is sent for a write, and the version of the object that it was decided from. `None`: there is no such object.
-pub(super) fn call(view: &ClusterSnapshot, write: Write) -> Option<(String, Call)> {
+pub(super) fn call(view: &ClusterSnapshot, write: ObjectWrite) -> Option<(String, Call)> {
     match write {
-        Write::Approvals { node, spec } => {
+        ObjectWrite::Approvals { node, spec } => {
             let report = view.report(&node)?;
             let metadata = condition(&report.uid, &report.resource_version);
             let patch = json!({"metadata": metadata, "spec": {"approvals": spec.approvals}});
             let call = Call::Patch(WatchedKind::NodeDaemons, ObjectKey::new("", &node), patch);
             Some((report.resource_version.clone(), call))
         }
-        Write::Status { key, status, .. } => view.daemons.get(&key).map(|daemon| patch_status(key, daemon, status)),
-        Write::Revision { key, write } => revision(view, key, write),
-        Write::Certificate { name, node } => {
+        ObjectWrite::Status { key, status, .. } => {
+            view.daemons.get(&key).map(|daemon| patch_status(key, daemon, status))
+        }
+        ObjectWrite::Revision { key, write } => revision(view, key, write),
+        ObjectWrite::Certificate { name, node } => {
             let request = view.certificate_requests.get(&name)?;
             let user = &request.user;
             let mut approved = request.object.clone()?;

@@ -37,7 +37,7 @@ pub const UNCLAIMED: Span = Span::from_secs(60);
 
 /// What a rollout obeys.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rules {
+pub struct RolloutRules {
     /// The revision that is rolled out.
     pub wanted: Name,
     /// How many nodes may be unavailable; of a percentage, rounded up.
@@ -143,7 +143,7 @@ pub struct NodeFact<'a> {
 
 impl NodeFact<'_> {
     /// Whether a revision with these overlays is what is to run there.
-    pub fn wants(&self, rules: &Rules, (revision, overlays): (Name, Option<Name>)) -> bool {
+    pub fn wants(&self, rules: &RolloutRules, (revision, overlays): (Name, Option<Name>)) -> bool {
         revision == rules.wanted && overlays == self.overlays
     }
 
@@ -196,7 +196,7 @@ pub struct RolloutPlan {
 
 /// Where a node stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stand {
+enum NodeProgress {
     /// Nothing runs: a first install, or between old and new.
     Missing,
     /// The old one; whether it is available.
@@ -208,7 +208,7 @@ enum Stand {
 }
 
 /// Plans the rollout of one DaemonSet. `min_ready`: its `minReadySeconds`.
-pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timestamp) -> RolloutPlan {
+pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timestamp) -> RolloutPlan {
     let mut plan = RolloutPlan::default();
     let desired = nodes.iter().filter(|n| n.should_run).count();
     let surges = resolve(&rules.max_surge, desired) > 0;
@@ -216,21 +216,22 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         true => resolve(&rules.max_surge, desired),
         false => resolve(&rules.max_unavailable, desired).max(1),
     };
-    let stands: Vec<Stand> = nodes.iter().map(|n| stand(n, rules, min_ready, now, &mut plan.look_again)).collect();
+    let stands: Vec<NodeProgress> =
+        nodes.iter().map(|n| stand(n, rules, min_ready, now, &mut plan.look_again)).collect();
     let hold = rules.hold.clone();
     for (index, (node, stand)) in nodes.iter().zip(&stands).enumerate() {
-        plan.updated += usize::from(matches!(stand, Stand::New { available: true, .. }));
+        plan.updated += usize::from(matches!(stand, NodeProgress::New { available: true, .. }));
         let Some(approval) = node.approval else { continue };
-        let done = matches!(stand, Stand::New { released: true, .. });
+        let done = matches!(stand, NodeProgress::New { released: true, .. });
         // What was made has been claimed.
-        let waits = !node.replacing && !matches!(stand, Stand::New { .. } | Stand::Both(_));
+        let waits = !node.replacing && !matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_));
         let is_timed = waits && !approval.is_standing();
         let late = is_timed && now - approval.at >= UNCLAIMED;
         if is_timed && !late {
             earlier(&mut plan.look_again, approval.at + UNCLAIMED);
         }
         // An API server with an older resource drops what an approval waits for.
-        let is_other = matches!(stand, Stand::Old(_)) && approval.is_standing() && approval.when != rules.when;
+        let is_other = matches!(stand, NodeProgress::Old(_)) && approval.is_standing() && approval.when != rules.when;
         let is_void = !node.wants(rules, approval.pair()) || is_other || hold.is_some();
         let void = is_void || node.failed || !counts(node, *stand);
         if (void || late || done) && !node.replacing {
@@ -259,7 +260,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     let idle = |i: &usize| {
         let waits = nodes[*i].approval.is_some_and(|approval| approval.takes_slot(rules))
             && !nodes[*i].replacing
-            && stands[*i] == Stand::Old(true);
+            && stands[*i] == NodeProgress::Old(true);
         waits && !plan.withdraw.contains(i)
     };
     let withdrawn: Vec<usize> = (0..nodes.len()).rev().filter(idle).take(surplus).collect();
@@ -268,7 +269,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         .filter(|i| {
             let node = &nodes[*i];
             let may = node.should_run && node.reachable && !node.failed && node.approval.is_none() && !node.replacing;
-            may && node.able && node.is_heard() && matches!(stands[*i], Stand::Old(_))
+            may && node.able && node.is_heard() && matches!(stands[*i], NodeProgress::Old(_))
         })
         .collect();
     let kept = match &rules.step {
@@ -280,18 +281,18 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     plan.is_through = kept == 0 && !is_canary && !is_staged;
     plan.is_open = hold.is_none() && plan.is_through;
     standing::withdraw_surplus(rules, &Reach { kept, is_canary }, nodes, &stands, &mut plan.withdraw);
-    let waits = |i: &usize| nodes[*i].waits_for_trigger() && matches!(stands[*i], Stand::Old(_));
+    let waits = |i: &usize| nodes[*i].waits_for_trigger() && matches!(stands[*i], NodeProgress::Old(_));
     plan.waiting = (0..nodes.len()).filter(|i| waits(i) && !plan.withdraw.contains(i)).count();
     let (installs, blocking) = first_install::plan(rules, nodes, &stands, desired, &mut plan.withdraw);
     let is_taken_back = hold.is_some() && !plan.withdraw.is_empty();
     if candidates.is_empty() && installs.is_empty() && !is_taken_back {
-        let is_left = |(node, stand): &(&NodeFact<'_>, &Stand)| {
-            node.should_run && matches!(stand, Stand::Old(_) | Stand::Missing)
+        let is_left = |(node, stand): &(&NodeFact<'_>, &NodeProgress)| {
+            node.should_run && matches!(stand, NodeProgress::Old(_) | NodeProgress::Missing)
         };
         let left = || nodes.iter().zip(&stands).filter(is_left);
         let can = |node: &NodeFact<'_>| node.able && node.reachable && !node.failed;
         let unable = left().filter(|(node, _)| !can(node)).count();
-        let starts = left().any(|(node, stand)| can(node) && *stand == Stand::Missing);
+        let starts = left().any(|(node, stand)| can(node) && *stand == NodeProgress::Missing);
         if unable > 0 && plan.slots == 0 && !starts {
             plan.held = match unable {
                 1 => "1 node cannot take it".to_owned(),
@@ -340,13 +341,13 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
         plan.held = format!("zone {zone} is not available yet");
     }
     order::sort(nodes, &stands, &mut candidates);
-    let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, Stand::Old(_))).count();
+    let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, NodeProgress::Old(_))).count();
     let on_the_way = nodes
         .iter()
         .zip(&stands)
-        .filter(|(n, s)| (n.approval.is_some() || n.staged) && matches!(s, Stand::Old(_)))
+        .filter(|(n, s)| (n.approval.is_some() || n.staged) && matches!(s, NodeProgress::Old(_)))
         .count();
-    let has_begun = |(n, s): &(&NodeFact<'_>, &Stand)| counts(n, **s) && may_have_begun(n, **s);
+    let has_begun = |(n, s): &(&NodeFact<'_>, &NodeProgress)| counts(n, **s) && may_have_begun(n, **s);
     let allowed = match &rules.step {
         // Nodes that run nothing yet are no part of a step.
         Some(step) => step.nodes.saturating_sub(nodes.iter().zip(&stands).filter(has_begun).count()),
@@ -360,7 +361,7 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
     }
     for index in candidates.into_iter().take(allowed) {
         // What is unavailable already costs nothing to replace, and what waits for a trigger does not before that.
-        let free = stands[index] == Stand::Old(false) || rules.when.is_some();
+        let free = stands[index] == NodeProgress::Old(false) || rules.when.is_some();
         if free || plan.slots < budget {
             plan.slots += usize::from(!takes(index) && rules.when.is_none());
             plan.waiting += usize::from(rules.when.is_some());
@@ -376,25 +377,25 @@ pub fn plan(rules: &Rules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timesta
 
 /// Whether a rollout counts a node: the daemon should run there, or did when the rollout came to it. A node that breaks
 /// under the new revision gets taints, which the daemon may not tolerate.
-fn counts(node: &NodeFact<'_>, stand: Stand) -> bool {
+fn counts(node: &NodeFact<'_>, stand: NodeProgress) -> bool {
     node.should_run || node.belongs && is_touched(node, stand)
 }
 
 /// Whether the rollout has come to a node: it replaces, or has the wanted revision, or had it before its report was lost.
-fn is_touched(node: &NodeFact<'_>, stand: Stand) -> bool {
-    node.replacing || node.broken || matches!(stand, Stand::New { .. } | Stand::Both(_))
+fn is_touched(node: &NodeFact<'_>, stand: NodeProgress) -> bool {
+    node.replacing || node.broken || matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_))
 }
 
 /// Whether a node is one of those that a step allows: the wanted revision is given to it or runs there, or may do so because
 /// nobody has said yet what runs there.
-fn may_have_begun(node: &NodeFact<'_>, stand: Stand) -> bool {
-    let is_known = matches!(stand, Stand::New { .. } | Stand::Both(_)) || node.is_under_way();
+fn may_have_begun(node: &NodeFact<'_>, stand: NodeProgress) -> bool {
+    let is_known = matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_)) || node.is_under_way();
     is_known || node.broken || node.unreported_until.is_some()
 }
 
 /// Whether a node keeps its slot only because its agent was not heard yet, or may do so.
-fn is_in_doubt(node: &NodeFact<'_>, stand: Stand) -> bool {
-    !node.is_heard() && matches!(stand, Stand::New { .. })
+fn is_in_doubt(node: &NodeFact<'_>, stand: NodeProgress) -> bool {
+    !node.is_heard() && matches!(stand, NodeProgress::New { .. })
 }
 
 /// A number of `desired` nodes; of a percentage, rounded up.
@@ -417,25 +418,25 @@ pub fn available(node_ready: bool, instance: &InstanceFact, min_ready: Span, now
 
 fn stand(
     node: &NodeFact<'_>,
-    rules: &Rules,
+    rules: &RolloutRules,
     min_ready: Span,
     now: Timestamp,
     look_again: &mut Option<Timestamp>,
-) -> Stand {
+) -> NodeProgress {
     let updated = |i: &InstanceFact| node.wants(rules, i.pair());
     let live = || node.instances.iter().filter(|i| !i.ending);
-    let Some(newest) = newest(node) else { return Stand::Missing };
+    let Some(newest) = newest(node) else { return NodeProgress::Missing };
     // With the wanted revision a node gives its slot back only once that is certain.
     let is_available = node.is_heard() && available(node.ready, newest, min_ready, now);
     if let Some(since) = newest.ready_since.filter(|since| *since + min_ready > now) {
         earlier(look_again, since + min_ready);
     }
     if live().any(updated) && !live().all(updated) {
-        return Stand::Both(is_available && updated(newest));
+        return NodeProgress::Both(is_available && updated(newest));
     }
     if !updated(newest) {
         // Of two old ones, as a surge leaves them, the agent keeps the one that serves.
-        return Stand::Old(live().any(|i| available(node.ready, i, min_ready, now)));
+        return NodeProgress::Old(live().any(|i| available(node.ready, i, min_ready, now)));
     }
     let until = newest.created + HOLD;
     let held = !rules.exact && node.approval.is_some() && until > now;
@@ -444,26 +445,26 @@ fn stand(
     }
     // What still ends of the old one holds the slot, too.
     let ends = node.instances.iter().any(|i| i.ending);
-    Stand::New { available: is_available, released: is_available && !held && !ends }
+    NodeProgress::New { available: is_available, released: is_available && !held && !ends }
 }
 
 /// Whether a node takes a slot of the budget.
-fn slot(node: &NodeFact<'_>, stand: Stand, surges: bool, rules: &Rules) -> bool {
+fn slot(node: &NodeFact<'_>, stand: NodeProgress, surges: bool, rules: &RolloutRules) -> bool {
     let exact = rules.exact;
     let is_known = (node.reachable && (node.able || node.unreported_until.is_some())) || exact;
     match stand {
         // Upstream counts the nodes on which the surge is not available yet, and nothing else.
-        Stand::New { .. } if exact && surges => false,
-        Stand::Both(available) if exact && surges => !available,
+        NodeProgress::New { .. } if exact && surges => false,
+        NodeProgress::Both(available) if exact && surges => !available,
         // It may be on its way to another revision, which was wanted before.
-        Stand::New { released, .. } => {
+        NodeProgress::New { released, .. } => {
             let may_leave = |approval: ApprovalFact| !node.wants(rules, approval.pair()) && approval.takes_slot(rules);
             !released || node.replacing || node.approval.is_some_and(may_leave)
         }
-        Stand::Both(_) => true,
+        NodeProgress::Both(_) => true,
         _ if node.replacing || node.broken || node.approval.is_some_and(|approval| approval.takes_slot(rules)) => true,
-        Stand::Missing | Stand::Old(false) => is_known && !surges,
-        Stand::Old(true) => false,
+        NodeProgress::Missing | NodeProgress::Old(false) => is_known && !surges,
+        NodeProgress::Old(true) => false,
     }
 }
 

@@ -36,7 +36,7 @@ use super::rollout::InstanceFact;
 
 pub use certificates::OpenCertificateRequest;
 use clocks::FirstSeen;
-use outlines::Outline;
+use outlines::DaemonSetOutline;
 pub use revisions::KnownRevision;
 use revisions::RevisionOutline;
 
@@ -290,7 +290,7 @@ pub struct ClusterSnapshot {
     /// DaemonSets.
     pub daemons: BTreeMap<ObjectKey, WatchedDaemon>,
     /// DaemonSets that are not the agents' to run: no more is known of them than that they exist.
-    outlines: BTreeMap<ObjectKey, Outline>,
+    outlines: BTreeMap<ObjectKey, DaemonSetOutline>,
     /// DaemonSets and ControllerRevisions of which only an outline is known, and that are to be read whole.
     unread: BTreeSet<(WatchedKind, ObjectKey)>,
     /// ControllerRevisions of the DaemonSets, and those of nobody that one of them selects.

@@ -9,21 +9,21 @@ use crate::core::model::ObjectKey;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
+use super::broken::NodeVerdict;
 use super::broken::Suspects;
-use super::broken::Verdict;
 use super::certificates::NotApproved;
-use super::claims::Claims;
+use super::claims::CheckedClaims;
 use super::decide::ClusterDecision;
 use super::decide::Notice;
-use super::events::Events;
+use super::events::TroubleEvents;
 use super::liveness::Liveness;
 use super::node_daemons::LeaseTerm;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pace::Pace;
 use super::released::KnownHalt;
-use super::requests::Outcome;
-use super::requests::Reply;
+use super::requests::CoordinatorReply;
+use super::requests::RequestOutcome;
 use super::requests::RequestTarget;
 use super::requests::RevisionChange;
 use super::requests::SendError;
@@ -55,7 +55,7 @@ pub struct CoordinatorState {
     /// Nodes whose approvals were written in this term: they name the Lease, if the resource has a place for it.
     pub(super) approved: BTreeSet<String>,
     pub liveness: Liveness,
-    pub(super) claims: Claims,
+    pub(super) claims: CheckedClaims,
     pub(super) pace: Pace,
     pub(super) retries: Retries,
     /// See [`super::pass::ClusterPlan::decided`].
@@ -67,7 +67,7 @@ pub struct CoordinatorState {
     /// Certificate requests that are reported as not approved, and why.
     pub(super) not_approved: BTreeMap<String, NotApproved>,
     /// What goes wrong, and how far it has been told.
-    pub(super) events: Events,
+    pub(super) events: TroubleEvents,
     /// Why an event could not be written the last time.
     event_failed: Option<SendError>,
     /// Why the Leases could not be read the last time.
@@ -89,14 +89,14 @@ pub(super) struct Totals {
 }
 
 impl Totals {
-    fn count(&mut self, outcome: &Outcome) {
+    fn count(&mut self, outcome: &RequestOutcome) {
         let outcome = match outcome {
-            Outcome::Written => "written",
-            Outcome::Outdated(_) => "outdated",
-            Outcome::NotSent => "not sent",
-            Outcome::Failed(SendError::Refused(_)) => "refused",
-            Outcome::Failed(SendError::Unanswered(_)) => "unanswered",
-            Outcome::Pod(_) | Outcome::Leases(_) => return,
+            RequestOutcome::Written => "written",
+            RequestOutcome::Outdated(_) => "outdated",
+            RequestOutcome::NotSent => "not sent",
+            RequestOutcome::Failed(SendError::Refused(_)) => "refused",
+            RequestOutcome::Failed(SendError::Unanswered(_)) => "unanswered",
+            RequestOutcome::Pod(_) | RequestOutcome::Leases(_) => return,
         };
         *self.writes.entry(outcome).or_default() += 1;
     }
@@ -140,20 +140,20 @@ impl CoordinatorState {
         self.unreported = unreported.map(|(name, _)| (name.clone(), begin(name))).collect();
     }
 
-    fn answered(&mut self, reply: &Reply, now: Timestamp) {
+    fn answered(&mut self, reply: &CoordinatorReply, now: Timestamp) {
         // One that came already, or to a request of an earlier term, tells nothing.
         let Some((target, version)) = self.open.remove(&reply.number) else { return };
         if !is_read(&target) {
             self.totals.count(&reply.answer);
         }
         match (&reply.answer, target) {
-            (Outcome::Pod(pod), RequestTarget::Pod(claim)) => self.claims.answered(claim, pod.as_deref()),
-            (Outcome::Pod(pod), RequestTarget::Mirror(look)) => self.liveness.looked_up(&look, pod.as_deref()),
-            (Outcome::Leases(leases), RequestTarget::Leases) => {
+            (RequestOutcome::Pod(pod), RequestTarget::Pod(claim)) => self.claims.answered(claim, pod.as_deref()),
+            (RequestOutcome::Pod(pod), RequestTarget::Mirror(look)) => self.liveness.looked_up(&look, pod.as_deref()),
+            (RequestOutcome::Leases(leases), RequestTarget::Leases) => {
                 self.leases_failed = None;
                 self.liveness.listed(leases, now);
             }
-            (Outcome::Failed(error), RequestTarget::Leases) => {
+            (RequestOutcome::Failed(error), RequestTarget::Leases) => {
                 self.liveness.failed(matches!(error, SendError::Refused(_)), now);
                 if self.leases_failed.replace(error.clone()).as_ref() != Some(error) {
                     self.notices.push(Notice::LeasesUnread(error.clone()));
@@ -162,36 +162,36 @@ impl CoordinatorState {
             (_, RequestTarget::Leases) => self.liveness.failed(false, now),
             (_, RequestTarget::Mirror(_)) => {}
             (answer, RequestTarget::Event(trouble)) => {
-                if *answer != Outcome::Written {
+                if *answer != RequestOutcome::Written {
                     self.events.failed(&trouble);
                 }
-                if let Outcome::Failed(error) = answer
+                if let RequestOutcome::Failed(error) = answer
                     && self.event_failed.replace(error.clone()).as_ref() != Some(error)
                 {
                     self.notices.push(Notice::EventFailed(trouble, error.clone()));
                 }
             }
-            (Outcome::Failed(error), RequestTarget::Pod(claim)) => {
+            (RequestOutcome::Failed(error), RequestTarget::Pod(claim)) => {
                 self.notices.push(Notice::LookupFailed(claim, error.clone()));
             }
-            (Outcome::Failed(error), target) => {
+            (RequestOutcome::Failed(error), target) => {
                 let is_new = self.retries.failed(target.clone(), error.clone(), now);
                 self.notices.push(Notice::WriteFailed { target, error: error.clone(), is_new });
             }
-            (Outcome::Outdated(words), target) => {
+            (RequestOutcome::Outdated(words), target) => {
                 self.notices.push(Notice::Outdated(target.clone(), words.clone()));
                 self.retries.outdated(target, version, now);
             }
             (outcome, target) => {
                 self.retries.passed(&target);
                 match (outcome, target) {
-                    (Outcome::Written, RequestTarget::Certificate(name, node)) => {
+                    (RequestOutcome::Written, RequestTarget::Certificate(name, node)) => {
                         self.notices.push(Notice::Approved(name, node));
                     }
-                    (Outcome::Written, RequestTarget::Approvals(node)) => drop(self.approved.insert(node)),
-                    (Outcome::Written, RequestTarget::Revision(key, RevisionChange::Broken, _)) => {
+                    (RequestOutcome::Written, RequestTarget::Approvals(node)) => drop(self.approved.insert(node)),
+                    (RequestOutcome::Written, RequestTarget::Revision(key, RevisionChange::Broken, _)) => {
                         let suspects = self.broken.get_mut(&key).into_iter();
-                        suspects.for_each(|of| of.nodes.retain(|_, suspect| suspect.verdict != Verdict::Lost));
+                        suspects.for_each(|of| of.nodes.retain(|_, suspect| suspect.verdict != NodeVerdict::Lost));
                     }
                     _ => {}
                 }

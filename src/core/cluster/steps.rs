@@ -25,7 +25,7 @@ const SHOWN: usize = 32;
 
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct RolloutStep {
     /// How many nodes have the revision at its end; of a percentage rounded up, and at least one.
     pub nodes: IntOrPercent,
     /// How long they have to have it before the next step.
@@ -34,27 +34,27 @@ pub struct Step {
 
 /// Reads `1, 10m; 5%, 30m; 100%`: a number or a share of nodes, and a Go duration where the rollout holds after it.
 /// `None`: it is none, or a step is not larger than the one before.
-pub fn parse(text: &str) -> Option<Vec<Step>> {
-    let steps: Option<Vec<Step>> = text.split(';').take(STEPS + 1).map(step).collect();
+pub fn parse(text: &str) -> Option<Vec<RolloutStep>> {
+    let steps: Option<Vec<RolloutStep>> = text.split(';').take(STEPS + 1).map(step).collect();
     let steps = steps.filter(|steps| steps.len() <= STEPS)?;
     let grows = steps.windows(2).all(|pair| match (pair[0].nodes, pair[1].nodes) {
         (IntOrPercent::Int(a), IntOrPercent::Int(b)) | (IntOrPercent::Percent(a), IntOrPercent::Percent(b)) => a < b,
         // Which is larger depends on the cluster.
         _ => true,
     });
-    let is_some = |step: &Step| !matches!(step.nodes, IntOrPercent::Int(0) | IntOrPercent::Percent(0));
+    let is_some = |step: &RolloutStep| !matches!(step.nodes, IntOrPercent::Int(0) | IntOrPercent::Percent(0));
     (grows && steps.iter().all(is_some)).then_some(steps)
 }
 
-fn step(text: &str) -> Option<Step> {
+fn step(text: &str) -> Option<RolloutStep> {
     let (nodes, hold) = match text.split_once(',') {
         Some((nodes, hold)) => (nodes, duration::parse(hold.trim())?),
         None => (text, Span::ZERO),
     };
-    Some(Step { nodes: int_or_percent(nodes.trim())?, hold })
+    Some(RolloutStep { nodes: int_or_percent(nodes.trim())?, hold })
 }
 
-impl Step {
+impl RolloutStep {
     /// How many nodes it has, as it is written.
     pub fn size(&self) -> String {
         match self.nodes {
@@ -77,7 +77,7 @@ pub enum Promotion<'a> {
 
 impl<'a> Promotion<'a> {
     /// As the annotation says it of a revision, `STEP/SIZE`: it counts while the step with this number has this size.
-    pub fn of(written: Option<&'a str>, steps: &[Step]) -> Self {
+    pub fn of(written: Option<&'a str>, steps: &[RolloutStep]) -> Self {
         let Some(written) = written else { return Self::None };
         let number = written.split_once('/').and_then(|(number, size)| {
             let number: usize = number.parse().ok()?;
@@ -164,13 +164,13 @@ pub(super) struct StepFacts<'a> {
 
 /// Where a rollout by these steps, and as they are written, is that was in `state`: how far it may go, the state now, and when to look again.
 pub(super) fn course(
-    (steps, of): (&[Step], &str),
+    (steps, of): (&[RolloutStep], &str),
     state: &StepState,
     facts: StepFacts<'_>,
 ) -> (StepLimit, StepState, Option<Timestamp>) {
     let mut state = state.clone();
     let last = steps.len().max(1);
-    let size = |step: &Step| resolve(&step.nodes, facts.desired).max(1);
+    let size = |step: &RolloutStep| resolve(&step.nodes, facts.desired).max(1);
     let before = (state.of != of).then(|| parse(&state.of).unwrap_or_default());
     if let Some(before) = before.filter(|before| before != steps) {
         if facts.is_frozen {
@@ -182,7 +182,7 @@ pub(super) fn course(
         // It goes on in the first step that is not smaller than what is there, and larger than what has held already.
         let of_before = |number: usize| before.get(number.checked_sub(1)?).map(size);
         let passed = of_before(state.step - 1).unwrap_or(0);
-        let goes_on = |step: &Step| size(step) >= facts.have && size(step) > passed;
+        let goes_on = |step: &RolloutStep| size(step) >= facts.have && size(step) > passed;
         let at = steps.iter().position(goes_on).unwrap_or(last - 1);
         // A hold that has begun goes on.
         let is_same = of_before(state.step) == steps.get(at).map(size);
@@ -240,7 +240,7 @@ mod tests {
             (IntOrPercent::Percent(25), minutes(60)),
             (IntOrPercent::Percent(100), Span::ZERO),
         ];
-        assert_eq!(steps, wanted.map(|(nodes, hold)| Step { nodes, hold }));
+        assert_eq!(steps, wanted.map(|(nodes, hold)| RolloutStep { nodes, hold }));
         for wrong in ["", "1,", "1; 1", "5%; 4%", "0; 100%", "101%", "1, soon", "1, 1m, 1m", "1; ; 100%", "all"] {
             assert_eq!(parse(wrong), None, "{wrong:?}");
         }
@@ -305,7 +305,7 @@ mod tests {
             assert_eq!(Promotion::of(Some(written), &steps), wanted, "{written}");
         }
         assert_eq!(Promotion::of(None, &steps), Promotion::None);
-        assert_eq!(steps.iter().map(Step::size).collect::<Vec<_>>(), ["1", "5%", "5", "100%"]);
+        assert_eq!(steps.iter().map(RolloutStep::size).collect::<Vec<_>>(), ["1", "5%", "5", "100%"]);
         let void = StepFacts { promoted: Promotion::Void("1/5%"), ..facts(1, 1_000) };
         let (limit, state, _) = course((&steps, "s"), &StepState::first(1, "s"), void);
         assert_eq!(state.step, 1);

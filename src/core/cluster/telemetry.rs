@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
     use crate::core::cluster::node_daemons::LeaseTerm;
-    use crate::core::cluster::observation::WatchProgress;
+    use crate::core::cluster::observation::WatchHealth;
     use crate::core::cluster::snapshot::Change;
     use crate::core::time::at;
 
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!((follower.passes, follower.leads_since, follower.nodes.len()), (1, None, 0));
         observation.leadership = Leadership::Leading { term: 1, lease: LeaseTerm::default() };
         observation.snapshot = Arc::new(view);
-        let progress = WatchProgress { last_event: Some(at(4_000)), failed: Some(at(4_500)) };
+        let progress = WatchHealth { last_event: Some(at(4_000)), failed: Some(at(4_500)) };
         observation.watches.insert(WatchedKind::Nodes, progress);
         state.absorb(&observation);
         let leader = facts(&observation, &state, "one", at(1_000));
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(cannot_list(&observation, &state), "nodes");
         state.liveness.failed(true, at(6_000));
         observation.now = at(66_000);
-        observation.watches.insert(WatchedKind::DaemonSets, WatchProgress::default());
+        observation.watches.insert(WatchedKind::DaemonSets, WatchHealth::default());
         assert_eq!(cannot_list(&observation, &state), "nodes", "a list that fails once is none that is missed");
         observation.now = at(67_000);
         assert_eq!(cannot_list(&observation, &state), "nodes, leases");

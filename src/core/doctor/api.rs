@@ -20,7 +20,7 @@ use crate::core::time::Timestamp;
 
 use super::Finding;
 use super::policies;
-use super::policies::Outcome;
+use super::policies::PolicyProbeResult;
 
 /// A larger difference between the clocks is a warning; the server's `Date` is exact to one second.
 const CLOCK_WARN: Span = Span::from_secs(5);
@@ -217,7 +217,7 @@ pub struct Answers {
     /// waits, or they could not be listed.
     pub intolerant: Option<Vec<String>>,
     /// What became of the writes that the admission policies have to refuse.
-    pub probes: Vec<(&'static str, Outcome)>,
+    pub probes: Vec<(&'static str, PolicyProbeResult)>,
     /// The address of the Service `kubernetes`, and whether it answers from here; `None`: not checked.
     pub service: Option<(String, Result<(), String>)>,
 }

@@ -17,7 +17,7 @@ const ENV_FILES: (u32, u32) = (1, 35);
 
 /// The kubelet's configuration file, with its drop-ins.
 #[derive(Clone, Debug, PartialEq)]
-pub enum File {
+pub enum KubeletConfigFile {
     /// There is none.
     Missing,
     /// It cannot be read or parsed.
@@ -35,7 +35,7 @@ pub enum File {
     Unused,
 }
 
-impl File {
+impl KubeletConfigFile {
     /// The file that sets `path` last.
     fn source(&self, path: impl Path + Copy) -> Option<&str> {
         let Self::Read { parts, .. } = self else { return None };
@@ -52,7 +52,7 @@ pub struct KubeletFacts {
     pub configured: String,
     /// The configuration file that was read: the running kubelet's, else our `kubelet-config`.
     pub path: String,
-    pub file: File,
+    pub file: KubeletConfigFile,
     /// Our `manifest-dir`, links resolved.
     pub manifest_dir: String,
     /// Our `kubelet-root`, links resolved.
@@ -101,7 +101,7 @@ impl KubeletFacts {
     fn setting(&self, name: &str, in_file: &str) -> Option<String> {
         let written = self.command().and_then(|command| flag(command, name));
         let content = match &self.file {
-            File::Read { content, .. } => content.text_at(in_file),
+            KubeletConfigFile::Read { content, .. } => content.text_at(in_file),
             _ => None,
         };
         written.or(content).map(str::to_owned)
@@ -115,7 +115,7 @@ impl KubeletFacts {
 /// All checks of the kubelet.
 pub fn examine(facts: &KubeletFacts) -> Vec<Finding> {
     let mut findings = vec![process(facts), file(facts)];
-    let known = facts.command().is_some() || matches!(facts.file, File::Read { .. });
+    let known = facts.command().is_some() || matches!(facts.file, KubeletConfigFile::Read { .. });
     if known {
         findings.push(static_pods(facts));
     }
@@ -143,7 +143,7 @@ fn process(facts: &KubeletFacts) -> Finding {
 fn file(facts: &KubeletFacts) -> Finding {
     const CHECK: &str = "kubelet configuration";
     let path = &facts.path;
-    if facts.file != File::Unused && facts.resolve(path) != facts.resolve(&facts.configured) {
+    if facts.file != KubeletConfigFile::Unused && facts.resolve(path) != facts.resolve(&facts.configured) {
         return Finding::bad(
             CHECK,
             format!("the kubelet reads {path}, and kubelet-config is {}", facts.configured),
@@ -151,19 +151,21 @@ fn file(facts: &KubeletFacts) -> Finding {
         );
     }
     match &facts.file {
-        File::Missing => Finding::warn(
+        KubeletConfigFile::Missing => Finding::warn(
             CHECK,
             format!("{path} does not exist, so it is unknown whether the kubelet reads {}", facts.manifest_dir),
             "set kubelet-config to the file that the kubelet's --config names",
         ),
-        File::Unused => Finding::ok(CHECK, "the kubelet runs without --config: only its flags apply"),
-        File::Unreadable(why) => Finding::bad(CHECK, format!("{path}: {why}"), "correct it, or set kubelet-config"),
-        File::Read { open, .. } if !open.is_empty() => Finding::bad(
+        KubeletConfigFile::Unused => Finding::ok(CHECK, "the kubelet runs without --config: only its flags apply"),
+        KubeletConfigFile::Unreadable(why) => {
+            Finding::bad(CHECK, format!("{path}: {why}"), "correct it, or set kubelet-config")
+        }
+        KubeletConfigFile::Read { open, .. } if !open.is_empty() => Finding::bad(
             CHECK,
             format!("users other than root may write to {} and so decide what runs as root", open.join(", ")),
             format!("chmod go-w {}", open.join(" ")),
         ),
-        File::Read { .. } => Finding::ok(CHECK, path.clone()),
+        KubeletConfigFile::Read { .. } => Finding::ok(CHECK, path.clone()),
     }
 }
 
@@ -175,7 +177,7 @@ fn static_pods(facts: &KubeletFacts) -> Finding {
             CHECK,
             "the kubelet has no staticPodPath: it runs no static pods",
             match facts.file {
-                File::Unused => format!("start the kubelet with --pod-manifest-path={ours}"),
+                KubeletConfigFile::Unused => format!("start the kubelet with --pod-manifest-path={ours}"),
                 _ => {
                     let file = facts.file.source("staticPodPath").unwrap_or(&facts.path);
                     format!("write `staticPodPath: {ours}` into {file}, then `systemctl restart kubelet`")
@@ -246,7 +248,7 @@ fn gates(facts: &KubeletFacts) -> Finding {
     let flags = facts.command().and_then(|command| flag(command, "feature-gates")).unwrap_or_default();
     let by_flag = flags.split(',').filter_map(|gate| gate.split_once('=')).find(|(gate, _)| *gate == "EnvFiles");
     let by_file = match &facts.file {
-        File::Read { content, .. } => content.at(["featureGates", "EnvFiles"]).and_then(Value::as_bool),
+        KubeletConfigFile::Read { content, .. } => content.at(["featureGates", "EnvFiles"]).and_then(Value::as_bool),
         _ => None,
     };
     let env_files = by_flag.map(|(_, value)| value == "true").or(by_file);

@@ -19,10 +19,10 @@ const NAME: &str = "daemonlet-doctor";
 
 /// A write that a policy has to refuse.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Probe {
+pub struct PolicyProbe {
     /// The policy.
     pub policy: &'static str,
-    pub write: Write,
+    pub write: ProbeWrite,
     /// The object, or where it would be created.
     pub path: String,
     pub object: Value,
@@ -30,7 +30,7 @@ pub struct Probe {
 
 /// How a probe writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write {
+pub enum ProbeWrite {
     Create,
     /// By a merge patch.
     Patch,
@@ -38,7 +38,7 @@ pub enum Write {
 
 /// What became of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PolicyProbeResult {
     /// Nothing refuses it.
     Accepted,
     /// The API server refuses it, with this message.
@@ -76,23 +76,23 @@ pub struct Targets {
 }
 
 /// The writes of an agent whose policies are to be shown.
-pub fn probes(targets: &Targets) -> Vec<Probe> {
+pub fn probes(targets: &Targets) -> Vec<PolicyProbe> {
     let Targets { crd, tainted, conditions, asks_admission, pod, account } = targets;
-    let nodedaemons = Probe {
+    let nodedaemons = PolicyProbe {
         policy: "daemonlet-agent-nodedaemons",
-        write: Write::Create,
+        write: ProbeWrite::Create,
         path: "/apis/daemonlet.dev/v1beta1/nodedaemons".to_owned(),
         object: json!({"apiVersion": "daemonlet.dev/v1beta1", "kind": "NodeDaemons", "metadata": {"name": NAME}}),
     };
-    let lease = Probe {
+    let lease = PolicyProbe {
         policy: "daemonlet-agent-leases",
-        write: Write::Create,
+        write: ProbeWrite::Create,
         path: format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", liveness::NAMESPACE),
         object: json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": NAME}}),
     };
-    let event = Probe {
+    let event = PolicyProbe {
         policy: "daemonlet-agent-events",
-        write: Write::Create,
+        write: ProbeWrite::Create,
         path: "/apis/events.k8s.io/v1/namespaces/default/events".to_owned(),
         object: json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": NAME}, "eventTime": "2026-01-01T00:00:00.000000Z",
@@ -100,33 +100,33 @@ pub fn probes(targets: &Targets) -> Vec<Probe> {
             "type": "Normal", "regarding": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": NAME},
         }),
     };
-    let certificate = Probe {
+    let certificate = PolicyProbe {
         policy: "daemonlet-agent-certificates",
-        write: Write::Create,
+        write: ProbeWrite::Create,
         path: "/apis/certificates.k8s.io/v1/certificatesigningrequests".to_owned(),
         object: json!({
             "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": NAME},
             "spec": {"request": CERTIFICATE_REQUEST, "signerName": "daemonlet.dev/doctor", "usages": ["client auth"]},
         }),
     };
-    let pod = pod.as_ref().map(|ObjectKey { namespace, name }| Probe {
+    let pod = pod.as_ref().map(|ObjectKey { namespace, name }| PolicyProbe {
         policy: "daemonlet-agent-pods",
-        write: Write::Patch,
+        write: ProbeWrite::Patch,
         path: format!("/api/v1/namespaces/{namespace}/pods/{name}"),
         object: json!({"metadata": {"annotations": {"daemonlet.dev/doctor": NAME}}}),
     });
-    let token = account.as_ref().map(|ObjectKey { namespace, name }| Probe {
+    let token = account.as_ref().map(|ObjectKey { namespace, name }| PolicyProbe {
         policy: "daemonlet-agent-tokens",
-        write: Write::Create,
+        write: ProbeWrite::Create,
         path: format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"),
         object: json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": TOO_LONG},
         }),
     });
     // As a mirror pod of a node that is not there: no ServiceAccount is looked for, and no PodSecurity level is in its way.
-    let judged = Probe {
+    let judged = PolicyProbe {
         policy: DRY_RUN,
-        write: Write::Create,
+        write: ProbeWrite::Create,
         path: "/api/v1/namespaces/kube-system/pods".to_owned(),
         object: json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": NAME, "annotations": {"kubernetes.io/config.mirror": NAME}},
@@ -138,15 +138,15 @@ pub fn probes(targets: &Targets) -> Vec<Probe> {
     };
     let judged = asks_admission.then_some(judged);
     let of_rollouts = [nodedaemons, lease].into_iter().filter(|_| *crd);
-    let node = tainted.as_ref().map(|node| Probe {
+    let node = tainted.as_ref().map(|node| PolicyProbe {
         policy: startup_taint::POLICY,
-        write: Write::Patch,
+        write: ProbeWrite::Patch,
         path: format!("/api/v1/nodes/{node}"),
         object: startup_taint::probe(),
     });
-    let status = conditions.as_ref().map(|node| Probe {
+    let status = conditions.as_ref().map(|node| PolicyProbe {
         policy: node_conditions::POLICY,
-        write: Write::Patch,
+        write: ProbeWrite::Patch,
         path: format!("/api/v1/nodes/{node}/status"),
         object: node_conditions::probe(),
     });
@@ -154,17 +154,17 @@ pub fn probes(targets: &Targets) -> Vec<Probe> {
 }
 
 /// Judges the probes.
-pub(super) fn examine(probes: &[(&'static str, Outcome)]) -> Vec<Finding> {
+pub(super) fn examine(probes: &[(&'static str, PolicyProbeResult)]) -> Vec<Finding> {
     const CHECK: &str = "admission policies";
-    let of = |wanted: fn(&'static str, &Outcome) -> Option<String>| {
+    let of = |wanted: fn(&'static str, &PolicyProbeResult) -> Option<String>| {
         let found: Vec<String> = probes.iter().filter_map(|(policy, outcome)| wanted(policy, outcome)).collect();
         (!found.is_empty()).then(|| found.join(", "))
     };
-    let open = of(|policy, outcome| (*outcome == Outcome::Accepted).then(|| policy.to_owned()));
+    let open = of(|policy, outcome| (*outcome == PolicyProbeResult::Accepted).then(|| policy.to_owned()));
     let unknown = of(|policy, outcome| match outcome {
-        Outcome::Forbidden(message) if api_server::is_refused_by(message, policy) => None,
-        Outcome::Forbidden(why) | Outcome::Unknown(why) => Some(format!("{policy}: {why}")),
-        Outcome::Accepted => None,
+        PolicyProbeResult::Forbidden(message) if api_server::is_refused_by(message, policy) => None,
+        PolicyProbeResult::Forbidden(why) | PolicyProbeResult::Unknown(why) => Some(format!("{policy}: {why}")),
+        PolicyProbeResult::Accepted => None,
     });
     let open = open.map(|policies| {
         let text = format!("not in force for this agent: {policies}; its identity can write what it must not");
@@ -195,8 +195,8 @@ mod tests {
 
     const POLICY: &str = "daemonlet-agent-leases";
 
-    fn refused() -> Outcome {
-        Outcome::Forbidden(format!(
+    fn refused() -> PolicyProbeResult {
+        PolicyProbeResult::Forbidden(format!(
             "leases.coordination.k8s.io \"x\" is forbidden: ValidatingAdmissionPolicy '{POLICY}' with binding '{POLICY}' \
              denied request: no"
         ))
@@ -204,25 +204,30 @@ mod tests {
 
     #[test]
     fn only_a_refusal_by_the_policy_itself_shows_that_it_is_in_force() {
-        let judged = |outcome: Outcome| {
+        let judged = |outcome: PolicyProbeResult| {
             let findings = examine(&[(POLICY, outcome)]);
             assert_eq!(findings.len(), 1);
             (findings[0].level, findings[0].text.clone())
         };
         assert_eq!(judged(refused()), (Severity::Ok, "each refuses what this agent must not write".to_owned()));
-        let (level, text) = judged(Outcome::Accepted);
+        let (level, text) = judged(PolicyProbeResult::Accepted);
         assert_eq!(level, Severity::Warn);
         assert!(text.starts_with("not in force for this agent: daemonlet-agent-leases; "), "{text}");
-        for other in
-            [Outcome::Forbidden("cannot create resource \"leases\"".to_owned()), Outcome::Unknown("x".to_owned())]
-        {
+        for other in [
+            PolicyProbeResult::Forbidden("cannot create resource \"leases\"".to_owned()),
+            PolicyProbeResult::Unknown("x".to_owned()),
+        ] {
             let (level, text) = judged(other);
             assert_eq!(level, Severity::Warn);
             assert!(text.starts_with("could not be shown to be in force: daemonlet-agent-leases: "), "{text}");
         }
         assert_eq!(
-            examine(&[(POLICY, refused()), ("other", Outcome::Accepted), ("third", Outcome::Unknown("x".into()))])
-                .len(),
+            examine(&[
+                (POLICY, refused()),
+                ("other", PolicyProbeResult::Accepted),
+                ("third", PolicyProbeResult::Unknown("x".into()))
+            ])
+            .len(),
             2
         );
         assert_eq!(examine(&[]), []);

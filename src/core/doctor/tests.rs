@@ -32,7 +32,7 @@ fn kubelet_facts() -> kubelet::KubeletFacts {
         processes: vec![words("/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml --hostname-override n1")],
         configured: "/var/lib/kubelet/config.yaml".into(),
         path: "/var/lib/kubelet/config.yaml".into(),
-        file: kubelet::File::Read {
+        file: kubelet::KubeletConfigFile::Read {
             content: json!({"staticPodPath": "/etc/kubernetes/manifests/",
                 "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock"}),
             parts: Vec::new(),
@@ -59,7 +59,7 @@ fn a_kubelet_that_fits_is_well() {
 fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
     type Change = fn(&mut kubelet::KubeletFacts);
     fn set(facts: &mut kubelet::KubeletFacts, name: &str, value: Value) {
-        if let kubelet::File::Read { content, .. } = &mut facts.file {
+        if let kubelet::KubeletConfigFile::Read { content, .. } = &mut facts.file {
             content[name] = value;
         }
     }
@@ -87,14 +87,14 @@ fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
         (|f| f.version = None, Severity::Warn, "kubelet version", "has not been read yet"),
         (|f| f.runtime = "unix:///run/crio/crio.sock".into(), Severity::Bad, "runtime endpoint", "crio"),
         (
-            |f| f.file = kubelet::File::Unreadable("line 3: no".into()),
+            |f| f.file = kubelet::KubeletConfigFile::Unreadable("line 3: no".into()),
             Severity::Bad,
             "kubelet configuration",
             "config.yaml: line 3: no",
         ),
         (
             |f| {
-                if let kubelet::File::Read { open, .. } = &mut f.file {
+                if let kubelet::KubeletConfigFile::Read { open, .. } = &mut f.file {
                     open.push("/k/open.conf".into());
                 }
             },
@@ -122,7 +122,7 @@ fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
         assert_eq!(one.level, level, "{one:?}");
         assert!(one.text.contains(text), "{one:?}");
         let others = found.iter().filter(|f| f.check != check && f.level != Severity::Ok).count();
-        assert_eq!(others, usize::from(matches!(facts.file, kubelet::File::Unreadable(_))), "{found:#?}");
+        assert_eq!(others, usize::from(matches!(facts.file, kubelet::KubeletConfigFile::Unreadable(_))), "{found:#?}");
     }
 }
 
@@ -136,7 +136,7 @@ fn hints_name_the_file_that_has_the_last_word() {
         ("/etc/kubelet.d/10-gates.conf", json!({"featureGates": {"EnvFiles": false}})),
         ("/etc/kubelet.d/20-other.conf", json!({"featureGates": {"Other": false}})),
     ];
-    facts.file = kubelet::File::Read {
+    facts.file = kubelet::KubeletConfigFile::Read {
         content: json!({"featureGates": {"EnvFiles": false, "Other": false}}),
         parts: parts.map(|(path, part)| (path.to_owned(), part)).to_vec(),
         open: vec!["/etc/kubelet.d/20-other.conf".into()],
@@ -153,7 +153,7 @@ fn hints_name_the_file_that_has_the_last_word() {
             "take EnvFiles out of featureGates in /etc/kubelet.d/10-gates.conf, then `systemctl restart kubelet`",
         ]
     );
-    facts.file = kubelet::File::Unused;
+    facts.file = kubelet::KubeletConfigFile::Unused;
     facts.processes[0].push("--feature-gates=EnvFiles=false".into());
     assert_eq!(
         hints(&facts),
@@ -354,7 +354,7 @@ fn an_api_server_is_judged_by_what_it_says() {
         ),
         (api::Answers { crd: Ok(false), ..answers() }, Severity::Warn, "rollouts have no cluster-wide budget"),
         (
-            api::Answers { probes: vec![("p", policies::Outcome::Accepted)], ..answers() },
+            api::Answers { probes: vec![("p", policies::PolicyProbeResult::Accepted)], ..answers() },
             Severity::Warn,
             "not in force for this agent: p; ",
         ),

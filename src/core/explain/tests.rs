@@ -154,8 +154,8 @@ fn a_refusal_of_policy_is_the_reason() {
 #[test]
 fn the_api_servers_word_has_its_revision_and_time() {
     let said = |said| AdmissionAnswer { revision: "5d5".into(), incarnation: 1, at: at(0), said };
-    let refused = answer(&said(Said::Refused("exceeded quota".into())), "then");
+    let refused = answer(&said(AdmissionVerdict::Refused("exceeded quota".into())), "then");
     assert_eq!((refused.holds, refused.text.as_str()), (Some(false), "exceeded quota (revision 5d5, then)"));
-    let taken = answer(&said(Said::Admitted(std::sync::Arc::new(daemon_set(json!({}))))), "then");
+    let taken = answer(&said(AdmissionVerdict::Admitted(std::sync::Arc::new(daemon_set(json!({}))))), "then");
     assert_eq!((taken.holds, taken.text.as_str()), (Some(true), "it accepts the pod (revision 5d5, then)"));
 }

@@ -20,7 +20,7 @@ use super::label_value;
 
 /// Counters of the running agent.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
-pub struct Counts {
+pub struct AgentCounters {
     /// Passes by [`PASS_BOUNDS`]; the last number counts those above all bounds.
     pub passes: [u64; PASS_BOUNDS.len() + 1],
     /// The total duration of all passes, in seconds.
@@ -33,7 +33,7 @@ pub struct Counts {
     pub failures: u64,
 }
 
-impl Counts {
+impl AgentCounters {
     /// Counts a pass of so many seconds.
     pub fn passed(&mut self, seconds: f64) {
         let at = PASS_BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(PASS_BOUNDS.len());
@@ -96,7 +96,7 @@ pub struct MetricFacts<'a> {
     pub started: Timestamp,
     /// When the last pass ended.
     pub last_pass: Option<Timestamp>,
-    pub counts: &'a Counts,
+    pub counts: &'a AgentCounters,
     /// Instances whose images are being pulled.
     pub pulls: usize,
     /// Whether the API server answers and the agent's own watches work; `None`: no API server is configured.

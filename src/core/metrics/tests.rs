@@ -145,7 +145,7 @@ fn every_metric_is_taken_from_the_facts() {
             hint: String::new(),
         }],
     };
-    let mut counts = Counts { starts: 1, ends: 2, refreshes: 3, failures: 4, ..Counts::default() };
+    let mut counts = AgentCounters { starts: 1, ends: 2, refreshes: 3, failures: 4, ..AgentCounters::default() };
     [0.002, 0.003, 9.0].into_iter().for_each(|seconds| counts.passed(seconds));
     let token = |expires, failing| TokenFact { namespace: "kube-system".into(), name: "cni".into(), expires, failing };
     let facts = MetricFacts {

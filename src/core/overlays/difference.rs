@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::merge::Kind;
+use super::merge::MapKind;
 
 /// A field that two pod templates do not have alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct TemplateDifference {
     /// Its path from the template on; items of merged lists by their names.
     pub field: String,
     /// What the first has.
@@ -18,19 +18,25 @@ pub struct Difference {
 }
 
 /// Every field in which `one` and `other` differ, in the order of the fields.
-pub fn differences(one: &Value, other: &Value) -> Vec<Difference> {
+pub fn differences(one: &Value, other: &Value) -> Vec<TemplateDifference> {
     let mut found = Vec::new();
-    compare(Some(one), Some(other), Kind::Template, "", &mut found);
+    compare(Some(one), Some(other), MapKind::Template, "", &mut found);
     found
 }
 
-fn compare(one: Option<&Value>, other: Option<&Value>, kind: Kind, place: &str, found: &mut Vec<Difference>) {
+fn compare(
+    one: Option<&Value>,
+    other: Option<&Value>,
+    kind: MapKind,
+    place: &str,
+    found: &mut Vec<TemplateDifference>,
+) {
     if one == other {
         return;
     }
     let object = |value: Option<&Value>| value.and_then(Value::as_object).cloned();
     let (Some(before), Some(after)) = (object(one), object(other)) else {
-        return found.push(Difference { field: place.to_owned(), one: one.cloned(), other: other.cloned() });
+        return found.push(TemplateDifference { field: place.to_owned(), one: one.cloned(), other: other.cloned() });
     };
     let mut fields: Vec<&String> = before.keys().chain(after.keys()).collect();
     fields.sort();
@@ -46,7 +52,12 @@ fn compare(one: Option<&Value>, other: Option<&Value>, kind: Kind, place: &str, 
 }
 
 /// Compares the items of a merged list that have the same name. What differs only in their order is no difference.
-fn items((one, other): (&[Value], &[Value]), (key, item): (&str, Kind), place: &str, found: &mut Vec<Difference>) {
+fn items(
+    (one, other): (&[Value], &[Value]),
+    (key, item): (&str, MapKind),
+    place: &str,
+    found: &mut Vec<TemplateDifference>,
+) {
     // Each name at its first place, with the first item of that name in both.
     let mut places: HashMap<&Value, usize> = HashMap::new();
     let mut pairs: Vec<(&Value, [Option<&Value>; 2])> = Vec::new();

@@ -34,12 +34,12 @@ const PATCHED: [&str; 2] = ["metadata", "spec"];
 
 /// An entry of the list.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct OverlayEntry {
     nodes: Value,
     pub(super) patch: Patch,
 }
 
-impl Entry {
+impl OverlayEntry {
     /// Its patch, if it applies to a node with these labels.
     pub(super) fn applying_to(&self, labels: &BTreeMap<String, String>) -> Option<Patch> {
         let applies = validate::label_selector(&self.nodes, labels, "").is_ok_and(|applies| applies);
@@ -48,7 +48,7 @@ impl Entry {
 }
 
 /// What [`read`] gives.
-pub(super) type ReadList = Result<Vec<Entry>, Vec<FieldError>>;
+pub(super) type ReadList = Result<Vec<OverlayEntry>, Vec<FieldError>>;
 
 /// The list that was read last: DaemonSets that name one ConfigMap share its patches. One alone, because tenants may have
 /// many.
@@ -131,7 +131,7 @@ pub(super) fn read(reference: &ObjectRef, object: &Value, bound: &Bound) -> Read
     if errors.is_empty() { Ok(entries) } else { Err(errors) }
 }
 
-fn entry(index: usize, mut entry: Value, place: &str, errors: &mut Vec<FieldError>) -> Option<Entry> {
+fn entry(index: usize, mut entry: Value, place: &str, errors: &mut Vec<FieldError>) -> Option<OverlayEntry> {
     let before = errors.len();
     let Some(map) = entry.as_object_mut() else {
         errors.push(wrong(place, "must be a map of nodes and patch"));
@@ -169,7 +169,7 @@ fn entry(index: usize, mut entry: Value, place: &str, errors: &mut Vec<FieldErro
         validate::label_selector(&nodes, &BTreeMap::new(), &format!("{place}.nodes")).err().into_iter().flatten(),
     );
     errors.extend(validate::patch_fields(&patch, &at));
-    (errors.len() == before).then_some(Entry { nodes, patch: Patch { index, patch: Arc::new(patch) } })
+    (errors.len() == before).then_some(OverlayEntry { nodes, patch: Patch { index, patch: Arc::new(patch) } })
 }
 
 /// Refuses fields that are not among `known`.

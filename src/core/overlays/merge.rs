@@ -15,11 +15,9 @@ const PATCH: &str = "$patch";
 /// The directive of a map that names the only fields that stay.
 const RETAIN_KEYS: &str = "$retainKeys";
 
-type Object = Map<String, Value>;
-
 /// What a map of a pod template is, as far as lists below it are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MapKind {
     Template,
     PodSpec,
     Container,
@@ -28,34 +26,34 @@ pub(super) enum Kind {
 
 /// The lists that are merged, each with the field that tells its items apart and what an item is: the fields with
 /// `patchStrategy:"merge"` of upstream's `PodSpec` and `Container`. All other lists are replaced as a whole.
-const MERGED: [(Kind, &str, &str, Kind); 13] = [
-    (Kind::PodSpec, "containers", "name", Kind::Container),
-    (Kind::PodSpec, "ephemeralContainers", "name", Kind::Container),
-    (Kind::PodSpec, "hostAliases", "ip", Kind::Other),
-    (Kind::PodSpec, "imagePullSecrets", "name", Kind::Other),
-    (Kind::PodSpec, "initContainers", "name", Kind::Container),
-    (Kind::PodSpec, "resourceClaims", "name", Kind::Other),
-    (Kind::PodSpec, "schedulingGates", "name", Kind::Other),
-    (Kind::PodSpec, "topologySpreadConstraints", "topologyKey", Kind::Other),
-    (Kind::PodSpec, "volumes", "name", Kind::Other),
-    (Kind::Container, "env", "name", Kind::Other),
-    (Kind::Container, "ports", "containerPort", Kind::Other),
-    (Kind::Container, "volumeDevices", "devicePath", Kind::Other),
-    (Kind::Container, "volumeMounts", "mountPath", Kind::Other),
+const MERGED: [(MapKind, &str, &str, MapKind); 13] = [
+    (MapKind::PodSpec, "containers", "name", MapKind::Container),
+    (MapKind::PodSpec, "ephemeralContainers", "name", MapKind::Container),
+    (MapKind::PodSpec, "hostAliases", "ip", MapKind::Other),
+    (MapKind::PodSpec, "imagePullSecrets", "name", MapKind::Other),
+    (MapKind::PodSpec, "initContainers", "name", MapKind::Container),
+    (MapKind::PodSpec, "resourceClaims", "name", MapKind::Other),
+    (MapKind::PodSpec, "schedulingGates", "name", MapKind::Other),
+    (MapKind::PodSpec, "topologySpreadConstraints", "topologyKey", MapKind::Other),
+    (MapKind::PodSpec, "volumes", "name", MapKind::Other),
+    (MapKind::Container, "env", "name", MapKind::Other),
+    (MapKind::Container, "ports", "containerPort", MapKind::Other),
+    (MapKind::Container, "volumeDevices", "devicePath", MapKind::Other),
+    (MapKind::Container, "volumeMounts", "mountPath", MapKind::Other),
 ];
 
-impl Kind {
+impl MapKind {
     /// How the list `field` is merged: the key of its items, and what they are. `None`: it is replaced.
-    pub(super) fn merged(self, field: &str) -> Option<(&'static str, Kind)> {
+    pub(super) fn merged(self, field: &str) -> Option<(&'static str, MapKind)> {
         let row = MERGED.iter().find(|(of, name, ..)| *of == self && *name == field);
         row.map(|(_, _, key, item)| (*key, *item))
     }
 
     /// What the map `field` is.
-    pub(super) fn member(self, field: &str) -> Kind {
+    pub(super) fn member(self, field: &str) -> MapKind {
         match (self, field) {
-            (Kind::Template, "spec") => Kind::PodSpec,
-            _ => Kind::Other,
+            (MapKind::Template, "spec") => MapKind::PodSpec,
+            _ => MapKind::Other,
         }
     }
 }
@@ -67,12 +65,17 @@ impl Kind {
 pub(super) fn merge(template: &mut Value, patch: &Value, place: &str) -> Result<(), FieldError> {
     let Value::Object(patch) = patch else { return Err(wrong(place, "must be a map")) };
     if !template.is_object() {
-        *template = Value::Object(Object::new());
+        *template = Value::Object(Map::new());
     }
-    template.as_object_mut().map_or(Ok(()), |template| object(template, patch, Kind::Template, place))
+    template.as_object_mut().map_or(Ok(()), |template| object(template, patch, MapKind::Template, place))
 }
 
-fn object(original: &mut Object, patch: &Object, kind: Kind, place: &str) -> Result<(), FieldError> {
+fn object(
+    original: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+    kind: MapKind,
+    place: &str,
+) -> Result<(), FieldError> {
     match patch.get(PATCH) {
         None => {}
         Some(Value::String(directive)) if directive == "replace" => {
@@ -115,7 +118,7 @@ fn object(original: &mut Object, patch: &Object, kind: Kind, place: &str) -> Res
 }
 
 /// Takes the fields away that `$retainKeys` does not name.
-fn retain_keys(original: &mut Object, patch: &Object, place: &str) -> Result<(), FieldError> {
+fn retain_keys(original: &mut Map<String, Value>, patch: &Map<String, Value>, place: &str) -> Result<(), FieldError> {
     let Some(retained) = patch.get(RETAIN_KEYS) else { return Ok(()) };
     let at = format!("{place}.{RETAIN_KEYS}");
     let names: Option<HashSet<&str>> = retained.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
@@ -135,10 +138,10 @@ fn retain_keys(original: &mut Object, patch: &Object, place: &str) -> Result<(),
 fn list(
     mut before: Vec<Value>,
     patch: &[Value],
-    (key, item): (&str, Kind),
+    (key, item): (&str, MapKind),
     place: &str,
 ) -> Result<Vec<Value>, FieldError> {
-    let mut changes: Vec<(String, &Object, String)> = Vec::new();
+    let mut changes: Vec<(String, &Map<String, Value>, String)> = Vec::new();
     let mut deleted: HashSet<String> = HashSet::new();
     let mut is_replaced = false;
     for (index, change) in patch.iter().enumerate() {
@@ -186,11 +189,11 @@ fn list(
     Ok(interleaved(others, changed, &ranks))
 }
 
-type Named = (Option<String>, Value);
+type NamedItem = (Option<String>, Value);
 
 /// Upstream's `mergeSortedSlice`: `ranks` is the order before the patch.
-fn interleaved(others: Vec<Named>, changed: Vec<Named>, ranks: &HashMap<String, usize>) -> Vec<Value> {
-    let rank = |item: Option<&Named>| item.and_then(|(name, _)| ranks.get(name.as_ref()?)).copied();
+fn interleaved(others: Vec<NamedItem>, changed: Vec<NamedItem>, ranks: &HashMap<String, usize>) -> Vec<Value> {
+    let rank = |item: Option<&NamedItem>| item.and_then(|(name, _)| ranks.get(name.as_ref()?)).copied();
     let (mut others, mut changed) = (others.into_iter().peekable(), changed.into_iter().peekable());
     let mut all = Vec::with_capacity(others.len() + changed.len());
     loop {
@@ -225,11 +228,11 @@ fn cleaned_member(field: &str, value: &Value) -> Option<(String, Value)> {
 /// The fields that `patch` changes, as paths from the template on; items of merged lists by their names.
 pub(super) fn changes(patch: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    leaves(patch, Kind::Template, "", &mut found);
+    leaves(patch, MapKind::Template, "", &mut found);
     found
 }
 
-fn leaves(value: &Value, kind: Kind, place: &str, found: &mut Vec<String>) {
+fn leaves(value: &Value, kind: MapKind, place: &str, found: &mut Vec<String>) {
     let Some(map) = value.as_object().filter(|map| !map.is_empty()) else { return found.push(place.to_owned()) };
     for (field, value) in map.iter().filter(|(field, _)| *field != RETAIN_KEYS) {
         let at = if place.is_empty() { field.clone() } else { format!("{place}.{field}") };

@@ -18,8 +18,8 @@ use crate::core::model::Author;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::record::AdmissionAnswer;
+use crate::core::record::AdmissionVerdict;
 use crate::core::record::Instance;
-use crate::core::record::Said;
 use crate::core::upstream::api_server;
 
 use super::Note;
@@ -50,11 +50,11 @@ impl Planner<'_> {
         match request_state.answer {
             DryRunAnswer::Admitted(template) => {
                 let admitted = definition.with_admitted(Some(&template));
-                self.remember(target, Said::Admitted(Arc::clone(&admitted)));
+                self.remember(target, AdmissionVerdict::Admitted(Arc::clone(&admitted)));
                 self.within_policy(admitted)
             }
             DryRunAnswer::Refused(words) => {
-                self.remember(target, Said::Refused(words.clone()));
+                self.remember(target, AdmissionVerdict::Refused(words.clone()));
                 self.refuse_pod(&words)
             }
             DryRunAnswer::Open => match self.last_refusal(target) {
@@ -76,7 +76,7 @@ impl Planner<'_> {
         // The previous instance has ended for it: the answer is final.
         let committed = self.record.instances.iter().all(|i| i.phase.since().is_some());
         let mine = answer.revision == target.revision && answer.incarnation == self.record.next_incarnation;
-        let Said::Admitted(admitted) = &mut answer.said else { return None };
+        let AdmissionVerdict::Admitted(admitted) = &mut answer.said else { return None };
         if !mine || !(committed || age < FRESH) {
             return None;
         }
@@ -86,7 +86,7 @@ impl Planner<'_> {
         Some(Arc::clone(admitted))
     }
 
-    fn remember(&mut self, target: &Target, said: Said) {
+    fn remember(&mut self, target: &Target, said: AdmissionVerdict) {
         let (revision, incarnation) = (target.revision.clone(), self.record.next_incarnation);
         let known = self.record.answer.as_ref();
         // The same answer again is not worth a write.
@@ -98,8 +98,8 @@ impl Planner<'_> {
     fn last_refusal(&self, target: &Target) -> Option<String> {
         let answer = self.record.answer.as_ref().filter(|answer| answer.revision == target.revision)?;
         match &answer.said {
-            Said::Refused(words) => Some(words.clone()),
-            Said::Admitted(_) => None,
+            AdmissionVerdict::Refused(words) => Some(words.clone()),
+            AdmissionVerdict::Admitted(_) => None,
         }
     }
 

@@ -69,7 +69,7 @@ pub enum EndObservable {
 
 /// What a pass is to an instance that has a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum PassPhase {
     /// The first look of a boot: neither a kubelet nor anything of the instance has run.
     BeforeKubelet,
     /// The first pass of a process; what an earlier one of this boot left closed is opened.
@@ -277,7 +277,7 @@ pub trait Facts {
     /// The name that the node had when the instance was made, if it has another now.
     fn former_node(&self, instance: &Instance) -> Option<&str>;
     /// What this pass is to the instance.
-    fn moment(&self, instance: &Instance) -> Moment;
+    fn moment(&self, instance: &Instance) -> PassPhase;
     /// Whether it can be observed that the instance has ended, if it ends now.
     fn end_observable(&self, instance: &Instance) -> EndObservable;
     /// Whether the instance's pod is ready, whatever the Node is: a Node without a pod network is not ready, and what

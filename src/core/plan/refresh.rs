@@ -30,7 +30,7 @@ use super::progress::restarts_on_data;
 
 /// What of an instance keeps what it has.
 #[derive(Default)]
-struct Kept {
+struct KeptParts {
     volumes: BTreeSet<String>,
     manifest: bool,
     stale: Vec<StaleVolume>,
@@ -42,7 +42,7 @@ struct Kept {
     hints: Vec<String>,
 }
 
-impl Kept {
+impl KeptParts {
     fn of(instance: &Instance, rendering: &RenderResult) -> Self {
         let mut kept = Self { manifest: rendering.result.is_err(), ..Self::default() };
         for held in rendering.held() {
@@ -106,11 +106,11 @@ impl Planner<'_> {
             }
         }
         if rendering.identity.uid != instance.uid {
-            let mut kept = Kept::default();
+            let mut kept = KeptParts::default();
             kept.add(instance, &rendering, &made_elsewhere(daemon_set));
             return self.note_kept(instance, &rendering, &kept);
         }
-        let kept = Kept::of(instance, &rendering);
+        let kept = KeptParts::of(instance, &rendering);
         self.note_kept(instance, &rendering, &kept);
         let manifest = match self.facts.manifest(&instance.uid) {
             ManifestFact::Missing if self.facts.unreadable_manifests().is_none() => return,
@@ -136,7 +136,7 @@ impl Planner<'_> {
     }
 
     /// The gate stays as it is while it is closed. Nothing else that is missing keeps it so.
-    fn with_gate(&self, mut kept: Kept) -> Kept {
+    fn with_gate(&self, mut kept: KeptParts) -> KeptParts {
         match self.gate.is_closed() {
             true => drop(kept.volumes.insert(GATE.to_owned())),
             false => drop(kept.volumes.remove(GATE)),
@@ -145,7 +145,7 @@ impl Planner<'_> {
     }
 
     /// Notes what an instance has once the rendering is written.
-    fn note_rendered(&mut self, instance: &Instance, rendering: &Arc<RenderResult>, kept: &Kept) {
+    fn note_rendered(&mut self, instance: &Instance, rendering: &Arc<RenderResult>, kept: &KeptParts) {
         let now = self.context.now;
         let starts = !kept.manifest && kept.waiting.len() < instance.waiting.len();
         let Some(known) = self.record.instances.iter_mut().find(|known| known.uid == instance.uid) else { return };
@@ -174,7 +174,7 @@ impl Planner<'_> {
     }
 
     /// Says what keeps its last data, since when, and what it lacks.
-    fn note_kept(&mut self, instance: &Instance, rendering: &RenderResult, kept: &Kept) {
+    fn note_kept(&mut self, instance: &Instance, rendering: &RenderResult, kept: &KeptParts) {
         let now = self.context.now;
         for missing in rendering.held().iter().flat_map(|held| &held.missing) {
             if !self.summary.waiting_for.contains(missing) {

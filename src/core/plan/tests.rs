@@ -57,7 +57,7 @@ const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
 /// A world of one daemon: what is on disk, what runs, what data there is.
 #[derive(Default)]
-struct World {
+struct DaemonWorld {
     manifests: BTreeMap<String, String>,
     running: BTreeSet<String>,
     ready: BTreeMap<String, Timestamp>,
@@ -87,7 +87,7 @@ struct World {
     unreadable_manifests: Option<String>,
     end_observable: Option<EndObservable>,
     former_node: Option<String>,
-    moment: Option<Moment>,
+    moment: Option<PassPhase>,
     may_run_unrecorded: Option<Timestamp>,
     is_remembered: bool,
     empty_volumes: BTreeMap<String, BTreeSet<String>>,
@@ -110,7 +110,7 @@ fn image(daemon_set: &DaemonSet) -> String {
     daemon_set.template["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()
 }
 
-impl Facts for World {
+impl Facts for DaemonWorld {
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult> {
         let data_version = match data {
             Data::Current | Data::TokensAlone => &self.data_version,
@@ -196,8 +196,8 @@ impl Facts for World {
         self.readiness(instance)
     }
 
-    fn moment(&self, _: &Instance) -> Moment {
-        self.moment.unwrap_or(Moment::Later)
+    fn moment(&self, _: &Instance) -> PassPhase {
+        self.moment.unwrap_or(PassPhase::Later)
     }
 
     fn empty_volumes(&self, instance: &Instance) -> Option<&BTreeSet<String>> {
@@ -319,7 +319,7 @@ impl Facts for World {
     }
 }
 
-impl World {
+impl DaemonWorld {
     /// Executes a plan as the shell does, all of it.
     fn apply(&mut self, plan: &DaemonPlan) {
         for action in &plan.actions {
@@ -381,7 +381,7 @@ fn node() -> NodeView {
 }
 
 struct Bench {
-    world: World,
+    world: DaemonWorld,
     node: NodeView,
     record: DaemonRecord,
     now: Timestamp,
@@ -398,7 +398,7 @@ impl Bench {
     fn new() -> Self {
         let record = DaemonRecord::new(ObjectKey::new("kube-system", "net"), 0);
         Self {
-            world: World::default(),
+            world: DaemonWorld::default(),
             node: node(),
             record,
             now: NOW,
@@ -420,7 +420,12 @@ impl Bench {
             removals_held: self.held,
             boot: &self.boot,
             booted: self.booted,
-            turn: Turn { after: self.after.as_ref(), awaited: &self.awaited, absent: &[], is_named: self.is_named },
+            turn: StartTurn {
+                after: self.after.as_ref(),
+                awaited: &self.awaited,
+                absent: &[],
+                is_named: self.is_named,
+            },
         };
         plan_daemon(desired, &self.record, &context, &self.world)
     }

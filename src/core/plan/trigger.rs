@@ -11,7 +11,7 @@ use crate::core::record::Instance;
 use crate::core::update_trigger::UpdateTrigger;
 
 use super::EndObservable;
-use super::Moment;
+use super::PassPhase;
 use super::Permission;
 use super::Planner;
 use super::Withheld;
@@ -72,7 +72,7 @@ impl Planner<'_> {
     /// Whether this boot has run neither a kubelet nor anything of the daemon.
     fn is_before_kubelet(&self) -> bool {
         let mut live = self.record.live().peekable();
-        live.peek().is_some() && live.all(|instance| self.facts.moment(instance) == Moment::BeforeKubelet)
+        live.peek().is_some() && live.all(|instance| self.facts.moment(instance) == PassPhase::BeforeKubelet)
     }
 
     /// Whether the target was staged for this boot, as far as is known: what is paused or halted is not.

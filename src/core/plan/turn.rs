@@ -18,8 +18,8 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::Action;
-use super::Moment;
 use super::Note;
+use super::PassPhase;
 use super::Planner;
 use super::Readiness;
 use super::State;
@@ -52,11 +52,11 @@ impl Planner<'_> {
     pub(super) fn take_turn(&mut self) {
         let this = self.record.this_boot.as_ref().filter(|this| this.boot == self.context.boot);
         let was_closed = this.map(|this| this.gate_closed);
-        let moments: Vec<Moment> = self.record.live().filter(has_gate).map(|i| self.facts.moment(i)).collect();
-        let is_before_kubelet = self.record.live().any(|i| self.facts.moment(i) == Moment::BeforeKubelet);
+        let moments: Vec<PassPhase> = self.record.live().filter(has_gate).map(|i| self.facts.moment(i)).collect();
+        let is_before_kubelet = self.record.live().any(|i| self.facts.moment(i) == PassPhase::BeforeKubelet);
         let may_be_closed = match was_closed {
-            None => moments.contains(&Moment::BeforeKubelet),
-            Some(was_closed) => was_closed && moments.iter().all(|moment| *moment == Moment::Later),
+            None => moments.contains(&PassPhase::BeforeKubelet),
+            Some(was_closed) => was_closed && moments.iter().all(|moment| *moment == PassPhase::Later),
         };
         let waits = if may_be_closed { self.waits() } else { Ok(String::new()) };
         self.gate = match (was_closed == Some(true), &waits) {

@@ -112,11 +112,11 @@ pub(super) fn pod_security_error(enforced: Enforced, daemon_set: &DaemonSet) -> 
 }
 
 /// The strictest level that allows the pod.
-fn least_level(enforced: Enforced, daemon_set: &DaemonSet) -> pod_security::Level {
-    let baseline = Enforced { level: pod_security::Level::Baseline, ..enforced };
+fn least_level(enforced: Enforced, daemon_set: &DaemonSet) -> pod_security::PodSecurityLevel {
+    let baseline = Enforced { level: pod_security::PodSecurityLevel::Baseline, ..enforced };
     match pod_security::violations(baseline, daemon_set.pod_template()).is_empty() {
-        true => pod_security::Level::Baseline,
-        false => pod_security::Level::Privileged,
+        true => pod_security::PodSecurityLevel::Baseline,
+        false => pod_security::PodSecurityLevel::Privileged,
     }
 }
 

@@ -23,7 +23,7 @@ pub const VERSION_LABEL: &str = "pod-security.kubernetes.io/enforce-version";
 named! {
     /// A Pod Security level.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-    pub enum Level {
+    pub enum PodSecurityLevel {
         /// Everything is allowed.
         #[default]
         Privileged = "privileged",
@@ -36,7 +36,7 @@ named! {
 
 /// Which release's definition of a level applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Version {
+pub enum PodSecurityVersion {
     /// The newest known one.
     #[default]
     Latest,
@@ -47,26 +47,27 @@ pub enum Version {
 /// What a namespace enforces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enforced {
-    pub level: Level,
-    pub version: Version,
+    pub level: PodSecurityLevel,
+    pub version: PodSecurityVersion,
 }
 
 impl Enforced {
     /// What the Namespace object `namespace` enforces; `default` applies without the label. An invalid level counts as
     /// `restricted`, an invalid version as `latest` (upstream's `PolicyToEvaluate`).
-    pub fn of_namespace(namespace: &Value, default: Level) -> Self {
+    pub fn of_namespace(namespace: &Value, default: PodSecurityLevel) -> Self {
         let label = |name: &str| namespace["metadata"]["labels"].get(name).and_then(Value::as_str);
-        let level = label(LEVEL_LABEL).map(|text| Level::from_name(text).unwrap_or(Level::Restricted));
+        let level =
+            label(LEVEL_LABEL).map(|text| PodSecurityLevel::from_name(text).unwrap_or(PodSecurityLevel::Restricted));
         Self { level: level.unwrap_or(default), version: label(VERSION_LABEL).map(version).unwrap_or_default() }
     }
 }
 
 /// `latest`, or `v1.` and a number without leading zeros.
-fn version(text: &str) -> Version {
+fn version(text: &str) -> PodSecurityVersion {
     let minor = text.strip_prefix("v1.").filter(|minor| *minor == "0" || !minor.starts_with('0'));
     match minor.filter(|minor| minor.bytes().all(|b| b.is_ascii_digit())).and_then(|minor| minor.parse().ok()) {
-        Some(minor) => Version::Minor(minor),
-        None => Version::Latest,
+        Some(minor) => PodSecurityVersion::Minor(minor),
+        None => PodSecurityVersion::Latest,
     }
 }
 
@@ -74,8 +75,8 @@ impl fmt::Display for Enforced {
     /// `baseline:latest`, as the API server prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.version {
-            Version::Latest => write!(f, "{}:latest", self.level.as_str()),
-            Version::Minor(minor) => write!(f, "{}:v1.{minor}", self.level.as_str()),
+            PodSecurityVersion::Latest => write!(f, "{}:latest", self.level.as_str()),
+            PodSecurityVersion::Minor(minor) => write!(f, "{}:v1.{minor}", self.level.as_str()),
         }
     }
 }
@@ -98,7 +99,7 @@ impl fmt::Display for Violation {
 /// One check, in its versions, oldest first.
 struct Check {
     id: &'static str,
-    level: Level,
+    level: PodSecurityLevel,
     versions: &'static [VersionedCheck],
 }
 
@@ -119,11 +120,11 @@ const fn instead_of(id: &'static str, since: u32, run: fn(&CheckedPod<'_>) -> Op
 }
 
 const fn baseline(id: &'static str, versions: &'static [VersionedCheck]) -> Check {
-    Check { id, level: Level::Baseline, versions }
+    Check { id, level: PodSecurityLevel::Baseline, versions }
 }
 
 const fn restricted(id: &'static str, versions: &'static [VersionedCheck]) -> Check {
-    Check { id, level: Level::Restricted, versions }
+    Check { id, level: PodSecurityLevel::Restricted, versions }
 }
 
 /// Every check, in the order in which upstream words the violations: by level, then by name.
@@ -175,12 +176,12 @@ const CHECKS: [Check; 19] = [
 /// What the level does not allow of the pod of `template` (its `metadata` and `spec`), worded as the API server's
 /// admission does; empty if it complies.
 pub fn violations(enforced: Enforced, template: &Value) -> Vec<Violation> {
-    if enforced.level == Level::Privileged {
+    if enforced.level == PodSecurityLevel::Privileged {
         return Vec::new();
     }
     let minor = match enforced.version {
-        Version::Latest => u32::MAX,
-        Version::Minor(minor) => minor,
+        PodSecurityVersion::Latest => u32::MAX,
+        PodSecurityVersion::Minor(minor) => minor,
     };
     let current = |check: &'static Check| {
         check.versions.iter().rev().find(|v| v.since <= minor).filter(|_| check.level <= enforced.level)

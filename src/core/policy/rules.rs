@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::pod_security::Level;
+use super::pod_security::PodSecurityLevel;
 use crate::core::images::reference;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
@@ -29,7 +29,7 @@ pub struct PodRules {
     pub trusted_namespaces: Vec<String>,
     /// The PodSecurity level that the pods of all others have to meet, at its newest version.
     #[serde(default)]
-    pub pod_security: Level,
+    pub pod_security: PodSecurityLevel,
     /// What single namespaces may have beyond that.
     #[serde(default)]
     pub grants: BTreeMap<String, Grant>,
@@ -48,7 +48,7 @@ impl Default for PodRules {
     fn default() -> Self {
         Self {
             trusted_namespaces: vec!["kube-system".to_owned()],
-            pod_security: Level::Baseline,
+            pod_security: PodSecurityLevel::Baseline,
             grants: BTreeMap::new(),
             local_storage: false,
             shared_pulls: false,

@@ -19,7 +19,7 @@ use super::admission;
 use super::pod_security::Enforced;
 use super::words;
 
-struct Verdict {
+struct PolicyVerdict {
     /// Held so that the address it is found by stays its own.
     daemon_set: Arc<DaemonSet>,
     /// What the rules for pods have against it, once that was asked for.
@@ -33,7 +33,7 @@ struct Verdict {
 #[derive(Default)]
 pub struct Verdicts {
     policy: Option<Arc<Policy>>,
-    known: RefCell<HashMap<usize, Verdict>>,
+    known: RefCell<HashMap<usize, PolicyVerdict>>,
     pass: u64,
     judged: Cell<u64>,
 }
@@ -53,9 +53,9 @@ impl Verdicts {
         self.judged.get()
     }
 
-    fn of<T>(&self, daemon_set: &Arc<DaemonSet>, read: impl FnOnce(&mut Verdict) -> T) -> T {
+    fn of<T>(&self, daemon_set: &Arc<DaemonSet>, read: impl FnOnce(&mut PolicyVerdict) -> T) -> T {
         let mut known = self.known.borrow_mut();
-        let verdict = known.entry(Arc::as_ptr(daemon_set).addr()).or_insert_with(|| Verdict {
+        let verdict = known.entry(Arc::as_ptr(daemon_set).addr()).or_insert_with(|| PolicyVerdict {
             daemon_set: Arc::clone(daemon_set),
             violations: None,
             security: None,

@@ -23,13 +23,13 @@ pub struct AdmissionAnswer {
     /// When it came.
     pub at: Timestamp,
     /// What it was.
-    pub said: Said,
+    pub said: AdmissionVerdict,
 }
 
 /// What the API server said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Said {
+pub enum AdmissionVerdict {
     /// The pod is accepted: the DaemonSet with its template as admission changed it.
     Admitted(Arc<DaemonSet>),
     /// It is refused; the API server's reason.
@@ -41,8 +41,8 @@ impl DaemonRecord {
     pub fn admitted(&self, revision: &str) -> Option<&Arc<DaemonSet>> {
         let answer = self.answer.as_ref().filter(|answer| answer.revision == revision);
         let said = answer.and_then(|answer| match &answer.said {
-            Said::Admitted(daemon_set) => Some(daemon_set),
-            Said::Refused(_) => None,
+            AdmissionVerdict::Admitted(daemon_set) => Some(daemon_set),
+            AdmissionVerdict::Refused(_) => None,
         });
         let carried = self.instances.iter().rev().filter(|i| i.revision == revision);
         said.or_else(|| carried.filter_map(|i| i.daemon_set.as_ref()).find(|d| d.admitted.is_some()))

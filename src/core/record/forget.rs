@@ -105,7 +105,7 @@ mod tests {
 
     /// What can happen to a node's daemons, by the number of a name.
     #[derive(Clone, Debug)]
-    enum Happening {
+    enum RecordOperation {
         Start(u8),
         End(u8),
         /// An agent that lost this record finds the manifest.
@@ -115,13 +115,13 @@ mod tests {
         ForgetHalf,
     }
 
-    fn step() -> impl Strategy<Value = Happening> {
+    fn step() -> impl Strategy<Value = RecordOperation> {
         prop_oneof![
-            6 => (0..12_u8).prop_map(Happening::Start),
-            6 => (0..12_u8).prop_map(Happening::End),
-            1 => (0..12_u8).prop_map(Happening::Adopt),
-            3 => Just(Happening::Forget),
-            1 => Just(Happening::ForgetHalf),
+            6 => (0..12_u8).prop_map(RecordOperation::Start),
+            6 => (0..12_u8).prop_map(RecordOperation::End),
+            1 => (0..12_u8).prop_map(RecordOperation::Adopt),
+            3 => Just(RecordOperation::Forget),
+            1 => Just(RecordOperation::ForgetHalf),
         ]
     }
 
@@ -135,7 +135,7 @@ mod tests {
             let key = |n: u8| ObjectKey::new("a", n.to_string());
             for step in steps {
                 match step {
-                    Happening::Start(n) => {
+                    RecordOperation::Start(n) => {
                         let record = records.entry(key(n)).or_insert_with(|| DaemonRecord::new(key(n), floor));
                         if record.instances.is_empty() {
                             let number = record.next_incarnation;
@@ -144,7 +144,7 @@ mod tests {
                             record.instances.push(Instance::new(&format!("{n}-{number}"), "p", number, "r", at(0)));
                         }
                     }
-                    Happening::End(n) => {
+                    RecordOperation::End(n) => {
                         if let Some(record) = records.get_mut(&key(n)) {
                             let uids: Vec<String> = record.instances.iter().map(|i| i.uid.clone()).collect();
                             uids.iter().for_each(|uid| record.end(uid, &Phase::ending(at(0), "it goes")));
@@ -152,7 +152,7 @@ mod tests {
                             record.retire();
                         }
                     }
-                    Happening::Adopt(n) => {
+                    RecordOperation::Adopt(n) => {
                         let Some(lost) = records.remove(&key(n)) else { continue };
                         let Some(instance) = lost.instances.first() else {
                             records.insert(key(n), lost);
@@ -167,11 +167,11 @@ mod tests {
                         };
                         adopt::adopt(record, &found, at(0), |_| true);
                     }
-                    Happening::Forget | Happening::ForgetHalf => {
+                    RecordOperation::Forget | RecordOperation::ForgetHalf => {
                         let forgotten = forget(records.values(), floor, most);
                         prop_assert!(forgotten.floor >= floor);
                         floor = forgotten.floor;
-                        let half = matches!(step, Happening::ForgetHalf);
+                        let half = matches!(step, RecordOperation::ForgetHalf);
                         let gone = forgotten.keys.len() / if half { 2 } else { 1 };
                         forgotten.keys[..gone].iter().for_each(|key| drop(records.remove(key)));
                         if !half {

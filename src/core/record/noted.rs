@@ -14,7 +14,7 @@ use super::Phase;
 /// The events that may order a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "seen", rename_all = "camelCase")]
-pub enum Seen {
+pub enum NotedEvent {
     /// It got a deletion timestamp.
     Deleting,
     /// It was deleted, or another one has its name.
@@ -44,7 +44,7 @@ pub struct Noted {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_uid: Option<String>,
     #[serde(flatten)]
-    pub seen: Seen,
+    pub seen: NotedEvent,
     /// When.
     pub at: Timestamp,
 }
@@ -67,12 +67,12 @@ pub struct Mirror {
 impl DaemonRecord {
     /// Notes an event on the mirror pod `mirror_uid` of the live instance `uid`. The first event on a mirror pod is
     /// kept, except that a deletion overrides a phase.
-    pub fn note(&mut self, uid: &str, mirror_uid: &str, seen: Seen, now: Timestamp) {
+    pub fn note(&mut self, uid: &str, mirror_uid: &str, seen: NotedEvent, now: Timestamp) {
         let live = |i: &&mut super::Instance| i.uid == uid && i.phase == Phase::Live && i.restart.is_none();
         let Some(instance) = self.instances.iter_mut().find(live) else { return };
         let overtakes = |noted: &Noted| {
-            let ended = matches!(noted.seen, Seen::Failed { .. } | Seen::Succeeded);
-            noted.mirror_uid != mirror_uid || (ended && matches!(seen, Seen::Deleting | Seen::Gone { .. }))
+            let ended = matches!(noted.seen, NotedEvent::Failed { .. } | NotedEvent::Succeeded);
+            noted.mirror_uid != mirror_uid || (ended && matches!(seen, NotedEvent::Deleting | NotedEvent::Gone { .. }))
         };
         if instance.noted.as_ref().is_none_or(overtakes) {
             let known = instance.mirror.as_ref().filter(|m| m.uid == mirror_uid);
@@ -87,7 +87,7 @@ impl DaemonRecord {
         let Some(before) = instance.mirror.clone() else { return self.keep_mirror(uid, mirror) };
         if before.uid != mirror.uid {
             let set_back = mirror.version < before.version;
-            self.note(uid, &before.uid, Seen::Gone { set_back }, now);
+            self.note(uid, &before.uid, NotedEvent::Gone { set_back }, now);
             self.keep_mirror(uid, mirror);
         }
     }
@@ -130,7 +130,7 @@ mod tests {
         record.follow_mirror("u", mirror("m2", 20), at(3));
         let noted = record.instances[0].noted.clone().unwrap();
         assert_eq!((noted.mirror_uid.as_str(), noted.node_uid.as_deref(), noted.at), ("m1", Some("n1"), at(3)));
-        assert_eq!(noted.seen, Seen::Gone { set_back: false });
+        assert_eq!(noted.seen, NotedEvent::Gone { set_back: false });
         assert_eq!(record.instances[0].mirror, Some(mirror("m2", 20)));
     }
 
@@ -139,30 +139,30 @@ mod tests {
         let mut record = record();
         record.follow_mirror("u", mirror("m1", 10), at(1));
         record.follow_mirror("u", mirror("m2", 9), at(2));
-        assert_eq!(record.instances[0].noted.clone().unwrap().seen, Seen::Gone { set_back: true });
+        assert_eq!(record.instances[0].noted.clone().unwrap().seen, NotedEvent::Gone { set_back: true });
     }
 
     #[test]
     fn the_first_note_stands_and_a_deletion_overtakes_a_phase() {
         let mut record = record();
-        record.note("u", "m", Seen::Succeeded, at(1));
-        record.note("u", "m", Seen::Failed { reason: String::new(), message: String::new() }, at(2));
-        assert_eq!(record.instances[0].noted.clone().unwrap().seen, Seen::Succeeded);
-        record.note("u", "m", Seen::Deleting, at(3));
-        record.note("u", "m", Seen::Gone { set_back: false }, at(4));
+        record.note("u", "m", NotedEvent::Succeeded, at(1));
+        record.note("u", "m", NotedEvent::Failed { reason: String::new(), message: String::new() }, at(2));
+        assert_eq!(record.instances[0].noted.clone().unwrap().seen, NotedEvent::Succeeded);
+        record.note("u", "m", NotedEvent::Deleting, at(3));
+        record.note("u", "m", NotedEvent::Gone { set_back: false }, at(4));
         let noted = record.instances[0].noted.clone().unwrap();
-        assert_eq!((noted.seen, noted.at), (Seen::Deleting, at(3)));
+        assert_eq!((noted.seen, noted.at), (NotedEvent::Deleting, at(3)));
     }
 
     #[test]
     fn what_ends_or_is_ordered_anyway_is_not_noted() {
         let mut record = record();
         record.order_restart("u", RestartCause::ByHand, at(1), &Fingerprint::Unknown);
-        record.note("u", "m", Seen::Deleting, at(2));
+        record.note("u", "m", NotedEvent::Deleting, at(2));
         assert_eq!(record.instances[0].noted, None);
         record.instances[0].restart = None;
         record.end("u", &Phase::ending(at(3), ""));
-        record.note("u", "m", Seen::Deleting, at(4));
+        record.note("u", "m", NotedEvent::Deleting, at(4));
         assert_eq!(record.instances[0].noted, None);
     }
 }

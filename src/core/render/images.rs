@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::core::images;
 use crate::core::images::PodImage;
 use crate::core::json::Json;
-use crate::core::render::Pulls;
+use crate::core::render::PullMode;
 use crate::core::render::containers;
 use crate::core::render::context::RenderContext;
 use crate::core::render::json::Object;
@@ -17,7 +17,7 @@ use crate::core::render::json::Object;
 pub(super) fn write_policies(ctx: &mut RenderContext<'_>, spec: &mut Object) -> Vec<PodImage> {
     let needed = images::of_spec(&Value::Object(wanted(spec)));
     match ctx.input.options.pulls {
-        Pulls::First => {
+        PullMode::First => {
             containers::for_each_mut(spec, |_, _, container| relax(container, "image", "imagePullPolicy"));
             let volumes = spec.get_mut("volumes").and_then(Value::as_array_mut);
             for volume in volumes.into_iter().flatten() {
@@ -26,8 +26,8 @@ pub(super) fn write_policies(ctx: &mut RenderContext<'_>, spec: &mut Object) -> 
                 }
             }
         }
-        Pulls::AsWritten => {}
-        Pulls::ByKubelet => {
+        PullMode::AsWritten => {}
+        PullMode::ByKubelet => {
             for image in needed.iter().filter(|image| image.always) {
                 let reason = format!(
                     "image {} has the pull policy Always: it does not start while its registry is unreachable",
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn as_written_it_stays() {
         let mut fixture = fixture();
-        fixture.options.pulls = Pulls::AsWritten;
+        fixture.options.pulls = PullMode::AsWritten;
         let pod = fixture.rendered();
         assert_eq!(spec(&pod, "/containers/0/imagePullPolicy"), "Always");
         assert_eq!(spec(&pod, "/initContainers/0/imagePullPolicy"), &Value::Null);
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn it_stays_with_a_note_where_nobody_but_the_kubelet_pulls() {
         let mut fixture = fixture();
-        fixture.options.pulls = Pulls::ByKubelet;
+        fixture.options.pulls = PullMode::ByKubelet;
         let pod = fixture.rendered();
         assert_eq!(spec(&pod, "/containers/0/imagePullPolicy"), "Always");
         assert!(pod.notes[0].reason.contains("registry is unreachable"), "{:?}", pod.notes);

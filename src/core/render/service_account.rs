@@ -11,7 +11,7 @@ use crate::core::model::Author;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
-use crate::core::render::Pulls;
+use crate::core::render::PullMode;
 use crate::core::render::context::ROOT_CA;
 use crate::core::render::context::RenderContext;
 use crate::core::render::json;
@@ -106,12 +106,12 @@ fn pull_secrets(
         return Vec::new();
     }
     let what = match ctx.input.options.pulls {
-        Pulls::First => USED_FIRST,
-        Pulls::AsWritten => USED_IN_VAIN,
-        Pulls::ByKubelet => NOT_USED,
+        PullMode::First => USED_FIRST,
+        PullMode::AsWritten => USED_IN_VAIN,
+        PullMode::ByKubelet => NOT_USED,
     };
     ctx.note(field, format!("pull secrets{of} ({}): {what}", shown(&secrets)), CREDENTIALS);
-    if ctx.input.options.pulls == Pulls::ByKubelet {
+    if ctx.input.options.pulls == PullMode::ByKubelet {
         return Vec::new();
     }
     for secret in &secrets {

@@ -69,7 +69,7 @@ fn record(api_uid: Option<&str>, runs: bool) -> DaemonRecord {
     record
 }
 
-struct Case<'a> {
+struct SourcesCase<'a> {
     folder: FolderState<'a>,
     api: ApiState<'a>,
     remembered: Option<&'a Arc<DaemonSet>>,
@@ -78,7 +78,7 @@ struct Case<'a> {
     policy: Policy,
 }
 
-impl<'a> Case<'a> {
+impl<'a> SourcesCase<'a> {
     fn new(folder: FolderState<'a>, api: ApiState<'a>) -> Self {
         let has_file = matches!(folder, FolderState::Present { .. });
         let policy = Policy::default();
@@ -125,7 +125,7 @@ impl<'a> Case<'a> {
 #[test]
 fn what_was_ended_to_return_comes_back_as_it_was_whatever_its_file_says_no_more() {
     let unsure = FolderState::Unsure { reason: "its file has no document" };
-    let desired = |record: &DaemonRecord| Case::new(unsure, ApiState::None).desired(record);
+    let desired = |record: &DaemonRecord| SourcesCase::new(unsure, ApiState::None).desired(record);
     let mut runs = record(None, true);
     runs.instances[0].daemon_set = Some(file());
     assert_eq!(desired(&runs), "kept");
@@ -146,14 +146,22 @@ fn a_folder_replaces_nothing_that_an_api_server_may_have_defined_which_has_not_a
     let file = file();
     let present = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
     let mut runs = record(None, true);
-    assert_eq!(Case::new(present, ApiState::Unknown).desired(&runs), "unsure");
-    assert_eq!(Case::new(present, ApiState::Unread).desired(&runs), "unsure");
-    assert_eq!(Case::new(present, ApiState::Unread).desired(&record(None, false)), "unsure", "not for a moment");
-    assert_eq!(Case::new(present, ApiState::None).desired(&runs), "wanted from file, Static");
+    assert_eq!(SourcesCase::new(present, ApiState::Unknown).desired(&runs), "unsure");
+    assert_eq!(SourcesCase::new(present, ApiState::Unread).desired(&runs), "unsure");
+    assert_eq!(SourcesCase::new(present, ApiState::Unread).desired(&record(None, false)), "unsure", "not for a moment");
+    assert_eq!(SourcesCase::new(present, ApiState::None).desired(&runs), "wanted from file, Static");
     runs.instances[0].revision = Revision::of(&file).hash;
-    assert_eq!(Case::new(present, ApiState::Unknown).desired(&runs), "wanted from file, Static", "it is the file's");
+    assert_eq!(
+        SourcesCase::new(present, ApiState::Unknown).desired(&runs),
+        "wanted from file, Static",
+        "it is the file's"
+    );
     (runs.instances[0].revision, runs.instances[0].daemon_set) = ("r".to_owned(), Some(Arc::clone(&file)));
-    assert_eq!(Case::new(present, ApiState::Unknown).desired(&runs), "wanted from file, Static", "a file defined it");
+    assert_eq!(
+        SourcesCase::new(present, ApiState::Unknown).desired(&runs),
+        "wanted from file, Static",
+        "a file defined it"
+    );
 }
 
 #[test]
@@ -162,7 +170,7 @@ fn a_file_that_cannot_be_read_for_a_while_does_not_bring_back_what_was_deleted()
     ended.ignored_file = Some("f1".to_owned());
     let unread = FolderState::Unsure { reason: "its folder cannot be read" };
     let absent = || ApiState::Absent { by_event: true };
-    let case = |folder| Case::new(folder, absent()).confirmed(Confirmation::Gone);
+    let case = |folder| SourcesCase::new(folder, absent()).confirmed(Confirmation::Gone);
     assert_eq!(case(unread).desired(&ended), "gone by_list=false ignore=Some(\"f1\")");
     assert_eq!(case(FolderState::Absent).desired(&ended), "gone by_list=false ignore=None");
 }
@@ -171,10 +179,10 @@ fn a_file_that_cannot_be_read_for_a_while_does_not_bring_back_what_was_deleted()
 fn what_ended_for_a_restart_returns_though_its_newest_definition_is_refused() {
     let mut ended = record(Some("ds-uid"), false);
     let refused = || ApiState::Invalid { reason: "no such mode" };
-    assert_eq!(Case::new(FolderState::Absent, refused()).desired(&ended), "unsure");
+    assert_eq!(SourcesCase::new(FolderState::Absent, refused()).desired(&ended), "unsure");
     let daemon_set = daemon_set(Source::Api, Some("static"));
     ended.last = Some(crate::core::record::LastRun { revision: "r".to_owned(), daemon_set, claimed: false });
-    assert_eq!(Case::new(FolderState::Absent, refused()).desired(&ended), "held as refused, Static");
+    assert_eq!(SourcesCase::new(FolderState::Absent, refused()).desired(&ended), "held as refused, Static");
 }
 
 #[test]
@@ -182,37 +190,40 @@ fn a_folder_daemon_runs_as_static_without_api_and_before_the_api_has_answered() 
     let file = file();
     let present = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
     for api in [ApiState::None, ApiState::Unknown, ApiState::Absent { by_event: false }] {
-        assert_eq!(Case::new(present, api).desired(&record(None, false)), "wanted from file, Static");
+        assert_eq!(SourcesCase::new(present, api).desired(&record(None, false)), "wanted from file, Static");
     }
 }
 
 #[test]
 fn a_file_that_went_is_evidence_only_where_its_folder_says_so() {
     let runs = record(None, true);
-    assert!(Case::new(FolderState::Absent, ApiState::None).desired(&runs).starts_with("gone"));
+    assert!(SourcesCase::new(FolderState::Absent, ApiState::None).desired(&runs).starts_with("gone"));
     let unsure = FolderState::Unsure { reason: "the folder is missing" };
-    assert_eq!(Case::new(unsure, ApiState::None).desired(&runs), "kept");
+    assert_eq!(SourcesCase::new(unsure, ApiState::None).desired(&runs), "kept");
     let from_api = record(Some("ds-uid"), true);
-    assert_eq!(Case::new(FolderState::Absent, ApiState::Unknown).desired(&from_api), "unsure");
-    assert_eq!(Case::new(FolderState::Absent, ApiState::None).desired(&from_api), "kept");
+    assert_eq!(SourcesCase::new(FolderState::Absent, ApiState::Unknown).desired(&from_api), "unsure");
+    assert_eq!(SourcesCase::new(FolderState::Absent, ApiState::None).desired(&from_api), "kept");
 }
 
 #[test]
 fn the_apis_version_replaces_the_folders_and_inherits_its_mode() {
     let (file, api) = (file(), daemon_set(Source::Api, None));
     let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
-    assert_eq!(Case::new(folder, ApiState::Present(&api)).desired(&record(None, true)), "wanted from API, Static");
+    assert_eq!(
+        SourcesCase::new(folder, ApiState::Present(&api)).desired(&record(None, true)),
+        "wanted from API, Static"
+    );
 }
 
 #[test]
 fn an_absence_needs_a_get_that_says_so() {
     let runs = record(Some("ds-uid"), true);
-    let absent = || Case::new(FolderState::Absent, ApiState::Absent { by_event: false });
+    let absent = || SourcesCase::new(FolderState::Absent, ApiState::Absent { by_event: false });
     assert_eq!(absent().desired(&runs), "confirm");
     assert_eq!(absent().confirmed(Confirmation::Failed("timeout".into())).desired(&runs), "unsure");
     assert_eq!(absent().confirmed(Confirmation::StillThere).desired(&runs), "unsure");
     assert_eq!(absent().confirmed(Confirmation::Gone).desired(&runs), "gone by_list=true ignore=None");
-    let deleted = Case::new(FolderState::Absent, ApiState::Absent { by_event: true });
+    let deleted = SourcesCase::new(FolderState::Absent, ApiState::Absent { by_event: true });
     assert_eq!(deleted.confirmed(Confirmation::Gone).desired(&runs), "gone by_list=false ignore=None");
 }
 
@@ -221,22 +232,22 @@ fn a_daemon_deleted_in_the_api_does_not_come_back_from_its_file_until_that_chang
     let file = file();
     let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
     let mut gone = record(Some("ds-uid"), true);
-    let case = Case::new(folder, ApiState::Absent { by_event: true }).confirmed(Confirmation::Gone);
+    let case = SourcesCase::new(folder, ApiState::Absent { by_event: true }).confirmed(Confirmation::Gone);
     assert_eq!(case.desired(&gone), "gone by_list=false ignore=Some(\"f1\")");
     gone.ignored_file = Some("f1".into());
     gone.instances.clear();
     for api in [ApiState::Absent { by_event: false }, ApiState::Unknown, ApiState::None] {
-        assert!(Case::new(folder, api).desired(&gone).starts_with("gone"), "the file counts again too early");
+        assert!(SourcesCase::new(folder, api).desired(&gone).starts_with("gone"), "the file counts again too early");
     }
     let changed = FolderState::Present { daemon_set: &file, fingerprint: "f2" };
-    let again = Case::new(changed, ApiState::Absent { by_event: false });
+    let again = SourcesCase::new(changed, ApiState::Absent { by_event: false });
     assert_eq!(again.desired(&gone), "wanted from file, Static");
 }
 
 #[test]
 fn a_cold_boot_without_api_runs_the_last_version_that_the_api_had() {
     let (file, api) = (file(), daemon_set(Source::Api, Some("static")));
-    let mut case = Case::new(FolderState::Present { daemon_set: &file, fingerprint: "f1" }, ApiState::Unknown);
+    let mut case = SourcesCase::new(FolderState::Present { daemon_set: &file, fingerprint: "f1" }, ApiState::Unknown);
     case.remembered = Some(&api);
     assert_eq!(case.desired(&record(Some("ds-uid"), true)), "wanted from API, Static");
 }
@@ -274,17 +285,25 @@ fn with_nothing_remembered_what_runs_and_came_from_the_api_is_not_taken_back_to_
     let folder = || FolderState::Present { daemon_set: &file, fingerprint: "f1" };
     let mut runs = record(Some("ds-uid"), true);
     runs.instances[0].daemon_set = Some(Arc::clone(&api));
-    assert_eq!(Case::new(folder(), ApiState::Unknown).desired(&runs), "wanted from API, Static");
-    assert_eq!(Case::new(folder(), ApiState::None).desired(&runs), "wanted from file, Static", "no API is configured");
+    assert_eq!(SourcesCase::new(folder(), ApiState::Unknown).desired(&runs), "wanted from API, Static");
+    assert_eq!(
+        SourcesCase::new(folder(), ApiState::None).desired(&runs),
+        "wanted from file, Static",
+        "no API is configured"
+    );
     let mut ended = record(Some("ds-uid"), false);
     let run = || Some(LastRun { revision: "r".to_owned(), daemon_set: Arc::clone(&api), claimed: false });
     ended.previous = run();
-    assert_eq!(Case::new(folder(), ApiState::Unknown).desired(&ended), "wanted from API, Static", "it is replaced");
+    assert_eq!(
+        SourcesCase::new(folder(), ApiState::Unknown).desired(&ended),
+        "wanted from API, Static",
+        "it is replaced"
+    );
     (ended.previous, ended.last) = (None, run());
-    assert_eq!(Case::new(folder(), ApiState::Unknown).desired(&ended), "wanted from API, Static", "it returns");
+    assert_eq!(SourcesCase::new(folder(), ApiState::Unknown).desired(&ended), "wanted from API, Static", "it returns");
     runs.api_uid = Some("another".to_owned());
     assert_eq!(
-        Case::new(folder(), ApiState::Unknown).desired(&runs),
+        SourcesCase::new(folder(), ApiState::Unknown).desired(&runs),
         "wanted from file, Static",
         "it was another one's"
     );
@@ -302,7 +321,7 @@ fn the_node_owners_override_counts_until_the_api_has_something_newer() {
         (ApiState::Present(&api), "wanted from file, Static"),
         (ApiState::Present(&newer), "wanted from API, Static"),
     ] {
-        let case = Case { remembered: Some(&api), ..Case::new(folder(), of_api) };
+        let case = SourcesCase { remembered: Some(&api), ..SourcesCase::new(folder(), of_api) };
         assert_eq!(case.desired(&record(Some("ds-uid"), true)), expected);
     }
 }
@@ -310,7 +329,8 @@ fn the_node_owners_override_counts_until_the_api_has_something_newer() {
 #[test]
 fn a_label_taken_away_counts_when_a_get_shows_it() {
     let (api, before) = (daemon_set(Source::Api, None), daemon_set(Source::Api, Some("static")));
-    let case = || Case { remembered: Some(&before), ..Case::new(FolderState::Absent, ApiState::Present(&api)) };
+    let case =
+        || SourcesCase { remembered: Some(&before), ..SourcesCase::new(FolderState::Absent, ApiState::Present(&api)) };
     assert_eq!(case().desired(&record(Some("ds-uid"), false)), "left");
     let runs = record(Some("ds-uid"), true);
     assert_eq!(case().desired(&runs), "confirm");
@@ -340,10 +360,10 @@ fn a_configuration_that_selects_less_holds_what_runs() {
     ];
     for (daemon_set, policy) in narrower {
         let record = running(daemon_set);
-        let case = |api| Case { policy: policy.clone(), ..Case::new(FolderState::Absent, api) };
+        let case = |api| SourcesCase { policy: policy.clone(), ..SourcesCase::new(FolderState::Absent, api) };
         for api in [ApiState::Present(daemon_set), ApiState::Unknown] {
             for remembered in [None, Some(daemon_set)] {
-                let case = Case { remembered, ..case(api.clone()) };
+                let case = SourcesCase { remembered, ..case(api.clone()) };
                 assert_eq!(case.desired(&record), "held, Static, ask=false", "{api:?}");
             }
         }
@@ -377,7 +397,7 @@ fn rules_that_became_stricter_hold_what_runs_until_a_version_obeys_them() {
     let desired = |api, runs| {
         // A pattern that was meant for something else lets nothing go.
         let policy = Policy::default().with_rules(rules.clone()).with_release(vec!["kube-system/*".to_owned()]);
-        Case { policy, ..Case::new(FolderState::Absent, ApiState::Present(api)) }.desired(&running(runs))
+        SourcesCase { policy, ..SourcesCase::new(FolderState::Absent, ApiState::Present(api)) }.desired(&running(runs))
     };
     assert_eq!(desired(&old, &old), "held, Static, ask=false");
     assert_eq!(desired(&other, &old), "held, Static, ask=false");
@@ -392,7 +412,7 @@ fn who_may_not_define_a_daemon_of_a_folder_may_not_end_it() {
     let present = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
     let runs = DaemonRecord { api_uid: None, ..running(&file) };
     let case = |api, confirmation| {
-        Case { policy: policy(None, "", &["other"]), ..Case::new(present, api) }.confirmed(confirmation)
+        SourcesCase { policy: policy(None, "", &["other"]), ..SourcesCase::new(present, api) }.confirmed(confirmation)
     };
     let deleted = Arc::new(DaemonSet {
         deleting: true,
@@ -414,11 +434,12 @@ fn who_may_not_define_a_daemon_of_a_folder_may_not_end_it() {
         assert_eq!(case(api.clone(), Confirmation::Gone).desired(&former), expected, "{api:?}");
     }
     // Its file alone ends it.
-    let gone = Case { has_file: true, ..case(ApiState::Present(&theirs), Confirmation::Unasked) };
-    assert_eq!(Case { folder: FolderState::Absent, ..gone }.desired(&runs), "gone by_list=false ignore=None");
+    let gone = SourcesCase { has_file: true, ..case(ApiState::Present(&theirs), Confirmation::Unasked) };
+    assert_eq!(SourcesCase { folder: FolderState::Absent, ..gone }.desired(&runs), "gone by_list=false ignore=None");
     // Nor does it end while what was remembered and the folder cannot be read.
     let unread = FolderState::Unsure { reason: "it is not mounted" };
-    let lost = Case { has_file: false, folder: unread, ..case(ApiState::Present(&theirs), Confirmation::NotCovered) };
+    let lost =
+        SourcesCase { has_file: false, folder: unread, ..case(ApiState::Present(&theirs), Confirmation::NotCovered) };
     assert_eq!(lost.desired(&runs), "kept");
     // What an earlier policy let the API define does not step back.
     let mut of_api = DaemonSet::clone(&theirs);
@@ -440,18 +461,24 @@ fn what_is_released_ends_where_nothing_but_caution_keeps_it() {
         ("kube-system/*", "gone by_list=false ignore=None", "kept"),
         ("kube-system/other", "held, Static, ask=false", "kept"),
     ] {
-        let case = Case { policy: key(entry), ..Case::new(FolderState::Absent, ApiState::Present(&plain)) };
+        let case =
+            SourcesCase { policy: key(entry), ..SourcesCase::new(FolderState::Absent, ApiState::Present(&plain)) };
         assert_eq!(case.desired(&record), held, "{entry}");
-        assert_eq!(Case { policy: key(entry), ..Case::new(lost, ApiState::None) }.desired(&record), kept, "{entry}");
+        assert_eq!(
+            SourcesCase { policy: key(entry), ..SourcesCase::new(lost, ApiState::None) }.desired(&record),
+            kept,
+            "{entry}"
+        );
     }
     record.released = true;
-    let held = || Case::new(FolderState::Absent, ApiState::Present(&plain));
+    let held = || SourcesCase::new(FolderState::Absent, ApiState::Present(&plain));
     assert!(held().desired(&record).starts_with("gone"));
-    assert!(Case::new(lost, ApiState::None).desired(&record).starts_with("gone"));
+    assert!(SourcesCase::new(lost, ApiState::None).desired(&record).starts_with("gone"));
     let labelled = daemon_set(Source::Api, Some("static"));
-    let selected = Case::new(FolderState::Absent, ApiState::Present(&labelled));
+    let selected = SourcesCase::new(FolderState::Absent, ApiState::Present(&labelled));
     assert_eq!(selected.desired(&record), "wanted from API, Static", "it is selected again");
-    let silent = Case { policy: key("kube-system/net"), ..Case::new(FolderState::Absent, ApiState::Unknown) };
+    let silent =
+        SourcesCase { policy: key("kube-system/net"), ..SourcesCase::new(FolderState::Absent, ApiState::Unknown) };
     assert_eq!(silent.desired(&running(&labelled)), "wanted from API, Static");
 }
 
@@ -459,7 +486,7 @@ fn what_is_released_ends_where_nothing_but_caution_keeps_it() {
 fn what_a_file_selected_ends_with_the_file_and_not_with_its_folder() {
     let plain = daemon_set(Source::Api, None);
     let record = running(&plain);
-    let case = |folder| Case { has_file: true, ..Case::new(folder, ApiState::Present(&plain)) };
+    let case = |folder| SourcesCase { has_file: true, ..SourcesCase::new(folder, ApiState::Present(&plain)) };
     assert_eq!(case(FolderState::Absent).desired(&record), "confirm");
     let gone = case(FolderState::Absent).confirmed(Confirmation::NotCovered);
     assert!(gone.desired(&record).starts_with("gone"));
@@ -480,13 +507,17 @@ fn deletion_in_progress_follows_its_finalizers() {
         [("foregroundDeletion", "gone by_list=false ignore=None"), ("orphan", "orphaned"), ("other/thing", "unsure")]
     {
         let api = deleting(finalizer);
-        assert_eq!(Case::new(FolderState::Absent, ApiState::Present(&api)).desired(&runs), expected, "{finalizer}");
+        assert_eq!(
+            SourcesCase::new(FolderState::Absent, ApiState::Present(&api)).desired(&runs),
+            expected,
+            "{finalizer}"
+        );
     }
 }
 
 #[test]
 fn an_orphaning_deletion_that_was_over_at_once_keeps_what_runs_all_the_same() {
-    let known = Case::new(FolderState::Absent, ApiState::Orphaned);
+    let known = SourcesCase::new(FolderState::Absent, ApiState::Orphaned);
     assert_eq!(known.desired(&record(Some("u"), true)), "orphaned");
 }
 
@@ -494,12 +525,15 @@ fn an_orphaning_deletion_that_was_over_at_once_keeps_what_runs_all_the_same() {
 fn an_invalid_version_keeps_what_runs() {
     let file = file();
     let invalid = || ApiState::Invalid { reason: "spec.selector: empty" };
-    assert_eq!(Case::new(FolderState::Absent, invalid()).desired(&record(Some("ds-uid"), true)), "unsure");
+    assert_eq!(SourcesCase::new(FolderState::Absent, invalid()).desired(&record(Some("ds-uid"), true)), "unsure");
     let labelled = daemon_set(Source::Api, Some("bootstrap"));
     let known = running(&labelled);
-    assert_eq!(Case::new(FolderState::Absent, invalid()).desired(&known), "held as refused, Bootstrap");
+    assert_eq!(SourcesCase::new(FolderState::Absent, invalid()).desired(&known), "held as refused, Bootstrap");
     let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
-    assert_eq!(Case::new(folder, invalid()).desired(&record(None, true)), "wanted from file, Static with a note");
+    assert_eq!(
+        SourcesCase::new(folder, invalid()).desired(&record(None, true)),
+        "wanted from file, Static with a note"
+    );
 }
 
 #[test]
@@ -507,7 +541,7 @@ fn what_is_too_large_ends_nothing_and_without_its_label_it_is_not_ours() {
     let error = FieldError { field: "spec".to_owned(), reason: "has more".to_owned(), hint: None };
     let too_large = |covered| TooLarge { errors: vec![error.clone()], covered };
     let ours = too_large(Covered::Yes(Mode::Static));
-    let case = || Case::new(FolderState::Absent, ApiState::TooLarge(&ours));
+    let case = || SourcesCase::new(FolderState::Absent, ApiState::TooLarge(&ours));
     assert_eq!(case().desired(&record(None, false)), "refused, Static: spec: has more");
     assert_eq!(case().desired(&record(Some("ds-uid"), true)), "refused, Static: spec: has more", "and is kept");
     let labelled = daemon_set(Source::Api, Some("static"));
@@ -516,14 +550,14 @@ fn what_is_too_large_ends_nothing_and_without_its_label_it_is_not_ours() {
     let tenants = tenants.with_rules(PodRules { trusted_namespaces: Vec::new(), ..PodRules::default() });
     let mut large = DaemonSet::clone(&labelled);
     large.template = json!({"spec": {"containers": [{"args": ["x".repeat(300 << 10)]}]}});
-    let forbidden = Case { policy: tenants, ..case() };
+    let forbidden = SourcesCase { policy: tenants, ..case() };
     assert_eq!(forbidden.desired(&running(&Arc::new(large))), "held, Static, ask=false", "it can be let go");
     let file = file();
     let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
-    let beside = Case::new(folder, ApiState::TooLarge(&ours));
+    let beside = SourcesCase::new(folder, ApiState::TooLarge(&ours));
     assert_eq!(beside.desired(&record(None, true)), "wanted from file, Static with a note");
     let unlabelled = too_large(Covered::No("no label".to_owned()));
-    let case = || Case::new(FolderState::Absent, ApiState::TooLarge(&unlabelled));
+    let case = || SourcesCase::new(FolderState::Absent, ApiState::TooLarge(&unlabelled));
     assert_eq!(case().desired(&record(None, false)), "left");
     assert_eq!(case().desired(&running(&labelled)), "confirm");
     assert_eq!(
@@ -637,7 +671,7 @@ fn what_runs_is_held_while_overlays_cannot_be_applied_to_the_newest_definition()
     };
     let newer = daemon_set(Source::Api, Some("static"));
     let newer = Arc::new(DaemonSet { overlays: Some(Arc::new(overlays)), ..DaemonSet::clone(&newer) });
-    let case = || Case::new(FolderState::Absent, ApiState::Present(&newer));
+    let case = || SourcesCase::new(FolderState::Absent, ApiState::Present(&newer));
     let mut runs = record(Some("ds-uid"), true);
     assert_eq!(case().desired(&record(None, false)), "wanted from API, Static", "it is refused where it would start");
     runs.instances[0].daemon_set = Some(daemon_set(Source::Api, Some("static")));

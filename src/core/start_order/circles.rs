@@ -16,7 +16,7 @@ pub(super) fn components(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
 
 /// What is known of a node that was reached.
 #[derive(Clone, Copy)]
-struct Place {
+struct VisitedNode {
     /// How many were reached before it.
     number: usize,
     /// The lowest number of those that it reaches and that have no group yet.
@@ -26,7 +26,7 @@ struct Place {
 
 struct Walk<'a> {
     edges: &'a [Vec<usize>],
-    places: Vec<Option<Place>>,
+    places: Vec<Option<VisitedNode>>,
     /// Those reached that have no group yet.
     stack: Vec<usize>,
     found: Vec<Vec<usize>>,
@@ -67,7 +67,7 @@ impl Walk<'_> {
     }
 
     fn reach(&mut self, node: usize) {
-        self.places[node] = Some(Place { number: self.count, lowest: self.count, has_group: false });
+        self.places[node] = Some(VisitedNode { number: self.count, lowest: self.count, has_group: false });
         self.count += 1;
         self.stack.push(node);
     }

@@ -18,7 +18,7 @@ fn guard(list: &[&str]) -> Guard {
 }
 
 /// The one probe that is due.
-fn probe(guard: &mut Guard, now: Duration) -> Probe {
+fn probe(guard: &mut Guard, now: Duration) -> AddressProbe {
     let probes = guard.probes(now);
     assert_eq!(probes.len(), 1, "{probes:?}");
     probes[0]

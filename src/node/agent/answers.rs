@@ -24,7 +24,7 @@ use crate::core::replies::RestartReport;
 use crate::core::replies::RetryReport;
 use crate::core::status::SCHEMA_VERSION;
 use crate::core::update_trigger::UpdateTrigger;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 
 use super::Agent;
 use super::AgentError;
@@ -39,7 +39,7 @@ use super::report::to_json;
 ///
 /// # Errors
 /// When the state folder cannot be read.
-pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentError> {
+pub fn answer_offline(config: Config, request: &SocketOperation) -> Result<Value, AgentError> {
     let mut agent = Agent::to_answer(config)?;
     let decision = agent.decide_now()?;
     let (due, plan, problems) = (decision.due, decision.plan, decision.problems);
@@ -48,14 +48,14 @@ pub fn answer_offline(config: Config, request: &Request) -> Result<Value, AgentE
     agent.last = LastPass { plan, problems, due, ..std::mem::take(&mut agent.last) };
     let view = agent.view();
     Ok(match request {
-        Request::Status => to_json(&agent.reporter.status(&view)),
-        Request::Plan => to_json(&view.plan_report()),
-        Request::Explain { namespace, name } => to_json(&view.explain(&ObjectKey::new(namespace, name))),
-        Request::Retry { .. } => json!({"error": "the agent does not run: nothing is changed"}),
-        Request::Approve { .. } => json!({"error": "the agent does not run: nothing is approved"}),
-        Request::Recording => json!({"error": "no agent is running here: nothing is recorded"}),
-        Request::Release { .. } => json!({"error": "the state folder is not locked: nothing is released"}),
-        Request::Restart { namespace, name } => {
+        SocketOperation::Status => to_json(&agent.reporter.status(&view)),
+        SocketOperation::Plan => to_json(&view.plan_report()),
+        SocketOperation::Explain { namespace, name } => to_json(&view.explain(&ObjectKey::new(namespace, name))),
+        SocketOperation::Retry { .. } => json!({"error": "the agent does not run: nothing is changed"}),
+        SocketOperation::Approve { .. } => json!({"error": "the agent does not run: nothing is approved"}),
+        SocketOperation::Recording => json!({"error": "no agent is running here: nothing is recorded"}),
+        SocketOperation::Release { .. } => json!({"error": "the state folder is not locked: nothing is released"}),
+        SocketOperation::Restart { namespace, name } => {
             json!({"error": format!("{namespace}/{name} is not restarted: no agent is running here")})
         }
     })
@@ -72,16 +72,18 @@ impl Agent {
     }
 
     /// The answer to a request of the socket.
-    pub(super) async fn answer(&mut self, request: &Request) -> Value {
+    pub(super) async fn answer(&mut self, request: &SocketOperation) -> Value {
         match request {
-            Request::Status => to_json(&self.status()),
-            Request::Plan => self.answer_plan().await,
-            Request::Explain { namespace, name } => to_json(&self.view().explain(&ObjectKey::new(namespace, name))),
-            Request::Retry { namespace, name } => self.retry(&ObjectKey::new(namespace, name)).await,
-            Request::Approve { namespace, name } => self.approve(&ObjectKey::new(namespace, name)).await,
-            Request::Recording => json!({"error": "the loop hands the recording over"}),
-            Request::Release { daemons } => self.release(&daemons.iter().cloned().collect()).await,
-            Request::Restart { namespace, name } => self.restart(&ObjectKey::new(namespace, name)).await,
+            SocketOperation::Status => to_json(&self.status()),
+            SocketOperation::Plan => self.answer_plan().await,
+            SocketOperation::Explain { namespace, name } => {
+                to_json(&self.view().explain(&ObjectKey::new(namespace, name)))
+            }
+            SocketOperation::Retry { namespace, name } => self.retry(&ObjectKey::new(namespace, name)).await,
+            SocketOperation::Approve { namespace, name } => self.approve(&ObjectKey::new(namespace, name)).await,
+            SocketOperation::Recording => json!({"error": "the loop hands the recording over"}),
+            SocketOperation::Release { daemons } => self.release(&daemons.iter().cloned().collect()).await,
+            SocketOperation::Restart { namespace, name } => self.restart(&ObjectKey::new(namespace, name)).await,
         }
     }
 

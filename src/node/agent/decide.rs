@@ -19,7 +19,7 @@ use crate::core::pass::Plan;
 use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::State;
-use crate::core::set_aside::Turn;
+use crate::core::set_aside::SuspectTurn;
 use crate::core::sources;
 use crate::core::status::Problem;
 use crate::core::time::Span;
@@ -27,7 +27,7 @@ use crate::core::time::Timestamp;
 use crate::node::api::Scope;
 
 use super::concerns::images;
-use super::concerns::removal_guard::Known;
+use super::concerns::removal_guard::QuestionInputs;
 use super::decision::Decision;
 use super::decision::SaveInputs;
 use super::executor::Gates;
@@ -63,7 +63,7 @@ pub(super) fn decide(
     config: &Config,
     cache: &mut RenderCache,
 ) -> Decision {
-    decide_in_order(&Asked::ALL, observation, state, config, cache)
+    decide_in_order(&Concern::ALL, observation, state, config, cache)
 }
 
 /// [`decide`] for a pass of the running agent; a simulation checks it.
@@ -87,14 +87,14 @@ pub(super) fn decide_in_reverse(
     config: &Config,
     cache: &mut RenderCache,
 ) -> Decision {
-    let mut order = Asked::ALL;
+    let mut order = Concern::ALL;
     order.reverse();
     decide_in_order(&order, observation, state, config, cache)
 }
 
 /// The same with the concerns asked in another order.
 fn decide_in_order(
-    order: &[Asked],
+    order: &[Concern],
     observation: &Observation,
     before: &AgentState,
     config: &Config,
@@ -278,7 +278,7 @@ fn starts(daemon: &DaemonPlan) -> bool {
 
 /// A concern that is asked for requests once there is a plan. None depends on what another has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum Concern {
     Images,
     RemovalGuard,
     StockController,
@@ -294,7 +294,7 @@ enum Asked {
     Preempted,
 }
 
-impl Asked {
+impl Concern {
     const ALL: [Self; 13] = [
         Self::Images,
         Self::RemovalGuard,
@@ -314,7 +314,7 @@ impl Asked {
 
 /// The requests of every concern but claims, which are reported first.
 fn concerns(
-    order: &[Asked],
+    order: &[Concern],
     observation: &Observation,
     state: &mut AgentState,
     config: &Config,
@@ -324,7 +324,7 @@ fn concerns(
     let (node, unlinked) = (&config.node_name, state.unlinked(observation));
     let AgentState { concerns, records, definitions, inputs, policy, node: view, .. } = state;
     let objects = Objects::today(observation, inputs, policy);
-    let known = Known {
+    let known = QuestionInputs {
         records,
         definitions,
         cluster: inputs.cluster_uid.as_ref(),
@@ -333,29 +333,29 @@ fn concerns(
     let mut requests = Vec::new();
     for concern in order {
         match concern {
-            Asked::Images => requests.extend(images::requests(observation, plan, &objects, node)),
-            Asked::RemovalGuard => {
+            Concern::Images => requests.extend(images::requests(observation, plan, &objects, node)),
+            Concern::RemovalGuard => {
                 requests.extend(concerns.removal_guard.requests(observation, plan, &known, log));
             }
-            Asked::StockController => requests.extend(concerns.stock.requests(plan, definitions)),
-            Asked::AdmissionDryRuns => {
+            Concern::StockController => requests.extend(concerns.stock.requests(plan, definitions)),
+            Concern::AdmissionDryRuns => {
                 requests.extend(concerns.admission_dry_runs.requests(observation, plan, node, unlinked));
             }
-            Asked::CrashDiagnoses => requests.extend(concerns.crash_diagnoses.requests()),
-            Asked::Acceptance => requests.extend(concerns.acceptance.requests()),
-            Asked::RestartOrders => requests.extend(concerns.restart_orders.requests(observation)),
-            Asked::MirrorLabels => requests.extend(concerns.mirror_labels.requests(observation, records, node)),
-            Asked::MirrorOwners => {
+            Concern::CrashDiagnoses => requests.extend(concerns.crash_diagnoses.requests()),
+            Concern::Acceptance => requests.extend(concerns.acceptance.requests()),
+            Concern::RestartOrders => requests.extend(concerns.restart_orders.requests(observation)),
+            Concern::MirrorLabels => requests.extend(concerns.mirror_labels.requests(observation, records, node)),
+            Concern::MirrorOwners => {
                 requests.extend(concerns.mirror_owners.requests(observation, plan, definitions, view));
             }
-            Asked::MirrorPodDeletions => {
+            Concern::MirrorPodDeletions => {
                 requests.extend(concerns.mirror_pod_deletions.requests(observation, plan, node));
             }
-            Asked::StuckSandboxes => {
+            Concern::StuckSandboxes => {
                 requests.extend(concerns.stuck_sandboxes.requests(observation, plan, records, state.started, log));
             }
-            Asked::KubeletResync => requests.extend(concerns.kubelet_resync.requests(observation, records, log)),
-            Asked::Preempted => concerns.preempted.observe(observation, records, log),
+            Concern::KubeletResync => requests.extend(concerns.kubelet_resync.requests(observation, records, log)),
+            Concern::Preempted => concerns.preempted.observe(observation, records, log),
         }
     }
     requests
@@ -394,7 +394,7 @@ fn due(observation: &Observation, state: &AgentState, plan: &Plan) -> Timestamp 
         // The first pass is from disk alone, before anything is watched.
         (state.passes == 0).then_some(now),
         // Others wait for their turn.
-        (observation.turn != Turn::None).then_some(now),
+        (observation.turn != SuspectTurn::None).then_some(now),
     ];
     let next = own.into_iter().chain(state.concerns.due(state)).flatten().fold(now + PERIOD, Timestamp::min);
     if is_usable { next } else { after_failure(next, now) }

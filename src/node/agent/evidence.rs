@@ -21,7 +21,7 @@ use crate::core::model::INCARNATION_ANNOTATION;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::ObjectKey;
 use crate::core::owners::MIRROR_ANNOTATION;
-use crate::core::plan::Moment;
+use crate::core::plan::PassPhase;
 use crate::core::plan::Readiness;
 use crate::core::record::Instance;
 use crate::core::time::Span;
@@ -193,12 +193,12 @@ pub(super) fn mirror<'a>(api: &'a Snapshot, namespace: &str, instance: &Instance
 }
 
 /// What a pass that has `passes` before it is to an instance.
-pub(super) fn moment(instance: &Instance, observation: &Observation, passes: u64) -> Moment {
+pub(super) fn moment(instance: &Instance, observation: &Observation, passes: u64) -> PassPhase {
     let has_run = || observation.run_in_this_boot.contains(&instance.uid);
     match passes {
-        0 if observation.is_before_kubelet && !has_run() => Moment::BeforeKubelet,
-        0 => Moment::First,
-        _ => Moment::Later,
+        0 if observation.is_before_kubelet && !has_run() => PassPhase::BeforeKubelet,
+        0 => PassPhase::First,
+        _ => PassPhase::Later,
     }
 }
 
@@ -226,7 +226,7 @@ pub(super) fn grace_period(instance: &Instance) -> Span {
 
 /// Whether nothing on a Node that is not ready is ready, as for Services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NodeCondition {
+pub(super) enum NodeReadyCondition {
     Counts,
     Ignored,
 }
@@ -238,13 +238,13 @@ pub(super) fn readiness(
     observation: &Observation,
     namespace: &str,
     node: &str,
-    condition: NodeCondition,
+    condition: NodeReadyCondition,
 ) -> Readiness {
     let pod = observation.runtime_pod(&instance.uid);
     let api = observation.snapshot().filter(|_| observation.api_answers());
     if let Some(api) = api.filter(|api| api.lists(&Scope::Pods) > 0) {
         if let Some(mirror) = mirror(api, namespace, instance, node) {
-            return reported_readiness(mirror, condition == NodeCondition::Ignored || node_ready(api));
+            return reported_readiness(mirror, condition == NodeReadyCondition::Ignored || node_ready(api));
         }
         if observation.now - instance.created < MIRROR_LATE || pod.is_none() {
             return Readiness::NotReady("the kubelet has not created its mirror pod".to_owned());

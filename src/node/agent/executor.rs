@@ -19,7 +19,7 @@ use crate::core::model::ObjectKey;
 use crate::core::record::Forgotten;
 use crate::core::set_aside::SetAside;
 use crate::core::status::Problem;
-use crate::node::checkpoint::Store;
+use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::UnsyncedRecord;
 use crate::node::fsx::Dir;
 use crate::node::fsx::Shared;
@@ -74,8 +74,8 @@ pub(super) struct Executor {
 
 /// The state folder, opened for work.
 pub(super) struct StateFolder {
-    pub(super) inputs: Store,
-    pub(super) records: Store,
+    pub(super) inputs: CheckpointStore,
+    pub(super) records: CheckpointStore,
 }
 
 impl StateFolder {
@@ -114,7 +114,7 @@ pub(super) struct EffectOutcome {
     /// What went wrong beside single daemons.
     pub(super) problems: Vec<Problem>,
     /// Effects that were executed.
-    pub(super) counts: Counts,
+    pub(super) counts: EffectCounts,
 }
 
 /// What became of a planned record.
@@ -136,7 +136,7 @@ pub(super) enum ClearResult {
 
 /// Effects that were executed, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub(super) struct Counts {
+pub(super) struct EffectCounts {
     pub(super) starts: u64,
     pub(super) ends: u64,
     pub(super) refreshes: u64,

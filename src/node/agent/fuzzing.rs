@@ -6,8 +6,8 @@
 use crate::core::model::NodeView;
 use crate::node::api::Tokens;
 use crate::node::checkpoint::CheckpointError;
+use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::Loaded;
-use crate::node::checkpoint::Store;
 use crate::node::cri;
 
 use super::evidence;
@@ -21,7 +21,7 @@ use super::state::Records;
 ///
 /// # Errors
 /// The store's.
-pub fn inputs(store: &Store, name: &str) -> Result<Option<bool>, CheckpointError> {
+pub fn inputs(store: &CheckpointStore, name: &str) -> Result<Option<bool>, CheckpointError> {
     // As the agent does: the tokens go through the one that holds them.
     let through = |mut saved: SavedInputs| {
         let tokens = Tokens::default();

@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::core::knowledge::Knowledge;
 use crate::core::manifest;
 use crate::core::record::DaemonRecord;
-use crate::core::set_aside::Turn;
+use crate::core::set_aside::SuspectTurn;
 use crate::core::status::Problem;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
@@ -40,14 +40,14 @@ use crate::node::manifests::ManifestError;
 use crate::node::manifests::Scan;
 
 use super::boot::Boot;
-use super::concerns::volume_checks::Look;
+use super::concerns::volume_checks::VolumeCheckScope;
 use super::executor::Executor;
 use super::executor::problem;
 use super::failure;
 use super::observation::Observation;
 use super::observation::ObservedTokens;
 use super::observation::Seal;
-use super::observation::VolumeData;
+use super::observation::VolumeDataState;
 use super::planning::is_copy;
 use super::remembered_files::RememberedFiles;
 use super::render_cache::RenderCache;
@@ -252,7 +252,7 @@ impl Inputs {
             replies,
             // What the work costs follows from the rest.
             spent: Vec::new(),
-            turn: Turn::None,
+            turn: SuspectTurn::None,
             runtime: runtime.pods,
             runtime_as_of: runtime.as_of,
             manifests,
@@ -374,17 +374,17 @@ impl Inputs {
 }
 
 /// The volume data that this pass looks at.
-fn volumes(state: &AgentState, executor: &Executor, look: Look) -> BTreeMap<String, VolumeData> {
-    let looks_at = |started: bool| look == Look::All || look == Look::NotStarted && !started;
+fn volumes(state: &AgentState, executor: &Executor, look: VolumeCheckScope) -> BTreeMap<String, VolumeDataState> {
+    let looks_at = |started: bool| look == VolumeCheckScope::All || look == VolumeCheckScope::NotStarted && !started;
     let live = state.records.values().flat_map(DaemonRecord::live).filter(|i| looks_at(i.started));
     let data = live.map(|instance| {
         let uid = &instance.uid;
         let data = match state.written.contains_key(uid) {
-            true if executor.volumes.intact(uid) => VolumeData::Intact,
-            true => VolumeData::Touched,
+            true if executor.volumes.intact(uid) => VolumeDataState::Intact,
+            true => VolumeDataState::Touched,
             false => match &instance.data {
-                Some(data) if !executor.volumes.has_data(uid, &data.volumes) => VolumeData::Touched,
-                _ => VolumeData::Unverified,
+                Some(data) if !executor.volumes.has_data(uid, &data.volumes) => VolumeDataState::Touched,
+                _ => VolumeDataState::Unverified,
             },
         };
         (uid.clone(), data)

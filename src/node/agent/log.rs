@@ -4,7 +4,7 @@ use crate::core::model::ObjectKey;
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub(super) enum Level {
+pub(super) enum LogLevel {
     Debug,
     Info,
     Warn,
@@ -13,7 +13,7 @@ pub(super) enum Level {
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) struct LogLine {
-    pub(super) level: Level,
+    pub(super) level: LogLevel,
     pub(super) text: String,
     pub(super) daemonset: Option<String>,
     pub(super) pod: Option<String>,
@@ -48,30 +48,30 @@ impl LogLine {
         let Self { level, text, daemonset, pod, hint } = self;
         let (daemonset, pod, hint) = (daemonset.as_deref(), pod.as_deref(), hint.as_deref());
         match level {
-            Level::Debug => tracing::debug!(daemonset, pod, hint, "{text}"),
-            Level::Info => tracing::info!(daemonset, pod, hint, "{text}"),
-            Level::Warn => tracing::warn!(daemonset, pod, hint, "{text}"),
+            LogLevel::Debug => tracing::debug!(daemonset, pod, hint, "{text}"),
+            LogLevel::Info => tracing::info!(daemonset, pod, hint, "{text}"),
+            LogLevel::Warn => tracing::warn!(daemonset, pod, hint, "{text}"),
         }
     }
 }
 
 impl Log {
     /// Adds a line.
-    pub(super) fn line(&mut self, level: Level, text: impl Into<String>) -> &mut LogLine {
+    pub(super) fn line(&mut self, level: LogLevel, text: impl Into<String>) -> &mut LogLine {
         self.0.push(LogLine { level, text: text.into(), daemonset: None, pod: None, hint: None });
         let last = self.0.len() - 1;
         &mut self.0[last]
     }
 
     pub(super) fn debug(&mut self, text: impl Into<String>) -> &mut LogLine {
-        self.line(Level::Debug, text)
+        self.line(LogLevel::Debug, text)
     }
 
     pub(super) fn info(&mut self, text: impl Into<String>) -> &mut LogLine {
-        self.line(Level::Info, text)
+        self.line(LogLevel::Info, text)
     }
 
     pub(super) fn warn(&mut self, text: impl Into<String>) -> &mut LogLine {
-        self.line(Level::Warn, text)
+        self.line(LogLevel::Warn, text)
     }
 }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::core::json::text_at;
+use crate::core::knowledge::ApiAnswer;
 use crate::core::knowledge::OVERRIDE_ANNOTATION;
+use crate::core::knowledge::ObjectSources;
 use crate::core::knowledge::Origin;
-use crate::core::knowledge::Said;
-use crate::core::knowledge::Sources;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
@@ -64,7 +64,7 @@ pub(super) struct Objects<'a> {
 
 /// Which source counts; part of an object's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum UsedSource {
     Source(Origin),
     Deleted,
     Absent,
@@ -72,17 +72,17 @@ pub(super) enum Found {
     Rollback,
 }
 
-impl Found {
+impl UsedSource {
     fn number(self) -> u64 {
         match self {
-            Found::Source(Origin::Api) => API,
-            Found::Source(Origin::Folder) => 2,
-            Found::Source(Origin::Remembered) => 3,
-            Found::Deleted => 4,
-            Found::Absent => 5,
-            Found::Unknown => 6,
-            Found::Rollback => 7,
-            Found::Source(Origin::Record) => 8,
+            UsedSource::Source(Origin::Api) => API,
+            UsedSource::Source(Origin::Folder) => 2,
+            UsedSource::Source(Origin::Remembered) => 3,
+            UsedSource::Deleted => 4,
+            UsedSource::Absent => 5,
+            UsedSource::Unknown => 6,
+            UsedSource::Rollback => 7,
+            UsedSource::Source(Origin::Record) => 8,
         }
     }
 }
@@ -116,14 +116,16 @@ impl<'a> Objects<'a> {
     pub(super) fn passed_over(&self, reference: &ObjectRef) -> Option<Origin> {
         let (found, _) = self.find(reference);
         match found {
-            Found::Source(origin) if origin != Origin::Folder && self.folders.contains_key(reference) => Some(origin),
+            UsedSource::Source(origin) if origin != Origin::Folder && self.folders.contains_key(reference) => {
+                Some(origin)
+            }
             _ => None,
         }
     }
 
     /// Whether the folder's object counts.
     pub(super) fn is_folders(&self, reference: &ObjectRef) -> bool {
-        self.find(reference).0 == Found::Source(Origin::Folder)
+        self.find(reference).0 == UsedSource::Source(Origin::Folder)
     }
 
     /// Whether an API server is configured and has not listed the object yet.
@@ -131,53 +133,53 @@ impl<'a> Objects<'a> {
         self.api.is_some_and(|api| api.lists(&Scope::Object(reference.clone())) == 0)
     }
 
-    fn find(&self, reference: &ObjectRef) -> (Found, Option<&'a Entry>) {
+    fn find(&self, reference: &ObjectRef) -> (UsedSource, Option<&'a Entry>) {
         let rollback_data = self.rollback_data.and_then(|rollback_data| rollback_data.get(reference));
         if self.rollback_data.is_some() && rollback_data::is_pinned(reference) {
             // What was not there then (it was optional) is not there now.
-            return rollback_data.map_or((Found::Absent, None), |entry| (Found::Rollback, Some(entry)));
+            return rollback_data.map_or((UsedSource::Absent, None), |entry| (UsedSource::Rollback, Some(entry)));
         }
         match (self.now(reference), rollback_data) {
-            ((Found::Absent | Found::Unknown, None), Some(entry)) => (Found::Rollback, Some(entry)),
+            ((UsedSource::Absent | UsedSource::Unknown, None), Some(entry)) => (UsedSource::Rollback, Some(entry)),
             (found, _) => found,
         }
     }
 
-    fn now(&self, reference: &ObjectRef) -> (Found, Option<&'a Entry>) {
+    fn now(&self, reference: &ObjectRef) -> (UsedSource, Option<&'a Entry>) {
         let folder = self.folders.get(reference);
         let remembered = self.remembered.get(reference);
         let listed = |api: &Snapshot| api.lists(&Scope::Object(reference.clone())) > 0;
-        let said = self.api.map_or(Said::NotConfigured, |api| match api.objects.get(reference) {
-            Some(entry) => Said::Present(entry),
-            None if api.lacks_room(reference).is_some() => Said::Unread,
-            None if listed(api) => Said::Gone,
-            None if self.unread.contains(reference) => Said::Unread,
-            None => Said::Nothing,
+        let said = self.api.map_or(ApiAnswer::NotConfigured, |api| match api.objects.get(reference) {
+            Some(entry) => ApiAnswer::Present(entry),
+            None if api.lacks_room(reference).is_some() => ApiAnswer::Unread,
+            None if listed(api) => ApiAnswer::Gone,
+            None if self.unread.contains(reference) => ApiAnswer::Unread,
+            None => ApiAnswer::Nothing,
         });
         let overrides = folder.is_some_and(|entry| is_override(&entry.value));
         // What was remembered may be newer than the folder's.
         let may_be_sealed = self.is_closed && reference.kind == Kind::Secret && remembered.is_none();
-        if self.has_run && may_be_sealed && !overrides && matches!(said, Said::Nothing) {
-            return (Found::Unknown, None);
+        if self.has_run && may_be_sealed && !overrides && matches!(said, ApiAnswer::Nothing) {
+            return (UsedSource::Unknown, None);
         }
-        let sources = Sources {
+        let sources = ObjectSources {
             api: said,
             remembered,
             record: None,
             folder,
             overrides,
-            is_newer: matches!((said, remembered), (Said::Present(api), Some(old)) if api.value != old.value),
+            is_newer: matches!((said, remembered), (ApiAnswer::Present(api), Some(old)) if api.value != old.value),
             api_may_speak: folder.is_none() || self.policy.allows_namespace(namespace(reference)),
         };
         if let Some((origin, entry)) = sources.choose() {
-            return (Found::Source(origin), Some(entry));
+            return (UsedSource::Source(origin), Some(entry));
         }
         match (said, remembered) {
-            (Said::Gone, Some(entry)) if self.live => (Found::Deleted, Some(entry)),
-            (Said::NotConfigured | Said::Gone, _) if !(self.is_closed && reference.kind == Kind::Secret) => {
-                (Found::Absent, None)
+            (ApiAnswer::Gone, Some(entry)) if self.live => (UsedSource::Deleted, Some(entry)),
+            (ApiAnswer::NotConfigured | ApiAnswer::Gone, _) if !(self.is_closed && reference.kind == Kind::Secret) => {
+                (UsedSource::Absent, None)
             }
-            _ => (Found::Unknown, None),
+            _ => (UsedSource::Unknown, None),
         }
     }
 }
@@ -198,9 +200,9 @@ pub(super) fn is_override(value: &Value) -> bool {
 impl ObjectSource for Objects<'_> {
     fn lookup(&self, reference: &ObjectRef) -> Lookup<'_> {
         match self.find(reference) {
-            (Found::Deleted, Some(entry)) => Lookup::Deleted(&entry.value),
+            (UsedSource::Deleted, Some(entry)) => Lookup::Deleted(&entry.value),
             (_, Some(entry)) => Lookup::Present(&entry.value),
-            (Found::Unknown, None) => Lookup::Unknown,
+            (UsedSource::Unknown, None) => Lookup::Unknown,
             (_, None) => Lookup::Absent,
         }
     }

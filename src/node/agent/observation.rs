@@ -14,7 +14,7 @@ use crate::core::model::TokenRequest;
 use crate::core::mounts::MountDifference;
 use crate::core::render::Endpoint;
 use crate::core::set_aside::Spent;
-use crate::core::set_aside::Turn;
+use crate::core::set_aside::SuspectTurn;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -25,12 +25,12 @@ use crate::node::api::Sighting;
 use crate::node::api::Snapshot;
 use crate::node::api::TokenSnapshot;
 use crate::node::folders::FolderView;
-use crate::node::images::Pulls;
+use crate::node::images::PullsInProgress;
 use crate::node::manifests::Scan;
 use crate::node::recording::marks;
 
 use super::boot::Boot;
-use super::concerns::volume_checks::Look;
+use super::concerns::volume_checks::VolumeCheckScope;
 use super::evidence::RuntimePod;
 use super::objects::Versioned;
 use super::remembered_inputs;
@@ -66,9 +66,9 @@ pub(super) struct Observation {
     #[serde(default)]
     pub(super) mounts: Option<BTreeMap<PathBuf, Option<MountDifference>>>,
     /// Whose volume data was looked at.
-    pub(super) volume_look: Look,
+    pub(super) volume_look: VolumeCheckScope,
     /// Volume data that was looked at in this pass, by pod UID.
-    pub(super) volumes: BTreeMap<String, VolumeData>,
+    pub(super) volumes: BTreeMap<String, VolumeDataState>,
     /// Instances of which the kubelet has made something since the machine booted; looked at in the first pass of a boot.
     pub(super) run_in_this_boot: BTreeSet<String>,
     /// Whether the kubelet may have run a pod since the machine booted; looked at in the first pass of a process.
@@ -83,7 +83,7 @@ pub(super) struct Observation {
     pub(super) empty_volumes: BTreeMap<String, BTreeSet<String>>,
     /// Whether a container runtime is configured, to pull images and look into crashes.
     pub(super) can_ask_runtime: bool,
-    pub(super) pulls: Pulls,
+    pub(super) pulls: PullsInProgress,
     /// Images of staged revisions that the container runtime does not have; asked for in the first pass of a boot.
     #[serde(default)]
     pub(super) missing_images: BTreeSet<String>,
@@ -97,7 +97,7 @@ pub(super) struct Observation {
     pub(super) spent: Vec<Spent>,
     /// Which of the definitions that an agent may have been killed over this pass works on.
     #[serde(default)]
-    pub(super) turn: Turn,
+    pub(super) turn: SuspectTurn,
     /// What the inputs themselves could not do: watch a folder, open the state folder.
     pub(super) problems: Vec<Problem>,
 }
@@ -162,7 +162,7 @@ pub(super) struct Seal {
 
 /// The volume data of one instance on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) enum VolumeData {
+pub(super) enum VolumeDataState {
     /// As this process last wrote it.
     Intact,
     /// Touched since, or gone.

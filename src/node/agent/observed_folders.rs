@@ -14,7 +14,7 @@ use crate::core::record::DaemonRecord;
 use crate::core::sources;
 use crate::core::sources::FolderState;
 use crate::core::status::Problem;
-use crate::node::folders::Origin;
+use crate::node::folders::FolderOrigin;
 
 use super::observation::ObservedFolders;
 
@@ -68,7 +68,7 @@ impl ObservedFolders {
     /// Notes where daemons that are about to start come from; gives whether one of them was not known before.
     pub(super) fn note_origins<'a>(
         &self,
-        origins: &mut BTreeMap<ObjectKey, Origin>,
+        origins: &mut BTreeMap<ObjectKey, FolderOrigin>,
         daemons: impl Iterator<Item = &'a ObjectKey>,
     ) -> bool {
         let known = origins.len();
@@ -83,7 +83,7 @@ impl ObservedFolders {
     /// Where each daemon that runs or starts comes from: kept when it is defined, remembered when it is not.
     pub(super) fn follow_origins<'a>(
         &self,
-        origins: &mut BTreeMap<ObjectKey, Origin>,
+        origins: &mut BTreeMap<ObjectKey, FolderOrigin>,
         records: impl Iterator<Item = &'a DaemonRecord>,
         starting: impl Iterator<Item = &'a ObjectKey>,
     ) {
@@ -103,7 +103,7 @@ impl ObservedFolders {
     pub(super) fn state<'a>(
         &'a self,
         key: &ObjectKey,
-        origins: &BTreeMap<ObjectKey, Origin>,
+        origins: &BTreeMap<ObjectKey, FolderOrigin>,
         record: &DaemonRecord,
     ) -> FolderState<'a> {
         let origin = origins.get(key);

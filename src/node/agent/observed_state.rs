@@ -64,16 +64,16 @@ use super::concerns::images::ImageFacts;
 use super::concerns::stock_controller;
 use super::ending;
 use super::evidence;
-use super::evidence::NodeCondition;
+use super::evidence::NodeReadyCondition;
 use super::failing;
 use super::failing::FailureEvidence;
 use super::inputs::costs;
 use super::objects::Objects;
 use super::observation::Observation;
-use super::observation::VolumeData;
+use super::observation::VolumeDataState;
 use super::planning;
-use super::render_cache::Inputs;
 use super::render_cache::RenderCache;
+use super::render_cache::RenderCacheInputs;
 use super::state::AgentState;
 
 /// Annotation with the generation of the template, which the API shows on every DaemonSet.
@@ -86,7 +86,7 @@ pub(super) struct ObservedState<'a> {
     pub(super) config: &'a Config,
     pub(super) render_cache: &'a RenderCache,
     pub(super) objects: Objects<'a>,
-    pub(super) inputs: Inputs<'a>,
+    pub(super) inputs: RenderCacheInputs<'a>,
     /// SHA-256 of the manifests in the folder, by pod UID; of one that cannot be read, another text.
     pub(super) manifests: &'a BTreeMap<&'a str, &'a str>,
     /// What is planned for: what the sources want of each daemon.
@@ -145,7 +145,7 @@ impl ObservedState<'_> {
 }
 
 impl ObservedState<'_> {
-    fn readiness_with(&self, instance: &Instance, condition: NodeCondition) -> Readiness {
+    fn readiness_with(&self, instance: &Instance, condition: NodeReadyCondition) -> Readiness {
         let namespace = self.namespace(instance);
         let ready = evidence::readiness(instance, self.observation, namespace, &self.config.node_name, condition);
         self.observation.boot.present_readiness(ready, self.observation.now)
@@ -171,10 +171,10 @@ impl Facts for ObservedState<'_> {
         let objects = Objects { live, has_run, rollback_data, ..self.objects };
         let former = self.former_options(daemon_set, incarnation);
         let inputs = match &former {
-            Some((options, options_version)) => Inputs { options, options_version: *options_version, ..self.inputs },
+            Some((options, version)) => RenderCacheInputs { options, options_version: *version, ..self.inputs },
             None => self.inputs,
         };
-        let inputs = Inputs { objects: &objects, ..inputs };
+        let inputs = RenderCacheInputs { objects: &objects, ..inputs };
         let rendering = self.render_cache.rendering(daemon_set, incarnation, (live, data), inputs);
         let is_away = data == Data::Rollback && rollback_data.is_none();
         let doubtful = if live { self.doubtful(&rendering) } else { Vec::new() };
@@ -223,14 +223,14 @@ impl Facts for ObservedState<'_> {
         match self.state.written.get(uid) {
             Some(written) if *written != digest => VolumesFact::Differ,
             Some(_) => match on_disk {
-                Some(VolumeData::Touched) => VolumesFact::Differ,
-                Some(VolumeData::Intact | VolumeData::Unverified) | None => VolumesFact::Current,
+                Some(VolumeDataState::Touched) => VolumesFact::Differ,
+                Some(VolumeDataState::Intact | VolumeDataState::Unverified) | None => VolumesFact::Current,
             },
             // Written by an agent before this one: the record says what.
             None => {
                 let known = self.instances.get(uid).and_then(|(_, instance)| instance.data.as_ref());
                 match (on_disk, known) {
-                    (Some(VolumeData::Touched), _) => VolumesFact::Differ,
+                    (Some(VolumeDataState::Touched), _) => VolumesFact::Differ,
                     (_, Some(known)) if known.digest != digest => VolumesFact::Differ,
                     _ => VolumesFact::Unverified,
                 }
@@ -242,7 +242,7 @@ impl Facts for ObservedState<'_> {
         ending::sandbox(instance, &self.pods(instance))
     }
 
-    fn moment(&self, instance: &Instance) -> crate::core::plan::Moment {
+    fn moment(&self, instance: &Instance) -> crate::core::plan::PassPhase {
         evidence::moment(instance, self.observation, self.state.passes)
     }
 
@@ -265,11 +265,11 @@ impl Facts for ObservedState<'_> {
     }
 
     fn readiness(&self, instance: &Instance) -> Readiness {
-        self.readiness_with(instance, NodeCondition::Counts)
+        self.readiness_with(instance, NodeReadyCondition::Counts)
     }
 
     fn pod_readiness(&self, instance: &Instance) -> Readiness {
-        self.readiness_with(instance, NodeCondition::Ignored)
+        self.readiness_with(instance, NodeReadyCondition::Ignored)
     }
 
     fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock {

@@ -42,15 +42,15 @@ use crate::node::manifests::Manifest;
 
 use super::concerns::claims;
 use super::concerns::stock_controller;
-use super::evidence::room::Room;
+use super::evidence::room::NodeRoom;
 use super::inputs::costs;
 use super::objects::Objects;
 use super::observation::Observation;
 use super::observed_state;
 use super::observed_state::ObservedState;
 use super::orphans;
-use super::render_cache::Inputs;
 use super::render_cache::RenderCache;
+use super::render_cache::RenderCacheInputs;
 use super::state::AgentState;
 use super::state::Goal;
 use super::teardown;
@@ -77,7 +77,7 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
         };
         let mut plan = pass::plan(subjects, &context, facts);
         if state.goal == Goal::Run {
-            let rules = startup_taint::Rules {
+            let rules = startup_taint::TaintRules {
                 now: observation.now,
                 boot: &observation.boot.id,
                 unread_until: observation.now + (startup_taint::TIMEOUT - observation.steady),
@@ -159,7 +159,7 @@ fn with_facts<T>(
         config,
         render_cache: cache,
         objects,
-        inputs: Inputs { objects: &objects, tokens: &observation.tokens.held, options, options_version },
+        inputs: RenderCacheInputs { objects: &objects, tokens: &observation.tokens.held, options, options_version },
         manifests: &manifests,
         subjects: &subjects,
         instances: &instances,
@@ -249,7 +249,7 @@ fn note_lacks(observation: &Observation, node: &str, plan: &mut Plan) {
             i.restart.as_ref().is_some_and(|order| matches!(order.cause, RestartCause::NotAccepted { .. }))
         };
         let Some(instance) = daemon.record.live().find(is_rejected) else { continue };
-        let Some(room) = room.get_or_insert_with(|| Room::of(observation, node)) else { return };
+        let Some(room) = room.get_or_insert_with(|| NodeRoom::of(observation, node)) else { return };
         let lacks = room.lacks(&daemon.key, instance);
         daemon.summary.notes.extend(lacks.iter().map(|lack| Note::Other(lack.to_string())));
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::core::knowledge::Knowledge;
-use crate::core::set_aside::Turn;
+use crate::core::set_aside::SuspectTurn;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -17,7 +17,7 @@ use super::observation::ObservedApi;
 use super::observation::ObservedFolders;
 use super::observation::ObservedTokens;
 use super::observation::Seal;
-use super::observation::VolumeData;
+use super::observation::VolumeDataState;
 use super::requests::Request;
 
 /// A pass is left out only so long after the last whole one: what no deadline names has its turn with the next wake.
@@ -80,8 +80,8 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         && replies.is_empty()
         && mounts.is_none()
         && spent.is_empty()
-        && *turn == Turn::None
-        && volumes.values().all(|data| *data == VolumeData::Intact)
+        && *turn == SuspectTurn::None
+        && volumes.values().all(|data| *data == VolumeDataState::Intact)
         && is_same(runtime, &before.runtime)
         && is_same(manifests, &before.manifests)
         && is_same_api(api.as_ref(), before.api.as_ref())

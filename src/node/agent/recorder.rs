@@ -36,8 +36,8 @@ use crate::node::fsx::Shared;
 use crate::node::recording::encode;
 use crate::node::recording::export;
 use crate::node::recording::redact;
-use crate::node::recording::redact::Key;
-use crate::node::recording::table::Table;
+use crate::node::recording::redact::DigestKey;
+use crate::node::recording::table::PieceTable;
 
 use super::concerns::kubelet_resync::ToTouch;
 use super::decision::DaemonEvent;
@@ -170,7 +170,7 @@ impl RecordedPass {
     }
 }
 
-enum Job {
+enum RecorderJob {
     Keep(Box<RecordedPass>),
     Export(oneshot::Sender<Value>),
 }
@@ -178,7 +178,7 @@ enum Job {
 /// The recorder as the loop has it.
 pub(super) struct Recorder {
     /// `None`: nothing is recorded.
-    jobs: Option<mpsc::SyncSender<Job>>,
+    jobs: Option<mpsc::SyncSender<RecorderJob>>,
     config: Arc<str>,
     missed: Arc<AtomicU64>,
     last_requests: Vec<Request>,
@@ -202,9 +202,10 @@ impl Recorder {
         let mut recorder = Self { config: config_text(config), ..Self::off() };
         let (jobs, work) = mpsc::sync_channel(WAITING);
         let (missed, folder) = (Arc::clone(&recorder.missed), config.run_dir.clone());
-        let Some(key) = Key::random() else { return recorder };
+        let Some(key) = DigestKey::random() else { return recorder };
         let thread = std::thread::Builder::new().name("recorder".to_owned()).stack_size(512 << 10);
-        let started = thread.spawn(move || Tape { key, missed, folder, files, table: Table::default() }.work(&work));
+        let started =
+            thread.spawn(move || Tape { key, missed, folder, files, table: PieceTable::default() }.work(&work));
         match started {
             Ok(_) => recorder.jobs = Some(jobs),
             Err(error) => tracing::warn!(%error, "no recorder: passes are not recorded for a support bundle"),
@@ -257,7 +258,7 @@ impl Recorder {
             Arc::make_mut(&mut api.snapshot).retain_outlines(|key| planned.contains(key));
         }
         let pass = RecordedPass::new(config, before, observation, decision, outcome.clone(), renderings);
-        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(Job::Keep(Box::new(pass))).is_ok());
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(RecorderJob::Keep(Box::new(pass))).is_ok());
         self.missed.fetch_add(u64::from(!sent), Ordering::Relaxed);
     }
 
@@ -269,8 +270,9 @@ impl Recorder {
             return;
         };
         if let Err(
-            mpsc::TrySendError::Full(Job::Export(reply)) | mpsc::TrySendError::Disconnected(Job::Export(reply)),
-        ) = jobs.try_send(Job::Export(reply))
+            mpsc::TrySendError::Full(RecorderJob::Export(reply))
+            | mpsc::TrySendError::Disconnected(RecorderJob::Export(reply)),
+        ) = jobs.try_send(RecorderJob::Export(reply))
         {
             let _ = reply.send(json!({"error": "the recorder is busy: try again"}));
         }
@@ -322,19 +324,19 @@ pub(super) fn config_text(config: &Config) -> Arc<str> {
 
 /// What the thread has.
 struct Tape {
-    key: Key,
-    table: Table,
+    key: DigestKey,
+    table: PieceTable,
     missed: Arc<AtomicU64>,
     folder: PathBuf,
     files: Shared,
 }
 
 impl Tape {
-    fn work(mut self, jobs: &mpsc::Receiver<Job>) {
+    fn work(mut self, jobs: &mpsc::Receiver<RecorderJob>) {
         while let Ok(job) = jobs.recv() {
             match job {
-                Job::Keep(pass) => self.keep(&pass),
-                Job::Export(reply) => {
+                RecorderJob::Keep(pass) => self.keep(&pass),
+                RecorderJob::Export(reply) => {
                     let path = self.folder.join(FILE);
                     let answer = match self.write() {
                         Ok(()) => json!({"path": path}),
@@ -374,8 +376,8 @@ pub(super) mod testing {
 
     /// The recording of `passes`.
     pub(in super::super) fn recording(passes: &[RecordedPass]) -> Vec<u8> {
-        let key = Key::random().unwrap();
-        let mut table = Table::default();
+        let key = DigestKey::random().unwrap();
+        let mut table = PieceTable::default();
         for pass in passes {
             let root = encode::encode(pass, &mut table, &key, &pass.open_digests()).unwrap();
             table.add(pass.observation.now, root);

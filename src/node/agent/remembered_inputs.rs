@@ -24,7 +24,7 @@ use crate::core::time::Timestamp;
 use crate::node::api::IssuedToken;
 use crate::node::api::Snapshot;
 use crate::node::checkpoint;
-use crate::node::folders::Origin;
+use crate::node::folders::FolderOrigin;
 use crate::node::recording::marks;
 
 use super::boot::Boot;
@@ -79,7 +79,7 @@ pub(super) struct SavedInputs {
     /// Tokens, expired or not.
     pub(super) tokens: Vec<IssuedToken>,
     /// Where daemons from files came from.
-    origins: Vec<(ObjectKey, Origin)>,
+    origins: Vec<(ObjectKey, FolderOrigin)>,
     /// What the folders' files last defined of what is in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     files: Vec<SavedFile>,
@@ -261,7 +261,7 @@ pub(super) struct RememberedInputs {
     #[serde(default)]
     pub(super) unread: BTreeSet<ObjectRef>,
     /// Where daemons from files came from: whether their absence is evidence.
-    pub(super) origins: BTreeMap<ObjectKey, Origin>,
+    pub(super) origins: BTreeMap<ObjectKey, FolderOrigin>,
     /// What the folders' files last defined of what is in use.
     #[serde(default)]
     pub(super) files: RememberedFiles,

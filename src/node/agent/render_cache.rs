@@ -51,7 +51,7 @@ use times::Times;
 pub(super) use known_rendering::Digests;
 pub(super) use known_rendering::KnownRendering;
 pub(super) use known_rendering::RenderingKey;
-pub(super) use options::Options;
+pub(super) use options::VersionedOptions;
 
 /// Objects with versions: a version changes whenever what `lookup` says does.
 pub(super) trait VersionedObjects: ObjectSource {
@@ -92,7 +92,7 @@ struct Made {
     tokens: Vec<(TokenRequest, u64)>,
 }
 
-struct Entry {
+struct CachedRendering {
     /// Held so that the address it is found by stays its own.
     daemon_set: Arc<DaemonSet>,
     made: Made,
@@ -101,7 +101,7 @@ struct Entry {
 }
 
 /// What is known of a DaemonSet's revision.
-struct Known {
+struct CachedRevision {
     /// Held so that the address it is found by stays its own.
     daemon_set: Arc<DaemonSet>,
     hash: String,
@@ -130,13 +130,13 @@ struct Overlaid {
 }
 
 /// Which view of the objects was rendered with: whether the instance runs, and whose data.
-pub(super) type View = (bool, Data);
+pub(super) type RenderView = (bool, Data);
 
 /// The cache. Entries that a pass did not use are dropped at its end.
 #[derive(Default)]
 pub(super) struct RenderCache {
-    revisions: RefCell<HashMap<usize, Known>>,
-    renderings: RefCell<HashMap<(usize, u64, View), Entry>>,
+    revisions: RefCell<HashMap<usize, CachedRevision>>,
+    renderings: RefCell<HashMap<(usize, u64, RenderView), CachedRendering>>,
     former: RefCell<HashMap<(usize, String), Former>>,
     overlaid: RefCell<HashMap<usize, Overlaid>>,
     last_list: LastList,
@@ -151,7 +151,7 @@ pub(super) struct RenderCache {
 
 /// The inputs of one pass.
 #[derive(Clone, Copy)]
-pub(super) struct Inputs<'a> {
+pub(super) struct RenderCacheInputs<'a> {
     pub(super) objects: &'a dyn VersionedObjects,
     pub(super) tokens: &'a dyn VersionedTokens,
     pub(super) options: &'a RenderOptions,
@@ -188,7 +188,7 @@ impl RenderCache {
         &self,
         daemon: &ObjectKey,
         incarnation: u64,
-        view: View,
+        view: RenderView,
         mut rendering: RenderResult,
     ) -> RenderResult {
         let Some(recorded) = &self.recorded else { return rendering };
@@ -219,7 +219,8 @@ impl RenderCache {
     /// The hash of the revision that `daemon_set` defines.
     pub(super) fn revision(&self, daemon_set: &Arc<DaemonSet>) -> String {
         let mut revisions = self.revisions.borrow_mut();
-        let known = |revisions: &mut HashMap<usize, Known>| known(revisions, daemon_set, self.pass).hash.clone();
+        let known =
+            |revisions: &mut HashMap<usize, CachedRevision>| known(revisions, daemon_set, self.pass).hash.clone();
         match revisions.contains_key(&address(daemon_set)) {
             true => known(&mut revisions),
             false => self.times.of(daemon_set, || known(&mut revisions)),
@@ -309,8 +310,8 @@ impl RenderCache {
         &self,
         daemon_set: &Arc<DaemonSet>,
         incarnation: u64,
-        view: View,
-        inputs: Inputs<'_>,
+        view: RenderView,
+        inputs: RenderCacheInputs<'_>,
     ) -> Arc<RenderResult> {
         self.known_or(daemon_set, incarnation, view, inputs, || {
             self.times.of(daemon_set, || {
@@ -328,7 +329,7 @@ impl RenderCache {
         &self,
         daemon_set: &Arc<DaemonSet>,
         instance: &Instance,
-        inputs: Inputs<'_>,
+        inputs: RenderCacheInputs<'_>,
     ) -> Arc<RenderResult> {
         self.known_or(daemon_set, instance.incarnation, (true, Data::TokensAlone), inputs, || {
             RenderResult::tokens_alone(instance, daemon_set, inputs.objects, inputs.tokens, inputs.options)
@@ -340,8 +341,8 @@ impl RenderCache {
         &self,
         daemon_set: &Arc<DaemonSet>,
         incarnation: u64,
-        view: View,
-        inputs: Inputs<'_>,
+        view: RenderView,
+        inputs: RenderCacheInputs<'_>,
         render: impl FnOnce() -> RenderResult,
     ) -> Arc<RenderResult> {
         let key = (address(daemon_set), incarnation, view);
@@ -352,7 +353,7 @@ impl RenderCache {
             return Arc::clone(&entry.rendering);
         }
         let rendering = Arc::new(self.as_recorded(&daemon_set.key, incarnation, view, render()));
-        let entry = Entry {
+        let entry = CachedRendering {
             daemon_set: Arc::clone(daemon_set),
             made: Made::from(&rendering, inputs),
             rendering: Arc::clone(&rendering),
@@ -365,7 +366,7 @@ impl RenderCache {
 }
 
 impl Made {
-    fn from(rendering: &RenderResult, inputs: Inputs<'_>) -> Self {
+    fn from(rendering: &RenderResult, inputs: RenderCacheInputs<'_>) -> Self {
         let (objects, tokens) = match &rendering.result {
             Ok(rendered) => (rendered.pod.references.iter(), rendered.pod.tokens.iter()),
             Err(refused) => (refused.references.iter(), refused.tokens.iter()),
@@ -378,7 +379,7 @@ impl Made {
         }
     }
 
-    fn holds(&mut self, inputs: Inputs<'_>) -> bool {
+    fn holds(&mut self, inputs: RenderCacheInputs<'_>) -> bool {
         self.options == inputs.options_version
             && self.objects_hold(inputs.objects)
             && self.tokens.iter().all(|(t, version)| inputs.tokens.version(t) == *version)
@@ -399,11 +400,15 @@ impl Made {
 }
 
 /// What is known of the revision of `daemon_set`, made if it is not there.
-fn known<'r>(revisions: &'r mut HashMap<usize, Known>, daemon_set: &Arc<DaemonSet>, pass: u64) -> &'r mut Known {
+fn known<'r>(
+    revisions: &'r mut HashMap<usize, CachedRevision>,
+    daemon_set: &Arc<DaemonSet>,
+    pass: u64,
+) -> &'r mut CachedRevision {
     let known = revisions.entry(address(daemon_set)).or_insert_with(|| {
         let revision = Revision::of(daemon_set);
         let (daemon_set, hash) = (Arc::clone(daemon_set), revision.hash.clone());
-        Known { daemon_set, hash, whole: Some(revision), used: pass }
+        CachedRevision { daemon_set, hash, whole: Some(revision), used: pass }
     });
     debug_assert_eq!(address(&known.daemon_set), address(daemon_set));
     known.used = pass;

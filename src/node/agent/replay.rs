@@ -41,12 +41,12 @@ pub struct ReplayReport {
     pub missed: u64,
     /// Passes that this program cannot decide: a part has another form here; when, and which.
     pub unreadable: Vec<(Timestamp, String)>,
-    pub differences: Vec<Difference>,
+    pub differences: Vec<DecisionDifference>,
 }
 
 /// Where today's decision differs from the recorded one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct DecisionDifference {
     pub at: Timestamp,
     /// As `daemons.kube-system/net.actions[0].Start.reason`.
     pub path: String,
@@ -89,7 +89,7 @@ pub fn replay(recording: &[u8]) -> Result<ReplayReport, ReadError> {
                 let mut found = Vec::new();
                 compare(&recorded, &today, String::new(), &mut found);
                 let differences =
-                    found.into_iter().map(|(path, recorded, today)| Difference { at, path, recorded, today });
+                    found.into_iter().map(|(path, recorded, today)| DecisionDifference { at, path, recorded, today });
                 report.differences.extend(differences);
             }
             Err(why) => report.unreadable.push((at, why)),

@@ -36,9 +36,9 @@ use crate::core::status::SCHEMA_VERSION;
 use crate::core::status::State;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
-use crate::node::api::Outline;
+use crate::node::api::UnselectedDaemonSet;
 use crate::node::enrolment::AgentIdentity;
-use crate::node::metrics::Recorder as MetricsRecorder;
+use crate::node::metrics::MetricsRecorder;
 use crate::node::notify;
 use crate::node::notify::Notifier;
 use crate::node::notify::Watchdog;
@@ -73,7 +73,7 @@ pub(super) struct Reporter {
 
 /// What there is to report of.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a> {
+pub(super) struct ReportInputs<'a> {
     pub(super) config: &'a Config,
     pub(super) state: &'a AgentState,
     pub(super) last: &'a LastPass,
@@ -135,7 +135,7 @@ impl Reporter {
     }
 }
 
-impl View<'_> {
+impl ReportInputs<'_> {
     /// Whether an agent runs, and this is its view.
     fn is_running(&self) -> bool {
         self.state.purpose == Purpose::Work
@@ -213,7 +213,7 @@ impl View<'_> {
             }
         }
         let outline = self.last.observation.snapshot().and_then(|api| api.outline(key));
-        if let (None, Some(labels)) = (from_api.or(folder), outline.map(Outline::labels))
+        if let (None, Some(labels)) = (from_api.or(folder), outline.map(UnselectedDaemonSet::labels))
             && let Err(cause) = self.state.policy.mode_of(&key.namespace, &labels, None)
             && let Covered::No(reason) = self.state.policy.covers_labels(&key.namespace, &labels, None)
         {
@@ -231,7 +231,7 @@ impl View<'_> {
     }
 }
 
-impl View<'_> {
+impl ReportInputs<'_> {
     /// The status of a DaemonSet of the API that the configuration does not select.
     fn left_alone_status(&self, key: &ObjectKey, cause: LeftAloneCause) -> DaemonStatus {
         DaemonStatus {

@@ -26,7 +26,7 @@ use crate::core::health::CrashDiagnosis;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
-use crate::core::node_conditions::Changes;
+use crate::core::node_conditions::ConditionChanges;
 use crate::core::orders::Survey;
 use crate::core::policy::Policy;
 use crate::core::sources::Confirmation;
@@ -38,11 +38,11 @@ use crate::node::api::NodeWriteResult;
 use crate::node::api::TaintChange;
 use crate::node::cri::Cri;
 use crate::node::fsx::Shared;
+use crate::node::images::CredentialSources;
 use crate::node::images::Pins;
 use crate::node::images::Puller;
-use crate::node::images::Pulls;
-use crate::node::images::Sources;
-use crate::node::images::Wish;
+use crate::node::images::PullsInProgress;
+use crate::node::images::WantedImages;
 use crate::node::kubelet::Kubelet;
 
 pub(super) use acceptance::Late;
@@ -96,9 +96,9 @@ pub(super) enum Request {
     /// Set or take away the taint of a node that waits for its daemons. `node_uid`: that of the Node, where it is known.
     StartupTaint { node_uid: Option<String>, change: TaintChange },
     /// Write conditions of this Node; `None`: take all of ours away.
-    NodeConditions { node_uid: Option<String>, changes: Option<Changes>, at: Timestamp },
+    NodeConditions { node_uid: Option<String>, changes: Option<ConditionChanges>, at: Timestamp },
     /// Have the images of exactly these wishes pulled. `pods`: the pods of this node.
-    Pull { wishes: Vec<Wish>, pods: BTreeSet<String> },
+    Pull { wishes: Vec<WantedImages>, pods: BTreeSet<String> },
     /// Keep exactly these images from garbage collection.
     Pin(BTreeSet<String>),
 }
@@ -188,7 +188,8 @@ impl Requests {
     ) -> Self {
         let provider_config = config.credential_provider_config.as_deref();
         let provider_bin = config.credential_provider_bin_dir.as_deref();
-        let credentials = Sources::new(Arc::clone(&files), &config.kubelet_root, provider_config, provider_bin);
+        let credentials =
+            CredentialSources::new(Arc::clone(&files), &config.kubelet_root, provider_config, provider_bin);
         let (replies, replied) = mpsc::unbounded_channel();
         Self {
             puller: Puller::new(cri.clone(), credentials, Arc::clone(wake)),
@@ -208,7 +209,7 @@ impl Requests {
     }
 
     /// What is known of pulls, for an observation.
-    pub(super) fn pulls(&self) -> Pulls {
+    pub(super) fn pulls(&self) -> PullsInProgress {
         self.puller.pulls()
     }
 

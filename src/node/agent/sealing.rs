@@ -16,9 +16,9 @@ use crate::core::render::GATE;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
-use crate::node::checkpoint::Store;
 use crate::node::seal;
 use crate::node::seal::SealError;
 use crate::node::seal::Sealed;
@@ -82,7 +82,7 @@ impl Sealing {
     }
 
     /// Opens what is on disk.
-    pub(super) fn load(&mut self, store: &Store, now: Timestamp) -> Opened {
+    pub(super) fn load(&mut self, store: &CheckpointStore, now: Timestamp) -> Opened {
         let sealed = match store.load::<Sealed>(SECRETS) {
             Loaded::Present(sealed) => sealed,
             Loaded::Absent => {
@@ -143,14 +143,20 @@ impl Sealing {
     }
 
     /// Whether what is on disk can be opened now.
-    fn can_open(&self, store: &Store) -> bool {
+    fn can_open(&self, store: &CheckpointStore) -> bool {
         matches!(store.load::<Sealed>(SECRETS), Loaded::Present(sealed) if sealed.open().is_ok())
     }
 
     /// Saves `secrets` sealed, if they differ from what is on disk. What fails is told by [`Sealing::problem`].
     /// `is_superseded`: they have everything that what is on disk may have, and something newer, also where that cannot be
     /// opened; it is set aside then.
-    pub(super) fn save(&mut self, store: &Store, secrets: &SavedSecrets, is_superseded: bool, now: Timestamp) {
+    pub(super) fn save(
+        &mut self,
+        store: &CheckpointStore,
+        secrets: &SavedSecrets,
+        is_superseded: bool,
+        now: Timestamp,
+    ) {
         let Some(with) = self.with.clone().filter(|_| !self.is_closed || is_superseded) else { return };
         let Ok(data) = serde_json::to_vec(secrets) else { return };
         let hash = fingerprint(&data);
@@ -192,7 +198,7 @@ impl Sealing {
     }
 
     /// Sets aside what is on disk and could not be opened.
-    fn set_aside(&mut self, store: &Store) {
+    fn set_aside(&mut self, store: &CheckpointStore) {
         if !std::mem::take(&mut self.is_closed) {
             return;
         }
@@ -205,7 +211,7 @@ impl Sealing {
     }
 
     /// Secrets are in plain with the other inputs now: nothing sealed stays.
-    pub(super) fn drop_sealed(&mut self, store: &Store) {
+    pub(super) fn drop_sealed(&mut self, store: &CheckpointStore) {
         if !self.is_on() && !self.is_closed {
             // What cannot be removed is as old as it is, and sealed.
             let _ = store.remove(SECRETS);
@@ -230,7 +236,7 @@ impl Sealing {
 
     /// Whether all secrets are sealed on disk and can be opened now: what cannot be opened today may not be at the next boot,
     /// which has no other copy.
-    fn is_safe(&self, store: &Store) -> bool {
+    fn is_safe(&self, store: &CheckpointStore) -> bool {
         let Some(saved) = self.saved.filter(|_| self.is_on() && self.trouble.is_none()) else { return false };
         let opened = match store.load::<Sealed>(SECRETS) {
             Loaded::Present(sealed) => sealed.open(),

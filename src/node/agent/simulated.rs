@@ -13,10 +13,10 @@ use crate::config::Config;
 use crate::config::ConfigError;
 use crate::node::fsx::Shared;
 use crate::node::fsx::Simulated;
-use crate::node::metrics::Recorder as MetricsRecorder;
+use crate::node::metrics::MetricsRecorder;
 use crate::node::metrics::server::Exposed;
 use crate::node::notify::Notifier;
-use crate::node::socket::Request;
+use crate::node::socket::SocketOperation;
 use crate::node::socket::SocketRequest;
 
 use super::Agent;
@@ -61,7 +61,7 @@ pub struct Simulation {
 
 /// What a running agent can be told.
 #[derive(Clone)]
-pub struct Handle {
+pub struct AgentHandle {
     stop: mpsc::UnboundedSender<()>,
     ask: mpsc::Sender<SocketRequest>,
     metrics: Option<MetricsRecorder>,
@@ -98,8 +98,8 @@ impl Simulation {
     }
 
     /// Speaks to the agent while it runs.
-    pub fn handle(&self) -> Handle {
-        Handle { stop: self.stop.clone(), ask: self.ask.clone(), metrics: self.metrics.clone() }
+    pub fn handle(&self) -> AgentHandle {
+        AgentHandle { stop: self.stop.clone(), ask: self.ask.clone(), metrics: self.metrics.clone() }
     }
 
     /// As [`Agent::run`]: until it is stopped, or is to start over.
@@ -112,7 +112,7 @@ impl Simulation {
     }
 }
 
-impl Handle {
+impl AgentHandle {
     /// As SIGTERM.
     pub fn stop(&self) {
         let _ = self.stop.send(());
@@ -120,7 +120,7 @@ impl Handle {
 
     /// As a line on the agent's socket; `None`: the agent has ended.
     pub async fn ask(&self, request: &str) -> Option<Value> {
-        let request: Request = serde_json::from_str(request).ok()?;
+        let request: SocketOperation = serde_json::from_str(request).ok()?;
         let (reply, replied) = oneshot::channel();
         self.ask.send(SocketRequest { request, reply }).await.ok()?;
         replied.await.ok()

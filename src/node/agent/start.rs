@@ -14,13 +14,13 @@ use crate::config::Config;
 use crate::core::model::ObjectKey;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
-use crate::core::render::Pulls;
+use crate::core::render::PullMode;
 use crate::core::render::RenderOptions;
 use crate::node::api;
 use crate::node::checkpoint::CheckpointError;
+use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
-use crate::node::checkpoint::Store;
 use crate::node::cri::Cri;
 use crate::node::folders::FirstLook;
 use crate::node::fsx::Dir;
@@ -49,8 +49,8 @@ use super::inputs::Purpose;
 use super::remembered_inputs::INPUTS;
 use super::remembered_inputs::RememberedInputs;
 use super::remembered_inputs::SavedInputs;
-use super::render_cache::Options;
 use super::render_cache::RenderCache;
+use super::render_cache::VersionedOptions;
 use super::report::Reporter;
 use super::requests::Requests;
 use super::sealing::Opened;
@@ -183,7 +183,7 @@ impl Agent {
             _ => None,
         };
         let policy = policy(&config)?;
-        let options = Options::new(render_options(&config, cri.is_some()));
+        let options = VersionedOptions::new(render_options(&config, cri.is_some()));
         let wake = Arc::new(Notify::new());
         let volumes = Volumes::new(Arc::clone(&files), VolumesRoot::kubelet(&config.kubelet_root));
         let sealing = Sealing::new(config.seal_with().map(str::to_owned));
@@ -229,9 +229,9 @@ fn render_options(config: &Config, has_runtime: bool) -> RenderOptions {
         has_api: config.kubeconfig.is_some(),
         inline_secret_env: config.inline_secret_env,
         pulls: match (has_runtime, config.pull_as_written) {
-            (false, _) => Pulls::ByKubelet,
-            (true, true) => Pulls::AsWritten,
-            (true, false) => Pulls::First,
+            (false, _) => PullMode::ByKubelet,
+            (true, true) => PullMode::AsWritten,
+            (true, false) => PullMode::First,
         },
         token_expiration: config.default_token_expiration.into(),
         rules: config.policy_rules(),
@@ -393,15 +393,15 @@ fn recall_inputs(
 /// # Errors
 /// When it cannot be opened, or others could write to it.
 pub(super) fn open_state(files: &Shared, config: &Config) -> Result<StateFolder, CheckpointError> {
-    let inputs = Store::open(files, &config.state_dir)?;
+    let inputs = CheckpointStore::open(files, &config.state_dir)?;
     let records = inputs.folder(DAEMONS)?;
     Ok(StateFolder { inputs, records })
 }
 
 /// Opens the state folder to look at; `None`: there is none.
 fn look_at_state(files: &Shared, config: &Config) -> Result<Option<StateFolder>, CheckpointError> {
-    let Some(inputs) = Store::open_read_only(files, &config.state_dir)? else { return Ok(None) };
-    let records = Store::open_read_only(files, &config.state_dir.join(DAEMONS))?;
+    let Some(inputs) = CheckpointStore::open_read_only(files, &config.state_dir)? else { return Ok(None) };
+    let records = CheckpointStore::open_read_only(files, &config.state_dir.join(DAEMONS))?;
     Ok(records.map(|records| StateFolder { inputs, records }))
 }
 

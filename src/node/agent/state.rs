@@ -21,7 +21,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::concerns::Concerns;
-use super::concerns::acceptance::Runtime;
+use super::concerns::acceptance::RuntimeChoice;
 use super::concerns::restart_orders;
 use super::concerns::restart_orders::Surroundings;
 use super::concerns::volume_checks::Instances;
@@ -36,7 +36,7 @@ use super::log::Log;
 use super::observation::Observation;
 use super::remembered_inputs;
 use super::remembered_inputs::RememberedInputs;
-use super::render_cache::Options;
+use super::render_cache::VersionedOptions;
 
 /// What the node remembers of each daemon.
 pub(super) type Records = BTreeMap<ObjectKey, DaemonRecord>;
@@ -82,7 +82,7 @@ pub(super) struct AgentState {
     pub(super) inputs_on_disk: InputsOnDisk,
     pub(super) definitions: ApiDefinitions,
     pub(super) node: NodeView,
-    pub(super) options: Options,
+    pub(super) options: VersionedOptions,
     /// Digest of the volume data that this process last wrote, by pod UID.
     pub(super) written: BTreeMap<String, String>,
     /// Folders of ended pods that could not be cleared, and when to try again.
@@ -144,7 +144,13 @@ struct Clock {
 
 impl AgentState {
     /// The state of an agent that has seen nothing yet.
-    pub(super) fn new(config: &Config, policy: Policy, options: Options, started: Timestamp, purpose: Purpose) -> Self {
+    pub(super) fn new(
+        config: &Config,
+        policy: Policy,
+        options: VersionedOptions,
+        started: Timestamp,
+        purpose: Purpose,
+    ) -> Self {
         Self {
             purpose,
             goal: Goal::Run,
@@ -242,7 +248,7 @@ impl AgentState {
         };
         concerns.volume_checks.observe(observation.volume_look, observation.now, instances);
         concerns.crash_diagnoses.observe(observation, &self.records, node);
-        let runtime = Runtime::of(self.runtime_is_kubelets, &self.records, config);
+        let runtime = RuntimeChoice::of(self.runtime_is_kubelets, &self.records, config);
         concerns.acceptance.observe(observation, &self.records, self.started, runtime, node);
         concerns.mirror_pod_deletions.observe(observation, log);
         concerns.mirror_labels.observe(observation, log);

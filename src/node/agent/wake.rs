@@ -83,12 +83,12 @@ pub(super) async fn api_change(changed: &mut Option<watch::Receiver<u64>>) {
 
 /// A moment by both clocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct ClockReading {
     wall: Timestamp,
     steady: Instant,
 }
 
-impl Moment {
+impl ClockReading {
     /// Now, when the wall clock has just said `wall`.
     pub(super) fn now(wall: Timestamp) -> Self {
         Self { wall, steady: Instant::now() }

@@ -89,7 +89,7 @@ pub struct AgentEvent {
 
 /// The queue; clones share it.
 #[derive(Clone)]
-pub struct Events {
+pub struct EventRecorder {
     state: Arc<Mutex<EventQueue>>,
     ready: Arc<Notify>,
     /// Notified whenever nothing is left to send.
@@ -124,7 +124,7 @@ struct EventWrite {
     is_series: bool,
 }
 
-impl Events {
+impl EventRecorder {
     /// A queue for the agent of this node.
     pub(super) fn new(node: &str) -> Self {
         Self {

@@ -149,30 +149,30 @@ fn accept(
     accepting.abort_handle()
 }
 
-async fn respond(reply: FakeReply) -> Result<Response<Content>, Infallible> {
+async fn respond(reply: FakeReply) -> Result<Response<FakeBody>, Infallible> {
     let (status, content) = match reply {
-        FakeReply::Json(status, value) => (status, Content::Once(Some(value.to_string().into()))),
-        FakeReply::Text(status, text) => (status, Content::Once(Some(text.into()))),
-        FakeReply::Watch(events) => (200, Content::Events(events)),
+        FakeReply::Json(status, value) => (status, FakeBody::Once(Some(value.to_string().into()))),
+        FakeReply::Text(status, text) => (status, FakeBody::Once(Some(text.into()))),
+        FakeReply::Watch(events) => (200, FakeBody::Events(events)),
         FakeReply::NoAnswer => std::future::pending().await,
     };
     Ok(Response::builder().status(status).body(content).unwrap())
 }
 
 /// A body: one piece, or events as lines.
-pub(super) enum Content {
+pub(super) enum FakeBody {
     Once(Option<Bytes>),
     Events(mpsc::UnboundedReceiver<Value>),
 }
 
-impl Body for Content {
+impl Body for FakeBody {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
-            Content::Once(piece) => Poll::Ready(piece.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Content::Events(events) => events.poll_recv(cx).map(|event| {
+            FakeBody::Once(piece) => Poll::Ready(piece.take().map(|bytes| Ok(Frame::data(bytes)))),
+            FakeBody::Events(events) => events.poll_recv(cx).map(|event| {
                 let event = event?;
                 Some(Ok(Frame::data(format!("{event}\n").into())))
             }),

@@ -10,7 +10,7 @@ use super::object::RawObject;
 
 /// A kind of object, by how it is kept.
 #[derive(Clone, Copy, Debug)]
-pub enum Kept {
+pub enum StoredKind {
     DaemonSet,
     Node,
     Pod,
@@ -19,13 +19,13 @@ pub enum Kept {
 }
 
 /// What the store keeps of `json`; `None`: not an object, or ignored.
-pub fn kept(json: &[u8], kind: Kept) -> Option<Value> {
+pub fn kept(json: &[u8], kind: StoredKind) -> Option<Value> {
     let raw: RawObject = serde_json::from_slice(json).ok()?;
     let kept = match kind {
-        Kept::DaemonSet => object::keep_daemon_set(raw.value),
-        Kept::Node => object::keep_node(raw.value),
-        Kept::Pod => object::keep_pod(raw.value),
-        Kept::Object => object::keep_all(raw.value),
+        StoredKind::DaemonSet => object::keep_daemon_set(raw.value),
+        StoredKind::Node => object::keep_node(raw.value),
+        StoredKind::Pod => object::keep_pod(raw.value),
+        StoredKind::Object => object::keep_all(raw.value),
     };
     kept.map(object::compact)
 }

@@ -107,10 +107,10 @@ impl ApiCredentials {
 
     /// Reads the files that `config` names.
     pub(super) fn of(config: Kubeconfig) -> Result<Self, KubeconfigError> {
-        Self::with(Reader { path: Path::new("(merged)"), files: Vec::new() }, config)
+        Self::with(KubeconfigReader { path: Path::new("(merged)"), files: Vec::new() }, config)
     }
 
-    fn with(mut reader: Reader<'_>, config: Kubeconfig) -> Result<Self, KubeconfigError> {
+    fn with(mut reader: KubeconfigReader<'_>, config: Kubeconfig) -> Result<Self, KubeconfigError> {
         let path = reader.path;
         let (cluster, user) = reader.context(config)?;
         let server = reader.server(&cluster)?;
@@ -144,12 +144,12 @@ impl ApiCredentials {
 }
 
 /// The kubeconfig at `path`, and what reads the files that it names.
-fn open(path: &Path) -> Result<(Reader<'_>, Kubeconfig), KubeconfigError> {
+fn open(path: &Path) -> Result<(KubeconfigReader<'_>, Kubeconfig), KubeconfigError> {
     if let Some(folder) = in_cluster::folder(path) {
         let config = in_cluster::kubeconfig(&folder, |name| std::env::var(name).ok())?;
-        return Ok((Reader { path, files: Vec::new() }, config));
+        return Ok((KubeconfigReader { path, files: Vec::new() }, config));
     }
-    let reader = Reader { path, files: vec![(path.to_path_buf(), stamp(path))] };
+    let reader = KubeconfigReader { path, files: vec![(path.to_path_buf(), stamp(path))] };
     let config = read(path).map_err(|source| KubeconfigError::Read { path: path.into(), source: Box::new(source) })?;
     Ok((reader, config))
 }
@@ -176,12 +176,12 @@ fn for_pods(server: &Uri) -> Option<Endpoint> {
     matches!(server.path(), "" | "/").then(|| address(server))
 }
 
-struct Reader<'a> {
+struct KubeconfigReader<'a> {
     path: &'a Path,
     files: Vec<(PathBuf, FileIdentity)>,
 }
 
-impl Reader<'_> {
+impl KubeconfigReader<'_> {
     fn field(&self, field: &'static str, reason: impl Into<String>) -> KubeconfigError {
         KubeconfigError::Field { path: self.path.into(), field, reason: reason.into() }
     }

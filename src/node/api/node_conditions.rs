@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::core::json::Json;
 use crate::core::node_conditions;
-use crate::core::node_conditions::Changes;
+use crate::core::node_conditions::ConditionChanges;
 use crate::core::node_conditions::NodeConditions;
 use crate::core::node_conditions::POLICY;
 use crate::core::node_conditions::probe;
@@ -27,7 +27,7 @@ pub(super) async fn change(
     client: &kube::Client,
     name: &str,
     uid: Option<&str>,
-    changes: Option<&Changes>,
+    changes: Option<&ConditionChanges>,
     now: Timestamp,
 ) -> NodeWriteResult {
     try_change(client, name, uid, changes, now).await.err().unwrap_or(NodeWriteResult::Done)
@@ -37,7 +37,7 @@ async fn try_change(
     client: &kube::Client,
     name: &str,
     uid: Option<&str>,
-    changes: Option<&Changes>,
+    changes: Option<&ConditionChanges>,
     now: Timestamp,
 ) -> Result<(), NodeWriteResult> {
     let nodes = own_node::nodes(client);
@@ -57,7 +57,7 @@ async fn try_change(
 }
 
 /// The strategic merge patch that makes the changes. The time of a transition stays where the status does.
-fn patch(node: &Value, changes: &Changes, now: Timestamp) -> Value {
+fn patch(node: &Value, changes: &ConditionChanges, now: Timestamp) -> Value {
     let has = |kind: &str| {
         let conditions = node.list_at(["status", "conditions"]).iter();
         conditions
@@ -99,7 +99,7 @@ mod tests {
     fn the_time_of_a_transition_changes_only_with_the_status() {
         let daemon_sets = BTreeSet::from([ObjectKey::new("a", "b")]);
         let condition = NodeCondition { status: ConditionStatus::True, daemon_sets };
-        let changes = Changes::from([("x/A".to_owned(), Some(condition)), ("x/B".to_owned(), None)]);
+        let changes = ConditionChanges::from([("x/A".to_owned(), Some(condition)), ("x/B".to_owned(), None)]);
         let node = |status: &str| json!({"status": {"conditions": [{"type": "x/A", "status": status}]}});
         let made = |status: &str| patch(&node(status), &changes, Timestamp::from_secs(0));
         let conditions = made("True")["status"]["conditions"].clone();

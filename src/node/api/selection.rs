@@ -9,9 +9,9 @@ use std::sync::PoisonError;
 
 use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
-use crate::core::outline::Metadata;
+use crate::core::outline::DaemonSetMetadata;
 use crate::core::outline::OutlineStatus;
-use crate::core::outline::Reading;
+use crate::core::outline::ReadDepth;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::policy::is_mistyped;
@@ -19,7 +19,7 @@ use crate::core::policy::trusts;
 
 /// What is selected without being named.
 #[derive(Debug, Default)]
-enum Rule {
+enum SelectionRule {
     /// Everything.
     #[default]
     All,
@@ -33,7 +33,7 @@ enum Rule {
 /// The DaemonSets that are read whole; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    rule: Arc<Rule>,
+    rule: Arc<SelectionRule>,
     named: Arc<Mutex<BTreeSet<ObjectKey>>>,
     /// What runs comes before others where what is kept is bounded.
     runs: Arc<BTreeSet<ObjectKey>>,
@@ -42,13 +42,13 @@ pub struct Selection {
 impl Selection {
     /// What `policy` takes, and what is `named`, of which some `runs`.
     pub(super) fn of_policy(policy: Arc<Policy>, named: BTreeSet<ObjectKey>, runs: BTreeSet<ObjectKey>) -> Self {
-        Self { rule: Arc::new(Rule::Policy(policy)), named: Arc::new(Mutex::new(named)), runs: Arc::new(runs) }
+        Self { rule: Arc::new(SelectionRule::Policy(policy)), named: Arc::new(Mutex::new(named)), runs: Arc::new(runs) }
     }
 
     /// What the label `daemonlet.dev/mode` gives to the agents in place of the DaemonSet controller; without bounds in the
     /// namespaces that are `trusted`.
     pub fn of_label(trusted: Vec<String>) -> Self {
-        Self { rule: Arc::new(Rule::Label(trusted)), named: Arc::default(), runs: Arc::default() }
+        Self { rule: Arc::new(SelectionRule::Label(trusted)), named: Arc::default(), runs: Arc::default() }
     }
 
     fn named<T>(&self, f: impl FnOnce(&mut BTreeSet<ObjectKey>) -> T) -> T {
@@ -72,8 +72,8 @@ impl Selection {
     /// The policy, if it bounds what is kept of the DaemonSets of `namespace`.
     pub(super) fn bounds(&self, namespace: &str) -> Option<&Policy> {
         match &*self.rule {
-            Rule::Policy(policy) => Some(&**policy).filter(|policy| policy.bounds(namespace)),
-            Rule::All | Rule::Label(_) => None,
+            SelectionRule::Policy(policy) => Some(&**policy).filter(|policy| policy.bounds(namespace)),
+            SelectionRule::All | SelectionRule::Label(_) => None,
         }
     }
 
@@ -83,32 +83,32 @@ impl Selection {
     }
 
     /// How much of a DaemonSet is read.
-    pub(super) fn reading(&self, metadata: &Metadata) -> Reading {
+    pub(super) fn reading(&self, metadata: &DaemonSetMetadata) -> ReadDepth {
         match (self.takes(metadata), self.is_bounded(&metadata.namespace)) {
-            (false, _) => Reading::Outline,
-            (true, true) => Reading::Bounded,
-            (true, false) => Reading::Whole,
+            (false, _) => ReadDepth::Outline,
+            (true, true) => ReadDepth::Bounded,
+            (true, false) => ReadDepth::Whole,
         }
     }
 
     fn is_bounded(&self, namespace: &str) -> bool {
         match &*self.rule {
-            Rule::All => false,
-            Rule::Policy(policy) => policy.bounds(namespace),
-            Rule::Label(trusted) => !trusts(trusted, namespace),
+            SelectionRule::All => false,
+            SelectionRule::Policy(policy) => policy.bounds(namespace),
+            SelectionRule::Label(trusted) => !trusts(trusted, namespace),
         }
     }
 
-    fn takes(&self, metadata: &Metadata) -> bool {
+    fn takes(&self, metadata: &DaemonSetMetadata) -> bool {
         let is_selected = match &*self.rule {
-            Rule::All => true,
-            Rule::Policy(policy) => {
+            SelectionRule::All => true,
+            SelectionRule::Policy(policy) => {
                 let (namespace, labels) = (&metadata.namespace, &metadata.labels);
                 // A misspelt mode was meant for the agents: who wrote it is to read that.
                 matches!(policy.covers_labels(namespace, labels, None), Covered::Yes(_))
                     || is_mistyped(labels) && policy.allows_namespace(namespace)
             }
-            Rule::Label(_) => metadata.labels.get(MODE_LABEL).is_some_and(|mode| mode != "bootstrap"),
+            SelectionRule::Label(_) => metadata.labels.get(MODE_LABEL).is_some_and(|mode| mode != "bootstrap"),
         };
         is_selected || self.named(|named| named.contains(&ObjectKey::new(&metadata.namespace, &metadata.name)))
     }
@@ -116,22 +116,22 @@ impl Selection {
     /// How much of the status of the others is read: a coordinator takes its conditions from what is let go.
     pub(super) fn status(&self) -> OutlineStatus {
         match &*self.rule {
-            Rule::All | Rule::Policy(_) => OutlineStatus::Dropped,
-            Rule::Label(_) => OutlineStatus::Kept,
+            SelectionRule::All | SelectionRule::Policy(_) => OutlineStatus::Dropped,
+            SelectionRule::Label(_) => OutlineStatus::Kept,
         }
     }
 
     /// How much is read of a DaemonSet that somebody asks for by its name: never its outline.
-    pub(super) fn reading_of_one(&self, metadata: &Metadata) -> Reading {
+    pub(super) fn reading_of_one(&self, metadata: &DaemonSetMetadata) -> ReadDepth {
         match (self.reading(metadata), self.is_bounded(&metadata.namespace)) {
-            (Reading::Outline, true) => Reading::Bounded,
-            (Reading::Outline, false) => Reading::Whole,
+            (ReadDepth::Outline, true) => ReadDepth::Bounded,
+            (ReadDepth::Outline, false) => ReadDepth::Whole,
             (reading, _) => reading,
         }
     }
 
     /// Whether everything is read whole.
     pub(super) fn takes_all(&self) -> bool {
-        matches!(&*self.rule, Rule::All)
+        matches!(&*self.rule, SelectionRule::All)
     }
 }

@@ -8,10 +8,10 @@ use http::Method;
 use http::Request;
 
 use crate::core::field_filter::FieldFilter;
-use crate::core::field_filter::Fields;
-use crate::core::field_filter::Fields::All;
-use crate::core::field_filter::Fields::Of;
-use crate::core::field_filter::Place;
+use crate::core::field_filter::FieldSelection;
+use crate::core::field_filter::FieldSelection::All;
+use crate::core::field_filter::FieldSelection::Of;
+use crate::core::field_filter::ResponseShape;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::core::outline::Outliner;
@@ -22,9 +22,9 @@ use crate::node::api::selection::Selection;
 pub(super) const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// The annotations of pods that are read.
-const ANNOTATIONS: Fields = Of(&[(MIRROR_ANNOTATION, All), (INITIAL_EVENTS_END, All)]);
-const LABELS: Fields = Of(&[(HASH_LABEL, All), (GENERATION_LABEL, All)]);
-const METADATA: Fields = Of(&[
+const ANNOTATIONS: FieldSelection = Of(&[(MIRROR_ANNOTATION, All), (INITIAL_EVENTS_END, All)]);
+const LABELS: FieldSelection = Of(&[(HASH_LABEL, All), (GENERATION_LABEL, All)]);
+const METADATA: FieldSelection = Of(&[
     ("name", All),
     ("namespace", All),
     ("uid", All),
@@ -34,8 +34,8 @@ const METADATA: Fields = Of(&[
     ("annotations", ANNOTATIONS),
     ("labels", LABELS),
 ]);
-const CONTAINER: Fields = Of(&[("name", All), ("resources", All), ("ports", All), ("restartPolicy", All)]);
-const CONTAINER_STATUS: Fields = Of(&[
+const CONTAINER: FieldSelection = Of(&[("name", All), ("resources", All), ("ports", All), ("restartPolicy", All)]);
+const CONTAINER_STATUS: FieldSelection = Of(&[
     ("name", All),
     ("containerID", All),
     ("ready", All),
@@ -44,7 +44,7 @@ const CONTAINER_STATUS: Fields = Of(&[
     ("state", All),
     ("lastState", All),
 ]);
-const STATUS: Fields = Of(&[
+const STATUS: FieldSelection = Of(&[
     ("phase", All),
     ("reason", All),
     ("message", All),
@@ -54,7 +54,7 @@ const STATUS: Fields = Of(&[
 ]);
 
 /// What is read of a node's pods; of a watch's error all but what a pod has.
-static POD: Fields = Of(&[
+static POD: FieldSelection = Of(&[
     ("kind", All),
     ("apiVersion", All),
     ("metadata", METADATA),
@@ -76,7 +76,7 @@ static POD: Fields = Of(&[
 ]);
 
 /// What is read of pods that wait for a node.
-static PENDING_POD: Fields = Of(&[
+static PENDING_POD: FieldSelection = Of(&[
     ("kind", All),
     ("apiVersion", All),
     ("metadata", METADATA),
@@ -88,7 +88,7 @@ static PENDING_POD: Fields = Of(&[
     ("details", All),
 ]);
 
-static SERVICE_ACCOUNT: Fields = Of(&[
+static SERVICE_ACCOUNT: FieldSelection = Of(&[
     ("kind", All),
     ("apiVersion", All),
     ("metadata", METADATA),
@@ -125,10 +125,10 @@ impl Shortening {
             ["apis", "apps", "v1", "namespaces", _, "daemonsets", _] if !selection.takes_all() => {
                 return Some(Self::DaemonSet(Outliner::of_one(selection.status()), selection.clone()));
             }
-            ["api", "v1", "pods"] => (&POD, Place::Items),
-            ["api", "v1", "namespaces", _, "pods"] => (&PENDING_POD, Place::Items),
-            ["api", "v1", "namespaces", _, "serviceaccounts"] => (&SERVICE_ACCOUNT, Place::Items),
-            ["api", "v1", "namespaces", _, "serviceaccounts", _] => (&SERVICE_ACCOUNT, Place::Whole),
+            ["api", "v1", "pods"] => (&POD, ResponseShape::Items),
+            ["api", "v1", "namespaces", _, "pods"] => (&PENDING_POD, ResponseShape::Items),
+            ["api", "v1", "namespaces", _, "serviceaccounts"] => (&SERVICE_ACCOUNT, ResponseShape::Items),
+            ["api", "v1", "namespaces", _, "serviceaccounts", _] => (&SERVICE_ACCOUNT, ResponseShape::Whole),
             _ => return None,
         };
         Some(Self::Fields(FieldFilter::new(fields, place)))

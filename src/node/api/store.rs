@@ -35,11 +35,11 @@ use sightings::Sightings;
 pub use snapshot::Entry;
 pub use snapshot::EtcdRollback;
 pub use snapshot::EtcdRollbackDetection;
-pub use snapshot::Outline;
 pub use snapshot::Presence;
 pub use snapshot::Scope;
 pub use snapshot::ScopeState;
 pub use snapshot::Snapshot;
+pub use snapshot::UnselectedDaemonSet;
 
 /// The store; clones share it.
 #[derive(Clone)]
@@ -188,7 +188,7 @@ impl Store {
     fn define(&self, value: &Value) {
         let (key, reached) = (key_of(value), resource_version(value).unwrap_or(0));
         if is_outline(value) {
-            return self.outline(key, Outline::of(value, reached));
+            return self.outline(key, UnselectedDaemonSet::of(value, reached));
         }
         self.selection.add(&key);
         let fingerprint = definition::fingerprint(value);
@@ -212,7 +212,7 @@ impl Store {
     }
 
     /// A DaemonSet that is not selected exists. Its changes are no news.
-    fn outline(&self, key: ObjectKey, outline: Outline) {
+    fn outline(&self, key: ObjectKey, outline: UnselectedDaemonSet) {
         self.with(|snapshot| {
             snapshot.etcd_rollback_detection.reached = snapshot.etcd_rollback_detection.reached.max(outline.version);
             snapshot.deleted.remove(&key);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use super::CheckpointError;
+use super::CheckpointStore;
 use super::Loaded;
-use super::Store;
 use crate::node::fsx;
 use crate::node::fsx::Doing;
 use crate::node::fsx::Real;
@@ -22,9 +22,9 @@ fn record(n: u64) -> Record {
     Record::from([("nextIncarnation".to_owned(), n)])
 }
 
-fn fresh() -> (tempfile::TempDir, Store) {
+fn fresh() -> (tempfile::TempDir, CheckpointStore) {
     let root = tempfile::tempdir().unwrap();
-    let store = Store::open(&Real::shared(), &root.path().join("state/daemons")).unwrap();
+    let store = CheckpointStore::open(&Real::shared(), &root.path().join("state/daemons")).unwrap();
     (root, store)
 }
 
@@ -49,7 +49,7 @@ fn a_record_comes_back_as_it_was_saved() {
     assert_eq!(mode(store.path()), 0o700);
     assert_eq!(mode(&store.path().join("a_b.json")), 0o600);
     assert_eq!(names(store.path()), ["a_b.json", "c.json"]);
-    let again = Store::open(&Real::shared(), store.path()).unwrap();
+    let again = CheckpointStore::open(&Real::shared(), store.path()).unwrap();
     assert_eq!(again.load("a_b"), Loaded::Present(record(2)));
     assert_eq!(again.load_all(|_| None).unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
     assert!(again.remove("a_b").unwrap());
@@ -131,7 +131,7 @@ fn files_that_others_may_have_written_are_not_trusted() {
         why("is owned by user 1234");
     }
     fs::set_permissions(store.path(), PermissionsExt::from_mode(0o770)).unwrap();
-    let error = Store::open(&Real::shared(), store.path()).unwrap_err();
+    let error = CheckpointStore::open(&Real::shared(), store.path()).unwrap_err();
     assert!(matches!(error, CheckpointError::Unsafe { .. }), "{error}");
     assert!(error.hint().unwrap().starts_with("chmod 0700"));
 }
@@ -160,7 +160,7 @@ fn a_crash_before_the_rename_leaves_the_old_record() {
     assert_eq!(store.load("a"), Loaded::Present(record(1)));
     store.save("a", &record(2)).unwrap();
     fs::write(store.path().join("b.json.tmp"), "half").unwrap();
-    let again = Store::open(&Real::shared(), store.path()).unwrap();
+    let again = CheckpointStore::open(&Real::shared(), store.path()).unwrap();
     assert_eq!(names(store.path()), ["a.json"]);
     assert_eq!(again.load("a"), Loaded::Present(record(2)));
 }
@@ -172,7 +172,7 @@ fn what_was_put_outlives_the_agent_and_never_costs_the_record_before() {
     store.write_unsynced("a", &record(2)).unwrap();
     store.write_unsynced("b", &record(3)).unwrap();
     assert_eq!(store.load("a"), Loaded::Present(record(2)), "it is whole");
-    let again = Store::open(&Real::shared(), store.path()).unwrap();
+    let again = CheckpointStore::open(&Real::shared(), store.path()).unwrap();
     assert_eq!(again.load("a"), Loaded::Present(record(2)));
     assert_eq!(again.load("b"), Loaded::Present(record(3)));
     assert_eq!(names(store.path()), ["a.json", "b.json"]);
@@ -183,7 +183,7 @@ fn what_was_put_outlives_the_agent_and_never_costs_the_record_before() {
     let whole = fs::read(&staged).unwrap();
     for length in [0, 1, whole.len() / 2, whole.len() - 1] {
         fs::write(&staged, &whole[..length]).unwrap();
-        let again = Store::open(&Real::shared(), store.path()).unwrap();
+        let again = CheckpointStore::open(&Real::shared(), store.path()).unwrap();
         assert_eq!(again.load("a"), Loaded::Present(record(2)), "{length} bytes");
     }
 
@@ -202,13 +202,13 @@ fn what_was_put_counts_until_the_next_is_whole() {
     fs::create_dir(&begun).unwrap();
     store.write_unsynced("a", &record(2)).unwrap_err();
     fs::remove_dir(&begun).unwrap();
-    assert_eq!(Store::open(&Real::shared(), store.path()).unwrap().load("a"), Loaded::Present(record(1)));
+    assert_eq!(CheckpointStore::open(&Real::shared(), store.path()).unwrap().load("a"), Loaded::Present(record(1)));
 
     store.write_unsynced("a", &record(3)).unwrap();
     store.write_unsynced("a", &record(4)).unwrap();
     // What an agent that died had begun.
     fs::write(&begun, "half").unwrap();
-    assert_eq!(Store::open(&Real::shared(), store.path()).unwrap().load("a"), Loaded::Present(record(4)));
+    assert_eq!(CheckpointStore::open(&Real::shared(), store.path()).unwrap().load("a"), Loaded::Present(record(4)));
     assert_eq!(names(store.path()), ["a.json"]);
 }
 
@@ -230,10 +230,11 @@ fn long_and_odd_names_have_files_of_their_own() {
 #[test]
 fn to_look_at_changes_nothing() {
     let (root, store) = fresh();
-    assert!(Store::open_read_only(&Real::shared(), &root.path().join("absent")).unwrap().is_none());
+    assert!(CheckpointStore::open_read_only(&Real::shared(), &root.path().join("absent")).unwrap().is_none());
     fs::write(store.path().join("a.json"), "damaged").unwrap();
     fs::set_permissions(store.path().join("a.json"), PermissionsExt::from_mode(0o600)).unwrap();
-    let looking = Store::open_read_only(&Real::shared(), &root.path().join("state/daemons")).unwrap().unwrap();
+    let looking =
+        CheckpointStore::open_read_only(&Real::shared(), &root.path().join("state/daemons")).unwrap().unwrap();
     let Loaded::Damaged(damaged) = looking.load::<Record>("a") else { panic!("used") };
     assert_eq!(damaged.kept, None);
     assert_eq!(names(store.path()), ["a.json"]);
@@ -244,7 +245,7 @@ fn a_disk_that_takes_nothing_more_still_tells_the_newest_record() {
     let disk = Arc::new(Simulated::default());
     let (shared, path): (Shared, _) = (Arc::clone(&disk) as Shared, Path::new("/state"));
     disk.make_folder(path);
-    let store = Store::open(&shared, path).unwrap();
+    let store = CheckpointStore::open(&shared, path).unwrap();
     store.save("a", &record(1)).unwrap();
     store.write_unsynced("a", &record(2)).unwrap();
     store.write_unsynced("b", &record(3)).unwrap();
@@ -253,12 +254,15 @@ fn a_disk_that_takes_nothing_more_still_tells_the_newest_record() {
             disk.fail(doing, path.join(file), Errno::EROFS);
         }
     }
-    for store in [Store::open(&shared, path).unwrap(), Store::open_read_only(&shared, path).unwrap().unwrap()] {
+    for store in [
+        CheckpointStore::open(&shared, path).unwrap(),
+        CheckpointStore::open_read_only(&shared, path).unwrap().unwrap(),
+    ] {
         assert_eq!(store.load("a"), Loaded::Present(record(2)));
         assert_eq!(store.load_all(|_| None).unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
     }
     disk.heal();
-    let store = Store::open(&shared, path).unwrap();
+    let store = CheckpointStore::open(&shared, path).unwrap();
     assert_eq!(store.load_all(|_| None).unwrap(), [Loaded::Present(record(2)), Loaded::Present(record(3))]);
 }
 
@@ -267,7 +271,7 @@ fn a_record_that_could_not_be_read_is_kept_when_another_takes_its_place() {
     let disk = Arc::new(Simulated::default());
     let (shared, path): (Shared, _) = (Arc::clone(&disk) as Shared, Path::new("/state"));
     disk.make_folder(path);
-    let store = Store::open(&shared, path).unwrap();
+    let store = CheckpointStore::open(&shared, path).unwrap();
     store.save("a", &record(1)).unwrap();
     disk.fail(Doing::Read, path.join("a.json"), Errno::EIO);
     let Loaded::Damaged(damaged) = store.load::<Record>("a") else { panic!("it is read") };
@@ -292,7 +296,7 @@ fn what_is_no_file_in_the_place_of_a_record_or_of_its_successor_stops_nothing() 
         fs::create_dir_all(store.path().join(name).join("x")).unwrap();
     }
     nix::unistd::mkfifo(&store.path().join("e.json"), nix::sys::stat::Mode::S_IRUSR).unwrap();
-    let store = Store::open(&Real::shared(), store.path()).unwrap();
+    let store = CheckpointStore::open(&Real::shared(), store.path()).unwrap();
     let mut loaded = store.load_all(|_: &Record| None).unwrap();
     assert_eq!(loaded[0], Loaded::Present(record(1)));
     assert_eq!(loaded.len(), 3, "{loaded:?}");
@@ -323,13 +327,13 @@ fn a_loss_of_power_at_any_moment_leaves_one_record_or_the_other() {
     fsx::at_every_loss_of_power(|disk, changes, kept| {
         let (shared, path): (Shared, _) = (Arc::clone(disk) as Shared, Path::new("/state"));
         disk.make_folder(path);
-        Store::open(&shared, path).unwrap().save("a", &record(1)).unwrap();
-        let store = Store::open(&shared, path).unwrap();
+        CheckpointStore::open(&shared, path).unwrap().save("a", &record(1)).unwrap();
+        let store = CheckpointStore::open(&shared, path).unwrap();
         disk.stop_after(changes);
         let saved = store.save("a", &record(2));
         let has_stopped = disk.heal();
         disk.crash(kept);
-        let loaded = Store::open(&shared, path).unwrap().load("a");
+        let loaded = CheckpointStore::open(&shared, path).unwrap().load("a");
         assert!(
             loaded == Loaded::Present(record(2)) || saved.is_err() && loaded == Loaded::Present(record(1)),
             "{loaded:?}"
@@ -343,7 +347,7 @@ fn what_is_not_synced_outlives_the_agent_and_takes_nothing_with_the_power() {
     fsx::at_every_loss_of_power(|disk, changes, kept| {
         let (shared, path): (Shared, _) = (Arc::clone(disk) as Shared, Path::new("/state"));
         disk.make_folder(path);
-        let store = Store::open(&shared, path).unwrap();
+        let store = CheckpointStore::open(&shared, path).unwrap();
         store.save("a", &record(1)).unwrap();
         disk.stop_after(changes);
         let written = store.write_unsynced("a", &record(2)).and_then(|_| store.write_unsynced("a", &record(3)));
@@ -352,7 +356,7 @@ fn what_is_not_synced_outlives_the_agent_and_takes_nothing_with_the_power() {
             0 => disk.end_process(),
             _ => disk.crash(kept),
         }
-        let loaded = Store::open(&shared, path).unwrap().load::<Record>("a");
+        let loaded = CheckpointStore::open(&shared, path).unwrap().load::<Record>("a");
         let Loaded::Present(found) = &loaded else { panic!("{loaded:?}") };
         assert!(changes % 2 == 1 || written.is_err() || *found == record(3), "{found:?}");
         has_stopped
@@ -384,7 +388,7 @@ fn a_large_record_is_written_and_read_in_pieces() {
         store.save("a", &large).unwrap();
     }
     store.write_unsynced("a", &large[1..].to_vec()).unwrap();
-    let again = Store::open(&Real::shared(), store.path()).unwrap();
+    let again = CheckpointStore::open(&Real::shared(), store.path()).unwrap();
     assert_eq!(again.load("a"), Loaded::Present(large[1..].to_vec()), "it is whole");
     assert!(matches!(again.load::<Record>("a"), Loaded::Damaged(damaged) if damaged.why.contains("this version")));
 }

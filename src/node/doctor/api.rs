@@ -28,9 +28,9 @@ use crate::core::doctor::api::right_to_taint;
 use crate::core::doctor::api::rights;
 use crate::core::doctor::api::rights_of;
 use crate::core::doctor::api::rights_to_ask;
-use crate::core::doctor::policies::Outcome;
+use crate::core::doctor::policies::PolicyProbeResult;
+use crate::core::doctor::policies::ProbeWrite;
 use crate::core::doctor::policies::Targets;
-use crate::core::doctor::policies::Write;
 use crate::core::doctor::policies::probes;
 use crate::core::json::Json;
 use crate::core::model::Mode;
@@ -240,18 +240,18 @@ impl Asker {
     }
 
     /// What becomes of the writes that the admission policies have to refuse, as dry runs.
-    async fn probes(&self, targets: &Targets) -> Vec<(&'static str, Outcome)> {
+    async fn probes(&self, targets: &Targets) -> Vec<(&'static str, PolicyProbeResult)> {
         let mut outcomes = Vec::new();
         for probe in probes(targets) {
             let method = match probe.write {
-                Write::Create => Method::POST,
-                Write::Patch => Method::PATCH,
+                ProbeWrite::Create => Method::POST,
+                ProbeWrite::Patch => Method::PATCH,
             };
             let answer = self.send(method, &format!("{}?dryRun=All", probe.path), Some(probe.object)).await;
             let outcome = match answer {
-                Ok(_) => Outcome::Accepted,
-                Err(failure) if failure.kind == FailureKind::Forbidden => Outcome::Forbidden(failure.message),
-                Err(failure) => Outcome::Unknown(failure.message),
+                Ok(_) => PolicyProbeResult::Accepted,
+                Err(failure) if failure.kind == FailureKind::Forbidden => PolicyProbeResult::Forbidden(failure.message),
+                Err(failure) => PolicyProbeResult::Unknown(failure.message),
             };
             outcomes.push((probe.policy, outcome));
         }

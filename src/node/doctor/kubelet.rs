@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::config::Config;
 use crate::config::Host;
 use crate::config::RealHost;
-use crate::core::doctor::kubelet::File;
+use crate::core::doctor::kubelet::KubeletConfigFile;
 use crate::core::doctor::kubelet::KubeletFacts;
 use crate::core::doctor::kubelet::flag;
 use crate::core::json::Json;
@@ -26,7 +26,7 @@ pub(super) fn facts(config: &Config, version: Option<String>) -> KubeletFacts {
     let configured = config.kubelet_config.as_path();
     let (path, file) = match processes.as_slice() {
         [one] => match (flag(one, "config"), flag(one, "config-dir").map(Path::new)) {
-            (None, None) => (configured, File::Unused),
+            (None, None) => (configured, KubeletConfigFile::Unused),
             (path, drop_ins) => {
                 let path = path.map_or(configured, Path::new);
                 (path, file(path, drop_ins))
@@ -58,7 +58,7 @@ fn resolved(facts: &KubeletFacts) -> BTreeMap<String, String> {
     let flags = ["config", "pod-manifest-path", "root-dir", "container-runtime-endpoint"];
     let of_process = facts.processes.iter().flat_map(|command| flags.iter().filter_map(|name| flag(command, name)));
     let of_file = match &facts.file {
-        File::Read { content, .. } => {
+        KubeletConfigFile::Read { content, .. } => {
             ["staticPodPath", "containerRuntimeEndpoint"].iter().filter_map(|name| content.text_at(*name)).collect()
         }
         _ => Vec::new(),
@@ -100,12 +100,12 @@ fn processes() -> Vec<Vec<String>> {
 }
 
 /// The configuration file with its drop-ins applied in the order of their names (`mergeKubeletConfigurations`).
-fn file(path: &Path, drop_ins: Option<&Path>) -> File {
-    let unreadable = |path: &Path, why: String| File::Unreadable(format!("{}: {why}", path.display()));
+fn file(path: &Path, drop_ins: Option<&Path>) -> KubeletConfigFile {
+    let unreadable = |path: &Path, why: String| KubeletConfigFile::Unreadable(format!("{}: {why}", path.display()));
     let mut content = match document(path) {
         Ok(content) => content,
-        Err(Trouble::Missing) => return File::Missing,
-        Err(Trouble::Other(why)) => return File::Unreadable(why),
+        Err(MissingDocument::Missing) => return KubeletConfigFile::Missing,
+        Err(MissingDocument::Other(why)) => return KubeletConfigFile::Unreadable(why),
     };
     let is_open = |path: &Path| fs::metadata(path).is_ok_and(|data| data.mode() & 0o022 != 0);
     let name = |path: &Path| path.display().to_string();
@@ -121,30 +121,30 @@ fn file(path: &Path, drop_ins: Option<&Path>) -> File {
                 parts.push((name(&file), more.clone()));
                 merge(&mut content, more);
             }
-            Err(Trouble::Missing) => {}
-            Err(Trouble::Other(why)) => return unreadable(&file, why),
+            Err(MissingDocument::Missing) => {}
+            Err(MissingDocument::Other(why)) => return unreadable(&file, why),
         }
         open.extend(is_open(&file).then(|| name(&file)));
     }
-    File::Read { content, parts, open }
+    KubeletConfigFile::Read { content, parts, open }
 }
 
 /// Why a document is missing.
-enum Trouble {
+enum MissingDocument {
     Missing,
     Other(String),
 }
 
-fn document(path: &Path) -> Result<Value, Trouble> {
+fn document(path: &Path) -> Result<Value, MissingDocument> {
     let text = crate::regular_file::read_text(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Trouble::Missing,
-        _ => Trouble::Other(crate::config::io_reason(&error)),
+        io::ErrorKind::NotFound => MissingDocument::Missing,
+        _ => MissingDocument::Other(crate::config::io_reason(&error)),
     })?;
     match yaml::read_documents(&text).into_iter().next().map(|document| document.value) {
         Some(Ok(value)) if value["kind"] == "KubeletConfiguration" => Ok(value),
-        Some(Ok(_)) => Err(Trouble::Other("its kind is not KubeletConfiguration".to_owned())),
-        Some(Err(error)) => Err(Trouble::Other(format!("line {}: {}", error.line, error.message))),
-        None => Err(Trouble::Other("it is empty".to_owned())),
+        Some(Ok(_)) => Err(MissingDocument::Other("its kind is not KubeletConfiguration".to_owned())),
+        Some(Err(error)) => Err(MissingDocument::Other(format!("line {}: {}", error.line, error.message))),
+        None => Err(MissingDocument::Other("it is empty".to_owned())),
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let write =
             |name: &str, text: &str| fs::write(path(name), format!("kind: KubeletConfiguration\n{text}")).unwrap();
-        assert_eq!(file(&path("config.yaml"), None), File::Missing);
+        assert_eq!(file(&path("config.yaml"), None), KubeletConfigFile::Missing);
         write("config.yaml", "staticPodPath: /a\nfeatureGates: {A: true}\n");
         fs::create_dir(path("d")).unwrap();
         write("d/20.conf", "staticPodPath: /c\nfeatureGates: {EnvFiles: false}\n");
@@ -179,14 +179,16 @@ mod tests {
         write("d/30.yaml", "staticPodPath: /d\n");
         fs::set_permissions(path("d/10.conf"), fs::Permissions::from_mode(0o666)).unwrap();
         let read = file(&path("config.yaml"), Some(&path("d")));
-        let File::Read { content, parts, open } = read else { panic!("not read") };
+        let KubeletConfigFile::Read { content, parts, open } = read else { panic!("not read") };
         assert_eq!(content["staticPodPath"], "/c");
         assert_eq!(open, [path("d/10.conf").display().to_string()]);
         let names: Vec<_> = parts.iter().map(|(name, _)| name.rsplit('/').next().unwrap()).collect();
         assert_eq!(names, ["config.yaml", "10.conf", "20.conf"], "the last has the last word");
         assert_eq!(content["featureGates"], serde_json::json!({"A": true, "EnvFiles": false}));
         fs::write(path("d/40.conf"), "a: [").unwrap();
-        let File::Unreadable(why) = file(&path("config.yaml"), Some(&path("d"))) else { panic!("it was read") };
+        let KubeletConfigFile::Unreadable(why) = file(&path("config.yaml"), Some(&path("d"))) else {
+            panic!("it was read")
+        };
         assert!(why.contains("40.conf: line 1"), "{why}");
     }
 }

@@ -22,7 +22,7 @@ const GOING: &str = "its file is gone, and its folder is being changed";
 /// The source of a DaemonSet, stored with what runs: it decides later whether an absence is evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Origin {
+pub struct FolderOrigin {
     /// The file.
     pub path: PathBuf,
     /// The file system of its folder.
@@ -36,10 +36,10 @@ const EMPTY: &str = "its file has no document (to end what runs, remove the file
 
 impl FolderView {
     /// The source of `key`, to be remembered while it runs.
-    pub fn origin_of(&self, key: &ObjectKey) -> Option<Origin> {
+    pub fn origin_of(&self, key: &ObjectKey) -> Option<FolderOrigin> {
         let file = self.file_of(key)?;
         // Not its folder's present file system: a kept file may be missing because the folder is now on another one.
-        Some(Origin { path: file.path.clone(), folder: file.mounted.clone()? })
+        Some(FolderOrigin { path: file.path.clone(), folder: file.mounted.clone()? })
     }
 
     /// Whether a link to /dev/null masks the file at `path`.
@@ -52,7 +52,7 @@ impl FolderView {
     ///
     /// Its absence is evidence only if its file is gone, masked by a link to /dev/null, or valid without it, while the
     /// folder is on the same mounted file system as then. Nor does another file's definition take its place before.
-    pub fn state(&self, key: &ObjectKey, origin: Option<&Origin>) -> FolderState<'_> {
+    pub fn state(&self, key: &ObjectKey, origin: Option<&FolderOrigin>) -> FolderState<'_> {
         self.state_since(key, origin.map(|origin| (origin.path.as_path(), Some(&origin.folder))))
     }
 

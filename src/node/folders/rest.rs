@@ -14,7 +14,7 @@ use crate::node::fsx::Stamp;
 
 /// When folders are looked at.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct ScanTime {
     /// By the monotonic clock.
     pub steady: Duration,
     /// By the wall clock.
@@ -36,10 +36,10 @@ pub enum FirstLook {
 
 /// What the looks so far have shown, by path.
 #[derive(Clone, Debug, Default)]
-pub struct Rests(BTreeMap<PathBuf, Seen>);
+pub struct Rests(BTreeMap<PathBuf, StampHistory>);
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct StampHistory {
     stamp: Stamp,
     /// The first look that showed this stamp, and the last one.
     since: Duration,
@@ -60,16 +60,16 @@ pub(super) struct Rest {
 
 impl Rests {
     /// What the look at `path`, which showed `stamp`, adds.
-    pub(super) fn look(&mut self, path: &Path, stamp: Stamp, look: Look) -> Rest {
+    pub(super) fn look(&mut self, path: &Path, stamp: Stamp, look: ScanTime) -> Rest {
         let now = look.steady;
-        let new = Seen { stamp, since: now, last: now, restless_since: now, rests: false };
+        let new = StampHistory { stamp, since: now, last: now, restless_since: now, rests: false };
         let mut seen = match self.0.get(path) {
-            Some(seen) if seen.stamp == stamp => Seen { last: now, ..*seen },
-            Some(seen) if !seen.rests => Seen { restless_since: seen.restless_since, ..new },
+            Some(seen) if seen.stamp == stamp => StampHistory { last: now, ..*seen },
+            Some(seen) if !seen.rests => StampHistory { restless_since: seen.restless_since, ..new },
             Some(_) => new,
             None => match look.first {
-                Some(FirstLook::OfBoot) => Seen { rests: is_old(&stamp, look.wall), ..new },
-                Some(FirstLook::Only) => Seen { rests: true, ..new },
+                Some(FirstLook::OfBoot) => StampHistory { rests: is_old(&stamp, look.wall), ..new },
+                Some(FirstLook::Only) => StampHistory { rests: true, ..new },
                 Some(FirstLook::OfProcess) | None => new,
             },
         };
@@ -81,7 +81,7 @@ impl Rests {
     }
 
     /// Ends a look: what it did not show has to rest anew when it is there again.
-    pub(super) fn end(&mut self, look: Look) {
+    pub(super) fn end(&mut self, look: ScanTime) {
         self.0.retain(|_, seen| seen.last == look.steady);
     }
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 use super::FileView;
 use super::FolderIdentity;
 use super::FolderView;
-use super::Look;
 use super::QUIET_PERIOD;
 use super::RESTLESS;
 use super::Rests;
+use super::ScanTime;
 use super::ScannedFolder;
 use super::file;
 use super::identity;
@@ -33,9 +33,9 @@ struct Candidate {
 }
 
 /// What a reading shows, while it is made.
-struct Reading<'a> {
+struct FolderReading<'a> {
     disk: &'a Shared,
-    look: Look,
+    look: ScanTime,
     rests: &'a mut Rests,
     previous: &'a FolderView,
     view: FolderView,
@@ -46,8 +46,15 @@ struct Reading<'a> {
 /// readings before this one have shown.
 ///
 /// Never fails: what cannot be read becomes a problem in the view, and what it defined before stays.
-pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, rests: &mut Rests, look: Look) -> FolderView {
-    let mut reading = Reading { disk, look, rests, previous, view: FolderView::default(), names: BTreeMap::new() };
+pub fn read(
+    disk: &Shared,
+    folders: &[PathBuf],
+    previous: &FolderView,
+    rests: &mut Rests,
+    look: ScanTime,
+) -> FolderView {
+    let mut reading =
+        FolderReading { disk, look, rests, previous, view: FolderView::default(), names: BTreeMap::new() };
     for folder in folders {
         reading.list(folder);
     }
@@ -70,7 +77,7 @@ pub fn read(disk: &Shared, folders: &[PathBuf], previous: &FolderView, rests: &m
     view
 }
 
-impl Reading<'_> {
+impl FolderReading<'_> {
     /// Takes what is in force under a name.
     fn take(&mut self, name: String, candidate: Candidate, before: Option<&Arc<FileView>>) {
         let Candidate { path, folder, stat } = candidate;

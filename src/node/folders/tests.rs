@@ -9,12 +9,12 @@ use tempfile::TempDir;
 
 use super::FirstLook;
 use super::FolderIdentity;
+use super::FolderOrigin;
 use super::FolderView;
 use super::FoldersWatch;
-use super::Look;
-use super::Origin;
 use super::RecalledFile;
 use super::Rests;
+use super::ScanTime;
 use super::read;
 use crate::core::model::ObjectKey;
 use crate::core::sources::FolderState;
@@ -62,7 +62,7 @@ impl Folders {
 
     /// Reads so long after now by the wall clock.
     fn look(&mut self, ahead: Duration, first: Option<FirstLook>) -> &FolderView {
-        let look = Look { steady: Duration::from_millis(self.steady), wall: SystemTime::now() + ahead, first };
+        let look = ScanTime { steady: Duration::from_millis(self.steady), wall: SystemTime::now() + ahead, first };
         self.view = read(&Real::shared(), &self.paths, &self.view, &mut self.rests, look);
         &self.view
     }
@@ -83,7 +83,7 @@ impl Folders {
             .collect()
     }
 
-    fn origin(&self, name: &str) -> Origin {
+    fn origin(&self, name: &str) -> FolderOrigin {
         self.view.origin_of(&key(name)).unwrap()
     }
 }
@@ -511,7 +511,7 @@ fn absence_is_evidence_only_in_the_folder_that_it_was_in() {
     folders.write(1, "x.yaml", &daemon_set("a", "one"));
     folders.later();
     let origin = folders.origin("a");
-    let word = |view: &FolderView, origin: &Origin| match view.state(&key("a"), Some(origin)) {
+    let word = |view: &FolderView, origin: &FolderOrigin| match view.state(&key("a"), Some(origin)) {
         FolderState::Present { .. } => "present".to_owned(),
         FolderState::Absent => "absent".to_owned(),
         FolderState::Unsure { reason } => reason.to_owned(),
@@ -701,7 +701,7 @@ fn what_another_boot_left_behind_gives_way_to_what_is_in_its_folder_now() {
         assert_eq!((folders.names(), folders.problems()), (vec!["a".to_owned(), "b".to_owned()], vec![]));
         assert_eq!((image(&folders.view).as_str(), folders.view.objects().count()), ("new", 1));
     }
-    let origin = Origin { path: folders.paths[1].join("z.yaml"), folder: mounted.unwrap() };
+    let origin = FolderOrigin { path: folders.paths[1].join("z.yaml"), folder: mounted.unwrap() };
     assert!(matches!(folders.view.state(&key("a"), Some(&origin)), FolderState::Present { .. }));
     folders.begin(FolderView::default());
     folders.later();

@@ -61,7 +61,7 @@ pub trait Watching: fmt::Debug + Send + Sync {
 
 /// One watcher for all folders. It starts with the first folder.
 #[derive(Debug, Default)]
-pub(super) struct Changes(Arc<SharedWatcher>);
+pub(super) struct FolderWatcher(Arc<SharedWatcher>);
 
 #[derive(Default)]
 struct SharedWatcher {
@@ -83,13 +83,13 @@ struct Listener {
 }
 
 #[derive(Debug)]
-struct Watch {
+struct FolderWatch {
     id: u64,
     path: PathBuf,
     shared: Arc<SharedWatcher>,
 }
 
-impl Changes {
+impl FolderWatcher {
     /// As [`super::Disk::watch`]. `tell` is called on the watcher's thread.
     pub(super) fn watch(&self, folder: &Path, tell: Tell) -> io::Result<Watched> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -114,7 +114,7 @@ impl Changes {
             lock(&self.0.listeners.0).retain(|listener| listener.id != id);
             return Err(cause(error));
         }
-        Ok(Box::new(Watch { id, path, shared: Arc::clone(&self.0) }))
+        Ok(Box::new(FolderWatch { id, path, shared: Arc::clone(&self.0) }))
     }
 
     /// Called when the kernel has dropped notifications.
@@ -194,13 +194,13 @@ impl Listeners {
     }
 }
 
-impl Watching for Watch {
+impl Watching for FolderWatch {
     fn is_alive(&self) -> bool {
         lock(&self.shared.listeners.0).iter().any(|listener| listener.id == self.id)
     }
 }
 
-impl Drop for Watch {
+impl Drop for FolderWatch {
     fn drop(&mut self) {
         let mut watcher = lock(&self.shared.watcher);
         let is_shared = {
@@ -234,7 +234,7 @@ mod tests {
 
     use super::*;
 
-    fn watch(changes: &Changes, folder: &Path) -> (Watched, Receiver<String>) {
+    fn watch(changes: &FolderWatcher, folder: &Path) -> (Watched, Receiver<String>) {
         let (told, tell) = mpsc::channel();
         (changes.watch(folder, Box::new(move |change| drop(told.send(format!("{change:?}"))))).unwrap(), tell)
     }
@@ -250,7 +250,7 @@ mod tests {
         let (folder, link) = (root.path().join("a"), root.path().join("b"));
         fs::create_dir(&folder).unwrap();
         std::os::unix::fs::symlink(&folder, &link).unwrap();
-        let changes = Changes::default();
+        let changes = FolderWatcher::default();
         let (one, told_one) = watch(&changes, &folder);
         let (two, told_two) = watch(&changes, &link);
         fs::write(folder.join("x"), "").unwrap();
@@ -269,7 +269,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("a");
         fs::create_dir(&folder).unwrap();
-        let changes = Changes::default();
+        let changes = FolderWatcher::default();
         let (first, _told) = watch(&changes, &folder);
         let held = fs::File::open(&folder).unwrap();
         fs::remove_dir(&folder).unwrap();
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_watched_says_why() {
-        let error = Changes::default().watch(Path::new("/nowhere/at/all"), Box::new(|_| {})).unwrap_err();
+        let error = FolderWatcher::default().watch(Path::new("/nowhere/at/all"), Box::new(|_| {})).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
+use super::DiskHandle;
 use super::Doing;
 use super::FileKind;
 use super::FsError;
-use super::Handle;
 use super::Links;
 use super::Owner;
 use super::Shared;
@@ -21,7 +21,7 @@ use super::Stat;
 #[derive(Debug)]
 pub struct Dir {
     disk: Shared,
-    handle: Handle,
+    handle: DiskHandle,
     path: PathBuf,
 }
 
@@ -29,14 +29,14 @@ pub struct Dir {
 #[derive(Debug)]
 pub struct File {
     disk: Shared,
-    handle: Handle,
+    handle: DiskHandle,
     path: PathBuf,
 }
 
 impl Dir {
     /// Opens a folder by path; symbolic links in the path are followed.
     pub fn open(disk: &Shared, path: &Path) -> Result<Self, FsError> {
-        let handle = disk.open_folder(&Handle::Start, path, Links::Follow);
+        let handle = disk.open_folder(&DiskHandle::Start, path, Links::Follow);
         let handle = handle.map_err(|e| FsError::new(Doing::Open, path, e))?;
         Ok(Self { disk: Arc::clone(disk), handle, path: path.to_owned() })
     }
@@ -359,7 +359,7 @@ impl File {
 /// A file that is being filled. Each write is one call of the disk: who writes little at a time puts a buffer before it.
 pub struct NewFile<'a> {
     disk: &'a Shared,
-    handle: &'a Handle,
+    handle: &'a DiskHandle,
 }
 
 impl NewFile<'_> {
@@ -394,17 +394,17 @@ impl io::Read for FileReader<'_> {
 
 /// Creates the folder `path` and its missing parents, on stable storage: what is put into it is lost with it.
 fn create_all(disk: &Shared, path: &Path, mode: u32) -> nix::Result<()> {
-    let made = match (disk.create_folder(&Handle::Start, path, mode), path.parent()) {
+    let made = match (disk.create_folder(&DiskHandle::Start, path, mode), path.parent()) {
         (Err(Errno::ENOENT), Some(parent)) => {
             create_all(disk, parent, mode)?;
-            disk.create_folder(&Handle::Start, path, mode)
+            disk.create_folder(&DiskHandle::Start, path, mode)
         }
         (made, _) => made,
     };
     match (made, path.parent()) {
         // Another process has created it in the meantime; opening it shows what it is.
         (Err(Errno::EEXIST), _) => Ok(()),
-        (Ok(()), Some(parent)) => disk.sync(&disk.open_folder(&Handle::Start, parent, Links::Follow)?),
+        (Ok(()), Some(parent)) => disk.sync(&disk.open_folder(&DiskHandle::Start, parent, Links::Follow)?),
         (made, _) => made,
     }
 }

@@ -26,7 +26,7 @@ pub type Shared = Arc<dyn Disk>;
 
 /// Something that is open on a [`Disk`]; it is closed when it is dropped.
 #[derive(Debug)]
-pub enum Handle {
+pub enum DiskHandle {
     /// Nothing is open: an absolute path, or one from the process's working folder, follows.
     Start,
     /// A file or folder of the kernel's.
@@ -63,74 +63,74 @@ impl Owner {
 /// A file system. A `path` is one below `at`, unless it is absolute. The errors are those of the system calls.
 pub trait Disk: fmt::Debug + Send + Sync {
     /// Opens a folder.
-    fn open_folder(&self, at: &Handle, path: &Path, links: Links) -> Result<Handle>;
+    fn open_folder(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<DiskHandle>;
 
     /// Opens what is at `path` for reading, without waiting for whom a fifo belongs to.
-    fn open_file(&self, at: &Handle, path: &Path, links: Links) -> Result<Handle>;
+    fn open_file(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<DiskHandle>;
 
     /// Makes a file (0600) that was not there, for reading and writing.
-    fn create_file(&self, at: &Handle, path: &Path) -> Result<Handle>;
+    fn create_file(&self, at: &DiskHandle, path: &Path) -> Result<DiskHandle>;
 
     /// Makes a folder that was not there; the umask may take bits from `mode`.
-    fn create_folder(&self, at: &Handle, path: &Path, mode: u32) -> Result<()>;
+    fn create_folder(&self, at: &DiskHandle, path: &Path, mode: u32) -> Result<()>;
 
     /// Makes a link to `target` that was not there.
-    fn create_link(&self, target: &Path, at: &Handle, path: &Path) -> Result<()>;
+    fn create_link(&self, target: &Path, at: &DiskHandle, path: &Path) -> Result<()>;
 
     /// Where a link points.
-    fn read_link(&self, at: &Handle, path: &Path) -> Result<OsString>;
+    fn read_link(&self, at: &DiskHandle, path: &Path) -> Result<OsString>;
 
     /// Gives a file, a folder or a link another name, in place of what has it.
-    fn rename(&self, from_at: &Handle, from: &Path, to_at: &Handle, to: &Path) -> Result<()>;
+    fn rename(&self, from_at: &DiskHandle, from: &Path, to_at: &DiskHandle, to: &Path) -> Result<()>;
 
     /// Removes a file or a link.
-    fn unlink(&self, at: &Handle, path: &Path) -> Result<()>;
+    fn unlink(&self, at: &DiskHandle, path: &Path) -> Result<()>;
 
     /// Removes an empty folder.
-    fn remove_folder(&self, at: &Handle, path: &Path) -> Result<()>;
+    fn remove_folder(&self, at: &DiskHandle, path: &Path) -> Result<()>;
 
     /// The names in a folder, without `.` and `..`, in any order.
-    fn names(&self, folder: &Handle) -> Result<Vec<OsString>>;
+    fn names(&self, folder: &DiskHandle) -> Result<Vec<OsString>>;
 
     /// What is at `path`.
-    fn stat(&self, at: &Handle, path: &Path, links: Links) -> Result<Stat>;
+    fn stat(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<Stat>;
 
     /// What is open.
-    fn stat_open(&self, open: &Handle) -> Result<Stat>;
+    fn stat_open(&self, open: &DiskHandle) -> Result<Stat>;
 
     /// Sets all permission bits.
-    fn set_mode(&self, open: &Handle, mode: u32) -> Result<()>;
+    fn set_mode(&self, open: &DiskHandle, mode: u32) -> Result<()>;
 
     /// Sets user and group.
-    fn set_owner(&self, open: &Handle, owner: Owner) -> Result<()>;
+    fn set_owner(&self, open: &DiskHandle, owner: Owner) -> Result<()>;
 
     /// Sets user and group of what is at `path`, of the link itself if it is one.
-    fn set_owner_at(&self, at: &Handle, path: &Path, owner: Owner) -> Result<()>;
+    fn set_owner_at(&self, at: &DiskHandle, path: &Path, owner: Owner) -> Result<()>;
 
     /// Reads bytes of a file from `offset` on, as many as there are at once; 0 at its end.
-    fn read(&self, file: &Handle, offset: u64, into: &mut [u8]) -> Result<usize>;
+    fn read(&self, file: &DiskHandle, offset: u64, into: &mut [u8]) -> Result<usize>;
 
     /// Writes all of `data` to a file that was just made.
-    fn write(&self, file: &Handle, data: &[u8]) -> Result<()>;
+    fn write(&self, file: &DiskHandle, data: &[u8]) -> Result<()>;
 
     /// Has the disk begin to write a file, without waiting. No more than a hint, whatever comes of it.
-    fn begin(&self, file: &Handle);
+    fn begin(&self, file: &DiskHandle);
 
     /// Waits until the bytes of a file, or the entries of a folder, are on stable storage.
-    fn sync(&self, open: &Handle) -> Result<()>;
+    fn sync(&self, open: &DiskHandle) -> Result<()>;
 
     /// Takes the lock of a file or folder, for as long as it is open; `EWOULDBLOCK` if another process has it.
-    fn lock(&self, open: &Handle) -> Result<()>;
+    fn lock(&self, open: &DiskHandle) -> Result<()>;
 
     /// The absolute path without links.
     fn resolve(&self, path: &Path) -> Result<PathBuf>;
 
     /// The identity of the file system that holds a folder, by `statvfs`; 0 where it has none.
-    fn file_system(&self, folder: &Handle) -> Result<u64>;
+    fn file_system(&self, folder: &DiskHandle) -> Result<u64>;
 
     /// Whether the folder's file system keeps all changes of folders in one journal, in their order: then whoever
     /// waits for one of them has waited for all that came before.
-    fn has_one_journal(&self, folder: &Handle) -> bool;
+    fn has_one_journal(&self, folder: &DiskHandle) -> bool;
 
     /// Calls `tell` for each change in the folder that is at `folder` now, until what is returned is dropped.
     /// `tell` must not watch or end a watch itself.
@@ -144,22 +144,22 @@ pub trait Disk: fmt::Debug + Send + Sync {
 impl dyn Disk + '_ {
     /// What is at `path`.
     pub fn look(&self, path: &Path) -> io::Result<Stat> {
-        Ok(self.stat(&Handle::Start, path, Links::Follow)?)
+        Ok(self.stat(&DiskHandle::Start, path, Links::Follow)?)
     }
 
     /// What is at `path`, itself if it is a link.
     pub fn look_at_link(&self, path: &Path) -> io::Result<Stat> {
-        Ok(self.stat(&Handle::Start, path, Links::Refuse)?)
+        Ok(self.stat(&DiskHandle::Start, path, Links::Refuse)?)
     }
 
     /// The names in the folder at `path`, in any order.
     pub fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        Ok(self.names(&self.open_folder(&Handle::Start, path, Links::Follow)?)?)
+        Ok(self.names(&self.open_folder(&DiskHandle::Start, path, Links::Follow)?)?)
     }
 
     /// At most `limit` bytes of the regular file at `path`.
     pub fn load(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-        let file = self.open_file(&Handle::Start, path, Links::Follow)?;
+        let file = self.open_file(&DiskHandle::Start, path, Links::Follow)?;
         if self.stat_open(&file)?.kind != FileKind::File {
             // A device may have no end.
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file"));
@@ -177,7 +177,7 @@ impl dyn Disk + '_ {
     }
 
     /// At most `limit` bytes of an open file, from `offset` on.
-    pub(super) fn load_open(&self, file: &Handle, offset: u64, limit: u64) -> Result<Vec<u8>> {
+    pub(super) fn load_open(&self, file: &DiskHandle, offset: u64, limit: u64) -> Result<Vec<u8>> {
         // A little more, for the read that finds the end; what the kernel makes up has no length.
         let size = match self.stat_open(file)?.size() {
             0 => 4_096,

@@ -34,21 +34,21 @@ use nix::unistd::Uid;
 use nix::unistd::UnlinkatFlags;
 
 use super::Disk;
+use super::DiskHandle;
 use super::FileKind;
-use super::Handle;
 use super::Links;
 use super::Owner;
 use super::Shared;
 use super::Stamp;
 use super::Stat;
-use super::changes::Changes;
+use super::changes::FolderWatcher;
 use super::changes::Tell;
 use super::changes::Watched;
 
 /// The file systems that this process sees.
 #[derive(Debug, Default)]
 pub struct Real {
-    changes: Changes,
+    changes: FolderWatcher,
 }
 
 impl Real {
@@ -66,19 +66,19 @@ impl Real {
 
 const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-impl Handle {
+impl DiskHandle {
     fn fd(&self) -> Result<BorrowedFd<'_>> {
         match self {
-            Handle::Start => Ok(AT_FDCWD),
-            Handle::Open(file) => Ok(file.as_fd()),
-            Handle::Simulated(..) => Err(Errno::EBADF),
+            DiskHandle::Start => Ok(AT_FDCWD),
+            DiskHandle::Open(file) => Ok(file.as_fd()),
+            DiskHandle::Simulated(..) => Err(Errno::EBADF),
         }
     }
 
     fn file(&self) -> Result<&File> {
         match self {
-            Handle::Open(file) => Ok(file),
-            Handle::Start | Handle::Simulated(..) => Err(Errno::EBADF),
+            DiskHandle::Open(file) => Ok(file),
+            DiskHandle::Start | DiskHandle::Simulated(..) => Err(Errno::EBADF),
         }
     }
 }
@@ -97,51 +97,51 @@ fn ids(owner: Owner) -> (Option<Uid>, Option<Gid>) {
     (owner.uid.map(Uid::from_raw), owner.gid.map(Gid::from_raw))
 }
 
-fn open(at: &Handle, path: &Path, flags: OFlag, mode: Mode) -> Result<Handle> {
-    nix::fcntl::openat(at.fd()?, path, flags, mode).map(|fd| Handle::Open(File::from(fd)))
+fn open(at: &DiskHandle, path: &Path, flags: OFlag, mode: Mode) -> Result<DiskHandle> {
+    nix::fcntl::openat(at.fd()?, path, flags, mode).map(|fd| DiskHandle::Open(File::from(fd)))
 }
 
 impl Disk for Real {
-    fn open_folder(&self, at: &Handle, path: &Path, links: Links) -> Result<Handle> {
+    fn open_folder(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<DiskHandle> {
         open(at, path, FOLDER | links.open_flag(), Mode::empty())
     }
 
-    fn open_file(&self, at: &Handle, path: &Path, links: Links) -> Result<Handle> {
+    fn open_file(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<DiskHandle> {
         // O_NONBLOCK: a fifo of that name must not stop the pass.
         let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         open(at, path, flags | links.open_flag(), Mode::empty())
     }
 
-    fn create_file(&self, at: &Handle, path: &Path) -> Result<Handle> {
+    fn create_file(&self, at: &DiskHandle, path: &Path) -> Result<DiskHandle> {
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         open(at, path, flags, Mode::from_bits_truncate(0o600))
     }
 
-    fn create_folder(&self, at: &Handle, path: &Path, mode: u32) -> Result<()> {
+    fn create_folder(&self, at: &DiskHandle, path: &Path, mode: u32) -> Result<()> {
         stat::mkdirat(at.fd()?, path, Mode::from_bits_truncate(mode & 0o777))
     }
 
-    fn create_link(&self, target: &Path, at: &Handle, path: &Path) -> Result<()> {
+    fn create_link(&self, target: &Path, at: &DiskHandle, path: &Path) -> Result<()> {
         unistd::symlinkat(target, at.fd()?, path)
     }
 
-    fn read_link(&self, at: &Handle, path: &Path) -> Result<OsString> {
+    fn read_link(&self, at: &DiskHandle, path: &Path) -> Result<OsString> {
         nix::fcntl::readlinkat(at.fd()?, path)
     }
 
-    fn rename(&self, from_at: &Handle, from: &Path, to_at: &Handle, to: &Path) -> Result<()> {
+    fn rename(&self, from_at: &DiskHandle, from: &Path, to_at: &DiskHandle, to: &Path) -> Result<()> {
         nix::fcntl::renameat(from_at.fd()?, from, to_at.fd()?, to)
     }
 
-    fn unlink(&self, at: &Handle, path: &Path) -> Result<()> {
+    fn unlink(&self, at: &DiskHandle, path: &Path) -> Result<()> {
         unistd::unlinkat(at.fd()?, path, UnlinkatFlags::NoRemoveDir)
     }
 
-    fn remove_folder(&self, at: &Handle, path: &Path) -> Result<()> {
+    fn remove_folder(&self, at: &DiskHandle, path: &Path) -> Result<()> {
         unistd::unlinkat(at.fd()?, path, UnlinkatFlags::RemoveDir)
     }
 
-    fn names(&self, folder: &Handle) -> Result<Vec<OsString>> {
+    fn names(&self, folder: &DiskHandle) -> Result<Vec<OsString>> {
         let mut listing = nix::dir::Dir::openat(folder.fd()?, ".", FOLDER, Mode::empty())?;
         let mut names = Vec::new();
         for entry in listing.iter() {
@@ -154,49 +154,49 @@ impl Disk for Real {
         Ok(names)
     }
 
-    fn stat(&self, at: &Handle, path: &Path, links: Links) -> Result<Stat> {
+    fn stat(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<Stat> {
         let flags = if links == Links::Follow { AtFlags::empty() } else { AtFlags::AT_SYMLINK_NOFOLLOW };
         stat::fstatat(at.fd()?, path, flags).map(Stat::from)
     }
 
-    fn stat_open(&self, open: &Handle) -> Result<Stat> {
+    fn stat_open(&self, open: &DiskHandle) -> Result<Stat> {
         stat::fstat(open.fd()?).map(Stat::from)
     }
 
-    fn set_mode(&self, open: &Handle, mode: u32) -> Result<()> {
+    fn set_mode(&self, open: &DiskHandle, mode: u32) -> Result<()> {
         stat::fchmod(open.fd()?, Mode::from_bits_truncate(mode))
     }
 
-    fn set_owner(&self, open: &Handle, owner: Owner) -> Result<()> {
+    fn set_owner(&self, open: &DiskHandle, owner: Owner) -> Result<()> {
         let (uid, gid) = ids(owner);
         unistd::fchown(open.fd()?, uid, gid)
     }
 
-    fn set_owner_at(&self, at: &Handle, path: &Path, owner: Owner) -> Result<()> {
+    fn set_owner_at(&self, at: &DiskHandle, path: &Path, owner: Owner) -> Result<()> {
         let (uid, gid) = ids(owner);
         unistd::fchownat(at.fd()?, path, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW)
     }
 
-    fn read(&self, file: &Handle, offset: u64, into: &mut [u8]) -> Result<usize> {
+    fn read(&self, file: &DiskHandle, offset: u64, into: &mut [u8]) -> Result<usize> {
         file.file()?.read_at(into, offset).map_err(errno)
     }
 
-    fn write(&self, file: &Handle, data: &[u8]) -> Result<()> {
+    fn write(&self, file: &DiskHandle, data: &[u8]) -> Result<()> {
         let mut file = file.file()?;
         file.write_all(data).map_err(errno)
     }
 
-    fn begin(&self, file: &Handle) {
+    fn begin(&self, file: &DiskHandle) {
         // The kernel begins with pages that it is told are not needed.
         let advice = PosixFadviseAdvice::POSIX_FADV_DONTNEED;
         let _ = file.file().and_then(|file| nix::fcntl::posix_fadvise(file, 0, 0, advice));
     }
 
-    fn sync(&self, open: &Handle) -> Result<()> {
+    fn sync(&self, open: &DiskHandle) -> Result<()> {
         open.file()?.sync_all().map_err(errno)
     }
 
-    fn lock(&self, open: &Handle) -> Result<()> {
+    fn lock(&self, open: &DiskHandle) -> Result<()> {
         open.file()?.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => Errno::EWOULDBLOCK,
             TryLockError::Error(error) => errno(error),
@@ -207,11 +207,11 @@ impl Disk for Real {
         fs::canonicalize(path).map_err(errno)
     }
 
-    fn file_system(&self, folder: &Handle) -> Result<u64> {
+    fn file_system(&self, folder: &DiskHandle) -> Result<u64> {
         nix::sys::statvfs::fstatvfs(folder.fd()?).map(|stat| stat.filesystem_id())
     }
 
-    fn has_one_journal(&self, folder: &Handle) -> bool {
+    fn has_one_journal(&self, folder: &DiskHandle) -> bool {
         let kind = folder.fd().and_then(statfs::fstatfs).map(|stat| stat.filesystem_type());
         match kind {
             Ok(XFS_SUPER_MAGIC) => true,

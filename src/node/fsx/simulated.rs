@@ -22,9 +22,9 @@ use nix::Result;
 use nix::errno::Errno;
 
 use crate::node::fsx::Disk;
+use crate::node::fsx::DiskHandle;
 use crate::node::fsx::Doing;
 use crate::node::fsx::FileKind;
-use crate::node::fsx::Handle;
 use crate::node::fsx::Links;
 use crate::node::fsx::Owner;
 use crate::node::fsx::Stamp;
@@ -44,8 +44,8 @@ const HOPS: usize = 40;
 /// A file system in memory. Nothing is on stable storage before it is waited for.
 #[derive(Debug, Default)]
 pub struct Simulated {
-    state: Mutex<State>,
-    listeners: Arc<Mutex<Vec<Listener>>>,
+    state: Mutex<SimulatedDiskState>,
+    listeners: Arc<Mutex<Vec<SimulatedListener>>>,
     observer: Mutex<Option<Observer>>,
 }
 
@@ -61,8 +61,8 @@ impl std::fmt::Debug for Observer {
 }
 
 #[derive(Debug)]
-struct State {
-    nodes: BTreeMap<u64, Node>,
+struct SimulatedDiskState {
+    nodes: BTreeMap<u64, Inode>,
     next: u64,
     /// What was opened in an earlier run of the process is closed.
     run: u64,
@@ -84,18 +84,18 @@ struct State {
 }
 
 #[derive(Clone, Debug)]
-struct Node {
-    now: Version,
+struct Inode {
+    now: InodeVersion,
     /// As it is after a loss of power; `None`: empty.
-    synced: Option<Version>,
+    synced: Option<InodeVersion>,
     /// Which folder has it, under which name; of the root of a mounted file system: that of the folder below.
     above: Option<(u64, OsString)>,
     file_system: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Version {
-    content: Content,
+struct InodeVersion {
+    content: InodeContent,
     mode: u32,
     uid: u32,
     gid: u32,
@@ -104,7 +104,7 @@ struct Version {
 }
 
 #[derive(Clone, Debug)]
-enum Content {
+enum InodeContent {
     File(Arc<Vec<u8>>),
     Folder(BTreeMap<OsString, u64>),
     Link(PathBuf),
@@ -112,13 +112,13 @@ enum Content {
     Device,
 }
 
-struct Listener {
+struct SimulatedListener {
     id: u64,
     folder: u64,
     tell: Arc<Tell>,
 }
 
-impl std::fmt::Debug for Listener {
+impl std::fmt::Debug for SimulatedListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} of {}", self.id, self.folder)
     }
@@ -126,7 +126,7 @@ impl std::fmt::Debug for Listener {
 
 /// What of that which nobody waited for outlives a loss of power all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum PowerLossKeeps {
     /// Nothing.
     Nothing,
     /// The journal had been written: names and attributes, and not the bytes of files.
@@ -138,7 +138,7 @@ pub enum Kept {
 }
 
 /// Where a path leads.
-struct Found {
+struct PathLookup {
     folder: u64,
     name: OsString,
     /// `None`: nothing has that name.
@@ -146,7 +146,7 @@ struct Found {
 }
 
 /// A change to be told, once nothing is locked.
-type News = (u64, fn(&OsStr) -> FolderChange<'_>, OsString);
+type PendingNotification = (u64, fn(&OsStr) -> FolderChange<'_>, OsString);
 
 fn appeared(name: &OsStr) -> FolderChange<'_> {
     FolderChange::Appeared(name)
@@ -166,7 +166,7 @@ impl Simulated {
         Arc::default()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SimulatedDiskState> {
         self.state.lock().unwrap()
     }
 
@@ -174,8 +174,8 @@ impl Simulated {
     pub fn put(&self, path: impl AsRef<Path>, data: impl AsRef<[u8]>) {
         let path = path.as_ref();
         self.make_folder(path.parent().unwrap());
-        let _ = self.unlink(&Handle::Start, path);
-        let file = self.create_file(&Handle::Start, path).unwrap();
+        let _ = self.unlink(&DiskHandle::Start, path);
+        let file = self.create_file(&DiskHandle::Start, path).unwrap();
         self.write(&file, data.as_ref()).unwrap();
         self.sync(&file).unwrap();
         self.sync_folder(path.parent().unwrap());
@@ -184,7 +184,7 @@ impl Simulated {
     /// The folder at `path` is there, on stable storage, with those above it.
     pub fn make_folder(&self, path: &Path) {
         for folder in path.ancestors().collect::<Vec<_>>().into_iter().rev().skip(1) {
-            if self.create_folder(&Handle::Start, folder, 0o755).is_ok() {
+            if self.create_folder(&DiskHandle::Start, folder, 0o755).is_ok() {
                 self.sync_folder(folder);
                 self.sync_folder(folder.parent().unwrap());
             }
@@ -193,27 +193,27 @@ impl Simulated {
 
     /// What is in the folder at `path`, and what is not any more, is on stable storage.
     pub fn sync_folder(&self, path: &Path) {
-        self.sync(&self.open_folder(&Handle::Start, path, Links::Follow).unwrap()).unwrap();
+        self.sync(&self.open_folder(&DiskHandle::Start, path, Links::Follow).unwrap()).unwrap();
     }
 
     /// The device that `/dev/null` is, is at `path`.
     pub fn put_device(&self, path: &Path) {
         self.make_folder(path.parent().unwrap());
-        let _ = self.state().create(&Handle::Start, path, Content::Device, 0o666);
+        let _ = self.state().create(&DiskHandle::Start, path, InodeContent::Device, 0o666);
         self.sync_folder(path.parent().unwrap());
     }
 
     /// Mounts the file system `number`, a new one or the one that was mounted before, on the folder at `path`.
     pub fn mount(&self, path: &Path, number: u64) {
         let mut state = self.state();
-        let folder = state.found(&Handle::Start, path, Links::Follow).unwrap();
+        let folder = state.found(&DiskHandle::Start, path, Links::Follow).unwrap();
         let known = state.nodes.iter().find(|(_, node)| node.file_system == number).map(|(root, _)| *root);
         let root = known.unwrap_or_else(|| {
             let root = state.next;
             state.next += 1;
-            let now = Version::new(Content::Folder(BTreeMap::new()), 0o755, state.time());
+            let now = InodeVersion::new(InodeContent::Folder(BTreeMap::new()), 0o755, state.time());
             let above = state.nodes[&folder].above.clone();
-            let node = Node { synced: Some(now.clone()), now, above, file_system: number };
+            let node = Inode { synced: Some(now.clone()), now, above, file_system: number };
             state.nodes.insert(root, node);
             root
         });
@@ -223,7 +223,7 @@ impl Simulated {
     /// Takes the file system away that is mounted on the folder at `path`, if one is.
     pub fn unmount(&self, path: &Path) {
         let mut state = self.state();
-        let Ok(root) = state.found(&Handle::Start, path, Links::Follow) else { return };
+        let Ok(root) = state.found(&DiskHandle::Start, path, Links::Follow) else { return };
         state.mounts.retain(|_, mounted| *mounted != root);
     }
 
@@ -240,7 +240,7 @@ impl Simulated {
     }
 
     /// Tells of a change of what `path` below `at` names.
-    fn changed_at(&self, doing: Doing, at: &Handle, path: &Path) {
+    fn changed_at(&self, doing: Doing, at: &DiskHandle, path: &Path) {
         if self.observer.lock().unwrap().is_none() {
             return;
         }
@@ -271,15 +271,15 @@ impl Simulated {
 
     /// The file at `path` has this content, on stable storage, and is the same file; made if it was not there.
     pub fn overwrite(&self, path: &Path, data: &[u8]) {
-        let found = self.state().found(&Handle::Start, path, Links::Follow);
+        let found = self.state().found(&DiskHandle::Start, path, Links::Follow);
         let Ok(node) = found else { return self.put(path, data) };
         let above = {
             let mut state = self.state();
             let Ok(version) = state.change(node) else { return };
             version.modified = version.changed;
-            version.content = Content::File(Arc::new(data.to_vec()));
+            version.content = InodeContent::File(Arc::new(data.to_vec()));
             state.save(node);
-            state.above(node).map(|(folder, name)| -> News { (folder, altered, name.clone()) })
+            state.above(node).map(|(folder, name)| -> PendingNotification { (folder, altered, name.clone()) })
         };
         self.tell(above);
         self.changed(Doing::Write, path);
@@ -322,28 +322,28 @@ impl Simulated {
 
     /// Loses the power: what was not waited for is as it was before, but for what is `kept` by chance, and the boot is
     /// another one.
-    pub fn crash(&self, kept: Kept) {
+    pub fn crash(&self, kept: PowerLossKeeps) {
         self.end_process();
         let losses = {
             let mut state = self.state();
             match kept {
-                Kept::Nothing => {}
-                Kept::Names => state.commit(),
-                Kept::Torn(number) => state.tear(number),
-                Kept::All => state.nodes.values_mut().for_each(|node| node.synced = Some(node.now.clone())),
+                PowerLossKeeps::Nothing => {}
+                PowerLossKeeps::Names => state.commit(),
+                PowerLossKeeps::Torn(number) => state.tear(number),
+                PowerLossKeeps::All => state.nodes.values_mut().for_each(|node| node.synced = Some(node.now.clone())),
             }
             for path in state.volatile.clone() {
-                if let Ok(Found { node: Some(node), .. }) = state.find(&Handle::Start, &path, Links::Follow) {
+                if let Ok(PathLookup { node: Some(node), .. }) = state.find(&DiskHandle::Start, &path, Links::Follow) {
                     let folder = state.nodes.get_mut(&node).unwrap();
-                    folder.synced.as_mut().unwrap_or(&mut folder.now).content = Content::Folder(BTreeMap::new());
+                    folder.synced.as_mut().unwrap_or(&mut folder.now).content = InodeContent::Folder(BTreeMap::new());
                 }
             }
             for node in state.nodes.values_mut() {
                 match (&node.synced, &mut node.now.content) {
                     (Some(synced), _) => node.now = synced.clone(),
-                    (None, Content::File(data)) => *data = Arc::default(),
-                    (None, Content::Folder(entries)) => entries.clear(),
-                    (None, Content::Link(_) | Content::Device) => {}
+                    (None, InodeContent::File(data)) => *data = Arc::default(),
+                    (None, InodeContent::Folder(entries)) => entries.clear(),
+                    (None, InodeContent::Link(_) | InodeContent::Device) => {}
                 }
             }
             state.dirty.clear();
@@ -355,9 +355,9 @@ impl Simulated {
         self.put("/proc/sys/kernel/random/boot_id", format!("{losses:032x}\n"));
     }
 
-    fn tell(&self, news: impl IntoIterator<Item = News>) {
+    fn tell(&self, news: impl IntoIterator<Item = PendingNotification>) {
         for (folder, change, name) in news {
-            let of_folder = |listener: &&Listener| listener.folder == folder;
+            let of_folder = |listener: &&SimulatedListener| listener.folder == folder;
             let told: Vec<_> =
                 self.listeners.lock().unwrap().iter().filter(of_folder).map(|l| Arc::clone(&l.tell)).collect();
             told.iter().for_each(|tell| tell(change(&name)));
@@ -367,16 +367,16 @@ impl Simulated {
     /// Takes what was removed out of the watches, as the kernel does, and tells who watched it.
     fn end_watches(&self, folder: u64) {
         let mut listeners = self.listeners.lock().unwrap();
-        let ended: Vec<Listener> = listeners.extract_if(.., |listener| listener.folder == folder).collect();
+        let ended: Vec<SimulatedListener> = listeners.extract_if(.., |listener| listener.folder == folder).collect();
         drop(listeners);
         ended.iter().for_each(|listener| (listener.tell)(FolderChange::Folder));
     }
 }
 
-impl Default for State {
+impl Default for SimulatedDiskState {
     fn default() -> Self {
-        let now = Version::new(Content::Folder(BTreeMap::new()), 0o755, SystemTime::now());
-        let root = Node { synced: Some(now.clone()), now, above: None, file_system: 1 };
+        let now = InodeVersion::new(InodeContent::Folder(BTreeMap::new()), 0o755, SystemTime::now());
+        let root = Inode { synced: Some(now.clone()), now, above: None, file_system: 1 };
         Self {
             nodes: BTreeMap::from([(ROOT, root)]),
             next: ROOT + 1,
@@ -395,8 +395,8 @@ impl Default for State {
     }
 }
 
-impl Version {
-    fn new(content: Content, mode: u32, now: SystemTime) -> Self {
+impl InodeVersion {
+    fn new(content: InodeContent, mode: u32, now: SystemTime) -> Self {
         static OWN: LazyLock<(u32, u32)> =
             LazyLock::new(|| (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw()));
         let (uid, gid) = *OWN;

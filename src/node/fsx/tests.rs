@@ -10,9 +10,9 @@ use super::Dir;
 use super::Disk;
 use super::Doing;
 use super::FileKind;
-use super::Kept;
 use super::Links;
 use super::Owner;
+use super::PowerLossKeeps;
 use super::Real;
 use super::Shared;
 use super::Simulated;
@@ -101,7 +101,7 @@ fn both_tell_the_same_changes() {
         done("Appeared(\"g\")");
         dir.unlink("g").unwrap();
         done("Gone(\"g\")");
-        let (aside, here) = (root.with_extension("aside"), super::Handle::Start);
+        let (aside, here) = (root.with_extension("aside"), super::DiskHandle::Start);
         disk.rename(&here, root, &here, &aside).unwrap();
         done("Folder");
         assert!(!watched.is_alive());
@@ -129,7 +129,7 @@ fn a_loss_of_power_takes_what_was_not_waited_for() {
         dir.create_file("late", b"late", 0o600, Owner::default()).unwrap();
         let boot = disk.as_ref() as &dyn Disk;
         let before = boot.boot_id();
-        disk.crash(Kept::Nothing);
+        disk.crash(PowerLossKeeps::Nothing);
         assert_ne!(boot.boot_id(), before);
         assert_eq!(dir.names().unwrap_err().source.raw_os_error(), Some(Errno::EBADF as i32), "it is closed");
         let dir = Dir::open(&shared, Path::new("/d")).unwrap();
@@ -141,7 +141,7 @@ fn a_loss_of_power_takes_what_was_not_waited_for() {
         let (other, _) = Dir::open_or_create(&shared, Path::new("/e"), 0o700).unwrap();
         other.create_file("f", b"", 0o600, Owner::default()).unwrap();
         dir.sync().unwrap();
-        disk.crash(Kept::Nothing);
+        disk.crash(PowerLossKeeps::Nothing);
         assert_eq!(shared.look(Path::new("/e/f")).is_ok(), has_one_journal);
     }
 }
@@ -167,18 +167,21 @@ fn it_fails_where_it_is_told_to() {
     assert!(shared.load(Path::new("/run/f"), 9).is_ok(), "elsewhere it works");
     disk.heal();
     assert!(dir.unlink("f").unwrap());
-    disk.crash(Kept::Nothing);
+    disk.crash(PowerLossKeeps::Nothing);
     assert_eq!(shared.look(Path::new("/d/f")).unwrap().kind, FileKind::File, "nobody waited");
     assert!(shared.look(Path::new("/run/f")).is_err());
-    assert!(shared.stat(&super::Handle::Start, Path::new("/run"), Links::Refuse).is_ok());
+    assert!(shared.stat(&super::DiskHandle::Start, Path::new("/run"), Links::Refuse).is_ok());
 }
 
 /// Calls `tried` once for each number of changes that come before a loss of power, with and without a journal that all
 /// folders share, until nothing more can be lost.
-pub(crate) fn at_every_loss_of_power(tried: impl Fn(&Arc<Simulated>, u64, Kept) -> bool) {
-    for (has_one_journal, kept) in
-        [(true, Kept::Nothing), (true, Kept::Names), (false, Kept::Nothing), (false, Kept::Names)]
-    {
+pub(crate) fn at_every_loss_of_power(tried: impl Fn(&Arc<Simulated>, u64, PowerLossKeeps) -> bool) {
+    for (has_one_journal, kept) in [
+        (true, PowerLossKeeps::Nothing),
+        (true, PowerLossKeeps::Names),
+        (false, PowerLossKeeps::Nothing),
+        (false, PowerLossKeeps::Names),
+    ] {
         let count = (0..1_000).take_while(|changes| {
             let disk = Simulated::shared();
             disk.set_one_journal(has_one_journal);

@@ -28,7 +28,7 @@ const MAX_FILE: u64 = 10 << 20;
 
 /// The node's own sources.
 #[derive(Debug)]
-pub struct Sources {
+pub struct CredentialSources {
     files: Shared,
     folders: Vec<PathBuf>,
     json_folders: Vec<PathBuf>,
@@ -44,7 +44,7 @@ pub(super) struct FoundCredentials {
     pub(super) problems: Vec<String>,
 }
 
-impl Sources {
+impl CredentialSources {
     /// The sources of a kubelet with this root folder and these flags.
     pub fn new(files: Shared, kubelet_root: &Path, config: Option<&Path>, bin_dir: Option<&Path>) -> Self {
         let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/root"), PathBuf::from);
@@ -134,7 +134,7 @@ mod tests {
         json!({"auths": {"r.test": {"username": user, "password": "p"}}}).to_string()
     }
 
-    async fn users(sources: &Sources, secrets: &[(String, Arc<Value>)]) -> (Vec<String>, Vec<String>) {
+    async fn users(sources: &CredentialSources, secrets: &[(String, Arc<Value>)]) -> (Vec<String>, Vec<String>) {
         let found = sources.look_up("r.test/x:1", secrets).await;
         (found.credentials.into_iter().map(|c| c.username).collect(), found.problems)
     }
@@ -142,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn secrets_come_before_what_the_node_has() {
         let root = tempfile::tempdir().unwrap();
-        let sources = Sources::new(Real::shared(), root.path(), None, None);
+        let sources = CredentialSources::new(Real::shared(), root.path(), None, None);
         assert_eq!(users(&sources, &[]).await, (vec![], vec![]));
         fs::write(root.path().join("config.json"), config("node")).unwrap();
         let legacy = json!({"r.test": {"username": "legacy", "password": "p"}}).to_string();
@@ -169,6 +169,6 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("config.json"), "{").unwrap();
         fs::write(root.path().join(".dockercfg"), json!({"r.test": {"username": "old"}}).to_string()).unwrap();
-        assert_eq!(users(&Sources::new(Real::shared(), root.path(), None, None), &[]).await.0, ["old"]);
+        assert_eq!(users(&CredentialSources::new(Real::shared(), root.path(), None, None), &[]).await.0, ["old"]);
     }
 }

@@ -72,7 +72,7 @@ fn a_socket_serves_metrics_and_health_for_its_owner_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let recorder = Recorder::serve(Listen::Unix(path.clone()), at(1_000)).unwrap();
+    let recorder = MetricsRecorder::serve(Listen::Unix(path.clone()), at(1_000)).unwrap();
     let connect = || dial(|| UnixStream::connect(&path));
     let early = ask(connect(), "GET /healthz HTTP/1.1");
     assert!(early.starts_with("HTTP/1.1 503 ") && early.contains("not ok: no pass has ended yet"), "{early}");
@@ -97,7 +97,7 @@ fn a_socket_serves_metrics_and_health_for_its_owner_alone() {
 #[test]
 fn no_request_of_a_neighbour_reads_anything_else_or_stops_the_server() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let recorder = Recorder::serve(Listen::Tcp(free), at(1_000)).unwrap();
+    let recorder = MetricsRecorder::serve(Listen::Tcp(free), at(1_000)).unwrap();
     recorder.record(pass());
     let long = "x".repeat(1 << 16);
     let attempts: [Vec<u8>; 16] = [
@@ -138,7 +138,7 @@ fn no_request_of_a_neighbour_reads_anything_else_or_stops_the_server() {
 #[test]
 fn silent_clients_take_no_more_than_their_seats_and_nobody_else_waits_long() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let recorder = Recorder::serve(Listen::Tcp(free), at(1_000)).unwrap();
+    let recorder = MetricsRecorder::serve(Listen::Tcp(free), at(1_000)).unwrap();
     recorder.record(pass());
     let silent: Vec<TcpStream> = (0..6).map(|_| dial(|| TcpStream::connect(free))).collect();
     let answer = ask(dial(|| TcpStream::connect(free)), "GET /healthz HTTP/1.1");
@@ -151,19 +151,19 @@ fn an_address_that_is_taken_is_told_and_what_is_no_socket_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     std::fs::write(&path, "mine").unwrap();
-    let recorder = Recorder::serve(Listen::Unix(path.clone()), at(0)).unwrap();
+    let recorder = MetricsRecorder::serve(Listen::Unix(path.clone()), at(0)).unwrap();
     let complaint = dial(|| recorder.complaint().ok_or(std::io::Error::other("none yet")));
     assert!(complaint.contains("cannot listen: something that is no socket has that name"), "{complaint}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let recorder = Recorder::serve(Listen::Tcp(taken.local_addr().unwrap()), at(0)).unwrap();
+    let recorder = MetricsRecorder::serve(Listen::Tcp(taken.local_addr().unwrap()), at(0)).unwrap();
     let complaint = dial(|| recorder.complaint().ok_or(std::io::Error::other("none yet")));
     assert!(complaint.contains("cannot listen: address already in use; trying again"), "{complaint}");
 }
 
 #[test]
 fn a_loop_that_hangs_is_unhealthy() {
-    let mut recorder = Recorder { started: at(0), since: Instant::now(), inner: Arc::default() };
+    let mut recorder = MetricsRecorder { started: at(0), since: Instant::now(), inner: Arc::default() };
     recorder.record(pass());
     assert!(recorder.health().works);
     let long_ago = Instant::now().checked_sub(HANGS_AFTER + Duration::from_secs(1)).unwrap();

@@ -17,8 +17,8 @@ use super::cbor::Major;
 use super::cbor::head;
 use super::marks;
 use super::redact;
-use super::redact::Key;
-use super::table::Table;
+use super::redact::DigestKey;
+use super::table::PieceTable;
 use super::tags;
 use compound::Compound;
 
@@ -44,8 +44,8 @@ impl ser::Error for EncodeError {
 /// For a value that CBOR cannot hold, such as a path that is not text.
 pub(crate) fn encode(
     value: &impl Serialize,
-    table: &mut Table,
-    key: &Key,
+    table: &mut PieceTable,
+    key: &DigestKey,
     open: &BTreeSet<String>,
 ) -> Result<PieceName, EncodeError> {
     let mut encoder = Encoder { out: Vec::new(), parts: Vec::new(), table, key, open, is_open: false, digests: false };
@@ -61,8 +61,8 @@ struct Encoder<'t> {
     out: Vec<u8>,
     /// The pieces that `out` refers to, and where.
     parts: Vec<(usize, PieceName)>,
-    table: &'t mut Table,
-    key: &'t Key,
+    table: &'t mut PieceTable,
+    key: &'t DigestKey,
     open: &'t BTreeSet<String>,
     is_open: bool,
     /// Whether a text is the beginning of a digest.
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn what_is_too_large_is_given_up_before_its_end() {
-        let (asked, mut table) = (Cell::new(0), Table::default());
+        let (asked, mut table) = (Cell::new(0), PieceTable::default());
         let texts = (0..100_000_u32).map(|number| {
             asked.set(asked.get() + 1);
             (0..8)
@@ -374,7 +374,7 @@ mod tests {
                 serializer.collect_seq(self.0.take().into_iter().flatten())
             }
         }
-        let key = Key::random().unwrap();
+        let key = DigestKey::random().unwrap();
         let refused = encode(&Texts(Cell::new(Some(texts))), &mut table, &key, &BTreeSet::new());
         assert!(refused.is_err() && (500..50_000).contains(&asked.get()), "{} of 100,000", asked.get());
     }

@@ -1,6 +1,6 @@
 //! A recording as a file, and the same keyed for one bundle.
 //!
-//! Owns the file's form: CBOR of [`File`].
+//! Owns the file's form: CBOR of [`RecordingFile`].
 
 use ciborium::Value;
 use serde::Deserialize;
@@ -13,14 +13,14 @@ use super::PieceName;
 use super::read::Limits;
 use super::read::ReadError;
 use super::redact;
-use super::redact::Key;
-use super::redact::Shape;
-use super::table::Table;
+use super::redact::DigestKey;
+use super::redact::SecretShape;
+use super::table::PieceTable;
 use super::tags;
 
 /// What a recording is on disk.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct File {
+pub(crate) struct RecordingFile {
     pub(crate) format: u64,
     /// The program that made it.
     pub(crate) version: String,
@@ -35,9 +35,9 @@ pub(crate) struct File {
 }
 
 /// The bytes of a recording.
-pub(crate) fn write(table: &Table, missed: u64) -> Vec<u8> {
+pub(crate) fn write(table: &PieceTable, missed: u64) -> Vec<u8> {
     let name = |name: &PieceName| Value::Bytes(name.to_vec());
-    let file = File {
+    let file = RecordingFile {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         missed,
@@ -64,9 +64,9 @@ pub(crate) enum ConfigMapValues {
 /// # Errors
 /// When it is no recording.
 pub(crate) fn for_bundle(recording: &[u8], values: ConfigMapValues) -> Result<Vec<u8>, ReadError> {
-    let key = Key::random().ok_or(ReadError::NoRandomness)?;
+    let key = DigestKey::random().ok_or(ReadError::NoRandomness)?;
     let recording = super::read::Recording::open(recording)?;
-    let mut table = Table::default();
+    let mut table = PieceTable::default();
     let mut limits = Limits::default();
     let mut pieces = Vec::new();
     for name in recording.names() {
@@ -77,7 +77,7 @@ pub(crate) fn for_bundle(recording: &[u8], values: ConfigMapValues) -> Result<Ve
         pieces.push((Value::Bytes(key.digest(name, 16)), Value::Bytes(table.deflate(&bytes).into())));
     }
     let frames = recording.frames().map(|(at, root)| (at, Value::Bytes(key.digest(root, 16)))).collect();
-    let file = File {
+    let file = RecordingFile {
         format: FORMAT,
         version: recording.version.clone(),
         missed: recording.missed,
@@ -91,7 +91,7 @@ pub(crate) fn for_bundle(recording: &[u8], values: ConfigMapValues) -> Result<Ve
 }
 
 /// Keys what is in one piece.
-fn close(value: &mut Value, key: &Key, values: ConfigMapValues) {
+fn close(value: &mut Value, key: &DigestKey, values: ConfigMapValues) {
     match value {
         Value::Tag(tags::PIECE, inner) | Value::Tag(tags::DIGEST, inner) => {
             if let Value::Bytes(bytes) = &mut **inner {
@@ -99,14 +99,14 @@ fn close(value: &mut Value, key: &Key, values: ConfigMapValues) {
             }
         }
         Value::Tag(tags::SECRET, inner) => {
-            if let Ok(mut shape) = inner.deserialized::<Shape>() {
+            if let Ok(mut shape) = inner.deserialized::<SecretShape>() {
                 shape.digest = key.digest(&shape.digest, 16);
                 **inner = Value::serialized(&shape).unwrap_or(Value::Null);
             }
         }
         Value::Tag(tags::DATA, inner) => {
             if let (ConfigMapValues::LeftOut, Value::Text(text)) = (values, &**inner) {
-                let shape = Shape::of_text(text, key);
+                let shape = SecretShape::of_text(text, key);
                 *value = Value::Tag(tags::SECRET, Box::new(Value::serialized(&shape).unwrap_or(Value::Null)));
             }
         }

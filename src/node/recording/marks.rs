@@ -37,9 +37,9 @@ impl Serialize for Marked<'_> {
     }
 }
 
-struct Text<'a>(&'a str);
+struct MarkedText<'a>(&'a str);
 
-impl Serialize for Text<'_> {
+impl Serialize for MarkedText<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_newtype_struct(SECRET_TEXT, self.0)
     }
@@ -119,7 +119,7 @@ pub(crate) mod tokens {
         tokens: &BTreeMap<TokenRequest, Arc<str>>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(tokens.iter().map(|(request, token)| (request, Text(token))))
+        serializer.collect_seq(tokens.iter().map(|(request, token)| (request, MarkedText(token))))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(

@@ -13,8 +13,8 @@ use crate::core::time::Timestamp;
 
 use super::FORMAT;
 use super::PieceName;
-use super::export::File;
-use super::redact::Shape;
+use super::export::RecordingFile;
+use super::redact::SecretShape;
 use super::tags;
 
 /// The most bytes of a recording's file.
@@ -100,7 +100,7 @@ impl Recording {
         if items(&value) > MAX_FILE / size_of::<Value>() {
             return Err(ReadError::TooLarge);
         }
-        let file: File = value.deserialized().map_err(|error| ReadError::Damaged(error.to_string()))?;
+        let file: RecordingFile = value.deserialized().map_err(|error| ReadError::Damaged(error.to_string()))?;
         if file.frames.len() > MAX_FRAMES {
             return Err(ReadError::TooLarge);
         }
@@ -170,7 +170,7 @@ impl Recording {
                 *value = Value::Text(bytes.iter().map(|byte| format!("{byte:02x}")).collect());
             }
             Value::Tag(tags::SECRET, inner) => {
-                let shape: Shape = inner.deserialized().map_err(|error| ReadError::Damaged(error.to_string()))?;
+                let shape: SecretShape = inner.deserialized().map_err(|error| ReadError::Damaged(error.to_string()))?;
                 let text = shape.text();
                 limits.take(text.len())?;
                 *value = Value::Text(text);

@@ -25,9 +25,9 @@ const LONGEST: usize = 2 << 20;
 
 /// Makes digests that only this process could make.
 #[derive(Clone)]
-pub(crate) struct Key(hmac::Key);
+pub(crate) struct DigestKey(hmac::Key);
 
-impl Key {
+impl DigestKey {
     /// A random one; `None` without randomness.
     pub(crate) fn random() -> Option<Self> {
         let mut bytes = [0; 32];
@@ -68,7 +68,7 @@ pub(crate) fn is_hex(text: &str) -> bool {
 
 /// What is recorded of a secret value.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Shape {
+pub(crate) struct SecretShape {
     /// Tells equal values from others.
     #[serde(with = "bytes")]
     pub(crate) digest: Vec<u8>,
@@ -85,14 +85,14 @@ pub(crate) struct Shape {
     crlf: bool,
 }
 
-impl Shape {
+impl SecretShape {
     /// Of a plain text.
-    pub(crate) fn of_text(text: &str, key: &Key) -> Self {
+    pub(crate) fn of_text(text: &str, key: &DigestKey) -> Self {
         Self::of(text.as_bytes(), false, key)
     }
 
     /// Of the value of a key in a Secret's `data`; of what is not base64 as of a text.
-    fn of_data(text: &str, key: &Key) -> Self {
+    fn of_data(text: &str, key: &DigestKey) -> Self {
         let compact: String = text.chars().filter(|c| !matches!(c, '\n' | '\r')).collect();
         match STANDARD.decode(compact) {
             Ok(bytes) => Self::of(&bytes, true, key),
@@ -100,7 +100,7 @@ impl Shape {
         }
     }
 
-    fn of(bytes: &[u8], base64: bool, key: &Key) -> Self {
+    fn of(bytes: &[u8], base64: bool, key: &DigestKey) -> Self {
         let lines = bytes.split(|byte| *byte == b'\n');
         Self {
             digest: key.digest(bytes, 16),
@@ -201,10 +201,10 @@ pub(crate) fn split(secret: &Value) -> (Map<String, Value>, Vec<SecretMember<'_>
 }
 
 /// The shape of a text of `member` of a Secret.
-pub(crate) fn shape(member: &str, text: &str, key: &Key) -> Shape {
+pub(crate) fn shape(member: &str, text: &str, key: &DigestKey) -> SecretShape {
     match member {
-        "data" => Shape::of_data(text, key),
-        _ => Shape::of_text(text, key),
+        "data" => SecretShape::of_data(text, key),
+        _ => SecretShape::of_text(text, key),
     }
 }
 
@@ -229,15 +229,15 @@ mod tests {
 
     #[test]
     fn a_replay_takes_a_value_of_the_same_shape() {
-        let key = Key::random().unwrap();
+        let key = DigestKey::random().unwrap();
         for text in ["", "a", "it's", "two\nlines and more", "a\r\nb", "\0", &"x".repeat(70_000), "é"] {
-            let shape = Shape::of_text(text, &key);
-            let again = Shape::of_text(&shape.text(), &key);
+            let shape = SecretShape::of_text(text, &key);
+            let again = SecretShape::of_text(&shape.text(), &key);
             let longest_line = if shape.crlf { again.longest_line } else { shape.longest_line };
-            assert_eq!(Shape { digest: again.digest.clone(), longest_line, ..shape.clone() }, again, "{text:?}");
+            assert_eq!(SecretShape { digest: again.digest.clone(), longest_line, ..shape.clone() }, again, "{text:?}");
             assert!(text.len() < 4 || !shape.text().contains(text));
         }
-        let shape = Shape::of_data(&STANDARD.encode([0xff, 0xfe, 1]), &key);
+        let shape = SecretShape::of_data(&STANDARD.encode([0xff, 0xfe, 1]), &key);
         let bytes = STANDARD.decode(shape.text()).unwrap();
         assert!(bytes.len() == 3 && std::str::from_utf8(&bytes).is_err());
     }

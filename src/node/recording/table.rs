@@ -42,7 +42,7 @@ pub(crate) struct RecordedFrame {
 }
 
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct PieceTable {
     pieces: HashMap<PieceName, Piece>,
     frames: VecDeque<RecordedFrame>,
     bytes: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Table {
     compress: Option<Compress>,
 }
 
-impl Table {
+impl PieceTable {
     /// Keeps a piece that is made of `parts` besides its bytes.
     pub(crate) fn put(&mut self, bytes: &[u8], parts: Vec<PieceName>) -> PieceName {
         let mut name = PieceName::default();
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_oldest_frames_go_first_and_take_their_own_pieces_along() {
-        let mut table = Table::default();
+        let mut table = PieceTable::default();
         let common = table.put(b"in every frame", Vec::new());
         for number in 0..3_000_u32 {
             let own: Vec<u8> =

@@ -10,8 +10,8 @@ use serde_json::json;
 use super::*;
 use crate::core::cluster::history;
 use crate::core::cluster::node_daemons::LeaseTerm;
-use crate::core::cluster::requests::Outcome;
-use crate::core::cluster::requests::Reply;
+use crate::core::cluster::requests::CoordinatorReply;
+use crate::core::cluster::requests::RequestOutcome;
 use crate::core::cluster::rollout;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::ClusterSnapshot;
@@ -125,7 +125,7 @@ impl Coordinator {
     }
 
     /// One pass, with these replies; the Leases have been listed already, and there are none.
-    fn pass(&mut self, replies: Vec<Reply>) -> ClusterDecision {
+    fn pass(&mut self, replies: Vec<CoordinatorReply>) -> ClusterDecision {
         self.observation.replies = replies;
         self.state.absorb(&self.observation);
         self.state.liveness.asked(self.observation.now);
@@ -133,7 +133,7 @@ impl Coordinator {
         self.decide()
     }
 
-    fn pass_as_it_is(&mut self, replies: Vec<Reply>) -> ClusterDecision {
+    fn pass_as_it_is(&mut self, replies: Vec<CoordinatorReply>) -> ClusterDecision {
         self.observation.replies = replies;
         self.state.absorb(&self.observation);
         self.decide()
@@ -154,12 +154,16 @@ fn targets(decision: &ClusterDecision) -> Vec<String> {
 }
 
 /// The same answer to every request of a decision.
-fn all(decision: &ClusterDecision, answer: &Outcome) -> Vec<Reply> {
-    decision.requests.iter().map(|request| Reply { number: request.number, answer: answer.clone() }).collect()
+fn all(decision: &ClusterDecision, answer: &RequestOutcome) -> Vec<CoordinatorReply> {
+    decision
+        .requests
+        .iter()
+        .map(|request| CoordinatorReply { number: request.number, answer: answer.clone() })
+        .collect()
 }
 
-fn refused() -> Outcome {
-    Outcome::Failed(SendError::Refused("no".to_owned()))
+fn refused() -> RequestOutcome {
+    RequestOutcome::Failed(SendError::Refused("no".to_owned()))
 }
 
 const STATUS: &str = "status of kube-system/net";
@@ -183,7 +187,7 @@ fn nothing_is_written_while_an_answer_is_missing() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
     coordinator.changed(WatchedKind::NodeDaemons, node_daemons("c", "8", json!([]), json!({})));
-    let [status, approvals] = all(&first, &Outcome::Written).try_into().unwrap();
+    let [status, approvals] = all(&first, &RequestOutcome::Written).try_into().unwrap();
     assert_eq!(coordinator.pass(vec![status]).requests, [], "the approval may stand already");
     coordinator
         .take(Change::Written(WatchedKind::NodeDaemons, Box::new(node_daemons("a", "9", approval(), json!({})))));
@@ -233,7 +237,7 @@ fn an_object_that_a_late_reply_shows_does_not_come_back() {
 fn a_write_that_is_refused_with_a_conflict_waits_for_the_watch() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
-    let outdated = Outcome::Outdated("the object has been modified".to_owned());
+    let outdated = RequestOutcome::Outdated("the object has been modified".to_owned());
     let second = coordinator.pass(all(&first, &outdated));
     assert_eq!(second.requests, [], "nothing new is known");
     assert!(second.notices.iter().all(|report| matches!(report, Notice::Outdated(..))));
@@ -256,12 +260,12 @@ fn what_is_refused_keeps_nothing_else_from_its_turn() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
     let [status, _] = all(&first, &refused()).try_into().unwrap();
-    let written = Reply { number: 2, answer: Outcome::Written };
+    let written = CoordinatorReply { number: 2, answer: RequestOutcome::Written };
     let second = coordinator.pass(vec![status, written]);
     let is_new = |report: &Notice| matches!(report, Notice::WriteFailed { is_new: true, .. });
     assert_eq!((targets(&second), second.notices.iter().filter(|r| is_new(r)).count()), (vec![A.to_owned()], 1));
     coordinator.later(1_000);
-    let third = coordinator.pass(all(&second, &Outcome::Written));
+    let third = coordinator.pass(all(&second, &RequestOutcome::Written));
     assert_eq!(targets(&third), [A, STATUS], "what failed comes last");
     let fourth = coordinator.pass(all(&third, &refused()));
     assert_eq!(fourth.notices.iter().filter(|r| is_new(r)).count(), 1, "that of the approvals");
@@ -333,7 +337,7 @@ fn what_stands_names_the_present_holder_soon_and_is_written_once_a_term() {
     wanted[0]["lease"] = json!(lease(2));
     assert_eq!(patch["spec"]["approvals"], wanted, "and nothing else of it changes");
     // The resource may be of a version that has no place for it.
-    coordinator.pass(all(&second, &Outcome::Written));
+    coordinator.pass(all(&second, &RequestOutcome::Written));
     coordinator.later(1_000);
     assert!(!targets(&coordinator.pass(vec![])).contains(&A.to_owned()));
 }
@@ -342,7 +346,7 @@ fn what_stands_names_the_present_holder_soon_and_is_written_once_a_term() {
 fn what_could_not_be_sent_is_decided_anew_at_once() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
-    let second = coordinator.pass(all(&first, &Outcome::NotSent));
+    let second = coordinator.pass(all(&first, &RequestOutcome::NotSent));
     assert_eq!((targets(&second), second.notices.len()), (vec![A.to_owned()], 0), "the status waits for its turn");
     assert_eq!(second.next_look, Some(NOW + ms(1_000)));
 }
@@ -351,7 +355,7 @@ fn what_could_not_be_sent_is_decided_anew_at_once() {
 fn a_status_waits_for_its_turn_and_the_end_of_a_rollout_does_not() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
-    let replies = all(&first, &Outcome::Written);
+    let replies = all(&first, &RequestOutcome::Written);
     coordinator.changed(WatchedKind::NodeDaemons, node_daemons("a", "8", approval(), json!({})));
     coordinator.later(500);
     let second = coordinator.pass(replies);
@@ -370,14 +374,14 @@ fn an_approval_that_no_agent_claims_is_given_to_another_node() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
     coordinator.changed(WatchedKind::NodeDaemons, node_daemons("a", "8", approval(), json!({})));
-    let second = coordinator.pass(all(&first, &Outcome::Written));
+    let second = coordinator.pass(all(&first, &RequestOutcome::Written));
     assert_eq!(second.next_look, Some(NOW + ms(1_000)));
     coordinator.later(60_000);
     let third = coordinator.pass(vec![]);
     assert_eq!(third.notices, [Notice::Unclaimed(ObjectKey::new(KEY.0, KEY.1), "a".to_owned())]);
     assert_eq!(targets(&third), [STATUS, A]);
     coordinator.changed(WatchedKind::NodeDaemons, node_daemons("a", "9", json!([]), json!({})));
-    assert_eq!(targets(&coordinator.pass(all(&third, &Outcome::Written))), [B]);
+    assert_eq!(targets(&coordinator.pass(all(&third, &RequestOutcome::Written))), [B]);
 }
 
 #[test]
@@ -387,22 +391,22 @@ fn a_pod_that_an_agent_reports_is_looked_up_and_nothing_waits_for_the_answer() {
     let first = coordinator.pass(vec![]);
     assert_eq!(targets(&first), [STATUS, A, "pod net-x on node b"]);
     assert_eq!(first.requests[2].call, Call::GetPod(ObjectKey::new(KEY.0, "net-x")));
-    let [status, approvals, lookup] = all(&first, &Outcome::Written).try_into().unwrap();
+    let [status, approvals, lookup] = all(&first, &RequestOutcome::Written).try_into().unwrap();
     assert_eq!(targets(&coordinator.pass(vec![status, approvals])), [A], "it has no slot in the snapshot");
     let owner = json!([{"kind": "DaemonSet", "name": KEY.1, "uid": "u", "controller": true}]);
     let pod = json!({"metadata": {"namespace": KEY.0, "name": "net-x", "ownerReferences": owner},
         "spec": {"nodeName": "b"}});
     coordinator.later(1_000);
-    let found = Reply { answer: Outcome::Pod(Some(Box::new(pod))), ..lookup };
-    let third = coordinator.pass(vec![found, Reply { number: 4, answer: Outcome::Written }]);
+    let found = CoordinatorReply { answer: RequestOutcome::Pod(Some(Box::new(pod))), ..lookup };
+    let third = coordinator.pass(vec![found, CoordinatorReply { number: 4, answer: RequestOutcome::Written }]);
     let Call::PatchStatus(_, status) = &third.requests[0].call else { panic!("{third:?}") };
     assert!(status["status"]["conditions"].to_string().contains("net-x"), "{status}");
     // Later it cannot be looked up: what was seen stands.
     coordinator.later(30_000);
-    let fourth = coordinator.pass(all(&third, &Outcome::Written));
+    let fourth = coordinator.pass(all(&third, &RequestOutcome::Written));
     let lookup = fourth.requests.last().unwrap();
     assert!(matches!(lookup.target, RequestTarget::Pod(_)));
-    let failed = coordinator.pass(vec![Reply { number: lookup.number, answer: refused() }]);
+    let failed = coordinator.pass(vec![CoordinatorReply { number: lookup.number, answer: refused() }]);
     assert!(matches!(failed.notices[..], [Notice::LookupFailed(..)]), "{:?}", failed.notices);
 }
 
@@ -424,7 +428,7 @@ fn no_more_is_sent_at_one_time_than_a_bound_and_the_rest_follows() {
         decision.requests.iter().filter(|request| matches!(request.target, RequestTarget::Pod(_))).count()
     };
     assert_eq!((first.requests.len(), lookups(&first)), (256 + 8, 8));
-    let second = coordinator.pass(all(&first, &Outcome::NotSent));
+    let second = coordinator.pass(all(&first, &RequestOutcome::NotSent));
     assert_eq!((second.requests.len(), lookups(&second)), (256 + 8, 8), "other pods");
 }
 
@@ -457,10 +461,10 @@ fn a_certificate_request_is_approved_for_a_node_that_is_there() {
     let decided = json!({"conditions": [{"type": "Approved"}]});
     let decided = certificate_request("own", "a", "a", decided);
     coordinator.changed(WatchedKind::CertificateRequests, decided);
-    let second = coordinator.pass(all(&first, &Outcome::Written));
+    let second = coordinator.pass(all(&first, &RequestOutcome::Written));
     assert_eq!(second.notices, [Notice::Approved("own".to_owned(), "a".to_owned())], "the others were reported");
     assert_eq!(targets(&second), ["certificatesigningrequest early"], "its Node has come");
-    assert_eq!(coordinator.pass(all(&second, &Outcome::Outdated("its Node is gone".to_owned()))).requests, []);
+    assert_eq!(coordinator.pass(all(&second, &RequestOutcome::Outdated("its Node is gone".to_owned()))).requests, []);
 }
 
 /// A certificate request that is not approved, and whether it never will be.
@@ -479,21 +483,22 @@ fn the_leases_are_listed_first_and_every_fifteen_seconds_from_then_on() {
     let first = coordinator.pass_as_it_is(vec![]);
     assert_eq!(targets(&first), [LEASES], "nothing is decided before that");
     assert_eq!(coordinator.pass_as_it_is(vec![]).requests, []);
-    let listed = all(&first, &Outcome::Leases(BTreeMap::new()));
+    let listed = all(&first, &RequestOutcome::Leases(BTreeMap::new()));
     let second = coordinator.pass_as_it_is(listed);
     assert_eq!(targets(&second), [STATUS, A]);
     coordinator.later(15_000);
     // It does not wait for the answers to writes, which may be many.
     let third = coordinator.pass_as_it_is(vec![]);
     assert_eq!((targets(&third), third.requests[0].number), (vec![LEASES.to_owned()], 4));
-    let answers = [all(&second, &Outcome::Written), all(&third, &Outcome::Leases(BTreeMap::new()))].concat();
+    let answers =
+        [all(&second, &RequestOutcome::Written), all(&third, &RequestOutcome::Leases(BTreeMap::new()))].concat();
     let fourth = coordinator.pass_as_it_is(answers);
     assert!(!targets(&fourth).contains(&LEASES.to_owned()));
 }
 
 #[test]
 fn a_list_of_leases_that_fails_is_told_once_and_asked_for_again_soon() {
-    let unanswered = Outcome::Failed(SendError::Unanswered("too many".to_owned()));
+    let unanswered = RequestOutcome::Failed(SendError::Unanswered("too many".to_owned()));
     for (answer, waits) in [(refused(), false), (unanswered, true)] {
         let mut coordinator = Coordinator::new();
         let mut asked = coordinator.pass_as_it_is(vec![]);

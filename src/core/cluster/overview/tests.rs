@@ -26,8 +26,9 @@ fn report(node: &str, phase: &str, revision: &str, ready: bool) -> Value {
 
 #[test]
 fn a_rollout_is_counted_over_the_nodes_that_have_a_part_in_it() {
-    let wanted = Cluster::new(&[], &[daemon_set("net:2")], &[], &[]).daemons.into_values().next().unwrap().revision;
-    let cluster = Cluster::new(
+    let wanted =
+        ClusterOverview::new(&[], &[daemon_set("net:2")], &[], &[]).daemons.into_values().next().unwrap().revision;
+    let cluster = ClusterOverview::new(
         &[
             node("n1", true, false),
             node("n2", true, false),
@@ -69,7 +70,8 @@ fn what_only_folders_know_is_shown_too_and_what_is_not_ours_is_not() {
     let mut stock = daemon_set("stock:1");
     stock["metadata"]["name"] = json!("stock");
     stock["metadata"]["labels"] = json!({});
-    let cluster = Cluster::new(&[node("n1", true, false)], &[stock], &[report("n1", "running", "any", true)], &[]);
+    let cluster =
+        ClusterOverview::new(&[node("n1", true, false)], &[stock], &[report("n1", "running", "any", true)], &[]);
     let overview = cluster.overview(None);
     let shown: Vec<_> =
         overview.daemon_sets.iter().map(|r| (r.name.as_str(), r.in_api, r.updated, r.desired)).collect();
@@ -81,7 +83,7 @@ fn claims_and_failures_are_reasons() {
     let mut told = report("n1", "replacing", "old", true);
     told["status"]["daemons"][0]["replacing"] = json!("new");
     told["status"]["daemons"][0]["failed"] = json!({"revision": "bad", "cause": "image", "message": "not found"});
-    let cluster = Cluster::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[told], &[]);
+    let cluster = ClusterOverview::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[told], &[]);
     let overview = cluster.overview(None);
     assert_eq!(
         overview.daemon_sets[0].nodes[0].reason,
@@ -96,7 +98,7 @@ fn a_daemon_that_fails_says_so_once() {
     failing["status"]["daemons"][0]["failed"] = json!({"revision": "bad", "cause": "image", "message": "not found"});
     let reason = |report: &serde_json::Value| {
         let cluster =
-            Cluster::new(&[node("n1", true, false)], &[daemon_set("net:2")], std::slice::from_ref(report), &[]);
+            ClusterOverview::new(&[node("n1", true, false)], &[daemon_set("net:2")], std::slice::from_ref(report), &[]);
         cluster.overview(None).daemon_sets[0].nodes[0].reason.clone()
     };
     assert_eq!(reason(&failing), "image: not found");
@@ -108,7 +110,7 @@ fn a_daemon_that_fails_says_so_once() {
 fn a_namespace_keeps_its_daemons_off_nodes() {
     let namespace = json!({"metadata": {"name": "kube-system",
         "annotations": {"scheduler.alpha.kubernetes.io/node-selector": "zone=a"}}});
-    let cluster = Cluster::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[], &[namespace]);
+    let cluster = ClusterOverview::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[], &[namespace]);
     assert_eq!(cluster.overview(None).daemon_sets[0].desired, 0);
 }
 
@@ -121,7 +123,7 @@ fn what_an_approved_revision_waits_for_is_said() {
         for (field, value) in more.as_object().into_iter().flatten() {
             report["status"]["daemons"][0][field] = value.clone();
         }
-        let cluster = Cluster::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[report], &[]);
+        let cluster = ClusterOverview::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[report], &[]);
         cluster.overview(None).daemon_sets[0].nodes[0].reason.clone()
     };
     let drain = "revision new waits: the node has to be drained or cordoned first (daemonlet.dev/update: drain)";

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use crate::core::cluster::broken::BrokenNodes;
+use crate::core::cluster::broken::NodeVerdict;
 use crate::core::cluster::broken::Suspect;
 use crate::core::cluster::broken::Suspects;
-use crate::core::cluster::broken::Verdict;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released::ALL_RETRIED;
 use crate::core::cluster::rollout;
@@ -94,23 +94,23 @@ pub(super) fn plan(
         let is_there = is_there(&suspect.node, uid);
         if is_there && is_unheard(&suspect.node) {
             suspects.insert(uid.clone(), suspect.clone());
-        } else if !is_there && suspect.verdict != Verdict::Innocent && !noted.has(uid) && !is_forgiven {
-            suspects.insert(uid.clone(), Suspect { verdict: Verdict::Lost, ..suspect.clone() });
+        } else if !is_there && suspect.verdict != NodeVerdict::Innocent && !noted.has(uid) && !is_forgiven {
+            suspects.insert(uid.clone(), Suspect { verdict: NodeVerdict::Lost, ..suspect.clone() });
         }
     }
-    let is_broken = |uid: &str| suspects.get(uid).is_some_and(|suspect| suspect.verdict == Verdict::Broken);
+    let is_broken = |uid: &str| suspects.get(uid).is_some_and(|suspect| suspect.verdict == NodeVerdict::Broken);
     listed
         .nodes
         .retain(|broken| !is_there(&broken.node, &broken.uid) || is_unheard(&broken.node) || is_broken(&broken.uid));
     let kept = listed.clone();
     let mut look_again: Option<Timestamp> = None;
     let failed: BTreeSet<&str> = facts.iter().filter(|fact| fact.failed).map(|fact| fact.name).collect();
-    let of = |verdict: Verdict| suspects.iter().filter(move |(_, suspect)| suspect.verdict == verdict);
-    for (uid, suspect) in of(Verdict::Lost) {
+    let of = |verdict: NodeVerdict| suspects.iter().filter(move |(_, suspect)| suspect.verdict == verdict);
+    for (uid, suspect) in of(NodeVerdict::Lost) {
         let is_noted = listed.note(uid, &suspect.node, known.now);
         listed.more += usize::from(!is_noted);
     }
-    for (uid, suspect) in of(Verdict::Broken).filter(|(uid, _)| !noted.has(uid)) {
+    for (uid, suspect) in of(NodeVerdict::Broken).filter(|(uid, _)| !noted.has(uid)) {
         let is_ready = node_of(&suspect.node).is_some_and(|node| node.ready);
         match suspect.since.map(|since| since + NOTED_AFTER) {
             // It is slow, and its Node is well: nothing deletes that.
@@ -162,15 +162,15 @@ fn suspect(
     let since = before.and_then(|before| before.since).or(node.away_since).filter(|since| *since <= known.now);
     let since = since.unwrap_or(known.now);
     let verdict = if current.is_retried(fact.name) {
-        Verdict::Innocent
+        NodeVerdict::Innocent
     } else if fact.failed {
-        Verdict::Broken
+        NodeVerdict::Broken
     } else if is_well || is_leaving {
-        Verdict::Innocent
+        NodeVerdict::Innocent
     } else if noted.has(uid) || took.is_some_and(|took| since < took + facts::deadline(daemon)) {
-        Verdict::Broken
+        NodeVerdict::Broken
     } else {
-        Verdict::Innocent
+        NodeVerdict::Innocent
     };
     let since = (!is_well || fact.failed).then_some(since);
     let is_known = since.is_some() || is_announced;

@@ -2,8 +2,8 @@
 //!
 //! Owns which of them count as failed, or as not well. Must not decide what follows.
 
+use crate::core::cluster::broken::NodeVerdict;
 use crate::core::cluster::broken::Suspect;
-use crate::core::cluster::broken::Verdict;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::snapshot::NodeReport;
 use crate::core::cluster::snapshot::Told;
@@ -67,5 +67,5 @@ pub(super) fn is_broken(
     let says_nothing = report.is_none_or(|report| report.said == 0);
     let Some(current) = current.filter(|current| says_nothing && !current.is_retried(name)) else { return false };
     let is_noted = node.view.uid.as_ref().is_some_and(|uid| current.broken.has(uid));
-    is_noted || suspect(known, daemon, node).is_some_and(|suspect| suspect.verdict == Verdict::Broken)
+    is_noted || suspect(known, daemon, node).is_some_and(|suspect| suspect.verdict == NodeVerdict::Broken)
 }

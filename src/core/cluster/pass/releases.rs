@@ -18,7 +18,7 @@ use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
-use crate::core::cluster::rollout::Rules;
+use crate::core::cluster::rollout::RolloutRules;
 use crate::core::cluster::snapshot::KnownRevision;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::DaemonSet;
@@ -154,7 +154,7 @@ pub(super) fn released(
     daemon: &WatchedDaemon,
     current: Option<&RevisionFact>,
     facts: &[NodeFact<'_>],
-    (rules, rolled): (&Rules, &RolloutPlan),
+    (rules, rolled): (&RolloutRules, &RolloutPlan),
     now: Timestamp,
     is_held: bool,
 ) -> Option<(Released, FirstInstances)> {

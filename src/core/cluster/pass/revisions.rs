@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::core::cluster::history;
-use crate::core::cluster::history::Holder;
+use crate::core::cluster::history::RevisionHolder;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::requests::RequestTarget;
@@ -72,7 +72,7 @@ fn known_revisions<'a>(
     view: &'a ClusterSnapshot,
     key: &'a ObjectKey,
     daemon: &WatchedDaemon,
-) -> (Vec<history::RevisionFact>, BTreeMap<&'a str, Holder>, Vec<history::RevisionWrite>) {
+) -> (Vec<history::RevisionFact>, BTreeMap<&'a str, RevisionHolder>, Vec<history::RevisionWrite>) {
     let (mut own, mut others, mut releases) = (Vec::new(), BTreeMap::new(), Vec::new());
     let from = ObjectKey::new(&key.namespace, "");
     for (of, known) in view.revisions.range(from..).take_while(|(of, _)| of.namespace == key.namespace) {
@@ -82,9 +82,9 @@ fn known_revisions<'a>(
         } else if is_own && known.controller.is_some() {
             let name = of.name.clone();
             releases.push(history::RevisionWrite::Release { name });
-            others.insert(of.name.as_str(), Holder::Other);
+            others.insert(of.name.as_str(), RevisionHolder::Other);
         } else if of.name.starts_with(&key.name) {
-            others.insert(of.name.as_str(), Holder::Other);
+            others.insert(of.name.as_str(), RevisionHolder::Other);
         }
     }
     others.extend(view.others_revisions(key));

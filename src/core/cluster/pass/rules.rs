@@ -4,7 +4,7 @@ use crate::core::annotations;
 use crate::core::annotations::first_install;
 use crate::core::annotations::int_or_percent;
 use crate::core::cluster::released::RolloutStatus;
-use crate::core::cluster::rollout::Rules;
+use crate::core::cluster::rollout::RolloutRules;
 use crate::core::cluster::rollout::resolve;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::duration;
@@ -50,7 +50,7 @@ pub(super) fn of(
     current: Option<(&str, i64)>,
     stopped: Option<String>,
     now: Timestamp,
-) -> Rules {
+) -> RolloutRules {
     let daemon_set = &*daemon.daemon_set;
     let (max_unavailable, max_surge) = match daemon_set.update_strategy {
         UpdateStrategy::RollingUpdate { max_unavailable, max_surge } => (max_unavailable, max_surge),
@@ -80,7 +80,7 @@ pub(super) fn of(
         true => Span::ZERO,
         false => annotation(daemon_set, CANARY_HOLD).and_then(duration::parse).unwrap_or_default(),
     };
-    let rules = Rules {
+    let rules = RolloutRules {
         wanted: daemon.wanted,
         max_unavailable,
         max_surge,
@@ -97,15 +97,15 @@ pub(super) fn of(
     };
     match annotations::is_uncoordinated(daemon_set) {
         // Nodes ask nobody how far it goes.
-        true => Rules { hold: rules.hold.clone(), ..unhindered(&rules) },
+        true => RolloutRules { hold: rules.hold.clone(), ..unhindered(&rules) },
         false => rules,
     }
 }
 
 /// The same budget for the way back, which nothing else holds up.
-pub(super) fn unhindered(rules: &Rules) -> Rules {
+pub(super) fn unhindered(rules: &RolloutRules) -> RolloutRules {
     let max_unreachable = IntOrPercent::Int(u32::MAX);
-    Rules {
+    RolloutRules {
         hold: None,
         first_install: None,
         step: None,

@@ -10,7 +10,7 @@ use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::retries::Retries;
 use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
-use crate::core::cluster::rollout::Rules;
+use crate::core::cluster::rollout::RolloutRules;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::steps;
 use crate::core::cluster::steps::Promotion;
@@ -47,7 +47,7 @@ pub(super) struct Stage {
 
 /// The stage of the `current` revision. The way back to the released one has no steps.
 pub(super) fn stage(
-    (rules, advance): (&Rules, Advance),
+    (rules, advance): (&RolloutRules, Advance),
     daemon: &WatchedDaemon,
     current: Option<&RevisionFact>,
     number: Option<i64>,

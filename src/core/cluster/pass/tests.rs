@@ -64,12 +64,12 @@ fn approval(image: &str, at: &str) -> Value {
 
 /// A cluster, and what its coordinator remembers.
 #[derive(Default)]
-struct World {
+struct ClusterWorld {
     view: ClusterSnapshot,
     state: CoordinatorState,
 }
 
-impl World {
+impl ClusterWorld {
     fn put(&mut self, kind: WatchedKind, object: Value) {
         self.view.put(kind, object);
     }
@@ -100,8 +100,8 @@ impl World {
 }
 
 /// Two revisions, the second wanted; four nodes that still run the first.
-fn world(annotations: Value) -> World {
-    let mut view = World::default();
+fn world(annotations: Value) -> ClusterWorld {
+    let mut view = ClusterWorld::default();
     for kind in KINDS {
         view.take(Change::Begin(kind));
         view.take(Change::Complete(kind));
@@ -118,8 +118,8 @@ fn world(annotations: Value) -> World {
 
 /// Node and revision of each approval that stands after the plan.
 fn approved(plan: &ClusterPlan) -> Vec<(String, String)> {
-    let of = |write: &Write| match write {
-        Write::Approvals { node, spec } => {
+    let of = |write: &ObjectWrite| match write {
+        ObjectWrite::Approvals { node, spec } => {
             spec.approvals.iter().map(|a| (node.clone(), a.revision.clone())).collect::<Vec<_>>()
         }
         _ => Vec::new(),
@@ -128,8 +128,8 @@ fn approved(plan: &ClusterPlan) -> Vec<(String, String)> {
 }
 
 fn status(plan: &ClusterPlan) -> Value {
-    let of = |write: &Write| match write {
-        Write::Status { status, .. } => Some(status.clone()),
+    let of = |write: &ObjectWrite| match write {
+        ObjectWrite::Status { status, .. } => Some(status.clone()),
         _ => None,
     };
     plan.writes.iter().find_map(of).unwrap_or_default()
@@ -239,17 +239,20 @@ fn an_approval_that_nobody_claims_is_taken_back_told_and_others_come_first() {
 
 #[test]
 fn without_any_node_there_is_a_revision_and_then_a_status() {
-    let mut view = World::default();
+    let mut view = ClusterWorld::default();
     view.put(WatchedKind::DaemonSets, daemon_set("one", json!({}), json!({})));
     let plan = view.plan(NOW);
-    let [Write::Revision { write: history::RevisionWrite::Create { number: 1, .. }, .. }] = plan.writes.as_slice()
+    let [ObjectWrite::Revision { write: history::RevisionWrite::Create { number: 1, .. }, .. }] =
+        plan.writes.as_slice()
     else {
         panic!("the revision comes first: {:?}", plan.writes)
     };
     view.put(WatchedKind::Revisions, revision("one", 1));
     let plan = view.plan(NOW);
     assert_eq!(status(&plan)["observedGeneration"], 3);
-    let [Write::Status { at_once: true, nodes: 0, .. }] = plan.writes.as_slice() else { panic!("{:?}", plan.writes) };
+    let [ObjectWrite::Status { at_once: true, nodes: 0, .. }] = plan.writes.as_slice() else {
+        panic!("{:?}", plan.writes)
+    };
 }
 
 #[test]
@@ -282,7 +285,7 @@ fn a_gated_daemon_set_has_its_counters_and_revisions_from_the_stock_controller()
     gated["spec"]["template"]["spec"]["nodeSelector"] = json!({"daemonlet.dev/static": "true"});
     view.put(WatchedKind::DaemonSets, gated);
     let plan = view.plan(NOW);
-    assert!(plan.writes.iter().all(|w| !matches!(w, Write::Revision { .. })), "{:?}", plan.writes);
+    assert!(plan.writes.iter().all(|w| !matches!(w, ObjectWrite::Revision { .. })), "{:?}", plan.writes);
     let fields: Vec<String> = status(&plan).as_object().unwrap().keys().cloned().collect();
     assert_eq!(fields, ["conditions"]);
 }
@@ -295,8 +298,8 @@ fn an_approval_is_withdrawn_where_the_daemon_runs_no_more_and_is_not_to_run() {
     view.put(WatchedKind::Nodes, leaving);
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"instances": []}), approval("two", FAILED_AT)));
     let plan = view.plan(NOW);
-    let of_a = plan.writes.iter().find(|w| matches!(w, Write::Approvals { node, .. } if node == "a"));
-    assert_eq!(of_a, Some(&Write::Approvals { node: "a".to_owned(), spec: Spec::default() }));
+    let of_a = plan.writes.iter().find(|w| matches!(w, ObjectWrite::Approvals { node, .. } if node == "a"));
+    assert_eq!(of_a, Some(&ObjectWrite::Approvals { node: "a".to_owned(), spec: Spec::default() }));
 }
 
 #[test]
@@ -306,8 +309,8 @@ fn an_approval_for_another_object_is_withdrawn() {
     stale[0]["uid"] = json!("former");
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), stale));
     let plan = view.plan(NOW);
-    let of_a = plan.writes.iter().find(|w| matches!(w, Write::Approvals { node, .. } if node == "a"));
-    assert_eq!(of_a, Some(&Write::Approvals { node: "a".to_owned(), spec: Spec::default() }));
+    let of_a = plan.writes.iter().find(|w| matches!(w, ObjectWrite::Approvals { node, .. } if node == "a"));
+    assert_eq!(of_a, Some(&ObjectWrite::Approvals { node: "a".to_owned(), spec: Spec::default() }));
 }
 
 #[test]
@@ -324,9 +327,10 @@ fn an_approval_that_nobody_has_claimed_goes_with_its_node() {
         view.take(Change::Gone(WatchedKind::Nodes, Box::new(node(name, "True"))));
     }
     let plan = view.plan(NOW);
-    let emptied = |write: &&Write| matches!(write, Write::Approvals { spec, .. } if spec.approvals.is_empty());
-    let of = |write: &Write| matches!(write, Write::Approvals { node, .. } if node == "a");
-    let emptied: Vec<&Write> = plan.writes.iter().filter(emptied).collect();
+    let emptied =
+        |write: &&ObjectWrite| matches!(write, ObjectWrite::Approvals { spec, .. } if spec.approvals.is_empty());
+    let of = |write: &ObjectWrite| matches!(write, ObjectWrite::Approvals { node, .. } if node == "a");
+    let emptied: Vec<&ObjectWrite> = plan.writes.iter().filter(emptied).collect();
     assert!(emptied.len() == 1 && of(emptied[0]), "{emptied:?}");
 }
 
@@ -365,7 +369,7 @@ fn the_word_of_an_agent_that_a_stock_controller_acts_counts_once_its_pod_was_see
         view.state.claims.answered(claim, pod.as_ref());
         let plan = view.plan(NOW + ms(2));
         assert_eq!(!is_ours(&plan), holds, "{pod:?}");
-        assert!(!plan.writes.iter().any(|w| matches!(w, Write::Revision { .. })));
+        assert!(!plan.writes.iter().any(|w| matches!(w, ObjectWrite::Revision { .. })));
         // It may go while its agent goes on telling of it.
         let again = plan.look_again.unwrap();
         assert!(again <= NOW + ms(30_000), "{again}");
@@ -458,7 +462,7 @@ fn what_becomes_ready_by_a_clock_that_is_behind_is_ready_since_it_was_seen() {
         view.plan(NOW);
         view
     };
-    let available = |view: &mut World, at: i64| {
+    let available = |view: &mut ClusterWorld, at: i64| {
         let plan = view.plan(NOW + ms(at));
         (
             status(&plan)["numberAvailable"].as_i64(),
@@ -483,7 +487,7 @@ fn what_becomes_ready_by_a_clock_that_is_behind_is_ready_since_it_was_seen() {
     let mut other = begun();
     other.put(WatchedKind::NodeDaemons, fresh("another", Some(5)));
     assert_eq!(available(&mut other, 5_000).0, Some(4));
-    let mut other = World { view: view.view.clone(), state: CoordinatorState::default() };
+    let mut other = ClusterWorld { view: view.view.clone(), state: CoordinatorState::default() };
     other.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(fresh("a", None))));
     other.put(WatchedKind::NodeDaemons, fresh("b", Some(40)));
     assert_eq!(available(&mut other, 41_000).0, Some(4));
@@ -522,7 +526,7 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
     let live = json!({"observedGeneration": 3, "conditions": [{"type": "Foreign", "status": "Maybe"}]});
     view.put(WatchedKind::DaemonSets, refused("8", live));
     let plan = view.plan(NOW);
-    let [Write::Status { status: written, .. }] = plan.writes.as_slice() else { panic!("{:?}", plan.writes) };
+    let [ObjectWrite::Status { status: written, .. }] = plan.writes.as_slice() else { panic!("{:?}", plan.writes) };
     assert_eq!(written.get("observedGeneration"), None);
     assert_eq!(
         (&written["desiredNumberScheduled"], &written["numberReady"]),
@@ -551,7 +555,7 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
     view.put(WatchedKind::DaemonSets, going);
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan), []);
-    assert!(matches!(&plan.writes[..], [Write::Approvals { node, .. }] if node == "a"), "{:?}", plan.writes);
+    assert!(matches!(&plan.writes[..], [ObjectWrite::Approvals { node, .. }] if node == "a"), "{:?}", plan.writes);
     let mut mended = daemon_set("two", json!({}), json!({}));
     mended["metadata"]["generation"] = json!(5);
     view.put(WatchedKind::DaemonSets, mended);
@@ -579,7 +583,7 @@ fn a_mode_that_nobody_knows_is_a_definition_that_is_refused() {
     assert_eq!(self::status(&plan)["numberReady"], 4, "the nodes still run it");
     // One that no coordinator has seen before, wherever it is: the label says for whom it is meant.
     for namespace in ["kube-system", "other"] {
-        let mut fresh = World::default();
+        let mut fresh = ClusterWorld::default();
         fresh.put(WatchedKind::DaemonSets, mistyped(namespace));
         assert!(!fresh.plan(NOW).writes.is_empty(), "{namespace}");
     }
@@ -609,25 +613,25 @@ fn a_name_that_somebody_elses_revision_has_is_waited_for_or_counted_as_a_collisi
         (owner("StatefulSet", "net"), false),
         (json!([]), false),
     ] {
-        let mut view = World::default();
+        let mut view = ClusterWorld::default();
         view.put(WatchedKind::DaemonSets, daemon_set("one", json!({}), json!({})));
         held["metadata"]["ownerReferences"] = owners.clone();
         view.put(WatchedKind::Revisions, held.clone());
         let plan = view.plan(NOW);
         match plan.writes.as_slice() {
-            [Write::Status { .. }] => {
+            [ObjectWrite::Status { .. }] => {
                 assert!(waits, "{owners}");
                 let (_, reason, words) = condition(&plan, "Degraded");
                 assert_eq!(reason, "NoControllerRevision");
                 assert!(words.contains("of a former DaemonSet of this name is still there"), "{words}");
             }
-            [Write::Revision { write: history::RevisionWrite::Collision, .. }] => assert!(!waits, "{owners}"),
+            [ObjectWrite::Revision { write: history::RevisionWrite::Collision, .. }] => assert!(!waits, "{owners}"),
             writes => panic!("{owners}: {writes:?}"),
         }
         view.take(Change::Gone(WatchedKind::Revisions, Box::new(held.clone())));
         let plan = view.plan(NOW);
         assert!(
-            matches!(&plan.writes[..], [Write::Revision { write: history::RevisionWrite::Create { .. }, .. }]),
+            matches!(&plan.writes[..], [ObjectWrite::Revision { write: history::RevisionWrite::Create { .. }, .. }]),
             "{owners}"
         );
     }
@@ -641,7 +645,7 @@ mod unread;
 
 #[test]
 fn revision_and_overlays_are_approved_as_a_pair() {
-    let mut world = World::default();
+    let mut world = ClusterWorld::default();
     world.put(WatchedKind::DaemonSets, daemon_set("a", json!({}), json!({})));
     world.put(WatchedKind::Revisions, revision("a", 1));
     for name in NODES {
@@ -649,8 +653,8 @@ fn revision_and_overlays_are_approved_as_a_pair() {
         world.put(WatchedKind::NodeDaemons, report(name, "a", json!({}), json!([])));
     }
     let approved = |plan: &ClusterPlan| -> Vec<(String, Spec)> {
-        let of = |write: &Write| match write {
-            Write::Approvals { node, spec } => Some((node.clone(), spec.clone())),
+        let of = |write: &ObjectWrite| match write {
+            ObjectWrite::Approvals { node, spec } => Some((node.clone(), spec.clone())),
             _ => None,
         };
         plan.writes.iter().filter_map(of).collect()
@@ -666,7 +670,7 @@ fn revision_and_overlays_are_approved_as_a_pair() {
     assert_eq!((node.as_str(), spec.approvals[0].pair()), ("b", format!("{}.d1", hash("a"))));
     // Counters are the template's.
     let updated = world.plan(NOW).writes.iter().find_map(|write| match write {
-        Write::Status { status, .. } => status.get("updatedNumberScheduled").and_then(Value::as_u64),
+        ObjectWrite::Status { status, .. } => status.get("updatedNumberScheduled").and_then(Value::as_u64),
         _ => None,
     });
     assert_eq!(updated, Some(4));
@@ -681,7 +685,7 @@ fn revision_and_overlays_are_approved_as_a_pair() {
 
 #[test]
 fn overlays_that_went_away_are_approved_node_by_node_until_that_fails() {
-    let mut world = World::default();
+    let mut world = ClusterWorld::default();
     world.put(WatchedKind::DaemonSets, daemon_set("a", json!({}), json!({})));
     world.put(WatchedKind::Revisions, revision("a", 1));
     let patched = |name: &str, more: Value| {
@@ -694,8 +698,8 @@ fn overlays_that_went_away_are_approved_node_by_node_until_that_fails() {
         world.put(WatchedKind::NodeDaemons, patched(name, json!({})));
     }
     let approved = |plan: &ClusterPlan| -> Vec<String> {
-        let of = |write: &Write| match write {
-            Write::Approvals { spec, .. } => spec.approvals.first().map(|approval| approval.pair()),
+        let of = |write: &ObjectWrite| match write {
+            ObjectWrite::Approvals { spec, .. } => spec.approvals.first().map(|approval| approval.pair()),
             _ => None,
         };
         plan.writes.iter().filter_map(of).collect()

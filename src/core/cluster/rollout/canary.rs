@@ -6,7 +6,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::NodeFact;
-use super::Rules;
+use super::RolloutRules;
 use super::newest;
 use super::taken::names;
 
@@ -15,7 +15,7 @@ pub(super) const NONE: &str =
     "the canary selector (annotation daemonlet.dev/canary) selects no node that the daemon is for";
 
 /// Why the canary phase goes on, with the nodes that it waits for.
-pub(super) fn words(canaries: &mut dyn Iterator<Item = &NodeFact<'_>>, rules: &Rules) -> String {
+pub(super) fn words(canaries: &mut dyn Iterator<Item = &NodeFact<'_>>, rules: &RolloutRules) -> String {
     let waits = |n: &&NodeFact<'_>| settles(n, rules, Span::ZERO).is_none();
     let waiting: Vec<&str> = canaries.filter(waits).map(|n| n.name).collect();
     match waiting.is_empty() {
@@ -25,14 +25,20 @@ pub(super) fn words(canaries: &mut dyn Iterator<Item = &NodeFact<'_>>, rules: &R
 }
 
 /// When a canary node will have had the wanted revision for long enough, if it is on the way there.
-pub(super) fn settles(node: &NodeFact<'_>, rules: &Rules, hold: Span) -> Option<Timestamp> {
+pub(super) fn settles(node: &NodeFact<'_>, rules: &RolloutRules, hold: Span) -> Option<Timestamp> {
     let since = newest(node).filter(|n| node.wants(rules, n.pair())).and_then(|n| n.ready_since);
     since.filter(|_| node.ready).map(|since| since + hold)
 }
 
 /// Whether there are canary nodes, and all of them have had the wanted revision for long enough. Who promotes it does not
 /// wait for those that cannot take it.
-pub(super) fn are_settled(rules: &Rules, hold: Span, min_ready: Span, nodes: &[NodeFact<'_>], now: Timestamp) -> bool {
+pub(super) fn are_settled(
+    rules: &RolloutRules,
+    hold: Span,
+    min_ready: Span,
+    nodes: &[NodeFact<'_>],
+    now: Timestamp,
+) -> bool {
     let mut canaries = nodes.iter().filter(|n| n.canary && n.belongs).peekable();
     let is_settled = |n: &NodeFact<'_>| n.is_heard() && settles(n, rules, min_ready + hold).is_some_and(|at| at <= now);
     let is_passed = |n: &NodeFact<'_>| rules.is_canary_promoted && (n.failed || !n.able || !n.reachable);

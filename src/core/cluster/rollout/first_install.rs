@@ -3,8 +3,8 @@
 //! Owns how many of them start. Must not decide whether a rollout is held.
 
 use super::NodeFact;
-use super::Rules;
-use super::Stand;
+use super::NodeProgress;
+use super::RolloutRules;
 use super::counts;
 use super::is_in_doubt;
 use super::order;
@@ -13,9 +13,9 @@ use super::resolve;
 /// The nodes without an instance that may start one now; where there are some and none may, those that they wait for. What
 /// was given to more of them than are allowed by now is withdrawn.
 pub(super) fn plan(
-    rules: &Rules,
+    rules: &RolloutRules,
     nodes: &[NodeFact<'_>],
-    stands: &[Stand],
+    stands: &[NodeProgress],
     desired: usize,
     withdraw: &mut Vec<usize>,
 ) -> (Vec<usize>, Vec<usize>) {
@@ -30,7 +30,7 @@ pub(super) fn plan(
     let in_doubt = (0..nodes.len()).filter(|i| begun(i) && is_in_doubt(&nodes[*i], stands[*i])).count();
     let is_idle = |index: &usize| {
         let node = &nodes[*index];
-        let is_given = stands[*index] == Stand::Missing && node.approval.is_some() && !node.replacing;
+        let is_given = stands[*index] == NodeProgress::Missing && node.approval.is_some() && !node.replacing;
         is_given && !withdraw.contains(index)
     };
     let surplus: Vec<usize> =
@@ -38,7 +38,7 @@ pub(super) fn plan(
     withdraw.extend(surplus);
     let may = |index: &usize| {
         let node = &nodes[*index];
-        let is_free = node.approval.is_none() && !node.replacing && stands[*index] == Stand::Missing;
+        let is_free = node.approval.is_none() && !node.replacing && stands[*index] == NodeProgress::Missing;
         is_free && node.should_run && node.reachable && node.able && node.is_heard() && !node.failed
     };
     let mut candidates: Vec<usize> = (0..nodes.len()).filter(may).collect();
@@ -50,12 +50,12 @@ pub(super) fn plan(
 }
 
 /// Whether a node is one of those that are counted: it has been given the word, or what it has is not available.
-fn is_begun(node: &NodeFact<'_>, stand: Stand) -> bool {
+fn is_begun(node: &NodeFact<'_>, stand: NodeProgress) -> bool {
     let is_on_the_way = node.approval.is_some() || node.replacing || node.broken;
     match stand {
-        Stand::Missing | Stand::Old(true) => is_on_the_way,
-        Stand::Old(false) => is_on_the_way || node.reachable,
-        Stand::New { released, .. } => !released || node.replacing,
-        Stand::Both(_) => true,
+        NodeProgress::Missing | NodeProgress::Old(true) => is_on_the_way,
+        NodeProgress::Old(false) => is_on_the_way || node.reachable,
+        NodeProgress::New { released, .. } => !released || node.replacing,
+        NodeProgress::Both(_) => true,
     }
 }

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::NodeFact;
-use super::Stand;
+use super::NodeProgress;
 use super::counts;
 use super::is_touched;
 
@@ -27,22 +27,24 @@ struct Zone {
 /// unavailable instances, else the first by name. Gives the zone, if there are several.
 pub(super) fn within_zone<'a>(
     nodes: &[NodeFact<'a>],
-    stands: &[Stand],
+    stands: &[NodeProgress],
     candidates: &mut Vec<usize>,
 ) -> Option<&'a str> {
     let mut zones: BTreeMap<&str, Zone> = BTreeMap::new();
     for (node, stand) in nodes.iter().zip(stands).filter(|(node, stand)| counts(node, **stand)) {
         let zone = zones.entry(node.zone?).or_default();
-        let is_done = matches!(stand, Stand::New { available: true, .. });
-        let begins = node.approval.is_some() || node.replacing || matches!(stand, Stand::New { .. } | Stand::Both(_));
+        let is_done = matches!(stand, NodeProgress::New { available: true, .. });
+        let begins = node.approval.is_some()
+            || node.replacing
+            || matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_));
         zone.begun += usize::from(begins);
         zone.under_way += usize::from(node.approval.is_some() || node.replacing);
         // One that has begun and is away may yet come back, or fails. One that runs nothing waits for something of its
         // own, and others come before those that do not take what they are given.
-        let is_next = node.reachable && node.able && matches!(stand, Stand::Old(_)) && !comes_last(node);
+        let is_next = node.reachable && node.able && matches!(stand, NodeProgress::Old(_)) && !comes_last(node);
         let may_follow = !node.failed && (is_touched(node, *stand) || node.approval.is_some() || is_next);
         zone.left += usize::from(!is_done && may_follow);
-        zone.unavailable += usize::from(*stand == Stand::Old(false));
+        zone.unavailable += usize::from(*stand == NodeProgress::Old(false));
     }
     let open = zones.iter().filter(|(_, zone)| zone.left > 0);
     let rank = |zone: &Zone| (zone.under_way, zone.begun, zone.unavailable);
@@ -65,14 +67,14 @@ const REFUSED: usize = 8;
 /// Sorts the `candidates`: those that others come before last (of those whose approvals are refused, the one that is tried
 /// next first), unavailable ones first, spread over the values of the
 /// spread key, then by name. This is upstream's order but for the chance in it.
-pub(super) fn sort(nodes: &[NodeFact<'_>], stands: &[Stand], candidates: &mut [usize]) {
+pub(super) fn sort(nodes: &[NodeFact<'_>], stands: &[NodeProgress], candidates: &mut [usize]) {
     let are_few = nodes.iter().filter(|node| node.refused_until.is_some()).count() <= REFUSED;
     let later = |node: &NodeFact<'_>| (node.refused_until.filter(|_| are_few), node.passed_over);
-    let kind = |index: usize| (later(&nodes[index]), stands[index] != Stand::Old(false));
+    let kind = |index: usize| (later(&nodes[index]), stands[index] != NodeProgress::Old(false));
     candidates.sort_by_key(|index| (kind(*index), nodes[*index].name));
     let mut taken: BTreeMap<Option<&str>, usize> = BTreeMap::new();
     for (node, stand) in nodes.iter().zip(stands).filter(|(node, stand)| counts(node, **stand)) {
-        let has = node.approval.is_some() || matches!(stand, Stand::New { .. } | Stand::Both(_));
+        let has = node.approval.is_some() || matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_));
         *taken.entry(node.spread).or_default() += usize::from(has);
     }
     let mut ranks = BTreeMap::new();

@@ -3,7 +3,7 @@
 //! Owns how many that are. Must not decide what follows.
 
 use super::NodeFact;
-use super::Rules;
+use super::RolloutRules;
 use super::resolve;
 use crate::core::cluster::liveness::AgentLiveness;
 
@@ -11,7 +11,7 @@ use crate::core::cluster::liveness::AgentLiveness;
 const UNREACHABLE_FLOOR: usize = 2;
 
 /// Whether so many of the nodes are unreachable or have a dead agent that the others do not speak for all.
-pub fn is_silence(rules: &Rules, nodes: &[NodeFact<'_>]) -> bool {
+pub fn is_silence(rules: &RolloutRules, nodes: &[NodeFact<'_>]) -> bool {
     let is_dead = |node: &&NodeFact<'_>| node.should_run && node.reachable && node.agent == AgentLiveness::Dead;
     let (unreachable, all) = unreachable(nodes);
     let silent = unreachable + nodes.iter().filter(is_dead).count();
@@ -19,7 +19,7 @@ pub fn is_silence(rules: &Rules, nodes: &[NodeFact<'_>]) -> bool {
 }
 
 /// Whether so many of the nodes are unreachable that nothing goes on.
-pub fn is_outage(rules: &Rules, nodes: &[NodeFact<'_>]) -> bool {
+pub fn is_outage(rules: &RolloutRules, nodes: &[NodeFact<'_>]) -> bool {
     let (unreachable, all) = unreachable(nodes);
     !rules.exact && unreachable > UNREACHABLE_FLOOR && unreachable >= resolve(&rules.max_unreachable, all)
 }

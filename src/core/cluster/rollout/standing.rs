@@ -5,8 +5,8 @@
 
 use super::ApprovalFact;
 use super::NodeFact;
-use super::Rules;
-use super::Stand;
+use super::NodeProgress;
+use super::RolloutRules;
 use super::counts;
 use super::order;
 
@@ -17,7 +17,7 @@ impl ApprovalFact {
     }
 
     /// Whether it takes a slot before it is claimed.
-    pub(super) fn takes_slot(&self, rules: &Rules) -> bool {
+    pub(super) fn takes_slot(&self, rules: &RolloutRules) -> bool {
         !self.is_standing() && rules.when.is_none()
     }
 }
@@ -45,13 +45,13 @@ pub(super) struct Reach {
 /// Withdraws unclaimed approvals beyond that reach: steps, partition, zones and canary nodes may have changed since they
 /// were given. Nor does one that waits for a trigger stand on a node whose agent cannot take the revision any more.
 pub(super) fn withdraw_surplus(
-    rules: &Rules,
+    rules: &RolloutRules,
     reach: &Reach,
     nodes: &[NodeFact<'_>],
-    stands: &[Stand],
+    stands: &[NodeProgress],
     withdraw: &mut Vec<usize>,
 ) {
-    let is_old = |index: usize| matches!(stands[index], Stand::Old(_));
+    let is_old = |index: usize| matches!(stands[index], NodeProgress::Old(_));
     let waits = |index: &usize| {
         let node = &nodes[*index];
         node.approval.is_some() && !node.replacing && is_old(*index) && !withdraw.contains(index)
@@ -67,7 +67,7 @@ pub(super) fn withdraw_surplus(
     withdraw.extend(&out);
     let begun = (0..nodes.len()).filter(|index| {
         let (node, stand) = (&nodes[*index], stands[*index]);
-        let has_it = matches!(stand, Stand::New { .. } | Stand::Both(_));
+        let has_it = matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_));
         counts(node, stand) && (has_it || node.is_under_way()) && !out.contains(index)
     });
     let surplus = match &rules.step {

@@ -9,8 +9,8 @@ const NOW: Timestamp = at(1_000_000);
 const PAST: Name = Name::first(0);
 const WANTED: Name = Name::first(1);
 
-fn rules(max_unavailable: u32) -> Rules {
-    Rules {
+fn rules(max_unavailable: u32) -> RolloutRules {
+    RolloutRules {
         wanted: WANTED,
         max_unavailable: IntOrPercent::Int(max_unavailable),
         max_surge: IntOrPercent::Int(0),
@@ -70,7 +70,7 @@ fn approved(name: &str, at: Timestamp) -> NodeFact<'_> {
     NodeFact { approval: Some(ApprovalFact { revision: WANTED, overlays: None, at, when: None }), ..node(name, OLD) }
 }
 
-fn approves(rules: &Rules, nodes: &[NodeFact<'_>]) -> Vec<String> {
+fn approves(rules: &RolloutRules, nodes: &[NodeFact<'_>]) -> Vec<String> {
     plan(rules, ms(0), nodes, NOW).approve.into_iter().map(|i| nodes[i].name.to_owned()).collect()
 }
 
@@ -99,7 +99,7 @@ fn what_a_surge_left_beside_an_old_instance_that_serves_is_no_free_slot() {
 fn unreachable_on_the_old_revision_takes_no_slot_and_broken_after_the_update_does() {
     let away = NodeFact { reachable: false, ready: false, ..node("away", OLD) };
     assert_eq!(approves(&rules(1), &[node("a", OLD), away.clone()]), ["a"]);
-    let exact = Rules { exact: true, ..rules(1) };
+    let exact = RolloutRules { exact: true, ..rules(1) };
     assert_eq!(approves(&exact, &[node("a", OLD), away]), NONE, "upstream's rule");
     let broke = NodeFact { reachable: false, ready: false, ..node("broke", NEW) };
     assert_eq!(approves(&rules(1), &[node("a", OLD), broke]), NONE);
@@ -132,7 +132,7 @@ fn a_node_that_breaks_under_the_new_revision_counts_also_with_taints_that_are_no
     assert_eq!(held(&[node("b", NEW), broke.clone()]), "", "nobody waits for it");
     let elsewhere = NodeFact { belongs: false, ..broke.clone() };
     assert_eq!(approves(&rules(1), &[node("a", OLD), elsewhere]), ["a"], "the daemon is not for that node any more");
-    let canaries = Rules { canary_hold: Some(ms(0)), ..rules(5) };
+    let canaries = RolloutRules { canary_hold: Some(ms(0)), ..rules(5) };
     let canary = |node| NodeFact { canary: true, ..node };
     let nodes = [node("a", OLD), canary(node("b", NEW)), canary(broke)];
     let planned = plan(&canaries, ms(0), &nodes, NOW);
@@ -143,10 +143,10 @@ fn a_node_that_breaks_under_the_new_revision_counts_also_with_taints_that_are_no
 fn an_outage_holds_also_where_the_daemon_does_not_tolerate_its_taints() {
     let away = |name| NodeFact { reachable: false, ..tainted(node(name, OLD)) };
     let nodes = [node("a", OLD), node("b", OLD), node("c", OLD), away("d"), away("e"), away("f")];
-    let third = Rules { max_unreachable: IntOrPercent::Percent(50), ..rules(1) };
+    let third = RolloutRules { max_unreachable: IntOrPercent::Percent(50), ..rules(1) };
     let planned = plan(&third, ms(0), &nodes, NOW);
     assert_eq!((planned.approve, planned.held.as_str()), (vec![], "3 of 6 nodes are unreachable"));
-    let more = Rules { max_unreachable: IntOrPercent::Percent(51), ..rules(1) };
+    let more = RolloutRules { max_unreachable: IntOrPercent::Percent(51), ..rules(1) };
     assert_eq!(approves(&more, &nodes), ["a"]);
 }
 
@@ -189,7 +189,7 @@ fn an_approval_that_nobody_claims_is_withdrawn_and_a_claimed_one_never() {
     let planned = plan(&rules(1), ms(0), &[late.clone(), node("b", OLD)], NOW);
     assert_eq!((planned.withdraw, planned.unclaimed, planned.approve), (vec![0], vec![0], vec![]));
     let claimed = NodeFact { replacing: true, ..late };
-    let paused = Rules { hold: Some("paused".into()), ..rules(1) };
+    let paused = RolloutRules { hold: Some("paused".into()), ..rules(1) };
     assert!(plan(&paused, ms(0), &[claimed], NOW).withdraw.is_empty());
     assert_eq!(plan(&paused, ms(0), &[approved("a", NOW)], NOW).withdraw, [0]);
     let withdrawn_but_replacing = NodeFact { replacing: true, ..node("b", OLD) };
@@ -213,20 +213,24 @@ fn holds_say_why() {
     let nodes =
         [node("a", OLD), NodeFact { failed: true, ..node("b", OLD) }, NodeFact { failed: true, ..node("c", OLD) }];
     assert_eq!(approves(&rules(3), &nodes), ["a"], "a node on which it failed is not approved again");
-    let paused = Rules { hold: Some("paused".into()), ..rules(1) };
+    let paused = RolloutRules { hold: Some("paused".into()), ..rules(1) };
     let planned = plan(&paused, ms(0), &nodes, NOW);
     assert_eq!((planned.approve.len(), planned.held.as_str()), (0, "paused"));
-    let kept = Rules { partition: IntOrPercent::Int(2), ..rules(3) };
+    let kept = RolloutRules { partition: IntOrPercent::Int(2), ..rules(3) };
     let three = [node("a", OLD), node("b", OLD), node("c", OLD)];
     assert_eq!(approves(&kept, &three), ["a"]);
     assert_eq!(approves(&kept, &[node("a", NEW), node("b", OLD), node("c", OLD)]), NONE);
-    assert_eq!(approves(&Rules { partition: IntOrPercent::Percent(34), ..rules(3) }, &three), ["a"], "rounded up");
+    assert_eq!(
+        approves(&RolloutRules { partition: IntOrPercent::Percent(34), ..rules(3) }, &three),
+        ["a"],
+        "rounded up"
+    );
 }
 
 #[test]
 fn canaries_go_first_and_the_others_when_they_have_settled() {
     let canary = |instances| NodeFact { canary: true, ..node("z", instances) };
-    let rules = Rules { canary_hold: Some(ms(1_000)), ..rules(5) };
+    let rules = RolloutRules { canary_hold: Some(ms(1_000)), ..rules(5) };
     assert_eq!(approves(&rules, &[node("a", OLD), canary(OLD)]), ["z"]);
     let young = [InstanceFact { ready_since: Some(NOW - ms(1)), ..NEW[0] }];
     let nodes = [node("a", OLD), canary(&young)];
@@ -237,7 +241,7 @@ fn canaries_go_first_and_the_others_when_they_have_settled() {
 
 #[test]
 fn canaries_that_are_nowhere_hold_the_rollout() {
-    let rules = Rules { canary_hold: Some(ms(0)), ..rules(5) };
+    let rules = RolloutRules { canary_hold: Some(ms(0)), ..rules(5) };
     let misplaced = NodeFact { canary: true, should_run: false, belongs: false, ..node("z", OLD) };
     let planned = plan(&rules, ms(0), &[node("a", OLD), node("b", OLD_BROKEN), misplaced], NOW);
     assert_eq!((planned.approve, planned.held.as_str()), (vec![], canary::NONE));
@@ -245,7 +249,7 @@ fn canaries_that_are_nowhere_hold_the_rollout() {
 
 #[test]
 fn a_surge_counts_nodes_with_both() {
-    let surge = Rules { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1), ..rules(0) };
+    let surge = RolloutRules { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1), ..rules(0) };
     let both = [OLD[0], instance(true, false)];
     assert_eq!(approves(&surge, &[node("a", OLD), node("b", &both)]), NONE);
     assert_eq!(approves(&surge, &[node("a", OLD), node("b", OLD_BROKEN), node("c", OLD)]), ["b"]);
@@ -254,8 +258,8 @@ fn a_surge_counts_nodes_with_both() {
 
 #[test]
 fn upstreams_surge_counts_only_what_is_not_available_yet() {
-    let surge = Rules { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1), ..rules(0) };
-    let exact = Rules { exact: true, ..surge.clone() };
+    let surge = RolloutRules { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1), ..rules(0) };
+    let exact = RolloutRules { exact: true, ..surge.clone() };
     let (both, both_available) = ([OLD[0], instance(true, false)], [OLD[0], instance(true, true)]);
     for (instances, takes_a_slot) in [(NEW_BROKEN, false), (&both[..], true), (&both_available[..], false)] {
         let nodes = [node("a", OLD), node("b", instances)];
@@ -263,7 +267,7 @@ fn upstreams_surge_counts_only_what_is_not_available_yet() {
         assert_eq!(approves(&surge, &nodes), NONE, "{instances:?}");
     }
     assert_eq!(approves(&exact, &[node("a", OLD), approved("b", NOW)]), NONE, "one on its way does");
-    let exact = Rules { exact: true, ..rules(1) };
+    let exact = RolloutRules { exact: true, ..rules(1) };
     assert_eq!(approves(&exact, &[node("a", OLD), node("b", NEW_BROKEN)]), NONE, "and without a surge");
 }
 
@@ -271,7 +275,7 @@ fn upstreams_surge_counts_only_what_is_not_available_yet() {
 fn percentages_are_rounded_up_and_zero_is_one() {
     let names: Vec<String> = (0..15).map(|i| format!("n{i:02}")).collect();
     let nodes: Vec<NodeFact<'_>> = names.iter().map(|n| node(n, OLD)).collect();
-    let percent = |p| Rules { max_unavailable: IntOrPercent::Percent(p), ..rules(0) };
+    let percent = |p| RolloutRules { max_unavailable: IntOrPercent::Percent(p), ..rules(0) };
     assert_eq!(approves(&percent(10), &nodes).len(), 2);
     assert_eq!(approves(&percent(0), &nodes).len(), 1);
 }
@@ -363,7 +367,7 @@ fn one_zone_comes_after_the_other() {
     assert_eq!(of(new("a1"), last[0].clone(), new("b1"), last[1].clone()), ["a2"], "zone by zone in the end, too");
     let waits = [in_zone("a", new("a1")), in_zone("a", node("a2", OLD)), in_zone("b", old("b1"))];
     let canary = NodeFact { canary: true, ..waits[2].clone() };
-    let first = Rules { canary_hold: Some(ms(0)), ..rules(1) };
+    let first = RolloutRules { canary_hold: Some(ms(0)), ..rules(1) };
     assert_eq!(approves(&first, &[waits[0].clone(), waits[1].clone(), canary]), ["b1"], "canaries are of any zone");
 }
 
@@ -387,7 +391,7 @@ fn a_step_is_spread_over_racks() {
 #[test]
 fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
     let step = |nodes, is_last| Some(StepLimit { nodes, is_last, words: "step 1 holds".to_owned() });
-    let first = Rules { step: step(2, false), ..rules(5) };
+    let first = RolloutRules { step: step(2, false), ..rules(5) };
     let nodes = [node("a", NEW), node("b", OLD), node("c", OLD), node("d", OLD)];
     let planned = plan(&first, ms(0), &nodes, NOW);
     assert_eq!((planned.approve, planned.is_open), (vec![1], false));
@@ -396,20 +400,20 @@ fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
     assert_eq!((planned.approve, planned.held.as_str(), planned.is_open), (vec![], "step 1 holds", false));
     let missing = [node("a", OLD), node("b", &[]), node("c", &[]), node("d", OLD)];
     assert_eq!(
-        plan(&Rules { step: step(1, false), ..rules(5) }, ms(0), &missing, NOW).approve,
+        plan(&RolloutRules { step: step(1, false), ..rules(5) }, ms(0), &missing, NOW).approve,
         [0],
         "who runs nothing is no part of it"
     );
     let broken = [node("a", NEW), node("b", NEW_BROKEN), node("c", OLD), node("d", OLD)];
     assert_eq!(plan(&first, ms(0), &broken, NOW).held, "step 1 holds", "it is told also while one is not available");
-    let last = Rules { step: step(4, true), ..rules(5) };
+    let last = RolloutRules { step: step(4, true), ..rules(5) };
     let planned = plan(&last, ms(0), &full, NOW);
     assert_eq!((planned.approve, planned.is_open), (vec![2, 3], true));
 }
 
 #[test]
 fn first_installs_are_counted_until_they_are_available() {
-    let few = Rules { first_install: Some(IntOrPercent::Int(2)), ..rules(5) };
+    let few = RolloutRules { first_install: Some(IntOrPercent::Int(2)), ..rules(5) };
     let empty = |name| node(name, &[]);
     let nodes = [empty("a"), empty("b"), empty("c"), empty("d")];
     assert_eq!(approves(&rules(5), &nodes), NONE, "they start by themselves");
@@ -421,7 +425,7 @@ fn first_installs_are_counted_until_they_are_available() {
     assert_eq!(approves(&few, &[broken("a"), broken("b"), empty("c")]), NONE);
     let claimed = |name| NodeFact { replacing: true, reachable: false, ..given(name) };
     assert_eq!(approves(&few, &[claimed("a"), claimed("b"), empty("c")]), NONE, "whatever becomes of them");
-    let share = Rules { first_install: Some(IntOrPercent::Percent(1)), ..rules(5) };
+    let share = RolloutRules { first_install: Some(IntOrPercent::Percent(1)), ..rules(5) };
     assert_eq!(approves(&share, &nodes), ["a"], "at least one");
     let planned = plan(&share, ms(0), &[given("a"), given("b")], NOW);
     assert_eq!((planned.withdraw, planned.approve), (vec![1], vec![]), "fewer are allowed by now");
@@ -430,7 +434,7 @@ fn first_installs_are_counted_until_they_are_available() {
     assert_eq!((planned.held.as_str(), planned.stuck), (words, Some((Stuck::Taken, vec![0, 1]))));
     let planned = plan(&few, ms(0), &[broken("a"), given("b"), empty("c")], NOW);
     assert_eq!((planned.held.as_str(), planned.stuck), ("", None), "one is on its way");
-    let held = Rules { hold: Some("paused".to_owned()), ..few.clone() };
+    let held = RolloutRules { hold: Some("paused".to_owned()), ..few.clone() };
     let planned = plan(&held, ms(0), &[given("a"), empty("b")], NOW);
     assert_eq!((planned.withdraw, planned.approve, planned.held.as_str()), (vec![0], vec![], "paused"));
     let not_here = NodeFact { able: false, ..empty("a") };
@@ -465,8 +469,8 @@ fn standing(name: &str, when: UpdateTrigger) -> NodeFact<'_> {
     }
 }
 
-fn on(when: UpdateTrigger) -> Rules {
-    Rules { when: Some(when), ..rules(1) }
+fn on(when: UpdateTrigger) -> RolloutRules {
+    RolloutRules { when: Some(when), ..rules(1) }
 }
 
 #[test]
@@ -486,12 +490,12 @@ fn what_waits_for_a_trigger_is_given_to_all_and_takes_a_slot_from_its_claim_on()
 
 #[test]
 fn what_waits_for_a_trigger_is_withdrawn_when_that_or_the_rollout_ends() {
-    let withdrawn = |rules: &Rules, nodes: &[NodeFact<'_>]| plan(rules, ms(0), nodes, NOW).withdraw;
+    let withdrawn = |rules: &RolloutRules, nodes: &[NodeFact<'_>]| plan(rules, ms(0), nodes, NOW).withdraw;
     let nodes = [standing("a", UpdateTrigger::Drain)];
     let drain = on(UpdateTrigger::Drain);
-    assert_eq!(withdrawn(&Rules { hold: Some("paused".into()), ..drain.clone() }, &nodes), [0]);
-    assert_eq!(withdrawn(&Rules { wanted: Name::first(2), ..drain.clone() }, &nodes), [0]);
-    for other in [Rules { when: None, ..drain.clone() }, on(UpdateTrigger::Boot)] {
+    assert_eq!(withdrawn(&RolloutRules { hold: Some("paused".into()), ..drain.clone() }, &nodes), [0]);
+    assert_eq!(withdrawn(&RolloutRules { wanted: Name::first(2), ..drain.clone() }, &nodes), [0]);
+    for other in [RolloutRules { when: None, ..drain.clone() }, on(UpdateTrigger::Boot)] {
         assert_eq!(withdrawn(&other, &nodes), [0], "its owner has written another trigger, or none");
     }
     let dropped = plan(&drain, ms(0), &[approved("a", NOW), approved("b", NOW)], NOW);
@@ -507,16 +511,16 @@ fn what_waits_for_a_trigger_is_withdrawn_when_that_or_the_rollout_ends() {
 fn steps_partition_and_canaries_bound_what_waits_for_a_trigger() {
     let boot = on(UpdateTrigger::Boot);
     let step = |nodes| Some(StepLimit { nodes, is_last: false, words: "step 1".to_owned() });
-    let one = Rules { step: step(1), ..boot.clone() };
+    let one = RolloutRules { step: step(1), ..boot.clone() };
     assert_eq!(approves(&one, &[node("a", OLD), node("b", OLD)]), ["a"]);
     let nodes = [standing("a", UpdateTrigger::Boot), standing("b", UpdateTrigger::Boot)];
     assert_eq!(plan(&one, ms(0), &nodes, NOW).withdraw, [1], "the steps were changed");
     let staged = NodeFact { staged: true, ..node("b", OLD) };
     assert_eq!(approves(&one, &[node("a", OLD), staged]), NONE, "what was withdrawn counts until its agent says so");
-    let kept = Rules { partition: IntOrPercent::Int(1), ..boot.clone() };
+    let kept = RolloutRules { partition: IntOrPercent::Int(1), ..boot.clone() };
     assert_eq!(approves(&kept, &[node("a", OLD), node("b", OLD)]), ["a"]);
     assert_eq!(plan(&kept, ms(0), &nodes, NOW).withdraw, [1]);
-    let canary = Rules { canary_hold: Some(ms(0)), ..boot };
+    let canary = RolloutRules { canary_hold: Some(ms(0)), ..boot };
     let first = NodeFact { canary: true, ..standing("b", UpdateTrigger::Boot) };
     let nodes = [standing("a", UpdateTrigger::Boot), first];
     assert_eq!(plan(&canary, ms(0), &nodes, NOW).withdraw, [0]);
@@ -525,15 +529,15 @@ fn steps_partition_and_canaries_bound_what_waits_for_a_trigger() {
 #[test]
 fn an_approval_that_nobody_has_claimed_does_not_outlive_how_far_the_rollout_reaches() {
     let nodes = [approved("a", NOW), approved("b", NOW), node("c", OLD)];
-    let withdrawn = |rules: &Rules, nodes: &[NodeFact<'_>]| plan(rules, ms(0), nodes, NOW).withdraw;
+    let withdrawn = |rules: &RolloutRules, nodes: &[NodeFact<'_>]| plan(rules, ms(0), nodes, NOW).withdraw;
     assert_eq!(withdrawn(&rules(2), &nodes), NO_NODE);
-    let kept = |nodes| Rules { partition: IntOrPercent::Int(nodes), ..rules(2) };
+    let kept = |nodes| RolloutRules { partition: IntOrPercent::Int(nodes), ..rules(2) };
     assert_eq!(withdrawn(&kept(1), &nodes), NO_NODE);
     assert_eq!(withdrawn(&kept(2), &nodes), [1]);
     assert_eq!(withdrawn(&kept(3), &nodes), [1, 0]);
     let step = StepLimit { nodes: 1, is_last: false, words: "step 1".to_owned() };
-    assert_eq!(withdrawn(&Rules { step: Some(step), ..rules(2) }, &nodes), [1]);
-    let canary = Rules { canary_hold: Some(ms(0)), ..rules(2) };
+    assert_eq!(withdrawn(&RolloutRules { step: Some(step), ..rules(2) }, &nodes), [1]);
+    let canary = RolloutRules { canary_hold: Some(ms(0)), ..rules(2) };
     let first = NodeFact { canary: true, ..nodes[1].clone() };
     assert_eq!(withdrawn(&canary, &[nodes[0].clone(), first]), [0]);
     let claimed = NodeFact { replacing: true, ..nodes[0].clone() };
@@ -564,15 +568,19 @@ fn a_slot_that_is_in_doubt_is_neither_given_nor_taken_back() {
     let nodes = [approved("a", NOW), node("b", NEW_BROKEN), unheard(node("c", NEW))];
     assert_eq!(planned(&nodes).withdraw, [0], "one certainly has");
     assert_eq!(planned(&[unheard(node("a", OLD)), node("b", OLD), node("c", NEW)]).approve, [1]);
-    let surge =
-        Rules { max_unavailable: IntOrPercent::Int(0), max_surge: IntOrPercent::Int(1), exact: true, ..rules(0) };
+    let surge = RolloutRules {
+        max_unavailable: IntOrPercent::Int(0),
+        max_surge: IntOrPercent::Int(1),
+        exact: true,
+        ..rules(0)
+    };
     assert_eq!(
         plan(&surge, ms(0), &[node("a", OLD), unheard(node("b", NEW))], NOW).approve,
         [0],
         "upstream's takes none"
     );
     // First installs.
-    let few = Rules { first_install: Some(IntOrPercent::Int(1)), ..rules(5) };
+    let few = RolloutRules { first_install: Some(IntOrPercent::Int(1)), ..rules(5) };
     assert_eq!(approves(&few, &[unheard(node("a", NEW)), node("b", &[])]), NONE);
     assert_eq!(approves(&few, &[unheard(node("a", &[])), node("b", &[])]), ["b"]);
     let given = NodeFact { instances: &[], ..approved("b", NOW) };
@@ -595,7 +603,7 @@ fn what_is_withdrawn_from_a_node_that_is_left_out_keeps_its_slot_until_it_is_gon
 #[test]
 fn who_has_not_said_what_runs_may_be_one_of_those_that_a_step_allows() {
     let step = |nodes| StepLimit { nodes, words: "step 1 holds".to_owned(), is_last: false };
-    let staged = |nodes| Rules { step: Some(step(nodes)), ..rules(5) };
+    let staged = |nodes| RolloutRules { step: Some(step(nodes)), ..rules(5) };
     let unsaid = NodeFact { able: false, unreported_until: Some(NOW + ms(1)), ..node("a", &[]) };
     let plan = plan(&staged(1), ms(0), &[unsaid.clone(), node("b", OLD)], NOW);
     assert_eq!((plan.approve, plan.held.as_str()), (vec![], "step 1 holds"));
@@ -610,7 +618,7 @@ fn a_node_that_was_not_well_when_its_report_was_lost_keeps_its_slot() {
     assert_eq!(approves(&rules(1), &[away(false), node("b", OLD)]), ["b"]);
     assert_eq!(approves(&rules(1), &[away(true), node("b", OLD)]), NONE);
     assert_eq!(approves(&rules(2), &[away(true), node("b", OLD), node("c", OLD)]), ["b"]);
-    let first = Rules { first_install: Some(IntOrPercent::Int(1)), ..rules(1) };
+    let first = RolloutRules { first_install: Some(IntOrPercent::Int(1)), ..rules(1) };
     assert_eq!(approves(&first, &[away(false), node("b", &[])]), ["b"]);
     assert_eq!(approves(&first, &[away(true), node("b", &[])]), NONE);
 }
@@ -620,16 +628,16 @@ fn a_canary_phase_that_is_promoted_does_not_wait_for_who_cannot_take_it() {
     let canary = |it: NodeFact<'static>| NodeFact { canary: true, ..it };
     let unable = canary(NodeFact { able: false, ..node("b", OLD) });
     let nodes = [canary(node("a", NEW)), unable, node("c", OLD)];
-    let by_hand = Rules { canary_hold: Some(ms(0)), is_canary_promoted: true, ..rules(5) };
+    let by_hand = RolloutRules { canary_hold: Some(ms(0)), is_canary_promoted: true, ..rules(5) };
     assert_eq!(approves(&by_hand, &nodes), ["c"]);
-    assert_eq!(approves(&Rules { is_canary_promoted: false, ..by_hand.clone() }, &nodes), NONE);
+    assert_eq!(approves(&RolloutRules { is_canary_promoted: false, ..by_hand.clone() }, &nodes), NONE);
     let on_its_way = [canary(node("a", NEW_BROKEN)), node("c", OLD)];
     assert_eq!(approves(&by_hand, &on_its_way), NONE, "it can take it, and is waited for");
 }
 
 #[test]
 fn what_waits_for_a_trigger_in_a_zone_whose_turn_it_is_not_is_taken_back() {
-    let drained = Rules { when: Some(UpdateTrigger::Drain), ..rules(1) };
+    let drained = RolloutRules { when: Some(UpdateTrigger::Drain), ..rules(1) };
     let given = |name, zone| {
         let when = Some(UpdateTrigger::Drain);
         let approval = Some(ApprovalFact { revision: WANTED, overlays: None, at: at(0), when });

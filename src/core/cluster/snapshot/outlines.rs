@@ -20,7 +20,7 @@ use super::revisions::in_namespace;
 
 /// A DaemonSet that is not read whole.
 #[derive(Clone, Debug)]
-pub(super) struct Outline {
+pub(super) struct DaemonSetOutline {
     uid: String,
     version: u64,
     /// Whether it is one of more DaemonSets than are coordinated in its namespace.
@@ -49,7 +49,7 @@ impl ClusterSnapshot {
         if is_news {
             self.unread.insert((WatchedKind::DaemonSets, key.clone()));
         }
-        self.outlines.insert(key, Outline { uid, version: objects::version(object), is_beyond: false });
+        self.outlines.insert(key, DaemonSetOutline { uid, version: objects::version(object), is_beyond: false });
         is_news || was_whole
     }
 
@@ -71,7 +71,7 @@ impl ClusterSnapshot {
     /// Takes no more of a DaemonSet than that it exists, and that it is one too many.
     pub(super) fn leave_out(&mut self, object: &Value) {
         let (uid, version) = (object.str_at(["metadata", "uid"]).to_owned(), objects::version(object));
-        self.outlines.insert(objects::key(object), Outline { uid, version, is_beyond: true });
+        self.outlines.insert(objects::key(object), DaemonSetOutline { uid, version, is_beyond: true });
     }
 
     /// Where a DaemonSet is gone, the first that was left out is read.

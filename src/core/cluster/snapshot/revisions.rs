@@ -12,8 +12,8 @@ use serde_json::json;
 use crate::core::cluster::broken::BROKEN_ANNOTATION;
 use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::history;
-use crate::core::cluster::history::Holder;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::history::RevisionHolder;
 use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::RETRIED_ANNOTATION;
@@ -209,12 +209,12 @@ impl ClusterSnapshot {
     pub(in crate::core::cluster) fn others_revisions<'a>(
         &'a self,
         of: &'a ObjectKey,
-    ) -> impl Iterator<Item = (&'a str, Holder)> {
+    ) -> impl Iterator<Item = (&'a str, RevisionHolder)> {
         let from = ObjectKey::new(&of.namespace, &of.name);
         let is_like = |key: &ObjectKey| key.namespace == of.namespace && key.name.starts_with(&of.name);
         self.revision_outlines.range(from..).take_while(move |(key, _)| is_like(key)).map(|(key, outline)| {
             let is_former = outline.daemon_set.as_deref() == Some(&of.name);
-            (key.name.as_str(), if is_former { Holder::Former } else { Holder::Other })
+            (key.name.as_str(), if is_former { RevisionHolder::Former } else { RevisionHolder::Other })
         })
     }
 

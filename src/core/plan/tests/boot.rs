@@ -85,7 +85,7 @@ fn what_starts_at_a_boot_waits_for_its_turn_behind_its_gate() {
     bench.awaited = names.into_iter().collect();
     boot(&mut bench);
     assert_eq!(bench.pass(&desired), ["start uid-b-1", "end uid-a-0", "close uid-b-1"]);
-    bench.world.moment = Some(Moment::Later);
+    bench.world.moment = Some(PassPhase::Later);
     bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0"]);
     let plan = bench.plan(&desired);
@@ -218,7 +218,7 @@ fn an_agent_that_died_between_both_manifests_removes_the_old_one_and_waits_for_i
     bench.record = bench.plan(&desired).record;
     bench.world.manifests.insert("uid-b-1".to_owned(), "b@".to_owned());
     // Its successor comes when the kubelet has started both.
-    bench.world.moment = Some(Moment::First);
+    bench.world.moment = Some(PassPhase::First);
     bench.world.running.extend(["uid-a-0".to_owned(), "uid-b-1".to_owned()]);
     bench.world.end_observable = None;
     bench.now += Span::from_secs(5);
@@ -233,7 +233,7 @@ fn an_agent_that_died_between_both_manifests_removes_the_old_one_and_waits_for_i
     let (mut bench, desired) = staged();
     boot(&mut bench);
     bench.record = bench.plan(&desired).record;
-    bench.world.moment = Some(Moment::First);
+    bench.world.moment = Some(PassPhase::First);
     bench.world.end_observable = None;
     assert_eq!(bench.pass(&desired), ["end uid-a-0", "end uid-b-1"]);
     bench.now += GONE_AFTER;

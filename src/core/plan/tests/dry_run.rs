@@ -1,6 +1,6 @@
 use crate::core::dry_run::DryRunAnswer as ApiSays;
 use crate::core::dry_run::Unanswered;
-use crate::core::record::Said;
+use crate::core::record::AdmissionVerdict;
 use crate::core::time::ms;
 
 use super::*;
@@ -234,7 +234,7 @@ fn the_nodes_owner_judges_what_admission_made() {
     let plan = bench.plan(&wanted(&of_api("a")));
     assert_eq!((plan.summary.state, plan.actions.len()), (State::Refused, 0));
     assert!(notes(&plan).contains("as the API server's admission changed it"), "{}", notes(&plan));
-    assert!(matches!(plan.record.answer.expect("remembered").said, Said::Admitted(_)));
+    assert!(matches!(plan.record.answer.expect("remembered").said, AdmissionVerdict::Admitted(_)));
     bench.world.says = Some(mirrored("m/a"));
     bench.now += ms(1);
     bench.record.answer = None;

@@ -131,7 +131,7 @@ pub(super) fn staged() -> (Bench, Desired) {
 pub(super) fn boot(bench: &mut Bench) {
     bench.world.running.clear();
     bench.world.permission = Some(Permission::Withheld(Withheld::NotRead));
-    bench.world.moment = Some(Moment::BeforeKubelet);
+    bench.world.moment = Some(PassPhase::BeforeKubelet);
     bench.world.end_observable = Some(EndObservable::By(EndConfirmation::NeverStarted));
     bench.boot = "boot-2".to_owned();
 }
@@ -159,7 +159,7 @@ fn what_is_staged_is_claimed_with_its_images_and_replaces_in_the_first_pass_of_a
 fn what_is_staged_stays_old_where_a_kubelet_has_run_and_is_staged_still() {
     let (mut bench, desired) = staged();
     boot(&mut bench);
-    bench.world.moment = Some(Moment::First);
+    bench.world.moment = Some(PassPhase::First);
     assert_eq!(bench.pass(&desired), NONE);
     assert_eq!(bench.record.staged.as_deref(), Some("b"), "nobody has said that the approval is gone");
     bench.world.permission = Some(Permission::Withheld(Withheld::NotApproved));

@@ -239,7 +239,7 @@ fn booted() -> (Bench, Desired) {
         instance.daemon_set = instance.daemon_set.as_ref().map(|d| d.with_gate(StartGate::Has));
     }
     (bench.awaited, bench.boot) = (awaited, "boot-2".to_owned());
-    bench.world.moment = Some(Moment::BeforeKubelet);
+    bench.world.moment = Some(PassPhase::BeforeKubelet);
     (bench, desired)
 }
 
@@ -250,7 +250,7 @@ fn at_a_boot_what_has_a_gate_waits_behind_it_and_keeps_its_manifest() {
     assert_eq!(plan.summary.state, State::Waiting);
     assert!(plan.summary.reason.contains("waits until a/x is Ready here"), "{}", plan.summary.reason);
     assert_eq!(bench.pass(&desired), ["close uid-v1-0"]);
-    bench.world.moment = Some(Moment::Later);
+    bench.world.moment = Some(PassPhase::Later);
     bench.now += Span::from_secs(119);
     assert_eq!(bench.pass(&desired), Vec::<String>::new());
     assert_eq!((bench.plan(&desired).summary.state, bench.record.live().count()), (State::Waiting, 1));
@@ -268,7 +268,7 @@ fn at_a_boot_what_has_a_gate_waits_behind_it_and_keeps_its_manifest() {
 fn a_gate_opens_in_time_although_the_manifests_cannot_be_read() {
     let (mut bench, desired) = booted();
     assert_eq!(bench.pass(&desired), ["close uid-v1-0"]);
-    bench.world.moment = Some(Moment::Later);
+    bench.world.moment = Some(PassPhase::Later);
     bench.world.unreadable_manifests = Some("EIO".to_owned());
     bench.now += Span::from_secs(119);
     assert_eq!(bench.pass(&desired), Vec::<String>::new());
@@ -290,7 +290,7 @@ fn a_gate_stays_closed_while_the_definition_is_in_doubt() {
         instance.daemon_set = Some(Arc::new(second.clone()));
     }
     let mut records = [DaemonRecord::new(first.key.clone(), 0), bench.record.clone()];
-    let mut pass = |desired: Desired, moment: Moment| {
+    let mut pass = |desired: Desired, moment: PassPhase| {
         bench.world.moment = Some(moment);
         let context = pass::PassContext {
             now: bench.now,
@@ -312,9 +312,9 @@ fn a_gate_stays_closed_while_the_definition_is_in_doubt() {
         plan.daemons[1].actions.iter().map(short).collect::<Vec<_>>()
     };
     let reason = "asking the API server".to_owned();
-    assert_eq!(pass(wanted(&second), Moment::BeforeKubelet), ["close uid-v1-0"]);
+    assert_eq!(pass(wanted(&second), PassPhase::BeforeKubelet), ["close uid-v1-0"]);
     for doubt in [Desired::Confirm { reason: reason.clone() }, Desired::Unsure { reason }] {
-        let actions = pass(doubt.clone(), Moment::Later);
+        let actions = pass(doubt.clone(), PassPhase::Later);
         assert!(!actions.contains(&"open uid-v1-0".to_owned()), "{doubt:?}: {actions:?}");
     }
 }
@@ -324,24 +324,24 @@ fn a_gate_opens_after_the_timeout_with_a_new_process_and_with_the_annotation() {
     type Change = fn(&mut Bench);
     let table: [(&str, Change); 3] = [
         ("timeout", |bench| bench.now += Span::from_secs(120)),
-        ("process", |bench| bench.world.moment = Some(Moment::First)),
+        ("process", |bench| bench.world.moment = Some(PassPhase::First)),
         ("annotation", |bench| bench.after = None),
     ];
     for (what, change) in table {
         let (mut bench, desired) = booted();
         bench.pass(&desired);
-        bench.world.moment = Some(Moment::Later);
+        bench.world.moment = Some(PassPhase::Later);
         assert_eq!(bench.pass(&desired), Vec::<String>::new(), "{what}");
         change(&mut bench);
         assert_eq!(bench.pass(&desired), ["open uid-v1-0"], "{what}");
-        bench.world.moment = Some(Moment::Later);
+        bench.world.moment = Some(PassPhase::Later);
         assert_eq!(bench.pass(&desired), Vec::<String>::new(), "{what}");
     }
 }
 
 #[test]
 fn a_gate_closes_at_the_first_look_of_a_boot_alone() {
-    for moment in [Moment::First, Moment::Later] {
+    for moment in [PassPhase::First, PassPhase::Later] {
         let (mut bench, desired) = booted();
         bench.world.moment = Some(moment);
         assert_eq!(bench.pass(&desired), Vec::<String>::new(), "{moment:?}: the kubelet may run it");
@@ -362,10 +362,10 @@ fn a_gate_closes_at_the_first_look_of_a_boot_alone() {
 fn readiness_from_before_the_first_look_is_of_an_earlier_boot() {
     let mut bench = Bench { is_named: true, ..Bench::running("v1") };
     let desired = wanted(&daemon_set("v1"));
-    bench.world.moment = Some(Moment::BeforeKubelet);
+    bench.world.moment = Some(PassPhase::BeforeKubelet);
     bench.world.ready.insert("uid-v1-0".to_owned(), NOW - Span::from_secs(2));
     bench.pass(&desired);
-    bench.world.moment = Some(Moment::Later);
+    bench.world.moment = Some(PassPhase::Later);
     bench.pass(&desired);
     assert!(bench.record.this_boot.as_ref().is_some_and(|this| !this.ready));
     bench.world.ready.insert("uid-v1-0".to_owned(), NOW);
@@ -377,7 +377,7 @@ fn readiness_from_before_the_first_look_is_of_an_earlier_boot() {
 fn a_gate_opens_though_everything_else_of_the_pod_is_held_back() {
     let (mut bench, desired) = booted();
     bench.pass(&desired);
-    bench.world.moment = Some(Moment::Later);
+    bench.world.moment = Some(PassPhase::Later);
     bench.world.held =
         vec![HeldPart { part: crate::core::render::Part::Everything, unheard: true, ..HeldPart::default() }];
     bench.awaited.clear();
@@ -389,7 +389,7 @@ fn a_gate_opens_though_everything_else_of_the_pod_is_held_back() {
 fn a_new_instance_starts_with_an_open_gate() {
     let (mut bench, desired) = booted();
     bench.pass(&desired);
-    bench.world.moment = Some(Moment::Later);
+    bench.world.moment = Some(PassPhase::Later);
     bench.world.running.clear();
     let other = wanted(&daemon_set("v2"));
     assert_eq!(bench.pass(&other), ["end uid-v1-0"]);
@@ -408,7 +408,7 @@ fn the_deadline_of_a_rollout_counts_from_when_the_gate_opens() {
         since: NOW - Span::from_secs(600),
     });
     bench.pass(&desired);
-    bench.world.moment = Some(Moment::Later);
+    bench.world.moment = Some(PassPhase::Later);
     bench.awaited.clear();
     bench.now += Span::from_secs(60);
     bench.pass(&desired);

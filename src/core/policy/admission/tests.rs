@@ -6,7 +6,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::policy::PodRules;
-use crate::core::policy::pod_security::Level;
+use crate::core::policy::pod_security::PodSecurityLevel;
 
 fn daemon_set(source: Source, namespace: &str, spec: Value) -> DaemonSet {
     DaemonSet {
@@ -126,7 +126,7 @@ fn a_namespace_that_nobody_has_seen_is_waited_for() {
 
 #[test]
 fn the_default_level_is_for_namespaces_that_say_nothing() {
-    let policy = Policy::default().with_defaults(Level::Restricted, String::new());
+    let policy = Policy::default().with_defaults(PodSecurityLevel::Restricted, String::new());
     let spec = json!({"containers": [bounded()]});
     let bare = json!({"metadata": {"name": "a"}});
     assert!(words(&policy.admit(&of_api(spec.clone()), Lookup::Present(&bare))).contains("restricted:latest"));

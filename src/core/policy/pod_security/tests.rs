@@ -2,8 +2,8 @@ use serde_json::json;
 
 use super::*;
 
-fn enforced(level: Level, minor: Option<u32>) -> Enforced {
-    Enforced { level, version: minor.map_or(Version::Latest, Version::Minor) }
+fn enforced(level: PodSecurityLevel, minor: Option<u32>) -> Enforced {
+    Enforced { level, version: minor.map_or(PodSecurityVersion::Latest, PodSecurityVersion::Minor) }
 }
 
 fn said(enforced: Enforced, spec: &Value) -> Vec<String> {
@@ -41,11 +41,11 @@ const LATEST: Option<u32> = None;
 /// After upstream's `policy/check_*_test.go`: level, version, what is changed, what is said (nothing: it is allowed).
 #[test]
 fn each_check_in_its_versions() {
-    use Level::Baseline;
-    use Level::Restricted;
+    use PodSecurityLevel::Baseline;
+    use PodSecurityLevel::Restricted;
     let (spec, c, i) = ("/spec", "/spec/containers/0/securityContext", "/spec/initContainers/0/securityContext");
     let at = |base: &str, key: &str| format!("{base}/{key}");
-    type Case = (Level, Option<u32>, Vec<(String, Value)>, &'static str);
+    type Case = (PodSecurityLevel, Option<u32>, Vec<(String, Value)>, &'static str);
     let table: Vec<Case> = vec![
         (Restricted, LATEST, vec![], ""),
         (Restricted, Some(0), vec![], ""),
@@ -345,27 +345,27 @@ fn each_check_in_its_versions() {
 #[test]
 fn a_privileged_namespace_allows_everything() {
     let spec = json!({"hostPID": true, "containers": [{"securityContext": {"privileged": true}}]});
-    assert_eq!(said(enforced(Level::Privileged, None), &spec), Vec::<String>::new());
-    assert_eq!(said(enforced(Level::Baseline, None), &spec).len(), 2);
+    assert_eq!(said(enforced(PodSecurityLevel::Privileged, None), &spec), Vec::<String>::new());
+    assert_eq!(said(enforced(PodSecurityLevel::Baseline, None), &spec).len(), 2);
 }
 
 #[test]
 fn what_labels_enforce() {
     for (level, version, default, expected) in [
-        (None, None, Level::Privileged, "privileged:latest"),
-        (None, None, Level::Baseline, "baseline:latest"),
-        (Some("restricted"), None, Level::Privileged, "restricted:latest"),
-        (Some("privileged"), None, Level::Restricted, "privileged:latest"),
-        (Some("Baseline"), None, Level::Privileged, "restricted:latest"),
-        (Some(""), None, Level::Privileged, "restricted:latest"),
-        (Some("baseline"), Some("v1.25"), Level::Privileged, "baseline:v1.25"),
-        (Some("baseline"), Some("v1.0"), Level::Privileged, "baseline:v1.0"),
-        (None, Some("v1.25"), Level::Baseline, "baseline:v1.25"),
-        (Some("baseline"), Some("v1.05"), Level::Privileged, "baseline:latest"),
-        (Some("baseline"), Some("v1."), Level::Privileged, "baseline:latest"),
-        (Some("baseline"), Some("v1.+5"), Level::Privileged, "baseline:latest"),
-        (Some("baseline"), Some("1.25"), Level::Privileged, "baseline:latest"),
-        (Some("baseline"), Some("v2.1"), Level::Privileged, "baseline:latest"),
+        (None, None, PodSecurityLevel::Privileged, "privileged:latest"),
+        (None, None, PodSecurityLevel::Baseline, "baseline:latest"),
+        (Some("restricted"), None, PodSecurityLevel::Privileged, "restricted:latest"),
+        (Some("privileged"), None, PodSecurityLevel::Restricted, "privileged:latest"),
+        (Some("Baseline"), None, PodSecurityLevel::Privileged, "restricted:latest"),
+        (Some(""), None, PodSecurityLevel::Privileged, "restricted:latest"),
+        (Some("baseline"), Some("v1.25"), PodSecurityLevel::Privileged, "baseline:v1.25"),
+        (Some("baseline"), Some("v1.0"), PodSecurityLevel::Privileged, "baseline:v1.0"),
+        (None, Some("v1.25"), PodSecurityLevel::Baseline, "baseline:v1.25"),
+        (Some("baseline"), Some("v1.05"), PodSecurityLevel::Privileged, "baseline:latest"),
+        (Some("baseline"), Some("v1."), PodSecurityLevel::Privileged, "baseline:latest"),
+        (Some("baseline"), Some("v1.+5"), PodSecurityLevel::Privileged, "baseline:latest"),
+        (Some("baseline"), Some("1.25"), PodSecurityLevel::Privileged, "baseline:latest"),
+        (Some("baseline"), Some("v2.1"), PodSecurityLevel::Privileged, "baseline:latest"),
     ] {
         let mut labels = serde_json::Map::new();
         labels.extend(level.map(|level| (LEVEL_LABEL.to_owned(), json!(level))));
@@ -382,7 +382,7 @@ fn the_table_is_one() {
     for check in &CHECKS {
         assert!(check.versions.is_sorted_by(|a, b| a.since < b.since), "{}", check.id);
         for replaced in check.versions.iter().filter_map(|v| v.instead_of) {
-            assert!(CHECKS.iter().any(|c| c.id == replaced && c.level == Level::Baseline), "{replaced}");
+            assert!(CHECKS.iter().any(|c| c.id == replaced && c.level == PodSecurityLevel::Baseline), "{replaced}");
         }
     }
 }
@@ -392,7 +392,7 @@ fn the_table_is_one() {
 fn odd_templates_are_judged() {
     for spec in [json!(null), json!([]), json!({"containers": {}, "volumes": 3}), json!({"containers": [1, null]})] {
         let template = json!({"metadata": 1, "spec": spec});
-        for level in [Level::Baseline, Level::Restricted] {
+        for level in [PodSecurityLevel::Baseline, PodSecurityLevel::Restricted] {
             let _ = violations(enforced(level, None), &template);
         }
     }

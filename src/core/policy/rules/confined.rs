@@ -20,7 +20,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::policy::pod_security;
 use crate::core::policy::pod_security::Enforced;
-use crate::core::policy::pod_security::Version;
+use crate::core::policy::pod_security::PodSecurityVersion;
 use crate::core::quantity;
 use crate::core::render;
 
@@ -63,7 +63,7 @@ impl Confined<'_> {
     /// PodSecurity at its newest version, whatever version the namespace asks for. Host ports and volumes have rules of
     /// their own, which grants lift.
     fn level(&self, template: &Value, found: &mut Vec<FieldError>) {
-        let enforced = Enforced { level: self.rules.pod_security, version: Version::Latest };
+        let enforced = Enforced { level: self.rules.pod_security, version: PodSecurityVersion::Latest };
         let judged = without_granted(template);
         let violations = pod_security::violations(enforced, &judged);
         let reason = |violation| format!("policy.pod-security forbids it (\"{enforced}\"): {violation}");

@@ -186,7 +186,7 @@ fn annotations_are_judged_too() {
 
 #[test]
 fn the_stricter_level_by_key() {
-    let rules = PodRules { pod_security: Level::Restricted, ..none() };
+    let rules = PodRules { pod_security: PodSecurityLevel::Restricted, ..none() };
     let errors = said(&rules, "a", &modest());
     assert!(errors.iter().any(|text| text.contains("runAsNonRoot")), "{errors:?}");
 }

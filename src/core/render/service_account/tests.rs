@@ -5,7 +5,7 @@ use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
-use crate::core::render::Pulls;
+use crate::core::render::PullMode;
 use crate::core::render::fixture::Fixture;
 use crate::core::render::fixture::files;
 use crate::core::render::fixture::spec;
@@ -128,7 +128,7 @@ fn pull_secrets_are_the_agents_with_a_note() {
     assert!(pod.notes[0].reason.contains("ServiceAccount kube-system/default (inherited)"), "{:?}", pod.notes);
     assert_eq!(pod.pull_secrets, [ObjectRef::new(Kind::Secret, "kube-system", "inherited")]);
 
-    fixture.options.pulls = Pulls::ByKubelet;
+    fixture.options.pulls = PullMode::ByKubelet;
     let pod = fixture.rendered();
     assert!(pod.notes[0].reason.contains("only the kubelet pulls here"), "{:?}", pod.notes);
     assert!(pod.pull_secrets.is_empty() && pod.references.iter().all(|r| r.kind != Kind::Secret));

@@ -53,14 +53,14 @@ pub(super) fn unknown<'de, T: Deserialize<'de>>(value: Option<&'de Value>, place
     unknown
 }
 
-type Fields = &'static [&'static str];
+type FieldNames = &'static [&'static str];
 
 /// Takes a value, its place and, in a struct, its name and the fields that there are.
-type See<'a> = dyn FnMut(*const Value, &str, Option<(&str, Fields)>) + 'a;
+type See<'a> = dyn FnMut(*const Value, &str, Option<(&str, FieldNames)>) + 'a;
 
 /// The objects that are structs, by their addresses, with the fields of their types; other objects are maps.
 #[derive(Default)]
-struct Structs(RefCell<HashMap<*const Value, Fields>>);
+struct Structs(RefCell<HashMap<*const Value, FieldNames>>);
 
 impl Structs {
     /// Shows `see` each value below `value`, which is at `place`: the value, its place and, in a struct, its name
@@ -242,7 +242,7 @@ impl<'de> Deserializer<'de> for Go<'de, '_> {
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
-        fields: Fields,
+        fields: FieldNames,
         visitor: V,
     ) -> Result<V::Value, TypeError> {
         self.structs.0.borrow_mut().insert(self.value, fields);

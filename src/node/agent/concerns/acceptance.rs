@@ -31,7 +31,7 @@ use crate::core::time::Timestamp;
 
 use super::super::evidence;
 use super::super::evidence::RuntimePod;
-use super::super::evidence::room::Room;
+use super::super::evidence::room::NodeRoom;
 use super::super::observation::Observation;
 use super::super::requests::Late;
 use super::super::requests::LateAnswer;
@@ -39,7 +39,7 @@ use super::super::requests::Reply;
 use super::super::requests::Request;
 use super::super::state::Records;
 
-use tried::Tried;
+use tried::TriedSurroundings;
 
 /// How soon the node's own components are asked again about an instance that is still late; from the third time on
 /// half as often. The API server is asked when [`acceptance::ask_again`] says so.
@@ -47,14 +47,14 @@ const ASK_AGAIN: Span = Span::from_secs(5);
 
 /// What is known of the container runtime that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Runtime {
+pub(in super::super) enum RuntimeChoice {
     /// It has listed a pod of ours, or somebody wrote which it is.
     OfKubelet,
     /// Its socket was found: the kubelet may use another.
     Found,
 }
 
-impl Runtime {
+impl RuntimeChoice {
     /// By what it `has_listed` for this process, and for those before it in this boot.
     pub(in super::super) fn of(has_listed: bool, records: &Records, config: &Config) -> Self {
         let listed = || records.values().flat_map(|record| &record.instances).any(|instance| instance.listed);
@@ -85,7 +85,7 @@ pub(in super::super) struct Acceptance {
     surroundings: Fingerprint,
     /// Instances that have not been accepted, by pod UID.
     #[serde(default)]
-    tried: BTreeMap<String, Tried>,
+    tried: BTreeMap<String, TriedSurroundings>,
     /// Those of them that are asked about before they are late.
     #[serde(default)]
     early: BTreeSet<String>,
@@ -120,7 +120,7 @@ impl Acceptance {
 
     /// What the kubelet's admission of `instance` depends on; unknown if it has accepted it.
     pub(in super::super) fn surroundings_of(&self, instance: &Instance) -> Fingerprints<'_> {
-        self.tried.get(&instance.uid).map_or(Fingerprints::UNKNOWN, Tried::fingerprints)
+        self.tried.get(&instance.uid).map_or(Fingerprints::UNKNOWN, TriedSurroundings::fingerprints)
     }
 
     /// When to look again.
@@ -139,10 +139,10 @@ impl Acceptance {
         observation: &Observation,
         records: &Records,
         started: Timestamp,
-        runtime: Runtime,
+        runtime: RuntimeChoice,
         node: &str,
     ) {
-        self.is_kubelets = runtime == Runtime::OfKubelet;
+        self.is_kubelets = runtime == RuntimeChoice::OfKubelet;
         let (now, booted) = (observation.now, observation.boot.at);
         let started = observation.boot.present(started, now);
         self.question = None;
@@ -157,7 +157,7 @@ impl Acceptance {
         self.tried.retain(|uid, _| uids.contains(uid.as_str()));
         let (mut accepted, mut late) = (BTreeMap::new(), Vec::new());
         let mut pressing: Option<Span> = None;
-        let mut room: Option<(Option<Room<'_>>, Fingerprint)> = None;
+        let mut room: Option<(Option<NodeRoom<'_>>, Fingerprint)> = None;
         self.next = None;
         for (record, instance) in live {
             let since = instance.created.max(booted).max(started);
@@ -169,7 +169,7 @@ impl Acceptance {
                 self.early.remove(&instance.uid);
             } else {
                 // What an API server showed that does not answer now says nothing of what has ended since.
-                let room_now = || Room::of(observation, node).filter(|_| observation.api_answers());
+                let room_now = || NodeRoom::of(observation, node).filter(|_| observation.api_answers());
                 let (room, others) = room.get_or_insert_with(|| (room_now(), self.fingerprint(observation)));
                 let lacks = room.as_ref().map(|room| room.lacks(&record.key, instance));
                 let pause = self.ask_early(record, instance, age, lacks.as_deref(), others);
@@ -225,7 +225,7 @@ impl Acceptance {
         lacks: Option<&[Lack]>,
         others: &Fingerprint,
     ) -> Option<Span> {
-        let tried = self.tried.entry(instance.uid.clone()).or_insert_with(|| Tried::new(lacks, others));
+        let tried = self.tried.entry(instance.uid.clone()).or_insert_with(|| TriedSurroundings::new(lacks, others));
         tried.update(lacks, others);
         let has_new_room = tried.has_new_room();
         if !has_new_room && (age < SOON || !tried.is_in_doubt(record)) {

@@ -12,12 +12,12 @@ use crate::node::api::Snapshot;
 
 /// What is known of it.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(in super::super) struct EtcdRollback {
+pub(in super::super) struct EtcdRollbackReport {
     seen: u64,
     back: Option<api::EtcdRollback>,
 }
 
-impl EtcdRollback {
+impl EtcdRollbackReport {
     /// Follows the API's view.
     pub(in super::super) fn observe(&mut self, api: &Snapshot) {
         if let Some(back) = api.etcd_rollback_detection.rollback.filter(|back| back.number != self.seen) {

@@ -25,7 +25,7 @@ use crate::core::upstream::container_runtime::Refusal;
 use crate::node::api::Scope;
 use crate::node::cri::images::PullFor;
 use crate::node::images::PullProgress;
-use crate::node::images::Wish;
+use crate::node::images::WantedImages;
 
 use super::super::objects::Objects;
 use super::super::observation::Observation;
@@ -178,7 +178,7 @@ fn names(daemon_set: &Arc<DaemonSet>) -> impl Iterator<Item = String> {
     spec.map(of_spec).unwrap_or_default().into_iter().map(|image| image.image)
 }
 
-fn wish(daemon: &DaemonPlan, objects: &Objects<'_>, node: &str) -> Option<Wish> {
+fn wish(daemon: &DaemonPlan, objects: &Objects<'_>, node: &str) -> Option<WantedImages> {
     let rendering = daemon.pull.as_ref()?;
     let rendered = rendering.result.as_ref().ok()?;
     let replaces = daemon.record.live().any(|instance| instance.uid != rendering.identity.uid);
@@ -197,5 +197,5 @@ fn wish(daemon: &DaemonPlan, objects: &Objects<'_>, node: &str) -> Option<Wish> 
         namespace: daemon.key.namespace.clone(),
         uid: rendering.identity.uid.clone(),
     };
-    Some(Wish { pod, images: rendered.pod.images.clone(), secrets, secrets_version: version.finish() })
+    Some(WantedImages { pod, images: rendered.pod.images.clone(), secrets, secrets_version: version.finish() })
 }

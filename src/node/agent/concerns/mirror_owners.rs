@@ -43,14 +43,14 @@ const FORBIDDEN: Span = Span::from_secs(60);
 /// What has been asked for, by mirror pod UID.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct MirrorOwners {
-    tried: BTreeMap<String, Tried>,
+    tried: BTreeMap<String, OwnerAttempt>,
     /// When a pod of a stock controller was last seen, by daemon.
     stock: BTreeMap<ObjectKey, Timestamp>,
     next: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-struct Tried {
+struct OwnerAttempt {
     /// UID of the owner that it is to have.
     owner: String,
     /// When it may be asked for, for the first time or again.
@@ -155,7 +155,7 @@ impl MirrorOwners {
         let now = observation.now;
         let Some(tried) = self.tried.get_mut(pod).filter(|tried| tried.owner == owner) else {
             let wait = if to == To::DaemonSet { WAIT + WAIT_MORE.mul_f64(observation.random) } else { AGAIN };
-            let tried = Tried { owner: owner.to_owned(), again: now + wait, forbidden: None };
+            let tried = OwnerAttempt { owner: owner.to_owned(), again: now + wait, forbidden: None };
             self.tried.insert(pod.to_owned(), tried);
             return to == To::Node;
         };

@@ -40,11 +40,11 @@ pub(in super::super) struct MirrorPodDeletions {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Deletion {
     at: Timestamp,
-    answer: Option<Answer>,
+    answer: Option<DeletionAnswer>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-enum Answer {
+enum DeletionAnswer {
     Deleted,
     Failed,
 }
@@ -57,7 +57,7 @@ impl MirrorPodDeletions {
             if let Err(failure) = result {
                 log.warn(format!("mirror pod {uid} is not marked as ending, and still gets traffic: {failure}"));
             }
-            let answer = if result.is_ok() { Answer::Deleted } else { Answer::Failed };
+            let answer = if result.is_ok() { DeletionAnswer::Deleted } else { DeletionAnswer::Failed };
             let deletion = self.sent.entry(uid.clone()).or_insert(Deletion { at: observation.now, answer: None });
             deletion.answer = Some(answer);
         }
@@ -95,7 +95,7 @@ impl MirrorPodDeletions {
     }
 
     fn is_due(&self, uid: &str, now: Timestamp) -> bool {
-        self.sent.get(uid).is_none_or(|sent| sent.answer == Some(Answer::Failed) && now - sent.at >= AGAIN)
+        self.sent.get(uid).is_none_or(|sent| sent.answer == Some(DeletionAnswer::Failed) && now - sent.at >= AGAIN)
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
         Instance { phase, ..Instance::new("u", "p", 0, "", at(0)) }
     }
 
-    fn sent(millis: i64, answer: Option<Answer>) -> MirrorPodDeletions {
+    fn sent(millis: i64, answer: Option<DeletionAnswer>) -> MirrorPodDeletions {
         let mut deletions = MirrorPodDeletions::default();
         deletions.sent.insert("m".to_owned(), Deletion { at: at(millis), answer });
         deletions
@@ -136,7 +136,7 @@ mod tests {
         assert!(pending(&MirrorPodDeletions::default(), Some(&mirror("m")), 1_100), "it has not been sent");
         assert!(pending(&sent(1_150, None), Some(&mirror("m")), 1_200), "it has not been answered");
         assert!(!pending(&sent(1_150, None), Some(&mirror("m")), 1_000 + PATIENCE.as_millis()));
-        let deleted = sent(1_150, Some(Answer::Deleted));
+        let deleted = sent(1_150, Some(DeletionAnswer::Deleted));
         assert!(!pending(&deleted, Some(&mirror("m")), 1_200));
         assert!(pending(&deleted, Some(&mirror("m2")), 1_200), "the kubelet re-created it");
         assert!(!pending(&deleted, None, 1_200));
@@ -156,8 +156,8 @@ mod tests {
         let again = AGAIN.as_millis();
         assert!(MirrorPodDeletions::default().is_due("m", at(0)));
         assert!(!sent(0, None).is_due("m", at(again)));
-        let failed = sent(0, Some(Answer::Failed));
+        let failed = sent(0, Some(DeletionAnswer::Failed));
         assert!(!failed.is_due("m", at(again - 1)) && failed.is_due("m", at(again)));
-        assert!(!sent(0, Some(Answer::Deleted)).is_due("m", at(again)), "it is on its way");
+        assert!(!sent(0, Some(DeletionAnswer::Deleted)).is_due("m", at(again)), "it is on its way");
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::core::json::Json;
 use crate::core::node_conditions;
-use crate::core::node_conditions::Changes;
+use crate::core::node_conditions::ConditionChanges;
 use crate::core::node_conditions::GRANT;
 use crate::core::node_conditions::NodeConditions;
 use crate::core::node_conditions::POLICY;
@@ -24,7 +24,7 @@ pub(in super::super) const OBJECT: &str = "node conditions";
 
 /// What is known of the last write.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(in super::super) struct NodeConditionWrites(NodeWrites<Changes>);
+pub(in super::super) struct NodeConditionWrites(NodeWrites<ConditionChanges>);
 
 impl NodeConditionWrites {
     /// Takes the answers that have come.

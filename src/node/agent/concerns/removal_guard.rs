@@ -24,11 +24,11 @@ use super::super::observation::Observation;
 use super::super::requests::Reply;
 use super::super::requests::Request;
 use super::super::state::Records;
-use super::etcd_rollback::EtcdRollback;
+use super::etcd_rollback::EtcdRollbackReport;
 
 mod cluster;
 
-use cluster::Cluster;
+use cluster::ClusterIdentityCheck;
 
 /// How long a GET that failed, or that contradicted the watch, is taken for an answer; and how often a cluster is asked
 /// which one it is.
@@ -37,15 +37,15 @@ const ASK_AGAIN: Span = Span::from_secs(5);
 /// What has been asked, and what was answered.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct RemovalGuard {
-    confirmations: BTreeMap<ObjectKey, Asked>,
-    cluster: Cluster,
+    confirmations: BTreeMap<ObjectKey, ConfirmationAnswer>,
+    cluster: ClusterIdentityCheck,
     second_list: Option<SecondList>,
-    pub(in super::super) etcd_rollback: EtcdRollback,
+    pub(in super::super) etcd_rollback: EtcdRollbackReport,
 }
 
 /// An answer to a GET, and what it was an answer about.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-struct Asked {
+struct ConfirmationAnswer {
     about: u64,
     at: Timestamp,
     /// `None` while the GET is under way.
@@ -64,7 +64,7 @@ struct SecondList {
 
 /// What a question is made from.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Known<'a> {
+pub(in super::super) struct QuestionInputs<'a> {
     pub(in super::super) records: &'a Records,
     pub(in super::super) definitions: &'a ApiDefinitions,
     /// The cluster that is remembered.
@@ -72,7 +72,7 @@ pub(in super::super) struct Known<'a> {
     pub(in super::super) removals_delay: Span,
 }
 
-impl Asked {
+impl ConfirmationAnswer {
     fn confirmation(&self, now: Timestamp) -> Confirmation {
         match &self.answer {
             Some(Confirmation::Failed(_) | Confirmation::StillThere) if now - self.at >= ASK_AGAIN => {
@@ -103,7 +103,7 @@ impl RemovalGuard {
                     // One to a question that is not asked any more is dropped.
                     if let Some(asked) = self.confirmations.get_mut(key).filter(|asked| asked.about == *about) {
                         let answer = Some(confirmation.clone());
-                        *asked = Asked { about: *about, at: observation.now, answer };
+                        *asked = ConfirmationAnswer { about: *about, at: observation.now, answer };
                     }
                 }
                 Reply::Relisting { lists } => {
@@ -184,16 +184,17 @@ impl RemovalGuard {
         &mut self,
         observation: &Observation,
         plan: &Plan,
-        known: &Known<'_>,
+        known: &QuestionInputs<'_>,
         log: &mut Log,
     ) -> Vec<Request> {
-        let Known { records, definitions, cluster, removals_delay } = *known;
+        let QuestionInputs { records, definitions, cluster, removals_delay } = *known;
         let now = observation.now;
         let api = observation.snapshot();
         self.etcd_rollback.planned(plan, api, self.has_second_list(api));
         let known: BTreeSet<&ObjectKey> = plan.daemons.iter().map(|d| &d.key).collect();
         // An answer that counts no more is asked for again only if a removal waits for it: else the loop would not rest.
-        let counts = |asked: &Asked| asked.answer.is_none() || asked.confirmation(now) != Confirmation::Unasked;
+        let counts =
+            |asked: &ConfirmationAnswer| asked.answer.is_none() || asked.confirmation(now) != Confirmation::Unasked;
         self.confirmations.retain(|key, asked| known.contains(key) && counts(asked));
         let mut requests = Vec::new();
         let confirms = |a: &Action| matches!(a, Action::Confirm { .. });
@@ -204,7 +205,7 @@ impl RemovalGuard {
                 continue;
             }
             log.info(format!("asking the API server itself whether {key} is gone")).daemonset(key);
-            self.confirmations.insert(key.clone(), Asked { about, at: now, answer: None });
+            self.confirmations.insert(key.clone(), ConfirmationAnswer { about, at: now, answer: None });
             let api_uid = records.get(key).and_then(|record| record.api_uid.clone());
             requests.push(Request::ConfirmRemoval { key: key.clone(), about, api_uid, cluster: cluster.cloned() });
         }
@@ -232,7 +233,9 @@ impl RemovalGuard {
 
     /// When to ask again.
     pub(in super::super) fn due(&self) -> Option<Timestamp> {
-        let passing = |asked: &&Asked| matches!(asked.answer, Some(Confirmation::Failed(_) | Confirmation::StillThere));
+        let passing = |asked: &&ConfirmationAnswer| {
+            matches!(asked.answer, Some(Confirmation::Failed(_) | Confirmation::StillThere))
+        };
         let again = self.confirmations.values().filter(passing).map(|asked| asked.at + ASK_AGAIN);
         let second = self.second_list.filter(|second| !second.asked).map(|second| second.at);
         again.chain(second).chain(self.cluster.due()).min()

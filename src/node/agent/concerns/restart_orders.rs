@@ -17,8 +17,8 @@ use crate::core::record::DaemonRecord;
 use crate::core::record::Fingerprint;
 use crate::core::record::Instance;
 use crate::core::record::Mirror;
+use crate::core::record::NotedEvent;
 use crate::core::record::Phase;
-use crate::core::record::Seen;
 use crate::core::time::Timestamp;
 use crate::node::api::Snapshot;
 
@@ -180,11 +180,11 @@ fn forget(record: &mut DaemonRecord, uid: &str) {
     }
 }
 
-fn words(seen: &Seen) -> String {
+fn words(seen: &NotedEvent) -> String {
     match seen {
-        Seen::Deleting | Seen::Gone { .. } => "was deleted".to_owned(),
-        Seen::Failed { reason, .. } => format!("failed ({reason})"),
-        Seen::Succeeded => "succeeded".to_owned(),
+        NotedEvent::Deleting | NotedEvent::Gone { .. } => "was deleted".to_owned(),
+        NotedEvent::Failed { reason, .. } => format!("failed ({reason})"),
+        NotedEvent::Succeeded => "succeeded".to_owned(),
     }
 }
 

@@ -6,11 +6,11 @@ use crate::config::Config;
 use crate::core::json::Json;
 use crate::core::model::STARTING_TAINT;
 use crate::core::startup_taint;
+use crate::core::startup_taint::DesiredTaint;
 use crate::core::startup_taint::GRANT;
 use crate::core::startup_taint::POLICY;
 use crate::core::startup_taint::StartupTaint;
 use crate::core::startup_taint::TIMEOUT;
-use crate::core::startup_taint::Wish;
 use crate::core::status::Problem;
 use crate::core::time::Timestamp;
 use crate::node::api::NodeWriteResult;
@@ -60,13 +60,13 @@ impl StartupTaintWrites {
         let wish = wish(observation, taint);
         let node = &observation.snapshot()?.node.as_ref()?.value;
         let change = match wish {
-            Wish::Taint if !startup_taint::is_set(node) => TaintChange::Set,
-            Wish::NoTaint if startup_taint::is_named(node) => TaintChange::Remove,
-            Wish::Taint | Wish::NoTaint => {
+            DesiredTaint::Taint if !startup_taint::is_set(node) => TaintChange::Set,
+            DesiredTaint::NoTaint if startup_taint::is_named(node) => TaintChange::Remove,
+            DesiredTaint::Taint | DesiredTaint::NoTaint => {
                 self.0.rest();
                 return None;
             }
-            Wish::Unknown => return None,
+            DesiredTaint::Unknown => return None,
         };
         let node_uid = node.text_at(["metadata", "uid"]).map(str::to_owned);
         self.0.begin(observation.now, change).then_some(Request::StartupTaint { node_uid, change })
@@ -98,13 +98,13 @@ pub(in super::super) fn by_hand(node: &str) -> String {
 
 /// Whether this Node is to carry the taint, as far as that can be known: nothing is set before the pods of this node
 /// have been heard of, and soon after the agent's start nothing is taken away before everything has.
-fn wish(observation: &Observation, taint: &StartupTaint) -> Wish {
-    let Some(api) = observation.snapshot().filter(|_| observation.api_answers()) else { return Wish::Unknown };
+fn wish(observation: &Observation, taint: &StartupTaint) -> DesiredTaint {
+    let Some(api) = observation.snapshot().filter(|_| observation.api_answers()) else { return DesiredTaint::Unknown };
     let is_heard = api.lists(&Scope::DaemonSets) > 0
         && observation.manifests.current().is_some()
         && !observation.folders.view.has_unreadable_folder();
     match taint.wish() {
-        Wish::NoTaint if !is_heard && observation.steady < TIMEOUT => Wish::Unknown,
+        DesiredTaint::NoTaint if !is_heard && observation.steady < TIMEOUT => DesiredTaint::Unknown,
         wish => wish,
     }
 }

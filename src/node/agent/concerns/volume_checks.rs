@@ -11,7 +11,7 @@ const NOT_STARTED_PERIOD: Span = Span::from_secs(1);
 
 /// Whose data a pass looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-pub(in super::super) enum Look {
+pub(in super::super) enum VolumeCheckScope {
     /// At nobody's.
     #[default]
     None,
@@ -45,24 +45,24 @@ pub(in super::super) struct VolumeChecks {
 
 impl VolumeChecks {
     /// What a pass at `now` is to look at. A clock that was set back makes everything due.
-    pub(in super::super) fn look(&self, now: Timestamp) -> Look {
+    pub(in super::super) fn look(&self, now: Timestamp) -> VolumeCheckScope {
         let is_due = |at: Option<Timestamp>, period| at.is_none_or(|at| !(Span::ZERO..period).contains(&(now - at)));
         match () {
-            () if self.at_once || is_due(self.all_at, PERIOD) => Look::All,
-            () if is_due(self.not_started_at, NOT_STARTED_PERIOD) => Look::NotStarted,
-            () => Look::None,
+            () if self.at_once || is_due(self.all_at, PERIOD) => VolumeCheckScope::All,
+            () if is_due(self.not_started_at, NOT_STARTED_PERIOD) => VolumeCheckScope::NotStarted,
+            () => VolumeCheckScope::None,
         }
     }
 
     /// A pass at `now` has looked.
-    pub(in super::super) fn observe(&mut self, look: Look, now: Timestamp, instances: Instances) {
-        if look == Look::All {
+    pub(in super::super) fn observe(&mut self, look: VolumeCheckScope, now: Timestamp, instances: Instances) {
+        if look == VolumeCheckScope::All {
             // Whoever started in between has not taken the others' turn.
             let is_turn = self.all_at.is_none_or(|at| !(Span::ZERO..PERIOD).contains(&(now - at)));
             self.all_at = if is_turn { Some(now) } else { self.all_at };
             self.at_once = false;
         }
-        if look >= Look::NotStarted {
+        if look >= VolumeCheckScope::NotStarted {
             self.not_started_at = Some(now);
         }
         self.at_once |= instances == Instances::JustStarted;
@@ -94,16 +94,16 @@ mod tests {
             checks.observe(look, at(now), instances);
             look
         };
-        assert_eq!(pass(&mut checks, 50_000, Instances::NotStarted), Look::All);
-        assert_eq!(pass(&mut checks, 50_400, Instances::NotStarted), Look::None);
+        assert_eq!(pass(&mut checks, 50_000, Instances::NotStarted), VolumeCheckScope::All);
+        assert_eq!(pass(&mut checks, 50_400, Instances::NotStarted), VolumeCheckScope::None);
         assert_eq!(checks.due(true), Some(at(51_000)), "they are not forgotten where nothing else happens");
-        assert_eq!(pass(&mut checks, 51_000, Instances::Started), Look::NotStarted);
+        assert_eq!(pass(&mut checks, 51_000, Instances::Started), VolumeCheckScope::NotStarted);
         assert_eq!((checks.due(true), checks.due(false)), (Some(at(80_000)), None));
-        assert_eq!(pass(&mut checks, 51_100, Instances::JustStarted), Look::None);
+        assert_eq!(pass(&mut checks, 51_100, Instances::JustStarted), VolumeCheckScope::None);
         assert_eq!(checks.due(false), Some(Timestamp::MIN), "one has started");
-        assert_eq!(pass(&mut checks, 51_110, Instances::Started), Look::All);
+        assert_eq!(pass(&mut checks, 51_110, Instances::Started), VolumeCheckScope::All);
         assert_eq!(checks.due(true), Some(at(80_000)), "it has not taken the others' turn");
-        assert_eq!(pass(&mut checks, 80_000, Instances::Started), Look::All);
-        assert_eq!(pass(&mut checks, 10_000, Instances::NotStarted), Look::All, "the clock was set back");
+        assert_eq!(pass(&mut checks, 80_000, Instances::Started), VolumeCheckScope::All);
+        assert_eq!(pass(&mut checks, 10_000, Instances::NotStarted), VolumeCheckScope::All, "the clock was set back");
     }
 }

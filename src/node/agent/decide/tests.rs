@@ -12,8 +12,8 @@ use crate::core::model::Source as DefinedIn;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
-use crate::core::record::Seen;
-use crate::core::render::Pulls;
+use crate::core::record::NotedEvent;
+use crate::core::render::PullMode;
 use crate::core::render::RenderOptions;
 use crate::core::rendering::RenderResult;
 use crate::core::validate;
@@ -23,7 +23,7 @@ use crate::node::agent::evidence::RuntimePod;
 use crate::node::agent::executor::EffectOutcome;
 use crate::node::agent::executor::RecordFate;
 use crate::node::agent::inputs::Purpose;
-use crate::node::agent::render_cache::Options;
+use crate::node::agent::render_cache::VersionedOptions;
 use crate::node::agent::requests::Reply;
 use crate::node::api::Entry;
 use crate::node::api::Link;
@@ -70,13 +70,13 @@ pub(in crate::node::agent) fn daemon_set() -> Arc<DaemonSet> {
 
 /// An agent that has made a pass, and of whose daemon an instance runs.
 pub(in crate::node::agent) fn state(config: &Config) -> AgentState {
-    let options = Options::new(RenderOptions {
+    let options = VersionedOptions::new(RenderOptions {
         node_name: "n1".to_owned(),
         kubelet_version: Some((1, 36)),
         api_endpoint: None,
         has_api: false,
         inline_secret_env: false,
-        pulls: Pulls::ByKubelet,
+        pulls: PullMode::ByKubelet,
         token_expiration: crate::core::time::Span::from_secs(3607),
         rules: crate::core::policy::PodRules::trusting(),
     });
@@ -223,7 +223,7 @@ fn of_pods_that_carry_the_annotation_of_a_mirror_pod_the_one_of_its_name_counts(
     let mirror = evidence::mirror_key(&key().namespace, &instance.pod_name, &config.node_name);
     let noted = |pod: &ObjectKey| {
         let mut observation = observation(Some(Snapshot::default()));
-        let (static_uid, seen) = (instance.uid.clone(), Seen::Gone { set_back: false });
+        let (static_uid, seen) = (instance.uid.clone(), NotedEvent::Gone { set_back: false });
         let sighting = Sighting { static_uid, mirror_uid: "m".to_owned(), pod: Some(pod.clone()), seen };
         observation.api.as_mut().unwrap().sightings.push(sighting);
         let decision = decided(&observation, &state, &config);
@@ -298,7 +298,7 @@ fn the_order_in_which_concerns_are_asked_changes_nothing() {
         for api in [None, Some(Snapshot::default())] {
             for runtime in [Knowledge::NeverHeard, Knowledge::Current(Arc::default())] {
                 let observation = Observation { runtime, ..observation(api.clone()) };
-                let mut order = Asked::ALL;
+                let mut order = Concern::ALL;
                 let first = decide_in_order(&order, &observation, &state, &config, &mut RenderCache::default());
                 let mut seed = 1_u64;
                 for _ in 0..40 {
@@ -472,7 +472,7 @@ fn a_node_without_order_taint_condition_and_overlay_is_asked_noted_and_written_n
 
 #[test]
 fn a_pass_is_due_by_the_steady_clock() {
-    let seen = crate::node::agent::wake::Moment::now(Timestamp::from_secs(100));
+    let seen = crate::node::agent::wake::ClockReading::now(Timestamp::from_secs(100));
     let wait = |due: i64| seen.until(Timestamp::from_secs(due)) - seen.until(Timestamp::MIN);
     assert_eq!(wait(107), std::time::Duration::from_secs(7));
     assert_eq!((wait(0), wait(1_000_000)), (std::time::Duration::ZERO, std::time::Duration::from_secs(60)));

@@ -14,19 +14,19 @@ use crate::node::api::Snapshot;
 
 use super::*;
 
-type Runtime = Knowledge<Arc<Vec<RuntimePod>>>;
+type RuntimeLists = Knowledge<Arc<Vec<RuntimePod>>>;
 
-const NONE: Runtime = Knowledge::Absent(Absence::NotConfigured);
+const NONE: RuntimeLists = Knowledge::Absent(Absence::NotConfigured);
 /// When instances end.
 const END: i64 = 1_000;
 
-fn lists(uids: &[(&str, bool)]) -> Runtime {
+fn lists(uids: &[(&str, bool)]) -> RuntimeLists {
     let pod = |(uid, alive): &(&str, bool)| RuntimePod::test(uid, *alive);
     Knowledge::Current(Arc::new(uids.iter().map(pod).collect()))
 }
 
 /// An observation of the boot "b"; `api`: whether one is configured, and whether it answers.
-fn observation(runtime: Runtime, api: Option<bool>, now: i64) -> Observation {
+fn observation(runtime: RuntimeLists, api: Option<bool>, now: i64) -> Observation {
     let mut observation = Observation::of(api.map(|_| Snapshot::default()), runtime, now);
     observation.boot = Boot::new("b".to_owned(), at(0));
     if let (Some(observed), Some(false)) = (&mut observation.api, api) {
@@ -102,7 +102,7 @@ fn what_an_api_server_that_answers_never_showed_has_its_grace_period() {
 
 #[test]
 fn a_runtime_is_asked_lately_and_must_be_the_kubelets() {
-    let of = |runtime: Runtime| end_observable(&instance(), false, &ends(&observation(runtime, None, 0)));
+    let of = |runtime: RuntimeLists| end_observable(&instance(), false, &ends(&observation(runtime, None, 0)));
     assert_eq!(of(Knowledge::NeverHeard), EndObservable::AskRuntime);
     assert_eq!(of(lists(&[("u", true)])), EndObservable::By(EndConfirmation::Reported));
     assert!(is_unobservable(&of(lists(&[("another", true)]))), "it may be another than the kubelet's");

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::core::insufficient;
 use crate::core::insufficient::Amounts;
-use crate::core::insufficient::Holder;
 use crate::core::insufficient::Lack;
+use crate::core::insufficient::PodResources;
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
 use crate::core::record::Instance;
@@ -18,21 +18,21 @@ use super::super::observation::Observation;
 use super::mirror_key;
 
 /// The pods of this node and what it has for them.
-pub(in crate::node::agent) struct Room<'a> {
+pub(in crate::node::agent) struct NodeRoom<'a> {
     node: &'a str,
     allocatable: Amounts,
     /// Each with the name of its DaemonSet, if it is being deleted.
-    holders: Vec<(Holder<'a>, Option<&'a str>)>,
+    holders: Vec<(PodResources<'a>, Option<&'a str>)>,
 }
 
-impl<'a> Room<'a> {
+impl<'a> NodeRoom<'a> {
     /// `None`: the API server has not said which pods the node `node` has.
     pub(in crate::node::agent) fn of(observation: &'a Observation, node: &'a str) -> Option<Self> {
         let api = observation.snapshot().filter(|api| api.lists(&Scope::Pods) > 0)?;
         let list = api.node.as_ref().and_then(|node| node.value.at(["status", "allocatable"]));
         let is_there = |pod: &Value| !matches!(pod.str_at(["status", "phase"]), "Failed" | "Succeeded");
         let pods = api.pods.iter().filter(|(_, pod)| is_there(&pod.value));
-        let holders = pods.map(|(key, pod)| (Holder::new(key, &pod.value), ends(&pod.value))).collect();
+        let holders = pods.map(|(key, pod)| (PodResources::new(key, &pod.value), ends(&pod.value))).collect();
         Some(Self { node, allocatable: Amounts::of_list(list.unwrap_or(&Value::Null)), holders })
     }
 
@@ -40,10 +40,10 @@ impl<'a> Room<'a> {
     pub(in crate::node::agent) fn lacks(&self, key: &ObjectKey, instance: &Instance) -> Vec<Lack> {
         let Some(definition) = &instance.daemon_set else { return Vec::new() };
         let own = mirror_key(&key.namespace, &instance.pod_name, self.node);
-        let is_other = |(holder, ends): &&(Holder<'_>, Option<&str>)| {
+        let is_other = |(holder, ends): &&(PodResources<'_>, Option<&str>)| {
             *holder.key() != own && (holder.key().namespace != key.namespace || *ends != Some(key.name.as_str()))
         };
-        let others: Vec<&Holder<'_>> = self.holders.iter().filter(is_other).map(|(holder, _)| holder).collect();
+        let others: Vec<&PodResources<'_>> = self.holders.iter().filter(is_other).map(|(holder, _)| holder).collect();
         insufficient::lacks(definition.pod_template(), &self.allocatable, &others)
     }
 }

@@ -8,9 +8,9 @@ use crate::core::set_aside::SetAside;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::failure;
 use crate::node::checkpoint::CheckpointError;
+use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
-use crate::node::checkpoint::Store;
 
 use super::EffectOutcome;
 use super::Executor;
@@ -50,7 +50,7 @@ impl Executor {
     /// and on disk before its mark goes.
     pub(in crate::node::agent) fn recall_set_aside(
         &mut self,
-        store: &Store,
+        store: &CheckpointStore,
         damaged: &mut Vec<Damaged>,
         keeps: Keeps,
     ) -> Result<SetAside, CheckpointError> {

@@ -10,7 +10,7 @@ use crate::node::agent::decision::Decision;
 use crate::node::agent::failure;
 use crate::node::agent::failure::EffectFailure;
 use crate::node::checkpoint::CheckpointError;
-use crate::node::checkpoint::Store;
+use crate::node::checkpoint::CheckpointStore;
 
 use super::EffectOutcome;
 use super::Executor;
@@ -47,7 +47,12 @@ impl Floor {
     }
 
     /// Saves one that covers these numbers, unless this one, which is on disk, does.
-    pub(in crate::node::agent) fn raise(&mut self, store: &Store, next: u64, top: u64) -> Result<(), CheckpointError> {
+    pub(in crate::node::agent) fn raise(
+        &mut self,
+        store: &CheckpointStore,
+        next: u64,
+        top: u64,
+    ) -> Result<(), CheckpointError> {
         let raised = self.covering(next, top);
         if raised != *self {
             store.save(FLOOR, &raised)?;

@@ -42,9 +42,9 @@ fn instance() -> Instance {
     Instance { daemon_set: Some(Arc::new(daemon_set)), ..Instance::new("u", "b-x", 0, "r", at(1_000)) }
 }
 
-type Runtime = Knowledge<Arc<Vec<RuntimePod>>>;
+type CrashingRuntime = Knowledge<Arc<Vec<RuntimePod>>>;
 
-fn crashing() -> Runtime {
+fn crashing() -> CrashingRuntime {
     let fact = PodFact {
         sandboxes: vec![SandboxFact { ready: true, made: at(2_000) }],
         containers: vec![ContainerFact { name: "main".into(), restarts: 2, does: Does::Ended, made: at(3_000) }],
@@ -65,7 +65,7 @@ fn api(pod: Option<Value>, node: &str) -> Snapshot {
     api
 }
 
-fn reported(api: Option<&Snapshot>, runtime: &Runtime, rejected: Option<&str>) -> Option<(Cause, String)> {
+fn reported(api: Option<&Snapshot>, runtime: &CrashingRuntime, rejected: Option<&str>) -> Option<(Cause, String)> {
     let observation = Observation::of(None, runtime.clone(), 0);
     let failure_evidence =
         FailureEvidence { api, observation: &observation, crash_diagnoses: &CrashDiagnoses::default(), node: "n" };
@@ -73,7 +73,7 @@ fn reported(api: Option<&Snapshot>, runtime: &Runtime, rejected: Option<&str>) -
     failure(&instance(), "a", rejected, &failure_evidence).map(|f| (f.cause, f.message))
 }
 
-fn cause(api: Option<&Snapshot>, runtime: &Runtime, rejected: Option<&str>) -> Option<Cause> {
+fn cause(api: Option<&Snapshot>, runtime: &CrashingRuntime, rejected: Option<&str>) -> Option<Cause> {
     reported(api, runtime, rejected).map(|(cause, _)| cause)
 }
 

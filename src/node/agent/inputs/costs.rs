@@ -14,8 +14,8 @@ use crate::core::policy::Policy;
 use crate::core::set_aside::DefinitionVersion;
 use crate::core::set_aside::SetAside;
 use crate::core::set_aside::Spent;
+use crate::core::set_aside::SuspectTurn;
 use crate::core::set_aside::TIME;
-use crate::core::set_aside::Turn;
 use crate::core::time::Span;
 use crate::node::api::Presence;
 
@@ -74,18 +74,18 @@ impl Costs {
             match known {
                 Some((known, before)) if *before == version => *known = Arc::clone(daemon_set),
                 _ if state.set_aside.suspects(&version) => suspects.push((Arc::clone(daemon_set), version)),
-                _ if state.set_aside.holds_back(daemon_set, &Turn::None).is_some() => {
+                _ if state.set_aside.holds_back(daemon_set, &SuspectTurn::None).is_some() => {
                     set_aside.push((Arc::clone(daemon_set), version));
                 }
                 _ => begins.push((Arc::clone(daemon_set), version)),
             }
         }
         let turn = match (begins.is_empty(), suspects.pop()) {
-            (_, None) => Turn::None,
-            (false, Some(_)) => Turn::AfterOthers,
+            (_, None) => SuspectTurn::None,
+            (false, Some(_)) => SuspectTurn::AfterOthers,
             (true, Some((daemon_set, version))) => {
                 begins.push((daemon_set, version.clone()));
-                Turn::Of(version)
+                SuspectTurn::Of(version)
             }
         };
         observation.turn = turn;

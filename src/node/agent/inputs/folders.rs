@@ -23,8 +23,8 @@ use crate::node::folders;
 use crate::node::folders::FirstLook;
 use crate::node::folders::FolderView;
 use crate::node::folders::FoldersWatch;
-use crate::node::folders::Look;
 use crate::node::folders::Rests;
+use crate::node::folders::ScanTime;
 use crate::node::fsx::Shared;
 
 /// The folders are read at least this often: a link's target can change unseen.
@@ -123,7 +123,7 @@ impl FolderReader {
         if self.changed.swap(false, Ordering::Relaxed) || due {
             let recalled = self.recalled.take();
             let before = recalled.as_ref().unwrap_or(&self.last.view);
-            let look = Look { steady, wall: clock::system(), first: self.first.take() };
+            let look = ScanTime { steady, wall: clock::system(), first: self.first.take() };
             let view = folders::read(&self.disk, &self.paths, before, &mut self.rests, look);
             self.read_at = now;
             self.again = view.recheck.map(|after| steady + after);

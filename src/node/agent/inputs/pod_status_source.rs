@@ -29,7 +29,7 @@ const WORD: Duration = Duration::from_millis(300);
 const KUBELET_LAG: Span = Span::from_millis(2_100);
 
 /// An answer that is on its way; an error is in words.
-pub(super) type Answer = JoinHandle<Result<Vec<RuntimePod>, String>>;
+pub(super) type PodListTask = JoinHandle<Result<Vec<RuntimePod>, String>>;
 
 /// The sources that are configured: at least one.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ impl PodStatusSource {
     }
 
     /// Asks; never waits here.
-    pub(super) fn ask(&self) -> Answer {
+    pub(super) fn ask(&self) -> PodListTask {
         match self.clone() {
             PodStatusSource::Runtime(cri, kubelet) => tokio::spawn(async move {
                 let (seen, reported) = tokio::join!(seen(&cri), reported(kubelet.as_deref()));

@@ -17,7 +17,7 @@ use crate::node::api::Snapshot;
 use crate::node::cri::Cri;
 use crate::node::kubelet::Kubelet;
 
-use super::pod_status_source::Answer;
+use super::pod_status_source::PodListTask;
 use super::pod_status_source::PodStatusSource;
 
 /// The runtime is asked for readiness no more often than this while the API server does not answer.
@@ -41,7 +41,7 @@ pub(super) struct RuntimeReader {
     last: RuntimePods,
     read_at: Timestamp,
     /// A question that is still out, and when it was asked.
-    asked: Option<(Timestamp, Answer)>,
+    asked: Option<(Timestamp, PodListTask)>,
 }
 
 impl RuntimeReader {

@@ -86,7 +86,7 @@ pub(in crate::node::agent) fn forget(
     used: &BTreeSet<ObjectRef>,
     policy: &Policy,
 ) {
-    let mut room = Room::new(policy);
+    let mut room = TenantRoom::new(policy);
     let mut unread = std::mem::take(&mut inputs.unread);
     let is_unlisted = |object: &ObjectRef| api.lists(&Scope::Object(object.clone())) == 0;
     inputs.objects.retain(|object, entry| {
@@ -107,7 +107,7 @@ pub(in crate::node::agent) fn forget(
 /// Forgets what is kept for a roll-back of daemons of such namespaces, by name, where that is too much. They go back with
 /// the data of today.
 pub(in crate::node::agent) fn forget_kept(kept: &mut RollbackDataOf, remembered: &Versioned, policy: &Policy) {
-    let mut room = Room::new(policy);
+    let mut room = TenantRoom::new(policy);
     kept.retain(|_, of| room.take_all(of.objects.iter().filter(|(object, entry)| !has(remembered, object, entry))));
 }
 
@@ -122,14 +122,14 @@ fn has(others: &Versioned, object: &ObjectRef, entry: &Entry) -> bool {
 }
 
 /// How much of [`bounds::OBJECTS_KEPT`] is taken.
-struct Room<'a> {
+struct TenantRoom<'a> {
     policy: &'a Policy,
     taken: QuotaUse,
     /// States of objects that are in memory once, whoever remembers them.
     seen: HashSet<*const Value>,
 }
 
-impl<'a> Room<'a> {
+impl<'a> TenantRoom<'a> {
     fn new(policy: &'a Policy) -> Self {
         Self { policy, taken: QuotaUse::default(), seen: HashSet::new() }
     }

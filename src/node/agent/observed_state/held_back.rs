@@ -9,7 +9,7 @@ use crate::core::record::Instance;
 use crate::core::record::Phase;
 use crate::core::rendering::RenderResult;
 use crate::node::agent::objects::Objects;
-use crate::node::agent::render_cache::Inputs;
+use crate::node::agent::render_cache::RenderCacheInputs;
 
 use super::ObservedState;
 
@@ -21,7 +21,11 @@ impl ObservedState<'_> {
         match self.instances.values().map(|(_, instance)| *instance).find(runs) {
             Some(instance) => {
                 let objects = Objects { live: true, has_run: true, ..self.objects };
-                self.render_cache.tokens_alone(daemon_set, instance, Inputs { objects: &objects, ..self.inputs })
+                self.render_cache.tokens_alone(
+                    daemon_set,
+                    instance,
+                    RenderCacheInputs { objects: &objects, ..self.inputs },
+                )
             }
             None => Arc::new(RenderResult::held_back(why)),
         }

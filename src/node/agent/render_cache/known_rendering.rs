@@ -7,7 +7,7 @@ use crate::core::model::ObjectKey;
 use crate::core::rendering::RenderResult;
 
 use super::BTreeMap;
-use super::View;
+use super::RenderView;
 
 /// What a pass knew of a rendering: what a replay cannot compute without what was secret in it.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -15,7 +15,7 @@ pub(in crate::node::agent) struct KnownRendering {
     pub(super) daemon: ObjectKey,
     pub(super) revision: String,
     pub(super) incarnation: u64,
-    view: View,
+    view: RenderView,
     digests: Option<Digests>,
     /// Whether a Secret or a token is in it.
     pub(in crate::node::agent) is_secret: bool,
@@ -34,10 +34,10 @@ pub(in crate::node::agent) struct Digests {
 }
 
 /// What a recorded rendering is found by.
-pub(in crate::node::agent) type RenderingKey = (ObjectKey, String, u64, View);
+pub(in crate::node::agent) type RenderingKey = (ObjectKey, String, u64, RenderView);
 
 impl KnownRendering {
-    pub(super) fn of(daemon: &ObjectKey, incarnation: u64, view: View, rendering: &RenderResult) -> Self {
+    pub(super) fn of(daemon: &ObjectKey, incarnation: u64, view: RenderView, rendering: &RenderResult) -> Self {
         let (references, tokens) = match &rendering.result {
             Ok(rendered) => (&rendered.pod.references, &rendered.pod.tokens),
             Err(refused) => (&refused.references, &refused.tokens),

@@ -6,12 +6,12 @@ use crate::core::render::RenderOptions;
 
 /// Render options with a version that grows whenever they change.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(in crate::node::agent) struct Options {
+pub(in crate::node::agent) struct VersionedOptions {
     options: RenderOptions,
     version: u64,
 }
 
-impl Options {
+impl VersionedOptions {
     /// Starts with `options`.
     pub(in crate::node::agent) fn new(options: RenderOptions) -> Self {
         Self { options, version: 1 }

@@ -53,7 +53,7 @@ fn what_was_written_is_given_up_and_rendered_anew_when_it_is_to_be_written_again
         token_expiration: crate::core::time::Span::from_secs(3607),
         rules: crate::core::policy::PodRules::trusting(),
     };
-    let inputs = Inputs { objects: &Nothing, tokens: &Nothing, options: &options, options_version: 1 };
+    let inputs = RenderCacheInputs { objects: &Nothing, tokens: &Nothing, options: &options, options_version: 1 };
     let mut render_cache = RenderCache::default();
     render_cache.begin();
     let whole = render_cache.rendering(&daemon_set, 0, (false, Data::Current), inputs);

@@ -21,7 +21,7 @@ use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Good;
 use crate::core::record::Instance;
-use crate::core::render::Pulls;
+use crate::core::render::PullMode;
 use crate::core::render::RenderOptions;
 use crate::core::rendering;
 use crate::core::validate;
@@ -37,7 +37,7 @@ use crate::node::agent::objects::restore;
 use crate::node::agent::recorder::RecordedPass;
 use crate::node::agent::recorder::config_text;
 use crate::node::agent::recorder::testing::recording;
-use crate::node::agent::render_cache::Options;
+use crate::node::agent::render_cache::VersionedOptions;
 use crate::node::agent::rollback_data::RollbackData;
 use crate::node::agent::state::AgentState;
 use crate::node::api::Definition;
@@ -94,13 +94,13 @@ fn known(objects: Vec<(ObjectRef, Json)>) -> Versioned {
 
 /// An agent that remembers `daemon_set` and has made a pass.
 fn state(config: &Config, daemon_set: &Arc<DaemonSet>) -> AgentState {
-    let options = Options::new(RenderOptions {
+    let options = VersionedOptions::new(RenderOptions {
         node_name: "n1".to_owned(),
         kubelet_version: Some((1, 36)),
         api_endpoint: None,
         has_api: true,
         inline_secret_env: true,
-        pulls: Pulls::First,
+        pulls: PullMode::First,
         token_expiration: crate::core::time::Span::from_secs(3607),
         rules: crate::core::policy::PodRules::trusting(),
     });
@@ -248,7 +248,7 @@ fn secret_pass(config: &Config) -> (RecordedPass, [String; 3]) {
 /// Every byte of a recording: as it is, and each piece inflated.
 fn every_byte(recording: &[u8]) -> Vec<u8> {
     let mut all = recording.to_vec();
-    let file: crate::node::recording::export::File = ciborium::from_reader(recording).unwrap();
+    let file: crate::node::recording::export::RecordingFile = ciborium::from_reader(recording).unwrap();
     for (_, piece) in file.pieces {
         DeflateDecoder::new(&**piece.as_bytes().unwrap()).read_to_end(&mut all).unwrap();
     }
@@ -319,7 +319,7 @@ fn what_is_no_recording_is_refused_and_never_panics() {
     let daemon_set = daemon_set("i:1", json!({}));
     let good = recording(&[pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |_| {})]);
     assert!(matches!(replay(b"nonsense"), Err(ReadError::NotOne(_))));
-    let mut file: crate::node::recording::export::File = ciborium::from_reader(&*good).unwrap();
+    let mut file: crate::node::recording::export::RecordingFile = ciborium::from_reader(&*good).unwrap();
     file.format = 9;
     let mut other = Vec::new();
     ciborium::into_writer(&file, &mut other).unwrap();

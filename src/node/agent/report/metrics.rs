@@ -7,17 +7,17 @@ use crate::core::metrics::Approvals;
 use crate::core::status::Problem;
 use crate::node::agent::state::AgentState;
 use crate::node::api::Tokens;
+use crate::node::metrics::MetricsRecorder;
 use crate::node::metrics::Pass;
-use crate::node::metrics::Recorder;
 
+use super::ReportInputs;
 use super::Reporter;
-use super::View;
 
 impl Reporter {
     /// Starts serving metrics, where the configuration says where.
     pub(in crate::node::agent) fn start_metrics(&mut self, config: &Config, state: &mut AgentState) {
         let Some(listen) = config.metrics_listen.clone() else { return };
-        match Recorder::serve(listen, state.started) {
+        match MetricsRecorder::serve(listen, state.started) {
             Ok(recorder) => self.metrics = Some(recorder),
             Err(error) => state.startup_problems.push(Problem {
                 object: "metrics".to_owned(),
@@ -29,13 +29,17 @@ impl Reporter {
 
     /// From now on there are metrics, where the configuration says so, for whoever has what this gives.
     #[cfg(feature = "simulation")]
-    pub(in crate::node::agent) fn keep_metrics(&mut self, config: &Config, state: &AgentState) -> Option<Recorder> {
-        self.metrics = config.metrics_listen.as_ref().map(|_| Recorder::unserved(state.started));
+    pub(in crate::node::agent) fn keep_metrics(
+        &mut self,
+        config: &Config,
+        state: &AgentState,
+    ) -> Option<MetricsRecorder> {
+        self.metrics = config.metrics_listen.as_ref().map(|_| MetricsRecorder::unserved(state.started));
         self.metrics.clone()
     }
 
     /// Hands over what there is to measure after a pass. Costs nothing where metrics are not configured.
-    pub(in crate::node::agent) fn measure(&self, view: &View<'_>, tokens: &Tokens, took: Duration) {
+    pub(in crate::node::agent) fn measure(&self, view: &ReportInputs<'_>, tokens: &Tokens, took: Duration) {
         let Some(metrics) = &self.metrics else { return };
         let counts = view.last.outcome.counts;
         let failures = u64::try_from(view.last.outcome.failures.len()).unwrap_or(u64::MAX);

@@ -66,7 +66,7 @@ impl Waits {
 }
 
 /// Where the news of one pass goes.
-struct News<'a> {
+struct NewsReporter<'a> {
     reported: &'a mut Reported,
     decision: &'a Decision,
     api: Option<&'a Api>,
@@ -85,7 +85,7 @@ impl Reported {
         now: Timestamp,
     ) {
         decision.log.0.iter().for_each(crate::node::agent::log::LogLine::write);
-        let mut news = News { reported: self, decision, api, node, now };
+        let mut news = NewsReporter { reported: self, decision, api, node, now };
         for daemon in &decision.plan.daemons {
             news.tell(daemon, outcome.failures.get(&daemon.key));
         }
@@ -127,7 +127,7 @@ impl Reported {
     }
 }
 
-impl News<'_> {
+impl NewsReporter<'_> {
     /// Logs and sends as events what a daemon's plan did.
     fn tell(&mut self, plan: &DaemonPlan, failure: Option<&EffectFailure>) {
         let daemonset = plan.key.to_string();

@@ -34,13 +34,13 @@ use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::images::PullProgress;
 
+use super::ReportInputs;
 use super::Reporter;
-use super::View;
 use super::changes;
 
 impl Reporter {
     /// The whole status.
-    pub(in crate::node::agent) fn status(&self, view: &View<'_>) -> StatusReport {
+    pub(in crate::node::agent) fn status(&self, view: &ReportInputs<'_>) -> StatusReport {
         let (api, since) = view.api_words();
         let mut problems = view.last.problems.clone();
         problems.extend(view.api_problems());
@@ -69,7 +69,7 @@ impl Reporter {
     }
 }
 
-impl View<'_> {
+impl ReportInputs<'_> {
     pub(super) fn daemon_status(&self, plan: &DaemonPlan) -> Option<DaemonStatus> {
         let summary = &plan.summary;
         if !is_shown(plan) {

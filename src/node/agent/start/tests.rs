@@ -16,11 +16,11 @@ use crate::node::agent::decide::tests::config;
 use super::*;
 
 /// A node of which everything is below one folder.
-struct Node {
+struct TestNode {
     root: tempfile::TempDir,
 }
 
-impl Node {
+impl TestNode {
     fn new() -> Self {
         let node = Self { root: tempfile::tempdir().unwrap() };
         for folder in ["ds", "kubelet"] {
@@ -112,7 +112,7 @@ fn a_state_folder_that_cannot_be_used_stops_nothing_and_ends_nothing() {
         ),
     ];
     for (name, spoil, mend) in cases {
-        let node = Node::new();
+        let node = TestNode::new();
         node.define("net", "i:1");
         node.define("log", "i:1");
         drop(node.agent());
@@ -171,7 +171,7 @@ fn back(path: &Path) {
 
 #[test]
 fn a_state_folder_that_others_may_write_to_is_not_used_while_that_is_so() {
-    let node = Node::new();
+    let node = TestNode::new();
     node.define("net", "i:1");
     let mut agent = node.agent();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -202,7 +202,7 @@ fn a_damaged_record_touches_no_other_daemon_and_its_numbers_are_not_used_again()
         ("dangling link", |file| symlink("/nowhere", file).unwrap()),
     ];
     for (name, spoil) in spoils {
-        let node = Node::new();
+        let node = TestNode::new();
         node.define("net", "i:1");
         node.define("log", "i:1");
         drop(node.agent());
@@ -228,7 +228,7 @@ fn a_damaged_record_touches_no_other_daemon_and_its_numbers_are_not_used_again()
 #[test]
 fn where_the_floor_is_lost_numbers_go_on_far_above_all_that_are_known() {
     for damage in [None, Some("x")] {
-        let node = Node::new();
+        let node = TestNode::new();
         node.define("net", "i:1");
         drop(node.agent());
         assert_eq!(node.number_of("net"), 0, "as `render` has it");
@@ -271,15 +271,15 @@ fn the_first_pass_knows_the_address_that_the_kubeconfig_has() {
 
 #[test]
 fn a_file_that_is_half_written_when_an_agent_starts_replaces_nothing() {
-    let inputs = |node: &Node| node.path("state/inputs.json");
-    type Spoil = fn(&Node, &[u8]);
+    let inputs = |node: &TestNode| node.path("state/inputs.json");
+    type Spoil = fn(&TestNode, &[u8]);
     let cases: [(&str, Spoil); 3] = [
         ("as it was", |_, _| ()),
         ("without inputs", |node, _| fs::remove_file(node.path("state/inputs.json")).unwrap()),
         ("with older inputs", |node, older| fs::write(node.path("state/inputs.json"), older).unwrap()),
     ];
     for (name, spoil) in cases {
-        let node = Node::new();
+        let node = TestNode::new();
         node.define("net", "i:0");
         drop(node.agent());
         let older = fs::read(inputs(&node)).unwrap();
@@ -312,7 +312,7 @@ fn a_file_that_is_half_written_when_an_agent_starts_replaces_nothing() {
 
 #[test]
 fn what_runs_does_not_go_back_to_what_an_older_state_folder_remembers_of_a_folder_that_is_gone() {
-    let node = Node::new();
+    let node = TestNode::new();
     node.define("net", "i:0");
     drop(node.agent());
     let saved = ["state/inputs.json", "state/daemons/a_net.json"].map(|file| {
@@ -340,7 +340,7 @@ fn what_runs_does_not_go_back_to_what_an_older_state_folder_remembers_of_a_folde
 #[test]
 fn an_agent_that_was_killed_over_a_definition_twice_sets_it_aside_and_one_that_was_not_forgets() {
     let definition = |name: &str| DefinitionVersion { key: ObjectKey::new("a", name), template: "t".to_owned() };
-    let node = Node::new();
+    let node = TestNode::new();
     let is_marked = || {
         fs::read_dir(node.path("state"))
             .unwrap()

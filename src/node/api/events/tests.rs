@@ -14,7 +14,7 @@ fn event(note: &str) -> AgentEvent {
 
 #[test]
 fn the_same_again_becomes_a_series_and_not_an_event() {
-    let events = Events::new("n1");
+    let events = EventRecorder::new("n1");
     let now = Instant::now();
     for note in ["a", "a", "b"] {
         events.record(event(note));
@@ -34,7 +34,7 @@ fn the_same_again_becomes_a_series_and_not_an_event() {
 
 #[test]
 fn what_went_as_it_should_waits_for_a_moment_and_a_warning_does_not() {
-    let events = Events::new("n1");
+    let events = EventRecorder::new("n1");
     let normal = |note: &str| AgentEvent { kind: EventKind::Normal, ..event(note) };
     let not_before = || events.with(|state| state.not_before);
     events.record(normal("a"));
@@ -49,7 +49,7 @@ fn what_went_as_it_should_waits_for_a_moment_and_a_warning_does_not() {
 
 #[test]
 fn the_oldest_goes_when_there_are_too_many() {
-    let events = Events::new("n1");
+    let events = EventRecorder::new("n1");
     for number in 0..QUEUE + 3 {
         events.record(event(&number.to_string()));
     }
@@ -59,7 +59,7 @@ fn the_oldest_goes_when_there_are_too_many() {
 
 #[test]
 fn a_daemon_from_a_folder_gets_none() {
-    let events = Events::new("n1");
+    let events = EventRecorder::new("n1");
     events.record(AgentEvent { uid: String::new(), ..event("a") });
     assert_eq!(events.next(Instant::now()), None);
 }
@@ -96,7 +96,7 @@ fn all_nodes_name_an_event_on_a_daemon_set_alike_for_its_cause_and_hour() {
 
 #[test]
 fn what_another_node_has_said_is_neither_lost_nor_continued() {
-    let events = Events::new("n1");
+    let events = EventRecorder::new("n1");
     let conflict = || ApiFailure::new(FailureKind::Conflict, "events \"cni.0\" already exists (409)");
     let now = Instant::now();
     events.record(event("a"));

@@ -1,10 +1,10 @@
 use super::*;
 
-struct Case {
+struct KubeconfigCase {
     folder: tempfile::TempDir,
 }
 
-impl Case {
+impl KubeconfigCase {
     fn new(cluster: &str, user: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let text = format!(
@@ -49,7 +49,7 @@ fn what_is_not_supported_is_refused_by_name() {
         ("server: \"https://a\", certificate-authority-data: eA==, insecure-skip-tls-verify: true", "", "contradicts"),
     ];
     for (cluster, user, wanted) in cases {
-        let error = Case::new(cluster, user).error();
+        let error = KubeconfigCase::new(cluster, user).error();
         assert!(error.starts_with("kubeconfig k") && error.contains(wanted), "{cluster} {user}: {error}");
     }
 }
@@ -62,7 +62,7 @@ fn pods_get_the_servers_address_unless_it_has_a_path() {
         ("https://rancher.example/k8s/clusters/c-m-abc", None),
     ] {
         // Its other fields need not be good: this is asked before anything else.
-        let case = Case::new(&format!("server: \"{server}\""), "token: abc");
+        let case = KubeconfigCase::new(&format!("server: \"{server}\""), "token: abc");
         let found = endpoint(&case.folder.path().join("k")).unwrap();
         assert_eq!(found.as_ref().map(|found| (found.host.as_str(), found.port)), expected, "{server}");
         assert_eq!(case.load().unwrap().for_pods(), found, "{server}");
@@ -71,7 +71,7 @@ fn pods_get_the_servers_address_unless_it_has_a_path() {
 
 #[test]
 fn server_and_identity_are_read() {
-    let case = Case::new(SERVER, "token: abc, as: me, as-groups: [a, b]");
+    let case = KubeconfigCase::new(SERVER, "token: abc, as: me, as-groups: [a, b]");
     let credentials = case.load().unwrap();
     assert_eq!(credentials.endpoint, Endpoint { host: "fd00::1".into(), port: 6443 });
     assert_eq!(credentials.server.path(), "/prefix");
@@ -82,7 +82,7 @@ fn server_and_identity_are_read() {
 
 #[test]
 fn a_rotated_token_file_is_noticed_and_needs_no_new_connection() {
-    let case = Case::new(SERVER, "tokenFile: token, token: start");
+    let case = KubeconfigCase::new(SERVER, "tokenFile: token, token: start");
     let before = case.load().unwrap();
     assert_eq!(before.headers[AUTHORIZATION], "Bearer start");
     fs::write(case.folder.path().join("token"), "next\n").unwrap();
@@ -146,16 +146,16 @@ fn a_pod_has_its_server_in_the_environment_and_its_token_in_a_volume() {
 #[test]
 fn another_server_is_another_connection() {
     let other = "server: \"https://[fd00::2]:6443\", insecure-skip-tls-verify: true";
-    let (a, b) = (Case::new(SERVER, "").load().unwrap(), Case::new(other, "").load().unwrap());
+    let (a, b) = (KubeconfigCase::new(SERVER, "").load().unwrap(), KubeconfigCase::new(other, "").load().unwrap());
     assert_ne!(a.fingerprint, b.fingerprint);
 }
 
 #[test]
 fn a_fifo_or_an_endless_file_is_an_error_and_holds_nothing_up() {
-    let case = Case::new("server: \"https://a\", certificate-authority: fifo", "token: abc");
+    let case = KubeconfigCase::new("server: \"https://a\", certificate-authority: fifo", "token: abc");
     nix::unistd::mkfifo(&case.folder.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert_eq!(case.error(), "kubeconfig k: certificate-authority fifo cannot be read: it is not a regular file");
-    let user = |user: &str| Case::new(SERVER, user).error();
+    let user = |user: &str| KubeconfigCase::new(SERVER, user).error();
     assert!(user("tokenFile: /dev/zero").ends_with("tokenFile /dev/zero cannot be read: it is not a regular file"));
     let pair = "client-certificate: /dev/zero, client-key: /dev/zero";
     assert!(user(pair).contains("client-certificate /dev/zero cannot be read"), "{}", user(pair));

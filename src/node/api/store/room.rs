@@ -14,8 +14,8 @@ use crate::core::policy::Policy;
 use crate::node::api::selection::Selection;
 
 use super::Definition;
-use super::Outline;
 use super::Snapshot;
+use super::UnselectedDaemonSet;
 
 impl Snapshot {
     /// What `value` defines, without what its namespace has no room for.
@@ -86,7 +86,7 @@ impl Snapshot {
         }
         for key in readable {
             self.daemon_sets.remove(&key);
-            Arc::make_mut(&mut self.not_selected).insert(key.clone(), Outline::default());
+            Arc::make_mut(&mut self.not_selected).insert(key.clone(), UnselectedDaemonSet::default());
             self.to_read.insert(key);
             self.changed();
         }

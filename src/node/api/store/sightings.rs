@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
 use crate::core::owners::MIRROR_ANNOTATION;
-use crate::core::record::Seen;
+use crate::core::record::NotedEvent;
 
 /// More than the mirror pods of any node; the oldest are dropped first.
 const MOST: usize = 4_096;
@@ -22,7 +22,7 @@ pub struct Sighting {
     /// Its namespace and name; recordings of older versions lack them.
     #[serde(default)]
     pub pod: Option<ObjectKey>,
-    pub seen: Seen,
+    pub seen: NotedEvent,
 }
 
 /// The events that have not been taken yet.
@@ -37,7 +37,7 @@ impl Sightings {
             self.deleted(old);
         }
         if is_deleting(new) && !same.is_some_and(is_deleting) {
-            self.push(new, Seen::Deleting);
+            self.push(new, NotedEvent::Deleting);
         }
         if let Some(seen) = end(new).filter(|_| same.is_none_or(|old| end(old).is_none())) {
             self.push(new, seen);
@@ -48,7 +48,7 @@ impl Sightings {
     pub(super) fn deleted(&mut self, old: Option<&Value>) {
         // Its deletion has been reported already.
         if let Some(old) = old.filter(|old| !is_deleting(old)) {
-            self.push(old, Seen::Gone { set_back: false });
+            self.push(old, NotedEvent::Gone { set_back: false });
         }
     }
 
@@ -57,7 +57,7 @@ impl Sightings {
         std::mem::take(&mut self.0)
     }
 
-    fn push(&mut self, pod: &Value, seen: Seen) {
+    fn push(&mut self, pod: &Value, seen: NotedEvent) {
         let (Some(hash), Some(uid)) = (pod.text_at(HASH), pod.text_at(UID)) else { return };
         if self.0.len() >= MOST {
             self.0.remove(0);
@@ -76,11 +76,11 @@ fn is_deleting(pod: &Value) -> bool {
 }
 
 /// How a pod ended, if it has.
-fn end(pod: &Value) -> Option<Seen> {
+fn end(pod: &Value) -> Option<NotedEvent> {
     let words = |field: &str| pod.str_at(["status", field]).to_owned();
     match pod.text_at(["status", "phase"]) {
-        Some("Failed") => Some(Seen::Failed { reason: words("reason"), message: words("message") }),
-        Some("Succeeded") => Some(Seen::Succeeded),
+        Some("Failed") => Some(NotedEvent::Failed { reason: words("reason"), message: words("message") }),
+        Some("Succeeded") => Some(NotedEvent::Succeeded),
         _ => None,
     }
 }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     /// What is recorded of a pod that goes through `states`; `None`: it is deleted.
-    fn seen(states: &[Option<Value>]) -> Vec<(String, Seen)> {
+    fn seen(states: &[Option<Value>]) -> Vec<(String, NotedEvent)> {
         let (mut sightings, mut last) = (Sightings::default(), None);
         for state in states {
             match state {
@@ -119,16 +119,20 @@ mod tests {
     fn what_the_kubelet_undoes_at_once_is_recorded_once() {
         let running = || Some(pod("m", false, "Running"));
         let again = || Some(pod("n", false, "Pending"));
-        let gone = || Seen::Gone { set_back: false };
+        let gone = || NotedEvent::Gone { set_back: false };
         assert_eq!(seen(&[running(), running()]), []);
         let deleted = [running(), Some(pod("m", true, "Running")), Some(pod("m", true, "Running")), None, again()];
-        assert_eq!(seen(&deleted), [("m".to_owned(), Seen::Deleting)]);
+        assert_eq!(seen(&deleted), [("m".to_owned(), NotedEvent::Deleting)]);
         assert_eq!(seen(&[running(), None, again()]), [("m".to_owned(), gone())], "by force");
         assert_eq!(seen(&[running(), again()]), [("m".to_owned(), gone())], "by force, between two lists");
-        let failed = Seen::Failed { reason: "R".to_owned(), message: "m".to_owned() };
+        let failed = NotedEvent::Failed { reason: "R".to_owned(), message: "m".to_owned() };
         let marked = [running(), Some(pod("m", false, "Failed")), Some(pod("m", false, "Failed")), running()];
         assert_eq!(seen(&marked), [("m".to_owned(), failed)]);
-        assert_eq!(seen(&[Some(pod("m", false, "Succeeded"))]), [("m".to_owned(), Seen::Succeeded)], "when it began");
+        assert_eq!(
+            seen(&[Some(pod("m", false, "Succeeded"))]),
+            [("m".to_owned(), NotedEvent::Succeeded)],
+            "when it began"
+        );
     }
 
     #[test]

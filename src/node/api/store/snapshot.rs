@@ -90,14 +90,14 @@ pub struct Entry {
 
 /// What is known of a DaemonSet that is not selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Outline {
+pub struct UnselectedDaemonSet {
     /// Its resource version.
     pub(super) version: u64,
     /// Its label `daemonlet.dev/mode`.
     mode: Option<Box<str>>,
 }
 
-impl Outline {
+impl UnselectedDaemonSet {
     /// Of `object`, of which the API server's answer was cut short.
     pub(super) fn of(object: &Value, version: u64) -> Self {
         Self { version, mode: object.text_at(["metadata", "labels", MODE_LABEL]).map(Box::from) }
@@ -142,7 +142,7 @@ pub struct Snapshot {
     pub daemon_sets: BTreeMap<ObjectKey, Definition>,
     /// DaemonSets of which no more is known than that they exist.
     #[serde(default)]
-    pub(super) not_selected: Arc<BTreeMap<ObjectKey, Outline>>,
+    pub(super) not_selected: Arc<BTreeMap<ObjectKey, UnselectedDaemonSet>>,
     /// Those of them that are to be read whole ([`Snapshot::to_read`]).
     #[serde(default)]
     pub(super) to_read: BTreeSet<ObjectKey>,
@@ -240,12 +240,12 @@ impl Snapshot {
     }
 
     /// What is known of a DaemonSet that is not selected, if that is all.
-    pub fn outline(&self, key: &ObjectKey) -> Option<&Outline> {
+    pub fn outline(&self, key: &ObjectKey) -> Option<&UnselectedDaemonSet> {
         self.not_selected.get(key)
     }
 
     /// The DaemonSets that are not selected.
-    pub fn outlines(&self) -> impl Iterator<Item = (&ObjectKey, &Outline)> {
+    pub fn outlines(&self) -> impl Iterator<Item = (&ObjectKey, &UnselectedDaemonSet)> {
         self.not_selected.iter()
     }
 

@@ -36,21 +36,21 @@ impl Turns {
     }
 
     /// The next turn.
-    pub(super) async fn wait(&self) -> Option<Turn> {
-        Arc::clone(&self.0).acquire_owned().await.ok().map(Turn::new)
+    pub(super) async fn wait(&self) -> Option<WatchTurn> {
+        Arc::clone(&self.0).acquire_owned().await.ok().map(WatchTurn::new)
     }
 
-    fn take(&self) -> Option<Turn> {
-        Arc::clone(&self.0).try_acquire_owned().ok().map(Turn::new)
+    fn take(&self) -> Option<WatchTurn> {
+        Arc::clone(&self.0).try_acquire_owned().ok().map(WatchTurn::new)
     }
 }
 
 /// A turn; it ends when it is dropped, or after [`TURN`].
-pub(super) struct Turn {
+pub(super) struct WatchTurn {
     _held: oneshot::Sender<()>,
 }
 
-impl Turn {
+impl WatchTurn {
     fn new(permit: OwnedSemaphorePermit) -> Self {
         let (held, dropped) = oneshot::channel();
         tokio::spawn(async move {
@@ -62,7 +62,7 @@ impl Turn {
 }
 
 /// What comes next of a watch.
-pub(super) enum Next {
+pub(super) enum NextLine {
     Event(WatchEvent<RawObject>),
     /// The rest can be read all the same.
     Failed(kube::Error),
@@ -77,23 +77,23 @@ pub(super) enum Next {
 pub(super) struct Lines {
     body: Pin<Box<dyn AsyncBufRead + Send>>,
     turns: Turns,
-    turn: Option<Turn>,
+    turn: Option<WatchTurn>,
 }
 
 impl Lines {
     /// Of a watch that was begun with `turn`, which is for its first line.
-    pub(super) fn new(body: impl AsyncBufRead + Send + 'static, turns: Turns, turn: Option<Turn>) -> Self {
+    pub(super) fn new(body: impl AsyncBufRead + Send + 'static, turns: Turns, turn: Option<WatchTurn>) -> Self {
         Self { body: Box::pin(body), turns, turn }
     }
 
-    pub(super) async fn next(&mut self) -> Next {
+    pub(super) async fn next(&mut self) -> NextLine {
         loop {
             let mut line = Vec::new();
             while line.last() != Some(&b'\n') {
                 let read = match self.body.fill_buf().await {
                     Ok([]) => break,
                     Ok(read) => read,
-                    Err(error) => return Next::Failed(kube::Error::ReadEvents(error)),
+                    Err(error) => return NextLine::Failed(kube::Error::ReadEvents(error)),
                 };
                 let used = read.iter().position(|byte| *byte == b'\n').map_or(read.len(), |at| at + 1);
                 line.extend_from_slice(&read[..used]);
@@ -101,21 +101,21 @@ impl Lines {
                 if line.len() > LARGE && self.turn.is_none() {
                     self.turn = self.turns.take();
                     if self.turn.is_none() {
-                        return Next::OutOfTurn;
+                        return NextLine::OutOfTurn;
                     }
                 }
             }
             if line.is_empty() {
-                return Next::End;
+                return NextLine::End;
             }
             let event = serde_json::from_slice(&line);
             self.turn = None;
             match event {
-                Ok(event) => return Next::Event(event),
+                Ok(event) => return NextLine::Event(event),
                 Err(error) if error.is_eof() => {}
                 Err(error) => {
                     let status = serde_json::from_slice::<Status>(&line).map(Status::boxed);
-                    return Next::Failed(status.map_or(kube::Error::SerdeError(error), kube::Error::Api));
+                    return NextLine::Failed(status.map_or(kube::Error::SerdeError(error), kube::Error::Api));
                 }
             }
         }

@@ -32,9 +32,9 @@ use crate::node::api::object::resource;
 use crate::node::api::shortening::INITIAL_EVENTS_END;
 
 use super::lines::Lines;
-use super::lines::Next;
-use super::lines::Turn;
+use super::lines::NextLine;
 use super::lines::Turns;
+use super::lines::WatchTurn;
 
 /// A watch that is silent for this much longer than its lifetime has lost its server.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -57,11 +57,11 @@ pub(super) fn follow(
     turns: Turns,
 ) -> BoxStream<'static, WatchItem> {
     let state = NextStep::Start;
-    let named = Named { api, object, seconds, cached, streams_state: true, turns, turn: None, state };
+    let named = NamedWatch { api, object, seconds, cached, streams_state: true, turns, turn: None, state };
     futures::stream::unfold(named, |mut named| async { Some((named.next().await, named)) }).boxed()
 }
 
-struct Named {
+struct NamedWatch {
     api: Api<RawObject>,
     object: ObjectRef,
     seconds: u32,
@@ -72,7 +72,7 @@ struct Named {
     /// Large objects are read in turns.
     turns: Turns,
     /// For the next watch.
-    turn: Option<Turn>,
+    turn: Option<WatchTurn>,
     state: NextStep,
 }
 
@@ -81,31 +81,31 @@ enum NextStep {
     Start,
     Get,
     /// Reports what was found, then that the list is complete.
-    Found(Option<RawObject>, Origin),
-    Watch(Origin),
-    Read(Origin, Lines),
+    Found(Option<RawObject>, WatchStart),
+    Watch(WatchStart),
+    Read(WatchStart, Lines),
     /// Watches again when it is this watch's turn.
-    Wait(Origin),
+    Wait(WatchStart),
 }
 
 /// Where a watch starts.
-enum Origin {
+enum WatchStart {
     /// After this version.
     Version(String),
     /// With the object as it is at this version or later (empty: now); what happened since the GET is unknown.
     State { version: String, is_reported: bool },
 }
 
-impl Origin {
+impl WatchStart {
     fn state(version: &str) -> Self {
-        Origin::State { version: version.to_owned(), is_reported: false }
+        WatchStart::State { version: version.to_owned(), is_reported: false }
     }
 }
 
 /// The next event, if there is one already, and the next step.
-type Step = (Option<WatchItem>, NextStep);
+type WatchStep = (Option<WatchItem>, NextStep);
 
-impl Named {
+impl NamedWatch {
     /// The next event; there is always one.
     async fn next(&mut self) -> WatchItem {
         loop {
@@ -118,12 +118,12 @@ impl Named {
     }
 
     /// The requests are boxed: they are large, and most of the time there is none.
-    async fn step(&mut self) -> Step {
+    async fn step(&mut self) -> WatchStep {
         match std::mem::replace(&mut self.state, NextStep::Start) {
             NextStep::Start => (Some(Ok(Event::Init)), NextStep::Get),
             NextStep::Get => match Box::pin(self.get()).await {
                 Ok(found) => {
-                    let origin = Origin::state(found.as_ref().map_or("", RawObject::resource_version));
+                    let origin = WatchStart::state(found.as_ref().map_or("", RawObject::resource_version));
                     (None, NextStep::Found(found, origin))
                 }
                 Err(error) => (Some(Err(Error::InitialListFailed(error))), NextStep::Start),
@@ -133,14 +133,14 @@ impl Named {
             }
             NextStep::Found(None, origin) => (Some(Ok(Event::InitDone)), NextStep::Watch(origin)),
             NextStep::Watch(_) if !self.can_exist() => std::future::pending().await,
-            NextStep::Watch(Origin::State { .. }) if !self.streams_state => match Box::pin(self.list()).await {
-                Ok((event, version)) => (Some(Ok(event)), NextStep::Watch(Origin::Version(version))),
+            NextStep::Watch(WatchStart::State { .. }) if !self.streams_state => match Box::pin(self.list()).await {
+                Ok((event, version)) => (Some(Ok(event)), NextStep::Watch(WatchStart::Version(version))),
                 Err(error) => (Some(Err(error)), NextStep::Start),
             },
             NextStep::Watch(origin) => match Box::pin(self.watch(&origin)).await {
                 Ok(lines) => match origin {
-                    Origin::State { version, .. } => (None, NextStep::Read(Origin::state(&version), lines)),
-                    Origin::Version(_) => (None, NextStep::Read(origin, lines)),
+                    WatchStart::State { version, .. } => (None, NextStep::Read(WatchStart::state(&version), lines)),
+                    WatchStart::Version(_) => (None, NextStep::Read(origin, lines)),
                 },
                 Err(kube::Error::Api(status)) => {
                     self.refused(origin, status, |status| Error::WatchStartFailed(kube::Error::Api(status)))
@@ -150,10 +150,12 @@ impl Named {
             NextStep::Read(origin, mut lines) => {
                 let silence = Duration::from_secs(self.seconds.into()) + MARGIN;
                 match timeout(silence, lines.next()).await {
-                    Ok(Next::Event(event)) => self.read(event, origin, lines),
-                    Ok(Next::Failed(error)) => (Some(Err(Error::WatchFailed(error))), NextStep::Read(origin, lines)),
-                    Ok(Next::OutOfTurn) => (None, NextStep::Wait(origin)),
-                    Ok(Next::End) | Err(_) => (None, NextStep::Watch(origin)),
+                    Ok(NextLine::Event(event)) => self.read(event, origin, lines),
+                    Ok(NextLine::Failed(error)) => {
+                        (Some(Err(Error::WatchFailed(error))), NextStep::Read(origin, lines))
+                    }
+                    Ok(NextLine::OutOfTurn) => (None, NextStep::Wait(origin)),
+                    Ok(NextLine::End) | Err(_) => (None, NextStep::Watch(origin)),
                 }
             }
             NextStep::Wait(origin) => {
@@ -200,11 +202,11 @@ impl Named {
         Ok((event, version.ok_or(Error::NoResourceVersion)?))
     }
 
-    async fn watch(&mut self, origin: &Origin) -> Result<Lines, kube::Error> {
+    async fn watch(&mut self, origin: &WatchStart) -> Result<Lines, kube::Error> {
         let params = WatchParams::default().fields(&self.fields()).timeout(self.seconds);
         let (params, version) = match origin {
-            Origin::Version(version) => (params, version),
-            Origin::State { version, .. } => (params.initial_events(), version),
+            WatchStart::Version(version) => (params, version),
+            WatchStart::State { version, .. } => (params.initial_events(), version),
         };
         // A request that fails gives it back.
         let turn = self.turn.take();
@@ -222,7 +224,7 @@ impl Named {
         Event::Delete(RawObject::named(&self.object.key))
     }
 
-    fn read(&mut self, event: WatchEvent<RawObject>, origin: Origin, lines: Lines) -> Step {
+    fn read(&mut self, event: WatchEvent<RawObject>, origin: WatchStart, lines: Lines) -> WatchStep {
         let (event, object): (fn(RawObject) -> Event<RawObject>, RawObject) = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (Event::Apply, object),
             WatchEvent::Deleted(object) => (Event::Delete, object),
@@ -230,11 +232,11 @@ impl Named {
                 let version = bookmark.metadata.resource_version;
                 let is_end = bookmark.metadata.annotations.get(INITIAL_EVENTS_END).is_some_and(|end| end == "true");
                 return match origin {
-                    Origin::State { .. } if !is_end => (None, NextStep::Read(origin, lines)),
-                    Origin::State { is_reported: false, .. } => {
-                        (Some(Ok(self.gone())), NextStep::Read(Origin::Version(version), lines))
+                    WatchStart::State { .. } if !is_end => (None, NextStep::Read(origin, lines)),
+                    WatchStart::State { is_reported: false, .. } => {
+                        (Some(Ok(self.gone())), NextStep::Read(WatchStart::Version(version), lines))
                     }
-                    _ => (None, NextStep::Read(Origin::Version(version), lines)),
+                    _ => (None, NextStep::Read(WatchStart::Version(version), lines)),
                 };
             }
             WatchEvent::Error(status) if status.code == 410 => return self.refused(origin, status, Error::WatchError),
@@ -243,17 +245,24 @@ impl Named {
         let version = object.resource_version().to_owned();
         let origin = match origin {
             _ if version.is_empty() => return (Some(Err(Error::NoResourceVersion)), NextStep::Start),
-            Origin::Version(_) => Origin::Version(version),
-            Origin::State { .. } => Origin::State { version, is_reported: true },
+            WatchStart::Version(_) => WatchStart::Version(version),
+            WatchStart::State { .. } => WatchStart::State { version, is_reported: true },
         };
         (Some(Ok(event(object))), NextStep::Read(origin, lines))
     }
 
     /// The API server refuses a watch from there.
-    fn refused(&mut self, origin: Origin, status: Box<Status>, error: impl FnOnce(Box<Status>) -> Error) -> Step {
+    fn refused(
+        &mut self,
+        origin: WatchStart,
+        status: Box<Status>,
+        error: impl FnOnce(Box<Status>) -> Error,
+    ) -> WatchStep {
         match (&origin, status.code) {
-            (Origin::Version(version), 410) if self.streams_state => (None, NextStep::Watch(Origin::state(version))),
-            (Origin::State { .. }, 400 | 422) if self.streams_state => {
+            (WatchStart::Version(version), 410) if self.streams_state => {
+                (None, NextStep::Watch(WatchStart::state(version)))
+            }
+            (WatchStart::State { .. }, 400 | 422) if self.streams_state => {
                 self.streams_state = false;
                 (None, NextStep::Watch(origin))
             }

@@ -2,28 +2,28 @@
 
 use super::*;
 
-impl State {
+impl SimulatedDiskState {
     pub(super) fn time(&self) -> SystemTime {
         self.now.unwrap_or_else(crate::clock::system)
     }
 
-    pub(super) fn at(&self, handle: &Handle) -> Result<u64> {
+    pub(super) fn at(&self, handle: &DiskHandle) -> Result<u64> {
         match handle {
-            Handle::Start => Ok(ROOT),
-            Handle::Simulated(node, run) if *run == self.run => Ok(*node),
-            Handle::Simulated(..) | Handle::Open(_) => Err(Errno::EBADF),
+            DiskHandle::Start => Ok(ROOT),
+            DiskHandle::Simulated(node, run) if *run == self.run => Ok(*node),
+            DiskHandle::Simulated(..) | DiskHandle::Open(_) => Err(Errno::EBADF),
         }
     }
 
-    pub(super) fn open(&self, node: u64) -> Handle {
-        Handle::Simulated(node, self.run)
+    pub(super) fn open(&self, node: u64) -> DiskHandle {
+        DiskHandle::Simulated(node, self.run)
     }
 
-    pub(super) fn version(&self, node: u64) -> Result<&Version> {
+    pub(super) fn version(&self, node: u64) -> Result<&InodeVersion> {
         self.nodes.get(&node).map(|node| &node.now).ok_or(Errno::ENOENT)
     }
 
-    pub(super) fn change(&mut self, node: u64) -> Result<&mut Version> {
+    pub(super) fn change(&mut self, node: u64) -> Result<&mut InodeVersion> {
         let now = self.time();
         self.dirty.insert(node);
         let version = &mut self.nodes.get_mut(&node).ok_or(Errno::ENOENT)?.now;
@@ -33,8 +33,8 @@ impl State {
 
     pub(super) fn entries(&self, folder: u64) -> Result<&BTreeMap<OsString, u64>> {
         match &self.version(folder)?.content {
-            Content::Folder(entries) => Ok(entries),
-            Content::File(_) | Content::Link(_) | Content::Device => Err(Errno::ENOTDIR),
+            InodeContent::Folder(entries) => Ok(entries),
+            InodeContent::File(_) | InodeContent::Link(_) | InodeContent::Device => Err(Errno::ENOTDIR),
         }
     }
 
@@ -42,8 +42,8 @@ impl State {
         let version = self.change(folder)?;
         version.modified = version.changed;
         match &mut version.content {
-            Content::Folder(entries) => Ok(entries),
-            Content::File(_) | Content::Link(_) | Content::Device => Err(Errno::ENOTDIR),
+            InodeContent::Folder(entries) => Ok(entries),
+            InodeContent::File(_) | InodeContent::Link(_) | InodeContent::Device => Err(Errno::ENOTDIR),
         }
     }
 
@@ -63,7 +63,7 @@ impl State {
     pub(super) fn name_anew(&mut self) {
         let mut named = Vec::new();
         for (folder, node) in &self.nodes {
-            if let Content::Folder(entries) = &node.now.content {
+            if let InodeContent::Folder(entries) = &node.now.content {
                 named.extend(entries.iter().map(|(name, entry)| (*entry, *folder, name.clone())));
             }
         }
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    pub(super) fn find(&self, at: &Handle, path: &Path, links: Links) -> Result<Found> {
+    pub(super) fn find(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<PathLookup> {
         let names = |path: &Path| -> Vec<OsString> {
             let named =
                 path.components().rev().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
@@ -100,10 +100,14 @@ impl State {
                 continue;
             }
             let Some(node) = entries.get(&name).copied() else {
-                return if left.is_empty() { Ok(Found { folder: here, name, node: None }) } else { Err(Errno::ENOENT) };
+                return if left.is_empty() {
+                    Ok(PathLookup { folder: here, name, node: None })
+                } else {
+                    Err(Errno::ENOENT)
+                };
             };
             match &self.version(node)?.content {
-                Content::Link(target) if !left.is_empty() || links == Links::Follow => {
+                InodeContent::Link(target) if !left.is_empty() || links == Links::Follow => {
                     hops += 1;
                     if hops > HOPS {
                         return Err(Errno::ELOOP);
@@ -114,7 +118,7 @@ impl State {
                     left.extend(names(target));
                 }
                 _ if left.is_empty() => {
-                    return Ok(Found {
+                    return Ok(PathLookup {
                         folder: here,
                         name,
                         node: Some(self.mounts.get(&node).copied().unwrap_or(node)),
@@ -123,10 +127,10 @@ impl State {
                 _ => here = self.mounts.get(&node).copied().unwrap_or(node),
             }
         }
-        Ok(Found { folder: here, name: OsString::new(), node: Some(here) })
+        Ok(PathLookup { folder: here, name: OsString::new(), node: Some(here) })
     }
 
-    pub(super) fn found(&self, at: &Handle, path: &Path, links: Links) -> Result<u64> {
+    pub(super) fn found(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<u64> {
         self.find(at, path, links)?.node.ok_or(Errno::ENOENT)
     }
 
@@ -148,12 +152,18 @@ impl State {
         self.check(doing, || self.path(node))
     }
 
-    pub(super) fn check_found(&self, doing: Doing, found: &Found) -> Result<()> {
+    pub(super) fn check_found(&self, doing: Doing, found: &PathLookup) -> Result<()> {
         self.check(doing, || self.path(found.folder).join(&found.name))
     }
 
     /// A new entry, which nothing has been.
-    pub(super) fn create(&mut self, at: &Handle, path: &Path, content: Content, mode: u32) -> Result<(u64, News)> {
+    pub(super) fn create(
+        &mut self,
+        at: &DiskHandle,
+        path: &Path,
+        content: InodeContent,
+        mode: u32,
+    ) -> Result<(u64, PendingNotification)> {
         let found = self.find(at, path, Links::Refuse)?;
         self.check_found(Doing::Create, &found)?;
         if found.node.is_some() {
@@ -165,10 +175,10 @@ impl State {
         }
         let node = self.next;
         self.next += 1;
-        let now = Version::new(content, mode, self.time());
+        let now = InodeVersion::new(content, mode, self.time());
         let above = Some((found.folder, found.name.clone()));
         let file_system = self.nodes[&found.folder].file_system;
-        self.nodes.insert(node, Node { now, synced: None, above, file_system });
+        self.nodes.insert(node, Inode { now, synced: None, above, file_system });
         self.dirty.insert(node);
         self.change_entries(found.folder)?.insert(found.name.clone(), node);
         Ok((node, (found.folder, appeared, found.name)))
@@ -178,7 +188,12 @@ impl State {
         node == ROOT || self.above(node).is_some()
     }
 
-    pub(super) fn remove(&mut self, at: &Handle, path: &Path, is_folder: bool) -> Result<(u64, News)> {
+    pub(super) fn remove(
+        &mut self,
+        at: &DiskHandle,
+        path: &Path,
+        is_folder: bool,
+    ) -> Result<(u64, PendingNotification)> {
         let found = self.find(at, path, Links::Refuse)?;
         self.check_found(Doing::Remove, &found)?;
         let node = found.node.ok_or(Errno::ENOENT)?;
@@ -204,11 +219,11 @@ impl State {
         for node in std::mem::take(&mut self.dirty) {
             let Some(node) = self.nodes.get_mut(&node) else { continue };
             let content = match (&node.now.content, &node.synced) {
-                (Content::File(_), None) => Content::File(Arc::default()),
-                (Content::File(_), Some(synced)) => synced.content.clone(),
+                (InodeContent::File(_), None) => InodeContent::File(Arc::default()),
+                (InodeContent::File(_), Some(synced)) => synced.content.clone(),
                 (content, _) => content.clone(),
             };
-            node.synced = Some(Version { content, ..node.now.clone() });
+            node.synced = Some(InodeVersion { content, ..node.now.clone() });
         }
     }
 
@@ -217,8 +232,8 @@ impl State {
         self.commit();
         let mut number = number | 1;
         for node in self.nodes.values_mut() {
-            let (Content::File(data), Some(synced)) = (&node.now.content, &mut node.synced) else { continue };
-            let Content::File(before) = &synced.content else { continue };
+            let (InodeContent::File(data), Some(synced)) = (&node.now.content, &mut node.synced) else { continue };
+            let InodeContent::File(before) = &synced.content else { continue };
             if before == data {
                 continue;
             }
@@ -227,9 +242,9 @@ impl State {
             number ^= number << 17;
             match number % 4 {
                 0 => {}
-                1 => synced.content = Content::File(Arc::new(data[..data.len() / 2].to_vec())),
-                2 => synced.content = Content::File(Arc::new(vec![0; data.len()])),
-                _ => synced.content = Content::File(Arc::clone(data)),
+                1 => synced.content = InodeContent::File(Arc::new(data[..data.len() / 2].to_vec())),
+                2 => synced.content = InodeContent::File(Arc::new(vec![0; data.len()])),
+                _ => synced.content = InodeContent::File(Arc::clone(data)),
             }
         }
     }
@@ -237,10 +252,10 @@ impl State {
     pub(super) fn stat(&self, node: u64) -> Result<Stat> {
         let version = self.version(node)?;
         let (kind, size) = match &version.content {
-            Content::File(data) => (FileKind::File, data.len()),
-            Content::Folder(_) => (FileKind::Folder, 4_096),
-            Content::Link(target) => (FileKind::Link, target.as_os_str().len()),
-            Content::Device => (FileKind::NullDevice, 0),
+            InodeContent::File(data) => (FileKind::File, data.len()),
+            InodeContent::Folder(_) => (FileKind::Folder, 4_096),
+            InodeContent::Link(target) => (FileKind::Link, target.as_os_str().len()),
+            InodeContent::Device => (FileKind::NullDevice, 0),
         };
         let seconds = |time: SystemTime| {
             let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -5,11 +5,11 @@ use super::*;
 use crate::node::fsx::Real;
 
 /// A provider that counts its calls, and whose answer is `answer`.
-struct Stand {
+struct CountingProvider {
     root: tempfile::TempDir,
 }
 
-impl Stand {
+impl CountingProvider {
     fn new(config: &str, script: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
         // The program is a shell: a file that was just written cannot be run while another test forks.
@@ -52,7 +52,7 @@ echo '{{"apiVersion": "credentialprovider.kubelet.k8s.io/v1", "kind": "Credentia
 
 #[tokio::test]
 async fn a_provider_is_asked_once_for_what_it_matches() {
-    let stand = Stand::new(CONFIG, &answer("Registry", ""));
+    let stand = CountingProvider::new(CONFIG, &answer("Registry", ""));
     let providers = stand.providers();
     assert_eq!(providers.ask("other.test/x").await, (vec![], vec![]));
     assert_eq!(stand.calls(), 0);
@@ -72,7 +72,7 @@ async fn a_provider_is_asked_once_for_what_it_matches() {
 
 #[tokio::test]
 async fn an_answer_of_no_duration_is_not_kept() {
-    let stand = Stand::new(CONFIG, &answer("Global", r#", "cacheDuration": "0s""#));
+    let stand = CountingProvider::new(CONFIG, &answer("Global", r#", "cacheDuration": "0s""#));
     let providers = stand.providers();
     providers.ask("a.cloud.test/x").await;
     providers.ask("a.cloud.test/x").await;
@@ -90,7 +90,7 @@ async fn what_goes_wrong_is_said_without_its_output() {
         ("echo no network >&2; exit 3", "no network"),
         (&answer("Nothing", ""), "no valid cacheKeyType"),
     ] {
-        let stand = Stand::new(CONFIG, script);
+        let stand = CountingProvider::new(CONFIG, script);
         let (configs, problems) = stand.providers().ask("a.cloud.test/x").await;
         assert!(configs.is_empty() && problems[0].contains(said), "{problems:?}");
         assert!(!problems[0].contains("geheim"), "{problems:?}");
@@ -118,7 +118,7 @@ async fn no_answer_of_a_provider_hurts_the_agent_or_another_provider() {
         ),
     ];
     for (what, script, said) in attempts {
-        let stand = Stand::new(CONFIG, &script);
+        let stand = CountingProvider::new(CONFIG, &script);
         let (configs, problems) = stand.providers().ask("a.cloud.test/x").await;
         assert!(configs.is_empty() && problems.len() == 1 && problems[0].contains(said), "{what}: {problems:?}");
         assert!(problems[0].len() < 500, "{what}: {}", problems[0].len());
@@ -132,7 +132,7 @@ async fn no_answer_of_a_provider_hurts_the_agent_or_another_provider() {
         ", \"cacheDuration\": \"-1h\", \"auth\": {}",
         ", \"cacheDuration\": 5, \"auth\": {}",
     ] {
-        let stand = Stand::new(CONFIG, &format!("echo '{{{kind}{more}}}'"));
+        let stand = CountingProvider::new(CONFIG, &format!("echo '{{{kind}{more}}}'"));
         let (configs, problems) = stand.providers().ask("a.cloud.test/x").await;
         assert_eq!(problems, Vec::<String>::new(), "{more}");
         let is_empty = |it: &RegistryCredentials| it.username.is_empty() && it.password.is_empty();
@@ -144,7 +144,7 @@ async fn no_answer_of_a_provider_hurts_the_agent_or_another_provider() {
 async fn a_provider_that_needs_a_service_account_is_not_for_static_pods() {
     let config =
         format!("{CONFIG}  tokenAttributes: {{serviceAccountTokenAudience: x, requireServiceAccount: true}}\n");
-    let stand = Stand::new(&config, &answer("Image", ""));
+    let stand = CountingProvider::new(&config, &answer("Image", ""));
     assert_eq!(stand.providers().ask("a.cloud.test/x").await, (vec![], vec![]));
     assert_eq!(stand.calls(), 0);
 }
@@ -156,7 +156,7 @@ async fn a_bad_configuration_is_said() {
         ("kind: CredentialProviderConfig\nproviders: [{name: ../x, apiVersion: v1}]", "is not valid"),
         ("[", "not a credential-provider configuration"),
     ] {
-        let stand = Stand::new(config, "");
+        let stand = CountingProvider::new(config, "");
         let (_, problems) = stand.providers().ask("a.cloud.test/x").await;
         assert!(problems[0].contains(said), "{problems:?}");
     }

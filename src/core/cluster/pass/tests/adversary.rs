@@ -7,7 +7,7 @@ use super::*;
 const BUDGET: usize = 1;
 
 /// The world with the second revision wanted, as its DaemonSet has these annotations.
-fn rolling(annotations: &Value) -> World {
+fn rolling(annotations: &Value) -> ClusterWorld {
     with_one_released(annotations.clone())
 }
 
@@ -175,7 +175,7 @@ fn what_two_coordinators_gave_at_once_is_taken_back_to_the_budget() {
     let more = json!({"replacing": hash("two")});
     view.put(WatchedKind::NodeDaemons, report("d", "one", more, approval("two", &at)));
     let withdrawn = view.plan(NOW).writes.into_iter().filter_map(|write| match write {
-        Write::Approvals { node, spec } if spec.approvals.is_empty() => Some(node),
+        ObjectWrite::Approvals { node, spec } if spec.approvals.is_empty() => Some(node),
         _ => None,
     });
     assert_eq!(withdrawn.collect::<Vec<_>>(), ["a", "b", "c"], "who has claimed finishes");

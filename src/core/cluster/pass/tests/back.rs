@@ -4,8 +4,8 @@ use super::*;
 
 /// Three revisions: the first is released, two nodes run the second and two the third, which is wanted and fails on them.
 /// `halted`: whether the second is.
-fn with_three(halted: bool, more: Value) -> World {
-    let mut view = World::default();
+fn with_three(halted: bool, more: Value) -> ClusterWorld {
+    let mut view = ClusterWorld::default();
     let message = format!("ControllerRevision net-{0} (hash {0}) at generation 3", hash("one"));
     let released = json!({"conditions": [
         {"type": "Released", "status": "False", "reason": "Held", "message": message}]});
@@ -27,7 +27,7 @@ fn with_three(halted: bool, more: Value) -> World {
     view
 }
 
-fn gone(view: &mut World, image: &str, number: i64) {
+fn gone(view: &mut ClusterWorld, image: &str, number: i64) {
     view.take(Change::Gone(WatchedKind::Revisions, Box::new(revision(image, number))));
 }
 
@@ -59,7 +59,7 @@ fn an_abort_finds_the_released_revision_though_no_node_speaks_of_it() {
         {"type": "Released", "status": "False", "reason": "RollingOut", "message": message}]});
     // The status comes with the DaemonSet, or later.
     for is_later in [false, true] {
-        let mut view = World::default();
+        let mut view = ClusterWorld::default();
         if is_later {
             view.put(WatchedKind::DaemonSets, daemon_set("two", aborted(), json!({})));
         }

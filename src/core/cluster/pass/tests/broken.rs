@@ -3,7 +3,7 @@
 use super::*;
 use crate::core::cluster::broken::BROKEN_ANNOTATION;
 use crate::core::cluster::broken::BrokenNodes;
-use crate::core::cluster::broken::Verdict;
+use crate::core::cluster::broken::NodeVerdict;
 
 const SECOND: i64 = 1_000;
 
@@ -27,7 +27,7 @@ fn with_taint(ready: &str, taint: &str) -> Value {
     node
 }
 
-impl World {
+impl ClusterWorld {
     fn delete(&mut self, name: &str) {
         self.take(Change::Gone(WatchedKind::Nodes, Box::new(node(name, "True"))));
         self.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(took(name, 0, None))));
@@ -35,13 +35,13 @@ impl World {
 
     /// What the plan notes on the ControllerRevision, which is carried out.
     fn note(&mut self, plan: &ClusterPlan) -> Option<BrokenNodes> {
-        let of = |write: &Write| match write {
-            Write::Revision { write: history::RevisionWrite::Broken { broken, .. }, .. } => Some(broken.clone()),
+        let of = |write: &ObjectWrite| match write {
+            ObjectWrite::Revision { write: history::RevisionWrite::Broken { broken, .. }, .. } => Some(broken.clone()),
             _ => None,
         };
         let broken = plan.writes.iter().find_map(of)?;
         self.annotate(broken.annotation().map_or(Value::Null, Value::String));
-        self.state.broken.values_mut().for_each(|of| of.nodes.retain(|_, s| s.verdict != Verdict::Lost));
+        self.state.broken.values_mut().for_each(|of| of.nodes.retain(|_, s| s.verdict != NodeVerdict::Lost));
         Some(broken)
     }
 
@@ -156,7 +156,7 @@ fn a_node_that_is_deleted_while_nobody_coordinates_was_noted_before() {
     view.state = CoordinatorState::default();
     let plan = view.plan(after(900));
     assert_eq!(view.note(&plan), None, "it stays noted, though nobody knows since when it is not well");
-    let mut back = World { view: view.view.clone(), state: CoordinatorState::default() };
+    let mut back = ClusterWorld { view: view.view.clone(), state: CoordinatorState::default() };
     view.delete("a");
     assert_eq!(halted(&view.plan(after(901))).as_deref(), Some(ONE));
     back.put(WatchedKind::Nodes, node("a", "True"));
@@ -326,7 +326,8 @@ fn a_failure_that_is_forgiven_stays_forgiven_when_its_node_goes() {
     view.put(WatchedKind::Revisions, two);
     let retried = |plan: &ClusterPlan| {
         plan.writes.iter().any(|write| {
-            matches!(write, Write::Revision { write: history::RevisionWrite::Retried { nodes, .. }, .. } if nodes.is_empty())
+            let ObjectWrite::Revision { write, .. } = write else { return false };
+            matches!(write, history::RevisionWrite::Retried { nodes, .. } if nodes.is_empty())
         })
     };
     // Until its Node is Ready, and no longer.
@@ -343,7 +344,7 @@ fn a_failure_that_is_forgiven_stays_forgiven_when_its_node_goes() {
 }
 
 /// The current revision is deleted, and made anew as the plan says.
-fn deleted(view: &mut World) {
+fn deleted(view: &mut ClusterWorld) {
     view.take(Change::Gone(WatchedKind::Revisions, Box::new(revision("two", 2))));
 }
 
@@ -360,14 +361,14 @@ fn made_anew(halted: Option<&Halted>) -> Value {
 /// The halt with which the plan makes the current revision anew, and whether it does at all.
 fn created(plan: &ClusterPlan) -> Option<Option<Halted>> {
     plan.writes.iter().find_map(|write| match write {
-        Write::Revision { write: history::RevisionWrite::Create { halted, .. }, .. } => Some(halted.clone()),
+        ObjectWrite::Revision { write: history::RevisionWrite::Create { halted, .. }, .. } => Some(halted.clone()),
         _ => None,
     })
 }
 
 fn noted_halt(plan: &ClusterPlan) -> Option<Halted> {
     plan.writes.iter().find_map(|write| match write {
-        Write::Revision { write: history::RevisionWrite::Halt { halted, .. }, .. } => Some(halted.clone()),
+        ObjectWrite::Revision { write: history::RevisionWrite::Halt { halted, .. }, .. } => Some(halted.clone()),
         _ => None,
     })
 }
@@ -388,7 +389,7 @@ fn a_halt_outlives_the_controller_revision_that_says_it() {
         said["metadata"]["resourceVersion"] = json!("8");
         view.put(WatchedKind::DaemonSets, said);
         deleted(&mut view);
-        let mut other = World { view: view.view.clone(), state: CoordinatorState::default() };
+        let mut other = ClusterWorld { view: view.view.clone(), state: CoordinatorState::default() };
         for view in [&mut view, &mut other] {
             let plan = view.plan(NOW + ms(1));
             assert_eq!((created(&plan), approved(&plan)), (Some(Some(halt.clone())), vec![]), "{halt:?}");
@@ -427,7 +428,7 @@ fn nodes_that_were_lost_count_though_the_controller_revision_is_deleted() {
     for at in [33, 34] {
         let plan = view.plan(after(at));
         let noted = plan.writes.iter().find_map(|write| match write {
-            Write::Revision { write: history::RevisionWrite::Broken { broken, .. }, .. } => Some(broken.clone()),
+            ObjectWrite::Revision { write: history::RevisionWrite::Broken { broken, .. }, .. } => Some(broken.clone()),
             _ => None,
         });
         let mut names: Vec<String> = noted.unwrap().nodes.into_iter().map(|broken| broken.node).collect();

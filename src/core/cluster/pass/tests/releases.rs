@@ -14,7 +14,7 @@ fn wanted(image: &str, annotations: Value, status: Value) -> Value {
 }
 
 /// The world with this of the live status, as the API server would show it.
-fn live(world: &mut World, image: &str, annotations: Value, plan: &ClusterPlan) {
+fn live(world: &mut ClusterWorld, image: &str, annotations: Value, plan: &ClusterPlan) {
     let mut written = status(plan);
     // It drops what is empty.
     for condition in written["conditions"].as_array_mut().unwrap() {
@@ -34,7 +34,7 @@ fn message(image: &str) -> String {
 }
 
 /// Every node runs and has the first revision, which is released, and the second is wanted.
-pub(super) fn with_one_released(annotations: Value) -> World {
+pub(super) fn with_one_released(annotations: Value) -> ClusterWorld {
     let mut view = world(json!({}));
     view.take(Change::Gone(WatchedKind::Revisions, Box::new(revision("two", 2))));
     view.put(WatchedKind::DaemonSets, wanted("one", json!({}), json!({})));
@@ -48,8 +48,8 @@ pub(super) fn with_one_released(annotations: Value) -> World {
 }
 
 fn halt(plan: &ClusterPlan) -> Option<Halted> {
-    let of = |write: &Write| match write {
-        Write::Revision { write: history::RevisionWrite::Halt { halted, .. }, .. } => Some(halted.clone()),
+    let of = |write: &ObjectWrite| match write {
+        ObjectWrite::Revision { write: history::RevisionWrite::Halt { halted, .. }, .. } => Some(halted.clone()),
         _ => None,
     };
     plan.writes.iter().find_map(of)
@@ -102,7 +102,7 @@ fn what_keeps_nodes_on_the_old_revision_keeps_new_ones_there() {
 
 #[test]
 fn nothing_is_released_before_a_node_has_it() {
-    let mut view = World::default();
+    let mut view = ClusterWorld::default();
     view.put(WatchedKind::DaemonSets, wanted("one", json!({}), json!({})));
     view.put(WatchedKind::Revisions, revision("one", 1));
     let none = |plan: &ClusterPlan| !status(plan)["conditions"].to_string().contains("Released");
@@ -123,7 +123,9 @@ fn the_released_revision_is_never_pruned() {
         view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(json!({"metadata": {"name": name}}))))
     });
     let deleted = |plan: &ClusterPlan| {
-        plan.writes.iter().any(|w| matches!(w, Write::Revision { write: history::RevisionWrite::Delete { .. }, .. }))
+        plan.writes
+            .iter()
+            .any(|w| matches!(w, ObjectWrite::Revision { write: history::RevisionWrite::Delete { .. }, .. }))
     };
     assert!(!deleted(&view.plan(NOW)));
 }
@@ -179,7 +181,7 @@ fn nothing_is_approved_without_its_controller_revision() {
     view.put(WatchedKind::DaemonSets, wanted("three", json!({}), json!({"conditions": []})));
     let plan = view.plan(NOW);
     assert!(approved(&plan).is_empty());
-    let [Write::Revision { write: history::RevisionWrite::Create { .. }, .. }] = plan.writes.as_slice() else {
+    let [ObjectWrite::Revision { write: history::RevisionWrite::Create { .. }, .. }] = plan.writes.as_slice() else {
         panic!("{:?}", plan.writes)
     };
     // The API server refuses it: that is told, and still nothing is approved.
@@ -296,7 +298,7 @@ fn without_a_mode_agents_on_most_nodes_say_whose_it_is() {
     ["c", "d"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, other(name)));
     assert_eq!(view.plan(NOW).few, []);
     // The label counts wherever it is; a bootstrap one is the stock controller's.
-    let mut elsewhere = World::default();
+    let mut elsewhere = ClusterWorld::default();
     let mut labelled = wanted("one", json!({}), json!({}));
     labelled["metadata"]["namespace"] = json!("monitoring");
     elsewhere.put(WatchedKind::DaemonSets, labelled);
@@ -366,18 +368,18 @@ fn who_takes_over_believes_no_agent_before_it_is_heard() {
     let plan = view.plan(NOW);
     let counters = ["numberReady", "numberAvailable", "numberUnavailable"].map(|field| status(&plan)[field].clone());
     assert_eq!(counters, [json!(null), json!(null), json!(null)], "they stay");
-    let writes = plan.writes.iter().any(|write| matches!(write, Write::Approvals { .. }));
+    let writes = plan.writes.iter().any(|write| matches!(write, ObjectWrite::Approvals { .. }));
     assert!(!writes, "nothing is given, and nothing is taken back: {:?}", plan.writes);
     // All but one of those who have it are heard; then the last one is, or is dead.
     NODES[1..3].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
-    let of = |view: &mut World, second: i64, names: &[&str]| {
+    let of = |view: &mut ClusterWorld, second: i64, names: &[&str]| {
         let now = NOW + ms(second * 1_000);
         view.state.liveness.listed(&renewed(names), now);
         let plan = view.plan(now);
         (approved(&plan).len(), status(&plan)["numberReady"].clone())
     };
     assert_eq!(of(&mut view, 15, &["b", "c", "d"]), (0, json!(null)), "it may have the slot");
-    let mut heard = World { view: view.view.clone(), state: view.state.clone() };
+    let mut heard = ClusterWorld { view: view.view.clone(), state: view.state.clone() };
     assert_eq!(of(&mut heard, 30, &NODES), (1, json!(4)));
     for second in [30, 45] {
         view.state.liveness.listed(&renewed(&["b", "c", "d"]), NOW + ms(second * 1_000));
@@ -394,8 +396,9 @@ fn who_takes_over_releases_nothing_and_forgets_no_broken_node_before_agents_are_
     two["metadata"]["annotations"] = json!({"daemonlet.dev/broken": lost.to_string()});
     view.put(WatchedKind::Revisions, two);
     let notes = |plan: &ClusterPlan| {
-        let is_note =
-            |write: &Write| matches!(write, Write::Revision { write: history::RevisionWrite::Broken { .. }, .. });
+        let is_note = |write: &ObjectWrite| {
+            matches!(write, ObjectWrite::Revision { write: history::RevisionWrite::Broken { .. }, .. })
+        };
         plan.writes.iter().any(is_note)
     };
     view.state.liveness.follow(&view.view, NOW);
@@ -428,7 +431,8 @@ fn steps_canaries_zones_and_first_installs_wait_until_agents_are_heard() {
         view.state.liveness.listed(&renewed(&["b", "c", "d"]), NOW + ms(15_000));
         let step = |plan: &ClusterPlan| {
             plan.writes.iter().any(|write| {
-                matches!(write, Write::Revision { write: history::RevisionWrite::Step { state, .. }, .. } if state.step > 1)
+                let ObjectWrite::Revision { write, .. } = write else { return false };
+                matches!(write, history::RevisionWrite::Step { state, .. } if state.step > 1)
             })
         };
         let plan = view.plan(NOW + ms(15_000));
@@ -446,7 +450,7 @@ fn a_few_nodes_release_nothing_while_the_others_are_silent() {
     let joined = "e";
     view.put(WatchedKind::Nodes, node(joined, "True"));
     view.put(WatchedKind::NodeDaemons, on_two(joined));
-    let list = |view: &mut World, second: i64, names: &[&str]| {
+    let list = |view: &mut ClusterWorld, second: i64, names: &[&str]| {
         view.state.liveness.follow(&view.view, NOW);
         view.state.liveness.listed(&renewed(names), NOW + ms(second * 1_000));
     };
@@ -454,7 +458,7 @@ fn a_few_nodes_release_nothing_while_the_others_are_silent() {
     let plan = view.plan(NOW + ms(60_000));
     assert_eq!(condition(&plan, "Degraded").2, "agent does not renew its Lease on 4 nodes: a, b, c, d");
     assert_eq!(released(&plan).2, message("one"), "one node does not speak for five");
-    let mut some = World { view: view.view.clone(), state: view.state.clone() };
+    let mut some = ClusterWorld { view: view.view.clone(), state: view.state.clone() };
     // Two that are silent hold nothing up, as two that are unreachable do not.
     ["a", "b"].iter().for_each(|name| some.put(WatchedKind::NodeDaemons, on_two(name)));
     list(&mut some, 75, &["a", "b"]);
@@ -486,7 +490,7 @@ fn a_halt_that_somebody_ended_comes_back_with_the_next_failure_alone() {
     view.put(WatchedKind::NodeDaemons, on_two("a"));
     let plan = view.plan(NOW);
     let noted = plan.writes.iter().find_map(|write| match write {
-        Write::Revision { write: history::RevisionWrite::Retried { nodes, .. }, .. } => Some(nodes.clone()),
+        ObjectWrite::Revision { write: history::RevisionWrite::Retried { nodes, .. }, .. } => Some(nodes.clone()),
         _ => None,
     });
     assert_eq!((noted, approved(&plan)), (Some(BTreeSet::new()), vec![("b".to_owned(), hash("two"))]));
@@ -513,13 +517,14 @@ fn a_retry_outlives_a_takeover_before_the_status_says_that_the_halt_is_ended() {
         .unwrap()
         .push(json!({"type": "Halted", "status": "True", "reason": "Failed", "message": said.words()}));
     let is_forgotten = |plan: &ClusterPlan| {
-        let write = |w: &Write| matches!(w, Write::Revision { write: history::RevisionWrite::Retried { .. }, .. });
+        let write =
+            |w: &ObjectWrite| matches!(w, ObjectWrite::Revision { write: history::RevisionWrite::Retried { .. }, .. });
         plan.writes.iter().any(write)
     };
     let annotations = json!({"daemonlet.dev/max-failed": "0"});
     view.put(WatchedKind::DaemonSets, wanted("two", annotations.clone(), told));
     for _ in 0..2 {
-        let mut other = World { view: view.view.clone(), state: CoordinatorState::default() };
+        let mut other = ClusterWorld { view: view.view.clone(), state: CoordinatorState::default() };
         let plan = other.plan(NOW);
         assert_eq!((halt(&plan), is_forgotten(&plan)), (None, false));
     }
@@ -547,7 +552,7 @@ fn a_retry_forgives_all_nodes_that_are_cut_off_however_many() {
     };
     let noted = |plan: &ClusterPlan| {
         plan.writes.iter().find_map(|write| match write {
-            Write::Revision { write: history::RevisionWrite::Retried { nodes, .. }, .. } => Some(nodes.clone()),
+            ObjectWrite::Revision { write: history::RevisionWrite::Retried { nodes, .. }, .. } => Some(nodes.clone()),
             _ => None,
         })
     };
@@ -816,7 +821,7 @@ fn what_the_status_tells_of_a_halt_counts_whenever_its_nodes_are_heard() {
 fn a_node_whose_approvals_are_refused_is_told_and_takes_no_slot() {
     let mut view = with_one_released(json!({}));
     assert_eq!(approved(&view.plan(NOW))[0].0, "a");
-    let refuse = |view: &mut World, name: &str, at: Timestamp| {
+    let refuse = |view: &mut ClusterWorld, name: &str, at: Timestamp| {
         let target = RequestTarget::Approvals(name.to_owned());
         view.state.retries.failed(target, SendError::Refused("you may not".to_owned()), at);
     };

@@ -12,8 +12,8 @@ use crate::core::cluster::steps::StepState;
 use crate::core::update_trigger::UpdateTrigger;
 
 fn step(plan: &ClusterPlan) -> Option<StepState> {
-    let of = |write: &Write| match write {
-        Write::Revision { write: history::RevisionWrite::Step { state, .. }, .. } => Some(state.clone()),
+    let of = |write: &ObjectWrite| match write {
+        ObjectWrite::Revision { write: history::RevisionWrite::Step { state, .. }, .. } => Some(state.clone()),
         _ => None,
     };
     plan.writes.iter().find_map(of)
@@ -26,7 +26,7 @@ fn in_step(state: &StepState) -> Value {
 }
 
 /// The DaemonSet with these annotations instead of those that it has.
-fn annotate(view: &mut World, annotations: Value) {
+fn annotate(view: &mut ClusterWorld, annotations: Value) {
     let status = view.view.daemons.values().next().unwrap().status.clone();
     let mut daemon = daemon_set("two", annotations, status);
     daemon["metadata"]["generation"] = json!(3);
@@ -162,9 +162,9 @@ fn a_window_that_closes_takes_back_what_is_not_claimed() {
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), approval("two", &at)));
     view.put(WatchedKind::NodeDaemons, report("b", "one", json!({"replacing": hash("two")}), approval("two", &at)));
     let plan = view.plan(NOW + ms(47 * 60_000));
-    let specs: Vec<_> = plan.writes.iter().filter(|write| matches!(write, Write::Approvals { .. })).collect();
+    let specs: Vec<_> = plan.writes.iter().filter(|write| matches!(write, ObjectWrite::Approvals { .. })).collect();
     assert!(
-        matches!(specs[..], [Write::Approvals { node, spec }] if node == "a" && spec.approvals.is_empty()),
+        matches!(specs[..], [ObjectWrite::Approvals { node, spec }] if node == "a" && spec.approvals.is_empty()),
         "{specs:?}"
     );
 }
@@ -202,7 +202,7 @@ fn an_abort_outlives_the_name_of_its_controller_revision() {
     let mut told = view.view.daemons.values().next().unwrap().status.clone();
     told["observedGeneration"] = json!(3);
     told["conditions"].as_array_mut().unwrap().push(json!({"type": "Halted", "status": "True", "reason": "Aborted"}));
-    let put = |view: &mut World, generation: i64| {
+    let put = |view: &mut ClusterWorld, generation: i64| {
         let mut daemon = daemon_set("two", aborted.clone(), told.clone());
         daemon["metadata"]["generation"] = json!(generation);
         view.put(WatchedKind::DaemonSets, daemon);
@@ -228,7 +228,7 @@ fn what_does_not_become_available_within_the_deadline_has_failed_though_its_agen
         view.plan(NOW);
         view
     };
-    let is_halted = |view: &mut World, at: Timestamp| !view.plan(at).halts.is_empty();
+    let is_halted = |view: &mut ClusterWorld, at: Timestamp| !view.plan(at).halts.is_empty();
     for report in [starts("two", json!({})), starts("one", json!({"replacing": hash("two")}))] {
         let mut view = begun(report);
         assert!(!is_halted(&mut view, NOW + deadline - ms(1)));
@@ -260,7 +260,7 @@ fn an_abort_begins_the_steps_anew_and_a_closed_window_does_not_keep_back_what_al
 }
 
 /// No node has ever run the first revision.
-fn never_installed(annotations: Value, status: Value) -> World {
+fn never_installed(annotations: Value, status: Value) -> ClusterWorld {
     let mut view = world(json!({}));
     view.take(Change::Gone(WatchedKind::Revisions, Box::new(revision("two", 2))));
     view.put(WatchedKind::DaemonSets, daemon_set("one", annotations, status));
@@ -300,8 +300,8 @@ fn what_was_never_released_starts_on_so_many_nodes_at_a_time() {
 
 /// What the approvals that a plan writes wait for, by node.
 fn when(plan: &ClusterPlan) -> Vec<(String, Option<UpdateTrigger>)> {
-    let of = |write: &Write| match write {
-        Write::Approvals { node, spec } => Some((node.clone(), spec.approvals.first().map(|a| a.when))),
+    let of = |write: &ObjectWrite| match write {
+        ObjectWrite::Approvals { node, spec } => Some((node.clone(), spec.approvals.first().map(|a| a.when))),
         _ => None,
     };
     plan.writes.iter().filter_map(of).filter_map(|(node, when)| Some((node, when?))).collect()
@@ -314,7 +314,7 @@ fn a_trigger_makes_approvals_that_stand_and_what_is_not_understood_holds() {
     let drain = Some(UpdateTrigger::Drain);
     assert_eq!(when(&plan), NODES.map(|node| (node.to_owned(), drain)), "the budget of one bounds what is claimed");
     for write in &plan.writes {
-        let Write::Approvals { node, spec } = write else { continue };
+        let ObjectWrite::Approvals { node, spec } = write else { continue };
         let approvals = serde_json::to_value(&spec.approvals).unwrap();
         view.put(WatchedKind::NodeDaemons, report(node, "one", json!({}), approvals));
     }
@@ -326,7 +326,7 @@ fn a_trigger_makes_approvals_that_stand_and_what_is_not_understood_holds() {
         ("RollingOut", "4 of 4 nodes are left: 4 nodes wait until they are drained")
     );
     let withdrawn = |plan: &ClusterPlan| {
-        approved(plan).is_empty() && plan.writes.iter().any(|w| matches!(w, Write::Approvals { .. }))
+        approved(plan).is_empty() && plan.writes.iter().any(|w| matches!(w, ObjectWrite::Approvals { .. }))
     };
     annotate(&mut view, json!({"daemonlet.dev/update": "drain", "daemonlet.dev/paused": "true"}));
     assert!(withdrawn(&view.plan(NOW + ms(3_600_000))));
@@ -344,14 +344,14 @@ fn what_was_approved_before_a_trigger_was_written_is_not_told_as_unclaimed() {
         let mut view = with_one_released(json!({}));
         let at = (NOW - UNCLAIMED).to_string();
         view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), approval("two", &at)));
-        let unwritten = World { view: view.view.clone(), state: view.state.clone() }.plan(NOW);
+        let unwritten = ClusterWorld { view: view.view.clone(), state: view.state.clone() }.plan(NOW);
         assert_eq!((unwritten.unclaimed.len(), unwritten.passed_over.len()), (1, 1));
         annotate(&mut view, json!({"daemonlet.dev/update": trigger}));
         let plan = view.plan(NOW);
         assert!(
-            plan.writes
-                .iter()
-                .any(|w| matches!(w, Write::Approvals { node, spec } if node == "b" && spec.approvals.is_empty()))
+            plan.writes.iter().any(
+                |w| matches!(w, ObjectWrite::Approvals { node, spec } if node == "b" && spec.approvals.is_empty())
+            )
         );
         assert_eq!((plan.unclaimed.len(), plan.passed_over.len()), (0, 0), "its node waits for the {trigger}");
         view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), json!([])));

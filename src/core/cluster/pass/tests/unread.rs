@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn nothing_is_decided_before_the_history_is_read_where_a_halt_may_stand() {
-    let mut view = World::default();
+    let mut view = ClusterWorld::default();
     for kind in KINDS {
         view.take(Change::Begin(kind));
         view.take(Change::Complete(kind));
@@ -26,12 +26,12 @@ fn nothing_is_decided_before_the_history_is_read_where_a_halt_may_stand() {
     }
     let plan = view.plan(NOW);
     assert_eq!(condition(&plan, "Halted").0, "True");
-    assert!(!plan.writes.iter().any(|write| matches!(write, Write::Revision { .. })), "{:?}", plan.writes);
+    assert!(!plan.writes.iter().any(|write| matches!(write, ObjectWrite::Revision { .. })), "{:?}", plan.writes);
 }
 
 #[test]
 fn too_many_daemon_sets_of_a_namespace_are_told_in_one_event_with_their_number() {
-    let mut view = World::default();
+    let mut view = ClusterWorld::default();
     for number in 0..104 {
         let mut daemon = daemon_set("one", json!({}), json!({}));
         (daemon["metadata"]["name"], daemon["metadata"]["uid"]) =
@@ -47,7 +47,7 @@ fn too_many_daemon_sets_of_a_namespace_are_told_in_one_event_with_their_number()
 
 #[test]
 fn what_was_approved_stands_where_the_daemon_set_is_not_read_yet() {
-    let mut view = World::default();
+    let mut view = ClusterWorld::default();
     for kind in KINDS {
         view.take(Change::Begin(kind));
         view.take(Change::Complete(kind));

@@ -1,6 +1,6 @@
 //! How much is kept of ControllerRevisions.
 
-use crate::core::cluster::history::Holder;
+use crate::core::cluster::history::RevisionHolder;
 
 use super::*;
 
@@ -101,7 +101,7 @@ fn the_revisions_of_a_daemon_set_that_comes_to_be_known_are_read() {
     let key = ObjectKey::new("n", "d");
     let mut own = revision("d-1", "u", "3", labels(1));
     put(&mut view, own.clone());
-    assert_eq!(view.others_revisions(&key).collect::<Vec<_>>(), [("d-1", Holder::Former)]);
+    assert_eq!(view.others_revisions(&key).collect::<Vec<_>>(), [("d-1", RevisionHolder::Former)]);
     own["metadata"]["ownerReferences"][0]["uid"] = json!("v");
     put(&mut view, own);
     assert_eq!(view.others_revisions(&key).count(), 0);

@@ -58,7 +58,7 @@ fn lacks_cpu() -> Fingerprint {
 
 /// One look: whether the API server is asked about the instance.
 fn look(acceptance: &mut Acceptance, records: &Records, observation: &Observation) -> bool {
-    acceptance.observe(observation, records, at(1), Runtime::OfKubelet, "n1");
+    acceptance.observe(observation, records, at(1), RuntimeChoice::OfKubelet, "n1");
     acceptance.requests().iter().any(|request| match request {
         Request::AskAboutLate { ask_api, .. } => ask_api.iter().any(|late| late.uid == "uid-2"),
         _ => false,
@@ -147,14 +147,14 @@ fn a_runtime_that_was_merely_found_is_no_witness_before_it_has_listed_a_pod_of_o
     let sandboxes = Some(Ok(["of-another".to_owned()].into()));
     let about = BTreeSet::from(["uid-2".to_owned()]);
     observation.replies = vec![Reply::LateAnswered(LateAnswer { about, sandboxes, ..LateAnswer::default() })];
-    let view = |runtime: Runtime| {
+    let view = |runtime: RuntimeChoice| {
         let mut acceptance = Acceptance::default();
         acceptance.observe(&observation, &records, at(1), runtime, "n1");
         let evidence = acceptance.evidence(record, &record.instances[0], CREATED, &observation, "n1");
         evidence.no_runtime_view
     };
-    assert_eq!(view(Runtime::OfKubelet), None);
-    assert!(view(Runtime::Found).is_some_and(|why| why.contains("has listed no pod of daemonlet")));
+    assert_eq!(view(RuntimeChoice::OfKubelet), None);
+    assert!(view(RuntimeChoice::Found).is_some_and(|why| why.contains("has listed no pod of daemonlet")));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_clock_that_is_set_forward_makes_no_kubelet_look_long_at_work() {
         let replies = vec![Reply::LateAnswered(answer())];
         let seen = seen(Span::from_secs(seconds), "1", 0);
         let seen = Observation { now: seen.now + Span::from_secs(set), replies, ..seen };
-        acceptance.observe(&seen, &records, at(1), Runtime::OfKubelet, "n1");
+        acceptance.observe(&seen, &records, at(1), RuntimeChoice::OfKubelet, "n1");
         acceptance.of(&records[&bench::key()].instances[0])
     };
     look(35, 0);

@@ -10,7 +10,7 @@ use crate::core::record::Fingerprint;
 
 /// The surroundings of one instance.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Tried {
+pub(super) struct TriedSurroundings {
     #[serde(deserialize_with = "Fingerprint::or_unknown")]
     then: Fingerprint,
     #[serde(deserialize_with = "Fingerprint::or_unknown")]
@@ -19,7 +19,7 @@ pub(super) struct Tried {
     of_api: bool,
 }
 
-impl Tried {
+impl TriedSurroundings {
     /// The surroundings of an instance that was written now. `lacks`: what the node has too little of for it, where the
     /// API server says so; `others`: a fingerprint of everything else that may matter.
     pub(super) fn new(lacks: Option<&[Lack]>, others: &Fingerprint) -> Self {

@@ -248,7 +248,7 @@ impl Server {
 }
 
 #[derive(Clone, Debug)]
-enum Happening {
+enum ClaimOperation {
     /// Another message of one of the daemons, or none of it.
     Want(u8, Option<u8>),
     /// The agent writes; its answer may get lost.
@@ -261,13 +261,14 @@ enum Happening {
     Watch,
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn happening() -> impl Strategy<Value = ClaimOperation> {
     prop_oneof![
-        4 => (0..12_u8, prop::option::weighted(0.9, 0..2_u8)).prop_map(|(name, message)| Happening::Want(name, message)),
-        4 => prop::bool::weighted(0.8).prop_map(|is_answered| Happening::Write { is_answered }),
-        1 => Just(Happening::Approve),
-        1 => Just(Happening::Empty),
-        3 => Just(Happening::Watch),
+        4 => (0..12_u8, prop::option::weighted(0.9, 0..2_u8))
+            .prop_map(|(name, message)| ClaimOperation::Want(name, message)),
+        4 => prop::bool::weighted(0.8).prop_map(|is_answered| ClaimOperation::Write { is_answered }),
+        1 => Just(ClaimOperation::Approve),
+        1 => Just(ClaimOperation::Empty),
+        3 => Just(ClaimOperation::Watch),
     ]
 }
 
@@ -294,14 +295,14 @@ proptest! {
         for happening in happenings {
             now = now + INSIST + PATIENCE;
             match happening {
-                Happening::Want(name, message) => {
+                ClaimOperation::Want(name, message) => {
                     match message {
                         Some(message) => drop(daemons.insert(name, message)),
                         None => drop(daemons.remove(&name)),
                     }
                     c.want(said(&daemons), now, 0.5);
                 }
-                Happening::Write { is_answered } => {
+                ClaimOperation::Write { is_answered } => {
                     let Some(patch) = c.send(now) else { continue };
                     let sent = c.wanted.clone();
                     let written = server.write(&patch);
@@ -310,12 +311,12 @@ proptest! {
                     }
                     c.ended(if is_answered { written.err() } else { Some(FailureKind::Timeout) }, now);
                 }
-                Happening::Approve => server.modified(),
-                Happening::Empty => {
+                ClaimOperation::Approve => server.modified(),
+                ClaimOperation::Empty => {
                     server.object["status"] = json!({});
                     server.modified();
                 }
-                Happening::Watch => {
+                ClaimOperation::Watch => {
                     c.live = server.status();
                     c.resource_version = server.version.to_string();
                 }

@@ -15,7 +15,7 @@ use super::super::super::requests::Request;
 use super::ASK_AGAIN;
 
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Cluster {
+pub(super) struct ClusterIdentityCheck {
     asked_at: Option<Timestamp>,
     asked_on: u64,
     /// The connection on which it last said who it is.
@@ -42,7 +42,7 @@ pub(super) struct Cluster {
     unsaid: Option<(u64, ApiFailure)>,
 }
 
-impl Cluster {
+impl ClusterIdentityCheck {
     /// Takes what it has said. `known`: the cluster that is remembered; the first one to answer is.
     pub(super) fn observe(&mut self, observation: &Observation, known: &mut Option<String>) {
         let api = observation.api.as_ref();

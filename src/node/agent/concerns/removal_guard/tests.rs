@@ -40,7 +40,7 @@ fn pass_of(
     let mut daemon = plan::empty(record);
     daemon.actions.extend(actions.iter().cloned());
     let plan = Plan { daemons: vec![daemon], removals_held: false, ..Plan::default() };
-    let known = Known { records: &records, definitions, cluster: None, removals_delay: Span::from_secs(30) };
+    let known = QuestionInputs { records: &records, definitions, cluster: None, removals_delay: Span::from_secs(30) };
     let requests = guard.requests(&observation, &plan, &known, &mut Log::default());
     requests.into_iter().find_map(|request| match request {
         Request::ConfirmRemoval { about, .. } => Some(about),
@@ -129,7 +129,7 @@ fn another_cluster_under_the_same_address_proves_nothing() {
     observe(&mut guard, &mut known, "one");
     assert!(!guard.is_another_cluster());
     assert!(guard.is_view_foreign(known.as_ref()), "what the other one showed is still known");
-    let known = Known {
+    let known = QuestionInputs {
         records: &Records::new(),
         definitions: &ApiDefinitions::default(),
         cluster: known.as_ref(),

@@ -27,7 +27,7 @@ use crate::node::agent::decide::tests::state;
 use crate::node::agent::executor::Gates;
 use crate::node::agent::executor::StateFolder;
 use crate::node::agent::sealing::Sealing;
-use crate::node::checkpoint::Store;
+use crate::node::checkpoint::CheckpointStore;
 use crate::node::fsx::Real;
 use crate::node::manifests::ManifestDir;
 use crate::node::volumes::Volumes;
@@ -71,7 +71,7 @@ fn rendering(uid: &str, pod_name: &str) -> Arc<RenderResult> {
 
 fn executor(folder: &Path) -> Executor {
     let files = Real::shared();
-    let inputs = Store::open(&files, &folder.join("state")).unwrap();
+    let inputs = CheckpointStore::open(&files, &folder.join("state")).unwrap();
     let records = inputs.folder("daemons").unwrap();
     let volumes = Volumes::new(files.clone(), VolumesRoot::kubelet(folder.join("kubelet")));
     let mut executor = Executor::new(files.clone(), volumes, Some(StateFolder { inputs, records }), Sealing::new(None));

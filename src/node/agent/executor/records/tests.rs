@@ -10,8 +10,8 @@ use crate::node::agent::executor::FLOOR;
 use crate::node::agent::executor::Floor;
 use crate::node::agent::executor::StateFolder;
 use crate::node::agent::sealing::Sealing;
+use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::Loaded;
-use crate::node::checkpoint::Store;
 use crate::node::fsx::Real;
 use crate::node::volumes::Volumes;
 use crate::node::volumes::VolumesRoot;
@@ -20,7 +20,7 @@ use super::*;
 
 fn executor(folder: &Path) -> Executor {
     let files = Real::shared();
-    let inputs = Store::open(&files, folder).unwrap();
+    let inputs = CheckpointStore::open(&files, folder).unwrap();
     let records = inputs.folder("daemons").unwrap();
     let volumes = Volumes::new(files.clone(), VolumesRoot::kubelet(folder));
     Executor::new(files, volumes, Some(StateFolder { inputs, records }), Sealing::new(None))

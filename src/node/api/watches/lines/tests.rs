@@ -17,11 +17,11 @@ fn lines(text: &str, turns: &Turns) -> Lines {
     Lines::new(Box::pin(pieces).into_async_read(), turns.clone(), None)
 }
 
-fn version(next: Next) -> String {
+fn version(next: NextLine) -> String {
     match next {
-        Next::Event(WatchEvent::Modified(object)) => object.resource_version().to_owned(),
-        Next::OutOfTurn => "out of turn".to_owned(),
-        Next::Event(_) | Next::Failed(_) | Next::End => panic!("neither a change nor out of turn"),
+        NextLine::Event(WatchEvent::Modified(object)) => object.resource_version().to_owned(),
+        NextLine::OutOfTurn => "out of turn".to_owned(),
+        NextLine::Event(_) | NextLine::Failed(_) | NextLine::End => panic!("neither a change nor out of turn"),
     }
 }
 
