@@ -57,6 +57,10 @@ class Tally:
 
 def main():
     """The command; the exit status is 0 when nothing failed."""
+    unknown = [argument for argument in sys.argv[1:] if argument not in ("--fast", "--long")]
+    if unknown:
+        print(__doc__)
+        return 0 if unknown == ["--help"] else 2
     fast, long = "--fast" in sys.argv[1:], "--long" in sys.argv[1:]
     tally = Tally()
     env = dict(os.environ)
