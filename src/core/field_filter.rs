@@ -127,7 +127,13 @@ impl FieldFilter {
                 return;
             }
             b'{' | b'[' => self.depth += 1,
-            b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                // The next document has keys of its own.
+                if self.depth == 0 {
+                    self.key.clear();
+                }
+            }
             b'"' => self.text.clear(),
             b':' if self.depth == 1 => self.key.clone_from(&self.text),
             _ => {}
@@ -437,6 +443,7 @@ mod tests {
             "]]}{\"items\":[7]}",
             "[{}]",
             "\"items\": [{\"a\": 1}]",
+            "{\"object\":1}[{\"a\":1}]",
         ] {
             assert_eq!(read(text, 1, ResponseShape::Items), text);
         }
