@@ -193,11 +193,11 @@ impl Lease {
 
     /// Writes the Lease if it is ours to write, and gives it. `None`: somebody else holds it.
     async fn write(&mut self, client: &kube::Client) -> Result<Option<DynamicObject>, kube::Error> {
-        self.may_hold = true;
         let leases = self.leases(client);
         let Some(mut lease) = leases.get_opt(&self.name).await? else {
             let mut lease = DynamicObject::new(&self.name, &resource());
             lease.data = json!({"spec": self.spec(0, None)});
+            self.may_hold = true;
             return written(leases.create(&PostParams::default(), &lease).await);
         };
         let spec = lease.data.get("spec").cloned().unwrap_or_default();
@@ -217,6 +217,7 @@ impl Lease {
             lease.data["spec"] = self.spec(transitions + 1, None);
         }
         mark(&mut lease, &self.cannot_list.borrow());
+        self.may_hold = true;
         // The resource version that was read goes with it: of two who try, one is refused.
         written(leases.replace(&self.name, &PostParams::default(), &lease).await)
     }
@@ -288,19 +289,37 @@ mod tests {
         (kube::Client::new(service, "default"), lease)
     }
 
+    fn lease(cannot_list: watch::Receiver<String>) -> Lease {
+        let (namespace, name, identity) = ("n".to_owned(), "lease".to_owned(), "one".to_owned());
+        Lease { namespace, name, identity, may_hold: false, seen: None, told: None, cannot_list }
+    }
+
+    #[tokio::test]
+    async fn what_was_never_written_is_not_given_back() {
+        let cannot_list = watch::channel(String::new()).1;
+        let refuses = tower::service_fn(|_: Request<Body>| async {
+            Response::builder().status(403).body(Body::from(b"{}".to_vec()))
+        });
+        let mut unread = lease(cannot_list.clone());
+        let attempt = unread.attempt(&kube::Client::new(refuses, "default")).await;
+        assert!(matches!(attempt, Attempt::Failed) && !unread.may_hold);
+        let answers = tower::service_fn(|request: Request<Body>| async move {
+            let (status, body) = match request.method().as_str() {
+                "GET" => (404, r#"{"kind":"Status","code":404,"reason":"NotFound"}"#),
+                _ => (500, "{}"),
+            };
+            Response::builder().status(status).body(Body::from(body.as_bytes().to_vec()))
+        });
+        let mut unsure = lease(cannot_list);
+        let attempt = unsure.attempt(&kube::Client::new(answers, "default")).await;
+        assert!(matches!(attempt, Attempt::Failed) && unsure.may_hold, "it may have been written");
+    }
+
     #[tokio::test]
     async fn the_lease_says_what_its_holder_cannot_list_for_as_long_as_that_is_so() {
         let (client, stored) = client();
         let (says, cannot_list) = watch::channel(String::new());
-        let mut lease = Lease {
-            namespace: "n".to_owned(),
-            name: "lease".to_owned(),
-            identity: "one".to_owned(),
-            may_hold: false,
-            seen: None,
-            told: None,
-            cannot_list,
-        };
+        let mut lease = lease(cannot_list);
         let annotations = || stored.lock().unwrap()["metadata"]["annotations"].clone();
         for (says_now, told) in
             [("", json!({"foreign": "x"})), ("nodes", json!({"foreign": "x", CANNOT_LIST: "nodes"}))]
