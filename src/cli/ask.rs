@@ -99,6 +99,9 @@ fn silence(path: &std::path::Path, error: &io::Error) -> CommandFailure {
     let failure = failure(path, &format!("the agent cannot be asked: {}", config::io_reason(error)));
     match error.kind() {
         io::ErrorKind::PermissionDenied => failure.hint("run this as root"),
+        io::ErrorKind::Other => failure.hint(
+            "its daemons run on, and systemd restarts an agent that hangs for a minute; journalctl -u daemonlet says why",
+        ),
         _ => failure,
     }
 }
