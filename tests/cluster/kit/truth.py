@@ -23,7 +23,7 @@ from .sandbox import scratch
 # What the docs promise is a second or two; the machine may be busy. Commands are run every so many looks.
 LATE = 12
 COMMANDS = 4
-# So many looks in a row are wrong before it is an error: between two of them what is true may have been another.
+# So many looks in a row say the same that is wrong before it is an error: between two of them what is true may have been another.
 LOOKS = 4
 # What the DaemonSet controller's pods tolerate, whatever their template says.
 _TOLERATED = {(f"node.kubernetes.io/{name}", effect) for name, effect in (
@@ -236,8 +236,10 @@ class Truth:
             if any(value == one for one in expected):
                 self.since.pop(what, None)
                 continue
-            first, count = self.since.get(what, (time.monotonic(), 0))
-            self.since[what] = (first, count + 1)
+            # Of something that becomes another each second none may have been there at a sample.
+            before, count = self.since.get(what, (value, 0))
+            count = count if before == value else 0
+            self.since[what] = (value, count + 1)
             # Commands are not run at each look.
             if count + 1 == (1 + self.in_a_row // COMMANDS if what.startswith("kubectl") else self.in_a_row):
                 self.wrong.append(f"{time.strftime('%H:%M:%S')}: {what} says {value}, and for {self.late} s it was {expected[-1]}: "
