@@ -229,7 +229,8 @@ impl Life {
         if before["metadata"]["annotations"].get(UPDATE).is_some() {
             self.unbound = self.now + WITHDRAWN;
         }
-        if before["metadata"]["annotations"].get(STEPS) != annotations.get(STEPS) {
+        let is_same = before["spec"]["template"] == template;
+        if is_same && before["metadata"]["annotations"].get(STEPS) != annotations.get(STEPS) {
             self.in_flight = self.now + WITHDRAWN;
         }
         self.had = self.having(&hash);
