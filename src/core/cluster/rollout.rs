@@ -55,7 +55,7 @@ pub struct RolloutRules {
     /// Whether canary nodes go first; the others follow when all of them are available for this
     /// long.
     pub canary_hold: Option<Span>,
-    /// Whether somebody has ended that phase: it does not wait for canary nodes that cannot take the revision.
+    /// Whether an operator has ended that phase: it does not wait for canary nodes that cannot take the revision.
     pub is_canary_promoted: bool,
     /// What nodes with an old instance wait for before they claim their approval.
     pub when: Option<UpdateTrigger>,
@@ -386,8 +386,8 @@ fn is_touched(node: &NodeFact<'_>, stand: NodeProgress) -> bool {
     node.replacing || node.broken || matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_))
 }
 
-/// Whether a node is one of those that a step allows: the wanted revision is given to it or runs there, or may do so because
-/// nobody has said yet what runs there.
+/// Whether a node is one of those that a step allows: the wanted revision is given to it or runs there, or may run there
+/// because its agent has not reported yet.
 fn may_have_begun(node: &NodeFact<'_>, stand: NodeProgress) -> bool {
     let is_known = matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_)) || node.is_under_way();
     is_known || node.broken || node.unreported_until.is_some()

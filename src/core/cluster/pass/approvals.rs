@@ -47,8 +47,8 @@ pub(super) fn give(
     }
 }
 
-/// Withdraws approvals of DaemonSets that are gone, or are other objects by now, and those that nobody has claimed on nodes
-/// whose Nodes are gone; `ours`: key and UID of those that are
+/// Withdraws approvals of DaemonSets that are gone, or are other objects by now, and unclaimed ones on nodes whose Nodes are
+/// gone; `ours`: key and UID of those that are
 /// coordinated. What was approved stands where the DaemonSet is not read yet.
 pub(super) fn withdraw_gone(known: &Basis<'_>, ours: &BTreeSet<(Name, Name)>, plan: &mut ClusterPlan) {
     let names = &known.view.names;

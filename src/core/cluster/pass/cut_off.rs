@@ -35,7 +35,7 @@ pub(super) fn is_cut_off(
     // One that goes away long after its update has another reason.
     let away = if node.reachable { known.state.liveness.dead_since(name) } else { away_since(known, daemon, node) };
     let was_ready = newest.is_some_and(|newest| newest.ready_since.is_some());
-    // Somebody who announced it while it was well has taken it away.
+    // Its removal was announced while it was well: an operator or an autoscaler has taken it away.
     if was_ready && suspect(known, daemon, node).is_some_and(|suspect| suspect.is_leaving) {
         return false;
     }

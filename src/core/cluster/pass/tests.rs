@@ -314,7 +314,7 @@ fn an_approval_for_another_object_is_withdrawn() {
 }
 
 #[test]
-fn an_approval_that_nobody_has_claimed_goes_with_its_node() {
+fn an_unclaimed_approval_goes_with_its_node() {
     let mut view = world(json!({"daemonlet.dev/update": "drain"}));
     let waits = || {
         let mut given = approval("two", "2023-01-01T00:00:00Z");
