@@ -20,15 +20,19 @@ use outage::is_away;
 pub use outage::is_outage;
 pub use outage::is_silence;
 use outage::unreachable;
-use standing::Reach;
+use progress::NodeProgress;
+use progress::RolloutView;
 pub use taken::Stuck;
+use withdraw::Reach;
 
 mod canary;
 mod first_install;
 mod order;
 mod outage;
+mod progress;
 mod standing;
 mod taken;
+mod withdraw;
 
 /// How long a replaced node keeps its slot at least.
 pub const HOLD: Span = Span::from_secs(2);
@@ -151,6 +155,15 @@ impl NodeFact<'_> {
     pub fn is_heard(&self) -> bool {
         self.agent != AgentLiveness::Unheard
     }
+
+    /// The instances that do not end, oldest first.
+    fn live(&self) -> impl DoubleEndedIterator<Item = &InstanceFact> {
+        self.instances.iter().filter(|instance| !instance.ending)
+    }
+
+    fn newest(&self) -> Option<&InstanceFact> {
+        self.live().next_back()
+    }
 }
 
 impl InstanceFact {
@@ -194,208 +207,123 @@ pub struct RolloutPlan {
     pub look_again: Option<Timestamp>,
 }
 
-/// Where a node stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NodeProgress {
-    /// Nothing runs: a first install, or between old and new.
-    Missing,
-    /// The old one; whether it is available.
-    Old(bool),
-    /// The new one; whether it is available, and whether its slot is free again.
-    New { available: bool, released: bool },
-    /// Both: a surge; whether the new one is available.
-    Both(bool),
-}
-
 /// Plans the rollout of one DaemonSet. `min_ready`: its `minReadySeconds`.
 pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: Timestamp) -> RolloutPlan {
-    let mut plan = RolloutPlan::default();
-    let desired = nodes.iter().filter(|n| n.should_run).count();
-    let surges = resolve(&rules.max_surge, desired) > 0;
-    let budget = match surges {
-        true => resolve(&rules.max_surge, desired),
-        false => resolve(&rules.max_unavailable, desired).max(1),
-    };
-    let stands: Vec<NodeProgress> =
-        nodes.iter().map(|n| stand(n, rules, min_ready, now, &mut plan.look_again)).collect();
-    let hold = rules.hold.clone();
-    for (index, (node, stand)) in nodes.iter().zip(&stands).enumerate() {
-        plan.updated += usize::from(matches!(stand, NodeProgress::New { available: true, .. }));
-        let Some(approval) = node.approval else { continue };
-        let done = matches!(stand, NodeProgress::New { released: true, .. });
-        // What was made has been claimed.
-        let waits = !node.replacing && !matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_));
-        let is_timed = waits && !approval.is_standing();
-        let late = is_timed && now - approval.at >= UNCLAIMED;
-        if is_timed && !late {
-            earlier(&mut plan.look_again, approval.at + UNCLAIMED);
-        }
-        // An API server with an older resource drops what an approval waits for.
-        let is_other = matches!(stand, NodeProgress::Old(_)) && approval.is_standing() && approval.when != rules.when;
-        let is_void = !node.wants(rules, approval.pair()) || is_other || hold.is_some();
-        let void = is_void || node.failed || !counts(node, *stand);
-        if (void || late || done) && !node.replacing {
-            plan.withdraw.push(index);
-            // Where a trigger was written since it was given, its node waits for that, and claims nothing else.
-            if late && approval.when == rules.when {
-                plan.unclaimed.push(index);
-            }
-        }
-    }
-    let takes = |index: usize| {
-        let (node, stand) = (&nodes[index], stands[index]);
-        slot(node, stand, surges, rules)
-    };
+    let view = RolloutView::new(rules, min_ready, nodes, now);
     // An approval that is withdrawn from a node that is left out by now may be claimed before that.
-    let is_given = |i: usize| nodes[i].approval.is_some_and(|approval| approval.takes_slot(rules));
-    plan.slots = (0..nodes.len()).filter(|i| (counts(&nodes[*i], stands[*i]) || is_given(*i)) && takes(*i)).count();
-    let refused = nodes.iter().filter_map(|n| n.refused_until).filter(|at| *at > now);
-    let unsure = nodes.iter().filter_map(|n| n.unreported_until).chain(refused);
-    unsure.for_each(|at| earlier(&mut plan.look_again, at));
-    // The budget has become smaller, or two who both believed to hold the Lease approved at once. An agent that
-    // has claimed meanwhile wins, and what is withdrawn keeps its slot until it is gone.
-    // A slot that is only in doubt takes back nothing.
-    let is_certain = |i: &usize| counts(&nodes[*i], stands[*i]) && !is_in_doubt(&nodes[*i], stands[*i]) && takes(*i);
-    let surplus = (0..nodes.len()).filter(is_certain).count().saturating_sub(budget);
-    let idle = |i: &usize| {
-        let waits = nodes[*i].approval.is_some_and(|approval| approval.takes_slot(rules))
-            && !nodes[*i].replacing
-            && stands[*i] == NodeProgress::Old(true);
-        waits && !plan.withdraw.contains(i)
-    };
-    let withdrawn: Vec<usize> = (0..nodes.len()).rev().filter(idle).take(surplus).collect();
-    plan.withdraw.extend(withdrawn);
-    let mut candidates: Vec<usize> = (0..nodes.len())
-        .filter(|i| {
-            let node = &nodes[*i];
-            let may = node.should_run && node.reachable && !node.failed && node.approval.is_none() && !node.replacing;
-            may && node.able && node.is_heard() && matches!(stands[*i], NodeProgress::Old(_))
-        })
-        .collect();
-    let kept = match &rules.step {
-        Some(step) => desired.saturating_sub(step.nodes),
-        None => resolve(&rules.partition, desired),
-    };
-    let is_staged = rules.step.as_ref().is_some_and(|step| !step.is_last);
-    let is_canary = rules.canary_hold.is_some_and(|hold| !canary::are_settled(rules, hold, min_ready, nodes, now));
-    plan.is_through = kept == 0 && !is_canary && !is_staged;
-    plan.is_open = hold.is_none() && plan.is_through;
-    standing::withdraw_surplus(rules, &Reach { kept, is_canary }, nodes, &stands, &mut plan.withdraw);
-    let waits = |i: &usize| nodes[*i].waits_for_trigger() && matches!(stands[*i], NodeProgress::Old(_));
-    plan.waiting = (0..nodes.len()).filter(|i| waits(i) && !plan.withdraw.contains(i)).count();
-    let (installs, blocking) = first_install::plan(rules, nodes, &stands, desired, &mut plan.withdraw);
-    let is_taken_back = hold.is_some() && !plan.withdraw.is_empty();
+    let slots = view.all(|i| (view.counts(i) || view.is_given_slot(i)) && view.takes_slot(i)).count();
+    let look_again = view.next_change();
+    let mut plan = RolloutPlan { updated: view.updated(), slots, look_again, ..RolloutPlan::default() };
+    withdraw::settled(&view, &mut plan);
+    withdraw::over_budget(&view, &mut plan);
+    let reach = Reach::of(&view);
+    plan.is_through = reach.is_whole;
+    plan.is_open = rules.hold.is_none() && reach.is_whole;
+    withdraw::beyond_reach(&view, &reach, &mut plan.withdraw);
+    let waits = |i: usize| nodes[i].waits_for_trigger() && view.is_old(i) && !plan.withdraw.contains(&i);
+    plan.waiting = view.all(waits).count();
+    let (installs, blocking) = first_install::plan(&view, &mut plan.withdraw);
+    let candidates: Vec<usize> = view.all(|i| view.is_old(i) && view.may_be_approved(i)).collect();
+    let is_taken_back = rules.hold.is_some() && !plan.withdraw.is_empty();
     if candidates.is_empty() && installs.is_empty() && !is_taken_back {
-        let is_left = |(node, stand): &(&NodeFact<'_>, &NodeProgress)| {
-            node.should_run && matches!(stand, NodeProgress::Old(_) | NodeProgress::Missing)
-        };
-        let left = || nodes.iter().zip(&stands).filter(is_left);
-        let can = |node: &NodeFact<'_>| node.able && node.reachable && !node.failed;
-        let unable = left().filter(|(node, _)| !can(node)).count();
-        let starts = left().any(|(node, stand)| can(node) && *stand == NodeProgress::Missing);
-        if unable > 0 && plan.slots == 0 && !starts {
-            plan.held = match unable {
-                1 => "1 node cannot take it".to_owned(),
-                _ => format!("{unable} nodes cannot take it"),
-            };
-        }
-        if hold.is_none() {
+        plan.heed_unable(&view);
+        if rules.hold.is_none() {
             plan.heed_stuck(nodes, blocking);
         }
         return plan;
     }
-    if let Some(hold) = hold {
-        plan.held = hold;
+    if let Some(hold) = &rules.hold {
+        plan.held.clone_from(hold);
         return plan;
     }
-    let (unreachable, all) = unreachable(nodes);
     if is_outage(rules, nodes) {
+        let (unreachable, all) = unreachable(nodes);
         plan.held = format!("{unreachable} of {all} nodes are unreachable");
-        plan.stuck = Some((Stuck::Outage, (0..nodes.len()).filter(|i| is_away(&nodes[*i])).collect()));
+        plan.stuck = Some((Stuck::Outage, view.all(|i| is_away(&nodes[i])).collect()));
         return plan;
     }
     plan.approve.extend(installs);
-    if candidates.is_empty() {
-        return plan;
-    }
-    if let Some(canary_hold) = rules.canary_hold {
-        let canaries = || (0..nodes.len()).filter(|i| nodes[*i].canary && nodes[*i].belongs);
-        // Nobody has tried it, and a label that is misspelt is no leave for everybody.
-        if canaries().next().is_none() {
-            plan.held = canary::NONE.to_owned();
-            return plan;
-        }
-        if is_canary {
-            candidates.retain(|i| nodes[*i].canary);
-            let settles = |i: usize| canary::settles(&nodes[i], rules, min_ready + canary_hold);
-            let last = canaries().filter_map(settles).max().filter(|at| *at > now);
-            last.into_iter().for_each(|at| earlier(&mut plan.look_again, at));
-            if candidates.is_empty() {
-                plan.held = canary::words(&mut canaries().map(|i| &nodes[i]), rules);
-                return plan;
-            }
-        }
-    }
-    let zone = if is_canary { None } else { order::within_zone(nodes, &stands, &mut candidates) };
-    if let Some(zone) = zone.filter(|_| candidates.is_empty() && plan.slots == 0) {
-        plan.held = format!("zone {zone} is not available yet");
-    }
-    order::sort(nodes, &stands, &mut candidates);
-    let old = nodes.iter().zip(&stands).filter(|(n, s)| n.should_run && matches!(s, NodeProgress::Old(_))).count();
-    let on_the_way = nodes
-        .iter()
-        .zip(&stands)
-        .filter(|(n, s)| (n.approval.is_some() || n.staged) && matches!(s, NodeProgress::Old(_)))
-        .count();
-    let has_begun = |(n, s): &(&NodeFact<'_>, &NodeProgress)| counts(n, **s) && may_have_begun(n, **s);
-    let allowed = match &rules.step {
-        // Nodes that run nothing yet are no part of a step.
-        Some(step) => step.nodes.saturating_sub(nodes.iter().zip(&stands).filter(has_begun).count()),
-        None => old.saturating_sub(on_the_way).saturating_sub(kept),
-    };
-    if allowed == 0 && on_the_way == 0 && (rules.step.is_some() || plan.slots == 0) {
-        plan.held = match &rules.step {
-            Some(step) => step.words.clone(),
-            None => format!("{kept} nodes are kept on the old revision"),
-        };
-    }
-    for index in candidates.into_iter().take(allowed) {
-        // What is unavailable already costs nothing to replace, and what waits for a trigger does not before that.
-        let free = stands[index] == NodeProgress::Old(false) || rules.when.is_some();
-        if free || plan.slots < budget {
-            plan.slots += usize::from(!takes(index) && rules.when.is_none());
-            plan.waiting += usize::from(rules.when.is_some());
-            plan.approve.push(index);
-        }
-    }
-    if plan.held.is_empty() && plan.approve.is_empty() && allowed > 0 && plan.slots >= budget {
-        let taking = (0..nodes.len()).filter(|i| counts(&nodes[*i], stands[*i]) && takes(*i)).collect();
-        plan.heed_stuck(nodes, taking);
+    if !candidates.is_empty() {
+        plan.replace(&view, &reach, candidates);
     }
     plan
 }
 
-/// Whether a rollout counts a node: the daemon should run there, or did when the rollout came to it. A node that breaks
-/// under the new revision gets taints, which the daemon may not tolerate.
-fn counts(node: &NodeFact<'_>, stand: NodeProgress) -> bool {
-    node.should_run || node.belongs && is_touched(node, stand)
+impl RolloutView<'_> {
+    /// Whether a node may be given an approval: nothing stands against it, and it has none.
+    fn may_be_approved(&self, index: usize) -> bool {
+        let node = &self.nodes[index];
+        let is_free = node.approval.is_none() && !node.replacing;
+        is_free && node.should_run && node.reachable && node.able && node.is_heard() && !node.failed
+    }
 }
 
-/// Whether the rollout has come to a node: it replaces, or has the wanted revision, or had it before its report was lost.
-fn is_touched(node: &NodeFact<'_>, stand: NodeProgress) -> bool {
-    node.replacing || node.broken || matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_))
-}
+impl RolloutPlan {
+    /// Approves as many of the `candidates` as the canary phase, zones, steps, partition and budget allow; where that is
+    /// none, says why.
+    fn replace(&mut self, view: &RolloutView<'_>, reach: &Reach, mut candidates: Vec<usize>) {
+        canary::limit(view, reach, &mut candidates, self);
+        if candidates.is_empty() {
+            return;
+        }
+        let zone = if reach.is_canary { None } else { order::within_zone(view, &mut candidates) };
+        if let Some(zone) = zone.filter(|_| candidates.is_empty() && self.slots == 0) {
+            self.held = format!("zone {zone} is not available yet");
+        }
+        order::sort(view, &mut candidates);
+        let allowed = self.allowed(view, reach);
+        let waits_for_trigger = view.rules.when.is_some();
+        for index in candidates.into_iter().take(allowed) {
+            // What is unavailable already costs nothing to replace, and what waits for a trigger does not before that.
+            let is_free = view.progress[index] == NodeProgress::Old(false) || waits_for_trigger;
+            if is_free || self.slots < view.budget {
+                self.slots += usize::from(!view.takes_slot(index) && !waits_for_trigger);
+                self.waiting += usize::from(waits_for_trigger);
+                self.approve.push(index);
+            }
+        }
+        if self.held.is_empty() && self.approve.is_empty() && allowed > 0 && self.slots >= view.budget {
+            self.heed_stuck(view.nodes, view.all(|i| view.counts(i) && view.takes_slot(i)).collect());
+        }
+    }
 
-/// Whether a node is one of those that a step allows: the wanted revision is given to it or runs there, or may run there
-/// because its agent has not reported yet.
-fn may_have_begun(node: &NodeFact<'_>, stand: NodeProgress) -> bool {
-    let is_known = matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_)) || node.is_under_way();
-    is_known || node.broken || node.unreported_until.is_some()
-}
+    /// How many nodes more the step or the partition allows; says so where it is none and nothing is on the way.
+    fn allowed(&mut self, view: &RolloutView<'_>, reach: &Reach) -> usize {
+        let is_given = |i: usize| view.is_old(i) && (view.nodes[i].approval.is_some() || view.nodes[i].staged);
+        let on_the_way = view.all(is_given).count();
+        let (allowed, words) = match &view.rules.step {
+            // Nodes that run nothing yet are no part of a step.
+            Some(step) => {
+                let begun = view.all(|i| view.counts(i) && view.may_have_begun(i)).count();
+                (step.nodes.saturating_sub(begun), step.words.clone())
+            }
+            None => {
+                let old = view.all(|i| view.nodes[i].should_run && view.is_old(i)).count();
+                let words = format!("{} nodes are kept on the old revision", reach.kept);
+                (old.saturating_sub(on_the_way).saturating_sub(reach.kept), words)
+            }
+        };
+        if allowed == 0 && on_the_way == 0 && (view.rules.step.is_some() || self.slots == 0) {
+            self.held = words;
+        }
+        allowed
+    }
 
-/// Whether a node keeps its slot only because its agent was not heard yet, or may do so.
-fn is_in_doubt(node: &NodeFact<'_>, stand: NodeProgress) -> bool {
-    !node.is_heard() && matches!(stand, NodeProgress::New { .. })
+    /// Says how many of the nodes that are left cannot take it, where nothing is on the way.
+    fn heed_unable(&mut self, view: &RolloutView<'_>) {
+        let is_left = |i: usize| {
+            view.nodes[i].should_run && matches!(view.progress[i], NodeProgress::Old(_) | NodeProgress::Missing)
+        };
+        let can = |i: usize| view.nodes[i].able && view.nodes[i].reachable && !view.nodes[i].failed;
+        let unable = view.all(|i| is_left(i) && !can(i)).count();
+        let starts = view.all(|i| can(i) && is_left(i) && view.progress[i] == NodeProgress::Missing).next().is_some();
+        if unable > 0 && self.slots == 0 && !starts {
+            self.held = match unable {
+                1 => "1 node cannot take it".to_owned(),
+                _ => format!("{unable} nodes cannot take it"),
+            };
+        }
+    }
 }
 
 /// A number of `desired` nodes; of a percentage, rounded up.
@@ -406,66 +334,10 @@ pub fn resolve(value: &IntOrPercent, desired: usize) -> usize {
     }
 }
 
-fn newest<'a>(node: &NodeFact<'a>) -> Option<&'a InstanceFact> {
-    node.instances.iter().rev().find(|i| !i.ending)
-}
-
 /// Whether an instance is available: ready for `min_ready`, on a node that is ready. Without `min_ready` no clock is
 /// asked, as in upstream's `IsPodAvailable`.
 pub fn available(node_ready: bool, instance: &InstanceFact, min_ready: Span, now: Timestamp) -> bool {
     node_ready && instance.ready_since.is_some_and(|since| min_ready == Span::ZERO || since + min_ready <= now)
-}
-
-fn stand(
-    node: &NodeFact<'_>,
-    rules: &RolloutRules,
-    min_ready: Span,
-    now: Timestamp,
-    look_again: &mut Option<Timestamp>,
-) -> NodeProgress {
-    let updated = |i: &InstanceFact| node.wants(rules, i.pair());
-    let live = || node.instances.iter().filter(|i| !i.ending);
-    let Some(newest) = newest(node) else { return NodeProgress::Missing };
-    // With the wanted revision a node gives its slot back only once that is certain.
-    let is_available = node.is_heard() && available(node.ready, newest, min_ready, now);
-    if let Some(since) = newest.ready_since.filter(|since| *since + min_ready > now) {
-        earlier(look_again, since + min_ready);
-    }
-    if live().any(updated) && !live().all(updated) {
-        return NodeProgress::Both(is_available && updated(newest));
-    }
-    if !updated(newest) {
-        // Of two old ones, as a surge leaves them, the agent keeps the one that serves.
-        return NodeProgress::Old(live().any(|i| available(node.ready, i, min_ready, now)));
-    }
-    let until = newest.created + HOLD;
-    let held = !rules.exact && node.approval.is_some() && until > now;
-    if held {
-        earlier(look_again, until);
-    }
-    // What still ends of the old one holds the slot, too.
-    let ends = node.instances.iter().any(|i| i.ending);
-    NodeProgress::New { available: is_available, released: is_available && !held && !ends }
-}
-
-/// Whether a node takes a slot of the budget.
-fn slot(node: &NodeFact<'_>, stand: NodeProgress, surges: bool, rules: &RolloutRules) -> bool {
-    let exact = rules.exact;
-    let is_known = (node.reachable && (node.able || node.unreported_until.is_some())) || exact;
-    match stand {
-        // Upstream counts the nodes on which the surge is not available yet, and nothing else.
-        NodeProgress::New { .. } if exact && surges => false,
-        NodeProgress::Both(available) if exact && surges => !available,
-        // It may be on its way to another revision, which was wanted before.
-        NodeProgress::New { released, .. } => {
-            let may_leave = |approval: ApprovalFact| !node.wants(rules, approval.pair()) && approval.takes_slot(rules);
-            !released || node.replacing || node.approval.is_some_and(may_leave)
-        }
-        NodeProgress::Both(_) => true,
-        _ if node.replacing || node.broken || node.approval.is_some_and(|approval| approval.takes_slot(rules)) => true,
-        NodeProgress::Missing | NodeProgress::Old(false) => is_known && !surges,
-        NodeProgress::Old(true) => false,
-    }
 }
 
 fn earlier(at: &mut Option<Timestamp>, other: Timestamp) {

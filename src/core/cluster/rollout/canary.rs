@@ -6,18 +6,45 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::NodeFact;
+use super::RolloutPlan;
 use super::RolloutRules;
-use super::newest;
+use super::earlier;
+use super::progress::RolloutView;
 use super::taken::names;
+use super::withdraw::Reach;
 
 /// Why no node goes first.
 pub(super) const NONE: &str =
     "the canary selector (annotation daemonlet.dev/canary) selects no node that the daemon is for";
 
+/// Leaves of the `candidates` the canary nodes while these alone have it. Where none are left, the plan says why.
+pub(super) fn limit(view: &RolloutView<'_>, reach: &Reach, candidates: &mut Vec<usize>, plan: &mut RolloutPlan) {
+    let Some(hold) = view.rules.canary_hold else { return };
+    // Nobody has tried it, and a label that is misspelt is no leave for everybody.
+    if canaries(view).next().is_none() {
+        candidates.clear();
+        plan.held = NONE.to_owned();
+        return;
+    }
+    if !reach.is_canary {
+        return;
+    }
+    candidates.retain(|index| view.nodes[*index].canary);
+    let last = canaries(view).filter_map(|node| settles(node, view.rules, view.min_ready + hold)).max();
+    last.into_iter().filter(|at| *at > view.now).for_each(|at| earlier(&mut plan.look_again, at));
+    if candidates.is_empty() {
+        plan.held = words(view);
+    }
+}
+
+fn canaries<'a>(view: &RolloutView<'a>) -> impl Iterator<Item = &'a NodeFact<'a>> {
+    view.nodes.iter().filter(|node| node.canary && node.belongs)
+}
+
 /// Why the canary phase goes on, with the nodes that it waits for.
-pub(super) fn words(canaries: &mut dyn Iterator<Item = &NodeFact<'_>>, rules: &RolloutRules) -> String {
-    let waits = |n: &&NodeFact<'_>| settles(n, rules, Span::ZERO).is_none();
-    let waiting: Vec<&str> = canaries.filter(waits).map(|n| n.name).collect();
+fn words(view: &RolloutView<'_>) -> String {
+    let waits = |n: &&NodeFact<'_>| settles(n, view.rules, Span::ZERO).is_none();
+    let waiting: Vec<&str> = canaries(view).filter(waits).map(|n| n.name).collect();
     match waiting.is_empty() {
         true => "the canary nodes have to be available for a while".to_owned(),
         false => format!("the canary nodes have to be available for a while, and are not: {}", names(&waiting)),
@@ -25,22 +52,16 @@ pub(super) fn words(canaries: &mut dyn Iterator<Item = &NodeFact<'_>>, rules: &R
 }
 
 /// When a canary node will have had the wanted revision for long enough, if it is on the way there.
-pub(super) fn settles(node: &NodeFact<'_>, rules: &RolloutRules, hold: Span) -> Option<Timestamp> {
-    let since = newest(node).filter(|n| node.wants(rules, n.pair())).and_then(|n| n.ready_since);
+fn settles(node: &NodeFact<'_>, rules: &RolloutRules, hold: Span) -> Option<Timestamp> {
+    let since = node.newest().filter(|n| node.wants(rules, n.pair())).and_then(|n| n.ready_since);
     since.filter(|_| node.ready).map(|since| since + hold)
 }
 
 /// Whether there are canary nodes, and all of them have had the wanted revision for long enough. Who promotes it does not
 /// wait for those that cannot take it.
-pub(super) fn are_settled(
-    rules: &RolloutRules,
-    hold: Span,
-    min_ready: Span,
-    nodes: &[NodeFact<'_>],
-    now: Timestamp,
-) -> bool {
-    let mut canaries = nodes.iter().filter(|n| n.canary && n.belongs).peekable();
-    let is_settled = |n: &NodeFact<'_>| n.is_heard() && settles(n, rules, min_ready + hold).is_some_and(|at| at <= now);
+pub(super) fn are_settled(view: &RolloutView<'_>, hold: Span) -> bool {
+    let (rules, hold) = (view.rules, view.min_ready + hold);
+    let is_settled = |n: &NodeFact<'_>| n.is_heard() && settles(n, rules, hold).is_some_and(|at| at <= view.now);
     let is_passed = |n: &NodeFact<'_>| rules.is_canary_promoted && (n.failed || !n.able || !n.reachable);
-    canaries.peek().is_some() && canaries.all(|n| is_settled(n) || is_passed(n))
+    canaries(view).next().is_some() && canaries(view).all(|n| is_settled(n) || is_passed(n))
 }

@@ -6,9 +6,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::NodeFact;
-use super::NodeProgress;
-use super::counts;
-use super::is_touched;
+use super::progress::NodeProgress;
+use super::progress::RolloutView;
 
 /// How one zone stands.
 #[derive(Default)]
@@ -25,33 +24,28 @@ struct Zone {
 
 /// Leaves of the `candidates` those of one zone: the one that was begun and is not done, else the one with the most
 /// unavailable instances, else the first by name. Gives the zone, if there are several.
-pub(super) fn within_zone<'a>(
-    nodes: &[NodeFact<'a>],
-    stands: &[NodeProgress],
-    candidates: &mut Vec<usize>,
-) -> Option<&'a str> {
+pub(super) fn within_zone<'a>(view: &RolloutView<'a>, candidates: &mut Vec<usize>) -> Option<&'a str> {
     let mut zones: BTreeMap<&str, Zone> = BTreeMap::new();
-    for (node, stand) in nodes.iter().zip(stands).filter(|(node, stand)| counts(node, **stand)) {
+    for index in view.all(|index| view.counts(index)) {
+        let node = &view.nodes[index];
         let zone = zones.entry(node.zone?).or_default();
-        let is_done = matches!(stand, NodeProgress::New { available: true, .. });
-        let begins = node.approval.is_some()
-            || node.replacing
-            || matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_));
-        zone.begun += usize::from(begins);
-        zone.under_way += usize::from(node.approval.is_some() || node.replacing);
+        let is_done = matches!(view.progress[index], NodeProgress::New { available: true, .. });
+        let is_given = node.approval.is_some() || node.replacing;
+        zone.begun += usize::from(is_given || view.is_new(index));
+        zone.under_way += usize::from(is_given);
         // One that has begun and is away may yet come back, or fails. One that runs nothing waits for something of its
         // own, and others come before those that do not take what they are given.
-        let is_next = node.reachable && node.able && matches!(stand, NodeProgress::Old(_)) && !comes_last(node);
-        let may_follow = !node.failed && (is_touched(node, *stand) || node.approval.is_some() || is_next);
+        let is_next = node.reachable && node.able && view.is_old(index) && !comes_last(node);
+        let may_follow = !node.failed && (view.is_touched(index) || node.approval.is_some() || is_next);
         zone.left += usize::from(!is_done && may_follow);
-        zone.unavailable += usize::from(*stand == NodeProgress::Old(false));
+        zone.unavailable += usize::from(view.progress[index] == NodeProgress::Old(false));
     }
     let open = zones.iter().filter(|(_, zone)| zone.left > 0);
     let rank = |zone: &Zone| (zone.under_way, zone.begun, zone.unavailable);
     let next = open.max_by_key(|(name, zone)| (rank(zone), Reverse(**name))).map(|(name, _)| *name);
     // Where only such are left, they are tried zone by zone, too.
-    let next = next.or_else(|| candidates.iter().filter_map(|index| nodes[*index].zone).min())?;
-    candidates.retain(|index| nodes[*index].zone == Some(next));
+    let next = next.or_else(|| candidates.iter().filter_map(|index| view.nodes[*index].zone).min())?;
+    candidates.retain(|index| view.nodes[*index].zone == Some(next));
     (zones.len() > 1).then_some(next)
 }
 
@@ -67,15 +61,16 @@ const REFUSED: usize = 8;
 /// Sorts the `candidates`: those that others come before last (of those whose approvals are refused, the one that is tried
 /// next first), unavailable ones first, spread over the values of the
 /// spread key, then by name. This is upstream's order but for the chance in it.
-pub(super) fn sort(nodes: &[NodeFact<'_>], stands: &[NodeProgress], candidates: &mut [usize]) {
+pub(super) fn sort(view: &RolloutView<'_>, candidates: &mut [usize]) {
+    let nodes = view.nodes;
     let are_few = nodes.iter().filter(|node| node.refused_until.is_some()).count() <= REFUSED;
     let later = |node: &NodeFact<'_>| (node.refused_until.filter(|_| are_few), node.passed_over);
-    let kind = |index: usize| (later(&nodes[index]), stands[index] != NodeProgress::Old(false));
+    let kind = |index: usize| (later(&nodes[index]), view.progress[index] != NodeProgress::Old(false));
     candidates.sort_by_key(|index| (kind(*index), nodes[*index].name));
     let mut taken: BTreeMap<Option<&str>, usize> = BTreeMap::new();
-    for (node, stand) in nodes.iter().zip(stands).filter(|(node, stand)| counts(node, **stand)) {
-        let has = node.approval.is_some() || matches!(stand, NodeProgress::New { .. } | NodeProgress::Both(_));
-        *taken.entry(node.spread).or_default() += usize::from(has);
+    for index in view.all(|index| view.counts(index)) {
+        let has = nodes[index].approval.is_some() || view.is_new(index);
+        *taken.entry(nodes[index].spread).or_default() += usize::from(has);
     }
     let mut ranks = BTreeMap::new();
     for index in candidates.iter() {

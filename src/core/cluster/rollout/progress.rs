@@ -1,0 +1,169 @@
+//! How far each node is on the way to the wanted revision, and what that takes of the budget.
+//!
+//! Owns which node takes a slot, and which nodes a rollout counts. Must not choose nodes.
+
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+use super::ApprovalFact;
+use super::HOLD;
+use super::InstanceFact;
+use super::NodeFact;
+use super::RolloutRules;
+use super::available;
+use super::resolve;
+
+/// How far a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeProgress {
+    /// Nothing runs: a first install, or between old and new.
+    Missing,
+    /// The old one; whether it is available.
+    Old(bool),
+    /// The new one; whether it is available, and whether its slot is free again.
+    New { available: bool, released: bool },
+    /// Both: a surge; whether the new one is available.
+    Both(bool),
+}
+
+/// The nodes of one DaemonSet as its rollout sees them at one moment.
+pub(super) struct RolloutView<'a> {
+    /// What the rollout obeys.
+    pub(super) rules: &'a RolloutRules,
+    /// The nodes, by index.
+    pub(super) nodes: &'a [NodeFact<'a>],
+    /// How far each of them is.
+    pub(super) progress: Vec<NodeProgress>,
+    /// `minReadySeconds` of the DaemonSet.
+    pub(super) min_ready: Span,
+    /// When that is.
+    pub(super) now: Timestamp,
+    /// On how many nodes the daemon should run.
+    pub(super) desired: usize,
+    /// Whether a new instance starts beside the old one.
+    pub(super) surges: bool,
+    /// How many slots there are.
+    pub(super) budget: usize,
+}
+
+impl<'a> RolloutView<'a> {
+    pub(super) fn new(rules: &'a RolloutRules, min_ready: Span, nodes: &'a [NodeFact<'a>], now: Timestamp) -> Self {
+        let desired = nodes.iter().filter(|n| n.should_run).count();
+        let surge = resolve(&rules.max_surge, desired);
+        let surges = surge > 0;
+        let budget = if surges { surge } else { resolve(&rules.max_unavailable, desired).max(1) };
+        let progress = nodes.iter().map(|n| of(n, rules, min_ready, now)).collect();
+        Self { rules, nodes, progress, min_ready, now, desired, surges, budget }
+    }
+
+    /// The indices of the nodes for which this holds.
+    pub(super) fn all<'b>(&'b self, holds: impl Fn(usize) -> bool + 'b) -> impl Iterator<Item = usize> + 'b {
+        (0..self.nodes.len()).filter(move |index| holds(*index))
+    }
+
+    /// How many nodes run the wanted revision, available.
+    pub(super) fn updated(&self) -> usize {
+        self.all(|i| matches!(self.progress[i], NodeProgress::New { available: true, .. })).count()
+    }
+
+    /// Whether the old revision alone runs on a node.
+    pub(super) fn is_old(&self, index: usize) -> bool {
+        matches!(self.progress[index], NodeProgress::Old(_))
+    }
+
+    /// Whether the wanted revision runs on a node.
+    pub(super) fn is_new(&self, index: usize) -> bool {
+        is_new(self.progress[index])
+    }
+
+    /// Whether the rollout counts a node: the daemon should run there, or did when the rollout came to it. A node that
+    /// breaks under the new revision gets taints, which the daemon may not tolerate.
+    pub(super) fn counts(&self, index: usize) -> bool {
+        self.nodes[index].should_run || self.nodes[index].belongs && self.is_touched(index)
+    }
+
+    /// Whether the rollout has come to a node: it replaces, or has the wanted revision, or had it before its report was
+    /// lost.
+    pub(super) fn is_touched(&self, index: usize) -> bool {
+        self.nodes[index].replacing || self.nodes[index].broken || self.is_new(index)
+    }
+
+    /// Whether a node is one of those that a step allows: the wanted revision is given to it or runs there, or may run
+    /// there because its agent has not reported yet.
+    pub(super) fn may_have_begun(&self, index: usize) -> bool {
+        let node = &self.nodes[index];
+        self.is_new(index) || node.is_under_way() || node.broken || node.unreported_until.is_some()
+    }
+
+    /// Whether a node keeps its slot only because its agent was not heard yet, or may do so.
+    pub(super) fn is_in_doubt(&self, index: usize) -> bool {
+        !self.nodes[index].is_heard() && matches!(self.progress[index], NodeProgress::New { .. })
+    }
+
+    /// Whether a node takes a slot of the budget.
+    pub(super) fn takes_slot(&self, index: usize) -> bool {
+        let (node, rules) = (&self.nodes[index], self.rules);
+        let is_known = node.reachable && (node.able || node.unreported_until.is_some());
+        match self.progress[index] {
+            // Upstream counts the nodes on which the surge is not available yet, and nothing else.
+            NodeProgress::New { .. } if rules.exact && self.surges => false,
+            NodeProgress::Both(available) if rules.exact && self.surges => !available,
+            // It may be on its way to another revision, which was wanted before.
+            NodeProgress::New { released, .. } => {
+                let may_leave = |given: ApprovalFact| !node.wants(rules, given.pair()) && given.takes_slot(rules);
+                !released || node.replacing || node.approval.is_some_and(may_leave)
+            }
+            NodeProgress::Both(_) => true,
+            _ if node.replacing || node.broken || self.is_given_slot(index) => true,
+            NodeProgress::Missing | NodeProgress::Old(false) => (is_known || rules.exact) && !self.surges,
+            NodeProgress::Old(true) => false,
+        }
+    }
+
+    /// Whether a node has an approval that takes a slot before it is claimed.
+    pub(super) fn is_given_slot(&self, index: usize) -> bool {
+        self.nodes[index].approval.is_some_and(|approval| approval.takes_slot(self.rules))
+    }
+
+    /// The next moment at which an instance is available or gives its slot back though nothing happens, or a doubt ends.
+    pub(super) fn next_change(&self) -> Option<Timestamp> {
+        let changes = self.nodes.iter().flat_map(|node| {
+            let newest = node.newest();
+            let ready = newest.and_then(|newest| newest.ready_since).map(|since| since + self.min_ready);
+            let held = newest
+                .filter(|newest| is_new_alone(node, self.rules, newest))
+                .and_then(|newest| (!self.rules.exact && node.approval.is_some()).then(|| newest.created + HOLD));
+            let refused = node.refused_until;
+            [ready, held, refused].into_iter().flatten().filter(|at| *at > self.now).chain(node.unreported_until)
+        });
+        changes.min()
+    }
+}
+
+fn is_new(progress: NodeProgress) -> bool {
+    matches!(progress, NodeProgress::New { .. } | NodeProgress::Both(_))
+}
+
+/// Whether all that does not end on a node has the wanted revision, as its `newest` instance has.
+fn is_new_alone(node: &NodeFact<'_>, rules: &RolloutRules, newest: &InstanceFact) -> bool {
+    let updated = |i: &InstanceFact| node.wants(rules, i.pair());
+    updated(newest) && node.live().all(updated)
+}
+
+fn of(node: &NodeFact<'_>, rules: &RolloutRules, min_ready: Span, now: Timestamp) -> NodeProgress {
+    let updated = |i: &InstanceFact| node.wants(rules, i.pair());
+    let Some(newest) = node.newest() else { return NodeProgress::Missing };
+    // With the wanted revision a node gives its slot back only once that is certain.
+    let is_available = node.is_heard() && available(node.ready, newest, min_ready, now);
+    if node.live().any(updated) && !node.live().all(updated) {
+        return NodeProgress::Both(is_available && updated(newest));
+    }
+    if !updated(newest) {
+        // Of two old ones, as a surge leaves them, the agent keeps the one that serves.
+        return NodeProgress::Old(node.live().any(|i| available(node.ready, i, min_ready, now)));
+    }
+    let held = !rules.exact && node.approval.is_some() && newest.created + HOLD > now;
+    // What still ends of the old one holds the slot, too.
+    let ends = node.instances.iter().any(|i| i.ending);
+    NodeProgress::New { available: is_available, released: is_available && !held && !ends }
+}
