@@ -122,18 +122,30 @@ const KNOWN: [KnownAnnotation; 27] = [
     (OVERRIDE_ANNOTATION, |text| text == "true", "true", "what the API server last said counts before a folder's"),
 ];
 
+/// As many characters of a value are shown.
+const SHOWN: usize = 128;
+
 /// Annotations that bound how far and how fast a rollout goes: one that is not understood holds it, since what its owner
 /// meant by it may be less than what would go on without.
 const STEERING: [&str; 10] =
     [PAUSED, PARTITION, CANARY, CANARY_HOLD, MAX_FAILED, MAX_UNREACHABLE, TOPOLOGY_KEY, SPREAD_KEY, STEPS, ROLLBACK];
 
-/// The first annotation that steers rollouts of `daemon_set` and is not understood, and its value.
-pub fn not_understood(daemon_set: &DaemonSet) -> Option<(&'static str, &str)> {
+/// The annotation of ours on `daemon_set` whose value or name is not understood, in words, if it holds rollouts. One whose
+/// name is unknown does: it is misspelt, or of a later version, and may bound a rollout that would go on without it.
+pub fn not_understood(daemon_set: &DaemonSet) -> Option<String> {
     let is_value = |name: &str, text: &str| KNOWN.iter().any(|(known, is_value, ..)| *known == name && is_value(text));
-    STEERING.into_iter().find_map(|name| {
-        let text = daemon_set.annotations.get(name)?;
-        (!is_value(name, text)).then_some((name, text.as_str()))
-    })
+    let value = STEERING.into_iter().find_map(|name| {
+        let text = daemon_set.annotations.get(name).filter(|text| !is_value(name, text))?;
+        Some(format!("the annotation {name} is not understood: {:?}", text.chars().take(SHOWN).collect::<String>()))
+    });
+    let is_known = |name: &str| name == MODE_LABEL || KNOWN.iter().any(|(known, ..)| *known == name);
+    let name = || daemon_set.annotations.keys().find(|name| name.starts_with(OURS) && !is_known(name));
+    let unknown = |name: &String| {
+        let near = near(name, &KNOWN.map(|(known, ..)| known));
+        let near = near.map(|near| format!(" (did you mean {OURS}{near}?)")).unwrap_or_default();
+        format!("this version does not know the annotation {name}{near}")
+    };
+    value.or_else(|| name().map(unknown))
 }
 
 /// The annotation that [`STEPS`] of `daemon_set` excludes, if it has one: which of the two counts is not known.
@@ -239,7 +251,11 @@ fn annotation(name: &str, value: &str) -> Option<FieldError> {
             hint: Some(format!("write {wanted}")),
         }),
         None if name == MODE_LABEL => Some(misplaced(field, "it is a label", "metadata.labels")),
-        None => Some(unknown(field, "annotation", name, &KNOWN.map(|(known, ..)| known))),
+        None => Some(FieldError {
+            field,
+            reason: format!("unknown annotation; {HELD}"),
+            hint: Some(did_you_mean(name, &KNOWN.map(|(known, ..)| known))),
+        }),
     }
 }
 
@@ -255,7 +271,11 @@ fn label(name: &str, value: &str) -> Option<FieldError> {
         _ if KNOWN.iter().any(|(known, ..)| *known == name) => {
             Some(misplaced(field, "it is an annotation", "metadata.annotations"))
         }
-        _ => Some(unknown(field, "label", name, &[MODE_LABEL])),
+        _ => Some(FieldError {
+            field,
+            reason: "unknown label, ignored".to_owned(),
+            hint: Some(did_you_mean(name, &[MODE_LABEL])),
+        }),
     }
 }
 
@@ -267,14 +287,15 @@ fn misplaced(field: String, what: &str, place: &str) -> FieldError {
     }
 }
 
-fn unknown(field: String, what: &str, name: &str, candidates: &[&'static str]) -> FieldError {
-    let short = |name: &str| name.trim_start_matches(OURS).to_owned();
-    let near = nearest::of(&short(name), candidates.iter().map(|candidate| candidate.trim_start_matches(OURS)));
-    let hint = match near {
+fn did_you_mean(name: &str, candidates: &[&'static str]) -> String {
+    match near(name, candidates) {
         Some(near) => format!("did you mean {OURS}{near}?"),
         None => format!("known names: {}", candidates.join(", ")),
-    };
-    FieldError { field, reason: format!("unknown {what}, ignored"), hint: Some(hint) }
+    }
+}
+
+fn near<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    nearest::of(name.trim_start_matches(OURS), candidates.iter().map(|candidate| candidate.trim_start_matches(OURS)))
 }
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ fn status_and_explain_tell_what_nobody_understands() {
     let [unknown, annotation] = [
         "d/good.yaml:2: spec.template.spec.hostNetwrok: unknown field: Kubernetes 1.36 does not have it \
          (hint: did you mean hostNetwork?)\n",
-        "metadata.annotations[daemonlet.dev/rolback]: unknown annotation, ignored \
+        "metadata.annotations[daemonlet.dev/rolback]: unknown annotation; nothing is rolled out \
          (hint: did you mean daemonlet.dev/rollback?)\n",
     ];
     for command in [["status"].as_slice(), &["explain", "a/good"]] {

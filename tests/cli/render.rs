@@ -209,7 +209,7 @@ fn what_nobody_understands_is_named_with_what_was_meant_and_rendered_all_the_sam
     let warnings = format!(
         "  warning: {file}:1: spec.template.spec.hostNetwrok: unknown field: Kubernetes 1.36 does not have it\n  \
          hint: did you mean hostNetwork?\n  \
-         warning: {file}: metadata.annotations[daemonlet.dev/progres-deadline]: unknown annotation, ignored\n  \
+         warning: {file}: metadata.annotations[daemonlet.dev/progres-deadline]: unknown annotation; nothing is rolled out\n  \
          hint: did you mean daemonlet.dev/progress-deadline?\n"
     );
     assert!(rendered.err.ends_with(&warnings), "{}", rendered.err);

@@ -38,8 +38,12 @@ fn what_is_understood_is_not_mentioned() {
 #[test]
 fn names_are_corrected_and_values_explained() {
     let table = [
-        ("progres-deadline", "1m", "unknown annotation, ignored (did you mean daemonlet.dev/progress-deadline?)"),
-        ("Rollback", "auto", "unknown annotation, ignored (did you mean daemonlet.dev/rollback?)"),
+        (
+            "progres-deadline",
+            "1m",
+            "unknown annotation; nothing is rolled out (did you mean daemonlet.dev/progress-deadline?)",
+        ),
+        ("Rollback", "auto", "unknown annotation; nothing is rolled out (did you mean daemonlet.dev/rollback?)"),
         ("mode", "static", "it is a label, and is ignored here (write it into the DaemonSet's metadata.labels)"),
         (
             "progress-deadline",

@@ -1,7 +1,8 @@
 """Agents, coordinator and NodeDaemons of different versions: a rollout ends, and fields of the other version are kept.
 
 No older program is built: the resource stands for the other version. With a later one, another program may have written
-what this one does not know; an earlier one drops what this one writes.
+what this one does not know; an earlier one drops what this one writes. An annotation of a later version stands for the
+program that knows it: the coordinator here is the older one.
 """
 
 import json
@@ -12,6 +13,7 @@ from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
 from kit.truth import Truth
+from kit.wait import never
 from kit.wait import until
 
 from .bare import STATIC
@@ -19,6 +21,7 @@ from .story import Coordinated
 
 NODES = 2
 CRD = "crd/nodedaemons.daemonlet.dev"
+LATER_ANNOTATION = "daemonlet.dev/by-building"
 LATER = {"later": {"type": "string"}}
 # What a first version could do without.
 YOUNG = {"approvals": ("overlays", "when", "lease"), "daemons": ("overlays", "staged", "pullFailed", "stockPod", "previous")}
@@ -48,12 +51,17 @@ class VersionsTest(Coordinated):
         cls.admin.kubectl("replace", "-f", "-", stdin=json.dumps(crd))
 
     @classmethod
-    def roll_out(cls, number):
-        """Changes the template, and waits until every node has it available."""
+    def change(cls, number, **annotations):
+        """Changes the template."""
         net = daemonset("net", labels=STATIC, terminationGracePeriodSeconds=0, automountServiceAccountToken=False)
-        net["metadata"]["namespace"] = "kube-system"
+        net["metadata"] |= {"namespace": "kube-system", "annotations": annotations}
         net["spec"]["template"]["spec"]["containers"][0]["image"] = f"example.org/net:{number}"
         cls.admin.apply(net)
+
+    @classmethod
+    def roll_out(cls, number):
+        """Changes the template, and waits until every node has it available."""
+        cls.change(number)
 
         def done():
             found = cls.admin.get("daemonsets", "net", "kube-system")
@@ -107,3 +115,19 @@ class VersionsTest(Coordinated):
         self.schema(lambda spec, status: None)
         self.roll_out(4)
         until(lambda: all("previous" in json.dumps(report) for report in self.reports().values()), 90, "what was dropped is said again")
+
+    def test_4_an_older_coordinator_rolls_nothing_out_that_a_later_annotation_may_bound(self):
+        def instances():
+            said = {name: [it for daemon in report["status"]["daemons"] for it in daemon["instances"]] for name, report in self.reports().items()}
+            return {name: [(it["pod"], it["revision"]) for it in of] for name, of in said.items()}
+
+        def progressing():
+            conditions = self.admin.get("daemonsets", "net", "kube-system")["status"]["conditions"]
+            return next(it["message"] for it in conditions if it["type"] == "Progressing")
+        until(lambda: not any("approvals" in report["spec"] and report["spec"]["approvals"] for report in self.reports().values()), 30, "no approval is open")
+        before = instances()
+        self.assertEqual([len(of) for of in before.values()], [1] * NODES, before)
+        self.change(5, **{LATER_ANNOTATION: "one"})
+        until(lambda: f"does not know the annotation {LATER_ANNOTATION}" in progressing(), 30, "it says why it rolls nothing out")
+        never(lambda: instances() != before, 5, "a node has changed")
+        self.roll_out(6)

@@ -61,7 +61,7 @@ pub(super) fn of(
     let is_on_delete = is_on_delete(daemon_set);
     let hold = match annotations::is_paused(daemon_set) {
         true if annotation(daemon_set, PAUSED) == Some("true") => Some("paused".to_owned()),
-        true => unclear(daemon_set),
+        true => annotations::not_understood(daemon_set),
         _ if annotations::is_uncoordinated(daemon_set) => {
             Some(format!("each node follows by itself ({COORDINATION}: none)"))
         }
@@ -121,19 +121,13 @@ fn short(text: &str) -> String {
     text.chars().take(128).collect()
 }
 
-/// Which annotation is not understood, if one that steers rollouts is not.
-fn unclear(daemon_set: &DaemonSet) -> Option<String> {
-    let (name, text) = annotations::not_understood(daemon_set)?;
-    Some(format!("the annotation {name} is not understood: {:?}", short(text)))
-}
-
 /// Why it is not known how far a rollout may go, if an annotation that bounds it says nothing that is understood.
 pub(super) fn unbounded(daemon_set: &DaemonSet) -> Option<String> {
     if annotations::is_uncoordinated(daemon_set) {
         return None;
     }
-    if let Some(unclear) = unclear(daemon_set) {
-        return Some(unclear);
+    if let Some(why) = annotations::not_understood(daemon_set) {
+        return Some(why);
     }
     let excluded = annotations::excluded_by_steps(daemon_set)?;
     Some(format!("the annotation {STEPS} excludes {excluded}: write one of them"))

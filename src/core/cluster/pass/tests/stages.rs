@@ -121,6 +121,10 @@ fn what_is_not_understood_or_not_now_holds_and_says_so() {
             json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/first-install": "1"}),
             "the annotation daemonlet.dev/steps excludes daemonlet.dev/first-install",
         ),
+        (
+            json!({"daemonlet.dev/widnow": "Tue 02:00-03:00"}),
+            "this version does not know the annotation daemonlet.dev/widnow (did you mean daemonlet.dev/window?)",
+        ),
         // It is a Tuesday evening.
         (json!({"daemonlet.dev/window": "Tue 02:00-03:00"}), "outside its window (Tue 02:00-03:00)"),
         (json!({"daemonlet.dev/window": "Die 02:00-03:00"}), "Die is no day"),
