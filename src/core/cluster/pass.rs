@@ -372,8 +372,6 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let is_countable = history.current.is_some() || gated || refused.is_some();
     if is_countable && !facts::are_reports_lost(known, &facts) {
         let mut causes = facts::causes(known, daemon, (&facts, &rolled), &broken);
-        let unwritten = current.and_then(|current| facts::unwritten(known, daemon, current));
-        causes.extend(unwritten.map(|cause| (cause, Vec::new())));
         let trouble = |reason, cause: &str| Trouble {
             key: key.clone(),
             uid: daemon.uid.clone(),
@@ -383,6 +381,10 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         };
         plan.troubles.extend(causes.iter().map(|(cause, nodes)| (trouble("Degraded", cause), nodes.len().max(1))));
         plan.troubles.extend(halted.iter().map(|halted| (trouble(events::HALTED, &halted.cause), 1)));
+        if let Some((what, why)) = current.and_then(|current| facts::unwritten(known, daemon, current)) {
+            plan.troubles.insert(trouble("Degraded", &format!("{what}; the condition Degraded says why")), 1);
+            causes.insert(format!("{what}: {why}"), Vec::new());
+        }
         let told = conditions::ConditionFacts {
             counters: counted,
             held: &rolled.held,

@@ -1,7 +1,7 @@
 """Rollouts keep their budget at every instant that an observer sees, whatever happens to those who make them.
 
 On hollow nodes: a revision that fails is one that never gets ready, or that the kubelet rejects.
-`DAEMONLET_LONG=1` throws dice for twenty rollouts, else for three; `DAEMONLET_SEED` throws the same ones again.
+`DAEMONLET_LONG=1` throws dice for fifty rollouts, else for three; `DAEMONLET_SEED` throws the same ones again.
 """
 
 import os
@@ -22,7 +22,7 @@ from .story import Coordinated
 
 NODES = 5
 SOON = 180
-ROLLOUTS = 20 if os.environ.get("DAEMONLET_LONG") else 3
+ROLLOUTS = 50 if os.environ.get("DAEMONLET_LONG") else 3
 LEASE = "daemonlet-coordinator"
 # A gate that nobody opens, and more than the node has.
 NEVER_READY = {"gates": [{"conditionType": "example.org/never"}]}

@@ -381,9 +381,9 @@ pub(super) fn causes(
     causes
 }
 
-/// What the API server refuses to keep about the rollout of the `current` revision, as a cause without nodes: another
-/// coordinator would not know it.
-pub(super) fn unwritten(known: &Basis<'_>, daemon: &WatchedDaemon, current: &RevisionFact) -> Option<String> {
+/// What the API server refuses to keep about the rollout of the `current` revision, and its words for that: another
+/// coordinator would not know it. The words may be others at each attempt.
+pub(super) fn unwritten(known: &Basis<'_>, daemon: &WatchedDaemon, current: &RevisionFact) -> Option<(String, String)> {
     let changes = [RevisionChange::Halt, RevisionChange::Broken, RevisionChange::Step];
     let key = &daemon.daemon_set.key;
     changes.into_iter().find_map(|change| {
@@ -394,6 +394,6 @@ pub(super) fn unwritten(known: &Basis<'_>, daemon: &WatchedDaemon, current: &Rev
             RevisionChange::Broken => "which nodes it broke",
             _ => "its step",
         };
-        Some(format!("{what} cannot be noted on ControllerRevision {}: {why}", current.name))
+        Some((format!("{what} cannot be noted on ControllerRevision {}", current.name), why.clone()))
     })
 }
