@@ -97,6 +97,8 @@ mod tests {
             reachable: true,
             able: true,
             agent: AgentLiveness::Alive,
+            reports: true,
+            left_alone: false,
             unreported_until: None,
             zone: None,
             spread: None,

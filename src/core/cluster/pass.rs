@@ -47,6 +47,7 @@ use super::snapshot::Told;
 use super::snapshot::WatchedDaemon;
 use super::state::CoordinatorState;
 use stages::Advance;
+use told::AgentFact;
 
 /// What a pass obeys.
 #[derive(Clone, Debug)]
@@ -170,8 +171,8 @@ struct Basis<'a> {
     view: &'a ClusterSnapshot,
     state: &'a CoordinatorState,
     settings: &'a Settings,
-    /// Nodes whose agents are dead.
-    dead: &'a BTreeSet<&'a str>,
+    /// What is known of the agents, in the order of the view's nodes.
+    agents: &'a [AgentFact],
     /// What the agents say, by daemon: each in the order of the view's nodes.
     told: &'a BTreeMap<Name, Vec<Option<&'a Told>>>,
     now: Timestamp,
@@ -179,10 +180,9 @@ struct Basis<'a> {
 
 /// Plans everything.
 pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Settings, now: Timestamp) -> ClusterPlan {
-    let dead: BTreeSet<&str> =
-        view.nodes.keys().map(String::as_str).filter(|node| state.liveness.dead_since(node).is_some()).collect();
+    let agents = AgentFact::all(view, state, now);
     let told = told::by_daemon(view);
-    let known = Basis { view, state, settings, dead: &dead, told: &told, now };
+    let known = Basis { view, state, settings, agents: &agents, told: &told, now };
     let mut plan = ClusterPlan::default();
     let mut ours = BTreeSet::new();
     for (key, daemon) in &view.daemons {
@@ -222,7 +222,7 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
 /// Whether a DaemonSet controller acts on the DaemonSet, too: with the words of the condition.
 fn conflict(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) -> Option<String> {
     let verdict = {
-        let told = known.nodes_with(daemon.key).filter_map(|(node, _, told)| Some((node.as_str(), told?)));
+        let told = known.nodes_with(daemon.key).filter_map(|row| Some((row.name, row.told?)));
         known.state.claims.judge(told, daemon, known.now)
     };
     plan.lookups.extend(verdict.lookups);

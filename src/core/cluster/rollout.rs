@@ -114,6 +114,10 @@ pub struct NodeFact<'a> {
     pub able: bool,
     /// Whether its agent lives, as far as that is known.
     pub agent: AgentLiveness,
+    /// Whether its agent reports.
+    pub reports: bool,
+    /// Whether its agent reports, and leaves the daemon alone though it has had the time to say something of it.
+    pub left_alone: bool,
     /// While it has no report: until when it may be in the middle of a replacement that was not reported.
     pub unreported_until: Option<Timestamp>,
     /// Its zone, where one zone comes after the other.

@@ -13,8 +13,8 @@ use crate::core::time::Timestamp;
 
 use super::Basis;
 use super::facts::deadline;
-use super::facts::is_dead;
 use super::facts::is_ready;
+use super::told::AgentFact;
 
 /// Whether a node has taken the wanted revision, is unreachable or its agent dead since, and has not reported within the
 /// progress deadline that it is available: the revision may have cut it off.
@@ -22,10 +22,10 @@ pub(super) fn is_cut_off(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
     told: &Told,
-    (name, node): (&str, &WatchedNode),
+    (name, node, agent): (&str, &WatchedNode, &AgentFact),
     claimed: Option<Timestamp>,
 ) -> bool {
-    if node.reachable && (!is_dead(known, name) || is_ready(known, daemon, name)) {
+    if node.reachable && (!agent.is_dead() || is_ready(known, daemon, name)) {
         return false;
     }
     let deadline = deadline(daemon);

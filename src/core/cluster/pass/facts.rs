@@ -39,6 +39,7 @@ use super::cut_off;
 use super::rules;
 use super::stages;
 use super::status;
+use super::told::NodeRow;
 
 /// The progress deadline where none is written.
 const DEADLINE: Span = Span::from_secs(600);
@@ -54,16 +55,23 @@ const LOST: &str = "its Node was deleted after it took the revision and before i
 pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFact<'a>> {
     let canary = rules::canary(&daemon.daemon_set);
     let passed_over = known.of_it(&known.state.passed_over, daemon);
+    let unmentioned = known.of_it(&known.state.unmentioned, daemon);
+    let not_ready = known.of_it(&known.state.not_ready, daemon);
+    let deadline = deadline(daemon);
     let annotation = |name: &str| daemon.daemon_set.annotations.get(name);
     let (zone, spread) = (annotation(TOPOLOGY_KEY), annotation(SPREAD_KEY));
     // It works: who is not ready with it now has another reason.
     let is_released = stages::is_released(daemon);
     let current = revision(known.view, daemon, daemon.wanted).filter(|_| !is_released);
+    let is_past = |since: Option<&BTreeMap<String, Timestamp>>, name: &str, span: Span| {
+        since.and_then(|since| since.get(name)).is_some_and(|since| *since + span <= known.now)
+    };
     let mut all = Vec::new();
-    for (name, entry, told) in known.nodes_with(daemon.key) {
+    for NodeRow { name, entry, agent, told } in known.nodes_with(daemon.key) {
         let Some(node) = &entry.node else { continue };
         let (should_run, belongs) = (daemon.should_run(entry), daemon.belongs(entry));
         let report = entry.report.as_ref();
+        let is_left_alone = report.is_some() && told.is_none() && is_past(unmentioned, name, UNCLAIMED);
         let told = told.filter(|t| t.uid.is_none_or(|uid| uid == daemon.uid_name));
         let is_away = belongs && !node.reachable;
         let approvals = report.into_iter().flat_map(|r| &r.approvals);
@@ -74,7 +82,9 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             continue;
         }
         let is_claimed = told.is_some_and(|told| told.replacing);
-        let late = is_late(known, daemon, name);
+        // It has been among those that are not ready for the progress deadline.
+        let late = is_past(not_ready, name, deadline);
+        let is_ready = node.ready && (!agent.is_dead() || is_ready(known, daemon, name));
         let has_begun = is_claimed || told.is_some_and(|t| newest(t).is_some_and(|i| i.revision == daemon.wanted));
         let claimed = approval.filter(|given| is_claimed && given.revision == daemon.wanted).map(|given| given.at);
         all.push(NodeFact {
@@ -82,19 +92,16 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             should_run,
             belongs,
             // What a dead agent last said of its pods is not believed: they are looked up.
-            ready: node.ready && (!is_dead(known, name) || is_ready(known, daemon, name)),
+            ready: is_ready,
             reachable: node.reachable,
-            unreported_until: known
-                .state
-                .unreported
-                .get(name)
-                .map(|at| *at + UNCLAIMED)
-                .filter(|until| *until > known.now),
+            unreported_until: agent.unreported.map(|at| at + UNCLAIMED).filter(|until| *until > known.now),
             able: report.is_some()
-                && !is_dead(known, name)
+                && !agent.is_dead()
                 && told.is_none_or(|t| t.phase != Some(State::Refused))
-                && !is_left_alone(known, daemon, name),
-            agent: known.state.liveness.of(name, known.now),
+                && !is_left_alone,
+            agent: agent.liveness,
+            reports: report.is_some(),
+            left_alone: is_left_alone,
             zone: zone.map(|key| label(node, key)),
             spread: spread.map(|key| label(node, key)),
             canary: canary.as_ref().is_some_and(|c| c.matches(&node.view.labels)),
@@ -105,11 +112,11 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             staged: told.is_some_and(|t| t.staged),
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || late && has_begun && !is_released
-                || told.is_some_and(|t| cut_off::is_cut_off(known, daemon, t, (name, node), claimed)),
+                || told.is_some_and(|t| cut_off::is_cut_off(known, daemon, t, (name, node, agent), claimed)),
             late,
             broken: cut_off::is_broken(known, daemon, current, (name, node), report),
             passed_over: passed_over.is_some_and(|nodes| nodes.contains(name)),
-            refused_until: refused_until(known, name).filter(|until| *until + REFUSED_FOR > known.now),
+            refused_until: agent.refused_until.filter(|until| *until + REFUSED_FOR > known.now),
         });
     }
     all
@@ -133,20 +140,20 @@ pub(super) fn unmentioned(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap
     };
     // A clock that was set back makes none of them wait longer.
     let since = |name: &str| before.and_then(|before| before.get(name)).copied().filter(|since| *since <= known.now);
-    let found = known.nodes_with(daemon.key).filter(|(_, entry, told)| told.is_none() && is_it(entry));
-    found.map(|(name, ..)| (name.clone(), since(name).unwrap_or(known.now))).collect()
+    let found = known.nodes_with(daemon.key).filter(|row| row.told.is_none() && is_it(row.entry));
+    found.map(|row| (row.name.to_owned(), since(row.name).unwrap_or(known.now))).collect()
 }
 
 /// Nodes where the wanted revision or nothing runs, or that are being replaced, and where what runs is not ready though
 /// the agent is heard: since when.
 pub(super) fn not_ready(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<String, Timestamp> {
     let before = known.of_it(&known.state.not_ready, daemon);
-    let is_it = |(name, entry, told): &(&String, &NodeEntry, Option<&Told>)| {
+    let is_it = |NodeRow { entry, agent, told, .. }: &NodeRow<'_>| {
         let Some(node) = entry.node.as_ref().filter(|node| node.reachable && daemon.belongs(entry)) else {
             return false;
         };
         let told = told.filter(|told| told.uid.is_none_or(|uid| uid == daemon.uid_name));
-        let is_heard = known.state.liveness.of(name, known.now) != AgentLiveness::Unheard && !is_dead(known, name);
+        let is_heard = agent.liveness == AgentLiveness::Alive;
         let waits = |told: &Told| {
             let newest = newest(told);
             let has_begun = told.replacing || newest.is_none_or(|newest| newest.revision == daemon.wanted);
@@ -157,24 +164,11 @@ pub(super) fn not_ready(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<S
     // A clock that was set back makes none of them wait longer.
     let since = |name: &str| before.and_then(|before| before.get(name)).copied().filter(|since| *since <= known.now);
     let found = known.nodes_with(daemon.key).filter(is_it);
-    found.map(|(name, ..)| (name.clone(), since(name).unwrap_or(known.now))).collect()
-}
-
-/// Whether a node has been among [`not_ready`] for the progress deadline.
-fn is_late(known: &Basis<'_>, daemon: &WatchedDaemon, name: &str) -> bool {
-    let since = known.of_it(&known.state.not_ready, daemon).and_then(|nodes| nodes.get(name));
-    since.is_some_and(|since| *since + deadline(daemon) <= known.now)
+    found.map(|row| (row.name.to_owned(), since(row.name).unwrap_or(known.now))).collect()
 }
 
 fn newest(told: &Told) -> Option<&InstanceFact> {
     told.instances.iter().rev().find(|instance| !instance.ending)
-}
-
-/// Whether a node's agent leaves the daemon alone: it reports, and has had the time to say something of the daemon.
-fn is_left_alone(known: &Basis<'_>, daemon: &WatchedDaemon, name: &str) -> bool {
-    let of_it = known.of_it(&known.state.unmentioned, daemon);
-    let since = of_it.and_then(|nodes| nodes.get(name)).filter(|since| **since + UNCLAIMED <= known.now);
-    since.is_some() && known.view.report(name).is_some_and(|report| report.told(daemon.key).is_none())
 }
 
 /// The value of a Node's label; nodes without it are one group, too.
@@ -221,11 +215,6 @@ fn has(node: &NodeFact<'_>, revision: Name) -> bool {
     node.instances.iter().any(|instance| instance.revision == revision)
 }
 
-/// Whether a node's agent is dead.
-pub(super) fn is_dead(known: &Basis<'_>, node: &str) -> bool {
-    known.dead.contains(node)
-}
-
 /// The mirror pod of the newest instance that a node's agent told of.
 fn mirror(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> Option<MirrorPodLookup> {
     let pod = known.view.report(node)?.told(daemon.key)?.pod.as_deref()?;
@@ -240,11 +229,9 @@ pub(super) fn is_ready(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) ->
 
 /// The mirror pods that say what dead agents do not.
 pub(super) fn mirrors(known: &Basis<'_>, daemon: &WatchedDaemon) -> Vec<MirrorPodLookup> {
-    let is_ready = |node: &&&str| {
-        let entry = known.view.nodes.get(**node);
-        entry.and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.ready)
-    };
-    known.dead.iter().filter(is_ready).filter_map(|node| mirror(known, daemon, node)).collect()
+    let nodes = known.view.nodes.iter().zip(known.agents).filter(|(_, agent)| agent.is_dead());
+    let ready = nodes.filter(|((_, entry), _)| entry.node.as_ref().is_some_and(|node| node.ready));
+    ready.filter_map(|((name, _), _)| mirror(known, daemon, name)).collect()
 }
 
 /// The released revision, to which a rollout goes back that people took back.
@@ -344,7 +331,7 @@ pub(super) fn causes(
     let view = known.view;
     let mut causes = conditions::Causes::new();
     let mut add = |cause: &str, node: &str| causes.entry(cause.to_owned()).or_default().push(node.to_owned());
-    for (node, _, told) in known.nodes_with(daemon.key) {
+    for NodeRow { name: node, told, .. } in known.nodes_with(daemon.key) {
         let Some(told) = told else { continue };
         match (told.failed, told.phase) {
             (Some((revision, cause)), _) if revision == daemon.wanted => add(view.names.text(cause), node),
@@ -365,12 +352,11 @@ pub(super) fn causes(
     }
     let counts = |node: &&NodeFact<'_>| node.should_run || node.belongs && (node.replacing || has_wanted(daemon, node));
     for node in facts.iter().filter(counts) {
-        if view.report(node.name).is_none() {
-            add("no agent", node.name);
-        } else if is_dead(known, node.name) {
-            add("agent does not renew its Lease", node.name);
-        } else if is_left_alone(known, daemon, node.name) {
-            add("left alone by its agent", node.name);
+        match node.agent {
+            AgentLiveness::Dead if node.reports => add("agent does not renew its Lease", node.name),
+            _ if !node.reports => add("no agent", node.name),
+            _ if node.left_alone => add("left alone by its agent", node.name),
+            _ => {}
         }
     }
     let named: BTreeSet<String> = causes.values().flatten().cloned().collect();

@@ -5,17 +5,21 @@
 use std::collections::BTreeMap;
 
 use crate::core::cluster::events;
+use crate::core::cluster::liveness::AgentLiveness;
 use crate::core::cluster::names::Name;
+use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::NodeEntry;
 use crate::core::cluster::snapshot::NodeReport;
 use crate::core::cluster::snapshot::Told;
 use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::cluster::state::CoordinatorState;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::policy::is_mistyped;
+use crate::core::time::Timestamp;
 
 use super::Basis;
 use super::ClusterPlan;
@@ -30,12 +34,49 @@ impl<'a> Basis<'a> {
     }
 
     /// Every node, with what its agent says of a daemon.
-    pub(super) fn nodes_with(
-        &self,
-        daemon: Name,
-    ) -> impl Iterator<Item = (&'a String, &'a NodeEntry, Option<&'a Told>)> {
+    pub(super) fn nodes_with(&self, daemon: Name) -> impl Iterator<Item = NodeRow<'a>> {
         let told = self.told.get(&daemon).into_iter().flatten().copied();
-        self.view.nodes.iter().zip(told.chain(std::iter::repeat(None))).map(|((name, entry), told)| (name, entry, told))
+        let nodes = self.view.nodes.iter().zip(self.agents).zip(told.chain(std::iter::repeat(None)));
+        nodes.map(|(((name, entry), agent), told)| NodeRow { name, entry, agent, told })
+    }
+}
+
+/// One node, with what its agent says of one daemon.
+pub(super) struct NodeRow<'a> {
+    /// Its name.
+    pub(super) name: &'a str,
+    /// Node and NodeDaemons.
+    pub(super) entry: &'a NodeEntry,
+    /// What is known of its agent.
+    pub(super) agent: &'a AgentFact,
+    /// What the agent says.
+    pub(super) told: Option<&'a Told>,
+}
+
+/// What is known of a node's agent, whatever the daemon: looked up once in a pass.
+pub(super) struct AgentFact {
+    /// Whether it lives.
+    pub(super) liveness: AgentLiveness,
+    /// Since when it has not reported, if it has not.
+    pub(super) unreported: Option<Timestamp>,
+    /// When its node's approvals are tried again that the API server has refused to keep.
+    pub(super) refused_until: Option<Timestamp>,
+}
+
+impl AgentFact {
+    /// Of each node of the view, in its order.
+    pub(super) fn all(view: &ClusterSnapshot, state: &CoordinatorState, now: Timestamp) -> Vec<Self> {
+        let of = |name: &String| Self {
+            liveness: state.liveness.of(name, now),
+            unreported: state.unreported.get(name).copied(),
+            refused_until: state.retries.refused_until(&RequestTarget::Approvals(name.clone())),
+        };
+        view.nodes.keys().map(of).collect()
+    }
+
+    /// Whether it is dead.
+    pub(super) fn is_dead(&self) -> bool {
+        self.liveness == AgentLiveness::Dead
     }
 }
 
@@ -64,7 +105,7 @@ pub(super) fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut Clus
         return daemon.daemon_set.mode_label() == Some(Mode::Static) || is_mistyped(labels);
     }
     let (mut should, mut run, mut claim) = (0, 0, None);
-    for (name, entry, told) in known.nodes_with(daemon.key) {
+    for NodeRow { name, entry, told, .. } in known.nodes_with(daemon.key) {
         let is_static = told.is_some_and(|told| told.is_static && told.uid == Some(daemon.uid_name));
         claim = claim.or(is_static.then_some(name));
         let should_run = entry.node.is_some() && daemon.should_run(entry);
@@ -75,7 +116,7 @@ pub(super) fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut Clus
     if let Some(node) = claim.filter(|_| !is_most) {
         let key = daemon.daemon_set.key.clone();
         plan.troubles.insert(events::too_few_agents(&key, &daemon.uid), run);
-        plan.few.push(FewAgents { key, node: node.clone(), run, should });
+        plan.few.push(FewAgents { key, node: node.to_owned(), run, should });
     }
     is_most
 }
@@ -84,13 +125,13 @@ pub(super) fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut Clus
 /// or the agent of each node that has a live one reports, and none runs it. Where reports are missing for a short time, they
 /// may only be late.
 pub(super) fn is_let_go(known: &Basis<'_>, daemon: &WatchedDaemon) -> bool {
-    let runs_elsewhere = |(_, entry, told): (_, &NodeEntry, Option<&Told>)| {
-        entry.report.as_ref().is_some_and(|r| r.said != 0) && told.is_none_or(|told| !told.is_static)
+    let runs_elsewhere = |row: NodeRow<'_>| {
+        row.entry.report.as_ref().is_some_and(|r| r.said != 0) && row.told.is_none_or(|told| !told.is_static)
     };
-    let has_agent = |(name, entry, _): &(&String, &NodeEntry, Option<&Told>)| {
-        let since = known.state.unreported.get(*name);
-        let is_late = entry.report.is_some() || since.is_none_or(|since| *since + UNCLAIMED > known.now);
-        entry.node.is_some() && is_late && !known.dead.contains(name.as_str())
+    let has_agent = |row: &NodeRow<'_>| {
+        let since = row.agent.unreported;
+        let is_late = row.entry.report.is_some() || since.is_none_or(|since| since + UNCLAIMED > known.now);
+        row.entry.node.is_some() && is_late && !row.agent.is_dead()
     };
     let mut nodes = known.nodes_with(daemon.key).filter(has_agent).peekable();
     daemon.daemon_set.mode_label().is_some() || nodes.peek().is_some() && nodes.all(runs_elsewhere)

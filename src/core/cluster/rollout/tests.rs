@@ -49,6 +49,8 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         reachable: true,
         able: true,
         agent: AgentLiveness::Alive,
+        reports: true,
+        left_alone: false,
         unreported_until: None,
         zone: None,
         spread: None,
