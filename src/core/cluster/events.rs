@@ -19,6 +19,11 @@ use crate::core::time::Timestamp;
 const STANDS: Span = Span::from_secs(30);
 /// Between two writes about one cause.
 const PERIOD: Span = Span::from_secs(60);
+/// What was told is remembered for so long after it: as long as API servers keep an event.
+const KEPT: Span = Span::from_secs(3_600);
+/// Causes of one revision that are told within that time: those that come and go, or that an agent says anew each time, fill
+/// no namespace with events.
+const MOST: usize = 20;
 /// The API's limit of a note in bytes.
 const NOTE: usize = 1_024;
 
@@ -37,10 +42,17 @@ pub struct Trouble {
     pub cause: String,
 }
 
+impl Trouble {
+    fn revision_of(&self) -> (ObjectKey, String) {
+        (self.key.clone(), self.revision.clone())
+    }
+}
+
 /// How far a cause has been told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Course {
-    since: Timestamp,
+    /// Since when it stands; `None`: it has passed.
+    since: Option<Timestamp>,
     /// On how many nodes, and when, it was told last.
     told: Option<(usize, Timestamp)>,
 }
@@ -64,25 +76,39 @@ impl TroubleEvents {
     /// What is to be told of what stands at `now`, each with the number of nodes.
     pub(super) fn plan(&self, standing: BTreeMap<Trouble, usize>, now: Timestamp) -> EventPlan {
         let mut plan = EventPlan::default();
+        // A clock that was set back makes nothing wait longer.
+        let is_kept = |course: &Course| course.told.is_some_and(|(_, at)| at <= now && now < at + KEPT);
+        let kept = self.0.iter().filter(|(trouble, course)| is_kept(course) && !standing.contains_key(trouble));
+        let passed = |course: &Course| Course { since: None, ..course.clone() };
+        plan.next.0.extend(kept.map(|(trouble, course)| (trouble.clone(), passed(course))));
+        let mut told_of: BTreeMap<(ObjectKey, String), usize> = BTreeMap::new();
+        for trouble in self.0.iter().filter(|(_, course)| course.told.is_some()).map(|(trouble, _)| trouble) {
+            *told_of.entry(trouble.revision_of()).or_default() += 1;
+        }
         for (trouble, nodes) in standing {
             let known = self.0.get(&trouble);
-            // A clock that was set back makes nothing wait longer.
-            let since = known.map(|known| known.since).filter(|since| *since <= now).unwrap_or(now);
+            let stood = known.and_then(|known| known.since).filter(|since| *since <= now);
+            let since = stood.unwrap_or(now);
             let mut told = known.and_then(|known| known.told);
+            let number = told_of.entry(trouble.revision_of()).or_default();
             let due = match told {
-                None if trouble.reason == HALTED => Some(now),
-                None => Some(since + STANDS),
-                Some((before, at)) => (nodes > before).then_some(at.min(now) + PERIOD),
+                Some((before, at)) if stood.is_some_and(|since| at >= since) => {
+                    (nodes > before).then_some(at.min(now) + PERIOD)
+                }
+                _ if trouble.reason == HALTED => Some(now),
+                // What comes back is the event that was made.
+                _ => (told.is_some() || *number < MOST).then_some(since + STANDS),
             };
             match due {
                 Some(at) if at <= now => {
+                    *number += usize::from(told.is_none());
                     told = Some((nodes, now));
                     plan.due.push((trouble.clone(), nodes));
                 }
                 Some(at) => plan.look_again = plan.look_again.into_iter().chain([at]).min(),
                 None => {}
             }
-            plan.next.0.insert(trouble, Course { since, told });
+            plan.next.0.insert(trouble, Course { since: Some(since), told });
         }
         plan
     }
@@ -155,6 +181,8 @@ pub(super) fn body(trouble: &Trouble, nodes: usize, now: Timestamp) -> (String, 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::core::time::at;
 
@@ -176,7 +204,29 @@ mod tests {
             events = plan.next;
         }
         assert_eq!(told, [(30, 31), (90, 91), (150, 151), (210, 200)], "and never again");
-        assert!(events.plan(BTreeMap::new(), at(600_000)).next.0.is_empty());
+        let passed = events.plan(BTreeMap::new(), at(600_000)).next;
+        let standing = || BTreeMap::from([(trouble("Degraded", "image"), 200)]);
+        let again = passed.plan(standing(), at(700_000));
+        assert_eq!((again.due.len(), again.look_again), (0, Some(at(730_000))), "it comes back");
+        assert_eq!(again.next.plan(standing(), at(730_000)).due.len(), 1);
+        assert!(passed.plan(BTreeMap::new(), at(210_000 + 3_600_000)).next.0.is_empty(), "an event lives for an hour");
+    }
+
+    #[test]
+    fn causes_without_end_make_a_bounded_number_of_events() {
+        let mut events = TroubleEvents::default();
+        let mut told = BTreeSet::new();
+        for second in 0..3_600 {
+            // Each stands for half a minute, and then it is another; a halt is told all the same.
+            let cause = format!("cause {}", second / 31);
+            let mut standing = BTreeMap::from([(trouble("Degraded", &cause), 1)]);
+            standing.extend((second > 3_000).then(|| (trouble(HALTED, "failed"), 1)));
+            let plan = events.plan(standing, at(second * 1_000));
+            told.extend(plan.due.iter().map(|(trouble, _)| trouble.clone()));
+            events = plan.next;
+        }
+        assert_eq!(told.iter().filter(|trouble| trouble.reason == HALTED).count(), 1);
+        assert_eq!(told.len(), MOST + 1);
     }
 
     #[test]
