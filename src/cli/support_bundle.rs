@@ -143,7 +143,7 @@ impl Bundle {
     /// The agent's last passes, keyed for this bundle.
     fn recording(&mut self, config: &Config, values: ConfigMapValues, is_silent: bool) {
         if is_silent {
-            return self.lacks(RECORDING, "only the agent has it, and it does not answer: not asked again");
+            return self.lacks(RECORDING, "only the agent has it, and it could not be asked for its status either");
         }
         let path = match ask::try_agent::<HandedOver>(config, &SocketOperation::Recording) {
             Ok(Some(HandedOver { path })) => path,
