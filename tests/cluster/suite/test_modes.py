@@ -1,6 +1,5 @@
 """One daemon of one real node through all modes and back, by the steps of docs/installation.md: what runs, and what is told."""
 
-import json
 import re
 import subprocess
 import threading
