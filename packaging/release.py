@@ -31,6 +31,7 @@ from krew import ARCHES
 from packages import EPOCH
 from packages import OUT
 from packages import REPO
+from packages import STAGE
 from packages import run
 from packages import say
 from packages import target_dir
@@ -180,6 +181,13 @@ def components():
     return json.dumps(bom, indent=1).encode() + b"\n"
 
 
+def without_paths(program, folders):
+    """Ends where one of the machine's folders is in the program: another folder would give other bytes."""
+    content = program.read_bytes()
+    if found := [folder for folder in folders if folder.encode() in content]:
+        raise SystemExit(f"{program} holds the path {', '.join(found)}: build it anew, with the flags of `release.py all`")
+
+
 def everything(options):
     """Builds and gathers all that is published."""
     if options.version != version():
@@ -200,10 +208,12 @@ def everything(options):
     run(python, "packaging/packages.py")
     run(python, "packaging/static.py")
     run(python, "packaging/krew.py", "--url", options.url, "--out", out)
+    program = target_dir() / STATIC
+    for built in (STAGE / "daemonlet", program):
+        without_paths(built, maps)
     for file in [*OUT.glob("*.deb"), *OUT.glob("*.rpm")]:
         shutil.copy(file, out)
     arch = ARCHES[platform.machine()]
-    program = target_dir() / STATIC
     shutil.copy(program, out / f"daemonlet-{options.version}-linux-{arch}")
     (out / f"daemonlet-{options.version}-image-{arch}.tar").write_bytes(image(program))
     (out / f"daemonlet-{options.version}.cdx.json").write_bytes(components())

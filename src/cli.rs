@@ -94,6 +94,11 @@ impl CommandFailure {
         Self { exit, errors: vec![(message.into(), None)] }
     }
 
+    /// The first of what went wrong.
+    fn message(self) -> String {
+        self.errors.into_iter().next().map(|(message, _)| message).unwrap_or_default()
+    }
+
     /// The same with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

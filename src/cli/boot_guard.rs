@@ -1,5 +1,7 @@
 //! `daemonlet boot-guard`: the boot guard's process.
 
+use std::io;
+
 use clap::Args;
 
 use crate::cli::CommandFailure;
@@ -9,6 +11,7 @@ use crate::cli::event_loop;
 use crate::cli::start_log;
 use crate::guard;
 use crate::guard::GuardError;
+use crate::guard::TableError;
 use crate::node::api::words;
 use crate::node::notify::Notifier;
 
@@ -48,6 +51,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 
 impl From<GuardError> for CommandFailure {
     fn from(error: GuardError) -> Self {
-        Self::new(Exit::Refused, words(&error))
+        let failure = Self::new(Exit::Refused, words(&error));
+        match &error {
+            GuardError::Table(TableError::Set(why) | TableError::Remove(why))
+                if why.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                failure.hint("run this as root, with CAP_NET_ADMIN, as the unit daemonlet-boot-guard does")
+            }
+            _ => failure,
+        }
     }
 }

@@ -56,24 +56,29 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 }
 
 /// What is found on a node of this configuration.
-pub(super) fn report(config: &crate::config::Config) -> Result<DoctorReport, CommandFailure> {
-    let (agent, status) = agent(config);
+fn report(config: &crate::config::Config) -> Result<DoctorReport, CommandFailure> {
+    report_with(config, ask::try_agent(config, &SocketOperation::Status))
+}
+
+/// The same, where the agent was `asked` for its status already; none: no agent runs.
+pub(super) fn report_with(
+    config: &crate::config::Config,
+    asked: Result<Option<StatusReport>, CommandFailure>,
+) -> Result<DoctorReport, CommandFailure> {
+    let (agent, status) = agent(asked);
     let findings = event_loop()?.block_on(doctor::examine(config, &agent, status.as_ref()));
     Ok(DoctorReport::new(&config.node_name, findings))
 }
 
 /// How the agent answers, and what it says.
-fn agent(config: &crate::config::Config) -> (AgentFinding, Option<StatusReport>) {
-    match ask::try_agent::<StatusReport>(config, &SocketOperation::Status) {
+fn agent(asked: Result<Option<StatusReport>, CommandFailure>) -> (AgentFinding, Option<StatusReport>) {
+    match asked {
         Ok(Some(status)) => {
             let bad = status.daemons.iter().filter(|daemon| daemon.is_bad()).count();
             (AgentFinding::Runs { problems: status.problems.len() + bad }, Some(status))
         }
         Ok(None) => (AgentFinding::Absent, None),
-        Err(failure) => {
-            let why = failure.errors.into_iter().next().map(|(message, _)| message).unwrap_or_default();
-            (AgentFinding::Unreachable(why), None)
-        }
+        Err(failure) => (AgentFinding::Unreachable(failure.message()), None),
     }
 }
 

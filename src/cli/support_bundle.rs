@@ -23,6 +23,7 @@ use crate::cli::output;
 use crate::clock::now;
 use crate::config;
 use crate::config::Config;
+use crate::core::status::StatusReport;
 use crate::node::recording::export::ConfigMapValues;
 use crate::node::recording::export::for_bundle;
 use crate::node::recording::redact;
@@ -93,16 +94,23 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 impl Bundle {
     fn collect(config: &Config, values: ConfigMapValues) -> Self {
         let mut bundle = Self::default();
-        bundle.recording(config, values);
+        // Asked first and, if it is silent, only once: it has 10 s for each answer.
+        let asked = ask::try_agent::<Value>(config, &SocketOperation::Status);
+        bundle.recording(config, values, asked.is_err());
         bundle.add_text("config.toml", &config.print());
         bundle.records(&config.state_dir);
-        match ask::ask::<Value>(config, &SocketOperation::Status) {
+        let status = match &asked {
+            Ok(Some(status)) => Ok(status.clone()),
+            Ok(None) => ask::ask(config, &SocketOperation::Status),
+            Err(failure) => Err(failure.clone()),
+        };
+        match status {
             Ok(status) => bundle.add_json("status.json", &status),
-            Err(failure) => bundle.lacks("status.json", &reason(failure)),
+            Err(failure) => bundle.lacks("status.json", &failure.message()),
         }
-        match doctor::report(config) {
+        match doctor::report_with(config, asked.and_then(|answer| answer.map(understood).transpose())) {
             Ok(report) => bundle.add_json("doctor.json", &report),
-            Err(failure) => bundle.lacks("doctor.json", &reason(failure)),
+            Err(failure) => bundle.lacks("doctor.json", &failure.message()),
         }
         bundle.add_json("versions.json", &versions());
         match log_lines() {
@@ -133,11 +141,14 @@ impl Bundle {
     }
 
     /// The agent's last passes, keyed for this bundle.
-    fn recording(&mut self, config: &Config, values: ConfigMapValues) {
+    fn recording(&mut self, config: &Config, values: ConfigMapValues, is_silent: bool) {
+        if is_silent {
+            return self.lacks(RECORDING, "only the agent has it, and it could not be asked for its status either");
+        }
         let path = match ask::try_agent::<HandedOver>(config, &SocketOperation::Recording) {
             Ok(Some(HandedOver { path })) => path,
             Ok(None) => return self.lacks(RECORDING, "no agent is running: the rest is what the disk has"),
-            Err(failure) => return self.lacks(RECORDING, &reason(failure)),
+            Err(failure) => return self.lacks(RECORDING, &failure.message()),
         };
         let read = std::fs::read(&path).map_err(|error| config::io_reason(&error));
         let _ = std::fs::remove_file(&path);
@@ -211,6 +222,12 @@ impl Bundle {
     }
 }
 
+/// An agent of another version may say what this program does not understand.
+fn understood(status: Value) -> Result<StatusReport, CommandFailure> {
+    serde_json::from_value(status)
+        .map_err(|error| CommandFailure::new(Exit::Refused, format!("the agent's answer is not understood: {error}")))
+}
+
 /// Keys what is a digest over data: a short secret could be guessed from it.
 fn close_digests(value: &mut Value, key: &DigestKey) {
     match value {
@@ -251,8 +268,4 @@ fn log_lines() -> Result<String, String> {
         Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
         Err(error) => Err(format!("journalctl: {}", config::io_reason(&error))),
     }
-}
-
-fn reason(failure: CommandFailure) -> String {
-    failure.errors.into_iter().next().map(|(message, _)| message).unwrap_or_default()
 }

@@ -34,6 +34,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -112,12 +113,12 @@ pub(crate) fn tls_that_trusts_anybody() -> Result<rustls::ClientConfig, tls::Tls
     tls::client_config(&tls::TlsInput { insecure: true, ..Default::default() })
 }
 
-/// A client for one command-line request, from a kubeconfig that is already read. Needs a running tokio runtime.
+/// A client for one command-line request, from a kubeconfig that is already read, at `path`. Needs a running tokio runtime.
 ///
 /// # Errors
 /// Why the kubeconfig cannot be used.
-pub fn client_of(kubeconfig: kube::config::Kubeconfig) -> Result<kube::Client, KubeconfigError> {
-    Ok(Connector::of(kubeconfig::ApiCredentials::of(kubeconfig)?).client())
+pub fn client_of(path: &Path, kubeconfig: kube::config::Kubeconfig) -> Result<kube::Client, KubeconfigError> {
+    Ok(Connector::of(kubeconfig::ApiCredentials::of(path, kubeconfig)?).client())
 }
 
 /// What is watched, and with which identity.

@@ -25,6 +25,7 @@ use std::path::PathBuf;
 
 use crate::core::enrolment::CertificateError;
 use crate::node::api::ApiFailure;
+use crate::node::api::FailureKind;
 use crate::node::api::KubeconfigError;
 use crate::node::fsx::FsError;
 
@@ -98,6 +99,12 @@ impl EnrolmentError {
                 Some(format!("remove {}, or name another file with the key kubeconfig", path.display()))
             }
             Self::Files(error) => error.hint(),
+            Self::Api { source, .. } if source.kind == FailureKind::Kubeconfig => {
+                Some("give --from another kubeconfig: the kubelet's, or one with a bootstrap token".to_owned())
+            }
+            Self::Api { source, .. } if source.is_link() => {
+                Some("run this again when the API server answers: it continues with the same request".to_owned())
+            }
             Self::TooLong { request, .. } => Some(format!(
                 "`kubectl certificate approve {request}`, then run this again: it continues with the same request"
             )),

@@ -232,7 +232,7 @@ fn of_others() -> Vec<Sample> {
         (Box::new(tls(TlsError::Pem { what: "client-key", source: pem::Error::NoItemsFound })), "/k", None),
         (Box::new(tls(TlsError::NoCertificate { what: "client-certificate" })), "/k", None),
         (Box::new(tls(TlsError::NoRoots)), "/k", None),
-        (Box::new(tls(TlsError::Refused { what: "client-key", source: general() })), "/k", None),
+        (Box::new(tls(TlsError::Refused { what: "client-key", why: general() })), "/k", None),
         hinted!(EnrolmentError::NoSource(vec![PathBuf::from("/k"), PathBuf::from("/b")]), "/k"),
         hinted!(EnrolmentError::Source(read(FileError::Io(io_error(2)))), "/k"),
         hinted!(EnrolmentError::Taken(kubeconfig()), "/k"),

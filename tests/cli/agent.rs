@@ -4,6 +4,7 @@ use std::io::BufRead;
 use std::io::BufReader;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
+use std::os::unix::net::UnixStream;
 use std::thread;
 
 use serde_json::Value;
@@ -33,6 +34,38 @@ fn ask(command: &[&str], reply: &str) -> (Run, Value) {
     let config = scratch.text("c.toml");
     arguments.extend(["--config", &config]);
     (run(arguments), agent.join().unwrap())
+}
+
+/// How often `support-bundle` connects to an agent that takes connections and gives no answer; and what it says.
+fn bundle_of_a_silent_agent() -> (Run, usize) {
+    let scratch = Scratch::new(&[]);
+    let here = scratch.text("");
+    scratch.write(
+        "c.toml",
+        &format!("manifest-dir = \"/m\"\nruntime-endpoint = \"\"\nrun-dir = \"{here}\"\nstate-dir = \"{here}/s\"\n"),
+    );
+    let listener = UnixListener::bind(scratch.path("agent.sock")).unwrap();
+    let agent = thread::spawn(move || {
+        let of_the_bundle = |stream: &UnixStream| {
+            let mut request = String::new();
+            BufReader::new(stream).read_line(&mut request).unwrap();
+            request != "end\n"
+        };
+        listener.incoming().map_while(Result::ok).take_while(of_the_bundle).count()
+    });
+    let ran = run(["support-bundle", "--list", "--config", &scratch.text("c.toml")]);
+    UnixStream::connect(scratch.path("agent.sock")).unwrap().write_all(b"end\n").unwrap();
+    (ran, agent.join().unwrap())
+}
+
+#[test]
+fn a_bundle_asks_an_agent_that_does_not_answer_once() {
+    let (ran, asked) = bundle_of_a_silent_agent();
+    assert_eq!((ran.code, asked), (0, 1), "{ran:?}");
+    let only = "recording.cbor (only the agent has it, and it could not be asked for its status either)";
+    assert!(ran.err.contains(only), "{}", ran.err);
+    assert!(ran.err.contains("agent.sock: the agent cannot be asked: it closed the connection)"), "{}", ran.err);
+    assert!(ran.out.contains("  doctor.json\n") && ran.out.contains("  config.toml\n"), "{}", ran.out);
 }
 
 fn daemon(state: &str) -> Value {

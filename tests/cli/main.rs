@@ -5,6 +5,7 @@ mod agent;
 mod config;
 mod examples;
 mod generate;
+mod kubeconfig;
 mod node;
 mod packaging;
 mod plugin;

@@ -1,5 +1,6 @@
 //! Lists what the plugin shows.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::Request;
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
+use crate::cli::kubectl::user::ANOTHER;
 use crate::clock;
 use crate::core::cluster::overview::ClusterOverview;
 use crate::core::cluster::overview::Leader;
@@ -71,8 +73,9 @@ fn without_lease(cluster: &ClusterOverview) -> Leader {
 }
 
 /// Who asks, with the rights of a kubeconfig.
-pub(super) fn client(kubeconfig: Kubeconfig) -> Result<kube::Client, CommandFailure> {
-    api::client_of(kubeconfig).map_err(|error| CommandFailure::new(Exit::Unreadable, api::words(&error)))
+pub(super) fn client((path, kubeconfig): (PathBuf, Kubeconfig)) -> Result<kube::Client, CommandFailure> {
+    api::client_of(&path, kubeconfig)
+        .map_err(|error| CommandFailure::new(Exit::Unreadable, api::words(&error)).hint(ANOTHER))
 }
 
 /// One object, or its list.
@@ -93,7 +96,12 @@ async fn send(client: &kube::Client, request: Builder, body: Vec<u8>) -> Result<
 }
 
 pub(super) fn failed(failure: api::ApiFailure) -> CommandFailure {
-    CommandFailure::new(Exit::Refused, failure.message)
+    let is_link = failure.is_link();
+    let failed = CommandFailure::new(Exit::Refused, failure.message);
+    match is_link {
+        true => failed.hint("does `kubectl get nodes` work with the same kubeconfig and context?"),
+        false => failed,
+    }
 }
 
 /// Every object of a list, page by page.

@@ -101,14 +101,19 @@ fn human(report: &ExplainedNode, colour: Colour) -> String {
     };
     let mut text = format!("{}: {ready}, {agent}\n", report.node);
     let dash = |text: &str| Cell::from(if text.is_empty() { "-" } else { text });
+    let yes = |entry: &ExplainedDaemon, is_so: bool| match (entry.place.stands_by(), is_so) {
+        (true, _) => "-".into(),
+        (false, true) => "yes".into(),
+        (false, false) => "no".into(),
+    };
     let row = |entry: &ExplainedDaemon| {
         vec![
             format!("{}/{}", entry.namespace, entry.name).as_str().into(),
             dash(&entry.place.revision),
             dash(&entry.place.pod),
             super::overview::state(&entry.place, colour),
-            if entry.place.ready { "yes" } else { "no" }.into(),
-            if entry.place.updated { "yes" } else { "no" }.into(),
+            yes(entry, entry.place.ready),
+            yes(entry, entry.place.updated),
             entry.place.reason.as_str().into(),
         ]
     };

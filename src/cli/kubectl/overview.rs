@@ -51,7 +51,7 @@ fn human(overview: &Overview, colour: Colour, now: Timestamp) -> String {
         .daemon_sets
         .iter()
         .flat_map(|rollout| rollout.nodes.iter().map(move |place| (rollout, place)))
-        .filter(|(_, place)| !(place.ready && place.updated && place.reason.is_empty()))
+        .filter(|(_, place)| !(place.ready && place.updated && place.reason.is_empty() || place.stands_by()))
         .map(|(rollout, place)| late(rollout, place, colour))
         .collect();
     if !late.is_empty() {
@@ -70,7 +70,7 @@ fn row(rollout: &Rollout, colour: Colour) -> Vec<Cell> {
     if rollout.paused {
         states.push_str(" (paused)");
     }
-    let bar = bar(rollout);
+    let bar = if rollout.desired == 0 { "-".to_owned() } else { bar(rollout) };
     let painted = match rollout.updated_ready == rollout.desired {
         true => colour.green(&bar),
         false => colour.yellow(&bar),
@@ -208,6 +208,15 @@ mod tests {
              NODE  DAEMONSET        STATE    REVISION  READY  REASON\n\
              n2    kube-system/net  running  old       no     not replaced yet\n\
              n3    kube-system/net  missing  old       no     no agent\n"
+        );
+        let nodes = vec![place("n1", Some(State::StandingBy), false, "the stock controller's pod net-x is here")];
+        let daemon_sets = vec![Rollout { nodes, ..rollout(0, 0, 0) }];
+        let overview = Overview { daemon_sets, ..overview };
+        assert_eq!(
+            human(&overview, Colour::none(), at(1_000)),
+            "coordinator: one since t\n\
+             DAEMONSET        REVISION  ROLLOUT  UPDATED  READY  NODES\n\
+             kube-system/net  5d8c7     -        0/0      0/0    1 standing by\n"
         );
     }
 }

@@ -3,6 +3,7 @@
 //! Owns files, contexts and credential plugins (`client.authentication.k8s.io`), which a person may have
 //! and an agent not. Must not connect.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::path::PathBuf;
@@ -19,23 +20,28 @@ use serde_json::json;
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::core::json::Json;
+use crate::node::api;
 use crate::node::api::read_kubeconfig;
+
+/// What to do about a kubeconfig that cannot be used.
+pub(super) const ANOTHER: &str = "correct it, or name another with --kubeconfig FILE or --context NAME";
 
 fn failure(message: String) -> CommandFailure {
     CommandFailure::new(Exit::Unreadable, message)
 }
 
-/// The kubeconfig to use, with `context` in force and a credential plugin's answer in place of it.
-pub(super) fn kubeconfig(file: Option<&Path>, context: Option<&str>) -> Result<Kubeconfig, CommandFailure> {
-    let mut config = match file {
-        Some(file) => read(file)?,
+/// The kubeconfig to use, with `context` in force and a credential plugin's answer in place of it; before it the files
+/// that it is made of.
+pub(super) fn kubeconfig(file: Option<&Path>, context: Option<&str>) -> Result<(PathBuf, Kubeconfig), CommandFailure> {
+    let (path, mut config) = match file {
+        Some(file) => (file.to_path_buf(), read(file)?),
         None => merged(&paths())?,
     };
     if let Some(context) = context {
         if !config.contexts.iter().any(|named| named.name == context) {
             let names: Vec<&str> = config.contexts.iter().map(|named| named.name.as_str()).collect();
             let hint = format!("there are: {}", names.join(", "));
-            return Err(failure(format!("the kubeconfig has no context {context}")).hint(hint));
+            return Err(failure(format!("kubeconfig {} has no context {context}", path.display())).hint(hint));
         }
         config.current_context = Some(context.to_owned());
     }
@@ -48,7 +54,7 @@ pub(super) fn kubeconfig(file: Option<&Path>, context: Option<&str>) -> Result<K
     {
         take(user, &ask(&exec)?);
     }
-    Ok(config)
+    Ok((path, config))
 }
 
 /// `$KUBECONFIG`, else `~/.kube/config`.
@@ -62,16 +68,18 @@ fn paths() -> Vec<PathBuf> {
 }
 
 /// Files that are not there are left out, as kubectl does; one must be.
-fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, CommandFailure> {
+fn merged(paths: &[PathBuf]) -> Result<(PathBuf, Kubeconfig), CommandFailure> {
     let mut config: Option<Kubeconfig> = None;
+    let mut files = Vec::new();
     for path in paths.iter().filter(|path| path.exists()) {
         let next = read(path)?;
+        files.push(path.as_os_str());
         config = Some(match config {
             None => next,
             Some(config) => config.merge(next).map_err(|error| failure(format!("{}: {error}", path.display())))?,
         });
     }
-    config.ok_or_else(|| {
+    config.map(|config| (PathBuf::from(files.join(OsStr::new(":"))), config)).ok_or_else(|| {
         let tried: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         failure(format!("there is no kubeconfig ({})", tried.join(", ")))
             .hint("set KUBECONFIG, or say --kubeconfig FILE")
@@ -79,7 +87,9 @@ fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, CommandFailure> {
 }
 
 fn read(path: &Path) -> Result<Kubeconfig, CommandFailure> {
-    read_kubeconfig(path).map_err(|error| failure(format!("{}: {error}", path.display())))
+    read_kubeconfig(path).map_err(|error| {
+        failure(format!("kubeconfig {} cannot be read: {}", path.display(), api::words(&error))).hint(ANOTHER)
+    })
 }
 
 /// Runs a credential plugin; gives the `status` of its ExecCredential.
@@ -150,12 +160,14 @@ mod tests {
         let [one, two, none] = ["one", "two", "none"].map(|name| folder.path().join(name));
         fs::write(&one, config("a", "{token: t}")).unwrap();
         fs::write(&two, config("b", "{token: u}")).unwrap();
-        let found = merged(&[none.clone(), one.clone(), two]).unwrap();
+        let (files, found) = merged(&[none.clone(), one.clone(), two.clone()]).unwrap();
+        assert_eq!(files.display().to_string(), format!("{}:{}", one.display(), two.display()));
         assert_eq!((found.current_context.as_deref(), found.contexts.len()), (Some("a"), 2));
         let error = merged(&[none]).unwrap_err().errors.remove(0);
         assert!(error.0.starts_with("there is no kubeconfig (") && error.1.is_some(), "{error:?}");
         let error = kubeconfig(Some(&one), Some("z")).unwrap_err().errors.remove(0);
-        assert_eq!(error, ("the kubeconfig has no context z".to_owned(), Some("there are: a".to_owned())));
+        let expected = format!("kubeconfig {} has no context z", one.display());
+        assert_eq!(error, (expected, Some("there are: a".to_owned())));
     }
 
     #[test]
@@ -169,7 +181,7 @@ mod tests {
             kubeconfig(Some(&file), None)
         };
         let answer = r#"test -n "$KUBERNETES_EXEC_INFO" && echo '{"kind":"ExecCredential","status":{"token":"'$WHO'","clientCertificateData":"C","clientKeyData":"K"}}'"#;
-        let found = exec(answer).unwrap();
+        let (_, found) = exec(answer).unwrap();
         let user = found.auth_infos[0].auth_info.as_ref().unwrap();
         assert_eq!(user.token.as_ref().unwrap().expose_secret(), "me");
         assert_eq!(user.client_certificate_data.as_deref(), Some("Qw=="));

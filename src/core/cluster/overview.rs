@@ -207,6 +207,11 @@ impl DaemonOnNode {
         self.state.map_or("missing", State::as_str)
     }
 
+    /// Whether the DaemonSet controller's pod is there instead, as it should be (`bootstrap`).
+    pub fn stands_by(&self) -> bool {
+        self.state == Some(State::StandingBy)
+    }
+
     /// Whether somebody has to look at it.
     pub fn is_bad(&self) -> bool {
         self.state.is_none_or(State::is_bad)
@@ -303,7 +308,7 @@ impl ClusterOverview {
             degraded: condition(daemon, "Degraded", |c| c.str_at("status") == "True"),
             released: daemon.and_then(|d| Some(d.rollout.released.as_ref()?.hash.clone())).unwrap_or_default(),
             paused: daemon.is_some_and(|d| is_paused(&d.daemon_set)),
-            desired: nodes.len(),
+            desired: count(|place| !place.stands_by()),
             updated: count(|place| place.updated),
             updated_ready: count(|place| place.updated && place.ready),
             ready: count(|place| place.ready),

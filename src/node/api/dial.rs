@@ -34,6 +34,7 @@ use crate::node::api::error::ApiFailure;
 use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
 use crate::node::api::kubeconfig::ApiCredentials;
+use crate::node::api::tls;
 
 /// Timeout for name resolution, TCP, TLS and the HTTP/2 preface together.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -220,10 +221,7 @@ async fn tcp(host: &str, port: u16, target: &str) -> Result<TcpStream, ApiFailur
 
 fn tls_failure(target: &str, error: &io::Error) -> ApiFailure {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(rustls::Error::InvalidCertificate(why)) => {
-            ApiFailure::new(FailureKind::Tls, format!("{target}: the server's certificate is not trusted: {why}"))
-        }
-        Some(inner) => ApiFailure::new(FailureKind::Tls, format!("{target}: TLS: {inner}")),
+        Some(inner) => ApiFailure::new(FailureKind::Tls, format!("{target}: {}", tls::words(inner))),
         None => ApiFailure::io(&format!("{target}: TLS"), error),
     }
 }

@@ -164,8 +164,11 @@ pub fn words(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// Of errors that only repeat the one below them, that one.
+/// Of errors that only repeat the one below them, with the client library's word for it or without, that one.
 fn innermost<'a>(error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
+    if let Some(kube::Error::Service(below)) = error.downcast_ref::<kube::Error>() {
+        return innermost(&**below);
+    }
     match error.source() {
         Some(below) if below.to_string() == error.to_string() => innermost(below),
         _ => error,
@@ -192,6 +195,7 @@ mod tests {
         let own = ApiFailure::timeout("connect to 192.0.2.1:6443", Duration::from_secs(10));
         let inner = kube::Error::Service(Box::new(own.clone()));
         assert_eq!(ApiFailure::from_kube(&inner), own);
+        assert_eq!(words(&inner), own.message);
         let nested = kube::Error::ReadEvents(io::Error::other(inner));
         assert_eq!(ApiFailure::from_kube(&nested), own);
     }

@@ -105,9 +105,9 @@ impl ApiCredentials {
         Self::with(reader, config)
     }
 
-    /// Reads the files that `config` names.
-    pub(super) fn of(config: Kubeconfig) -> Result<Self, KubeconfigError> {
-        Self::with(KubeconfigReader { path: Path::new("(merged)"), files: Vec::new() }, config)
+    /// Reads the files that `config` names; `path`: where it was read.
+    pub(super) fn of(path: &Path, config: Kubeconfig) -> Result<Self, KubeconfigError> {
+        Self::with(KubeconfigReader { path, files: Vec::new() }, config)
     }
 
     fn with(mut reader: KubeconfigReader<'_>, config: Kubeconfig) -> Result<Self, KubeconfigError> {
@@ -189,21 +189,29 @@ impl KubeconfigReader<'_> {
     /// Cluster and user of the current context.
     fn context(&self, config: Kubeconfig) -> Result<(Cluster, AuthInfo), KubeconfigError> {
         let current = config.current_context.unwrap_or_default();
+        let names: Vec<String> = config.contexts.iter().map(|named| named.name.clone()).collect();
+        let names = if names.is_empty() {
+            "the file has no contexts".to_owned()
+        } else {
+            format!("there are: {}", names.join(", "))
+        };
         if current.is_empty() {
-            return Err(self.field("current-context", "is empty; name the context to use"));
+            return Err(self.field("current-context", format!("is empty; name the context to use; {names}")));
         }
-        let context = config
-            .contexts
-            .into_iter()
-            .find(|named| named.name == current)
-            .and_then(|named| named.context)
-            .ok_or_else(|| self.field("current-context", format!("there is no context {current}")))?;
+        let context =
+            config
+                .contexts
+                .into_iter()
+                .find(|named| named.name == current)
+                .and_then(|named| named.context)
+                .ok_or_else(|| self.field("current-context", format!("there is no context {current}; {names}")))?;
+        let which = |kind: &str, name: &str| format!("there is no {kind} {name}, which the context {current} names");
         let cluster = config
             .clusters
             .into_iter()
             .find(|named| named.name == context.cluster)
             .and_then(|named| named.cluster)
-            .ok_or_else(|| self.field("clusters", format!("there is no cluster {}", context.cluster)))?;
+            .ok_or_else(|| self.field("clusters", which("cluster", &context.cluster)))?;
         let user = context.user.filter(|user| !user.is_empty());
         let user = match user {
             None => AuthInfo::default(),
@@ -212,7 +220,7 @@ impl KubeconfigReader<'_> {
                 .into_iter()
                 .find(|named| named.name == name)
                 .and_then(|named| named.auth_info)
-                .ok_or_else(|| self.field("users", format!("there is no user {name}")))?,
+                .ok_or_else(|| self.field("users", which("user", &name)))?,
         };
         self.refuse(&cluster, &user)?;
         Ok((cluster, user))

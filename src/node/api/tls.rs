@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use rustls::AlertDescription;
+use rustls::CertificateError;
 use rustls::ClientConfig;
 use rustls::DigitallySignedStruct;
 use rustls::Error;
@@ -52,14 +54,36 @@ pub enum TlsError {
     #[error("the kubeconfig names no certificate-authority and this system has no trusted certificates")]
     NoRoots,
     /// rustls refuses the certificate or key.
-    #[error("{what} cannot be used")]
+    #[error("{what} cannot be used: {}", words(why))]
     Refused {
         /// The kubeconfig's field.
         what: &'static str,
         /// The error of rustls.
-        #[source]
-        source: Error,
+        why: Error,
     },
+}
+
+/// What is wrong, and where to look, where the library's own words are names of its code.
+pub(super) fn words(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(why @ (CertificateError::UnknownIssuer | CertificateError::Other(_))) => format!(
+            "the server's certificate is not trusted: no certificate-authority of the kubeconfig has issued it ({why})"
+        ),
+        Error::InvalidCertificate(why) => format!("the server's certificate is not trusted: {why}"),
+        Error::AlertReceived(
+            alert @ (AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRequired
+            | AlertDescription::AccessDenied),
+        ) => format!("the server does not take the client-certificate of the kubeconfig (TLS alert {alert:?})"),
+        Error::InvalidMessage(_) => "the server does not speak TLS: is this an https:// address?".to_owned(),
+        Error::InconsistentKeys(_) => "client-key is the key of another certificate".to_owned(),
+        _ => format!("TLS: {error}"),
+    }
 }
 
 /// The kubeconfig's TLS settings, read into memory.
@@ -80,7 +104,7 @@ pub(super) fn client_config(input: &TlsInput) -> Result<ClientConfig, TlsError> 
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|source| TlsError::Refused { what: "the TLS provider", source })?;
+        .map_err(|why| TlsError::Refused { what: "the TLS provider", why })?;
     let builder = if input.insecure {
         builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny { provider }))
     } else {
@@ -93,7 +117,7 @@ pub(super) fn client_config(input: &TlsInput) -> Result<ClientConfig, TlsError> 
                 PrivateKeyDer::from_pem_slice(key).map_err(|source| TlsError::Pem { what: "client-key", source })?;
             builder
                 .with_client_auth_cert(chain, key)
-                .map_err(|source| TlsError::Refused { what: "client-certificate", source })?
+                .map_err(|why| TlsError::Refused { what: "client-certificate", why })?
         }
         _ => builder.with_no_client_auth(),
     };
@@ -107,7 +131,7 @@ fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
     if let Some(ca) = ca {
         for certificate in certificates("certificate-authority", ca)? {
-            store.add(certificate).map_err(|source| TlsError::Refused { what: "certificate-authority", source })?;
+            store.add(certificate).map_err(|why| TlsError::Refused { what: "certificate-authority", why })?;
         }
         return Ok(store);
     }
@@ -191,6 +215,27 @@ mod tests {
             ..TlsInput::default()
         };
         assert_eq!(error(&key), "client-certificate holds no certificate");
+    }
+
+    #[test]
+    fn names_of_the_librarys_code_stand_behind_what_they_mean() {
+        let unknown = words(&Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        let expected =
+            "the server's certificate is not trusted: no certificate-authority of the kubeconfig has issued it (";
+        assert!(unknown.starts_with(expected), "{unknown}");
+        let refused = words(&Error::AlertReceived(AlertDescription::BadCertificate));
+        assert_eq!(
+            refused,
+            "the server does not take the client-certificate of the kubeconfig (TLS alert BadCertificate)"
+        );
+        let other = TlsError::Refused {
+            what: "client-certificate",
+            why: Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch),
+        };
+        assert_eq!(
+            other.to_string(),
+            "client-certificate cannot be used: client-key is the key of another certificate"
+        );
     }
 
     #[test]

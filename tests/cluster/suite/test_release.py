@@ -1,6 +1,7 @@
 """What is published: repositories that apt and dnf's tools take with their signatures, and an image that containerd runs."""
 
 import os
+import shutil
 import subprocess
 import sys
 import unittest
@@ -73,10 +74,59 @@ class Release(unittest.TestCase):
         for path in ("apt/dists/stable/Release", "rpm/repodata/repomd.xml"):
             self.assertEqual((one / path).read_bytes(), (two / path).read_bytes(), path)
 
-    def test_3b_the_same_program_gives_the_same_packages(self):
-        # At another time and into another folder.
-        for one, two in zip((self.deb, self.rpm), packages.build("0.1.0", "again"), strict=True):
-            self.assertTrue(one.read_bytes() == two.read_bytes(), f"{one.name} differs")
+    def test_3b_the_same_program_gives_the_same_bytes_in_another_folder_at_another_time_for_another_user(self):
+        one = self.published("one", 0o022, {"LC_ALL": "C.UTF-8", "TZ": "UTC", "USER": "root", "LOGNAME": "root", "PYTHONHASHSEED": "1"})
+        other = {"LC_ALL": "C", "TZ": "Pacific/Auckland", "USER": "builder", "LOGNAME": "builder", "PYTHONHASHSEED": "2"}
+        two = self.published("another/place", 0o077, other)
+        files = lambda folder: sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+        self.assertEqual(files(one), files(two))
+        print(f"          {len(files(one))} files twice: {', '.join(name for name in files(one) if '/' not in name)}")
+        for kind in (".deb", ".rpm", ".tar", ".tar.gz", ".yaml", ".json", "Release", "repomd.xml"):
+            self.assertTrue([name for name in files(one) if name.endswith(kind)], f"nothing was made that ends with {kind}")
+        different = [name for name in files(one) if (one / name).read_bytes() != (two / name).read_bytes()]
+        self.assertEqual(different, [])
+
+    def published(self, name, umask, environment):
+        """What `release.py all` makes around a program, without its build, in a checkout of its own."""
+        here = scratch() / "checkouts" / name
+        skipped = lambda folder, names: [n for n in names if n in ("target", ".git") or n == "__pycache__"]
+        before = os.umask(umask)
+        try:
+            # As git makes a checkout: by the umask, at the time of the copy.
+            shutil.copytree(tools.REPO, here, ignore=skipped, copy_function=shutil.copyfile)
+            # The manual pages are the program's under test: nothing is compiled for them here.
+            programs = here / "target" / "programs"
+            programs.mkdir(parents=True)
+            manuals = tools.target_dir() / "debug" / "examples" / "manuals"
+            self.assertTrue(manuals.exists(), manuals)
+            cargo = programs / "cargo"
+            cargo.write_text(f'#!/bin/sh\n[ "$1" = run ] || exec {shutil.which("cargo")} "$@"\nexec {manuals} "$7"\n', encoding="ascii")
+            cargo.chmod(0o755)
+            out = here / "target" / "out"
+            out.mkdir()
+            variables = environment | {"PATH": f"{programs}:{os.environ['PATH']}", "CARGO_TARGET_DIR": str(here / "target"), "CARGO_NET_OFFLINE": "true"}
+            # Any program: a small one is packed with the release's own compression in seconds.
+            program = shutil.which("gpg")
+            steps = ("import argparse, sys; from pathlib import Path; sys.path.insert(0, 'packaging'); import packages, release; program, out = sys.argv[1:]; "
+                     "packages.stage(program, packages.HERE); "
+                     "packages.packages(argparse.Namespace(out=out, fast=False, arch=packages.HERE, version=None)); "
+                     "Path(out, 'components.json').write_bytes(release.components()); "
+                     "Path(out, 'image.tar').write_bytes(release.image(Path(program))); "
+                     "release.repositories(Path(out), Path(out, 'repo'), None)")
+            for argv in (["-c", steps, program, out], ["packaging/krew.py", "--url", "https://example.org", "--binary", program, "--out", out]):
+                run("sh", "-c", 'cd "$1" && shift && exec "$@"', "sh", here, sys.executable, *argv, **variables)
+            return out
+        finally:
+            os.umask(before)
+
+    def test_3c_a_program_that_holds_a_folder_of_the_machine_is_not_published(self):
+        program = scratch() / "with-a-path"
+        check = "import sys; from pathlib import Path; sys.path.insert(0, 'packaging'); import release; release.without_paths(Path(sys.argv[1]), sys.argv[2:])"
+        argv = [sys.executable, "-c", check, program, tools.REPO, "/home/builder/.cargo"]
+        for content, fits in ((b"\0/daemonlet/src/main.rs\0", True), (f"\0{tools.REPO}/src/main.rs\0".encode(), False)):
+            program.write_bytes(content)
+            done = subprocess.run(argv, cwd=tools.REPO, capture_output=True, text=True, check=False, timeout=60)
+            self.assertEqual((done.returncode == 0, f"holds the path {tools.REPO}" in done.stderr), (fits, not fits), done.stderr)
 
     def test_4_the_image_is_one_that_containerd_knows(self):
         out, program = scratch() / "image.tar", scratch() / "daemonlet"

@@ -66,6 +66,16 @@ fn a_rollout_is_counted_over_the_nodes_that_have_a_part_in_it() {
 }
 
 #[test]
+fn a_node_whose_daemon_the_stock_controller_runs_lacks_nothing() {
+    let mut stands_by = report("n1", "standingBy", "", false);
+    stands_by["status"]["daemons"][0]["instances"] = json!([]);
+    let cluster = ClusterOverview::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[stands_by], &[]);
+    let rollout = &cluster.overview(None).daemon_sets[0];
+    assert_eq!((rollout.desired, rollout.updated, rollout.ready), (0, 0, 0));
+    assert_eq!((rollout.nodes[0].word(), rollout.nodes[0].is_bad()), ("standing by", false));
+}
+
+#[test]
 fn what_only_folders_know_is_shown_too_and_what_is_not_ours_is_not() {
     let mut stock = daemon_set("stock:1");
     stock["metadata"]["name"] = json!("stock");

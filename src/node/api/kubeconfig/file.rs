@@ -67,6 +67,9 @@ pub(crate) fn parse(text: &str) -> Result<Kubeconfig, FileError> {
             column: error.column,
             message: error.message,
         })?;
+        if !value.is_object() && !value.is_null() {
+            return Err(FileError::Field("it has no fields: is this a kubeconfig?".to_owned()));
+        }
         let config = serde_json::from_value(value).map_err(|error| FileError::Field(without_value(&error)))?;
         merged = Some(match merged {
             Some(merged) => merged.merge(config)?,
@@ -156,6 +159,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
+        assert_eq!(error_of("nonsense\n"), "it has no fields: is this a kubeconfig?");
         assert!(error_of("a: [\n").starts_with("line 1, column 4: unclosed"), "{}", error_of("a: [\n"));
         assert!(error_of("clusters: 1\n").contains("expected a sequence"), "{}", error_of("clusters: 1\n"));
     }

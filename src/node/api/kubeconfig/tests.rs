@@ -123,7 +123,7 @@ fn a_pod_has_its_server_in_the_environment_and_its_token_in_a_volume() {
     assert_eq!(without.as_ref().map(words).as_deref(), Some(expected));
     let load = |host: &str| {
         let of = |name: &str| Some(if name == "KUBERNETES_SERVICE_HOST" { host } else { "443" }.to_owned());
-        ApiCredentials::of(in_cluster::kubeconfig(folder.path(), of)?)
+        ApiCredentials::of(Path::new("in-cluster"), in_cluster::kubeconfig(folder.path(), of)?)
     };
     let missing = load("10.0.0.1").err().as_ref().map(words).unwrap_or_default();
     assert!(missing.contains("certificate-authority") && missing.contains("ca.crt cannot be read"), "{missing}");

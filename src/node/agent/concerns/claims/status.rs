@@ -48,10 +48,13 @@ pub(in crate::node::agent) fn status(
     live: &Status,
     (is_trusted, failed): (&dyn Fn(&ObjectKey) -> bool, &Failed<'_>),
 ) -> Status {
+    let stands_by = |d: &DaemonPlan| d.summary.state == State::StandingBy;
     let reported = |d: &&DaemonPlan| {
-        d.summary.mode.is_some() && (!d.record.instances.is_empty() || d.summary.state.is_bad() || waits(d))
+        d.summary.mode.is_some()
+            && (!d.record.instances.is_empty() || d.summary.state.is_bad() || waits(d) || stands_by(d))
     };
     let daemons: Vec<&DaemonPlan> = plan.daemons.iter().filter(reported).collect();
+    let own = daemons.iter().filter(|d| !stands_by(d)).count();
     let ready = daemons.iter().filter(|d| d.summary.ready == Some(true)).count();
     let runs = daemons.iter().filter(|d| !d.record.instances.is_empty());
     // The first of those that are trusted, if there is one.
@@ -62,7 +65,7 @@ pub(in crate::node::agent) fn status(
     Status {
         refused: refused_counts(refused.map(|d| d.summary.refused_field.as_deref())),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        ready: format!("{ready}/{}", daemons.len()),
+        ready: format!("{ready}/{own}"),
         worst: trouble.map_or_else(String::new, |d| {
             format!("{}: {}: {}", d.key, d.summary.state.as_str(), escape::short(&d.summary.reason, LONGEST))
         }),
