@@ -18,6 +18,7 @@ use crate::core::rendering::RenderResult;
 use crate::core::status::MANIFEST;
 use crate::core::status::StaleVolume;
 use crate::core::status::WaitingContainer;
+use crate::core::volume::VolumeData;
 
 use super::Action;
 use super::Data;
@@ -150,7 +151,10 @@ impl Planner<'_> {
         let starts = !kept.manifest && kept.waiting.len() < instance.waiting.len();
         let Some(known) = self.record.instances.iter_mut().find(|known| known.uid == instance.uid) else { return };
         let written = WrittenData::of(rendering, &kept.volumes);
-        if known.data.as_ref() != Some(&written) {
+        // Where nothing is written, what was written stays true.
+        let writes = |volume: &VolumeData| !kept.volumes.contains(&volume.name) || !volume.tokens.is_empty();
+        let is_news = known.data.is_none() || rendering.volumes().iter().any(writes);
+        if is_news && known.data.as_ref() != Some(&written) {
             known.data = Some(written);
         }
         if !kept.manifest {

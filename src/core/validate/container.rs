@@ -25,6 +25,7 @@ use crate::core::model::FieldError;
 pub(super) use ports::host_ports;
 pub(super) use resources::of_pod as pod_resources;
 pub(super) use resources::overhead;
+pub(super) use restarts::is_sidecar;
 pub(super) use security::pod_security;
 
 /// What a pod declares for its containers to use.

@@ -6,18 +6,19 @@ use ::core::net::IpAddr;
 
 use serde_json::Value;
 
+use super::container::is_sidecar;
 use super::rules::POD_SPEC;
 use crate::core::json::Json;
 use crate::core::model::FieldError;
 
-/// The first version that takes no ambiguous addresses (`StrictIPCIDRValidation`) and takes the action
-/// `RestartAllContainers` (`RestartAllContainersOnContainerExits`).
+/// The first version that takes no ambiguous addresses (`StrictIPCIDRValidation`), and takes the action
+/// `RestartAllContainers` and a sidecar's rules (`RestartAllContainersOnContainerExits`).
 const CHANGED: (u32, u32) = (1, 36);
 
 /// Checks the pod's `spec` for a kubelet of `version`; `None`: for the newest.
 pub(super) fn check(spec: &Value, version: Option<(u32, u32)>, errors: &mut Vec<FieldError>) {
     match version {
-        Some(version) if version < CHANGED => restart_actions(spec, errors),
+        Some(version) if version < CHANGED => restart_rules(spec, errors),
         _ => addresses(spec, errors),
     }
 }
@@ -48,16 +49,24 @@ fn is_strict_ip(text: &str) -> bool {
     }
 }
 
-/// `validateContainerRestartRules`, without `RestartAllContainers`.
-fn restart_actions(spec: &Value, errors: &mut Vec<FieldError>) {
+/// `validateContainerRestartPolicy` and `validateInitContainerRestartPolicy`, without `AllowRestartAllContainers`.
+fn restart_rules(spec: &Value, errors: &mut Vec<FieldError>) {
+    let mut refuse = |field: String, reason: &str, hint: &str| {
+        errors.push(FieldError { field, reason: reason.to_owned(), hint: Some(hint.to_owned()) });
+    };
     for list in ["initContainers", "containers"] {
         for (index, container) in spec.list_at(list).iter().enumerate() {
-            for (rule, written) in container.list_at("restartPolicyRules").iter().enumerate() {
+            let place = format!("{POD_SPEC}.{list}[{index}].restartPolicyRules");
+            let rules = container.list_at("restartPolicyRules");
+            if list == "initContainers" && is_sidecar(container) && !rules.is_empty() {
+                let reason = "with restartPolicy Always it needs a kubelet of 1.36 or later";
+                refuse(place, reason, "leave it out, or update the kubelet");
+                continue;
+            }
+            for (rule, written) in rules.iter().enumerate() {
                 if written.str_at("action") == "RestartAllContainers" {
-                    let field = format!("{POD_SPEC}.{list}[{index}].restartPolicyRules[{rule}].action");
-                    let reason = "RestartAllContainers needs a kubelet of 1.36 or later".to_owned();
-                    let hint = Some("write Restart, or update the kubelet".to_owned());
-                    errors.push(FieldError { field, reason, hint });
+                    let reason = "RestartAllContainers needs a kubelet of 1.36 or later";
+                    refuse(format!("{place}[{rule}].action"), reason, "write Restart, or update the kubelet");
                 }
             }
         }
@@ -95,5 +104,15 @@ mod tests {
         let spec = json!({"containers": [{"restartPolicyRules": rules}]});
         assert_eq!(fields(&spec, Some((1, 35))), ["containers[0].restartPolicyRules[1].action"]);
         assert_eq!(fields(&spec, Some((1, 36))), [""; 0]);
+    }
+
+    #[test]
+    fn the_rules_of_a_sidecar_need_1_36() {
+        let with = |policy: &str| json!({"restartPolicy": policy, "restartPolicyRules": [{"action": "Restart"}]});
+        let spec = json!({"initContainers": [with("Never"), with("Always")], "containers": [with("Always")]});
+        assert_eq!(fields(&spec, Some((1, 35))), ["initContainers[1].restartPolicyRules"]);
+        assert_eq!(fields(&spec, Some((1, 36))), [""; 0]);
+        let without = json!({"initContainers": [{"restartPolicy": "Always"}]});
+        assert_eq!(fields(&without, Some((1, 35))), [""; 0]);
     }
 }

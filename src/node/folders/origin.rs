@@ -122,7 +122,10 @@ impl FolderView {
         if self.is_empty(path) {
             return Some(EMPTY);
         }
-        let mut found = self.files.iter().filter(is_it).filter(|file| but.is_none_or(|but| file.path != but.path));
+        // What is kept of a folder that is no longer configured says nothing of its files.
+        let is_read = |file: &&Arc<FileView>| self.folder_of(&file.path).is_some();
+        let is_other = |file: &&Arc<FileView>| but.is_none_or(|but| file.path != but.path);
+        let mut found = self.files.iter().filter(is_it).filter(is_read).filter(is_other);
         found.any(|file| !file.defines_well(key)).then_some("its file is not valid")
     }
 

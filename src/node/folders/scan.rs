@@ -267,10 +267,10 @@ fn is_hidden_by_trouble(before: &FileView, folder: &Path, view: &FolderView) -> 
 
 /// What is left in force of a file that is empty now: objects of daemons that run, and nothing that would start.
 fn objects_alone(file: &Arc<FileView>) -> Arc<FileView> {
-    if file.daemon_sets.is_empty() && !file.complete {
+    if file.daemon_sets.is_empty() && !file.complete && !file.held {
         return Arc::clone(file);
     }
-    Arc::new(FileView { daemon_sets: Vec::new(), complete: false, quiet: false, ..FileView::clone(file) })
+    Arc::new(FileView { daemon_sets: Vec::new(), complete: false, quiet: false, held: false, ..FileView::clone(file) })
 }
 
 /// The same file, which has something at its path.
@@ -278,10 +278,10 @@ fn there(file: Arc<FileView>) -> Arc<FileView> {
     if file.vanished { Arc::new(FileView { vanished: false, ..FileView::clone(&file) }) } else { file }
 }
 
-/// The same file, but no longer evidence about objects that it does not define.
+/// The same file, but no longer evidence about objects that it does not define. No change of it waits to count.
 fn incomplete(file: &Arc<FileView>) -> Arc<FileView> {
-    if !file.complete {
+    if !file.complete && !file.held {
         return Arc::clone(file);
     }
-    Arc::new(FileView { complete: false, quiet: false, ..FileView::clone(file) })
+    Arc::new(FileView { complete: false, quiet: false, held: false, ..FileView::clone(file) })
 }

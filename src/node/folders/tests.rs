@@ -270,7 +270,22 @@ fn objects_of_a_file_that_was_emptied_stay() {
     for _ in 0..2 {
         folders.later();
         assert_eq!((folders.names().len(), folders.view.objects().count()), (0, 1));
+        assert_eq!(folders.view.held().count(), 0, "no change of it waits to count");
     }
+}
+
+#[test]
+fn what_changes_and_then_cannot_be_read_does_not_wait_to_count() {
+    let mut folders = Folders::new();
+    folders.write(0, "a.yaml", &daemon_set("a", "i"));
+    folders.later();
+    folders.write(0, "a.yaml", &daemon_set("a", "other"));
+    assert_eq!(folders.at_once().held().count(), 1);
+    let path = folders.paths[0].join("a.yaml");
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("nowhere", &path).unwrap();
+    assert_eq!(folders.later().held().count(), 0);
+    assert_eq!(image(&folders.view), "i");
 }
 
 #[test]
@@ -748,10 +763,13 @@ fn objects_of_a_folder_that_is_no_longer_configured_stay_until_another_file_has_
     let mut folders = Folders::new();
     folders.write(1, "z.yaml", &format!("{}{CONFIG}", daemon_set("a", "i")));
     folders.later();
+    let origin = folders.origin("a");
     restart(&mut folders);
     folders.paths.remove(1);
     folders.later();
     assert_eq!((folders.names().len(), folders.view.objects().count()), (0, 1));
+    let reason = "its folder is no longer configured";
+    assert_eq!(folders.view.state(&key("a"), Some(&origin)), FolderState::Unsure { reason });
     folders.write(0, "a.yaml", &CONFIG.replace("k: v", "k: w"));
     folders.later();
     let values: Vec<_> = folders.view.objects().map(|(_, value)| value["data"]["k"].clone()).collect();

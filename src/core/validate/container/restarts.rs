@@ -11,7 +11,7 @@ use crate::core::validate::rules::written_word;
 use crate::core::validate::wrong;
 
 /// Whether an init container runs beside the containers (`isRestartableInitContainer`).
-pub(super) fn is_sidecar(container: &Value) -> bool {
+pub(in super::super) fn is_sidecar(container: &Value) -> bool {
     container.str_at("restartPolicy") == "Always"
 }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::core::model::ObjectKey;
+use crate::core::plan::Action;
 use crate::core::plan::State;
 use crate::core::render::Endpoint;
 use crate::core::set_aside::DefinitionVersion;
@@ -308,6 +309,35 @@ fn a_file_that_is_half_written_when_an_agent_starts_replaces_nothing() {
             "{name}: it counts once it rests, and the end of the old one cannot be observed"
         );
     }
+}
+
+#[test]
+fn what_is_noted_of_volumes_stays_while_nobody_knows_what_they_are_to_have() {
+    let node = TestNode::new();
+    let text = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: net, namespace: a}\nspec:\n  selector: \
+                {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    spec: \
+                {automountServiceAccountToken: false, containers: [{name: c, image: i, volumeMounts: [{name: v, \
+                mountPath: /v}]}], volumes: [{name: v, configMap: {name: conf}}]}\n---\napiVersion: v1\nkind: \
+                ConfigMap\nmetadata: {name: conf, namespace: a}\ndata: {k: v}\n";
+    let file = node.path("ds/net.yaml");
+    fs::write(&file, text).unwrap();
+    // It rests, and what is noted of a start is noted.
+    (0..3).for_each(|_| drop(node.agent()));
+    let record = || fs::read_to_string(node.path("state/daemons/a_net.json")).unwrap();
+    let before = record();
+    assert!(before.contains(r#""volumes":["v"]"#), "{before}");
+    fs::write(&file, "kind: [").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut agent = node.agent();
+    let reason = |agent: &Agent| agent.last.plan.daemons[0].summary.reason.clone();
+    assert!(reason(&agent).contains("keeps its last data"), "{}", reason(&agent));
+    assert_eq!(record(), before, "the file is being changed");
+    std::thread::sleep(Duration::from_millis(1_100));
+    runtime.block_on(agent.pass());
+    assert!(!reason(&agent).contains("keeps its last data"), "{}", reason(&agent));
+    let actions = &agent.last.plan.daemons[0].actions;
+    assert!(!actions.iter().any(|action| matches!(action, Action::Refresh { .. })), "{actions:?}");
+    assert_eq!(record(), before);
 }
 
 #[test]
