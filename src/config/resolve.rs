@@ -36,6 +36,7 @@ pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<ConfigProblem
     }
     let open = ["manifest-dir", "runtime-endpoint"].map(|key| !config.is_written(key));
     if open == [false, false] {
+        problems.extend(shared_folders(config));
         return problems;
     }
     let kubelet = kubelet(&config.kubelet_config, host, &mut problems);
@@ -63,7 +64,24 @@ pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<ConfigProblem
             }
         }
     }
+    problems.extend(shared_folders(config));
     problems
+}
+
+/// The folders that are the kubelet's manifest folder, too: it would take for pods what stands there.
+fn shared_folders(config: &Config) -> Vec<ConfigProblem> {
+    let own = [("state-dir", &config.state_dir), ("run-dir", &config.run_dir)];
+    let all = own.into_iter().chain(config.folders.iter().map(|folder| ("folders", folder)));
+    let shared = all.filter(|(_, folder)| folder.components().eq(config.manifest_dir.components()));
+    let problem = |(key, folder): (&'static str, &PathBuf)| ConfigProblem {
+        message: format!(
+            "{}: {key}: {} is manifest-dir, too: the kubelet would take for pods what stands there",
+            config.origins.get(key).map(ToString::to_string).unwrap_or_default(),
+            folder.display()
+        ),
+        hint: Some("name another folder".to_owned()),
+    };
+    shared.map(problem).collect()
 }
 
 impl Config {

@@ -75,6 +75,16 @@ const BAD: &[(&str, &str, &str)] = &[
     ("state-dir = 3", "FILE:1: state-dir: expected an absolute path, not 3", ""),
     ("state-dir = \"\"", "FILE:1: state-dir: must be an absolute path, not \"\"", ""),
     ("state-dir = \"var/lib\"", "FILE:1: state-dir: must be an absolute path, not \"var/lib\"", ""),
+    (
+        "manifest-dir = \"/m\"\nstate-dir = \"/m/\"",
+        "FILE:2: state-dir: /m/ is manifest-dir, too: the kubelet would take for pods what stands there",
+        "name another folder",
+    ),
+    (
+        "folders = [\"/a\", \"/etc/kubernetes/manifests\"]",
+        "FILE:1: folders: /etc/kubernetes/manifests is manifest-dir, too: the kubelet would take for pods what stands there",
+        "name another folder",
+    ),
     ("kubeconfig = \"x\"", "FILE:1: kubeconfig: must be an absolute path, not \"x\"", ""),
     (
         "[coordinator]\nkubeconfig = \"in-cluster:token\"",
