@@ -1,6 +1,7 @@
 //! Taints, tolerations, and the tolerations that every daemon pod has.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,17 +14,26 @@ use crate::core::model::Taint;
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
 
-/// Tolerations of every daemon pod, in upstream's order.
-const AUTOMATIC: [(&str, &str); 6] = [
+/// Tolerations of every daemon pod, in upstream's order; the last one with `hostNetwork` alone.
+const AUTOMATIC: [(&str, &str); 7] = [
     ("node.kubernetes.io/not-ready", NO_EXECUTE),
     ("node.kubernetes.io/unreachable", NO_EXECUTE),
     ("node.kubernetes.io/disk-pressure", NO_SCHEDULE),
     ("node.kubernetes.io/memory-pressure", NO_SCHEDULE),
     ("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
     ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
+    ("node.kubernetes.io/network-unavailable", NO_SCHEDULE),
 ];
-/// Additional ones with `hostNetwork`.
-const NETWORK_UNAVAILABLE: (&str, &str) = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE);
+
+/// The same as pods have them.
+static ADDED: LazyLock<[Value; 7]> = LazyLock::new(|| AUTOMATIC.map(|(key, effect)| exists(key, effect)));
+
+/// That of a node that waits for its daemons.
+static STARTING: LazyLock<Value> = LazyLock::new(|| exists(STARTING_TAINT, NO_SCHEDULE));
+
+fn exists(key: &str, effect: &str) -> Value {
+    json!({"effect": effect, "key": key, "operator": "Exists"})
+}
 
 /// Taints by which Kubernetes tells the condition of a node (`node.kubernetes.io/not-ready`), and a cloud that it has yet
 /// to set the node up. Who means to keep a node's pods away has taints of another kind.
@@ -69,25 +79,29 @@ impl fmt::Display for TaintCheck {
 /// same key, effect, operator and value is replaced in its position, which drops its `tolerationSeconds`; the others
 /// are appended. `network-unavailable` only with `host_network`.
 pub fn automatic_tolerations(tolerations: &[Value], host_network: bool) -> Vec<Value> {
-    let mut all = tolerations.to_vec();
-    for (key, effect) in AUTOMATIC.into_iter().chain(host_network.then_some(NETWORK_UNAVAILABLE)) {
-        add_or_update(&mut all, &json!({"effect": effect, "key": key, "operator": "Exists"}));
-    }
+    automatic(tolerations, host_network).into_iter().cloned().collect()
+}
+
+/// The same, as they are and where they are.
+fn automatic(own: &[Value], host_network: bool) -> Vec<&Value> {
+    let mut all: Vec<&Value> = own.iter().collect();
+    let count = if host_network { AUTOMATIC.len() } else { AUTOMATIC.len() - 1 };
+    ADDED[..count].iter().for_each(|toleration| add_or_update(&mut all, toleration));
     all
 }
 
 /// Upstream's `AddOrUpdateTolerationInPodSpec`.
-fn add_or_update(tolerations: &mut Vec<Value>, toleration: &Value) {
+fn add_or_update<'t>(tolerations: &mut Vec<&'t Value>, toleration: &'t Value) {
     let same = |other: &Value| {
         ["key", "effect", "operator", "value"].into_iter().all(|field| other.str_at(field) == toleration.str_at(field))
     };
     let mut updated = false;
     for other in tolerations.iter_mut().filter(|other| same(other)) {
-        *other = toleration.clone();
+        *other = toleration;
         updated = true;
     }
     if !updated {
-        tolerations.push(toleration.clone());
+        tolerations.push(toleration);
     }
 }
 
@@ -118,14 +132,14 @@ pub(super) fn check(taints: &[Taint], own: &[Value], host_network: bool) -> Vec<
     if taints.is_empty() {
         return Vec::new();
     }
-    let mut all = automatic_tolerations(own, host_network);
-    add_or_update(&mut all, &json!({"effect": NO_SCHEDULE, "key": STARTING_TAINT, "operator": "Exists"}));
+    let mut all = automatic(own, host_network);
+    add_or_update(&mut all, &STARTING);
     taints
         .iter()
         .map(|taint| {
             let found = all.iter().find(|toleration| tolerates(toleration, taint));
             let automatic = found.is_some_and(|toleration| !own.contains(toleration));
-            TaintCheck { taint: taint.clone(), tolerated_by: found.cloned(), automatic }
+            TaintCheck { taint: taint.clone(), tolerated_by: found.map(|toleration| (*toleration).clone()), automatic }
         })
         .collect()
 }
