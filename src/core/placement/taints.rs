@@ -1,7 +1,6 @@
 //! Taints, tolerations, and the tolerations that every daemon pod has.
 
 use std::fmt;
-use std::sync::LazyLock;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -14,26 +13,17 @@ use crate::core::model::Taint;
 const NO_SCHEDULE: &str = "NoSchedule";
 const NO_EXECUTE: &str = "NoExecute";
 
-/// Tolerations of every daemon pod, in upstream's order; the last one with `hostNetwork` alone.
-const AUTOMATIC: [(&str, &str); 7] = [
+/// Tolerations of every daemon pod, in upstream's order.
+const AUTOMATIC: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", NO_EXECUTE),
     ("node.kubernetes.io/unreachable", NO_EXECUTE),
     ("node.kubernetes.io/disk-pressure", NO_SCHEDULE),
     ("node.kubernetes.io/memory-pressure", NO_SCHEDULE),
     ("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
     ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
-    ("node.kubernetes.io/network-unavailable", NO_SCHEDULE),
 ];
-
-/// The same as pods have them.
-static ADDED: LazyLock<[Value; 7]> = LazyLock::new(|| AUTOMATIC.map(|(key, effect)| exists(key, effect)));
-
-/// That of a node that waits for its daemons.
-static STARTING: LazyLock<Value> = LazyLock::new(|| exists(STARTING_TAINT, NO_SCHEDULE));
-
-fn exists(key: &str, effect: &str) -> Value {
-    json!({"effect": effect, "key": key, "operator": "Exists"})
-}
+/// Additional ones with `hostNetwork`.
+const NETWORK_UNAVAILABLE: (&str, &str) = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE);
 
 /// Taints by which Kubernetes tells the condition of a node (`node.kubernetes.io/not-ready`), and a cloud that it has yet
 /// to set the node up. Who means to keep a node's pods away has taints of another kind.
@@ -79,29 +69,36 @@ impl fmt::Display for TaintCheck {
 /// same key, effect, operator and value is replaced in its position, which drops its `tolerationSeconds`; the others
 /// are appended. `network-unavailable` only with `host_network`.
 pub fn automatic_tolerations(tolerations: &[Value], host_network: bool) -> Vec<Value> {
-    automatic(tolerations, host_network).into_iter().cloned().collect()
-}
-
-/// The same, as they are and where they are.
-fn automatic(own: &[Value], host_network: bool) -> Vec<&Value> {
-    let mut all: Vec<&Value> = own.iter().collect();
-    let count = if host_network { AUTOMATIC.len() } else { AUTOMATIC.len() - 1 };
-    ADDED[..count].iter().for_each(|toleration| add_or_update(&mut all, toleration));
+    let mut all = tolerations.to_vec();
+    automatic(host_network).for_each(|of| add_or_update(&mut all, of));
     all
 }
 
+/// Key and effect of each.
+fn automatic(host_network: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
+    AUTOMATIC.into_iter().chain(host_network.then_some(NETWORK_UNAVAILABLE))
+}
+
+fn exists((key, effect): (&str, &str)) -> Value {
+    json!({"effect": effect, "key": key, "operator": "Exists"})
+}
+
+/// Whether `toleration` is that of this key and effect, how long it may hold aside.
+fn is_of(toleration: &Value, (key, effect): (&str, &str)) -> bool {
+    [("key", key), ("effect", effect), ("operator", "Exists"), ("value", "")]
+        .into_iter()
+        .all(|(field, text)| toleration.str_at(field) == text)
+}
+
 /// Upstream's `AddOrUpdateTolerationInPodSpec`.
-fn add_or_update<'t>(tolerations: &mut Vec<&'t Value>, toleration: &'t Value) {
-    let same = |other: &Value| {
-        ["key", "effect", "operator", "value"].into_iter().all(|field| other.str_at(field) == toleration.str_at(field))
-    };
+fn add_or_update(tolerations: &mut Vec<Value>, of: (&str, &str)) {
     let mut updated = false;
-    for other in tolerations.iter_mut().filter(|other| same(other)) {
-        *other = toleration;
+    for other in tolerations.iter_mut().filter(|other| is_of(other, of)) {
+        *other = exists(of);
         updated = true;
     }
     if !updated {
-        tolerations.push(toleration);
+        tolerations.push(exists(of));
     }
 }
 
@@ -129,19 +126,16 @@ pub fn tolerates_starting(tolerations: &[Value]) -> bool {
 /// waits for its daemons, or those would have no place there. No pod has that toleration: the kubelet asks for
 /// tolerations of `NoExecute` alone, and a namespace's list of allowed ones could refuse the mirror pod.
 pub(super) fn check(taints: &[Taint], own: &[Value], host_network: bool) -> Vec<TaintCheck> {
-    if taints.is_empty() {
-        return Vec::new();
-    }
-    let mut all = automatic(own, host_network);
-    add_or_update(&mut all, &STARTING);
-    taints
-        .iter()
-        .map(|taint| {
-            let found = all.iter().find(|toleration| tolerates(toleration, taint));
-            let automatic = found.is_some_and(|toleration| !own.contains(toleration));
-            TaintCheck { taint: taint.clone(), tolerated_by: found.map(|toleration| (*toleration).clone()), automatic }
-        })
-        .collect()
+    let added = || automatic(host_network).chain([(STARTING_TAINT, NO_SCHEDULE)]);
+    let check = |taint: &Taint| {
+        // One that is replaced tolerates the same: the first that matches is found without the others.
+        let replaced = |own: &Value| added().find(|of| is_of(own, *of)).map_or_else(|| own.clone(), exists);
+        let of_own = own.iter().find(|toleration| tolerates(toleration, taint)).map(replaced);
+        let found = of_own.or_else(|| added().find(|of| *of == (&*taint.key, &*taint.effect)).map(exists));
+        let automatic = found.as_ref().is_some_and(|toleration| !own.contains(toleration));
+        TaintCheck { taint: taint.clone(), tolerated_by: found, automatic }
+    };
+    taints.iter().map(check).collect()
 }
 
 #[cfg(test)]
