@@ -24,6 +24,16 @@
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("daemonlet runs on 64-bit machines only: build it for x86-64 or arm64");
 
+/// Asserts in builds with checks, and in the simulator: that is built without the compiler's, which the standard library
+/// is slow with.
+macro_rules! checked {
+    ($($asserted:tt)*) => {
+        if cfg!(any(debug_assertions, feature = "simulation")) {
+            assert!($($asserted)*);
+        }
+    };
+}
+
 pub mod cli;
 mod clock;
 pub mod cluster;

@@ -292,14 +292,14 @@ impl Agent {
         problems.append(&mut outcome.problems);
         problems.extend(self.executor.sealing.problem());
         self.reporter.log(&decision, &outcome, self.inputs.api(), observation.now);
-        let mut plan = decision.plan.clone();
-        plan.shrink();
         let due = match has_failed {
             true => decide::after_failure(decision.due, observation.now),
             false => decision.due,
         };
         let is_at_rest = is_at_rest && !has_failed;
-        let next = AgentState::commit(decision, &outcome, observation.now);
+        let Decision { state, mut plan, .. } = decision;
+        let next = AgentState::commit(state, &plan, &outcome, observation.now);
+        plan.shrink();
         let before = std::mem::replace(&mut self.state, next);
         self.reporter.recorder.keep(before, &observation, recorded, &outcome, &self.render_cache);
         self.last = LastPass { observation, plan, outcome, problems, due, next: seen.until(due), is_at_rest };

@@ -37,6 +37,10 @@ use laws::Violation;
 use moves::Life;
 use node::Killed;
 
+/// A fifth of a life is memory that comes and goes.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 thread_local! {
     /// A panic of this life, wherever it was: that of a task ends the task alone.
     static PANICKED: Cell<Option<String>> = const { Cell::new(None) };

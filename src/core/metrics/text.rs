@@ -67,8 +67,8 @@ impl Exposition {
     }
 
     fn pairs(&self, metric: &Metric, values: &[&str], bound: Option<&str>) -> String {
-        debug_assert_eq!(metric.labels.len(), values.len(), "{}", metric.name);
-        debug_assert_eq!(metric.kind == Type::Histogram, bound.is_some(), "{}", metric.name);
+        checked!(metric.labels.len() == values.len(), "{}", metric.name);
+        checked!((metric.kind == Type::Histogram) == bound.is_some(), "{}", metric.name);
         let own = metric.labels.iter().copied().zip(values.iter().copied());
         let node = self.node.iter().map(|node| ("node", node.as_str()));
         brackets(own.chain(node).chain(bound.map(|bound| ("le", bound))))

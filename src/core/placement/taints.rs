@@ -70,24 +70,35 @@ impl fmt::Display for TaintCheck {
 /// are appended. `network-unavailable` only with `host_network`.
 pub fn automatic_tolerations(tolerations: &[Value], host_network: bool) -> Vec<Value> {
     let mut all = tolerations.to_vec();
-    for (key, effect) in AUTOMATIC.into_iter().chain(host_network.then_some(NETWORK_UNAVAILABLE)) {
-        add_or_update(&mut all, &json!({"effect": effect, "key": key, "operator": "Exists"}));
-    }
+    automatic(host_network).for_each(|of| add_or_update(&mut all, of));
     all
 }
 
+/// Key and effect of each.
+fn automatic(host_network: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
+    AUTOMATIC.into_iter().chain(host_network.then_some(NETWORK_UNAVAILABLE))
+}
+
+fn exists((key, effect): (&str, &str)) -> Value {
+    json!({"effect": effect, "key": key, "operator": "Exists"})
+}
+
+/// Whether `toleration` is that of this key and effect, how long it may hold aside.
+fn is_of(toleration: &Value, (key, effect): (&str, &str)) -> bool {
+    [("key", key), ("effect", effect), ("operator", "Exists"), ("value", "")]
+        .into_iter()
+        .all(|(field, text)| toleration.str_at(field) == text)
+}
+
 /// Upstream's `AddOrUpdateTolerationInPodSpec`.
-fn add_or_update(tolerations: &mut Vec<Value>, toleration: &Value) {
-    let same = |other: &Value| {
-        ["key", "effect", "operator", "value"].into_iter().all(|field| other.str_at(field) == toleration.str_at(field))
-    };
+fn add_or_update(tolerations: &mut Vec<Value>, of: (&str, &str)) {
     let mut updated = false;
-    for other in tolerations.iter_mut().filter(|other| same(other)) {
-        *other = toleration.clone();
+    for other in tolerations.iter_mut().filter(|other| is_of(other, of)) {
+        *other = exists(of);
         updated = true;
     }
     if !updated {
-        tolerations.push(toleration.clone());
+        tolerations.push(exists(of));
     }
 }
 
@@ -115,19 +126,16 @@ pub fn tolerates_starting(tolerations: &[Value]) -> bool {
 /// waits for its daemons, or those would have no place there. No pod has that toleration: the kubelet asks for
 /// tolerations of `NoExecute` alone, and a namespace's list of allowed ones could refuse the mirror pod.
 pub(super) fn check(taints: &[Taint], own: &[Value], host_network: bool) -> Vec<TaintCheck> {
-    if taints.is_empty() {
-        return Vec::new();
-    }
-    let mut all = automatic_tolerations(own, host_network);
-    add_or_update(&mut all, &json!({"effect": NO_SCHEDULE, "key": STARTING_TAINT, "operator": "Exists"}));
-    taints
-        .iter()
-        .map(|taint| {
-            let found = all.iter().find(|toleration| tolerates(toleration, taint));
-            let automatic = found.is_some_and(|toleration| !own.contains(toleration));
-            TaintCheck { taint: taint.clone(), tolerated_by: found.cloned(), automatic }
-        })
-        .collect()
+    let added = || automatic(host_network).chain([(STARTING_TAINT, NO_SCHEDULE)]);
+    let check = |taint: &Taint| {
+        // One that is replaced tolerates the same: the first that matches is found without the others.
+        let replaced = |own: &Value| added().find(|of| is_of(own, *of)).map_or_else(|| own.clone(), exists);
+        let of_own = own.iter().find(|toleration| tolerates(toleration, taint)).map(replaced);
+        let found = of_own.or_else(|| added().find(|of| *of == (&*taint.key, &*taint.effect)).map(exists));
+        let automatic = found.as_ref().is_some_and(|toleration| !own.contains(toleration));
+        TaintCheck { taint: taint.clone(), tolerated_by: found, automatic }
+    };
+    taints.iter().map(check).collect()
 }
 
 #[cfg(test)]

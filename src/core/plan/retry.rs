@@ -5,6 +5,7 @@
 
 use crate::core::record::Fingerprint;
 use crate::core::record::Instance;
+use crate::core::record::Phase;
 use crate::core::record::RestartCause;
 
 use super::Accepted;
@@ -14,21 +15,22 @@ use super::Planner;
 impl Planner<'_> {
     /// Orders another try for an instance that the kubelet did not accept.
     pub(super) fn order_retries(&mut self) {
-        let now = self.context.now;
-        let live: Vec<Instance> = self.record.live().filter(|i| !i.orphaned).cloned().collect();
-        for instance in live.iter().filter(|i| i.restart.is_none()) {
-            let accepted = self.facts.accepted(instance);
-            if matches!(accepted, Accepted::NoRoom(_)) && !instance.started {
-                self.record.instances.iter_mut().filter(|i| i.uid == instance.uid).for_each(|i| i.no_room = true);
+        let (facts, now) = (self.facts, self.context.now);
+        for index in 0..self.record.instances.len() {
+            let instance = &mut self.record.instances[index];
+            if instance.phase != Phase::Live || instance.orphaned || instance.restart.is_some() {
+                continue;
             }
+            let accepted = facts.accepted(instance);
+            instance.no_room |= matches!(accepted, Accepted::NoRoom(_)) && !instance.started;
             match accepted {
                 Accepted::Yes if self.record.backoff.as_ref().is_some_and(|b| b.not_accepted) => {
                     self.record.backoff = None
                 }
                 Accepted::Rejected(reason) | Accepted::NoRoom(reason) => {
-                    let cause = RestartCause::NotAccepted { reason };
-                    self.record.order_restart(&instance.uid, cause, now, self.facts.surroundings(instance).then);
-                    self.record.rejected = Some(instance.revision.clone());
+                    let (cause, instance) = (RestartCause::NotAccepted { reason }, instance.clone());
+                    self.record.order_restart(&instance.uid, cause, now, facts.surroundings(&instance).then);
+                    self.record.rejected = Some(instance.revision);
                 }
                 // What follows depends on the revision.
                 Accepted::No(_) => {}

@@ -61,7 +61,7 @@ impl Verdicts {
             security: None,
             used: self.pass,
         });
-        debug_assert!(Arc::ptr_eq(&verdict.daemon_set, daemon_set));
+        checked!(Arc::ptr_eq(&verdict.daemon_set, daemon_set));
         verdict.used = self.pass;
         read(verdict)
     }

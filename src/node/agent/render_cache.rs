@@ -286,7 +286,7 @@ impl RenderCache {
             let former = former.map(|former| overlays::as_in(&former, daemon_set));
             Former { daemon_set: Arc::clone(daemon_set), former, used: self.pass }
         });
-        debug_assert_eq!(address(&entry.daemon_set), address(daemon_set));
+        checked!(address(&entry.daemon_set) == address(daemon_set));
         entry.used = self.pass;
         entry.former.clone()
     }
@@ -359,7 +359,7 @@ impl RenderCache {
             rendering: Arc::clone(&rendering),
             used: self.pass,
         };
-        debug_assert_eq!(address(&entry.daemon_set), key.0);
+        checked!(address(&entry.daemon_set) == key.0);
         self.renderings.borrow_mut().insert(key, entry);
         rendering
     }
@@ -410,7 +410,7 @@ fn known<'r>(
         let (daemon_set, hash) = (Arc::clone(daemon_set), revision.hash.clone());
         CachedRevision { daemon_set, hash, whole: Some(revision), used: pass }
     });
-    debug_assert_eq!(address(&known.daemon_set), address(daemon_set));
+    checked!(address(&known.daemon_set) == address(daemon_set));
     known.used = pass;
     known
 }

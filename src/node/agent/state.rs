@@ -13,6 +13,8 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
+use crate::core::pass::Plan;
+use crate::core::plan::DaemonPlan;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 use crate::core::set_aside::SetAside;
@@ -25,7 +27,6 @@ use super::concerns::acceptance::RuntimeChoice;
 use super::concerns::restart_orders;
 use super::concerns::restart_orders::Surroundings;
 use super::concerns::volume_checks::Instances;
-use super::decision::Decision;
 use super::definitions::ApiDefinitions;
 use super::evidence;
 use super::executor::EffectOutcome;
@@ -367,23 +368,16 @@ impl AgentState {
         }
     }
 
-    /// The state after a decision whose effects gave `outcome`: a daemon whose effects failed keeps the record that it
-    /// had, unless the planned one is in force.
-    pub(super) fn commit(decision: Decision, outcome: &EffectOutcome, now: Timestamp) -> Self {
-        let mut state = decision.state;
-        for daemon in decision.plan.daemons {
-            let key = daemon.key;
-            match outcome.records.get(&key) {
-                Some(RecordFate::OnDisk) => {
-                    state.unsaved.remove(&key);
-                    state.records.insert(key, daemon.record);
-                }
-                Some(RecordFate::InMemory) => {
-                    state.unsaved.insert(key.clone());
-                    state.records.insert(key, daemon.record);
-                }
-                None => {}
-            }
+    /// The state of a decision after the effects of its `plan`, which gave `outcome`: a daemon whose effects failed keeps
+    /// the record that it had, unless the planned one is in force.
+    pub(super) fn commit(mut state: Self, plan: &Plan, outcome: &EffectOutcome, now: Timestamp) -> Self {
+        for DaemonPlan { key, record, .. } in &plan.daemons {
+            match outcome.records.get(key) {
+                Some(RecordFate::OnDisk) => state.unsaved.remove(key),
+                Some(RecordFate::InMemory) => state.unsaved.insert(key.clone()),
+                None => continue,
+            };
+            state.records.insert(key.clone(), record.clone());
         }
         let EffectOutcome { left_open, left_closed, .. } = outcome;
         let left = |record: &mut DaemonRecord| record.leave_open(left_open).or(record.leave_closed(left_closed));

@@ -195,7 +195,7 @@ fn an_api_server_that_comes_back_while_the_runtime_hangs_is_noticed_and_nothing_
         let expected = if observation.is_linked() { "answers again" } else { "unreachable" };
         assert!(lines.iter().any(|line| line.contains(expected)), "{lines:?}");
         assert!(!decision.requests.iter().any(|r| matches!(r, Request::RestartSandboxes { .. })));
-        state = AgentState::commit(decision, &EffectOutcome::default(), observation.now);
+        state = AgentState::commit(decision.state, &decision.plan, &EffectOutcome::default(), observation.now);
     }
 }
 
@@ -243,11 +243,11 @@ fn a_daemon_whose_effects_failed_keeps_the_record_that_it_had() {
     let planned = decision.daemon(&key()).unwrap().record.clone();
     let before = decision.state.records[&key()].clone();
     assert_ne!(planned, before, "it ends");
-    let failed = AgentState::commit(decision.clone(), &EffectOutcome::default(), observation.now);
+    let failed = AgentState::commit(decision.state.clone(), &decision.plan, &EffectOutcome::default(), observation.now);
     assert_eq!(failed.records[&key()], before);
     let records = BTreeMap::from([(key(), RecordFate::OnDisk)]);
     let outcome = EffectOutcome { records, ..EffectOutcome::default() };
-    assert_eq!(AgentState::commit(decision, &outcome, observation.now).records[&key()], planned);
+    assert_eq!(AgentState::commit(decision.state, &decision.plan, &outcome, observation.now).records[&key()], planned);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_gate_that_could_not_be_closed_is_open() {
     let commit = |left_open: &[&String]| {
         let left_open = left_open.iter().map(|uid| (*uid).clone()).collect();
         let outcome = EffectOutcome { left_open, ..EffectOutcome::default() };
-        let state = AgentState::commit(decision.clone(), &outcome, observation.now);
+        let state = AgentState::commit(decision.state.clone(), &decision.plan, &outcome, observation.now);
         (state.records[&key()].has_closed_gate(&observation.boot.id), state.unsaved.contains(&key()))
     };
     assert!(commit(&[]).0);
@@ -280,7 +280,7 @@ fn a_gate_that_could_not_be_opened_is_closed_and_is_opened_again() {
     let records = BTreeMap::from([(key(), RecordFate::OnDisk)]);
     let commit = |left_closed: BTreeSet<String>| {
         let outcome = EffectOutcome { left_closed, records: records.clone(), ..EffectOutcome::default() };
-        AgentState::commit(decision.clone(), &outcome, observation.now).records[&key()]
+        AgentState::commit(decision.state.clone(), &decision.plan, &outcome, observation.now).records[&key()]
             .has_closed_gate(&observation.boot.id)
     };
     assert!(!commit(BTreeSet::new()));
@@ -405,7 +405,7 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
                 ..Default::default()
             }));
         }
-        state = AgentState::commit(decision.clone(), &outcome, seen.now);
+        state = AgentState::commit(decision.state.clone(), &decision.plan, &outcome, seen.now);
         last = Some(decision);
     }
     (told, last.unwrap())

@@ -24,7 +24,7 @@ fn at_rest() -> (Observation, AgentState, Timestamp) {
     for _ in 0..3 {
         let decision = decided(&observation, &state, &config);
         due = decision.due;
-        state = AgentState::commit(decision, &EffectOutcome::default(), observation.now);
+        state = AgentState::commit(decision.state, &decision.plan, &EffectOutcome::default(), observation.now);
     }
     (observation, state, due)
 }

@@ -383,7 +383,7 @@ fn update() -> Vec<RecordedPass> {
             }
         }
         let recorded = RecordedDecision::of(&decision, seen.now);
-        let next = AgentState::commit(decision, &outcome, seen.now);
+        let next = AgentState::commit(decision.state, &decision.plan, &outcome, seen.now);
         let before = std::mem::replace(&mut now, next);
         passes.push(RecordedPass::new(config_text(&config), before, seen, recorded, outcome, cache.known()));
     }

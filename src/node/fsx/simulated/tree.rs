@@ -81,15 +81,18 @@ impl SimulatedDiskState {
     }
 
     pub(super) fn find(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<PathLookup> {
-        let names = |path: &Path| -> Vec<OsString> {
-            let named =
-                path.components().rev().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
-            named.map(|part| part.as_os_str().to_owned()).collect()
-        };
+        /// Puts the names of a path on top, the first one on the very top.
+        fn put<'p>(left: &mut Vec<&'p OsStr>, path: &'p Path) {
+            let below = left.len();
+            let named = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+            left.extend(named.map(Component::as_os_str));
+            left[below..].reverse();
+        }
         if path.as_os_str().is_empty() {
             return Err(Errno::ENOENT);
         }
-        let (mut here, mut left, mut hops) = (self.at(at)?, names(path), 0);
+        let (mut here, mut left, mut hops) = (self.at(at)?, Vec::with_capacity(12), 0);
+        put(&mut left, path);
         if path.is_absolute() {
             here = ROOT;
         }
@@ -99,9 +102,9 @@ impl SimulatedDiskState {
                 here = self.above(here).map_or(ROOT, |(folder, _)| folder);
                 continue;
             }
-            let Some(node) = entries.get(&name).copied() else {
+            let Some(node) = entries.get(name).copied() else {
                 return if left.is_empty() {
-                    Ok(PathLookup { folder: here, name, node: None })
+                    Ok(PathLookup { folder: here, name: name.to_owned(), node: None })
                 } else {
                     Err(Errno::ENOENT)
                 };
@@ -115,12 +118,12 @@ impl SimulatedDiskState {
                     if target.is_absolute() {
                         here = ROOT;
                     }
-                    left.extend(names(target));
+                    put(&mut left, target);
                 }
                 _ if left.is_empty() => {
                     return Ok(PathLookup {
                         folder: here,
-                        name,
+                        name: name.to_owned(),
                         node: Some(self.mounts.get(&node).copied().unwrap_or(node)),
                     });
                 }
