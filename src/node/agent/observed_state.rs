@@ -100,6 +100,8 @@ pub(super) struct ObservedState<'a> {
     pub(super) requesters: OnceCell<Vec<Requester<'a>>>,
     /// DaemonSets of which their namespaces have too many, once it is asked for.
     pub(super) beyond: OnceCell<BTreeSet<&'a ObjectKey>>,
+    /// How much memory the definitions take that daemons of such namespaces run with, once it is asked for.
+    pub(super) running_weights: OnceCell<BTreeMap<&'a ObjectKey, usize>>,
 }
 
 /// An object of which no source has said anything yet.
