@@ -129,7 +129,7 @@ fn decide_in_order(
     let mut requests = Vec::new();
     let connection = state.concerns.removal_guard.identified_on(state.inputs.cluster_uid.as_ref());
     requests.extend(observation.api.as_ref().map(|_| Request::AskTokensOn { connection }));
-    requests.extend(follow(observation, &mut state, &plan, beyond));
+    requests.extend(follow(observation, &mut state, (&plan, beyond)));
     requests.extend(read(observation, &plan));
     let save_inputs = remember(observation, &mut state, &plan);
     requests.extend(concerns(order, observation, &mut state, config, &mut plan, &mut log));
@@ -171,8 +171,7 @@ fn decide_in_order(
 fn follow(
     observation: &Observation,
     state: &mut AgentState,
-    plan: &Plan,
-    beyond: BTreeSet<ObjectRef>,
+    (plan, beyond): (&Plan, BTreeSet<ObjectRef>),
 ) -> Option<Request> {
     let api = observation.snapshot()?;
     // Nothing is planned then, and nothing is known to be needed no more.
@@ -213,11 +212,7 @@ fn follow(
     // The API server may have a newer one.
     state.inputs.unread.extend(beyond.into_iter().filter(|object| folders.contains_key(object)));
     if !unlisted {
-        let is_held = |daemon_set: &Arc<DaemonSet>| {
-            let of_record = state.records.get(&daemon_set.key).into_iter().flat_map(|record| record.definitions());
-            definitions.get(&daemon_set.key).into_iter().chain(of_record).any(|other| Arc::ptr_eq(other, daemon_set))
-        };
-        tenant::forget_definitions(&mut state.inputs.daemon_sets, &state.policy, is_held);
+        tenant::forget_definitions(&mut state.inputs.daemon_sets, &state.policy, (definitions, &state.records));
     }
     Some(Request::Follow { objects, tokens })
 }

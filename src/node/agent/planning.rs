@@ -2,7 +2,6 @@
 //!
 //! Owns no knowledge of its own.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -168,9 +167,7 @@ fn with_facts<T>(
         instances: &instances,
         unrelated_pods: &unrelated_pods,
         unlinked: state.unlinked(observation),
-        requesters: OnceCell::new(),
-        beyond: OnceCell::new(),
-        running_weights: OnceCell::new(),
+        tenants: Default::default(),
     };
     f(&subjects, &facts)
 }

@@ -25,8 +25,10 @@ use crate::node::api::Entry;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
+use super::super::definitions::ApiDefinitions;
 use super::super::remembered_inputs::RememberedInputs;
 use super::super::rollback_data::RollbackDataOf;
+use super::super::state::Records;
 use super::Versioned;
 
 /// Takes from what daemons need what is beyond the bounds of their namespaces, and notes that and what has no room. Gives
@@ -108,12 +110,16 @@ pub(in crate::node::agent) fn forget(
 }
 
 /// Forgets `remembered` DaemonSets of such namespaces, by name, where that is too much: those of which the API server has
-/// something now that cannot be used, and that `is_held` by nobody else. What runs of them has its own in its record.
+/// something now that cannot be used, and that nobody else holds. What runs of them has its own in its record.
 pub(in crate::node::agent) fn forget_definitions(
     remembered: &mut BTreeMap<ObjectKey, Arc<DaemonSet>>,
     policy: &Policy,
-    is_held: impl Fn(&Arc<DaemonSet>) -> bool,
+    (definitions, records): (&ApiDefinitions, &Records),
 ) {
+    let is_held = |daemon_set: &Arc<DaemonSet>| {
+        let of_record = records.get(&daemon_set.key).into_iter().flat_map(|record| record.definitions());
+        definitions.get(&daemon_set.key).into_iter().chain(of_record).any(|other| Arc::ptr_eq(other, daemon_set))
+    };
     let mut taken = QuotaUse::default();
     remembered.retain(|key, daemon_set| {
         if !policy.bounds(&key.namespace) || is_held(daemon_set) {

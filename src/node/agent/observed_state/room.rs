@@ -1,6 +1,8 @@
 //! What daemons of namespaces that are not trusted request of this node, and how many they are.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::core::bounds;
@@ -26,6 +28,17 @@ use crate::core::record::DaemonRecord;
 use crate::core::sources::Desired;
 
 use super::ObservedState;
+
+/// What is counted of daemons of namespaces that are not trusted, once it is asked for.
+#[derive(Default)]
+pub(in crate::node::agent) struct TenantCounts<'a> {
+    /// What they request.
+    requesters: OnceCell<Vec<Requester<'a>>>,
+    /// DaemonSets of which their namespaces have too many.
+    beyond: OnceCell<BTreeSet<&'a ObjectKey>>,
+    /// How much memory the definitions take that they run with.
+    running_weights: OnceCell<BTreeMap<&'a ObjectKey, usize>>,
+}
 
 impl ObservedState<'_> {
     /// Whether a new instance of `daemon_set` may start here, as far as this node judges that.
@@ -53,7 +66,7 @@ impl ObservedState<'_> {
 
     /// What the definitions take that instances of namespaces that are not trusted were made from, for each of their daemons.
     fn definitions_that_run(&self) -> &BTreeMap<&ObjectKey, usize> {
-        self.running_weights.get_or_init(|| {
+        self.tenants.running_weights.get_or_init(|| {
             let of = |record: &DaemonRecord| -> usize {
                 let confined = record.definitions().filter(|d| self.state.policy.confines(d).is_some());
                 confined.map(|d| bounds::weight(d)).sum()
@@ -71,7 +84,7 @@ impl ObservedState<'_> {
     fn too_many(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
         let policy = &self.state.policy;
         policy.confines(daemon_set)?;
-        let beyond = self.beyond.get_or_init(|| {
+        let beyond = self.tenants.beyond.get_or_init(|| {
             let counted = |subject: &&Subject<'_>| {
                 let runs = subject.record.definition().filter(|_| subject.record.runs());
                 subject.desired.definition().or(runs).is_some_and(|d| policy.confines(d).is_some())
@@ -86,7 +99,7 @@ impl ObservedState<'_> {
         self.state.policy.confines(daemon_set)?;
         let own = self.requested(daemon_set);
         let requesters =
-            self.requesters.get_or_init(|| self.subjects.iter().filter_map(|s| self.requester(s)).collect());
+            self.tenants.requesters.get_or_init(|| self.subjects.iter().filter_map(|s| self.requester(s)).collect());
         match self.state.node.allocatable {
             Some(allocatable) => room::refusal(self.config.max_requests, allocatable, requesters, &daemon_set.key, own),
             None if requesters

@@ -275,9 +275,13 @@ fn daemon_sets_that_are_remembered_as_they_were_have_bounded_room_beside_those_o
         remembered.insert(daemon_set.key.clone(), daemon_set);
     }
     let mut held = remembered.clone();
-    forget_definitions(&mut held, &policy(), |_| true);
+    let mut api = Snapshot::default();
+    api.daemon_sets = held.iter().map(|(key, daemon_set)| (key.clone(), Definition::test(daemon_set, 1))).collect();
+    let (mut today, nothing) = (ApiDefinitions::default(), Default::default());
+    today.update(&api);
+    forget_definitions(&mut held, &policy(), (&today, &nothing));
     assert_eq!(held.len(), many, "those of today are in memory once");
-    forget_definitions(&mut remembered, &policy(), |_| false);
+    forget_definitions(&mut remembered, &policy(), (&ApiDefinitions::default(), &nothing));
     assert!((50..=many / 2).contains(&remembered.len()), "{} of {many}", remembered.len());
     assert!(remembered.contains_key(&ObjectKey::new("a", "d000")), "the first by name");
 }
