@@ -129,7 +129,7 @@ fn decide_in_order(
     let mut requests = Vec::new();
     let connection = state.concerns.removal_guard.identified_on(state.inputs.cluster_uid.as_ref());
     requests.extend(observation.api.as_ref().map(|_| Request::AskTokensOn { connection }));
-    requests.extend(follow(observation, &mut state, (&plan, beyond)));
+    requests.extend(follow(observation, &mut state, &plan, beyond));
     requests.extend(read(observation, &plan));
     let save_inputs = remember(observation, &mut state, &plan);
     requests.extend(concerns(order, observation, &mut state, config, &mut plan, &mut log));
@@ -168,11 +168,7 @@ fn decide_in_order(
 }
 
 /// Watches and asks for exactly what the daemons name; not for what is `beyond` the bounds of their namespaces.
-fn follow(
-    observation: &Observation,
-    state: &mut AgentState,
-    (plan, beyond): (&Plan, BTreeSet<ObjectRef>),
-) -> Option<Request> {
+fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond: tenant::Beyond) -> Option<Request> {
     let api = observation.snapshot()?;
     // Nothing is planned then, and nothing is known to be needed no more.
     observation.manifests.current()?;

@@ -31,9 +31,12 @@ use super::super::rollback_data::RollbackDataOf;
 use super::super::state::Records;
 use super::Versioned;
 
+/// What daemons name beyond the bounds of their namespaces.
+pub(in crate::node::agent) type Beyond = BTreeSet<ObjectRef>;
+
 /// Takes from what daemons need what is beyond the bounds of their namespaces, and notes that and what has no room. Gives
 /// the objects that it has taken.
-pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, plan: &mut Plan) -> BTreeSet<ObjectRef> {
+pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, plan: &mut Plan) -> Beyond {
     let is_bounded = |daemon: &&DaemonPlan| policy.bounds(&daemon.key.namespace);
     let (first, others): (Vec<&DaemonPlan>, Vec<&DaemonPlan>) =
         plan.daemons.iter().filter(is_bounded).partition(|daemon| comes_first(daemon));
