@@ -13,6 +13,7 @@ use crate::core::json::Json;
 use crate::core::model::Author;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::OVERLAYS;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
@@ -76,13 +77,17 @@ pub const DAEMON_SETS: usize = 100;
 /// How many bytes labels, annotations, finalizers and selector of a DaemonSet of such a namespace have at most.
 pub const METADATA: usize = 256 << 10;
 
-/// How much of the DaemonSets of the API in one namespace that is not trusted is kept in memory, as [`weight`] counts.
-pub const KEPT: usize = 16 << 20;
+/// How much of the DaemonSets of the API in namespaces that are not trusted is kept in memory, as [`weight`] counts; as much
+/// again of those that run, which may be older ones.
+pub const KEPT: Quota = Quota { each: 16 << 20, all: 32 << 20, share: 1 << 20 };
+
+/// How much of what is rendered for such DaemonSets is in memory at one time. What has no room is rendered in a later pass.
+pub const RENDERED: usize = 32 << 20;
 
 /// How much of a further thing each of [`DAEMON_SETS`] may have in memory, so that all of them have no more of it than
 /// [`KEPT`]. It is not known when a DaemonSet is read: so each has its share, whatever the others have.
 const SHARE: usize = 160 << 10;
-const _: () = assert!(SHARE * DAEMON_SETS <= KEPT);
+const _: () = assert!(SHARE * DAEMON_SETS <= KEPT.each);
 
 /// How much of the DaemonSets of such namespaces a coordinator keeps in memory.
 pub const COORDINATED: Quota = Quota { each: 4 << 20, all: 16 << 20, share: 256 << 10 };
@@ -227,10 +232,15 @@ fn metadata(daemon_set: &DaemonSet) -> (usize, usize) {
     texts.fold((bytes, values), |(bytes, values), text| (bytes + text, values + 1))
 }
 
-/// What `daemon_set` takes in memory, roughly, in bytes.
+/// What `daemon_set` takes in memory at most, roughly, in bytes. Of overlays, which it is not known to have yet, the patches
+/// and what they add to its template count as much as they may have.
 pub fn weight(daemon_set: &DaemonSet) -> usize {
     let ((values, bytes), (more_bytes, more_values)) = (size(&daemon_set.template), metadata(daemon_set));
-    bytes + more_bytes + (values + more_values) * VALUE
+    let overlaid = match daemon_set.annotations.contains_key(OVERLAYS) {
+        true => bytes + values * VALUE + 2 * TENANT.patches,
+        false => 0,
+    };
+    bytes + more_bytes + (values + more_values) * VALUE + overlaid
 }
 
 /// Everything of which `daemon_set`, of a namespace that is not trusted, has more than may be kept of it.
@@ -247,13 +257,15 @@ pub fn too_much_to_keep(daemon_set: &DaemonSet) -> Vec<FieldError> {
     over
 }
 
-/// That a DaemonSet of `weight` is not kept because the others of its namespace leave it no room within [`KEPT`].
+/// That a DaemonSet of `weight` is not kept because the others leave it no room within [`KEPT`].
 pub fn no_room(namespace: &str, weight: usize) -> FieldError {
+    let Quota { each, all, share } = KEPT;
     FieldError {
         field: "metadata.namespace".to_owned(),
         reason: format!(
-            "the DaemonSets of namespace {namespace} take more than {KEPT} bytes of the agent's memory together, this one \
-             {weight}; those that run come first"
+            "the DaemonSets of namespace {namespace} take more than {each} bytes of the agent's memory together, or those of \
+             all namespaces that are not trusted more than {all} (each may have {share}), this one {weight}; those that run \
+             come first"
         ),
         hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
     }

@@ -36,11 +36,20 @@ impl Amounts {
 
     /// What a pod or pod template requests, with itself as one of the pods. A limit without a request is a request.
     pub fn requested(pod: &Value) -> Self {
+        Self::of_pod(pod, Self::of_resources)
+    }
+
+    /// The same where a limit counts in place of a request.
+    pub fn limited(pod: &Value) -> Self {
+        Self::of_pod(pod, Self::of_limits)
+    }
+
+    fn of_pod(pod: &Value, of_resources: fn(&Value) -> Self) -> Self {
         let spec = pod.get("spec").unwrap_or(&Value::Null);
-        let mut sum = spec.list_at("containers").iter().map(Self::of_resources).fold(Self::default(), Self::plus);
+        let mut sum = spec.list_at("containers").iter().map(of_resources).fold(Self::default(), Self::plus);
         let (mut sidecars, mut first) = (Self::default(), Self::default());
         for container in spec.list_at("initContainers") {
-            let own = Self::of_resources(container);
+            let own = of_resources(container);
             match container.str_at("restartPolicy") == "Always" {
                 true => {
                     sidecars = sidecars.plus(own);
@@ -50,7 +59,7 @@ impl Amounts {
             }
         }
         sum = sum.plus(sidecars).max(&first);
-        sum.0.extend(Self::of_resources(spec).0.into_iter().filter(|(_, amount)| *amount > 0));
+        sum.0.extend(of_resources(spec).0.into_iter().filter(|(_, amount)| *amount > 0));
         sum = sum.plus(Self::of_list(spec.at("overhead").unwrap_or(&Value::Null)));
         sum.0.insert(PODS.to_owned(), 1000);
         sum
@@ -61,6 +70,14 @@ impl Amounts {
         let of = |list: &str| Self::of_list(value.at(["resources", list]).unwrap_or(&Value::Null));
         let mut all = of("limits");
         all.0.extend(of("requests").0);
+        all
+    }
+
+    /// What the field `resources` allows.
+    fn of_limits(value: &Value) -> Self {
+        let of = |list: &str| Self::of_list(value.at(["resources", list]).unwrap_or(&Value::Null));
+        let mut all = of("requests");
+        all.0.extend(of("limits").0);
         all
     }
 

@@ -16,7 +16,7 @@ use crate::core::json::Json;
 use crate::core::model::FieldError;
 use crate::core::model::MODE_LABEL;
 
-/// A status of an outline that is longer, in bytes, is left out.
+/// A status that is longer, in bytes, is left out, unless the DaemonSet is read whole.
 const LONGEST_STATUS: usize = 64 << 10;
 /// Metadata, or a spec, whose size is bounded are left out if they have more bytes as JSON: texts may take twice as many
 /// there.
@@ -272,6 +272,7 @@ impl Outliner {
                 self.sink = Sink::Status(Vec::new());
             }
             (Extent::Bounded, b"spec") => self.sink = Sink::Spec(Vec::new(), 0),
+            (Extent::Bounded, b"status") => self.sink = Sink::Status(Vec::new()),
             (Extent::TooLarge, b"spec") => {
                 out.extend(left_out("metadata", LONGEST_PART, "bytes").into_bytes());
                 self.sink = Sink::Drop;
@@ -436,8 +437,15 @@ mod tests {
     #[test]
     fn a_status_has_a_bound() {
         let text = ordered(&json!({"type": "ADDED", "object": daemon_set("b", LONGEST_STATUS)}));
-        let read: Value = serde_json::from_str(&read(&text, 1000, OutlineStatus::Kept)).expect("JSON");
-        assert_eq!(read["object"], outline("b", &Value::Null));
+        let outlined: Value = serde_json::from_str(&read(&text, 1000, OutlineStatus::Kept)).expect("JSON");
+        assert_eq!(outlined["object"], outline("b", &Value::Null));
+        let mut bounded = daemon_set("bounded-a", 1);
+        bounded["status"] = daemon_set("b", LONGEST_STATUS)["status"].clone();
+        for status in [OutlineStatus::Kept, OutlineStatus::Dropped] {
+            let text = ordered(&json!({"type": "ADDED", "object": bounded}));
+            let read: Value = serde_json::from_str(&read(&text, 1000, status)).expect("JSON");
+            assert_eq!((&read["object"]["status"], &read["object"]["spec"]), (&Value::Null, &bounded["spec"]));
+        }
     }
 
     #[test]

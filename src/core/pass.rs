@@ -1,9 +1,10 @@
 //! One complete pass: what the sources say of every daemon, and the resulting plans.
 //!
 //! Owns the bound on removals: if too many daemons are missing at once, nothing is removed until a second complete
-//! list confirms it. Must not do I/O.
+//! list confirms it. Who may define daemons in a namespace that is not trusted decides that for no other. Must not do I/O.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
@@ -83,7 +84,11 @@ pub struct Subject<'a> {
 /// Plans one pass over all daemons.
 pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Facts) -> Plan {
     let is_only = context.is_only;
-    let removals_held = !context.second_list && too_many(subjects, context.max_removals);
+    let held = match context.second_list {
+        true => HeldRemovals::default(),
+        false => HeldRemovals::of(subjects, context.max_removals, facts),
+    };
+    let removals_held = held != HeldRemovals::default();
     let context = PlanContext {
         now: context.now,
         node: context.node,
@@ -102,8 +107,11 @@ pub fn plan(subjects: &[Subject<'_>], context: &PassContext<'_>, facts: &dyn Fac
         }
     };
     let daemons = match order.is_empty() {
-        true => subjects.iter().map(|s| plan::plan_daemon(&s.desired, s.record, &context, facts)).collect(),
-        false => in_order(subjects, &order, &context, facts),
+        true => {
+            let context_of = |s: &Subject<'_>| PlanContext { removals_held: held.holds(s, facts), ..context };
+            subjects.iter().map(|s| plan::plan_daemon(&s.desired, s.record, &context_of(s), facts)).collect()
+        }
+        false => in_order(subjects, &order, &held, &context, facts),
     };
     Plan { daemons, removals_held, startup_taint: StartupTaint::default(), node_conditions: NodeConditions::new() }
 }
@@ -119,6 +127,7 @@ fn ordered_by<'a>(subject: &'a Subject<'_>) -> Option<&'a DaemonSet> {
 fn in_order(
     subjects: &[Subject<'_>],
     order: &StartOrder,
+    held: &HeldRemovals,
     context: &PlanContext<'_>,
     facts: &dyn Facts,
 ) -> Vec<DaemonPlan> {
@@ -128,15 +137,48 @@ fn in_order(
         let Some(subject) = by_key.get(key) else { continue };
         let awaited = order.awaited(key, &planned, context.boot);
         let absent = order.absent(key, &planned);
-        let context = PlanContext { turn: order.turn(key, &awaited, &absent), ..*context };
+        let (turn, removals_held) = (order.turn(key, &awaited, &absent), held.holds(subject, facts));
+        let context = PlanContext { turn, removals_held, ..*context };
         planned.insert(key, plan::plan_daemon(&subject.desired, subject.record, &context, facts));
     }
     planned.into_values().collect()
 }
 
+/// Whose removals are held back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct HeldRemovals {
+    /// Everybody's: too many of the daemons are missing that no tenant may define.
+    all: bool,
+    /// Those of these namespaces, which are not trusted.
+    namespaces: BTreeSet<String>,
+}
+
+impl HeldRemovals {
+    fn of(subjects: &[Subject<'_>], bound: MaxRemovals, facts: &dyn Facts) -> Self {
+        let (mut trusted, mut tenants): (Vec<_>, BTreeMap<&str, Vec<_>>) = (Vec::new(), BTreeMap::new());
+        for subject in subjects {
+            match is_tenants(subject, facts) {
+                true => tenants.entry(&subject.record.key.namespace).or_default().push(subject),
+                false => trusted.push(subject),
+            }
+        }
+        let namespaces = tenants.into_iter().filter(|(_, own)| too_many(own, bound));
+        Self { all: too_many(&trusted, bound), namespaces: namespaces.map(|(name, _)| name.to_owned()).collect() }
+    }
+
+    fn holds(&self, subject: &Subject<'_>, facts: &dyn Facts) -> bool {
+        self.all || self.namespaces.contains(&subject.record.key.namespace) && is_tenants(subject, facts)
+    }
+}
+
+/// Whether who may write DaemonSets of a namespace that is not trusted defines it.
+fn is_tenants(subject: &Subject<'_>, facts: &dyn Facts) -> bool {
+    ordered_by(subject).is_some_and(|daemon_set| !facts.trusts_annotations(daemon_set))
+}
+
 /// Whether more daemons are missing from lists than the bound allows to remove.
-fn too_many(subjects: &[Subject<'_>], bound: MaxRemovals) -> bool {
-    let runs = |s: &&Subject<'_>| s.record.live().any(|i| !i.orphaned);
+fn too_many(subjects: &[&Subject<'_>], bound: MaxRemovals) -> bool {
+    let runs = |s: &&&Subject<'_>| s.record.live().any(|i| !i.orphaned);
     let running = subjects.iter().filter(runs).count();
     let unlisted = subjects.iter().filter(runs).filter(|s| s.unlisted).count();
     match bound {
@@ -208,9 +250,11 @@ mod tests {
             [(6, 4, true), (6, 3, false), (3, 3, true), (2, 2, false), (4, 3, true), (1, 1, false), (6, 0, false)]
         {
             let subjects = subjects(&records[..running], gone);
+            let subjects: Vec<&Subject<'_>> = subjects.iter().collect();
             assert_eq!(too_many(&subjects, MaxRemovals::HalfAndTwo), held, "{gone} of {running}");
         }
         let all = subjects(&records, 6);
+        let all: Vec<&Subject<'_>> = all.iter().collect();
         assert!(too_many(&all, MaxRemovals::Count(5)) && !too_many(&all, MaxRemovals::Count(6)));
         assert!(!too_many(&all, MaxRemovals::Off));
     }
@@ -219,6 +263,7 @@ mod tests {
     fn what_is_orphaned_is_not_counted() {
         let mut records: Vec<DaemonRecord> = (0..3).map(|i| record(&i.to_string())).collect();
         records[0].instances[0].orphaned = true;
-        assert!(!too_many(&subjects(&records, 3), MaxRemovals::HalfAndTwo));
+        let all = subjects(&records, 3);
+        assert!(!too_many(&all.iter().collect::<Vec<_>>(), MaxRemovals::HalfAndTwo));
     }
 }

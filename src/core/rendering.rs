@@ -11,6 +11,7 @@ use std::sync::Arc;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::core::bounds;
 use crate::core::canonical;
 use crate::core::identity;
 use crate::core::identity::Identity;
@@ -130,6 +131,14 @@ impl RenderResult {
             Ok(rendered) => !rendered.text.is_empty(),
             Err(refused) => !refused.is_shrunk,
         }
+    }
+
+    /// What is only needed to write it takes so much memory, roughly, in bytes. What it shares with the objects that it was
+    /// made from is not counted.
+    pub fn weight(&self) -> usize {
+        let written = self.result.as_ref().map_or(0, |it| it.text.len() + bounds::object_weight(&it.pod.pod));
+        let files = self.volumes().iter().flat_map(|volume| &volume.files);
+        written + files.map(|(path, file)| path.len() + file.data.own_len() + bounds::VALUE).sum::<usize>()
     }
 
     /// The same, waiting for `more` with everything that it has.

@@ -59,6 +59,14 @@ impl FileData {
     pub fn of_object(object: Arc<Value>, member: &'static str, key: &str) -> Self {
         Self(VolumeFileContent::Text { object, member, key: key.to_owned() })
     }
+
+    /// How many bytes are no object's.
+    pub fn own_len(&self) -> usize {
+        match &self.0 {
+            VolumeFileContent::Bytes(bytes) => bytes.len(),
+            VolumeFileContent::Text { .. } => 0,
+        }
+    }
 }
 
 impl<T: Into<Arc<[u8]>>> From<T> for FileData {

@@ -25,10 +25,14 @@ pub struct QuotaUse {
 impl QuotaUse {
     /// Something of `namespace` takes so many bytes.
     pub fn add(&mut self, namespace: &str, bytes: usize) {
-        if bytes > 0 {
-            *self.by_namespace.entry(namespace.to_owned()).or_default() += bytes;
-            self.all += bytes;
+        if bytes == 0 {
+            return;
         }
+        match self.by_namespace.get_mut(namespace) {
+            Some(taken) => *taken += bytes,
+            None => drop(self.by_namespace.insert(namespace.to_owned(), bytes)),
+        }
+        self.all += bytes;
     }
 
     /// It takes them no more.

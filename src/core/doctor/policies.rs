@@ -183,7 +183,10 @@ pub(super) fn examine(probes: &[(&'static str, PolicyProbeResult)]) -> Vec<Findi
         .map(|why| Finding::warn(CHECK, format!("could not be shown to be in force: {why}"), "see the rights above"));
     let findings: Vec<Finding> = open.into_iter().chain(unknown).collect();
     match findings.is_empty() && !probes.is_empty() {
-        true => vec![Finding::ok(CHECK, "each refuses what this agent must not write")],
+        true => vec![Finding::ok(
+            CHECK,
+            "each refuses what this agent must not write; those of a coordinator are not tried",
+        )],
         false => findings,
     }
 }
@@ -209,7 +212,13 @@ mod tests {
             assert_eq!(findings.len(), 1);
             (findings[0].level, findings[0].text.clone())
         };
-        assert_eq!(judged(refused()), (Severity::Ok, "each refuses what this agent must not write".to_owned()));
+        assert_eq!(
+            judged(refused()),
+            (
+                Severity::Ok,
+                "each refuses what this agent must not write; those of a coordinator are not tried".to_owned()
+            )
+        );
         let (level, text) = judged(PolicyProbeResult::Accepted);
         assert_eq!(level, Severity::Warn);
         assert!(text.starts_with("not in force for this agent: daemonlet-agent-leases; "), "{text}");

@@ -58,13 +58,15 @@ impl Resources {
     }
 
     /// What the pod of `template` requests, as [`Amounts::requested`] has it, with the overhead of `runtime_class`, the
-    /// object that it names, if it is known.
+    /// object that it names, if it is known. Of memory it is what its limits allow: nothing evicts a static pod that takes
+    /// more than it requests, and others are evicted for it.
     pub fn requested(template: &Value, runtime_class: Option<&Value>) -> Self {
         let overhead = runtime_class.and_then(|class| class.at(["overhead", "podFixed"])).unwrap_or(&Value::Null);
-        let all = Amounts::requested(template);
+        let (all, limits) = (Amounts::requested(template), Amounts::limited(template));
         let of = |name: &str| all.get(name).unwrap_or_default();
         let whole = |amount: i128| saturated(amount.saturating_add(999) / 1000);
-        let own = Self { cpu: saturated(of("cpu")), memory: whole(of("memory")), pods: whole(of("pods")) };
+        let memory = of("memory").max(limits.get("memory").unwrap_or_default());
+        let own = Self { cpu: saturated(of("cpu")), memory: whole(memory), pods: whole(of("pods")) };
         own.plus(Self { pods: 0, ..Self::of_list(overhead) })
     }
 
@@ -134,8 +136,8 @@ pub fn refusal(
     (!taken.plus(own).is_within(bound)).then(|| FieldError {
         field: "spec.template.spec.containers".to_owned(),
         reason: format!(
-            "requests {own}; of policy.max-requests = \"{share}\" ({bound} on this node) {taken} are taken by other \
-             daemons"
+            "requests {own} (of memory its limits count); of policy.max-requests = \"{share}\" ({bound} on this node) \
+             {taken} are taken by other daemons"
         ),
         hint: Some(format!(
             "request less, raise policy.max-requests, or add {:?} to policy.trusted-namespaces",
@@ -177,6 +179,23 @@ mod tests {
     }
 
     #[test]
+    fn memory_counts_as_what_the_limits_allow_however_little_is_requested() {
+        let of = |requested: &str, limit: &str| {
+            let resources =
+                json!({"requests": {"cpu": "1m", "memory": requested}, "limits": {"cpu": "2", "memory": limit}});
+            Resources::requested(&json!({"spec": {"containers": [{"resources": resources}]}}), None)
+        };
+        assert_eq!(of("0", "64Mi"), Resources { cpu: 1, memory: 64 * MIB, pods: 1 });
+        assert_eq!(of("80Mi", "64Mi").memory, 80 * MIB, "the API server refuses that");
+        let huge = of("0", "1Ei");
+        assert!(refusal(Share(10), mem(1 << 20), &[], &ObjectKey::new("t", "a"), huge).is_some());
+        let whole = json!({"spec": {"resources": {"limits": {"memory": "9Mi"}}, "containers": [
+            {"resources": {"requests": {"memory": "1Mi"}, "limits": {"memory": "1Ei"}}},
+        ]}});
+        assert_eq!(Resources::requested(&whole, None).memory, 9 * MIB, "the pod's bound holds its containers");
+    }
+
+    #[test]
     fn what_runs_comes_first_then_the_first_by_name() {
         let keys: Vec<ObjectKey> = ["a", "b", "c", "d"].iter().map(|name| ObjectKey::new("t", *name)).collect();
         let requester = |at: usize, running: Option<u64>, asked: Option<u64>| Requester {
@@ -199,8 +218,8 @@ mod tests {
         let said = refusal(Share(10), mem(1000), &requesters, &keys[3], mem(11)).unwrap();
         assert_eq!(
             said.reason,
-            "requests cpu 0m, memory 11 MiB, pods 0; of policy.max-requests = \"10%\" (cpu 0m, memory 100 MiB, pods 0 on \
-             this node) cpu 0m, memory 90 MiB, pods 0 are taken by other daemons"
+            "requests cpu 0m, memory 11 MiB, pods 0 (of memory its limits count); of policy.max-requests = \"10%\" (cpu 0m, \
+             memory 100 MiB, pods 0 on this node) cpu 0m, memory 90 MiB, pods 0 are taken by other daemons"
         );
     }
 

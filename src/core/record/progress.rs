@@ -11,6 +11,7 @@ use crate::core::model::DaemonSet;
 use crate::core::named::named;
 use crate::core::time::Timestamp;
 
+use super::AdmissionVerdict;
 use super::DaemonRecord;
 
 /// What a roll-back returns to.
@@ -61,6 +62,30 @@ impl AcceptanceConditions {
     pub fn differs(&self, before: &Self) -> bool {
         let kubelets = self.kubelet.as_ref().zip(before.kubelet.as_ref());
         kubelets.is_some_and(|(now, then)| now != then) || self.configuration != before.configuration
+    }
+}
+
+impl DaemonRecord {
+    /// Every definition that it holds, once: those of its instances, and those to which it may return.
+    pub fn definitions(&self) -> impl Iterator<Item = &Arc<DaemonSet>> {
+        let of_answer = self.answer.as_ref().and_then(|answer| match &answer.said {
+            AdmissionVerdict::Admitted(daemon_set) => Some(daemon_set),
+            AdmissionVerdict::Refused(_) => None,
+        });
+        let proved = [
+            self.good.as_ref().and_then(|good| good.daemon_set.as_ref()),
+            self.accepted.as_ref().and_then(|accepted| accepted.daemon_set.as_ref()),
+        ];
+        let ran = [self.last.as_ref(), self.previous.as_ref()].map(|run| Some(&run?.daemon_set));
+        let of_instances = self.instances.iter().map(|instance| instance.daemon_set.as_ref());
+        let all = of_instances.chain(proved).chain(ran).chain([of_answer]).flatten();
+        let mut seen: Vec<*const DaemonSet> = Vec::new();
+        all.filter(move |daemon_set| {
+            let at = Arc::as_ptr(daemon_set);
+            let is_new = !seen.contains(&at);
+            seen.push(at);
+            is_new
+        })
     }
 }
 

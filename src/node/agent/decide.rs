@@ -119,16 +119,17 @@ fn decide_in_order(
     if !incomplete.is_empty() {
         cache.make_whole(&incomplete);
         plan = planning::plan(observation, &state, config, cache);
+        planning::put_off(&mut plan, &state, observation.now);
     }
     objects::note_refused(observation.snapshot(), &mut plan);
-    tenant::bound(observation.snapshot(), &state.policy, &mut plan);
+    let beyond = tenant::bound(observation.snapshot(), &state.policy, &mut plan);
     state.asks_runtime = plan.daemons.iter().any(|daemon| daemon.asks_runtime);
     let claims = planning::report_to_cluster(observation, &state, config, cache, &plan);
     let gave_up = state.concerns.manifests_lost_at_boot.give_up(&plan);
     let mut requests = Vec::new();
     let connection = state.concerns.removal_guard.identified_on(state.inputs.cluster_uid.as_ref());
     requests.extend(observation.api.as_ref().map(|_| Request::AskTokensOn { connection }));
-    requests.extend(follow(observation, &mut state, &plan));
+    requests.extend(follow(observation, &mut state, &plan, beyond));
     requests.extend(read(observation, &plan));
     let save_inputs = remember(observation, &mut state, &plan);
     requests.extend(concerns(order, observation, &mut state, config, &mut plan, &mut log));
@@ -166,8 +167,8 @@ fn decide_in_order(
     }
 }
 
-/// Watches and asks for exactly what the daemons name.
-fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Option<Request> {
+/// Watches and asks for exactly what the daemons name; not for what is `beyond` the bounds of their namespaces.
+fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond: tenant::Beyond) -> Option<Request> {
     let api = observation.snapshot()?;
     // Nothing is planned then, and nothing is known to be needed no more.
     observation.manifests.current()?;
@@ -204,6 +205,11 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan) -> Opt
     };
     state.inputs.follow(api, &ours, &objects, is_kept, is_overridden);
     tenant::forget(&mut state.inputs, api, &objects, &state.policy);
+    // The API server may have a newer one.
+    state.inputs.unread.extend(beyond.into_iter().filter(|object| folders.contains_key(object)));
+    if !unlisted {
+        tenant::forget_definitions(&mut state.inputs.daemon_sets, &state.policy, (definitions, &state.records));
+    }
     Some(Request::Follow { objects, tokens })
 }
 

@@ -7,7 +7,6 @@ mod former_names;
 mod held_back;
 mod room;
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -42,7 +41,6 @@ use crate::core::plan::ReleasedDefinition;
 use crate::core::plan::Stock;
 use crate::core::plan::VolumesFact;
 use crate::core::policy::Admission;
-use crate::core::policy::Requester;
 use crate::core::policy::namespace_of;
 use crate::core::ports;
 use crate::core::ports::HostPort;
@@ -96,10 +94,7 @@ pub(super) struct ObservedState<'a> {
     pub(super) unrelated_pods: &'a [stock_controller::UnrelatedPod<'a>],
     /// Why the API server cannot be asked now, if so.
     pub(super) unlinked: Option<&'a str>,
-    /// What daemons of namespaces that are not trusted request, once it is asked for.
-    pub(super) requesters: OnceCell<Vec<Requester<'a>>>,
-    /// DaemonSets of which their namespaces have too many, once it is asked for.
-    pub(super) beyond: OnceCell<BTreeSet<&'a ObjectKey>>,
+    pub(super) tenants: room::TenantCounts<'a>,
 }
 
 /// An object of which no source has said anything yet.

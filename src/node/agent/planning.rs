@@ -2,12 +2,12 @@
 //!
 //! Owns no knowledge of its own.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::core::bounds;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::identity::template_hash;
 use crate::core::knowledge::OVERRIDE_HINT;
@@ -37,6 +37,7 @@ use crate::core::sources::KnownDefinition;
 use crate::core::startup_taint;
 use crate::core::startup_taint::ApiServer;
 use crate::core::startup_taint::Switch;
+use crate::core::time::Timestamp;
 use crate::node::api::Scope;
 use crate::node::manifests::Manifest;
 
@@ -60,7 +61,8 @@ pub(super) const LOST: &str = "lost with the disk";
 
 /// The plan of one pass. Changes nothing but the cache's speed.
 pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Config, cache: &mut RenderCache) -> Plan {
-    cache.begin();
+    // What is to be written in the only pass has no later one.
+    cache.begin(if state.goal == Goal::Once { usize::MAX } else { bounds::RENDERED });
     cache.verdicts.begin(&state.policy);
     with_facts(observation, state, config, cache, |subjects, facts| {
         let api = observation.snapshot();
@@ -165,8 +167,7 @@ fn with_facts<T>(
         instances: &instances,
         unrelated_pods: &unrelated_pods,
         unlinked: state.unlinked(observation),
-        requesters: OnceCell::new(),
-        beyond: OnceCell::new(),
+        tenants: Default::default(),
     };
     f(&subjects, &facts)
 }
@@ -295,20 +296,34 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
     }
 }
 
-/// Daemons whose plan writes what was given up after it was last written: a file was changed or lost.
+/// Daemons whose plan writes what was given up after it was last written, a file was changed or lost, or what had no room to
+/// be whole.
 pub(super) fn unwritable(plan: &Plan) -> BTreeSet<ObjectKey> {
-    let needs = |action: &Action| match action {
-        Action::Start { rendering, .. } | Action::Refresh { rendering, .. } | Action::Verify { rendering, .. } => {
-            !rendering.is_whole()
-        }
-        _ => false,
-    };
     // What was adopted is rendered from the definition of another daemon.
     let keys = |d: &DaemonPlan| {
         let own = d.record.instances.iter().filter_map(|i| Some(i.daemon_set.as_ref()?.key.clone()));
         own.chain([d.key.clone()]).collect::<Vec<ObjectKey>>()
     };
-    plan.daemons.iter().filter(|d| d.actions.iter().any(needs)).flat_map(keys).collect()
+    plan.daemons.iter().filter(|d| is_unwritable(d)).flat_map(keys).collect()
+}
+
+fn is_unwritable(daemon: &DaemonPlan) -> bool {
+    daemon.actions.iter().any(|action| match action {
+        Action::Start { rendering, .. } | Action::Refresh { rendering, .. } | Action::Verify { rendering, .. } => {
+            !rendering.is_whole()
+        }
+        _ => false,
+    })
+}
+
+/// Leaves daemons whose plan cannot be written in this pass as they are until the next one, which is due at once.
+pub(super) fn put_off(plan: &mut Plan, state: &AgentState, now: Timestamp) {
+    for daemon in plan.daemons.iter_mut().filter(|daemon| is_unwritable(daemon)) {
+        daemon.actions.clear();
+        daemon.record = state.records.get(&daemon.key).cloned().unwrap_or_else(|| state.new_record(&daemon.key));
+        daemon.wake_at = Some(now);
+        daemon.summary.notes.push(Note::Other("its turn comes with the next pass: many are to be written".to_owned()));
+    }
 }
 
 /// The manifests in the folder by pod UID. One that cannot be read is there, and not as it should be:

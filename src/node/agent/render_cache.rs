@@ -5,11 +5,11 @@
 
 mod known_rendering;
 mod options;
+mod room;
 mod times;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::collections::HashMap;
 use std::hash::DefaultHasher;
 use std::hash::Hash;
@@ -46,6 +46,7 @@ use crate::node::api::TokenSnapshot;
 
 use super::objects::Objects;
 
+use room::RenderRoom;
 use times::Times;
 
 pub(super) use known_rendering::Digests;
@@ -97,6 +98,8 @@ struct CachedRendering {
     daemon_set: Arc<DaemonSet>,
     made: Made,
     rendering: Arc<RenderResult>,
+    /// How much room it takes while it is whole, in bytes; 0: it is not bounded.
+    weight: usize,
     used: u64,
 }
 
@@ -140,6 +143,7 @@ pub(super) struct RenderCache {
     former: RefCell<HashMap<(usize, String), Former>>,
     overlaid: RefCell<HashMap<usize, Overlaid>>,
     last_list: LastList,
+    room: RefCell<RenderRoom>,
     /// What the policy has against definitions.
     pub(super) verdicts: Verdicts,
     /// What the work on each definition costs.
@@ -205,14 +209,15 @@ impl RenderCache {
         rendering
     }
 
-    /// Starts a pass; what the last one did not use is dropped.
-    pub(super) fn begin(&mut self) {
+    /// Starts a pass, in which so many bytes of tenants' renderings may be whole; what the last one did not use is dropped.
+    pub(super) fn begin(&mut self, most: usize) {
         let last = self.pass;
         self.renderings.get_mut().retain(|_, entry| entry.used == last);
         self.revisions.get_mut().retain(|_, known| known.used == last);
         self.former.get_mut().retain(|_, former| former.used == last);
         self.overlaid.get_mut().retain(|_, overlaid| overlaid.used == last);
         self.last_list.clear();
+        self.room.get_mut().count(most, self.renderings.get_mut().values());
         self.pass += 1;
     }
 
@@ -298,11 +303,7 @@ impl RenderCache {
         for entry in self.renderings.get_mut().values_mut().filter(|entry| entry.rendering.is_whole()) {
             entry.rendering = Arc::new(entry.rendering.shrunk());
         }
-    }
-
-    /// The outcomes of `daemons` are rendered anew when they are next asked for.
-    pub(super) fn make_whole(&mut self, daemons: &BTreeSet<ObjectKey>) {
-        self.renderings.get_mut().retain(|_, entry| !daemons.contains(&entry.daemon_set.key));
+        self.room.get_mut().clear();
     }
 
     /// What rendering `incarnation` of `daemon_set` gives; `view` tells views of objects apart.
@@ -316,9 +317,12 @@ impl RenderCache {
         self.known_or(daemon_set, incarnation, view, inputs, || {
             self.times.of(daemon_set, || {
                 let mut revisions = self.revisions.borrow_mut();
-                let revision =
-                    known(&mut revisions, daemon_set, self.pass).whole.get_or_insert_with(|| Revision::of(daemon_set));
-                rendering::render(daemon_set, revision, incarnation, inputs.objects, inputs.tokens, inputs.options)
+                let known = known(&mut revisions, daemon_set, self.pass);
+                let revision = known.whole.take().unwrap_or_else(|| Revision::of(daemon_set));
+                let RenderCacheInputs { objects, tokens, options, .. } = inputs;
+                let rendering = rendering::render(daemon_set, &revision, incarnation, objects, tokens, options);
+                known.whole = Some(revision).filter(|_| !RenderRoom::bounds(daemon_set, options));
+                rendering
             })
         })
     }
@@ -352,11 +356,17 @@ impl RenderCache {
             entry.used = self.pass;
             return Arc::clone(&entry.rendering);
         }
-        let rendering = Arc::new(self.as_recorded(&daemon_set.key, incarnation, view, render()));
+        let rendering = self.as_recorded(&daemon_set.key, incarnation, view, render());
+        let weight = if RenderRoom::bounds(daemon_set, inputs.options) { rendering.weight() } else { 0 };
+        let rendering = Arc::new(match self.room.borrow_mut().take(&daemon_set.key, weight) {
+            true => rendering,
+            false => rendering.shrunk(),
+        });
         let entry = CachedRendering {
             daemon_set: Arc::clone(daemon_set),
             made: Made::from(&rendering, inputs),
             rendering: Arc::clone(&rendering),
+            weight,
             used: self.pass,
         };
         checked!(address(&entry.daemon_set) == key.0);

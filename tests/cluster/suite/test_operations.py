@@ -271,7 +271,7 @@ class OperationsTest(Coordinated):
         self.assertEqual(bad, [], json.dumps(found, indent=1))
         self.assertEqual(found["rights"][0]["level"], "ok", found["rights"])
         self.assertEqual(found["admission policies"], [
-            {"check": "admission policies", "level": "ok", "text": "each refuses what this agent must not write"}])
+            {"check": "admission policies", "level": "ok", "text": "each refuses what this agent must not write; those of a coordinator are not tried"}])
         policies = tools.REPO / "packaging/k8s/admission-policies.yaml"
         unbound = [f"daemonlet-agent-{name}" for name in ("leases", "events", "certificates", "pods")]
         self.admin.kubectl("delete", "validatingadmissionpolicybindings", *unbound)

@@ -15,7 +15,7 @@ PACKAGED = tools.REPO / "packaging/k8s"
 POLICIES, DRY_RUN = PACKAGED / "admission-policies.yaml", PACKAGED / "rbac-dry-run.yaml"
 TOKENS = "daemonlet-agent-tokens"
 BINDINGS = "validatingadmissionpolicybindings"
-WELL = "each refuses what this agent must not write"
+WELL = "each refuses what this agent must not write; those of a coordinator are not tried"
 
 
 def setUpModule():  # noqa: N802 (unittest's name)

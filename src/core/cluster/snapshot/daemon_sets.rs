@@ -46,8 +46,11 @@ impl ClusterSnapshot {
         let generation = object.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
         let deleting = object.at(["metadata", "deletionTimestamp"]).is_some();
         let released = self.released(&status, generation);
+        let status_weight = self.weight_of_status(&key, &status);
+        let status_before = self.daemons.get(&key).map(|old| self.weight_of_status(&key, &old.status));
         if let Some(old) = self.daemons.get_mut(&key)
             && old.uid == uid
+            && status_before == Some(status_weight)
             && old.refused.is_none()
             && old.generation == generation
             && old.daemon_set.annotations == strings(&object, "annotations")
@@ -87,7 +90,7 @@ impl ClusterSnapshot {
         let hash = RevisionFact::hash_of(&history::data(&daemon_set.template));
         let template = Template::of(&daemon_set.template);
         let daemon_set = DaemonSet { template: placement::part_read(&daemon_set.template), ..daemon_set };
-        let weight = self.weight(&daemon_set, &template);
+        let weight = self.weight(&daemon_set, &template) + status_weight;
         if !self.has_room(&key, weight) {
             let why = words(&[bounds::no_room_to_coordinate(&key.namespace, weight)]);
             self.refuse(&without_texts(object), status, why);
@@ -147,6 +150,13 @@ impl ClusterSnapshot {
             daemon_set = of(&without_texts(object.clone()));
         }
         let weight = self.weight(&daemon_set, &known.template);
+        let status_weight = self.weight_of_status(&key, &status);
+        let left = self.taken.left(bounds::COORDINATED, &key.namespace);
+        // What nobody reads of it is written anew.
+        let (weight, status) = match status_weight == 0 || weight + status_weight <= left {
+            true => (weight + status_weight, status),
+            false => (weight, Value::Null),
+        };
         let generation = object.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
         let daemon = WatchedDaemon {
             daemon_set: Arc::new(daemon_set),

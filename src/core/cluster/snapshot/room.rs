@@ -3,6 +3,8 @@
 //! Owns which of them are known whole: those that are, then others as they come. What has no room is refused, stays at the
 //! definition that it had, and is read again once there is room for it.
 
+use serde_json::Value;
+
 use crate::core::bounds;
 use crate::core::bounds::COORDINATED;
 use crate::core::cluster::history::Template;
@@ -15,12 +17,23 @@ use super::WatchedDaemon;
 use super::WatchedKind;
 use super::objects;
 
+/// What the counters and conditions take at most that a coordinator and the DaemonSet controller write, in bytes.
+const STATUS: usize = 32 << 10;
+
 impl ClusterSnapshot {
     /// What it takes to keep `daemon_set` with its whole `template`, in bytes; 0 where that is not bounded.
     pub(super) fn weight(&self, daemon_set: &DaemonSet, template: &Template) -> usize {
         match policy::trusts(&self.trusted_namespaces, &daemon_set.key.namespace) {
             true => 0,
             false => template.weight() + bounds::weight(daemon_set),
+        }
+    }
+
+    /// What it takes beside that to keep this `status` of `key`, in bytes: nothing if it has no more than a coordinator writes.
+    pub(super) fn weight_of_status(&self, key: &ObjectKey, status: &Value) -> usize {
+        match policy::trusts(&self.trusted_namespaces, &key.namespace) {
+            true => 0,
+            false => bounds::object_weight(status).saturating_sub(STATUS),
         }
     }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::core::bounds;
 use crate::core::bounds::QuotaUse;
+use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
@@ -24,17 +25,23 @@ use crate::node::api::Entry;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
+use super::super::definitions::ApiDefinitions;
 use super::super::remembered_inputs::RememberedInputs;
 use super::super::rollback_data::RollbackDataOf;
+use super::super::state::Records;
 use super::Versioned;
 
-/// Takes from what daemons need what is beyond the bounds of their namespaces, and notes that and what has no room.
-pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, plan: &mut Plan) {
+/// What daemons name beyond the bounds of their namespaces.
+pub(in crate::node::agent) type Beyond = BTreeSet<ObjectRef>;
+
+/// Takes from what daemons need what is beyond the bounds of their namespaces, and notes that and what has no room. Gives
+/// the objects that it has taken.
+pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, plan: &mut Plan) -> Beyond {
     let is_bounded = |daemon: &&DaemonPlan| policy.bounds(&daemon.key.namespace);
     let (first, others): (Vec<&DaemonPlan>, Vec<&DaemonPlan>) =
         plan.daemons.iter().filter(is_bounded).partition(|daemon| comes_first(daemon));
     if first.is_empty() && others.is_empty() {
-        return;
+        return BTreeSet::new();
     }
     let in_order = || first.iter().chain(&others);
     let bounded = |key: &'_ ObjectKey| policy.bounds(&key.namespace).then_some(());
@@ -56,6 +63,7 @@ pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, pla
         daemon.references.retain(|object| !objects.contains(object));
         daemon.tokens.retain(|token| !tokens.contains(token));
     }
+    objects
 }
 
 /// Adds what is `remembered` to the `objects` that daemons need: it is not known of all daemons what these need. Of a
@@ -102,6 +110,29 @@ pub(in crate::node::agent) fn forget(
             && (api.lacks_room(object).is_some() || unread.contains(object) && is_unlisted(object))
     };
     inputs.unread = used.iter().filter(is_unread).cloned().collect();
+}
+
+/// Forgets `remembered` DaemonSets of such namespaces, by name, where that is too much: those of which the API server has
+/// something now that cannot be used, and that nobody else holds. What runs of them has its own in its record.
+pub(in crate::node::agent) fn forget_definitions(
+    remembered: &mut BTreeMap<ObjectKey, Arc<DaemonSet>>,
+    policy: &Policy,
+    (definitions, records): (&ApiDefinitions, &Records),
+) {
+    let is_held = |daemon_set: &Arc<DaemonSet>| {
+        let of_record = records.get(&daemon_set.key).into_iter().flat_map(|record| record.definitions());
+        definitions.get(&daemon_set.key).into_iter().chain(of_record).any(|other| Arc::ptr_eq(other, daemon_set))
+    };
+    let mut taken = QuotaUse::default();
+    remembered.retain(|key, daemon_set| {
+        if !policy.bounds(&key.namespace) || is_held(daemon_set) {
+            return true;
+        }
+        let weight = bounds::weight(daemon_set);
+        let has_room = weight <= taken.left(bounds::KEPT, &key.namespace);
+        taken.add(&key.namespace, if has_room { weight } else { 0 });
+        has_room
+    });
 }
 
 /// Forgets what is kept for a roll-back of daemons of such namespaces, by name, where that is too much. They go back with

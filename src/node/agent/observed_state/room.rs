@@ -1,13 +1,18 @@
 //! What daemons of namespaces that are not trusted request of this node, and how many they are.
 
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::core::bounds;
+use crate::core::bounds::QuotaUse;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
+use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::pass::Subject;
@@ -19,9 +24,21 @@ use crate::core::policy::Requester;
 use crate::core::policy::Resources;
 use crate::core::policy::namespace_of;
 use crate::core::policy::room;
+use crate::core::record::DaemonRecord;
 use crate::core::sources::Desired;
 
 use super::ObservedState;
+
+/// What is counted of daemons of namespaces that are not trusted, once it is asked for.
+#[derive(Default)]
+pub(in crate::node::agent) struct TenantCounts<'a> {
+    /// What they request.
+    requesters: OnceCell<Vec<Requester<'a>>>,
+    /// DaemonSets of which their namespaces have too many.
+    beyond: OnceCell<BTreeSet<&'a ObjectKey>>,
+    /// How much memory the definitions take that they run with.
+    running_weights: OnceCell<BTreeMap<&'a ObjectKey, usize>>,
+}
 
 impl ObservedState<'_> {
     /// Whether a new instance of `daemon_set` may start here, as far as this node judges that.
@@ -30,7 +47,33 @@ impl ObservedState<'_> {
             return Admission::Refused(vec![error]);
         }
         let namespace = self.objects.lookup(&namespace_of(daemon_set));
-        self.judge().admit(daemon_set, namespace).and(|| self.no_room(daemon_set))
+        self.judge()
+            .admit(daemon_set, namespace)
+            .and(|| self.no_room(daemon_set).or_else(|| self.no_memory(daemon_set)))
+    }
+
+    /// That what others run, of namespaces that are not trusted, leaves no memory for what an instance of `daemon_set` is
+    /// made from: it is kept for as long as the instance runs, whatever the DaemonSet becomes.
+    fn no_memory(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
+        self.state.policy.confines(daemon_set)?;
+        let weight = bounds::weight(daemon_set);
+        let others = self.definitions_that_run().iter().filter(|(key, _)| **key != &daemon_set.key);
+        let mut taken = QuotaUse::default();
+        others.for_each(|(key, weight)| taken.add(&key.namespace, *weight));
+        let has_room = weight <= taken.left(bounds::KEPT, &daemon_set.key.namespace);
+        (!has_room).then(|| bounds::no_room(&daemon_set.key.namespace, weight))
+    }
+
+    /// What the definitions take that instances of namespaces that are not trusted were made from, for each of their daemons.
+    fn definitions_that_run(&self) -> &BTreeMap<&ObjectKey, usize> {
+        self.tenants.running_weights.get_or_init(|| {
+            let of = |record: &DaemonRecord| -> usize {
+                let confined = record.definitions().filter(|d| self.state.policy.confines(d).is_some());
+                confined.map(|d| bounds::weight(d)).sum()
+            };
+            let weights = self.subjects.iter().map(|subject| (&subject.record.key, of(subject.record)));
+            weights.filter(|(_, weight)| *weight > 0).collect()
+        })
     }
 
     fn judge(&self) -> Judge<'_> {
@@ -41,7 +84,7 @@ impl ObservedState<'_> {
     fn too_many(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
         let policy = &self.state.policy;
         policy.confines(daemon_set)?;
-        let beyond = self.beyond.get_or_init(|| {
+        let beyond = self.tenants.beyond.get_or_init(|| {
             let counted = |subject: &&Subject<'_>| {
                 let runs = subject.record.definition().filter(|_| subject.record.runs());
                 subject.desired.definition().or(runs).is_some_and(|d| policy.confines(d).is_some())
@@ -56,7 +99,7 @@ impl ObservedState<'_> {
         self.state.policy.confines(daemon_set)?;
         let own = self.requested(daemon_set);
         let requesters =
-            self.requesters.get_or_init(|| self.subjects.iter().filter_map(|s| self.requester(s)).collect());
+            self.tenants.requesters.get_or_init(|| self.subjects.iter().filter_map(|s| self.requester(s)).collect());
         match self.state.node.allocatable {
             Some(allocatable) => room::refusal(self.config.max_requests, allocatable, requesters, &daemon_set.key, own),
             None if requesters

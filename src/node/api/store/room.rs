@@ -3,12 +3,12 @@
 //! Owns which of them are kept whole: what ran, then as they came, a list by name. Of what is given up it stays known that
 //! it exists and that it is refused; once there is room for it again, it is to be read again.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::core::bounds;
+use crate::core::bounds::QuotaUse;
 use crate::core::model::ObjectKey;
 use crate::core::policy::Policy;
 use crate::node::api::selection::Selection;
@@ -31,20 +31,24 @@ impl Snapshot {
         definition
     }
 
-    /// Gives up as many of its namespace that did not run as `key`, which ran, takes the room of: those of the first names
-    /// stay. Whether it has room then.
+    /// Gives up as many that did not run as `key`, which ran, takes the room of: those of the first names stay. Whether it
+    /// has room then.
     fn make_room(&mut self, key: &ObjectKey, weight: usize, selection: &Selection, policy: &Policy) -> bool {
-        let others = self.in_namespace(&key.namespace).filter(|(other, d)| *other != key && d.converted.is_ok());
-        let (ran, new): (Vec<_>, Vec<_>) =
-            others.map(|(other, d)| (other.clone(), d.weight)).partition(|(other, _)| selection.ran(other));
-        let of_ran: usize = ran.iter().map(|(_, weight)| weight).sum();
-        let Some(mut left) = bounds::KEPT.checked_sub(of_ran + weight) else { return false };
-        for (other, weight) in new {
-            match left.checked_sub(weight) {
-                Some(rest) => left = rest,
-                None => self.give_up(&other, policy),
+        let mut taken = self.taken(|other| other != key && selection.ran(other));
+        if weight > taken.left(bounds::KEPT, &key.namespace) {
+            return false;
+        }
+        taken.add(&key.namespace, weight);
+        let others =
+            self.daemon_sets.iter().filter(|(other, d)| *other != key && d.is_weighed() && !selection.ran(other));
+        let mut given_up = Vec::new();
+        for (other, definition) in others {
+            match definition.weight <= taken.left(bounds::KEPT, &other.namespace) {
+                true => taken.add(&other.namespace, definition.weight),
+                false => given_up.push(other.clone()),
             }
         }
+        given_up.iter().for_each(|other| self.give_up(other, policy));
         true
     }
 
@@ -57,30 +61,28 @@ impl Snapshot {
         }
     }
 
-    fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = (&ObjectKey, &Definition)> {
-        let of_namespace = self.daemon_sets.range(ObjectKey::new(namespace, "")..);
-        of_namespace.take_while(move |(key, _)| key.namespace == namespace)
+    /// What those take together that `count`.
+    fn taken(&self, counts: impl Fn(&ObjectKey) -> bool) -> QuotaUse {
+        let mut taken = QuotaUse::default();
+        for (key, definition) in self.daemon_sets.iter().filter(|(key, d)| d.is_weighed() && counts(key)) {
+            taken.add(&key.namespace, definition.weight);
+        }
+        taken
     }
 
-    /// Whether `key` of such a `weight` has room beside the others of its namespace.
+    /// Whether `key` of such a `weight` has room beside the others. One that does not grow keeps the room that it has.
     fn has_room(&self, key: &ObjectKey, weight: usize) -> bool {
-        let mut others = self.in_namespace(&key.namespace).filter(|(other, d)| *other != key && d.converted.is_ok());
-        // There may be thousands: nobody counts on once it is clear.
-        let left = others.try_fold(bounds::KEPT, |left, (_, d)| left.checked_sub(d.weight));
-        left.is_some_and(|left| weight <= left)
+        let before = self.daemon_sets.get(key).filter(|before| before.is_weighed()).map_or(0, |before| before.weight);
+        weight <= before || weight <= self.taken(|other| other != key).left(bounds::KEPT, &key.namespace)
     }
 
     /// What was given up and has room now, by name, is to be read again.
     pub(super) fn use_room(&mut self) {
-        let mut taken: BTreeMap<&str, usize> = BTreeMap::new();
-        for (key, definition) in self.daemon_sets.iter().filter(|(_, definition)| definition.converted.is_ok()) {
-            *taken.entry(&key.namespace).or_default() += definition.weight;
-        }
+        let mut taken = self.taken(|_| true);
         let mut readable = Vec::new();
         for (key, definition) in self.daemon_sets.iter().filter(|(_, definition)| definition.is_given_up()) {
-            let taken = taken.entry(&key.namespace).or_default();
-            if *taken + definition.weight <= bounds::KEPT {
-                *taken += definition.weight;
+            if definition.weight <= taken.left(bounds::KEPT, &key.namespace) {
+                taken.add(&key.namespace, definition.weight);
                 readable.push(key.clone());
             }
         }
@@ -99,6 +101,11 @@ impl Snapshot {
 }
 
 impl Definition {
+    /// Whether it is kept, and takes some of the room.
+    fn is_weighed(&self) -> bool {
+        self.weight > 0 && self.converted.is_ok()
+    }
+
     /// Whether it is kept whole.
     #[cfg(test)]
     pub(super) fn is_whole(&self) -> bool {

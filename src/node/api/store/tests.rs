@@ -133,7 +133,7 @@ fn of_what_is_too_large_for_a_tenant_no_more_is_kept_than_why() {
 #[test]
 fn the_daemon_sets_of_a_tenant_have_bounded_room_and_what_runs_comes_first() {
     let store = of_tenant(&["z"]);
-    let fits = bounds::KEPT / (250 << 10);
+    let fits = bounds::KEPT.each / (250 << 10);
     let key = |number: usize| ObjectKey::new("a", format!("d{number:03}"));
     let object = |number: usize| large("a", &key(number).name, &[250 << 10]);
     let running = large("a", "z", &[250 << 10]);
@@ -163,7 +163,7 @@ fn the_daemon_sets_of_a_tenant_have_bounded_room_and_what_runs_comes_first() {
 
 #[test]
 fn what_ran_when_the_agent_started_takes_the_room_of_others_and_has_the_same_bound() {
-    let fits = bounds::KEPT / (251 << 10);
+    let fits = bounds::KEPT.each / (251 << 10);
     let names = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix}{n:03}")).collect::<Vec<_>>();
     let ran = names("ran", fits + 10);
     let store = of_tenant(&ran.iter().map(String::as_str).collect::<Vec<_>>());
@@ -183,6 +183,41 @@ fn what_ran_when_the_agent_started_takes_the_room_of_others_and_has_the_same_bou
     assert_eq!((whole("ran"), whole("new")), (before, 0));
     let last = ObjectKey::new("a", ran.last().unwrap());
     assert!(too_large(&store, &last).is_some() && matches!(store.snapshot().presence(&last), Presence::Present(_)));
+}
+
+#[test]
+fn the_daemon_sets_of_all_tenants_have_bounded_room_together_and_each_has_a_share() {
+    let namespaces = ["a", "b", "c", "d"];
+    let policy = Policy::new(None, "", namespaces.map(str::to_owned).to_vec()).unwrap();
+    let ran = BTreeSet::from([ObjectKey::new("c", "ran")]);
+    let store = Store::new(Selection::of_policy(Arc::new(policy), BTreeSet::new(), ran));
+    let put = |namespace: &str, name: &str| store.apply(&Scope::DaemonSets, large(namespace, name, &[250 << 10]));
+    let whole = || {
+        let snapshot = store.snapshot();
+        let of = |namespace: &str| {
+            snapshot.daemon_sets.iter().filter(|(key, d)| key.namespace == namespace && d.is_whole()).count()
+        };
+        namespaces.map(of)
+    };
+    for namespace in namespaces {
+        (0..70).for_each(|number| put(namespace, &format!("d{number:03}")));
+    }
+    let [first, second, third, fourth] = whole();
+    assert!(first > 60 && second > 60, "each has its bound: {:?}", whole());
+    assert!((2..=6).contains(&third) && (2..=6).contains(&fourth), "the others their share: {:?}", whole());
+    let told = too_large(&store, &ObjectKey::new("d", "d069")).unwrap();
+    assert!(told.contains("or those of all namespaces that are not trusted more than 33554432"), "{told}");
+    let mut changed = large("a", "d000", &[250 << 10]);
+    changed["spec"]["template"]["spec"]["containers"][0]["image"] = json!("j");
+    store.apply(&Scope::DaemonSets, changed);
+    assert_eq!(whole()[0], first, "what does not grow keeps the room that it has");
+    // What ran takes the room of what did not, its own namespace's or another's.
+    put("c", "ran");
+    assert!(too_large(&store, &ObjectKey::new("c", "ran")).is_none(), "{:?}", whole());
+    assert_eq!(whole().iter().sum::<usize>(), first + second + third + fourth, "{:?}", whole());
+    // What their shares took beyond the bound is not given to others.
+    (0..12).for_each(|number| store.delete(&Scope::DaemonSets, &large("a", &format!("d{number:03}"), &[])));
+    assert!(store.snapshot().to_read().next().is_some(), "for what there is room now, that is read again");
 }
 
 #[test]

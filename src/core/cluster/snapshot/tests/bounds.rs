@@ -204,3 +204,32 @@ fn what_is_not_even_read_is_refused_and_what_it_was_before_stays() {
     let daemon = view.daemons.values().next().unwrap();
     assert_eq!(daemon.refused, None);
 }
+
+#[test]
+fn the_status_of_a_tenants_daemon_sets_takes_of_its_room() {
+    let with = |namespace: &str, name: &str, conditions: usize| {
+        let mut daemon = of(namespace, name);
+        daemon["status"] =
+            json!({"numberReady": 1, "conditions": vec![json!({"type": "a", "status": "b"}); conditions]});
+        daemon
+    };
+    let mut view = trusting();
+    for number in 0..20 {
+        put(&mut view, with("tenant", &format!("d-{number:03}"), 20));
+    }
+    assert_eq!(whole(&view, "tenant").len(), 20, "what is usual takes none");
+    for namespace in ["tenant", "trusted"] {
+        for number in 0..20 {
+            put(&mut view, with(namespace, &format!("d-{number:03}"), 2_000));
+        }
+    }
+    let kept = |view: &ClusterSnapshot, namespace: &str| {
+        view.daemons_in(namespace).filter(|daemon| daemon.status["numberReady"] == 1).count()
+    };
+    assert_eq!((kept(&view, "trusted"), kept(&view, "tenant")), (20, 2));
+    let refused = view.daemons_in("tenant").filter(|daemon| daemon.refused.is_some()).count();
+    assert_eq!(refused, 18, "it is told");
+    // One that becomes small again is coordinated again.
+    put(&mut view, with("tenant", "d-019", 1));
+    assert!(whole(&view, "tenant").contains(&19));
+}
