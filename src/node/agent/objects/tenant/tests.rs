@@ -337,7 +337,8 @@ fn what_is_to_be_written_of_tenants_is_written_in_several_passes() {
         let records = started.iter().map(|key| (key.clone(), RecordFate::OnDisk)).collect();
         decision.plan.daemons.retain(|daemon| started.contains(&daemon.key));
         seen.manifests = Knowledge::Current(Arc::default());
-        state = AgentState::commit(decision, &EffectOutcome { records, ..EffectOutcome::default() }, seen.now);
+        let outcome = EffectOutcome { records, ..EffectOutcome::default() };
+        state = AgentState::commit(decision.state, &decision.plan, &outcome, seen.now);
         seen.manifests = manifests_of(&state);
         cache.shrink();
         passes += 1;
