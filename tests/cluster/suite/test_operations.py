@@ -167,7 +167,7 @@ class OperationsTest(Coordinated):
         self.assertRegex(out, r"(?m)^  no   node selector: nobody")
         self.assertEqual(self.kubectl("explain", "nowhere")[0], 1)
         print(out)
-        self.assertIn("the kubeconfig has no context nope", self.kubectl("--context", "nope")[2])
+        self.assertIn("has no context nope", self.kubectl("--context", "nope")[2])
         self.admin.patch("nodes", "hollow-1", {"spec": {"taints": None}})
         self.admin.delete("daemonsets", "other", "kube-system")
 
