@@ -74,6 +74,10 @@ pub const TENANT: Bound = Bound {
 /// How many DaemonSets of the API in one namespace that is not trusted have instances on a node.
 pub const DAEMON_SETS: usize = 100;
 
+/// So many DaemonSets of such a namespace that are selected are known by more than their names, beside those that ran. Each
+/// costs memory and time also where it is refused.
+pub const KNOWN_DAEMON_SETS: usize = 10 * DAEMON_SETS;
+
 /// How many bytes labels, annotations, finalizers and selector of a DaemonSet of such a namespace have at most.
 pub const METADATA: usize = 256 << 10;
 
@@ -255,6 +259,13 @@ pub fn too_much_to_keep(daemon_set: &DaemonSet) -> Vec<FieldError> {
         hint: Some(TENANT.hint()),
     }));
     over
+}
+
+/// That `count` DaemonSets of a namespace are known by their names alone.
+pub fn too_many_to_know(count: usize) -> String {
+    format!(
+        "it has more than {KNOWN_DAEMON_SETS} DaemonSets for the agents: {count} of them are not read and do not run"
+    )
 }
 
 /// That a DaemonSet of `weight` is not kept because the others leave it no room within [`KEPT`].

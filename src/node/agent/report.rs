@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::config::Config;
 use crate::core::annotations;
+use crate::core::bounds;
 use crate::core::explain;
 use crate::core::model::FieldError;
 use crate::core::model::Mode;
@@ -219,6 +220,10 @@ impl ReportInputs<'_> {
         {
             terms = explain::not_selected(&reason);
             status = Some(self.left_alone_status(key, cause));
+        }
+        if outline.is_some_and(UnselectedDaemonSet::is_beyond) {
+            let reason = format!("its namespace has more than {} DaemonSets for the agents", bounds::KNOWN_DAEMON_SETS);
+            terms = explain::not_selected(&reason);
         }
         ExplainReport {
             schema_version: SCHEMA_VERSION,

@@ -144,10 +144,13 @@ impl Store {
     /// An object has this content.
     pub(super) fn apply(&self, scope: &Scope, value: impl Into<Arc<Value>>) {
         let value = value.into();
-        if *scope == Scope::DaemonSets {
-            return self.define(&value);
-        }
         let key = key_of(&value);
+        if *scope == Scope::DaemonSets {
+            return match !is_outline(&value) && self.snapshot().is_beyond(&key, &self.selection) {
+                true => self.outline(key, UnselectedDaemonSet::beyond(&value)),
+                false => self.define(&value),
+            };
+        }
         self.with(|snapshot| {
             let version = snapshot.version + 1;
             let entry = Entry { version, value };
@@ -254,7 +257,7 @@ impl Store {
                     let last = snapshot.daemon_sets.remove(&key);
                     let orphan = is_orphaning(value) || last.as_ref().is_some_and(|last| last.orphans);
                     snapshot.bury(key.clone(), uid, orphan);
-                    snapshot.use_room();
+                    snapshot.use_room(std::slice::from_ref(&key));
                     last.is_some()
                 }
                 Scope::Pods => {
@@ -315,12 +318,14 @@ impl Store {
                 Scope::DaemonSets => {
                     snapshot.etcd_rollback_detection.is_known = false;
                     snapshot.etcd_rollback_detection.at_list = snapshot.etcd_rollback_detection.reached;
+                    let gone: Vec<ObjectKey> =
+                        snapshot.daemon_sets.keys().filter(|key| !seen.contains(key)).cloned().collect();
                     snapshot.daemon_sets.retain(|key, _| seen.contains(key));
                     if snapshot.not_selected.keys().any(|key| !seen.contains(key)) {
                         Arc::make_mut(&mut snapshot.not_selected).retain(|key, _| seen.contains(key));
                     }
                     self.selection.retain(|key| seen.contains(key));
-                    snapshot.use_room();
+                    snapshot.use_room(&gone);
                 }
                 Scope::Pods => snapshot.pods.retain(|key, _| seen.contains(key)),
                 Scope::Object(reference) => {

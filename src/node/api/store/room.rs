@@ -1,8 +1,10 @@
 //! Room for the DaemonSets of namespaces that are not trusted.
 //!
 //! Owns which of them are kept whole: what ran, then as they came, a list by name. Of what is given up it stays known that
-//! it exists and that it is refused; once there is room for it again, it is to be read again.
+//! it exists and that it is refused; once there is room for it again, it is to be read again. Of more than [`bounds::KNOWN_DAEMON_SETS`] in one
+//! namespace no more is known than that they exist.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -18,6 +20,41 @@ use super::Snapshot;
 use super::UnselectedDaemonSet;
 
 impl Snapshot {
+    /// Whether no more is kept of `key`, which a watch tells, than that it exists.
+    pub(super) fn is_beyond(&self, key: &ObjectKey, selection: &Selection) -> bool {
+        let is_bounded = selection.bounds(&key.namespace).is_some() && !selection.ran(key);
+        is_bounded && !self.daemon_sets.contains_key(key) && self.known_of(&key.namespace) >= bounds::KNOWN_DAEMON_SETS
+    }
+
+    fn known_of(&self, namespace: &str) -> usize {
+        let from = self.daemon_sets.range(ObjectKey::new(namespace, "")..);
+        from.take_while(|(key, _)| key.namespace == namespace).take(bounds::KNOWN_DAEMON_SETS).count()
+    }
+
+    /// How many are beyond that, by namespace.
+    pub fn beyond(&self) -> BTreeMap<&str, usize> {
+        let mut beyond = BTreeMap::new();
+        let keys = self.not_selected.iter().filter(|(_, outline)| outline.is_beyond).map(|(key, _)| key);
+        keys.for_each(|key| *beyond.entry(key.namespace.as_str()).or_default() += 1);
+        beyond
+    }
+
+    /// One of `namespace` that was beyond is to be read, if there is room for it now.
+    fn read_beyond(&mut self, namespace: &str) {
+        let from = self.not_selected.range(ObjectKey::new(namespace, "")..);
+        let mut own = from.take_while(|(key, _)| key.namespace == namespace).filter(|(_, outline)| outline.is_beyond);
+        let Some(key) =
+            own.next().map(|(key, _)| key.clone()).filter(|_| self.known_of(namespace) < bounds::KNOWN_DAEMON_SETS)
+        else {
+            return;
+        };
+        if let Some(outline) = Arc::make_mut(&mut self.not_selected).get_mut(&key) {
+            outline.is_beyond = false;
+        }
+        self.to_read.insert(key);
+        self.changed();
+    }
+
     /// What `value` defines, without what its namespace has no room for.
     pub(super) fn definition(&mut self, key: &ObjectKey, value: &Value, selection: &Selection) -> Definition {
         let bounds = selection.bounds(&key.namespace);
@@ -76,8 +113,9 @@ impl Snapshot {
         weight <= before || weight <= self.taken(|other| other != key).left(bounds::KEPT, &key.namespace)
     }
 
-    /// What was given up and has room now, by name, is to be read again.
-    pub(super) fn use_room(&mut self) {
+    /// What was given up and has room now, by name, is to be read again; so are as many of each namespace of `gone` as went.
+    pub(super) fn use_room(&mut self, gone: &[ObjectKey]) {
+        gone.iter().for_each(|key| self.read_beyond(&key.namespace));
         let mut taken = self.taken(|_| true);
         let mut readable = Vec::new();
         for (key, definition) in self.daemon_sets.iter().filter(|(_, definition)| definition.is_given_up()) {

@@ -95,12 +95,26 @@ pub struct UnselectedDaemonSet {
     pub(super) version: u64,
     /// Its label `daemonlet.dev/mode`.
     mode: Option<Box<str>>,
+    /// Whether it is selected, and more of its namespace are than are read ([`Snapshot::is_beyond`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_beyond: bool,
 }
 
 impl UnselectedDaemonSet {
     /// Of `object`, of which the API server's answer was cut short.
     pub(super) fn of(object: &Value, version: u64) -> Self {
-        Self { version, mode: object.text_at(["metadata", "labels", MODE_LABEL]).map(Box::from) }
+        let mode = object.text_at(["metadata", "labels", MODE_LABEL]).map(Box::from);
+        Self { version, mode, is_beyond: false }
+    }
+
+    /// Of `object`, which is selected, where more of its namespace are than are read.
+    pub(super) fn beyond(object: &Value) -> Self {
+        Self { is_beyond: true, ..Self::of(object, super::resource_version(object).unwrap_or(0)) }
+    }
+
+    /// Whether it is selected, and not read because more of its namespace are than that.
+    pub fn is_beyond(&self) -> bool {
+        self.is_beyond
     }
 
     /// Of its labels those that policy reads; the API server itself applies `selector`.

@@ -162,6 +162,31 @@ fn the_daemon_sets_of_a_tenant_have_bounded_room_and_what_runs_comes_first() {
 }
 
 #[test]
+fn of_more_daemon_sets_of_a_tenant_than_are_read_it_is_known_that_they_exist() {
+    let store = of_tenant(&["zz"]);
+    let key = |number: usize| ObjectKey::new("a", format!("d{number:05}"));
+    let object = |number: usize| large("a", &key(number).name, &[1]);
+    let most = bounds::KNOWN_DAEMON_SETS;
+    (0..most + 20).for_each(|number| store.apply(&Scope::DaemonSets, object(number)));
+    store.apply(&Scope::DaemonSets, large("a", "zz", &[1]));
+    let known = || (store.snapshot().daemon_sets.len(), store.snapshot().beyond().remove("a").unwrap_or(0));
+    assert_eq!(known(), (most + 1, 20), "what ran is known all the same");
+    assert_eq!(store.snapshot().presence(&key(most + 5)), Presence::NotSelected, "it exists");
+    store.apply(&Scope::DaemonSets, object(3));
+    assert_eq!(known(), (most + 1, 20), "what is known stays so");
+    // Two go, and two that were beyond are read.
+    store.delete(&Scope::DaemonSets, &object(0));
+    store.delete(&Scope::DaemonSets, &object(1));
+    let to_read: Vec<ObjectKey> = store.snapshot().to_read().cloned().collect();
+    assert_eq!(to_read, [key(most)], "the other is still known: what ran takes no place of it");
+    assert!(store.read(&object(most)));
+    assert_eq!(known(), (most, 19));
+    // Who is asked for by name is read, however many there are.
+    assert!(store.read(&object(most + 7)));
+    assert!(store.snapshot().daemon_sets.contains_key(&key(most + 7)));
+}
+
+#[test]
 fn what_ran_when_the_agent_started_takes_the_room_of_others_and_has_the_same_bound() {
     let fits = bounds::KEPT.each / (251 << 10);
     let names = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix}{n:03}")).collect::<Vec<_>>();
