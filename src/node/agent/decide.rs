@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::core::bounds;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
@@ -26,7 +25,6 @@ use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::Scope;
-use crate::node::api::Snapshot;
 
 use super::concerns::images;
 use super::concerns::removal_guard::QuestionInputs;
@@ -374,11 +372,7 @@ fn problems(observation: &Observation, state: &AgentState, config: &Config) -> V
     let mut problems = state.startup_problems.clone();
     problems.extend(observation.problems.iter().cloned());
     let inputs = config.state_dir.join(INPUTS).with_extension("json");
-    problems.extend(observation.snapshot().into_iter().flat_map(Snapshot::beyond).map(|(namespace, count)| Problem {
-        object: format!("namespace {namespace}"),
-        reason: bounds::too_many_to_know(count),
-        hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
-    }));
+    problems.extend(observation.snapshot().into_iter().flat_map(tenant::unread_daemon_sets));
     problems.extend(state.concerns.removal_guard.problems(state.inputs.cluster_uid.as_ref(), &inputs));
     problems.extend(state.concerns.mount_namespace.problems());
     problems.extend(state.concerns.mirror_owners.problem());

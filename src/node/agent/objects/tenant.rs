@@ -21,6 +21,7 @@ use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Note;
 use crate::core::policy::Policy;
+use crate::core::status::Problem;
 use crate::node::api::Entry;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
@@ -30,6 +31,16 @@ use super::super::remembered_inputs::RememberedInputs;
 use super::super::rollback_data::RollbackDataOf;
 use super::super::state::Records;
 use super::Versioned;
+
+/// That of the DaemonSets of a namespace more are selected than are read.
+pub(in crate::node::agent) fn unread_daemon_sets(api: &Snapshot) -> Vec<Problem> {
+    let problem = |(namespace, count): (&str, usize)| Problem {
+        object: format!("namespace {namespace}"),
+        reason: bounds::too_many_to_know(count),
+        hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
+    };
+    api.beyond().into_iter().map(problem).collect()
+}
 
 /// What daemons name beyond the bounds of their namespaces.
 pub(in crate::node::agent) type Beyond = BTreeSet<ObjectRef>;
