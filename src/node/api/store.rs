@@ -146,7 +146,9 @@ impl Store {
         let value = value.into();
         let key = key_of(&value);
         if *scope == Scope::DaemonSets {
-            return match !is_outline(&value) && self.snapshot().is_beyond(&key, &self.selection) {
+            // The copy is given back before anything changes: what is shared would be copied.
+            let is_beyond = !is_outline(&value) && self.snapshot().is_beyond(&key, &self.selection);
+            return match is_beyond {
                 true => self.outline(key, UnselectedDaemonSet::beyond(&value)),
                 false => self.define(&value),
             };
