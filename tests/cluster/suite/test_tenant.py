@@ -275,7 +275,7 @@ class Tenant(Story):
                 # As the agent itself does at its start.
                 file.rename(file.with_suffix(""))
             agent.start()
-            late = time.monotonic() + 10
+            late = time.monotonic() + 2
             while not self.is_noted(file) and time.monotonic() < late:
                 pass
             agent.kill()
