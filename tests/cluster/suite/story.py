@@ -52,3 +52,18 @@ def cluster(namespace):
     made.wait_namespace(namespace)
     agent.grant(made)
     return made
+
+
+def loses_power(agent, node, cri):
+    """Agent, kubelet and all containers are gone; what is on disk stays."""
+    agent.stop()
+    node.kubelet.stop()
+    for line in cri.ctr("tasks", "ls").splitlines()[1:]:
+        cri.ctr("tasks", "rm", "--force", line.split()[0], check=False)
+
+
+def boots(agent):
+    """Shows the agent another boot than the one of its record: in its own mount namespace the kernel's file is another."""
+    other = agent.home / "boot_id"
+    other.write_text("00000000-0000-0000-0000-00000000b007\n", encoding="ascii")
+    agent.prefix = ["unshare", "--mount", "sh", "-c", f'mount --bind {other} /proc/sys/kernel/random/boot_id && exec "$@"', "sh"]

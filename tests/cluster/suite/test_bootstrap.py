@@ -13,6 +13,8 @@ from kit.wait import never
 from kit.wait import until
 
 from .story import Story
+from .story import boots
+from .story import loses_power
 
 NAMESPACE = "kube-system"
 BOOTSTRAP = {"daemonlet.dev/mode": "bootstrap"}
@@ -118,10 +120,7 @@ class Bootstrap(Story):
         """Another boot, by the agent's own reckoning: the record of the hand-over is of an older one."""
         self.cluster.stop("api")
         self.addCleanup(self.cluster.start_api)
-        self.agent.stop()
-        self.node.kubelet.stop()
-        for line in self.cri.ctr("tasks", "ls").splitlines()[1:]:
-            self.cri.ctr("tasks", "rm", "--force", line.split()[0], check=False)
+        loses_power(self.agent, self.node, self.cri)
         record = self.agent.home / "state/daemons" / f"{NAMESPACE}_net.json"
         text = record.read_text(encoding="utf-8")
         self.assertIn('"handOver"', text)
@@ -130,10 +129,3 @@ class Bootstrap(Story):
         self.node.start_kubelet()
         found = self.one("net")
         self.assertEqual(self.cri.execute(found[2], "cat", "/settings/key"), "value")
-
-
-def boots(agent):
-    """Shows the agent another boot than the one of its record: in its own mount namespace the kernel's file is another."""
-    other = agent.home / "boot_id"
-    other.write_text("00000000-0000-0000-0000-00000000b007\n", encoding="ascii")
-    agent.prefix = ["unshare", "--mount", "sh", "-c", f'mount --bind {other} /proc/sys/kernel/random/boot_id && exec "$@"', "sh"]

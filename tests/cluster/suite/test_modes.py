@@ -17,7 +17,8 @@ from .mirror_world import World
 from .mirror_world import body
 from .mirror_world import is_mirror
 from .story import Story
-from .test_bootstrap import boots
+from .story import boots
+from .story import loses_power
 
 # Both run together no longer than the instance takes to end: its two seconds, and a kubelet's and a runtime's steps.
 GRACE = 2
@@ -169,10 +170,7 @@ class Modes(Story):
     def test_5_and_stays_so_at_a_cold_boot_without_an_api_server(self):
         self.cluster.stop("api")
         self.addCleanup(self.cluster.start_api)
-        self.agent.stop()
-        self.node.kubelet.stop()
-        for line in self.cri.ctr("tasks", "ls").splitlines()[1:]:
-            self.cri.ctr("tasks", "rm", "--force", line.split()[0], check=False)
+        loses_power(self.agent, self.node, self.cri)
         boots(self.agent)
         self.agent.start()
         self.node.start_kubelet()

@@ -59,8 +59,8 @@ fn comes_last(node: &NodeFact<'_>) -> bool {
 const REFUSED: usize = 8;
 
 /// Sorts the `candidates`: those that others come before last (of those whose approvals are refused, the one that is tried
-/// next first), unavailable ones first, spread over the values of the
-/// spread key, then by name. This is upstream's order but for the chance in it.
+/// next first), unavailable ones first, spread over the values of the spread key, then by name. This is upstream's order but
+/// for the chance in it.
 pub(super) fn sort(view: &RolloutView<'_>, candidates: &mut [usize]) {
     let nodes = view.nodes;
     let are_few = nodes.iter().filter(|node| node.refused_until.is_some()).count() <= REFUSED;
