@@ -432,7 +432,7 @@ fn nothing_is_decided_by_the_text_of_a_message() {
 #[test]
 fn the_tests_that_the_threat_model_names_exist() {
     let page = fs::read_to_string("docs/security.md").unwrap();
-    let model = page.split("\n## ").find(|part| part.starts_with("Threat model")).unwrap();
+    let model = page.split("\n## ").find(|part| part.starts_with("Tests of the threat model")).unwrap();
     let rows = model.lines().filter(|line| line.starts_with("| ")).skip(2);
     let named: Vec<&str> = rows
         .filter_map(|row| row.trim_end_matches('|').rsplit_once('|'))
