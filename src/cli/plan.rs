@@ -17,7 +17,7 @@ use crate::node::socket::SocketOperation;
 /// Show what one pass would change on this node; changes nothing
 ///
 /// Exit code: 0 nothing to do, 4 changes pending, also those that wait for something: an image, a Secret, the
-/// coordinator; with none of them 1 if something is refused, failing, held, stale or unknown.
+/// coordinator; with none of them 1 if something is refused, failing, not accepted, held, stale or unknown.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -32,7 +32,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Show the daemons of this node
 ///
-/// Exit code: 0 all is well, 1 something is refused, failing, held, stale or unknown, or there is a problem.
+/// Exit code: 0 all is well, 1 something is refused, failing, not accepted, held, stale or unknown, or there is a
+/// problem.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
