@@ -25,6 +25,7 @@ macro_rules! topics {
 const TOPICS: &[Topic] = topics! {
     "annotations": "daemonsets.md", "Annotations and labels";
     "boot": "boot-and-outages.md", "A boot";
+    "bounds": "limits.md", "Bounds";
     "changes": "daemonsets.md", "What a change does";
     "conditions": "rollouts.md", "Conditions";
     "configuration": "configuration.md", "Files";
