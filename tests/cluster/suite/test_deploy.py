@@ -81,8 +81,8 @@ class Deploy(unittest.TestCase):
         self.admin.apply(daemonset("net", "kube-system", labels={"daemonlet.dev/mode": "static"}))
         self.admin.create("leases", {"metadata": {"name": "daemonlet-coordinator", "namespace": "kube-system"}})
         self.assertGreater(len(self.named()), 10)
-        page = (tools.REPO / "docs" / "installation.md").read_text(encoding="utf-8")
-        (part,) = re.findall(r"(?ms)^### Uninstall from a cluster$(.*?)(?=^##|\Z)", page)
+        page = (tools.REPO / "docs" / "removal.md").read_text(encoding="utf-8")
+        (part,) = re.findall(r"(?ms)^## Uninstall from a cluster$(.*?)(?=^##|\Z)", page)
         lines = [line for block in re.findall(r"(?ms)^ *```sh$(.*?)^ *```$", part) for line in block.replace("\\\n", " ").splitlines()]
         commands = [shlex.split(line, comments=True)[1:] for line in lines if line.strip().startswith("kubectl ")]
         self.assertEqual(len(commands), 3, commands)

@@ -1,4 +1,4 @@
-"""One daemon of one real node through all modes and back, by the steps of docs/installation.md: what runs, and what is told."""
+"""One daemon of one real node through all modes and back, by the steps of docs/installation.md, removal.md: what runs, and what is told."""
 
 import re
 import subprocess
