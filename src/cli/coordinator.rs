@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let Some(options) = options(&config) else {
         return Err(CommandFailure::new(Exit::Unreadable, "coordinator.kubeconfig: `coordinator` needs it written")
             .hint(
-                "name a kubeconfig of the coordinator's own, not an agent's: /usr/share/doc/daemonlet/docs/rollouts.md",
+                "name a kubeconfig of the coordinator's own, not an agent's: /usr/share/doc/daemonlet/docs/coordinator.md",
             ));
     };
     start_log(&config)?;

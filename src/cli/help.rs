@@ -27,7 +27,7 @@ const TOPICS: &[Topic] = topics! {
     "boot": "boot-and-outages.md", "A boot";
     "bounds": "limits.md", "Bounds";
     "changes": "daemonsets.md", "What a change does";
-    "conditions": "rollouts.md", "Conditions";
+    "conditions": "coordinator.md", "Conditions";
     "configuration": "configuration.md", "Files";
     "exit-codes": "cli.md", "Exit codes";
     "first-install": "rollouts.md", "First installs";
