@@ -103,6 +103,7 @@ pub use tokens::Tokens;
 use watches::EtcdRollbackProbe;
 use watches::Turns;
 use watches::WatchContext;
+use watches::WatchOrder;
 use watches::Watches;
 
 /// TLS that accepts every certificate: only for checking whether a server answers.
@@ -193,6 +194,7 @@ impl Api {
             store: store.clone(),
             link: connector.link(),
             etcd_rollback,
+            order: WatchOrder::new(),
             turns: Turns::new(),
             known: options.known,
             namespaces_bind: options.namespaces_bind,

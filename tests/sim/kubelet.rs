@@ -77,6 +77,8 @@ pub(crate) struct Pod {
     pub(crate) manifest: Manifest,
     pub(crate) phase: Phase,
     pub(crate) restarts: u32,
+    /// When the runtime made its sandbox and container, by the wall clock in milliseconds.
+    made: i64,
     /// Whether its gate is closed: it has a sandbox, and no container.
     pub(crate) is_held: bool,
 }
@@ -224,7 +226,7 @@ impl Kubelet {
                 disk.put(PROCESS, format!("77 (kubelet) {}{ticks} 0", "S 1 ".repeat(9) + "S "));
             }
             self.look_at = now + RELIST;
-            self.look(now, disk);
+            self.look((now, server.now_millis), disk);
         }
         if !before.iter().eq(self.pods.values().map(|pod| &pod.phase)) || self.kept_at != server.pods_version {
             self.is_untidy = true;
@@ -261,7 +263,8 @@ impl Kubelet {
         by_name.into_values().map(|manifest| (manifest.uid.clone(), manifest)).collect()
     }
 
-    fn look(&mut self, now: i64, disk: &Arc<Simulated>) {
+    /// What the folder has now is started and ended. `wall`: the wall clock in milliseconds.
+    fn look(&mut self, (now, wall): (i64, i64), disk: &Arc<Simulated>) {
         let wanted = self.read(disk);
         for (uid, pod) in &mut self.pods {
             let ends = matches!(pod.phase, Phase::Starting { .. } | Phase::Running { .. });
@@ -279,7 +282,7 @@ impl Kubelet {
                 Some(pod) if pod.phase == Phase::Gone => {
                     let is_new = !self.ended.contains(uid) || !self.taken.contains_key(uid);
                     if is_new && !self.room.rejects(manifest, now) {
-                        pod.phase = Phase::Starting { until: now + STARTS };
+                        (pod.phase, pod.made) = (Phase::Starting { until: now + STARTS }, wall);
                         self.started_pods.push(manifest.clone());
                     }
                 }
@@ -289,8 +292,8 @@ impl Kubelet {
                 None => {
                     disk.put(self.root.join("pods").join(uid).join("etc-hosts"), "hosts");
                     let phase = Phase::Starting { until: now + STARTS };
-                    self.pods
-                        .insert(uid.clone(), Pod { manifest: manifest.clone(), phase, restarts: 0, is_held: false });
+                    let pod = Pod { manifest: manifest.clone(), phase, restarts: 0, made: wall, is_held: false };
+                    self.pods.insert(uid.clone(), pod);
                     self.started_pods.push(manifest.clone());
                 }
             }
@@ -507,10 +510,6 @@ impl Kubelet {
         let is_foreign = self.runtime == RuntimeState::Foreign;
         let pods = || self.pods.values().filter(|_| !is_foreign);
         let nanos = |millis: i64| millis * 1_000_000;
-        let since = |pod: &Pod| match pod.phase {
-            Phase::Running { since } => since,
-            _ => wall,
-        };
         match method {
             "ListPodSandbox" => {
                 let sandbox = |pod: &Pod| messages::Sandbox {
@@ -521,7 +520,7 @@ impl Kubelet {
                         namespace: pod.manifest.namespace.clone(),
                     }),
                     state: i32::from(pod.phase == Phase::Gone),
-                    created_at: nanos(since(pod)),
+                    created_at: nanos(pod.made),
                     annotations: pod.manifest.annotations(),
                 };
                 let occupant = |name: String| messages::Sandbox {
@@ -547,7 +546,7 @@ impl Kubelet {
                         Phase::Running { .. } | Phase::Ending { .. } => 1,
                         Phase::Gone => 2,
                     },
-                    created_at: nanos(since(pod)),
+                    created_at: nanos(pod.made),
                     labels: BTreeMap::from([("io.kubernetes.pod.uid".to_owned(), pod.manifest.uid.clone())]),
                 };
                 Some(
@@ -559,9 +558,9 @@ impl Kubelet {
                 let id = messages::Id::decode(request).ok()?.id;
                 let uid = id.strip_prefix("s-")?.to_owned();
                 if let Some(pod) = self.pods.get_mut(&uid) {
-                    pod.phase = match self.taken.contains_key(&uid) && self.runs {
-                        true => Phase::Starting { until: now + STARTS },
-                        false => Phase::Gone,
+                    (pod.phase, pod.made) = match self.taken.contains_key(&uid) && self.runs {
+                        true => (Phase::Starting { until: now + STARTS }, wall),
+                        false => (Phase::Gone, pod.made),
                     };
                 }
                 Some(Vec::new())

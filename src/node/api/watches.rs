@@ -34,6 +34,7 @@ pub(super) use etcd_rollback::EtcdRollbackProbe;
 pub(super) use etcd_rollback::WatchProgress;
 pub(super) use lines::Turns;
 use named::CacheReadPolicy;
+pub(super) use retry::WatchOrder;
 use task::WatchTask;
 
 /// Objects per page: a page is in memory twice while it is read.
@@ -49,6 +50,7 @@ pub(super) struct WatchContext {
     pub(super) store: Store,
     pub(super) link: watch::Receiver<Link>,
     pub(super) etcd_rollback: EtcdRollbackProbe,
+    pub(super) order: WatchOrder,
     /// In which large objects are read.
     pub(super) turns: Turns,
     /// Objects remembered from the checkpoint ([`ApiOptions::known`]).

@@ -1,5 +1,6 @@
 //! When to retry a failed watch, and whether to report its failure.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -22,15 +23,62 @@ const SETTLING: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_secs(2);
 const AT_ONCE: Duration = Duration::from_millis(300);
 
-/// When all agents of a cluster reconnect together, watches for new daemons come first. The others resume up to this
-/// long after the connection.
+/// When all agents of a cluster reconnect together, watches for new daemons come first. The others resume up to
+/// [`LATER`] after that of the DaemonSets, which shows how busy the API server is, and wait for it no longer than this.
 const LATER: Duration = Duration::from_millis(1_500);
+const LATEST: Duration = Duration::from_secs(5);
+
+/// The order in which an agent's watches resume; clones share it.
+#[derive(Clone)]
+pub(in crate::node::api) struct WatchOrder {
+    /// Whether the DaemonSets are watched.
+    is_open: Arc<watch::Sender<bool>>,
+}
+
+impl WatchOrder {
+    pub(in crate::node::api) fn new() -> Self {
+        Self { is_open: Arc::new(watch::Sender::new(true)) }
+    }
+
+    fn note(&self, is_open: bool) {
+        self.is_open.send_if_modified(|open| std::mem::replace(open, is_open) != is_open);
+    }
+
+    /// Waits for the turn of a watch that does not go first.
+    async fn turn(&self) {
+        let mut is_open = self.is_open.subscribe();
+        let in_turn = async {
+            loop {
+                // Its sender lives as long as this value.
+                let _ = is_open.wait_for(|is_open| *is_open).await;
+                tokio::time::sleep(LATER.mul_f64(random())).await;
+                // It may have been accepted and have expired.
+                if *is_open.borrow() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(LATEST.mul_f64(0.5 + random() / 2.0), in_turn).await;
+    }
+}
+
+/// A watch's place among those of its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WatchPriority {
+    /// The one of the DaemonSets: others wait for it.
+    Leading,
+    /// It does not wait.
+    First,
+    Later,
+}
 
 /// When a failed watch is tried again.
 pub(super) struct Retry {
     backoff: Backoff,
-    /// Whether it is a priority watch.
-    is_first: bool,
+    priority: WatchPriority,
+    order: WatchOrder,
+    /// Whether its resource version has expired since it last worked for long.
+    has_expired: bool,
     /// Since when the watch works; `None` while it is being retried.
     since: Option<Instant>,
     /// When a connection last came after waiting; for a priority watch also at the start, because the connection may
@@ -42,12 +90,14 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    pub(super) fn new(link: watch::Receiver<Link>, is_first: bool) -> Self {
+    pub(super) fn new(link: watch::Receiver<Link>, priority: WatchPriority, order: WatchOrder) -> Self {
         Self {
             backoff: Backoff::request(),
-            is_first,
+            priority,
+            order,
+            has_expired: false,
             since: None,
-            linked: is_first.then(Instant::now),
+            linked: (priority != WatchPriority::Later).then(Instant::now),
             refused: 0,
             link,
         }
@@ -55,6 +105,9 @@ impl Retry {
 
     pub(super) fn established(&mut self) {
         self.since.get_or_insert_with(Instant::now);
+        if self.priority == WatchPriority::Leading {
+            self.order.note(true);
+        }
     }
 
     fn was_established(&self) -> bool {
@@ -73,23 +126,29 @@ impl Retry {
         self.linked.is_some_and(|since| since.elapsed() < SETTLING)
     }
 
-    /// Waits before the next attempt: not after the first failure of an established watch; until there is a connection
-    /// if there is none, and a moment longer unless it is a priority watch; else the back-off.
-    pub(super) async fn pause(&mut self) {
+    /// Waits before the next attempt: not after the first failure of an established watch, nor the first time that its
+    /// resource version `expired`, when it lists; until there is a connection if there is none, and for its turn; else the
+    /// back-off.
+    pub(super) async fn pause(&mut self, expired: bool) {
         let established = self.was_established();
         self.since = None;
+        if self.priority == WatchPriority::Leading {
+            self.order.note(false);
+        }
         if established {
             self.backoff.reset();
         }
+        let lists_at_once = expired && (established || !self.has_expired);
+        self.has_expired = expired || self.has_expired && !established;
         if *self.link.borrow() != Link::Up {
             // One task connects for all.
             let _ = self.link.wait_for(|link| *link == Link::Up).await;
             (self.linked, self.refused) = (Some(Instant::now()), 0);
-            if !self.is_first {
-                tokio::time::sleep(LATER.mul_f64(random())).await;
+            if self.priority == WatchPriority::Later {
+                self.order.turn().await;
             }
-        } else if !established {
-            let pause = match (self.is_settling(), self.is_first) {
+        } else if !established && !lists_at_once {
+            let pause = match (self.is_settling(), self.priority != WatchPriority::Later) {
                 (true, true) => doubled(self.refused).mul_f64(0.5 + random()),
                 (true, false) => self.backoff.next().min(SOON.mul_f64(0.5 + random())),
                 (false, _) => self.backoff.next(),
@@ -114,5 +173,65 @@ mod tests {
         let pauses: Vec<u128> = (0..5).map(|times| doubled(times).as_millis()).collect();
         assert_eq!(pauses, [300, 600, 1_200, 2_000, 2_000]);
         assert_eq!(doubled(u32::MAX), SOON);
+    }
+
+    fn retry(priority: WatchPriority, order: &WatchOrder, link: &watch::Sender<Link>) -> Retry {
+        Retry::new(link.subscribe(), priority, order.clone())
+    }
+
+    fn down() -> Link {
+        let failure = ApiFailure::new(FailureKind::Unreachable, "refused");
+        Link::Down { failure, since: crate::core::time::Timestamp::MIN }
+    }
+
+    async fn waits(retry: &mut Retry, expired: bool) -> Duration {
+        let began = Instant::now();
+        retry.pause(expired).await;
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_lost_connection_the_others_wait_for_the_watch_of_the_daemon_sets() {
+        let (order, link) = (WatchOrder::new(), watch::Sender::new(down()));
+        let mut leading = retry(WatchPriority::Leading, &order, &link);
+        let mut later = retry(WatchPriority::Later, &order, &link);
+        let lead = async {
+            leading.pause(false).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            leading.established();
+        };
+        let connect = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            link.send_replace(Link::Up);
+        };
+        let ((), (), waited) = tokio::join!(lead, connect, waits(&mut later, false));
+        assert!((Duration::from_secs(3)..Duration::from_secs(5)).contains(&waited), "{waited:?}");
+        // It does not come.
+        link.send_replace(down());
+        let lead = async {
+            leading.pause(false).await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        };
+        let connect = async {
+            // All have noticed.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            link.send_replace(Link::Up);
+        };
+        let ((), (), waited) = tokio::join!(lead, connect, waits(&mut later, false));
+        assert!(waited > LATEST / 2 && waited < LATEST + Duration::from_secs(1), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_expired_is_listed_at_once_but_not_again_and_again() {
+        let (order, link) = (WatchOrder::new(), watch::Sender::new(Link::Up));
+        let mut retry = retry(WatchPriority::First, &order, &link);
+        assert_eq!(waits(&mut retry, true).await, Duration::ZERO);
+        retry.established();
+        assert!(waits(&mut retry, true).await > Duration::ZERO);
+        assert!(waits(&mut retry, true).await > Duration::ZERO);
+        retry.established();
+        tokio::time::sleep(ESTABLISHED).await;
+        assert_eq!(waits(&mut retry, true).await, Duration::ZERO);
+        assert!(waits(&mut retry, true).await > Duration::ZERO);
     }
 }

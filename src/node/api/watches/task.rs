@@ -36,6 +36,7 @@ use super::WatchProgress;
 use super::named;
 use super::named::CacheReadPolicy;
 use super::retry::Retry;
+use super::retry::WatchPriority;
 
 /// A watch that ends normally lives longer than this ([`super::config`]).
 const IN_ORDER: Duration = Duration::from_secs(235);
@@ -86,7 +87,12 @@ impl WatchTask {
     }
 
     async fn run(self: Box<Self>, context: Arc<WatchContext>, watch_progress: Arc<WatchProgress>) {
-        let mut retry = Retry::new(context.link.clone(), matches!(self.scope, Scope::DaemonSets | Scope::NodeDaemons));
+        let priority = match self.scope {
+            Scope::DaemonSets => WatchPriority::Leading,
+            Scope::NodeDaemons => WatchPriority::First,
+            _ => WatchPriority::Later,
+        };
+        let mut retry = Retry::new(context.link.clone(), priority, context.order.clone());
         let mut gone_back = context.etcd_rollback.gone_back();
         let mut cache_read_policy = context.cache_read_policy(&self.scope);
         loop {
@@ -237,8 +243,9 @@ impl WatchTask {
                 }
                 Err(error) => {
                     let failure = ApiFailure::from_watcher(&error);
+                    let is_expired = failure.kind == FailureKind::Expired;
                     failed = true;
-                    if failure.kind == FailureKind::Expired {
+                    if is_expired {
                         watch_progress.expired();
                     }
                     let resumed = matches!(error, watcher::Error::WatchStartFailed(_))
@@ -247,7 +254,7 @@ impl WatchTask {
                     resumes += u32::from(resumed);
                     // kube's watcher keeps its resource version when the answer to the watch itself is 410, and would
                     // never list again.
-                    let stuck = failure.kind == FailureKind::Expired || resumes > RESUMES;
+                    let stuck = is_expired || resumes > RESUMES;
                     if self.is_missing(&failure) {
                         // Agents work without that resource; it may be installed later.
                         store.missing(&self.scope);
@@ -257,7 +264,7 @@ impl WatchTask {
                     if retry.is_news(&failure) {
                         self.report(store, failure);
                     }
-                    Box::pin(retry.pause()).await;
+                    Box::pin(retry.pause(is_expired)).await;
                     if stuck {
                         return WatchEnd::Relist;
                     }
