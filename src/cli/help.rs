@@ -42,7 +42,7 @@ const TOPICS: &[Topic] = topics! {
     "overlays": "overlays.md", "Overlays";
     "policy-keys": "security.md", "Policy: what may run here";
     "removal": "daemonsets.md", "What removes a daemon";
-    "rollouts": "rollouts.md", "How a rollout goes";
+    "rollouts": "rollouts.md", "Rollouts";
     "sources": "daemonsets.md", "Where DaemonSets come from";
     "start-order": "start-order.md", "Start order";
     "startup-taint": "startup-taint.md", "Startup taint";
