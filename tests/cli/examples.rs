@@ -141,7 +141,7 @@ fn said(text: &str) -> Vec<(String, String)> {
 
 /// The values of the table of the annotations that steer a rollout: ``| `NAME: VALUE`, `VALUE` or `VALUE` | …``.
 fn tabulated() -> Vec<(String, String)> {
-    let page = read("docs/rollouts.md");
+    let page = read("docs/steering.md");
     let table = page.split("| annotation (`daemonlet.dev/…`) |").nth(1).unwrap().split("\n\n").next().unwrap();
     let mut found = Vec::new();
     for row in table.lines().filter(|row| row.starts_with("| `")) {
@@ -157,7 +157,7 @@ fn tabulated() -> Vec<(String, String)> {
 #[test]
 fn values_that_the_pages_name_are_understood() {
     let of_pages = pages().into_iter().flat_map(|(path, page)| said(&page).into_iter().map(move |s| (path.clone(), s)));
-    let all = of_pages.chain(tabulated().into_iter().map(|said| ("docs/rollouts.md".to_owned(), said)));
+    let all = of_pages.chain(tabulated().into_iter().map(|said| ("docs/steering.md".to_owned(), said)));
     let (mut seen, mut modes) = (0, 0);
     for (path, (name, value)) in all {
         match name.as_str() {
@@ -248,7 +248,7 @@ fn a_last_step_below_all_nodes_holds_as_the_page_says() {
     for annotations in [steps, by_hand] {
         let (approved, progressing) = world::pass(with(annotations));
         assert_eq!((approved.len(), progressing.as_str()), (0, "2 of 4 nodes are left: step 2 of 2 (2 of 4 nodes)"));
-        assert!(read("docs/rollouts.md").contains(&format!("`{progressing}`")), "docs/rollouts.md: {progressing}");
+        assert!(read("docs/steering.md").contains(&format!("`{progressing}`")), "docs/steering.md: {progressing}");
     }
     let (approved, _) = world::pass(with(json!({"daemonlet.dev/steps": "1; 50%; 100%"})));
     assert_eq!(approved.len(), 1, "with a larger step it goes on");

@@ -24,7 +24,7 @@ from suite.test_startup_taint import is_tainted
 from suite.test_startup_taint import workload
 
 # They say with which flag the kubelet is started.
-PAGES = [REPO / "docs" / page for page in ("daemonsets.md", "recipes/startup-taint.md")]
+PAGES = [REPO / "docs" / page for page in ("startup-taint.md", "recipes/startup-taint.md")]
 
 
 class Seen:
