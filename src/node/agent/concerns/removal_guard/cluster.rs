@@ -14,10 +14,16 @@ use super::super::super::requests::Reply;
 use super::super::super::requests::Request;
 use super::ASK_AGAIN;
 
+/// Half of the time until it is asked again after a first refusal; each takes twice as long as the one before.
+const REFUSED_AGAIN: Span = Span::from_millis(150);
+
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct ClusterIdentityCheck {
     asked_at: Option<Timestamp>,
     asked_on: u64,
+    /// How often it has not said who it is there.
+    #[serde(default)]
+    refused: u32,
     /// The connection on which it last said who it is.
     known_on: Option<u64>,
     /// The last connection on which it forbade the question.
@@ -81,6 +87,7 @@ impl ClusterIdentityCheck {
         if self.unsaid.as_ref().is_some_and(|(newer, _)| connection < *newer) {
             return;
         }
+        self.refused += u32::from(connection == self.asked_on);
         if !self.is_forbidden(connection) {
             self.unsaid = Some((connection, failure.clone()));
         }
@@ -131,18 +138,29 @@ impl ClusterIdentityCheck {
     /// Asks on every new connection, before anything that it says counts.
     pub(super) fn ask(&mut self, now: Timestamp) -> Option<Request> {
         let connection = self.linked_on?;
-        let is_old = |at| !(Span::ZERO..ASK_AGAIN).contains(&(now - at));
+        let again = self.again();
+        let is_old = |at| !(Span::ZERO..again).contains(&(now - at));
         let is_due = self.asked_on != connection || self.asked_at.is_none_or(is_old);
         if !is_due || self.known_on == Some(connection) {
             return None;
         }
+        self.refused = if self.asked_on == connection { self.refused } else { 0 };
         (self.asked_at, self.asked_on) = (Some(now), connection);
         Some(Request::ClusterIdentity { connection })
+    }
+
+    /// How long after a question it is asked again. An API server that has just started refuses for a moment, and all
+    /// that it says waits for this answer; one that is silent is not asked more often.
+    fn again(&self) -> Span {
+        match self.refused {
+            0 => ASK_AGAIN,
+            times => ASK_AGAIN.min(REFUSED_AGAIN * (1 << times.min(8))),
+        }
     }
 
     /// When it is asked again.
     pub(super) fn due(&self) -> Option<Timestamp> {
         let is_open = self.linked_on.is_some() && self.may_yet_say();
-        self.asked_at.filter(|_| is_open).map(|at| at + ASK_AGAIN)
+        self.asked_at.filter(|_| is_open).map(|at| at + self.again())
     }
 }

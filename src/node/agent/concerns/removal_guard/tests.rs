@@ -171,3 +171,30 @@ fn until_the_cluster_has_said_who_it_is_on_this_connection_nothing_that_it_says_
     let mut first = None;
     assert!(!observe(&mut RemovalGuard::default(), &mut first, 1, Vec::new()), "no other one is known");
 }
+
+#[test]
+fn a_refused_question_is_asked_again_soon_and_then_less_often() {
+    let (mut check, mut known) = (cluster::ClusterIdentityCheck::default(), Some("one".to_owned()));
+    let mut pass = |now: i64, connection: u64, refused: bool| {
+        let mut observation = Observation::of(Some(shown(None)), Knowledge::NeverHeard, now);
+        observation.api.as_mut().unwrap().connections_opened = connection;
+        let failure = ApiFailure::new(FailureKind::Server, "starting");
+        observation.replies.extend(refused.then(|| Reply::ClusterIdentity { connection, cluster: Err(failure) }));
+        check.observe(&observation, &mut known);
+        (check.ask(at(now)).is_some(), check.due().map(|due| due - at(now)))
+    };
+    let span = |millis| Some(Span::from_millis(millis));
+    assert_eq!(pass(0, 1, false), (true, Some(ASK_AGAIN)), "no answer yet");
+    assert_eq!(pass(0, 1, true), (false, span(300)));
+    assert_eq!(pass(300, 1, false), (true, span(300)));
+    assert_eq!(pass(300, 1, true), (false, span(600)));
+    assert_eq!(pass(900, 1, false), (true, span(600)));
+    let mut now = 900;
+    for _ in 0..40 {
+        let (_, due) = pass(now, 1, true);
+        now += due.unwrap().as_millis();
+        assert!(pass(now, 1, false).0);
+    }
+    assert_eq!(pass(now, 1, true), (false, Some(ASK_AGAIN)), "at the longest");
+    assert_eq!(pass(now, 2, false), (true, Some(ASK_AGAIN)), "of a new connection nothing is known");
+}
