@@ -52,6 +52,7 @@ use times::Times;
 pub(super) use known_rendering::Digests;
 pub(super) use known_rendering::KnownRendering;
 pub(super) use known_rendering::RenderingKey;
+pub(super) use known_rendering::UsedRendering;
 pub(super) use options::VersionedOptions;
 
 /// Objects with versions: a version changes whenever what `lookup` says does.
@@ -174,17 +175,20 @@ impl RenderCache {
         Self { times: Times::measured(clock), ..Self::default() }
     }
 
-    /// What this pass knew of its renderings, for a recording.
-    pub(super) fn known(&self) -> Vec<KnownRendering> {
+    /// The renderings of this pass, for a recording.
+    pub(super) fn used(&self) -> Vec<UsedRendering> {
         let renderings = self.renderings.borrow();
         let used = renderings.iter().filter(|(_, entry)| entry.used == self.pass);
-        let mut known: Vec<KnownRendering> = used
-            .map(|((_, incarnation, view), entry)| {
-                KnownRendering::of(&entry.daemon_set.key, *incarnation, *view, &entry.rendering)
+        let mut used: Vec<UsedRendering> = used
+            .map(|((_, incarnation, view), CachedRendering { daemon_set, rendering, .. })| UsedRendering {
+                daemon_set: Arc::clone(daemon_set),
+                incarnation: *incarnation,
+                view: *view,
+                rendering: Arc::clone(rendering),
             })
             .collect();
-        known.sort_by(|a, b| (&a.daemon, &a.revision, a.incarnation).cmp(&(&b.daemon, &b.revision, b.incarnation)));
-        known
+        used.sort_by(|a, b| a.name().cmp(&b.name()));
+        used
     }
 
     /// `rendering` with the digests that were recorded of it.

@@ -2,12 +2,42 @@
 //!
 //! Owns its form. Must not hold anything secret: digests stand for data.
 
+use std::sync::Arc;
+
+use serde::Serializer;
+
+use crate::core::model::DaemonSet;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::rendering::RenderResult;
 
 use super::BTreeMap;
 use super::RenderView;
+
+/// A rendering that a pass used, and what it is of. Nothing is copied of it until it is recorded.
+#[derive(Clone, Debug)]
+pub(in crate::node::agent) struct UsedRendering {
+    pub(super) daemon_set: Arc<DaemonSet>,
+    pub(super) incarnation: u64,
+    pub(super) view: RenderView,
+    pub(super) rendering: Arc<RenderResult>,
+}
+
+impl UsedRendering {
+    pub(super) fn name(&self) -> (&ObjectKey, &str, u64) {
+        (&self.daemon_set.key, &self.rendering.revision, self.incarnation)
+    }
+
+    pub(in crate::node::agent) fn known(&self) -> KnownRendering {
+        KnownRendering::of(&self.daemon_set.key, self.incarnation, self.view, &self.rendering)
+    }
+}
+
+impl serde::Serialize for UsedRendering {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.known().serialize(serializer)
+    }
+}
 
 /// What a pass knew of a rendering: what a replay cannot compute without what was secret in it.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -37,7 +67,7 @@ pub(in crate::node::agent) struct Digests {
 pub(in crate::node::agent) type RenderingKey = (ObjectKey, String, u64, RenderView);
 
 impl KnownRendering {
-    pub(super) fn of(daemon: &ObjectKey, incarnation: u64, view: RenderView, rendering: &RenderResult) -> Self {
+    fn of(daemon: &ObjectKey, incarnation: u64, view: RenderView, rendering: &RenderResult) -> Self {
         let (references, tokens) = match &rendering.result {
             Ok(rendered) => (&rendered.pod.references, &rendered.pod.tokens),
             Err(refused) => (&refused.references, &refused.tokens),
