@@ -175,22 +175,6 @@ impl RenderCache {
         Self { times: Times::measured(clock), ..Self::default() }
     }
 
-    /// The renderings of this pass, for a recording.
-    pub(super) fn used(&self) -> Vec<UsedRendering> {
-        let renderings = self.renderings.borrow();
-        let used = renderings.iter().filter(|(_, entry)| entry.used == self.pass);
-        let mut used: Vec<UsedRendering> = used
-            .map(|((_, incarnation, view), CachedRendering { daemon_set, rendering, .. })| UsedRendering {
-                daemon_set: Arc::clone(daemon_set),
-                incarnation: *incarnation,
-                view: *view,
-                rendering: Arc::clone(rendering),
-            })
-            .collect();
-        used.sort_by(|a, b| a.name().cmp(&b.name()));
-        used
-    }
-
     /// `rendering` with the digests that were recorded of it.
     fn as_recorded(
         &self,
