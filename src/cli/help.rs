@@ -1,56 +1,23 @@
 //! `daemonlet help`: the help of a command, or a part of the pages that the packages install.
 
+#[cfg(test)]
+mod part;
+mod topics;
+
+use std::io::Read;
+
 use clap::Args;
+use flate2::read::DeflateDecoder;
 
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::cli::output;
 use crate::core::nearest;
 
-/// What can be asked about.
-struct Topic {
-    name: &'static str,
-    /// The page below `docs`, and its text.
-    page: (&'static str, &'static str),
-    /// The heading of the part.
-    heading: &'static str,
-}
+use topics::TOPICS;
 
-macro_rules! topics {
-    ($($name:literal: $page:literal, $heading:literal;)*) => {
-        &[$(Topic { name: $name, page: ($page, include_str!(concat!("../../docs/", $page))), heading: $heading }),*]
-    };
-}
-
-const TOPICS: &[Topic] = topics! {
-    "annotations": "daemonsets.md", "Annotations and labels";
-    "boot": "boot-and-outages.md", "A boot";
-    "bounds": "limits.md", "Bounds";
-    "changes": "daemonsets.md", "What a change does";
-    "conditions": "coordinator.md", "Conditions";
-    "configuration": "configuration.md", "Files";
-    "exit-codes": "cli.md", "Exit codes";
-    "first-install": "steering.md", "First installs";
-    "full-node": "daemonsets.md", "On a full node";
-    "halt": "bad-revision.md", "A halt";
-    "held": "daemonsets.md", "What is held";
-    "json": "cli.md", "JSON";
-    "limits": "limits.md", "What a static pod cannot be";
-    "modes": "daemonsets.md", "Modes";
-    "night": "operations.md", "What to do at night";
-    "node-conditions": "node-conditions.md", "Node conditions";
-    "overlays": "overlays.md", "Overlays";
-    "policy-keys": "security.md", "Policy: what may run here";
-    "removal": "daemonsets.md", "What removes a daemon";
-    "rollouts": "rollouts.md", "Rollouts";
-    "sources": "daemonsets.md", "Where DaemonSets come from";
-    "start-order": "start-order.md", "Start order";
-    "startup-taint": "startup-taint.md", "Startup taint";
-    "states": "operations.md", "States";
-    "steps": "steering.md", "Steps";
-    "windows": "steering.md", "Windows";
-    "words": "glossary.md", "Glossary";
-};
+/// The parts of the pages in the order of [`TOPICS`], with a zero after each; deflated by `build.rs`.
+const PARTS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/topics"));
 
 /// Print the help of a command, or what the pages say about a topic
 ///
@@ -69,17 +36,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     command.build();
     let asked = arguments.what.join(" ");
     if let [name] = arguments.what.as_slice()
-        && let Some(topic) = TOPICS.iter().find(|topic| topic.name == name)
+        && let Some(index) = TOPICS.iter().position(|(topic, ..)| topic == name)
     {
-        let (page, text) = topic.page;
-        output::data(&format!("{}\nMore: /usr/share/doc/daemonlet/docs/{page}\n", part(text, topic.heading)))?;
+        let (_, page, _) = TOPICS[index];
+        output::data(&format!("{}\nMore: /usr/share/doc/daemonlet/docs/{page}\n", about(index)))?;
         return Ok(Exit::Success);
     }
     let found = arguments.what.iter().try_fold(&mut command, |command, name| command.find_subcommand_mut(name));
     let Some(found) = found else {
         let failure = CommandFailure::new(Exit::Usage, format!("{asked:?} is neither a command nor a topic"));
         let commands: Vec<String> = super::command().get_subcommands().map(|one| one.get_name().to_owned()).collect();
-        let names = TOPICS.iter().map(|topic| topic.name).chain(commands.iter().map(String::as_str));
+        let names = TOPICS.iter().map(|(topic, ..)| *topic).chain(commands.iter().map(String::as_str));
         let word = asked.replace(' ', "-");
         let part = names.clone().find(|name| word.len() > 3 && name.contains(&word));
         return Err(failure.hint(match nearest::of(&word, names).or(part) {
@@ -88,7 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         }));
     };
     let help = found.render_long_help();
-    let topics: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
+    let topics: Vec<&str> = TOPICS.iter().map(|(topic, ..)| *topic).collect();
     let topics = match asked.is_empty() {
         true => format!("\nTopics, for daemonlet help TOPIC:\n  {}\n", topics.join(", ")),
         false => String::new(),
@@ -97,47 +64,28 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     Ok(Exit::Success)
 }
 
-/// The part of `page` below the heading `heading`, up to the next heading that is no deeper, without the targets of
-/// links.
-fn part(page: &str, heading: &str) -> String {
-    let depth = |line: &str| line.len() - line.trim_start_matches('#').len();
-    let mut lines = page.lines().skip_while(|line| depth(line) == 0 || line.trim_start_matches(['#', ' ']) != heading);
-    let Some(first) = lines.next() else { return String::new() };
-    let mut is_code = false;
-    let body = lines.take_while(|line| {
-        is_code ^= line.starts_with("```");
-        is_code || depth(line) == 0 || depth(line) > depth(first)
-    });
-    let part: String = std::iter::once(first).chain(body).map(|line| format!("{line}\n")).collect();
-    without_targets(&part)
-}
-
-/// `text` with `[words](target)` as `words`.
-fn without_targets(mut text: &str) -> String {
-    let mut plain = String::new();
-    while let Some((before, after)) = text.split_once("](")
-        && let (Some((start, words)), Some((_, rest))) = (before.rsplit_once('['), after.split_once(')'))
-    {
-        plain.push_str(start);
-        plain.push_str(words);
-        text = rest;
-    }
-    plain + text
+/// What the page says about the topic at `index`.
+fn about(index: usize) -> String {
+    let mut parts = String::new();
+    let read = DeflateDecoder::new(PARTS).read_to_string(&mut parts);
+    checked!(read.is_ok());
+    parts.split('\0').nth(index).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::part::part;
     use super::*;
 
     #[test]
     fn every_topic_has_its_part_of_a_page() {
-        for Topic { name, page: (page, text), heading } in TOPICS {
-            let part = part(text, heading);
+        for (index, (name, page, heading)) in TOPICS.iter().enumerate() {
+            let part = about(index);
             assert!(part.lines().count() > 5, "{name}: {page} has no {heading}");
             assert!(!part.contains("]("), "{name}: {part}");
             assert!(super::super::command().find_subcommand(name).is_none(), "{name} is a command, too");
         }
-        assert!(TOPICS.is_sorted_by_key(|topic| topic.name));
+        assert!(TOPICS.is_sorted_by_key(|(topic, ..)| topic));
     }
 
     #[test]

@@ -203,6 +203,16 @@ impl Plan {
         ending.filter(move |(daemon, instance)| !ends(daemon, instance))
     }
 
+    /// Whether it still has what is only needed to write.
+    pub fn is_whole(&self) -> bool {
+        self.daemons.iter().flat_map(|daemon| &daemon.actions).any(|action| match action {
+            Action::Start { rendering, .. } | Action::Refresh { rendering, .. } | Action::Verify { rendering, .. } => {
+                rendering.is_whole()
+            }
+            _ => false,
+        })
+    }
+
     /// Gives up what is only needed to write.
     pub fn shrink(&mut self) {
         for action in self.daemons.iter_mut().flat_map(|daemon| &mut daemon.actions) {

@@ -270,8 +270,13 @@ pub struct DaemonPlan {
     /// Whether the container runtime is to be asked: a replacement needs to know who can say when the old one is gone.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub asks_runtime: bool,
-    /// When to look again even if nothing happens.
+    /// When to look again even if nothing happens. A recording has that apart from the plan, which else stays the same.
+    #[serde(serialize_with = "apart")]
     pub wake_at: Option<Timestamp>,
+}
+
+fn apart<S: serde::Serializer>(_: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_none()
 }
 
 pub fn plan_daemon(

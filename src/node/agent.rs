@@ -124,7 +124,7 @@ pub struct Agent {
 /// What the last pass saw, decided and did.
 struct LastPass {
     observation: Observation,
-    plan: Plan,
+    plan: Arc<Plan>,
     outcome: EffectOutcome,
     problems: Vec<Problem>,
     due: Timestamp,
@@ -138,7 +138,7 @@ impl Default for LastPass {
     fn default() -> Self {
         Self {
             observation: Observation::default(),
-            plan: Plan::default(),
+            plan: Arc::default(),
             outcome: EffectOutcome::default(),
             problems: Vec::new(),
             due: Timestamp::MIN,
@@ -283,6 +283,7 @@ impl Agent {
     fn carry_out(&mut self, observation: Observation, mut decision: Decision, began: Instant) {
         let (is_at_rest, seen) = (quiet::is_at_rest(&decision), ClockReading::now(observation.now));
         let mut outcome = self.executor.execute(&decision, &observation, &self.config, self.reporter.watchdog());
+        Arc::make_mut(&mut decision.plan).shrink();
         let recorded = self.reporter.recorder.news(&observation, &decision, &outcome, &self.last.plan);
         self.inputs.end_work(&mut self.executor, &mut self.render_cache, &self.state);
         self.requests.send(std::mem::take(&mut decision.requests), observation.now);
@@ -297,9 +298,8 @@ impl Agent {
             false => decision.due,
         };
         let is_at_rest = is_at_rest && !has_failed;
-        let Decision { state, mut plan, .. } = decision;
+        let Decision { state, plan, .. } = decision;
         let next = AgentState::commit(state, &plan, &outcome, observation.now);
-        plan.shrink();
         let before = std::mem::replace(&mut self.state, next);
         self.reporter.recorder.keep(before, &observation, recorded, &outcome, &self.render_cache);
         self.last = LastPass { observation, plan, outcome, problems, due, next: seen.until(due), is_at_rest };

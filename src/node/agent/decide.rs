@@ -162,7 +162,7 @@ fn decide_in_order(
         problems: problems(observation, &state, config),
         log,
         due,
-        plan,
+        plan: Arc::new(plan),
         state,
     }
 }

@@ -3,6 +3,7 @@
 //! A value that can be printed, compared, executed and recorded.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
@@ -21,7 +22,7 @@ use super::state::AgentState;
 #[derive(Clone, Debug)]
 pub(super) struct Decision {
     /// One plan a daemon: its actions in order, the record to be written, and its summary.
-    pub(super) plan: Plan,
+    pub(super) plan: Arc<Plan>,
     /// Whether the remembered inputs are written before anything else, and after everything else.
     pub(super) save_inputs: SaveInputs,
     /// Daemons that adopt instances of others: their records are written first, or what is in neither record would be

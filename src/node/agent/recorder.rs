@@ -18,6 +18,7 @@ use std::sync::mpsc;
 
 use serde::Deserialize;
 use serde::Serialize;
+use serde::Serializer;
 use serde_json::Value;
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -46,8 +47,8 @@ use super::decision::SaveInputs;
 use super::executor::EffectOutcome;
 use super::log::Log;
 use super::observation::Observation;
-use super::render_cache::KnownRendering;
 use super::render_cache::RenderCache;
+use super::render_cache::UsedRendering;
 use super::requests::Request;
 use super::state::AgentState;
 
@@ -61,7 +62,7 @@ const FILE: &str = "recording";
 /// What is recorded of a decision: all of it but the state after it, which follows from the rest.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RecordedDecision {
-    daemons: BTreeMap<String, DaemonPlan>,
+    daemons: RecordedPlan,
     /// When to look at each again, from the time of the pass: apart from the plans, which else stay the same.
     wakes_in: BTreeMap<String, Span>,
     removals_held: bool,
@@ -69,28 +70,43 @@ pub(super) struct RecordedDecision {
     adopters: Vec<ObjectKey>,
     to_touch: Vec<ToTouch>,
     to_clear: BTreeSet<String>,
-    requests: Vec<Request>,
+    requests: Arc<Vec<Request>>,
     events: Vec<DaemonEvent>,
     problems: Vec<Problem>,
     log: Log,
     due: Timestamp,
 }
 
+/// A plan as it is recorded: each daemon's by its name.
+#[derive(Clone, Debug)]
+struct RecordedPlan(Arc<Plan>);
+
+impl Serialize for RecordedPlan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let daemons: BTreeMap<String, &DaemonPlan> =
+            self.0.daemons.iter().map(|daemon| (daemon.key.to_string(), daemon)).collect();
+        daemons.serialize(serializer)
+    }
+}
+
 impl RecordedDecision {
-    /// Of `decision`, without what is only needed to write it.
+    /// Of `decision`, without what is only needed to write it. A plan that is without it is not copied: a recording
+    /// waits in memory until it is written.
     pub(super) fn of(decision: &Decision, now: Timestamp) -> Self {
-        let mut plan = decision.plan.clone();
-        plan.shrink();
-        let wakes_in = |daemon: &mut DaemonPlan| Some((daemon.key.to_string(), daemon.wake_at.take()? - now));
+        let mut plan = Arc::clone(&decision.plan);
+        if plan.is_whole() {
+            Arc::make_mut(&mut plan).shrink();
+        }
+        let wakes_in = |daemon: &DaemonPlan| Some((daemon.key.to_string(), daemon.wake_at? - now));
         Self {
-            wakes_in: plan.daemons.iter_mut().filter_map(wakes_in).collect(),
+            wakes_in: plan.daemons.iter().filter_map(wakes_in).collect(),
             removals_held: plan.removals_held,
-            daemons: plan.daemons.into_iter().map(|daemon| (daemon.key.to_string(), daemon)).collect(),
+            daemons: RecordedPlan(plan),
             save_inputs: decision.save_inputs,
             adopters: decision.adopters.clone(),
             to_touch: decision.to_touch.clone(),
             to_clear: decision.to_clear.clone(),
-            requests: decision.requests.clone(),
+            requests: Arc::new(decision.requests.clone()),
             events: decision.events.clone(),
             problems: decision.problems.clone(),
             log: decision.log.clone(),
@@ -147,7 +163,7 @@ pub(super) struct RecordedPass {
     observation: Observation,
     decision: RecordedDecision,
     outcome: EffectOutcome,
-    renderings: Vec<KnownRendering>,
+    renderings: Vec<UsedRendering>,
 }
 
 impl RecordedPass {
@@ -158,7 +174,7 @@ impl RecordedPass {
         observation: Observation,
         decision: RecordedDecision,
         outcome: EffectOutcome,
-        renderings: Vec<KnownRendering>,
+        renderings: Vec<UsedRendering>,
     ) -> Self {
         let inputs = InputsByAddress::of(&before, &observation);
         Self { config, state: before, inputs, observation, decision, outcome, renderings }
@@ -166,7 +182,8 @@ impl RecordedPass {
 
     /// Digests of renderings that no Secret and no token is in.
     fn open_digests(&self) -> BTreeSet<String> {
-        self.renderings.iter().filter(|known| !known.is_secret).flat_map(KnownRendering::digests).collect()
+        let known = self.renderings.iter().map(UsedRendering::known);
+        known.filter(|known| !known.is_secret).flat_map(|known| known.digests().collect::<Vec<_>>()).collect()
     }
 }
 
@@ -181,7 +198,7 @@ pub(super) struct Recorder {
     jobs: Option<mpsc::SyncSender<RecorderJob>>,
     config: Arc<str>,
     missed: Arc<AtomicU64>,
-    last_requests: Vec<Request>,
+    last_requests: Arc<Vec<Request>>,
     last_at: Timestamp,
 }
 
@@ -192,7 +209,7 @@ impl Recorder {
             jobs: None,
             config: Arc::default(),
             missed: Arc::default(),
-            last_requests: Vec::new(),
+            last_requests: Arc::default(),
             last_at: Timestamp::MIN,
         }
     }
@@ -229,14 +246,15 @@ impl Recorder {
             && decision.log.0.is_empty()
             && observation.replies.is_empty()
             && outcome.failures.is_empty()
-            && decision.requests == self.last_requests
+            && decision.requests == *self.last_requests
             && is_same(&decision.plan, last);
         if is_quiet && observation.now < self.last_at + PERIOD {
             return None;
         }
         self.last_at = observation.now;
-        self.last_requests.clone_from(&decision.requests);
-        Some(RecordedDecision::of(decision, observation.now))
+        let recorded = RecordedDecision::of(decision, observation.now);
+        self.last_requests = Arc::clone(&recorded.requests);
+        Some(recorded)
     }
 
     /// Records a pass, if there is something to record of its decision.
@@ -249,13 +267,13 @@ impl Recorder {
         renderings: &RenderCache,
     ) {
         let Some(decision) = decision else { return };
-        let renderings = renderings.known();
+        let renderings = renderings.used();
         let config = Arc::clone(&self.config);
         let mut observation = observation.clone();
         if let Some(api) = &mut observation.api {
             // Of what is not selected a pass reads only what it plans for.
-            let planned: BTreeSet<&ObjectKey> = decision.daemons.values().map(|daemon| &daemon.key).collect();
-            Arc::make_mut(&mut api.snapshot).retain_outlines(|key| planned.contains(key));
+            let planned: BTreeSet<&ObjectKey> = decision.daemons.0.daemons.iter().map(|daemon| &daemon.key).collect();
+            api.snapshot.retain_outlines(|key| planned.contains(key));
         }
         let pass = RecordedPass::new(config, before, observation, decision, outcome.clone(), renderings);
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(RecorderJob::Keep(Box::new(pass))).is_ok());

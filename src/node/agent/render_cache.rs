@@ -52,6 +52,7 @@ use times::Times;
 pub(super) use known_rendering::Digests;
 pub(super) use known_rendering::KnownRendering;
 pub(super) use known_rendering::RenderingKey;
+pub(super) use known_rendering::UsedRendering;
 pub(super) use options::VersionedOptions;
 
 /// Objects with versions: a version changes whenever what `lookup` says does.
@@ -172,19 +173,6 @@ impl RenderCache {
     /// One that measures by `clock` what definitions cost: the processor time of the thread that works.
     pub(super) fn measured(clock: fn() -> Span) -> Self {
         Self { times: Times::measured(clock), ..Self::default() }
-    }
-
-    /// What this pass knew of its renderings, for a recording.
-    pub(super) fn known(&self) -> Vec<KnownRendering> {
-        let renderings = self.renderings.borrow();
-        let used = renderings.iter().filter(|(_, entry)| entry.used == self.pass);
-        let mut known: Vec<KnownRendering> = used
-            .map(|((_, incarnation, view), entry)| {
-                KnownRendering::of(&entry.daemon_set.key, *incarnation, *view, &entry.rendering)
-            })
-            .collect();
-        known.sort_by(|a, b| (&a.daemon, &a.revision, a.incarnation).cmp(&(&b.daemon, &b.revision, b.incarnation)));
-        known
     }
 
     /// `rendering` with the digests that were recorded of it.

@@ -273,8 +273,8 @@ fn a_gate_that_could_not_be_opened_is_closed_and_is_opened_again() {
     let config = config();
     let (observation, state) = (observation(None), state(&config));
     let mut decision = decided(&observation, &state, &config);
-    decision.plan.daemons[0].record.instances = state.records[&key()].instances.clone();
-    let record = &mut decision.plan.daemons[0].record;
+    Arc::make_mut(&mut decision.plan).daemons[0].record.instances = state.records[&key()].instances.clone();
+    let record = &mut Arc::make_mut(&mut decision.plan).daemons[0].record;
     record.in_boot("b").gate_closed = false;
     let uid = record.live().next().unwrap().uid.clone();
     let records = BTreeMap::from([(key(), RecordFate::OnDisk)]);

@@ -2,12 +2,62 @@
 //!
 //! Owns its form. Must not hold anything secret: digests stand for data.
 
+use std::sync::Arc;
+
+use serde::Serializer;
+
+use crate::core::model::DaemonSet;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::rendering::RenderResult;
 
 use super::BTreeMap;
+use super::CachedRendering;
+use super::RenderCache;
 use super::RenderView;
+
+/// A rendering that a pass used, and what it is of. Nothing is copied of it until it is recorded.
+#[derive(Clone, Debug)]
+pub(in crate::node::agent) struct UsedRendering {
+    daemon_set: Arc<DaemonSet>,
+    incarnation: u64,
+    view: RenderView,
+    rendering: Arc<RenderResult>,
+}
+
+impl UsedRendering {
+    fn name(&self) -> (&ObjectKey, &str, u64) {
+        (&self.daemon_set.key, &self.rendering.revision, self.incarnation)
+    }
+
+    pub(in crate::node::agent) fn known(&self) -> KnownRendering {
+        KnownRendering::of(&self.daemon_set.key, self.incarnation, self.view, &self.rendering)
+    }
+}
+
+impl RenderCache {
+    /// The renderings of this pass, for a recording.
+    pub(in crate::node::agent) fn used(&self) -> Vec<UsedRendering> {
+        let renderings = self.renderings.borrow();
+        let used = renderings.iter().filter(|(_, entry)| entry.used == self.pass);
+        let mut used: Vec<UsedRendering> = used
+            .map(|((_, incarnation, view), CachedRendering { daemon_set, rendering, .. })| UsedRendering {
+                daemon_set: Arc::clone(daemon_set),
+                incarnation: *incarnation,
+                view: *view,
+                rendering: Arc::clone(rendering),
+            })
+            .collect();
+        used.sort_by(|a, b| a.name().cmp(&b.name()));
+        used
+    }
+}
+
+impl serde::Serialize for UsedRendering {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.known().serialize(serializer)
+    }
+}
 
 /// What a pass knew of a rendering: what a replay cannot compute without what was secret in it.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -37,7 +87,7 @@ pub(in crate::node::agent) struct Digests {
 pub(in crate::node::agent) type RenderingKey = (ObjectKey, String, u64, RenderView);
 
 impl KnownRendering {
-    pub(super) fn of(daemon: &ObjectKey, incarnation: u64, view: RenderView, rendering: &RenderResult) -> Self {
+    fn of(daemon: &ObjectKey, incarnation: u64, view: RenderView, rendering: &RenderResult) -> Self {
         let (references, tokens) = match &rendering.result {
             Ok(rendered) => (&rendered.pod.references, &rendered.pod.tokens),
             Err(refused) => (&refused.references, &refused.tokens),

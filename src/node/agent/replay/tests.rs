@@ -133,7 +133,7 @@ fn pass(
     let (mut decision, cache) = decided(&observation, &state, config);
     change(&mut decision);
     let recorded = RecordedDecision::of(&decision, observation.now);
-    RecordedPass::new(config_text(config), state, observation, recorded, EffectOutcome::default(), cache.known())
+    RecordedPass::new(config_text(config), state, observation, recorded, EffectOutcome::default(), cache.used())
 }
 
 fn starts(decision: &Decision) -> bool {
@@ -149,8 +149,8 @@ fn a_pass_is_decided_as_it_was_and_what_differs_is_named() {
         assert!(starts(decision), "{:?}", decision.plan)
     });
     let other = pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |decision| {
-        decision.plan.daemons[0].summary.reason = "another".to_owned();
-        decision.plan.daemons[0].actions.clear();
+        Arc::make_mut(&mut decision.plan).daemons[0].summary.reason = "another".to_owned();
+        Arc::make_mut(&mut decision.plan).daemons[0].actions.clear();
     });
     let report = replay(&recording(&[same])).unwrap();
     assert_eq!((report.passes, report.differences, report.unreadable), (1, vec![], vec![]));
@@ -385,7 +385,7 @@ fn update() -> Vec<RecordedPass> {
         let recorded = RecordedDecision::of(&decision, seen.now);
         let next = AgentState::commit(decision.state, &decision.plan, &outcome, seen.now);
         let before = std::mem::replace(&mut now, next);
-        passes.push(RecordedPass::new(config_text(&config), before, seen, recorded, outcome, cache.known()));
+        passes.push(RecordedPass::new(config_text(&config), before, seen, recorded, outcome, cache.used()));
     }
     let record = &now.records[&key()];
     assert!(record.instances.len() == 1 && record.instances[0].incarnation == 1, "{record:?}");
@@ -405,7 +405,7 @@ fn recordings_of_a_bundle_are_replayed_and_a_change_is_found() {
     let config = config("");
     let daemon_set = daemon_set("i:1", json!({}));
     let changed = pass(&config, state(&config, &daemon_set), observation(Some(Snapshot::default())), |decision| {
-        decision.plan.daemons[0].summary.reason = "another".to_owned();
+        Arc::make_mut(&mut decision.plan).daemons[0].summary.reason = "another".to_owned();
     });
     for (path, passes, differences) in
         [("replay/update.cbor", update(), 0), ("golden/cli/changed.cbor", vec![changed], 1)]

@@ -268,10 +268,10 @@ impl Snapshot {
         self.not_selected.contains_key(key)
     }
 
-    /// Forgets the DaemonSets that are not selected, but for those of `kept`.
-    pub(crate) fn retain_outlines(&mut self, kept: impl Fn(&ObjectKey) -> bool) {
+    /// Forgets the DaemonSets that are not selected, but for those of `kept`. Copies nothing if it knows no others.
+    pub(crate) fn retain_outlines(self: &mut Arc<Self>, kept: impl Fn(&ObjectKey) -> bool) {
         if self.not_selected.keys().any(|key| !kept(key)) {
-            Arc::make_mut(&mut self.not_selected).retain(|key, _| kept(key));
+            Arc::make_mut(&mut Arc::make_mut(self).not_selected).retain(|key, _| kept(key));
         }
     }
 

@@ -136,7 +136,7 @@ fn a_new_instance_whose_gate_closes_has_its_manifest_behind_it() {
     executor.apply(&plan, &decision, &config, &mut EffectOutcome::default()).unwrap();
     assert!(gate(NEW));
     plan.actions.push(Action::CloseGate { uid: NEW.to_owned(), pod: "net-bbbbb".to_owned() });
-    decision.plan.daemons = vec![plan.clone()];
+    Arc::make_mut(&mut decision.plan).daemons = vec![plan.clone()];
     decision.gates = Gates::of(&decision.plan, &observation(None), false);
     executor.apply(&plan, &decision, &config, &mut EffectOutcome::default()).unwrap();
     assert!(!gate(NEW) && config.run_dir.join("closed-gates").join(NEW).exists());

@@ -1,6 +1,7 @@
 //! What is forgotten of daemons that are gone, and what outlives it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::node::agent::decide::tests::config;
 use crate::node::agent::decide::tests::decided;
@@ -77,7 +78,7 @@ fn a_bound_above_every_number_is_on_disk_before_it_is_used() {
     let (mut decision, mut outcome) = of_gone(&mut executor, 3);
     decision.state.floor = 2;
     for top in [3, 1_003, 1_004] {
-        decision.plan.daemons[0].record.next_incarnation = top;
+        Arc::make_mut(&mut decision.plan).daemons[0].record.next_incarnation = top;
         executor.raise_floor(&decision, &mut outcome);
         let floor = executor.state.as_ref().unwrap().inputs.load::<Floor>(FLOOR);
         let bound = if top == 1_004 { 2_004 } else { 1_003 };

@@ -335,7 +335,7 @@ fn what_is_to_be_written_of_tenants_is_written_in_several_passes() {
         let is_untouched = |d: &DaemonPlan| started.contains(&d.key) || d.record.instances.is_empty();
         assert!(decision.plan.daemons.iter().all(is_untouched), "nothing is noted of what was not begun");
         let records = started.iter().map(|key| (key.clone(), RecordFate::OnDisk)).collect();
-        decision.plan.daemons.retain(|daemon| started.contains(&daemon.key));
+        Arc::make_mut(&mut decision.plan).daemons.retain(|daemon| started.contains(&daemon.key));
         seen.manifests = Knowledge::Current(Arc::default());
         let outcome = EffectOutcome { records, ..EffectOutcome::default() };
         state = AgentState::commit(decision.state, &decision.plan, &outcome, seen.now);
