@@ -511,7 +511,7 @@ fn what_is_held_is_named_with_what_would_let_it_start() {
     let daemon = |state, hints: &[&str]| DaemonStatus {
         namespace: "a".into(),
         name: "d".into(),
-        source: crate::core::model::Source::Api,
+        source: Some(crate::core::model::Source::Api),
         mode: Some(Mode::Static),
         revision: String::new(),
         pod: String::new(),

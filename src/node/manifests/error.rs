@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::node::fsx::FsError;
+use crate::node::fsx::watch_hint;
 
 /// A manifest folder that cannot be used, or a manifest that could not be written or removed. Who reports what concerns
 /// the folder names it as the manifest folder.
@@ -96,7 +97,7 @@ impl ManifestError {
             | ManifestError::Write { source, .. }
             | ManifestError::Remove { source, .. } => source.hint(),
             ManifestError::Foreign { path, .. } => Some(format!("move {} out of the folder", path.display())),
-            ManifestError::Watch { .. } => Some("raise fs.inotify.max_user_instances or max_user_watches".to_owned()),
+            ManifestError::Watch { source, .. } => watch_hint(source).map(str::to_owned),
             ManifestError::ReadOnly { .. }
             | ManifestError::Name { .. }
             | ManifestError::Gone { .. }
