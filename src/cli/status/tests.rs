@@ -107,7 +107,8 @@ fn no_source_is_the_api_where_none_is_configured() {
     let mut report = report(vec![daemon("cni", State::Running), unknown]);
     let sources = |report: &StatusReport| {
         let text = human(report, Colour::none(), None);
-        let column = |line: &str| line.split("  ").filter(|cell| !cell.is_empty()).nth(1).map(str::trim).map(str::to_owned);
+        let column =
+            |line: &str| line.split("  ").filter(|cell| !cell.is_empty()).nth(1).map(str::trim).map(str::to_owned);
         text.lines().skip(1).filter_map(column).collect::<Vec<_>>()
     };
     assert_eq!(sources(&report), ["API", "-"]);
