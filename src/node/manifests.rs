@@ -31,7 +31,7 @@ use crate::node::fsx::Shared;
 use crate::node::fsx::Stamp;
 use crate::node::fsx::Unsynced;
 
-pub use attributes::Attributes;
+pub use attributes::FileAttributes;
 pub use error::ManifestError;
 use folder::ManifestFolder;
 use proof::reads_as;
@@ -66,7 +66,7 @@ pub struct ManifestDir {
     /// Whether there were renames that are not synced yet.
     unsettled: bool,
     /// Manifests whose attributes cannot be changed, with those.
-    immutable: BTreeMap<String, Attributes>,
+    immutable: BTreeMap<String, FileAttributes>,
 }
 
 impl ManifestDir {

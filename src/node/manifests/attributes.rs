@@ -21,12 +21,12 @@ pub(super) const MODE: u32 = 0o600;
 
 /// Mode and owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes {
+pub struct FileAttributes {
     mode: u32,
     uid: u32,
 }
 
-impl Attributes {
+impl FileAttributes {
     /// Those of a manifest.
     fn own() -> Self {
         Self { mode: MODE, uid: nix::unistd::geteuid().as_raw() }
@@ -38,7 +38,7 @@ impl Attributes {
     }
 }
 
-impl fmt::Display for Attributes {
+impl fmt::Display for FileAttributes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "mode {:04o} and owner {}", self.mode, self.uid)
     }
@@ -47,8 +47,8 @@ impl fmt::Display for Attributes {
 impl ManifestDir {
     /// Gives our manifests their mode and owner back, as the last scan found them. Gives the file and what it had, or why
     /// that stays. A file system that has no modes is not asked again.
-    pub fn restore_attributes(&mut self) -> Vec<(String, Result<Attributes, ManifestError>)> {
-        let found: Vec<(String, Attributes)> = self.scan_cache.changed_attributes().collect();
+    pub fn restore_attributes(&mut self) -> Vec<(String, Result<FileAttributes, ManifestError>)> {
+        let found: Vec<(String, FileAttributes)> = self.scan_cache.changed_attributes().collect();
         self.immutable.retain(|file, attributes| found.contains(&(file.clone(), *attributes)));
         let dir = self.folder.dir();
         let restored = found.into_iter().map(|(file, attributes)| {
@@ -75,7 +75,7 @@ impl ManifestDir {
 /// Gives whether the file `name` has its mode and owner now, or is not there any more.
 fn restore(dir: &Dir, name: &OsStr) -> Result<bool, FsError> {
     // Whoever owns the file may change its mode.
-    dir.set_owner_of(name, Owner { uid: Some(Attributes::own().uid), gid: None })?;
+    dir.set_owner_of(name, Owner { uid: Some(FileAttributes::own().uid), gid: None })?;
     dir.set_mode_of(name, MODE)?;
-    Ok(dir.stat(name)?.is_none_or(|stat| Attributes::changed(&stat).is_none()))
+    Ok(dir.stat(name)?.is_none_or(|stat| FileAttributes::changed(&stat).is_none()))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Attributes;
+use super::FileAttributes;
 use super::MAX_BYTES;
 use super::sha256;
 use crate::core::identity;
@@ -103,7 +103,7 @@ struct KnownFile {
     settled: bool,
     verdict: ScannedManifest,
     /// Mode and owner, where they are no manifest's.
-    changed: Option<Attributes>,
+    changed: Option<FileAttributes>,
 }
 
 /// Ours, or why not.
@@ -138,7 +138,7 @@ impl ScanCache {
     }
 
     /// Our files whose mode or owner somebody changed.
-    pub(super) fn changed_attributes(&self) -> impl Iterator<Item = (String, Attributes)> {
+    pub(super) fn changed_attributes(&self) -> impl Iterator<Item = (String, FileAttributes)> {
         self.files.iter().filter_map(|(name, known)| Some((name.to_str()?.to_owned(), known.changed?)))
     }
 
@@ -202,7 +202,7 @@ impl ScanCache {
             },
             ours => ours,
         };
-        let changed = Attributes::changed(&stat).filter(|_| verdict.is_ok());
+        let changed = FileAttributes::changed(&stat).filter(|_| verdict.is_ok());
         let settled = crate::clock::system().duration_since(stamp.changed()).is_ok_and(|age| age > TICK);
         if settled {
             self.written.remove(name);
