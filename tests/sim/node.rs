@@ -956,6 +956,9 @@ impl Node {
             Move::Suspend { seconds, is_cut } => self.suspend(seconds, is_cut),
             Move::ClockWhileDown { seconds } => {
                 self.set_clock(seconds);
+                if self.forgets() {
+                    self.forget_clock();
+                }
                 self.end = Some(End::Kill { back: BACK });
             }
         }
@@ -1317,6 +1320,13 @@ impl Node {
         self.wall.set(self.wall.get() + seconds * 1_000);
     }
 
+    /// Nothing tells that the clock was another one in this boot (not-mended).
+    pub(crate) fn forget_clock(&mut self) {
+        if self.clock_set_at >= self.booted {
+            self.clock_forgotten_in = Some(self.booted);
+        }
+    }
+
     fn suspend(&mut self, seconds: u32, is_cut: bool) {
         let seconds = i64::from(seconds);
         self.set_clock(seconds);
@@ -1383,6 +1393,7 @@ impl Node {
         let Ok(data) = disk.load(&path, u64::MAX) else { return };
         self.end = Some(End::Kill { back: BACK });
         if piece == Piece::Inputs {
+            self.forget_clock();
             self.inputs_damaged_at = Some(self.steady);
         }
         if piece == Piece::Seal {
