@@ -20,7 +20,9 @@ pub use crate::node::agent::simulated::Simulation;
 pub use crate::node::fsx::Disk;
 pub use crate::node::fsx::DiskHandle;
 pub use crate::node::fsx::Doing;
+pub use crate::node::fsx::FileKind;
 pub use crate::node::fsx::Links;
+pub use crate::node::fsx::Owner;
 pub use crate::node::fsx::PowerLossKeeps;
 pub use crate::node::fsx::Simulated;
 

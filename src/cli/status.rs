@@ -19,9 +19,11 @@ use crate::cli::table;
 use crate::clock::now;
 use crate::config::Config;
 use crate::core::escape;
+use crate::core::model::Source;
 use crate::core::render::Missing;
 use crate::core::status::DaemonStatus;
 use crate::core::status::LeftAlone;
+use crate::core::status::NO_API;
 use crate::core::status::State;
 use crate::core::status::StatusReport;
 use crate::core::time::Timestamp;
@@ -140,13 +142,13 @@ pub(super) fn exit(report: &StatusReport) -> Exit {
 pub(super) fn human(report: &StatusReport, colour: Colour, screen: Option<Screen>) -> String {
     let report = &output::printable(report);
     let head = ["DAEMONSET", "SOURCE", "REVISION", "POD", "STATE", "READY", "SINCE", "REASON"];
-    let rows = report.daemons.iter().map(|daemon| row(daemon, colour, screen)).collect::<Vec<_>>();
+    let rows = report.daemons.iter().map(|daemon| row(daemon, &report.agent.api, colour, screen)).collect::<Vec<_>>();
     let mut text = match screen {
         _ if rows.is_empty() => no_daemons(report, colour),
         Some(screen) => table::fitted(&head, &rows, screen.width),
         None => table::table(&head, &rows),
     };
-    if !matches!(report.agent.api.as_str(), "connected" | "none") {
+    if !matches!(report.agent.api.as_str(), "connected" | NO_API) {
         let since = report.agent.api_since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
         text.push_str(&format!("API: {}{since}\n", report.agent.api));
     }
@@ -194,8 +196,12 @@ pub(super) fn left_alone(groups: &[LeftAlone], colour: Colour) -> String {
     text
 }
 
-fn row(daemon: &DaemonStatus, colour: Colour, screen: Option<Screen>) -> Vec<table::Cell> {
-    let mut source = daemon.source.to_string();
+fn row(daemon: &DaemonStatus, api: &str, colour: Colour, screen: Option<Screen>) -> Vec<table::Cell> {
+    let mut source = match &daemon.source {
+        // None is configured: it was read when one was.
+        Some(Source::Api) if api == NO_API => "API (former)".to_owned(),
+        source => source.as_ref().map(Source::to_string).unwrap_or_default(),
+    };
     let mut since = daemon.since.clone().unwrap_or_default();
     if let Some(screen) = screen {
         source = table::end_of(&source, SOURCE_WIDTH);
@@ -216,7 +222,7 @@ fn row(daemon: &DaemonStatus, colour: Colour, screen: Option<Screen>) -> Vec<tab
     let dash = |text: &str| table::Cell::from(if text.is_empty() { "-" } else { text });
     vec![
         format!("{}/{}", daemon.namespace, daemon.name).as_str().into(),
-        source.as_str().into(),
+        dash(&source),
         dash(&daemon.revision),
         dash(&daemon.pod),
         state,

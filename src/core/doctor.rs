@@ -235,6 +235,20 @@ pub fn state_folder(path: &str, folder: &FolderFinding) -> Finding {
     }
 }
 
+/// Names files of the state folder that agents could not use and set aside.
+pub fn set_aside(files: &[String]) -> Option<Finding> {
+    let (first, more) = files.split_first()?;
+    let more = match more.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(Finding::warn(
+        "checkpoint",
+        format!("an agent could not use a file of its state, and set it aside: {first}{more}"),
+        "look for errors of the disk in the kernel's log, then remove it: no agent reads it",
+    ))
+}
+
 /// Judges how Secrets are stored on disk; `sealed`: the key that seals them, if they are.
 pub fn secrets(sealed: Option<&str>, state_dir: &str) -> Finding {
     const CHECK: &str = "secrets at rest";

@@ -179,14 +179,17 @@ pub struct Passes {
     pub last_micros: u64,
 }
 
+/// [`AgentStatus::api`] where no API server is configured.
+pub const NO_API: &str = "none";
+
 /// One daemon on this node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonStatus {
     pub namespace: String,
     pub name: String,
-    /// Where it was read.
-    pub source: Source,
+    /// Where its definition was read; `None`: only its manifest is known.
+    pub source: Option<Source>,
     /// Its mode; `None`: it is not ours.
     pub mode: Option<Mode>,
     /// The hash of the revision that runs, or that is to run.

@@ -46,6 +46,11 @@ const RECORD: &str = ".json";
 const STAGED: &str = ".tmp";
 const BEGUN: &str = ".new";
 
+/// What the name of one that was set aside has before its number.
+const SET_ASIDE: &str = ".bad-";
+/// The folder in the state folder with a record for each daemon.
+pub const DAEMONS: &str = "daemons";
+
 /// What was found under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loaded<T> {
@@ -302,14 +307,27 @@ impl CheckpointStore {
         if self.read_only || !damaged.is_read {
             return;
         }
-        let names = (1..MAX_SET_ASIDE).map(|n| format!("{file}.bad-{n}"));
+        let names = (1..MAX_SET_ASIDE).map(|n| format!("{file}{SET_ASIDE}{n}"));
         let mut free = names.filter(|name| matches!(self.dir.stat(name), Ok(None)));
-        let name = free.next().unwrap_or_else(|| format!("{file}.bad-{MAX_SET_ASIDE}"));
+        let name = free.next().unwrap_or_else(|| format!("{file}{SET_ASIDE}{MAX_SET_ASIDE}"));
         if self.dir.rename(file, &self.dir, &name).is_ok() {
             let _ = self.dir.sync();
             damaged.kept = Some(self.path.join(name));
         }
     }
+}
+
+/// The files of the state folder `path` that were set aside, those of records among them.
+pub fn set_aside_in(disk: &Shared, path: &Path) -> Vec<PathBuf> {
+    let is_aside = |name: &str| name.rsplit_once(SET_ASIDE).is_some_and(|(_, number)| number.parse::<u32>().is_ok());
+    let aside = |folder: PathBuf| {
+        let names = disk.list(&folder).unwrap_or_default().into_iter();
+        let names = names.filter(|name| name.to_str().is_some_and(is_aside));
+        names.map(|name| folder.join(name)).collect::<Vec<_>>()
+    };
+    let mut files: Vec<PathBuf> = [path.to_owned(), path.join(DAEMONS)].into_iter().flat_map(aside).collect();
+    files.sort();
+    files
 }
 
 /// Whether `record` can be put in JSON at all: a path in it may not be UTF-8.

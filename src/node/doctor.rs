@@ -21,7 +21,9 @@ use crate::core::doctor::AgentFinding;
 use crate::core::doctor::Finding;
 use crate::core::doctor::RuntimeFinding;
 use crate::core::status::StatusReport;
+use crate::node::checkpoint;
 use crate::node::cri::Cri;
+use crate::node::fsx::Real;
 
 /// Gathers everything; `status` is the agent's report, `agent` how it answered.
 pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&StatusReport>) -> Vec<Finding> {
@@ -38,6 +40,8 @@ pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&Stat
     findings.push(doctor::folders::examine(&definitions::open(&config.folders)));
     let state_dir = config.state_dir.display().to_string();
     findings.extend(folders::state(&config.state_dir).map(|found| doctor::state_folder(&state_dir, &found)));
+    let aside = checkpoint::set_aside_in(&Real::shared(), &config.state_dir);
+    findings.extend(doctor::set_aside(&aside.iter().map(|file| file.display().to_string()).collect::<Vec<_>>()));
     findings.extend(doctor::disk::examine(&disk::folders(config)));
     findings.push(doctor::secrets(config.seal_with(), &config.state_dir.display().to_string()));
     findings.extend(doctor::api::examine(&api.facts, &config.node_name));

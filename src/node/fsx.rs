@@ -204,6 +204,12 @@ impl FsError {
     }
 }
 
+/// What to do where something cannot be watched, if the system's answer says so.
+pub(in crate::node) fn watch_hint(error: &std::io::Error) -> Option<&'static str> {
+    let is_limit = matches!(Errno::from_raw(error.raw_os_error()?), Errno::EMFILE | Errno::ENOSPC);
+    is_limit.then_some("raise fs.inotify.max_user_instances and max_user_watches")
+}
+
 /// Why a folder of another user is not used, and what to do about it; `None` if it belongs to this process's user.
 pub(in crate::node) fn other_owner(stat: &Stat, path: &Path) -> Option<(String, String)> {
     let me = nix::unistd::geteuid();

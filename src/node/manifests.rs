@@ -3,6 +3,7 @@
 //! Owns the files with our annotation, and the staging folder `.daemonlet` (the kubelet skips names with a leading
 //! dot). Must never touch, rename or count foreign files, and never decides which manifests there should be.
 
+mod attributes;
 mod error;
 mod folder;
 mod proof;
@@ -30,6 +31,7 @@ use crate::node::fsx::Shared;
 use crate::node::fsx::Stamp;
 use crate::node::fsx::Unsynced;
 
+pub use attributes::FileAttributes;
 pub use error::ManifestError;
 use folder::ManifestFolder;
 use proof::reads_as;
@@ -63,6 +65,8 @@ pub struct ManifestDir {
     prepared: BTreeMap<String, StagedManifest>,
     /// Whether there were renames that are not synced yet.
     unsettled: bool,
+    /// Manifests whose attributes cannot be changed, with those.
+    immutable: BTreeMap<String, FileAttributes>,
 }
 
 impl ManifestDir {
@@ -90,6 +94,7 @@ impl ManifestDir {
             watch: None,
             prepared: BTreeMap::new(),
             unsettled: false,
+            immutable: BTreeMap::new(),
         }
     }
 
@@ -151,7 +156,7 @@ impl ManifestDir {
         if check_name(name).is_err() || stage.unlink(name).is_err() {
             return;
         }
-        match stage.create_file(name, bytes, 0o600, Owner::default()) {
+        match stage.create_file(name, bytes, attributes::MODE, Owner::default()) {
             Ok(file) => {
                 let file = Arc::new(file);
                 match together {
@@ -349,7 +354,7 @@ fn stage_file(stage: &Dir, name: &str, bytes: &[u8], prepared: Option<StagedMani
         Some(StagedManifest { file, .. }) => file.sync()?,
         None => {
             stage.unlink(name)?;
-            stage.create_file(name, bytes, 0o600, Owner::default())?.sync()?;
+            stage.create_file(name, bytes, attributes::MODE, Owner::default())?.sync()?;
         }
     }
     stage.stat(name)?.map(|stat| stat.stamp).ok_or_else(|| stage.missing(name))

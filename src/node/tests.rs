@@ -101,6 +101,10 @@ fn of_files() -> Vec<Sample> {
         hinted!(ManifestError::Check { path: path(), why: text("it is empty") }, "/f/a.yaml"),
         hinted!(ManifestError::Write { path: path(), source: step(Doing::Rename, "/f/a.yaml") }, "/f/a.yaml"),
         hinted!(ManifestError::Remove { path: path(), source: step(Doing::Remove, "/f/a.yaml") }, "/f/a.yaml"),
+        hinted!(
+            ManifestError::Attributes { path: path(), source: step(Doing::SetAttributes, "/f/a.yaml") },
+            "/f/a.yaml"
+        ),
         hinted!(ManifestError::Watch { path: folder(), source: io_error(28) }, "/f"),
         hinted!(VolumeError::Uid { uid: text("../u") }, "../u"),
         hinted!(VolumeError::Path { uid: text("u"), volume: text("config"), path: text("../x") }, "config"),

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::api;
 use super::api::Reach;
+use super::moves::Blur;
 
 /// How long a start takes, and a look at the folder lets wait, in milliseconds.
 const STARTS: i64 = 700;
@@ -121,6 +122,8 @@ pub(crate) struct Kubelet {
     /// Manifests by file, with what tells that it is the same file.
     parsed: BTreeMap<String, (String, Option<Manifest>)>,
     pub(crate) room: super::room::Room,
+    /// What the runtime does not know of the pods of these daemons.
+    pub(crate) blurred: BTreeMap<String, Blur>,
 }
 
 impl Kubelet {
@@ -144,6 +147,7 @@ impl Kubelet {
             is_untidy: true,
             parsed: BTreeMap::new(),
             room: super::room::Room::default(),
+            blurred: BTreeMap::new(),
         }
     }
 
@@ -509,6 +513,7 @@ impl Kubelet {
     pub(crate) fn answer(&mut self, method: &str, request: &[u8], (now, wall): (i64, i64)) -> Option<Vec<u8>> {
         let is_foreign = self.runtime == RuntimeState::Foreign;
         let pods = || self.pods.values().filter(|_| !is_foreign);
+        let blur = |pod: &Pod| self.blurred.get(&pod.manifest.daemon).copied();
         let nanos = |millis: i64| millis * 1_000_000;
         match method {
             "ListPodSandbox" => {
@@ -519,7 +524,9 @@ impl Kubelet {
                         uid: pod.manifest.uid.clone(),
                         namespace: pod.manifest.namespace.clone(),
                     }),
-                    state: i32::from(pod.phase == Phase::Gone),
+                    state: i32::from(
+                        pod.phase == Phase::Gone || matches!(blur(pod), Some(Blur::SandboxNotReady | Blur::Both)),
+                    ),
                     created_at: nanos(pod.made),
                     annotations: pod.manifest.annotations(),
                 };
@@ -542,6 +549,11 @@ impl Kubelet {
                     metadata: Some(messages::Name { name: "main".to_owned() }),
                     image_ref: "img".to_owned(),
                     state: match pod.phase {
+                        Phase::Running { .. } | Phase::Ending { .. } | Phase::Starting { .. }
+                            if matches!(blur(pod), Some(Blur::UnknownContainer | Blur::Both)) =>
+                        {
+                            3
+                        }
                         Phase::Starting { .. } => 0,
                         Phase::Running { .. } | Phase::Ending { .. } => 1,
                         Phase::Gone => 2,

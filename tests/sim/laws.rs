@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use daemonlet::simulation::Disk;
 use daemonlet::simulation::DiskHandle;
 use daemonlet::simulation::Doing;
+use daemonlet::simulation::FileKind;
 use daemonlet::simulation::Links;
 use serde_json::Value;
 
@@ -115,8 +116,8 @@ impl Laws {
 
     pub(crate) fn moved(&mut self, node: &Node, what: Move) {
         self.note(node, format!("-- {what:?}"));
-        self.knows_nothing |= matches!(what, Move::Damage { piece: Piece::Inputs, .. });
-        if matches!(what, Move::Clock { .. }) {
+        self.knows_nothing |= matches!(what, Move::Damage { piece: Piece::Inputs | Piece::Seal, .. });
+        if matches!(what, Move::Clock { .. } | Move::ClockWhileDown { .. } | Move::Suspend { .. }) {
             // The agent's times are by the wall clock.
             self.wait_anew(node);
         }
@@ -494,6 +495,9 @@ impl Laws {
         if text != foreign() {
             self.violate(node.steady, "files of others are untouched", "etcd.yaml is another");
         }
+        if let Some(open) = opened(node) {
+            self.violate(node.steady, "no file of the agent stays open to others", open);
+        }
         if node.has_taint() {
             self.violate(node.steady, "no startup taint stays", "the Node has it after the faults");
         }
@@ -655,6 +659,19 @@ impl Laws {
             self.violate(node.steady, "a restart in an unchanged world writes nothing", what);
         }
     }
+}
+
+/// A manifest of ours that others may read, or that is another user's.
+fn opened(node: &Node) -> Option<String> {
+    let disk: &dyn Disk = &*node.disk;
+    let me = nix::unistd::geteuid().as_raw();
+    let is_open = |name: &std::ffi::OsString| {
+        let stat = disk.look_at_link(&Path::new(MANIFESTS).join(name));
+        stat.is_ok_and(|stat| stat.kind == FileKind::File && (stat.mode != 0o600 || stat.uid != me))
+    };
+    let names = disk.list(Path::new(MANIFESTS)).unwrap_or_default().into_iter();
+    let mut names = names.filter(|name| *name != "etcd.yaml" && !name.as_encoded_bytes().starts_with(b"."));
+    names.find(is_open).map(|name| name.to_string_lossy().into_owned())
 }
 
 fn by_file(node: &mut Node) -> BTreeMap<String, Manifest> {

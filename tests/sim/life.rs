@@ -50,6 +50,7 @@ struct Around {
     server: api::Shared,
     wall: Rc<Cell<i64>>,
     booted: i64,
+    suspended: Rc<Cell<i64>>,
     /// The steady time at which the process was started, and what tokio's clock showed.
     began: i64,
     origin: tokio::time::Instant,
@@ -74,7 +75,7 @@ impl World for Around {
     }
 
     fn uptime(&self) -> jiff_time::Span {
-        jiff_time::Span::from_millis(self.steady() - self.booted)
+        jiff_time::Span::from_millis(self.steady() - self.booted + self.suspended.get())
     }
 
     fn random(&self) -> f64 {
@@ -379,6 +380,7 @@ fn process(node: &Rc<RefCell<Node>>, laws: &mut Laws, plan: &mut Plan, kubeconfi
                 server,
                 wall,
                 booted,
+                suspended: Rc::clone(&node.borrow().suspended),
                 began,
                 origin,
                 draw: RefCell::new(draw),

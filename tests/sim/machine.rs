@@ -153,8 +153,8 @@ impl Node {
         if version == Version::NewFormat {
             self.forget();
         }
-        if version == Version::Older && self.clock_set_at >= self.booted {
-            self.clock_forgotten_in = Some(self.booted);
+        if version == Version::Older {
+            self.forget_clock();
         }
         self.end = Some(End::Kill { back: 1_000 });
         for (path, data) in self.state_files() {

@@ -71,6 +71,8 @@ pub(crate) enum Piece {
     Inputs,
     Floor,
     Record,
+    /// The sealed secrets.
+    Seal,
 }
 
 /// How it is damaged.
@@ -81,6 +83,9 @@ pub(crate) enum Damage {
     Zeros,
     Half,
     Folder,
+    /// Others may write to it, or it is another user's.
+    Open,
+    Foreign,
 }
 
 /// What fails on the disk for a while.
@@ -92,6 +97,30 @@ pub(crate) enum Fault {
     ManifestsUnreadable,
     PodsFull,
     FolderUnreadable,
+    /// What is written is lost, and a sync says so.
+    StateBroken,
+    ManifestsReadOnly,
+    ManifestsBroken,
+    PodsReadOnly,
+    PodsBroken,
+}
+
+/// A file of the agent whose mode and owner somebody changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum OwnFile {
+    Manifest,
+    Data,
+}
+
+/// What the runtime says of a pod that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Blur {
+    /// Its container is in a state that the runtime does not know.
+    UnknownContainer,
+    /// Its sandbox is not ready, and its container runs.
+    SandboxNotReady,
+    /// The same, and its container is in a state that the runtime does not know.
+    Both,
 }
 
 /// How a node gets another name.
@@ -353,6 +382,27 @@ pub(crate) enum Move {
         why: NotReady,
         seconds: u16,
     },
+    /// The runtime knows less of the pods of a daemon than it should.
+    Blur {
+        daemon: u8,
+        blur: Blur,
+        seconds: u16,
+    },
+    /// Somebody opens a file of the agent to others, or gives it away.
+    Open {
+        daemon: u8,
+        file: OwnFile,
+        is_given: bool,
+    },
+    /// The machine is suspended for so long, and goes on; its connections are gone, or nobody has told it.
+    Suspend {
+        seconds: u32,
+        is_cut: bool,
+    },
+    /// The clock is set while no agent runs.
+    ClockWhileDown {
+        seconds: i64,
+    },
 }
 
 /// The resources that a refusal may be about.
@@ -434,6 +484,7 @@ impl Life {
         if sealed || tainted.is_some() {
             add_shutdowns(&mut Draw::new(seed ^ 0x0ff0), &mut moves);
         }
+        add_decay(&mut Draw::new(seed ^ 0xdeca), (daemons.len() as u64, sealed), &mut moves);
         moves.retain(|(at, _)| *at < HOUR);
         let draw = &mut Draw::new(seed ^ 0xc0de);
         let conditioned = if draw.below(3) == 0 { some(draw) } else { Vec::new() };
@@ -494,6 +545,60 @@ fn add_not_ready(draw: &mut Draw, moves: &mut Vec<(i64, Move)>) {
         let why = draw.one_of(&[NotReady::Unwell, NotReady::Unreachable]);
         let what = Move::EndReady { why, seconds: draw.one_of(&[2, 8, 25, 70, 200, 600]) };
         insert_near(draw, moves, what);
+    }
+}
+
+/// In one life of two disks decay, a runtime loses track, modes change, or the machine sleeps.
+fn add_decay(draw: &mut Draw, (daemons, sealed): (u64, bool), moves: &mut Vec<(i64, Move)>) {
+    for _ in 0..draw.below(2) * (1 + draw.below(4)) {
+        let what = a_move_of_decay(draw, daemons, sealed);
+        insert_near(draw, moves, what);
+    }
+}
+
+fn a_move_of_decay(draw: &mut Draw, daemons: u64, sealed: bool) -> Move {
+    let daemon = draw.below(daemons) as u8;
+    let seconds = draw.one_of(&[2_u16, 8, 25, 70, 200, 600]);
+    match draw.below(if sealed { 13 } else { 11 }) {
+        0..=2 => {
+            let blurs = [Blur::UnknownContainer, Blur::SandboxNotReady, Blur::Both];
+            Move::Blur { daemon, blur: draw.one_of(&blurs), seconds }
+        }
+        3..=4 => {
+            let file = draw.one_of(&[OwnFile::Manifest, OwnFile::Manifest, OwnFile::Data]);
+            Move::Open { daemon, file, is_given: draw.below(3) == 0 }
+        }
+        5..=6 => {
+            let faults = [
+                Fault::StateBroken,
+                Fault::ManifestsReadOnly,
+                Fault::ManifestsBroken,
+                Fault::PodsReadOnly,
+                Fault::PodsBroken,
+            ];
+            Move::DiskFault { fault: draw.one_of(&faults), seconds }
+        }
+        7..=8 => {
+            let seconds = draw.one_of(&[20, 600, 7_200, 40_000, 400_000]);
+            Move::Suspend { seconds, is_cut: draw.below(2) == 0 }
+        }
+        9 => Move::ClockWhileDown { seconds: draw.one_of(&[30, 3_600, 40_000, 100_000_000]) },
+        10 => {
+            let piece = draw.one_of(&[Piece::Inputs, Piece::Floor, Piece::Record]);
+            Move::Damage { piece, damage: draw.one_of(&[Damage::Open, Damage::Foreign]) }
+        }
+        _ => {
+            let damages = [
+                Damage::Gone,
+                Damage::Empty,
+                Damage::Zeros,
+                Damage::Half,
+                Damage::Folder,
+                Damage::Open,
+                Damage::Foreign,
+            ];
+            Move::Damage { piece: Piece::Seal, damage: draw.one_of(&damages) }
+        }
     }
 }
 

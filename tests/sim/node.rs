@@ -16,6 +16,7 @@ use daemonlet::simulation::Disk;
 use daemonlet::simulation::DiskHandle;
 use daemonlet::simulation::Doing;
 use daemonlet::simulation::Links;
+use daemonlet::simulation::Owner;
 use daemonlet::simulation::PowerLossKeeps;
 use daemonlet::simulation::Simulated;
 use nix::errno::Errno;
@@ -35,6 +36,7 @@ use super::moves::Hurt;
 use super::moves::Life;
 use super::moves::Move;
 use super::moves::NotReady;
+use super::moves::OwnFile;
 use super::moves::Piece;
 use super::moves::RESOURCES;
 use super::overlays::Overlay;
@@ -52,8 +54,12 @@ const LATE: &str = "/mnt/late/daemonsets.d";
 const LATE_SYSTEM: u64 = 7;
 /// Where the Namespace is whose UID says which cluster answers.
 const NAMESPACES: &str = "namespaces";
+/// What the sealed secrets are in.
+const SEALED: &str = "secrets.json";
 /// How long no agent runs after a file of its state was damaged, in milliseconds.
 const BACK: i64 = 1_000;
+/// Faults with which nothing new is remembered.
+const STATE_FAULTS: [Fault; 3] = [Fault::StateFull, Fault::StateReadOnly, Fault::StateBroken];
 /// 2026-01-01.
 const BEGIN: i64 = 1_767_225_600_000;
 
@@ -188,6 +194,7 @@ pub(crate) enum Heal {
     Overlay(u8),
     Occupant(u8),
     Ready,
+    Blur(u8),
 }
 
 /// What is told of the disk, and when the process is to die of it.
@@ -218,6 +225,9 @@ pub(crate) struct Node {
     pub(crate) wall: Rc<Cell<i64>>,
     pub(crate) clock: Rc<Cell<i64>>,
     pub(crate) booted: i64,
+    /// How long the machine has been suspended in this boot, which no steady clock shows, and in all.
+    pub(crate) suspended: Rc<Cell<i64>>,
+    suspended_in_all: i64,
     heals: Vec<(i64, Heal)>,
     pub(crate) draw: Draw,
     revisions: u64,
@@ -294,6 +304,8 @@ impl Node {
             wall: Rc::new(Cell::new(BEGIN)),
             clock: Rc::new(Cell::new(BEGIN)),
             booted: 0,
+            suspended: Rc::default(),
+            suspended_in_all: 0,
             heals: Vec::new(),
             draw: Draw::new(life.seed ^ 0x5eed),
             revisions: 0,
@@ -475,7 +487,7 @@ impl Node {
         self.effects.lock().unwrap().by_world = true;
         let exempt = self.disk.set_exempt(true);
         let mut server = self.server.lock().unwrap();
-        (server.now_millis, server.steady) = (now + self.wall.get(), now);
+        (server.now_millis, server.steady) = (now + self.wall.get(), now + self.suspended_in_all);
         self.kubelet.step(now, &self.disk, &mut server, &self.name);
         drop(server);
         self.disk.set_exempt(exempt);
@@ -558,6 +570,7 @@ impl Node {
             Heal::Seal => self.seals = true,
             Heal::TaintPolicy => self.server.lock().unwrap().has_taint_policy = true,
             Heal::Ready => self.be_ready(),
+            Heal::Blur(daemon) => drop(self.kubelet.blurred.remove(&self.full_name(usize::from(daemon)))),
             Heal::Overlay(daemon) => self.heal_overlay(usize::from(daemon)),
             Heal::StockPod(daemon) => self.end_stock_pod(daemon),
             Heal::Occupant(daemon) => self.vacate(daemon),
@@ -610,7 +623,7 @@ impl Node {
             return;
         }
         self.allow_anew();
-        if self.faults.contains(&Fault::PodsFull) {
+        if [Fault::PodsFull, Fault::PodsReadOnly, Fault::PodsBroken].iter().any(|fault| self.faults.contains(fault)) {
             // They cannot be written again.
             let steady = self.steady;
             self.daemons.iter_mut().for_each(|daemon| daemon.data_removed = Some(steady));
@@ -642,6 +655,7 @@ impl Node {
         self.effects.lock().unwrap().left = None;
         self.set_time(self.steady + 20_000);
         self.booted = self.steady;
+        self.suspended.set(0);
         self.forgets_gates = false;
         (self.is_shutting_down, self.owes_taint) = (false, false);
         self.kubelet.booted = self.steady;
@@ -669,6 +683,7 @@ impl Node {
                 | Move::Rename { .. }
                 | Move::Wipe { .. }
                 | Move::OtherVersion { .. }
+                | Move::ClockWhileDown { .. }
         );
         if ends && self.is_state_open {
             // What was heard meanwhile goes with the process.
@@ -877,15 +892,11 @@ impl Node {
                 self.kubelet.runtime = state;
                 self.heal_after(seconds, Heal::Runtime);
             }
-            Move::Clock { seconds } => {
-                self.clock_set_at = self.steady;
-                self.latest = self.latest.max(self.clock.get());
-                self.wall.set(self.wall.get() + seconds * 1_000);
-            }
+            Move::Clock { seconds } => self.set_clock(seconds),
             Move::Damage { piece, damage } => self.damage(piece, damage),
             Move::DiskFault { fault, seconds } => {
                 if !self.faults.contains(&fault) {
-                    if matches!(fault, Fault::StateReadOnly | Fault::StateFull) {
+                    if STATE_FAULTS.contains(&fault) {
                         self.forget_data();
                     }
                     self.faults.push(fault);
@@ -936,6 +947,20 @@ impl Node {
             Move::LabelNode { is_big } => self.label_node(is_big),
             Move::Occupy { daemon, seconds } => self.occupy(index(daemon), seconds),
             Move::EndReady { why, seconds } => self.end_ready(why, seconds),
+            Move::Blur { daemon, blur, seconds } => {
+                let daemon = index(daemon);
+                self.kubelet.blurred.insert(self.full_name(daemon), blur);
+                self.heal_after(seconds, Heal::Blur(daemon as u8));
+            }
+            Move::Open { daemon, file, is_given } => self.open_file(index(daemon), file, is_given),
+            Move::Suspend { seconds, is_cut } => self.suspend(seconds, is_cut),
+            Move::ClockWhileDown { seconds } => {
+                self.set_clock(seconds);
+                if self.forgets() {
+                    self.forget_clock();
+                }
+                self.end = Some(End::Kill { back: BACK });
+            }
         }
     }
 
@@ -967,7 +992,7 @@ impl Node {
 
     /// Whether nothing new can be remembered.
     pub(crate) fn forgets(&self) -> bool {
-        self.is_state_open || [Fault::StateFull, Fault::StateReadOnly].iter().any(|fault| self.faults.contains(fault))
+        self.is_state_open || STATE_FAULTS.iter().any(|fault| self.faults.contains(fault))
     }
 
     /// Whether daemons that start now have to keep their order: nobody has waited as long as they may, and what the agent
@@ -1285,6 +1310,45 @@ impl Node {
         files
     }
 
+    fn full_name(&self, daemon: usize) -> String {
+        format!("{SPACE}/{}", self.daemons[daemon].name)
+    }
+
+    fn set_clock(&mut self, seconds: i64) {
+        self.clock_set_at = self.steady;
+        self.latest = self.latest.max(self.clock.get());
+        self.wall.set(self.wall.get() + seconds * 1_000);
+    }
+
+    /// Nothing tells that the clock was another one in this boot (not-mended).
+    pub(crate) fn forget_clock(&mut self) {
+        if self.clock_set_at >= self.booted {
+            self.clock_forgotten_in = Some(self.booted);
+        }
+    }
+
+    fn suspend(&mut self, seconds: u32, is_cut: bool) {
+        let seconds = i64::from(seconds);
+        self.set_clock(seconds);
+        self.suspended.set(self.suspended.get() + seconds * 1_000);
+        self.suspended_in_all += seconds * 1_000;
+        self.kubelet.booted -= seconds * 1_000;
+        if is_cut {
+            self.server.lock().unwrap().break_connections();
+        }
+    }
+
+    /// A manifest, or data of a pod, becomes everybody's to write, or another user's.
+    fn open_file(&mut self, daemon: usize, file: OwnFile, is_given: bool) {
+        let name = self.full_name(daemon);
+        let Some(manifest) = self.kubelet.read(&self.disk).into_values().find(|m| m.daemon == name) else { return };
+        let path = match file {
+            OwnFile::Manifest => Path::new(MANIFESTS).join(manifest.file),
+            OwnFile::Data => volume_path(&manifest.uid, "c").join("..data/k"),
+        };
+        self.as_world(|disk| if is_given { give(disk, &path) } else { chmod(disk, &path, 0o666) });
+    }
+
     fn chmod_state(&mut self, mode: u32) {
         if let Ok(folder) = self.disk.open_folder(&DiskHandle::Start, Path::new(STATE), Links::Follow) {
             self.as_world(|disk| disk.set_mode(&folder, mode)).unwrap_or_default();
@@ -1313,6 +1377,7 @@ impl Node {
             Piece::Inputs => Some(Path::new(STATE).join("inputs.json")),
             Piece::Floor => Some(Path::new(STATE).join("floor.json")),
             Piece::Record => record(),
+            Piece::Seal => Some(Path::new(STATE).join(SEALED)),
         };
         let is_of =
             |daemon: &Daemon| path.as_ref().is_some_and(|path| path.ends_with(format!("{SPACE}_{}.json", daemon.name)));
@@ -1328,7 +1393,12 @@ impl Node {
         let Ok(data) = disk.load(&path, u64::MAX) else { return };
         self.end = Some(End::Kill { back: BACK });
         if piece == Piece::Inputs {
+            self.forget_clock();
             self.inputs_damaged_at = Some(self.steady);
+        }
+        if piece == Piece::Seal {
+            self.forget_data();
+            self.allow_anew();
         }
         if piece == Piece::Record {
             self.damaged_at = self.steady;
@@ -1338,6 +1408,8 @@ impl Node {
             Damage::Empty => overwrite(disk, &path, b""),
             Damage::Zeros => overwrite(disk, &path, &vec![0; data.len()]),
             Damage::Half => overwrite(disk, &path, &data[..data.len() / 2]),
+            Damage::Open => chmod(disk, &path, 0o666),
+            Damage::Foreign => give(disk, &path),
             Damage::Folder => {
                 disk.unlink(&DiskHandle::Start, &path).unwrap_or_default();
                 disk.make_folder(&path);
@@ -1372,8 +1444,36 @@ fn places(fault: Fault) -> &'static [(Doing, &'static str, Errno)] {
         Fault::ManifestsFull => &[(Doing::Create, MANIFESTS, Errno::ENOSPC), (Doing::Write, MANIFESTS, Errno::ENOSPC)],
         Fault::ManifestsUnreadable => &[(Doing::Read, MANIFESTS, Errno::EIO), (Doing::Open, MANIFESTS, Errno::EIO)],
         Fault::PodsFull => &[(Doing::Create, KUBELET, Errno::ENOSPC), (Doing::Write, KUBELET, Errno::ENOSPC)],
+        Fault::StateBroken => &[(Doing::Write, STATE, Errno::EIO), (Doing::Sync, STATE, Errno::EIO)],
+        Fault::ManifestsReadOnly => &[
+            (Doing::Create, MANIFESTS, Errno::EROFS),
+            (Doing::Rename, MANIFESTS, Errno::EROFS),
+            (Doing::Remove, MANIFESTS, Errno::EROFS),
+            (Doing::Write, MANIFESTS, Errno::EROFS),
+            (Doing::SetAttributes, MANIFESTS, Errno::EROFS),
+        ],
+        Fault::ManifestsBroken => &[(Doing::Write, MANIFESTS, Errno::EIO), (Doing::Sync, MANIFESTS, Errno::EIO)],
+        Fault::PodsReadOnly => &[
+            (Doing::Create, KUBELET, Errno::EROFS),
+            (Doing::Rename, KUBELET, Errno::EROFS),
+            (Doing::Remove, KUBELET, Errno::EROFS),
+            (Doing::Write, KUBELET, Errno::EROFS),
+            (Doing::SetAttributes, KUBELET, Errno::EROFS),
+        ],
+        Fault::PodsBroken => &[(Doing::Write, KUBELET, Errno::EIO), (Doing::Sync, KUBELET, Errno::EIO)],
         Fault::FolderUnreadable => &[(Doing::Open, FOLDER, Errno::EIO), (Doing::Read, FOLDER, Errno::EIO)],
     }
+}
+
+fn chmod(disk: &Arc<Simulated>, path: &Path, mode: u32) {
+    let file = disk.open_file(&DiskHandle::Start, path, Links::Refuse);
+    file.and_then(|file| disk.set_mode(&file, mode)).unwrap_or_default();
+}
+
+/// The file is nobody's.
+fn give(disk: &Arc<Simulated>, path: &Path) {
+    let nobody = Owner { uid: Some(65_534), gid: None };
+    disk.set_owner_at(&DiskHandle::Start, path, nobody).unwrap_or_default();
 }
 
 /// As an editor saves: a new file takes the place of the old one.

@@ -183,7 +183,7 @@ fn status(key: &ObjectKey, place: Option<&DaemonOnNode>, told: Option<&DaemonRep
     DaemonStatus {
         namespace: key.namespace.clone(),
         name: key.name.clone(),
-        source: Source::Api,
+        source: Some(Source::Api),
         mode: told.and_then(|told| told.mode),
         revision: place.map(|place| place.revision.clone()).unwrap_or_default(),
         pod: place.map(|place| place.pod.clone()).unwrap_or_default(),

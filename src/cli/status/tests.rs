@@ -10,7 +10,7 @@ fn daemon(name: &str, state: State) -> DaemonStatus {
     DaemonStatus {
         namespace: "kube-system".into(),
         name: name.into(),
-        source: Source::Api,
+        source: Some(Source::Api),
         mode: Some(Mode::Static),
         revision: "5d8c7".into(),
         pod: format!("{name}-7x2kp"),
@@ -102,6 +102,21 @@ fn the_table_has_a_line_a_daemon_and_problems_below() {
 }
 
 #[test]
+fn no_source_is_the_api_where_none_is_configured() {
+    let unknown = DaemonStatus { source: None, ..daemon("a", State::Running) };
+    let mut report = report(vec![daemon("cni", State::Running), unknown]);
+    let sources = |report: &StatusReport| {
+        let text = human(report, Colour::none(), None);
+        let column =
+            |line: &str| line.split("  ").filter(|cell| !cell.is_empty()).nth(1).map(str::trim).map(str::to_owned);
+        text.lines().skip(1).filter_map(column).collect::<Vec<_>>()
+    };
+    assert_eq!(sources(&report), ["API", "-"]);
+    report.agent.api = "none".into();
+    assert_eq!(sources(&report), ["API (former)", "-"]);
+}
+
+#[test]
 fn stale_refused_failing_and_unknown_are_exit_code_1() {
     for (state, exit_code) in [
         (State::Running, Exit::Success),
@@ -156,7 +171,7 @@ fn on_a_screen_the_table_fits_and_says_how_long_ago() {
     }
     let path = "/etc/daemonlet/daemonsets.d/kube-flannel.yaml".into();
     let [mut short, mut long] = ["kube-flannel-ds", "net"].map(|name| daemon(name, State::Running));
-    (short.source, long.reason) = (Source::File { path }, "because ".repeat(40));
+    (short.source, long.reason) = (Some(Source::File { path }), "because ".repeat(40));
     let text = human(&report(vec![short, long]), Colour::none(), Some(Screen { width: TERMINAL, now }));
     let table: Vec<&str> = text.lines().take(3).collect();
     assert!(table.iter().all(|line| line.chars().count() <= TERMINAL), "{text}");

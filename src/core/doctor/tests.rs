@@ -511,7 +511,7 @@ fn what_is_held_is_named_with_what_would_let_it_start() {
     let daemon = |state, hints: &[&str]| DaemonStatus {
         namespace: "a".into(),
         name: "d".into(),
-        source: crate::core::model::Source::Api,
+        source: Some(crate::core::model::Source::Api),
         mode: Some(Mode::Static),
         revision: String::new(),
         pod: String::new(),
@@ -534,4 +534,12 @@ fn what_is_held_is_named_with_what_would_let_it_start() {
     };
     let found = held(&[daemon(State::Running, &[]), daemon(State::Held, &["release it", "or not"])]);
     assert_eq!(found, [Finding::warn("held daemons", "a/d is held: port 22 (hint: grant it)", "release it; or not")]);
+}
+
+#[test]
+fn what_was_set_aside_is_named_until_somebody_removes_it() {
+    assert_eq!(set_aside(&[]), None);
+    let files = ["/s/a.json.bad-1", "/s/b.json.bad-1"].map(str::to_owned);
+    let Some(Finding { text: said, .. }) = set_aside(&files) else { panic!("it is named") };
+    assert!(said.ends_with("set it aside: /s/a.json.bad-1 and 1 more"), "{said}");
 }

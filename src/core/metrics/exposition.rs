@@ -161,7 +161,7 @@ fn daemons(out: &mut Exposition, status: &StatusReport, rules: &PodRules) {
         out.sample(Id::Daemons, &[&label_value(state.as_str())], count as f64);
     }
     let is_named = |daemon: &&DaemonStatus| {
-        !daemon.pod.is_empty() || daemon.source != Source::Api || rules.trusts(&daemon.namespace)
+        !daemon.pod.is_empty() || daemon.source != Some(Source::Api) || rules.trusts(&daemon.namespace)
     };
     for daemon in status.daemons.iter().filter(is_named) {
         let (namespace, name) = (daemon.namespace.as_str(), daemon.name.as_str());

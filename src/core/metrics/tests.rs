@@ -68,7 +68,7 @@ fn daemon(name: &str, state: State, reason: &str) -> DaemonStatus {
     DaemonStatus {
         namespace: "kube-system".into(),
         name: name.into(),
-        source: Source::Api,
+        source: Some(Source::Api),
         mode: Some(Mode::Static),
         revision: "5d8c7".into(),
         pod: if state == State::Running { "p".into() } else { String::new() },

@@ -35,8 +35,10 @@ struct KeptParts {
     volumes: BTreeSet<String>,
     manifest: bool,
     stale: Vec<StaleVolume>,
-    /// What nobody has said anything of yet.
-    unheard: Vec<Missing>,
+    /// What is not there and is no data.
+    missing: Vec<Missing>,
+    /// What nobody has said anything of yet, or cannot be read.
+    unknown: Vec<Missing>,
     /// Containers that have waited since the instance began.
     waiting: BTreeSet<String>,
     /// How to mend what is refused.
@@ -79,8 +81,10 @@ impl KeptParts {
             }
         };
         // What concerns the whole pod is not data: what runs does not become wrong without it.
-        if held.unheard || held.refused.is_empty() && volume == MANIFEST {
-            return self.unheard.extend(held.missing.iter().cloned());
+        match (held.unheard, held.refused.is_empty() && volume == MANIFEST) {
+            (true, _) => return self.unknown.extend(held.missing.iter().cloned()),
+            (false, true) => return self.missing.extend(held.missing.iter().cloned()),
+            (false, false) => {}
         }
         self.hints.extend(held.refused.iter().filter_map(|error| error.hint.clone()));
         self.stale.push(StaleVolume {
@@ -185,9 +189,11 @@ impl Planner<'_> {
                 self.summary.waiting_for.push(missing.clone());
             }
         }
-        if !kept.unheard.is_empty() {
-            let what: Vec<String> = kept.unheard.iter().map(describe).collect();
-            self.add_reason(&format!("keeps its last data: missing {}", what.join(", ")));
+        for (what, why) in [(&kept.missing, ": missing"), (&kept.unknown, " until this is known:")] {
+            let what: Vec<String> = what.iter().map(describe).collect();
+            if !what.is_empty() {
+                self.add_reason(&format!("keeps its last data{why} {}", what.join(", ")));
+            }
         }
         self.add_hints(kept.hints.iter().cloned());
         let waiting = rendering.held().iter().filter(|held| match &held.part {

@@ -55,6 +55,14 @@ impl Boot {
         (self.at, self.since) = (at, uptime);
     }
 
+    /// How far the clock was set forward since it was as `before` says, in this boot. A suspended machine's clock goes on.
+    pub(super) fn set_forward_since(&self, before: &Self) -> Span {
+        match self.id.is_empty() || self.id != before.id {
+            true => Span::ZERO,
+            false => self.at - before.at,
+        }
+    }
+
     /// What a time of this boot is by the clock as it is `now`, whatever it was when somebody wrote it. A time that is of
     /// no clock of this boot stays as it is.
     pub(super) fn present(&self, time: Timestamp, now: Timestamp) -> Timestamp {

@@ -114,7 +114,11 @@ pub(super) fn runtime_pods(
             c.state == ContainerState::Exited && c.restarts > 0 && !of_pod().any(later)
         };
         let crashing = of_pod().any(ended_again);
-        let is_standing = sandbox.state == SandboxState::Ready;
+        // One that is not ready stands while a container of it may run.
+        let may_run = |c: &crate::node::cri::Container| {
+            c.sandbox_id == sandbox.id && matches!(c.state, ContainerState::Running | ContainerState::Unknown)
+        };
+        let is_standing = sandbox.state == SandboxState::Ready || of_pod().any(may_run);
         let standing = is_standing.then(|| sandbox.id.clone());
         let ended = (!alive).then(|| sandbox.id.clone());
         match pods.iter_mut().find(|p| p.uid == sandbox.uid) {
@@ -348,9 +352,11 @@ mod tests {
             };
             let pods = runtime_pods(std::slice::from_ref(&sandbox), &[container]);
             assert_eq!(pods[0].ended_sandboxes.is_empty(), pods[0].alive, "one that may run is not cleared away");
+            assert_eq!(pods[0].sandboxes.is_empty(), !pods[0].alive, "what no kubelet ends can be stopped");
             (pods[0].alive, pods[0].fact.containers[0].does)
         };
         assert_eq!(alive(ContainerState::Unknown), (true, Does::Unknown));
+        assert_eq!(alive(ContainerState::Running), (true, Does::Runs));
         assert_eq!(alive(ContainerState::Exited), (false, Does::Ended));
         assert_eq!(alive(ContainerState::Created), (false, Does::Else));
     }

@@ -182,7 +182,7 @@ impl Executor {
     ///    number beyond it is used;
     /// 3. data for a roll-back and the other remembered inputs, where what runs is changed by them; records of daemons that
     ///    adopt instances of others;
-    /// 4. manifests and volume data that are new on this disk, staged together;
+    /// 4. mode and owner of manifests, where somebody changed them; manifests and volume data that are new on this disk, staged together;
     /// 5. daemon by daemon: record before a removal; volume data, record, manifest at a start. Whoever acts goes first:
     ///    no manifest waits for what is only noted of other daemons;
     /// 6. one wait for the disk;
@@ -208,6 +208,7 @@ impl Executor {
             SaveInputs::No | SaveInputs::After => {}
         }
         self.save_adopters(decision, &mut outcome);
+        self.restore_attributes(&mut outcome);
         self.prewrite(decision);
         let daemons = &decision.plan.daemons;
         let (acting, noting): (Vec<_>, Vec<_>) = daemons.iter().partition(|d| !d.actions.is_empty());
@@ -254,6 +255,17 @@ impl Executor {
             Ok(None) => self.is_readable_again = true,
             Err(AgentError::State(error)) => outcome.problems.push(unused(&error, error.hint())),
             Err(error) => outcome.problems.push(unused(&error, error.hint())),
+        }
+    }
+
+    fn restore_attributes(&mut self, outcome: &mut EffectOutcome) {
+        for (file, restored) in self.manifests.iter_mut().flat_map(ManifestDir::restore_attributes) {
+            match restored {
+                Ok(had) => {
+                    tracing::warn!(file, "somebody gave the manifest {had}: mode 0600 and its owner are set again")
+                }
+                Err(error) => outcome.problems.push(problem("manifest folder", failure::of(&error, error.hint()))),
+            }
         }
     }
 

@@ -60,6 +60,8 @@ pub(super) struct Objects<'a> {
     pub(super) has_run: bool,
     /// Whether sealed Secrets could not be opened yet, those of folders among them: none is absent.
     pub(super) is_closed: bool,
+    /// Whether the folders may have objects that cannot be read now, and nothing remembers them: none is absent.
+    pub(super) are_folders_unread: bool,
 }
 
 /// Which source counts; part of an object's version.
@@ -104,6 +106,7 @@ impl<'a> Objects<'a> {
             live: false,
             has_run: false,
             is_closed: observation.seal.is_closed,
+            are_folders_unread: false,
         }
     }
 
@@ -174,11 +177,10 @@ impl<'a> Objects<'a> {
         if let Some((origin, entry)) = sources.choose() {
             return (UsedSource::Source(origin), Some(entry));
         }
+        let may_be_there = self.is_closed && reference.kind == Kind::Secret || self.are_folders_unread;
         match (said, remembered) {
             (ApiAnswer::Gone, Some(entry)) if self.live => (UsedSource::Deleted, Some(entry)),
-            (ApiAnswer::NotConfigured | ApiAnswer::Gone, _) if !(self.is_closed && reference.kind == Kind::Secret) => {
-                (UsedSource::Absent, None)
-            }
+            (ApiAnswer::NotConfigured | ApiAnswer::Gone, _) if !may_be_there => (UsedSource::Absent, None),
             _ => (UsedSource::Unknown, None),
         }
     }
@@ -356,6 +358,7 @@ mod tests {
                 live: true,
                 has_run: true,
                 is_closed: false,
+                are_folders_unread: false,
             };
             let found = match objects.lookup(&named) {
                 Lookup::Present(value) => text_at(value, &["data", "k"]),
@@ -386,6 +389,7 @@ mod tests {
             live: false,
             has_run: true,
             is_closed: true,
+            are_folders_unread: false,
         };
         assert_eq!(sealed.lookup(&secret), Lookup::Unknown);
         for (objects, why) in [
@@ -396,5 +400,27 @@ mod tests {
         ] {
             assert!(matches!(objects.lookup(&secret), Lookup::Present(_)), "{why}");
         }
+    }
+
+    #[test]
+    fn what_a_folder_may_have_and_cannot_be_read_is_unknown_and_not_absent() {
+        let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
+        let (nothing, policy, unread) = (Versioned::new(), Policy::default(), BTreeSet::new());
+        let lookup = |are_folders_unread| {
+            let objects = Objects {
+                api: None,
+                folders: &nothing,
+                remembered: &nothing,
+                unread: &unread,
+                policy: &policy,
+                rollback_data: None,
+                live: true,
+                has_run: true,
+                is_closed: false,
+                are_folders_unread,
+            };
+            matches!(objects.lookup(&named), Lookup::Absent)
+        };
+        assert_eq!([true, false].map(lookup), [false, true]);
     }
 }

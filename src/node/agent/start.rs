@@ -19,6 +19,7 @@ use crate::core::render::RenderOptions;
 use crate::node::api;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::CheckpointStore;
+use crate::node::checkpoint::DAEMONS;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
 use crate::node::cri::Cri;
@@ -58,9 +59,6 @@ use super::sealing::Sealing;
 use super::state::AgentState;
 use super::state::FloorSource;
 use super::state::InputsOnDisk;
-
-/// The folder of daemon records in the state folder.
-const DAEMONS: &str = "daemons";
 
 /// Why the agent cannot work at all.
 #[derive(Debug, thiserror::Error)]
@@ -283,7 +281,7 @@ fn recall(
     state.concerns.manifests_lost_at_boot = ManifestsLostAtBoot::new(last_boot.as_deref(), inputs.boot_id());
     let saved_but_for_boot = (!rewrite).then(|| fingerprint(state));
     state.inputs_on_disk = InputsOnDisk { saved, saved_but_for_boot, due: None };
-    state.startup_problems.extend(damaged.iter().map(|why| problem("checkpoint", failure::of(why, None))));
+    state.startup_problems.extend(damaged.iter().map(|why| problem("checkpoint", failure::of(why, why.hint()))));
 }
 
 /// Takes the records, and the floor that stands for those that are lost. It is on disk before they are set aside: the

@@ -277,20 +277,28 @@ impl AgentState {
     /// set back takes every time that is remembered along: nothing waits until it gets there again.
     fn follow_clock(&mut self, observation: &Observation, config: &Config, log: &mut Log) {
         let (now, steady) = (observation.now, observation.steady);
+        let set_forward = observation.boot.set_forward_since(&self.inputs.clocks);
         self.inputs.clocks.clone_from(&observation.boot);
-        if let Some((last, last_steady)) = self.clock.last.replace((now, steady)) {
-            if now < last {
-                self.inputs_on_disk.due = self.inputs_on_disk.due.map(|due| due.min(now));
-                self.clear_again.clear();
-                self.concerns.removal_guard.clock_set_back(now, config.removals_delay.into());
+        let jump = match self.clock.last.replace((now, steady)) {
+            Some((last, last_steady)) => {
+                if now < last {
+                    self.inputs_on_disk.due = self.inputs_on_disk.due.map(|due| due.min(now));
+                    self.clear_again.clear();
+                    self.concerns.removal_guard.clock_set_back(now, config.removals_delay.into());
+                }
+                now - (last + (steady - last_steady))
             }
-            let jump = now - (last + (steady - last_steady));
-            if jump > CLOCK_JUMP {
-                let seconds = jump.as_secs();
-                log.warn(format!("the clock was set forward by {seconds} s: deadlines and back-offs go on as before"));
-                self.records.values_mut().for_each(|record| record.shift(jump));
-                self.unsaved.extend(self.records.keys().cloned());
-            }
+            // The steady clock of the agent before this one is not known.
+            None => set_forward,
+        };
+        if jump > CLOCK_JUMP {
+            let what = match set_forward > CLOCK_JUMP {
+                true => "the clock was set forward by",
+                false => "the machine was suspended for",
+            };
+            log.warn(format!("{what} {} s: deadlines and back-offs go on as before", jump.as_secs()));
+            self.records.values_mut().for_each(|record| record.shift(jump));
+            self.unsaved.extend(self.records.keys().cloned());
         }
     }
 

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::clock::now;
+use crate::clock::uptime;
 use crate::core::json::Json;
 use crate::core::model::TokenRequest;
 use crate::core::time::Timestamp;
@@ -205,14 +206,14 @@ impl Tokens {
                 return (Vec::new(), LOOK);
             };
             state.unregistered = None;
-            let wall = now();
+            let (wall, up) = (now(), uptime());
             let now = Instant::now();
             let mut next = LOOK;
             let mut due = Vec::new();
             for request in &state.wanted {
                 let held = state.held.get(request);
                 let serves = |held: &HeldToken| {
-                    held.node_uid == uid && !held.is_due(now, wall) && !held.is_of_another(request, snapshot)
+                    held.node_uid == uid && !held.is_due(up, wall) && !held.is_of_another(request, snapshot)
                 };
                 if held.is_some_and(serves) {
                     continue;

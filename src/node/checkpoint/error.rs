@@ -82,6 +82,21 @@ pub struct Damaged {
     pub is_read: bool,
 }
 
+impl Damaged {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match &self.kept {
+            Some(_) => Some(
+                "what runs goes on: look for errors of the disk in the kernel's log, then remove what is kept; `daemonlet \
+                 doctor` names it until then"
+                    .to_owned(),
+            ),
+            None if self.is_read => None,
+            None => Some("look for errors of the disk in the kernel's log; the next save sets it aside".to_owned()),
+        }
+    }
+}
+
 fn kept_as(kept: &Option<PathBuf>) -> String {
     kept.as_ref().map_or_else(String::new, |kept| format!(", its bytes are kept in {}", kept.display()))
 }

@@ -80,6 +80,7 @@ fn what_cannot_be_trusted_is_set_aside_with_its_bytes() {
         let kept = damaged.kept.clone().unwrap();
         assert_eq!(fs::read(&kept).unwrap(), bytes);
         assert!(damaged.to_string().ends_with(&format!("it is not used, its bytes are kept in {}", kept.display())));
+        assert!(damaged.hint().unwrap().contains("remove what is kept"));
         expected.push(kept);
         assert_eq!(store.load::<Record>("a"), Loaded::Absent);
         store.save("a", &record(1)).unwrap();
@@ -87,6 +88,7 @@ fn what_cannot_be_trusted_is_set_aside_with_its_bytes() {
     expected.sort();
     expected.dedup();
     assert_eq!(expected.len(), 6, "each has a name of its own");
+    assert_eq!(super::set_aside_in(&Real::shared(), store.path()), expected, "doctor names what is kept");
     assert_eq!(store.load_all(|_| None).unwrap(), [Loaded::Present(record(1))], "what was set aside is no record");
 }
 

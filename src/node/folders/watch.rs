@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use tokio::sync::Notify;
 
+use crate::node::fsx;
 use crate::node::fsx::FileId;
 use crate::node::fsx::FileKind;
 use crate::node::fsx::Shared;
@@ -85,8 +85,7 @@ fn folder_id(disk: &Shared, path: &Path) -> Option<FileId> {
 }
 
 fn explain(error: &io::Error) -> String {
-    let limit = [Errno::EMFILE, Errno::ENOSPC].iter().any(|errno| error.raw_os_error() == Some(*errno as i32));
-    let hint = if limit { " (raise fs.inotify.max_user_instances and max_user_watches)" } else { "" };
+    let hint = fsx::watch_hint(error).map_or_else(String::new, |hint| format!(" ({hint})"));
     format!("the folders cannot be watched and are polled every {} seconds: {error}{hint}", POLL.as_secs())
 }
 

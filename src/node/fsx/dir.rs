@@ -267,6 +267,16 @@ impl Dir {
         self.disk.set_mode(&self.handle, mode).map_err(self.fail(Doing::SetAttributes, ""))
     }
 
+    /// Sets the mode of the file `name`, never through a link, where it is another one.
+    pub fn set_mode_of(&self, name: impl AsRef<Path>, mode: u32) -> Result<(), FsError> {
+        let name = name.as_ref();
+        let Some(file) = self.open_file(name)? else { return Ok(()) };
+        match file.stat()?.mode == mode {
+            true => Ok(()),
+            false => self.disk.set_mode(&file.handle, mode).map_err(self.fail(Doing::SetAttributes, name)),
+        }
+    }
+
     /// Sets its owner, where it is another one.
     pub fn set_owner(&self, owner: Owner) -> Result<(), FsError> {
         if owner.holds(&self.own_stat()?) {

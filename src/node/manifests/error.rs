@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::node::fsx::FsError;
+use crate::node::fsx::watch_hint;
 
 /// A manifest folder that cannot be used, or a manifest that could not be written or removed. Who reports what concerns
 /// the folder names it as the manifest folder.
@@ -76,6 +77,18 @@ pub enum ManifestError {
         #[source]
         source: FsError,
     },
+    /// Somebody changed the mode or owner of a manifest, and they cannot be changed back.
+    #[error(
+        "manifest {} has another mode or owner than the agent gave it, so that others may read or change it",
+        path.display()
+    )]
+    Attributes {
+        /// The file.
+        path: PathBuf,
+        /// The step that failed.
+        #[source]
+        source: FsError,
+    },
     /// The folder cannot be watched; changes are only seen at the next pass.
     #[error("{} cannot be watched and is polled every few seconds", path.display())]
     Watch {
@@ -95,8 +108,12 @@ impl ManifestError {
             ManifestError::ManifestFolder { source, .. }
             | ManifestError::Write { source, .. }
             | ManifestError::Remove { source, .. } => source.hint(),
+            ManifestError::Attributes { path, source } => {
+                let by_hand = || format!("chown 0 {0} && chmod 0600 {0}", path.display());
+                source.hint().or_else(|| Some(by_hand()))
+            }
             ManifestError::Foreign { path, .. } => Some(format!("move {} out of the folder", path.display())),
-            ManifestError::Watch { .. } => Some("raise fs.inotify.max_user_instances or max_user_watches".to_owned()),
+            ManifestError::Watch { source, .. } => watch_hint(source).map(str::to_owned),
             ManifestError::ReadOnly { .. }
             | ManifestError::Name { .. }
             | ManifestError::Gone { .. }

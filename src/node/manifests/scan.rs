@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::FileAttributes;
 use super::MAX_BYTES;
 use super::sha256;
 use crate::core::identity;
@@ -101,6 +102,8 @@ struct KnownFile {
     /// Whether a later change must have changed the stamp.
     settled: bool,
     verdict: ScannedManifest,
+    /// Mode and owner, where they are no manifest's.
+    changed: Option<FileAttributes>,
 }
 
 /// Ours, or why not.
@@ -132,6 +135,11 @@ impl ScanCache {
             self.last = Arc::new(scan);
         }
         Ok(Arc::clone(&self.last))
+    }
+
+    /// Our files whose mode or owner somebody changed.
+    pub(super) fn changed_attributes(&self) -> impl Iterator<Item = (String, FileAttributes)> {
+        self.files.iter().filter_map(|(name, known)| Some((name.to_str()?.to_owned(), known.changed?)))
     }
 
     /// What the last scan gave.
@@ -194,11 +202,12 @@ impl ScanCache {
             },
             ours => ours,
         };
+        let changed = FileAttributes::changed(&stat).filter(|_| verdict.is_ok());
         let settled = crate::clock::system().duration_since(stamp.changed()).is_ok_and(|age| age > TICK);
         if settled {
             self.written.remove(name);
         }
-        self.files.insert(name.to_owned(), KnownFile { stamp, settled, verdict: verdict.clone() });
+        self.files.insert(name.to_owned(), KnownFile { stamp, settled, verdict: verdict.clone(), changed });
         Ok(Some(verdict))
     }
 }

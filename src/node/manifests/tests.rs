@@ -511,3 +511,31 @@ fn a_loss_of_power_at_any_moment_leaves_one_manifest_or_the_other() {
         has_stopped
     });
 }
+
+#[test]
+fn a_manifest_whose_mode_somebody_changed_gets_it_back_without_being_written() {
+    let (_root, mut dir) = fresh();
+    put(&mut dir, &pod("net-abcde"));
+    let (ours, theirs) = (dir.path().join(NAME), dir.path().join("theirs.yaml"));
+    fs::write(&theirs, "kind: Pod").unwrap();
+    let is_same = |before: &fs::Metadata| {
+        use std::os::unix::fs::MetadataExt;
+        let now = ours.metadata().unwrap();
+        (now.ino(), now.mtime_nsec()) == (before.ino(), before.mtime_nsec())
+    };
+    dir.scan().unwrap();
+    assert!(dir.restore_attributes().is_empty());
+    let before = ours.metadata().unwrap();
+    for file in [&ours, &theirs] {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    dir.scan().unwrap();
+    let restored: Vec<_> = dir.restore_attributes().into_iter().map(|(file, had)| (file, had.unwrap())).collect();
+    let told: Vec<_> = restored.iter().map(|(file, had)| (file.as_str(), had.to_string())).collect();
+    let me = nix::unistd::geteuid();
+    assert_eq!(told, [(NAME, format!("mode 0666 and owner {me}"))]);
+    assert_eq!((mode(&ours), mode(&theirs)), (0o600, 0o666), "others' files stay as they are");
+    assert!(is_same(&before), "the kubelet compares the content, which is the same");
+    dir.scan().unwrap();
+    assert!(dir.restore_attributes().is_empty(), "it is told once");
+}

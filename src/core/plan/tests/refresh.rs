@@ -97,7 +97,11 @@ fn what_nobody_has_said_anything_of_is_not_stale() {
     assert_eq!(bench.refreshed(), Some((vec!["config".to_owned()], false)));
     let summary = bench.summary();
     assert_eq!((summary.state, summary.stale.len()), (State::Running, 0));
-    assert!(summary.reason.contains("keeps its last data: missing key k of ConfigMap a/c"), "{}", summary.reason);
+    let told = "keeps its last data until this is known: key k of ConfigMap a/c";
+    assert!(summary.reason.contains(told), "nobody says that it is missing: {}", summary.reason);
+    bench.lacks(vec![held(Part::Pod, "c")]);
+    let reason = bench.summary().reason;
+    assert!(reason.contains("keeps its last data: missing key k of ConfigMap a/c"), "{reason}");
 }
 
 #[test]

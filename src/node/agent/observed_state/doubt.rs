@@ -36,6 +36,12 @@ impl ObservedState<'_> {
         self.observation.now + again
     }
 
+    /// Whether nothing remembers what the folders had, and a part of them cannot be read.
+    pub(super) fn are_folders_unread(&self) -> bool {
+        let folders = &self.observation.folders.view;
+        self.state.inputs_are_lost && (folders.is_incomplete() || folders.has_unreadable_folder())
+    }
+
     /// The objects of a rendering that the folders define, while another version may count than the one that is known:
     /// what an agent before this one wrote stays, until this one has written all volumes. The file is being changed, or
     /// what was remembered cannot be read and the API server has not listed the object yet.

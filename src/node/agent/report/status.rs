@@ -17,6 +17,7 @@ use crate::core::status::FailedStatus;
 use crate::core::status::LEFT_ALONE_NAMED;
 use crate::core::status::LeftAlone;
 use crate::core::status::LeftAloneCause;
+use crate::core::status::NO_API;
 use crate::core::status::Problem;
 use crate::core::status::PullStatus;
 use crate::core::status::SCHEMA_VERSION;
@@ -87,7 +88,7 @@ impl ReportInputs<'_> {
         Some(DaemonStatus {
             namespace: plan.key.namespace.clone(),
             name: plan.key.name.clone(),
-            source: summary.source.clone().unwrap_or(Source::Api),
+            source: summary.source.clone(),
             mode: summary.mode,
             revision: summary.revision.clone(),
             pod: summary.pod.clone(),
@@ -209,9 +210,9 @@ impl ReportInputs<'_> {
 
     /// `connected`, `none`, or why not, and since when.
     fn api_words(&self) -> (String, Option<String>) {
-        let Some(api) = self.api else { return ("none".to_owned(), None) };
+        let Some(api) = self.api else { return (NO_API.to_owned(), None) };
         match api.health().state {
-            LinkHealth::NotConfigured => ("none".to_owned(), None),
+            LinkHealth::NotConfigured => (NO_API.to_owned(), None),
             LinkHealth::Connecting => ("connecting".to_owned(), None),
             LinkHealth::Ok => ("connected".to_owned(), None),
             LinkHealth::Failing { error, since } => (error, Some(since.to_string())),
@@ -276,7 +277,7 @@ pub(super) fn bare(key: &ObjectKey, source: Option<Source>, reason: &str) -> Dae
     DaemonStatus {
         namespace: key.namespace.clone(),
         name: key.name.clone(),
-        source: source.unwrap_or(Source::Api),
+        source,
         mode: None,
         revision: String::new(),
         pod: String::new(),

@@ -1,6 +1,7 @@
 //! Ending what no kubelet ends: containers with their grace period, then the sandboxes.
 
 use crate::core::time::Span;
+use crate::node::cri::Container;
 use crate::node::cri::ContainerState;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;
@@ -9,8 +10,14 @@ use crate::node::cri::CriError;
 /// the kubelet's.
 pub(super) async fn stop(cri: &Cri, uid: &str, sandboxes: &[String], grace: Span) -> Result<(), CriError> {
     let containers = cri.containers(Some(uid)).await?;
-    let running = containers.iter().filter(|c| c.state == ContainerState::Running);
-    futures::future::try_join_all(running.map(|c| cri.stop_container(&c.id, grace.to_duration()))).await?;
+    // One that the runtime has lost touch with may well run.
+    let may_run = |c: &&Container| matches!(c.state, ContainerState::Running | ContainerState::Unknown);
+    let stopped = containers.iter().filter(may_run).map(async |c| {
+        let stopped = cri.stop_container(&c.id, grace.to_duration()).await;
+        // What it refuses there ends with the sandbox.
+        if c.state == ContainerState::Unknown { Ok(()) } else { stopped }
+    });
+    futures::future::try_join_all(stopped).await?;
     remove(cri, sandboxes).await
 }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::clock::uptime;
 use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::model::ObjectRef;
@@ -98,8 +99,8 @@ pub(super) struct HeldToken {
     pub(super) node_uid: String,
     /// UID of its ServiceAccount, if it can be read from the token.
     account_uid: Option<String>,
-    /// When this process received it; `None` for an imported one.
-    pub(super) received: Option<Instant>,
+    /// How long the machine had been up when this process received it, suspended time included; `None` for an imported one.
+    pub(super) received: Option<Span>,
     /// The store's version when it was requested; 0 for an imported one.
     version: u64,
     /// Share of the lifetime by which it is renewed earlier.
@@ -132,7 +133,7 @@ impl HeldToken {
 
     /// One that was requested when the store had this version.
     pub(super) fn received(issued: IssuedToken, version: u64) -> Self {
-        Self { received: Some(Instant::now()), version, ..Self::new(issued) }
+        Self { received: Some(uptime()), version, ..Self::new(issued) }
     }
 
     /// Whether the API server has shown another ServiceAccount of that name since: the token is invalid then. What was
@@ -144,11 +145,11 @@ impl HeldToken {
     }
 
     /// Whether to renew it: the kubelet's `requiresRefresh` with a wider spread, and also by the time that has passed
-    /// here, whatever the wall clock says.
-    pub(super) fn is_due(&self, now: Instant, wall: Timestamp) -> bool {
+    /// here, whatever the wall clock says. `up`: how long the machine has been up.
+    pub(super) fn is_due(&self, up: Span, wall: Timestamp) -> bool {
         let life = (self.expires - self.issued).max(Span::from_secs(1));
         let age = life.mul_f64(RENEW_AT - self.spread).min(MAX_AGE.mul_f64(1.0 - self.spread));
-        let held = self.received.map(|received| Span::from(now - received));
+        let held = self.received.map(|received| up - received);
         // With a wall clock far ahead, a new token would be requested for ever.
         let settled = held.is_none_or(|held| held > life / 10);
         held.is_some_and(|held| held >= age) || (settled && wall >= self.issued + age)

@@ -155,6 +155,17 @@ fn a_token_for_a_day_is_renewed_between_75_and_80_percent_of_its_life() {
 }
 
 #[test]
+fn a_new_token_is_due_when_a_suspended_machine_wakes_and_not_when_the_clock_is_ahead() {
+    let up = Span::from_secs(1_000);
+    let mut held = HeldToken::received(issued("a", 0, "u"), 0);
+    held.received = Some(up);
+    let is_due = |passed: i64, shown: i64| held.is_due(up + Span::from_secs(passed), now() + Span::from_secs(shown));
+    assert!(!is_due(60, 60));
+    assert!(is_due(36_000, 36_000), "it was suspended");
+    assert!(!is_due(60, 36_000), "the clock was set forward: a new one would be requested for ever");
+}
+
+#[test]
 fn a_token_of_a_service_account_that_was_made_anew_is_renewed_once() {
     let of_account = |uid: &str| {
         let claims = json!({"kubernetes.io": {"serviceaccount": {"name": "a", "uid": uid}}}).to_string();
