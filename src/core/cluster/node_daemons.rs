@@ -222,6 +222,11 @@ impl DaemonReport {
 }
 
 impl Status {
+    /// The report of one daemon.
+    pub fn daemon(&self, namespace: &str, name: &str, uid: &str) -> Option<&DaemonReport> {
+        self.daemons.iter().find(|d| d.namespace == namespace && d.name == name && (d.uid.is_empty() || d.uid == uid))
+    }
+
     /// Whether this claims an approval that `live` does not.
     pub fn claims(&self, live: &Status) -> bool {
         self.daemons.iter().filter(|d| d.claim().is_some()).any(|d| {

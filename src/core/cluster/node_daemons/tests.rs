@@ -119,7 +119,7 @@ fn what_only_a_later_version_understands_costs_nothing_else() {
     assert_eq!(known, [("one", Some(UpdateTrigger::Unknown)), ("two", Some(UpdateTrigger::Boot))]);
     let status = json!({"later": 1, "daemons": [{"name": "net", "mode": "floating", "uid": "u", "later": 1}]});
     let status: Status = serde_json::from_value(status).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(status.daemons.iter().find(|daemon| daemon.name == "net").map(|net| net.mode), Some(None));
+    assert_eq!(status.daemon("", "net", "u").map(|net| net.mode), Some(None));
 }
 
 #[test]

@@ -52,6 +52,7 @@ pub(super) fn violations(rules: &PodRules, daemon_set: &DaemonSet, found: &mut V
     pod.volumes(found);
     pod.limits(found);
     pod.grace_periods(found);
+    pod.env_files(found);
     pod.pulls(&daemon_set.patched_template()["spec"], found);
     pod.annotations(daemon_set.patched_template(), found);
 }
@@ -214,6 +215,19 @@ impl Confined<'_> {
                     reason,
                     format!("shorten it, raise policy.max-grace-period, or {}", self.trust),
                 ));
+            }
+        }
+    }
+
+    /// The kubelet reads such a file whole at each start, and a container of the pod writes it, as long as it likes.
+    fn env_files(&self, found: &mut Vec<FieldError>) {
+        for (field, container) in containers(self.spec) {
+            for variable in container.list_at("env") {
+                if variable.at(["valueFrom", "fileKeyRef"]).is_some_and(|reference| !reference.is_null()) {
+                    let field = format!("{field}.env[{}].valueFrom.fileKeyRef", variable.str_at("name"));
+                    let reason = "is only for trusted namespaces: the kubelet reads what a container wrote".to_owned();
+                    found.push(error(&field, reason, format!("use a ConfigMap, or {}", self.trust)));
+                }
             }
         }
     }

@@ -108,6 +108,11 @@ fn what_a_namespace_without_grants_cannot_have() {
         ("/ports/-", json!({"containerPort": 1, "hostPort": 22}), "host-ports"),
         ("/ports/-", json!({"containerPort": 1, "hostPort": 10250, "hostIP": "127.0.0.1"}), "host-ports"),
         ("/ports/-", json!({"containerPort": 1, "hostPort": "22"}), "host-ports"),
+        (
+            "/env",
+            json!([{"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "scratch", "path": "p", "key": "k"}}}]),
+            "fileKeyRef: is only for trusted namespaces",
+        ),
         ("/livenessProbe/terminationGracePeriodSeconds", json!(601), "policy.max-grace-period"),
         ("/livenessProbe", handler("169.254.169.254"), "probe"),
         ("/readinessProbe", handler("127.0.0.1"), "probe"),
