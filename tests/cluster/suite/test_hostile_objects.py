@@ -7,6 +7,7 @@ import subprocess
 from kit.agent import Agent
 from kit.agent import binary
 from kit.api import Refused
+from kit.api import path_of
 from kit.coordinator import Coordinator
 from kit.daemons import daemonset
 from kit.hollow import crowd
@@ -313,7 +314,8 @@ class Hostile(Coordinated):
         }
         for what, status in statuses.items():
             with self.subTest(what):
-                ghost.patch("nodedaemons", "ghost", {"status": {"daemons": None, "refused": None} | status}, sub="status")
+                ghost.request("PATCH", path_of("nodedaemons", name="ghost", sub="status"), {"status": {"daemons": None, "refused": None} | status},
+                              "application/merge-patch+json", 60)
                 self.others_are_served()
                 status = self.admin.get("daemonsets", "net", TRUSTED)["status"]
                 self.assertEqual(status["numberReady"], 1, what)
