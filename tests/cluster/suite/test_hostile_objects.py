@@ -110,6 +110,42 @@ class Hostile(Coordinated):
             return False
         return True
 
+    def test_0_no_report_of_one_node_hurts_others(self):
+        """The identity of a node in other hands: its NodeDaemons and its Lease as large and as strange as the API server lets them be."""
+        # What it says of its own node counts: a node that is not well takes one of the budget.
+        self.admin.patch("daemonsets", "net", {"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}}, TRUSTED)
+        node = self.admin.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ghost"}})
+        owner = [{"apiVersion": "v1", "kind": "Node", "name": "ghost", "uid": node["metadata"]["uid"]}]
+        ghost = self.cluster.user("daemonlet:node:ghost", ["daemonlet:nodes"])
+        ghost.create("nodedaemons", {"apiVersion": "daemonlet.dev/v1beta1", "kind": "NodeDaemons", "metadata": {"name": "ghost", "ownerReferences": owner}})
+        lease = {"holderIdentity": "\x1b[2J", "leaseDurationSeconds": 2147483647, "renewTime": "9999-12-31T23:59:59.999999Z", "acquireTime": "0001-01-01T00:00:00.000000Z"}
+        ghost.create("leases", {"metadata": {"name": "ghost", "ownerReferences": owner, "annotations": {"a": "x" * 200_000}}, "spec": lease}, "daemonlet-node-lease")
+        uid, strange = self.admin.get("daemonsets", "net", TRUSTED)["metadata"]["uid"], "\x1b]0;x\x07\u202e\n../../"
+        own = {"namespace": TRUSTED, "name": "net", "uid": uid, "mode": "static", "phase": "running"}
+        plugin = scratch() / "kubectl-daemonlet"
+        plugin.symlink_to(binary())
+        statuses = {
+            "40,000 daemons": {"daemons": [{"namespace": "x", "name": str(n)} for n in range(40_000)]},
+            "10,000 times the same": {"daemons": [own] * 10_000},
+            "30,000 refused": {"refused": [{"reason": str(n), "count": -9223372036854775808} for n in range(30_000)]},
+            "a message of 1 MiB": {"worst": strange * 1000, "ready": strange, "agentVersion": strange, "daemons": [own | {"message": "x" * (1 << 20)}]},
+            "instances without end": {"daemons": [own | {"instances": [{"pod": f"../{n}", "revision": strange, "created": "9999-12-31T23:59:59Z"} for n in range(10_000)]}]},
+            "what nobody knows": {"daemons": [own | {"phase": strange, "replacing": strange * 100, "staged": strange, "pullFailed": strange * 1000,
+                                                     "stockPod": "../../../nodes/ghost", "previous": strange, "failed": {"revision": strange, "cause": strange, "message": strange * 1000}}]},
+            "what it does not have": {"daemons": [own | {"replacing": "f" * 10, "instances": [{"pod": "net-x", "revision": "f" * 10, "created": "0001-01-01T00:00:00Z", "ending": True}]}]},
+        }
+        for what, status in statuses.items():
+            with self.subTest(what):
+                ghost.request("PATCH", path_of("nodedaemons", name="ghost", sub="status"), {"status": {"daemons": None, "refused": None} | status},
+                              "application/merge-patch+json", 60)
+                self.others_are_served()
+                of_net = lambda: self.admin.get("daemonsets", "net", TRUSTED)["status"]
+                status = until(lambda: of_net() if of_net()["numberReady"] == 1 else None, SOON, "it is Ready, as before")
+                self.assertLess(len(json.dumps(status)), 4000, what)
+                told = subprocess.run([plugin, "--kubeconfig", self.admin.kubeconfig], capture_output=True, text=True, check=False, timeout=60).stdout
+                self.assertEqual(set(re.findall(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", told)), set(), what)
+        self.admin.delete("nodes", "ghost")
+
     def test_1_no_annotation_hurts_others(self):
         names = [f"a{number}" for number in range(len(ANNOTATIONS))]
         for name in names:
@@ -287,42 +323,6 @@ class Hostile(Coordinated):
         for number in range(20):
             self.change(f"large-{number}", "x" * (30 << 10))
         self.others_are_served()
-
-    def test_6_no_report_of_one_node_hurts_others(self):
-        """The identity of a node in other hands: its NodeDaemons and its Lease as large and as strange as the API server lets them be."""
-        # What it says of its own node counts: a node that is not well takes one of the budget.
-        self.admin.patch("daemonsets", "net", {"spec": {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}}, TRUSTED)
-        node = self.admin.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ghost"}})
-        owner = [{"apiVersion": "v1", "kind": "Node", "name": "ghost", "uid": node["metadata"]["uid"]}]
-        ghost = self.cluster.user("daemonlet:node:ghost", ["daemonlet:nodes"])
-        ghost.create("nodedaemons", {"apiVersion": "daemonlet.dev/v1beta1", "kind": "NodeDaemons", "metadata": {"name": "ghost", "ownerReferences": owner}})
-        lease = {"holderIdentity": "\x1b[2J", "leaseDurationSeconds": 2147483647, "renewTime": "9999-12-31T23:59:59.999999Z", "acquireTime": "0001-01-01T00:00:00.000000Z"}
-        ghost.create("leases", {"metadata": {"name": "ghost", "ownerReferences": owner, "annotations": {"a": "x" * 200_000}}, "spec": lease}, "daemonlet-node-lease")
-        uid, strange = self.admin.get("daemonsets", "net", TRUSTED)["metadata"]["uid"], "\x1b]0;x\x07\u202e\n../../"
-        own = {"namespace": TRUSTED, "name": "net", "uid": uid, "mode": "static", "phase": "running"}
-        plugin = scratch() / "kubectl-daemonlet"
-        plugin.symlink_to(binary())
-        statuses = {
-            "40,000 daemons": {"daemons": [{"namespace": "x", "name": str(n)} for n in range(40_000)]},
-            "10,000 times the same": {"daemons": [own] * 10_000},
-            "30,000 refused": {"refused": [{"reason": str(n), "count": -9223372036854775808} for n in range(30_000)]},
-            "a message of 1 MiB": {"worst": strange * 1000, "ready": strange, "agentVersion": strange, "daemons": [own | {"message": "x" * (1 << 20)}]},
-            "instances without end": {"daemons": [own | {"instances": [{"pod": f"../{n}", "revision": strange, "created": "9999-12-31T23:59:59Z"} for n in range(10_000)]}]},
-            "what nobody knows": {"daemons": [own | {"phase": strange, "replacing": strange * 100, "staged": strange, "pullFailed": strange * 1000,
-                                                     "stockPod": "../../../nodes/ghost", "previous": strange, "failed": {"revision": strange, "cause": strange, "message": strange * 1000}}]},
-            "what it does not have": {"daemons": [own | {"replacing": "f" * 10, "instances": [{"pod": "net-x", "revision": "f" * 10, "created": "0001-01-01T00:00:00Z", "ending": True}]}]},
-        }
-        for what, status in statuses.items():
-            with self.subTest(what):
-                ghost.request("PATCH", path_of("nodedaemons", name="ghost", sub="status"), {"status": {"daemons": None, "refused": None} | status},
-                              "application/merge-patch+json", 60)
-                self.others_are_served()
-                status = self.admin.get("daemonsets", "net", TRUSTED)["status"]
-                self.assertEqual(status["numberReady"], 1, what)
-                self.assertLess(len(json.dumps(status)), 4000, what)
-                told = subprocess.run([plugin, "--kubeconfig", self.admin.kubeconfig], capture_output=True, text=True, check=False, timeout=60).stdout
-                self.assertEqual(set(re.findall(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", told)), set(), what)
-        self.admin.delete("nodes", "ghost")
 
     def change(self, name, version):
         """Changes the template of a DaemonSet of the tenant."""
