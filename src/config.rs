@@ -219,6 +219,7 @@ impl Config {
             grants: self.grants.clone(),
             local_storage: self.local_storage,
             shared_pulls: self.shared_pulls,
+            max_grace_period: self.max_grace_period,
             images: self.policy_images.clone(),
         }
     }

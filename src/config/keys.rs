@@ -187,6 +187,7 @@ keys! {
     /// host-ports = ["9100", "9200-9210"]
     /// host-paths = ["/var/log"]     # with everything below, to read
     /// volume-types = ["nfs"]
+    /// annotations = ["cdi.k8s.io/*"] # which the container runtime obeys
     grants: BTreeMap<String, Grant> = ("policy.grants", Grants, "{}");
     /// Whether pods of namespaces that are not trusted may write to the node's disk: a writable root
     /// file system, and emptyDir volumes that are not in memory or have no sizeLimit. The kubelet
@@ -195,6 +196,9 @@ keys! {
     /// Whether the agent pulls images with Secrets of namespaces that are not trusted. Once such an
     /// image is on the node, every pod may use it.
     shared_pulls: bool = ("policy.shared-pulls", Truth, "false");
+    /// The longest grace period of pods of namespaces that are not trusted: nobody can end a static pod
+    /// sooner, and until then it keeps its ports, its requests and its place.
+    max_grace_period: Duration = ("policy.max-grace-period", DURATION, r#""10m""#);
     /// How much of the node's allocatable cpu and memory all pods of namespaces that are not trusted
     /// may request together: a share such as "10%".
     max_requests: Share = ("policy.max-requests", SHARE, r#""10%""#);

@@ -241,6 +241,7 @@ impl ValueKind<BTreeMap<String, Grant>> for Grants {
                 ("host-ports", Ports.print(&grant.host_ports)),
                 ("host-paths", List(HOST_PATHS).print(&grant.host_paths)),
                 ("volume-types", List(VOLUME_TYPES).print(&grant.volume_types)),
+                ("annotations", List(PATTERNS).print(&grant.annotations)),
             ];
             Value::Table(lists.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
         };
@@ -248,13 +249,14 @@ impl ValueKind<BTreeMap<String, Grant>> for Grants {
     }
 
     fn takes(&self) -> String {
-        "{ namespace = { host-ports = [...], host-paths = [...], volume-types = [...] }, ... }".to_owned()
+        "{ namespace = { host-ports = [...], host-paths = [...], volume-types = [...], annotations = [...] }, ... }"
+            .to_owned()
     }
 }
 
 fn grant(value: &DeValue<'_>) -> Result<Grant, String> {
     let DeValue::Table(table) = value else {
-        return Err(expected("a table of host-ports, host-paths, volume-types", value));
+        return Err(expected("a table of host-ports, host-paths, volume-types, annotations", value));
     };
     let mut grant = Grant::default();
     for (key, value) in table {
@@ -263,7 +265,8 @@ fn grant(value: &DeValue<'_>) -> Result<Grant, String> {
             "host-ports" => Ports.read(value).map(|ports| grant.host_ports = ports),
             "host-paths" => List(HOST_PATHS).read(value).map(|paths| grant.host_paths = paths),
             "volume-types" => List(VOLUME_TYPES).read(value).map(|types| grant.volume_types = types),
-            _ => Err("expected host-ports, host-paths or volume-types".to_owned()),
+            "annotations" => List(PATTERNS).read(value).map(|patterns| grant.annotations = patterns),
+            _ => Err("expected host-ports, host-paths, volume-types or annotations".to_owned()),
         };
         read.map_err(|why| format!("{key}: {why}"))?;
     }

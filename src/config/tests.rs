@@ -337,10 +337,11 @@ fn each_key_of_the_example_reaches_the_configuration() {
         ("policy.pod-security", r#""restricted""#),
         (
             "policy.grants",
-            r#"{ a = { host-ports = ["9100", "1-2"], host-paths = ["/var/log"], volume-types = ["nfs"] } }"#,
+            r#"{ a = { host-ports = ["9100", "1-2"], host-paths = ["/var/log"], volume-types = ["nfs"], annotations = ["a.test/*"] } }"#,
         ),
         ("policy.local-storage", "true"),
         ("policy.shared-pulls", "true"),
+        ("policy.max-grace-period", r#""90s""#),
         ("policy.max-requests", r#""50%""#),
         ("policy.images", r#"["registry.k8s.io/*"]"#),
         ("policy.pod-security-default", r#""baseline""#),

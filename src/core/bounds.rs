@@ -51,6 +51,8 @@ pub struct Bound {
     pub data: usize,
     /// These variables alone, in bytes: a manifest or a file of its own has a copy of each, and files share theirs.
     pub environment: usize,
+    /// Variables and command of one container once each `$(NAME)` has its value, in bytes: the kubelet holds them in memory.
+    pub unfolded: usize,
 }
 
 /// DaemonSets of the API in namespaces that are not trusted: ten times what the largest published ones have.
@@ -69,6 +71,7 @@ pub const TENANT: Bound = Bound {
     patches: SHARE,
     data: 16 << 20,
     environment: SHARE,
+    unfolded: 2 << 20,
 };
 
 /// How many DaemonSets of the API in one namespace that is not trusted have instances on a node.
@@ -125,6 +128,7 @@ pub const EVERYONE: Bound = Bound {
     patches: (4 << 20) + 400_000 * VALUE,
     data: 64 << 20,
     environment: 64 << 20,
+    unfolded: 64 << 20,
 };
 
 /// Those of the DaemonSets, each with whether it runs here, that are beyond [`DAEMON_SETS`] of their namespace: what runs

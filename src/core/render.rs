@@ -22,6 +22,7 @@ mod self_check;
 mod service_account;
 mod start_gate;
 mod tokens;
+mod unfolding;
 mod volumes;
 mod windows;
 

@@ -50,7 +50,7 @@ pub struct OverviewNode {
     pub view: NodeView,
     /// Whether it is Ready.
     pub ready: bool,
-    /// What its agent says; none: it has no agent.
+    /// What its agent says, daemons in the order of their names; none: it has no agent.
     pub report: Option<Status>,
     /// What the coordinator has approved there.
     pub approvals: Vec<Approval>,
@@ -227,7 +227,8 @@ impl ClusterOverview {
             .iter()
             .map(|report| {
                 let part = |name: &str| report.get(name).cloned().unwrap_or_default();
-                let status = serde_json::from_value(part("status")).unwrap_or_default();
+                let mut status: Status = serde_json::from_value(part("status")).unwrap_or_default();
+                status.daemons.sort_by(|a, b| named(a).cmp(&named(b)));
                 (name(report), (status, serde_json::from_value(part("spec")).unwrap_or_default()))
             })
             .collect();
@@ -262,11 +263,11 @@ impl ClusterOverview {
 
     /// What the agent of `node` says of `key`.
     pub fn report<'a>(&self, node: &'a OverviewNode, key: &ObjectKey) -> Option<&'a DaemonReport> {
-        let status = node.report.as_ref()?;
+        let told = of_name(&node.report.as_ref()?.daemons, key);
         match self.daemons.get(key).and_then(|daemon| daemon.daemon_set.uid.as_deref()) {
-            Some(uid) => status.daemon(&key.namespace, &key.name, uid),
+            Some(uid) => told.iter().find(|daemon| daemon.uid.is_empty() || daemon.uid == uid),
             // Known from a folder, or deleted and still there.
-            None => status.daemons.iter().find(|d| d.namespace == key.namespace && d.name == key.name),
+            None => told.first(),
         }
     }
 
@@ -348,6 +349,20 @@ impl ClusterOverview {
             reason: reason(node, report),
         })
     }
+}
+
+/// By what daemons of a report are ordered.
+fn named(daemon: &DaemonReport) -> (&str, &str) {
+    (&daemon.namespace, &daemon.name)
+}
+
+/// Those of the name `key` among daemons in the order of their names. One node may tell of tens of thousands: none is
+/// looked through for each of them.
+fn of_name<'a>(daemons: &'a [DaemonReport], key: &ObjectKey) -> &'a [DaemonReport] {
+    let key = (key.namespace.as_str(), key.name.as_str());
+    let from = daemons.partition_point(|daemon| named(daemon) < key);
+    let to = daemons.partition_point(|daemon| named(daemon) <= key);
+    &daemons[from..to]
 }
 
 fn daemon(value: &Value) -> Option<Daemon> {

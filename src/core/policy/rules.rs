@@ -5,9 +5,11 @@
 
 mod confined;
 mod grant;
+mod runtime_annotations;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -39,8 +41,15 @@ pub struct PodRules {
     /// Whether images are pulled with Secrets of namespaces that are not trusted: on the node they are everybody's.
     #[serde(default)]
     pub shared_pulls: bool,
+    /// The longest grace period of pods of namespaces that are not trusted.
+    #[serde(default = "max_grace_period")]
+    pub max_grace_period: Duration,
     /// Images that may run: patterns in which `*` matches any text. They bind every namespace.
     pub images: Vec<String>,
+}
+
+fn max_grace_period() -> Duration {
+    Duration::from_secs(600)
 }
 
 impl Default for PodRules {
@@ -52,6 +61,7 @@ impl Default for PodRules {
             grants: BTreeMap::new(),
             local_storage: false,
             shared_pulls: false,
+            max_grace_period: max_grace_period(),
             images: vec!["*".to_owned()],
         }
     }

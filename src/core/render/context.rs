@@ -260,6 +260,6 @@ impl<'a> RenderContext<'a> {
 }
 
 /// What the DaemonSet may have.
-fn bound(input: RenderInput<'_>) -> &'static Bound {
+pub(super) fn bound(input: RenderInput<'_>) -> &'static Bound {
     bounds::of(&input.daemon_set.key.namespace, input.daemon_set.author(), &input.options.rules)
 }

@@ -22,6 +22,7 @@ use crate::core::render::expansion;
 use crate::core::render::json;
 use crate::core::render::json::Object;
 use crate::core::render::payload;
+use crate::core::render::unfolding::Unfolding;
 
 /// A variable before it is written.
 enum Variable<'a> {
@@ -73,12 +74,20 @@ pub(super) fn resolve(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Obj
         let is_there =
             |variable: &Variable<'_>| !waits_alone || !matches!(variable, Variable::Secret { value: None, .. });
         let variables = merge(from, own).filter(is_there);
+        let mut unfolding = Unfolding::default();
         let merged: Vec<Value> = variables
             .filter_map(|variable| match variable {
-                Variable::Ready(variable) => Some(variable),
-                Variable::Secret { name, value, from } => file.carry(ctx, &name, value.as_deref(), &from),
+                Variable::Ready(variable) => {
+                    unfolding.add_written(ctx, &variable);
+                    Some(variable)
+                }
+                Variable::Secret { name, value, from } => {
+                    unfolding.add(&name, value.as_deref().map_or(0, <[u8]>::len));
+                    file.carry(ctx, &name, value.as_deref(), &from)
+                }
             })
             .collect();
+        unfolding.require_room(ctx, container, &field);
         let merged: Vec<Value> = waiting.into_iter().chain(merged).collect();
         if !merged.is_empty() || container.contains_key("env") {
             container.insert("env".to_owned(), Value::Array(merged));

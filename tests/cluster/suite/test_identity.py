@@ -43,10 +43,10 @@ def bootstrap_token(token, *groups):
             "stringData": {"token-id": ident, "token-secret": secret, "usage-bootstrap-authentication": "true", "auth-extra-groups": ",".join(groups)}}
 
 
-def certificate_request(subject):
+def certificate_request(subject, *more):
     """A certificate request with a key of its own, base64 as the API wants it."""
     made = subprocess.run(["openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
-                           scratch() / "any.key", "-subj", subject], check=True, capture_output=True)
+                           scratch() / "any.key", "-subj", subject, *more], check=True, capture_output=True)
     return base64.b64encode(made.stdout).decode()
 
 
@@ -266,6 +266,39 @@ class IdentityTest(Story):
         until(lambda: self.one.process.tail(80).count("is left alone") >= 3, SOON, f"they are reported: {self.one.process.tail(20)}")
         for name in ("other-node", "coordinator", "both"):
             self.assertFalse(self.admin.request("GET", f"{REQUESTS}/{name}").get("status"), name)
+
+    def test_8_who_has_a_bootstrap_token_is_a_node_that_exists_and_nobody_else(self):
+        kubectl = [tools.program("kubectl"), "--kubeconfig", self.by_token(TOKEN)]
+
+        def may(*words, stdin=None):
+            return subprocess.run([*kubectl, *words], input=stdin, capture_output=True, text=True, check=False, timeout=30).returncode == 0
+
+        def ask(name, subject, *more, **spec):
+            body = signing_request(name, "/CN=x")
+            body["spec"] |= {"request": certificate_request(subject, *more)} | spec
+            return may("create", "-f", "-", stdin=json.dumps(body))
+
+        node, of = "/O=daemonlet:nodes/CN=daemonlet:node:n1", "/O=daemonlet:nodes/CN=daemonlet:node:"
+        strange = {
+            "two-names": (f"{node}/CN=daemonlet:node:n2",), "two-names-of-one-part": (f"{node}+CN=daemonlet:node:n2", "-multivalue-rdn"),
+            "masters": (f"/O=system:masters{node}",), "nobody": (f"{of}nobody",), "capitals": (f"{of}N1",), "a-blank": (f"{of}n1 ",), "no-name": (of,),
+            "a-path": (f"{of}n1\\/..\\/n2",), "a-kubelet": ("/O=system:nodes/CN=system:node:n1",), "without-group": ("/CN=daemonlet:node:n1",),
+            "coordinators": ("/O=daemonlet:coordinators/CN=daemonlet:node:n1",), "an-account": ("/CN=system:serviceaccount:kube-system:daemonlet-coordinator",),
+            "another-host": (node, "-addext", "subjectAltName=DNS:kubernetes.default"), "an-authority": (node, "-addext", "basicConstraints=CA:TRUE"),
+        }
+        for name, request in strange.items():
+            # system:masters is refused by the API server itself.
+            self.assertEqual(ask(f"token-{name}", *request), name != "masters", name)
+        ask("token-server", node, usages=["digital signature", "server auth"])
+        ask("token-serving", node, signerName="kubernetes.io/kubelet-serving", usages=["digital signature", "server auth"])
+        for words in (("get", "nodes"), ("get", "secrets", "-A"), ("get", "csr"), ("get", "ds", "-A"), ("get", "nodedaemons"), ("certificate", "approve", "token-nobody"),
+                      ("delete", "csr", "token-nobody"), ("get", "node", "n1", "--as", "admin"), ("annotate", "csr", "token-nobody", "a=b"), ("create", "token", "default")):
+            self.assertFalse(may(*words), words)
+        # What came before it was looked at when this one is approved.
+        self.assertTrue(ask("token-n1", node))
+        until(lambda: self.admin.request("GET", f"{REQUESTS}/token-n1").get("status", {}).get("certificate"), SOON, f"a node's is approved: {self.one.process.tail(20)}")
+        given = [one["metadata"]["name"] for one in self.admin.request("GET", REQUESTS)["items"] if one["metadata"]["name"].startswith("token-") and one.get("status")]
+        self.assertEqual(given, ["token-n1"])
 
     def test_9_the_deployments_account_approves_nodes_and_nobody_else(self):
         self.admin.kubectl("apply", "-f", str(tools.REPO / "packaging/k8s/coordinator-deployment.yaml"))

@@ -54,6 +54,8 @@ CONTAINERS = {
     "end": ({"lifecycle": {"preStop": handler("localhost")}}, "probe"),
     "hungry": ({"resources": {}}, "limits.memory"),
     "writing": (security(readOnlyRootFilesystem=False), "readOnlyRootFilesystem"),
+    "unfolding": ({"env": [{"name": "V0", "value": "x" * 100}] + [{"name": f"V{n}", "value": f"$(V{n - 1})$(V{n - 1})"} for n in range(1, 40)]}, "$(NAME)"),
+    "patient": ({"livenessProbe": {"exec": {"command": ["true"]}, "terminationGracePeriodSeconds": 601}}, "max-grace-period"),
 }
 
 # What a pod tries.
@@ -66,6 +68,7 @@ PODS = {
     "sysctl": ({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, "sysctls"),
     "pod-unconfined": ({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, "seccompProfile"),
     "pod-spc": ({"securityContext": {"seLinuxOptions": {"type": "spc_t"}}}, "seLinuxOptions"),
+    "for-ever": ({"terminationGracePeriodSeconds": 315_360_000}, "max-grace-period"),
     "pulls": ({"imagePullSecrets": [{"name": "registry"}]}, "every pod's"),
 }
 

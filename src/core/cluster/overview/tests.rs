@@ -143,3 +143,31 @@ fn what_an_approved_revision_waits_for_is_said() {
     assert_eq!(reason(json!("drain"), json!({"replacing": "new"})), "is being replaced by revision new");
     assert_eq!(reason(Value::Null, json!({})), "", "one that waits for nothing");
 }
+
+#[test]
+fn a_report_of_very_many_daemons_is_shown_in_its_time() {
+    let daemons: Vec<Value> =
+        (0..100_000).rev().map(|n| json!({"namespace": "a", "name": format!("{n:06}")})).collect();
+    let report = json!({"metadata": {"name": "n1"}, "status": {"daemons": daemons}});
+    let began = std::time::Instant::now();
+    let overview = ClusterOverview::new(&[node("n1", true, false)], &[], &[report], &[]).overview(None);
+    assert_eq!(overview.daemon_sets.len(), 100_000);
+    assert!(overview.daemon_sets.iter().all(|rollout| rollout.nodes.len() == 1));
+    // Each in turn among all of them takes minutes.
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
+}
+
+#[test]
+fn of_two_daemons_of_one_name_the_one_of_the_uid_counts() {
+    let with =
+        |uid: &str, message: &str| json!({"namespace": "kube-system", "name": "net", "uid": uid, "message": message});
+    let other = json!({"namespace": "kube-system", "name": "a"});
+    let told = |daemons: Value| {
+        let report = json!({"metadata": {"name": "n1"}, "status": {"daemons": daemons}});
+        let cluster = ClusterOverview::new(&[node("n1", true, false)], &[daemon_set("net:1")], &[report], &[]);
+        cluster.report(&cluster.nodes["n1"], &ObjectKey::new("kube-system", "net")).map(|d| d.message.clone())
+    };
+    assert_eq!(told(json!([with("v", "old"), other, with("u", "new")])).as_deref(), Some("new"));
+    assert_eq!(told(json!([with("", "any"), other])).as_deref(), Some("any"));
+    assert_eq!(told(json!([with("v", "old"), other])), None);
+}

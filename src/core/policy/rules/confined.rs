@@ -15,6 +15,8 @@ use super::containers;
 use super::error;
 use super::grant::FREE_TYPES;
 use super::grant::below;
+use super::is_like;
+use super::runtime_annotations;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
@@ -30,6 +32,8 @@ const SYSTEM_CLASS: &str = "system-";
 const HIGHEST_PRIORITY: i64 = 1_000_000_000;
 /// What a `hostPath` volume below a granted path may be: nothing that the kubelet would make, no socket, no device.
 const PATH_TYPES: [&str; 3] = ["", "Directory", "File"];
+
+const GRACE_PERIOD: &str = "terminationGracePeriodSeconds";
 
 /// Adds what the pod of `daemon_set` does against `rules`.
 pub(super) fn violations(rules: &PodRules, daemon_set: &DaemonSet, found: &mut Vec<FieldError>) {
@@ -47,7 +51,10 @@ pub(super) fn violations(rules: &PodRules, daemon_set: &DaemonSet, found: &mut V
     pod.ports(found);
     pod.volumes(found);
     pod.limits(found);
+    pod.grace_periods(found);
+    pod.env_files(found);
     pod.pulls(&daemon_set.patched_template()["spec"], found);
+    pod.annotations(daemon_set.patched_template(), found);
 }
 
 struct Confined<'a> {
@@ -186,6 +193,59 @@ impl Confined<'_> {
                 let hint = format!("set it, or {}", self.lift());
                 found.push(error(&format!("{field}.securityContext.readOnlyRootFilesystem"), reason, hint));
             }
+        }
+    }
+
+    /// Nobody can shorten the end of a static pod: no request deletes it, and its ports, its requests and its place are
+    /// taken until then.
+    fn grace_periods(&self, found: &mut Vec<FieldError>) {
+        let probes = ["livenessProbe", "startupProbe"];
+        let of_probes = containers(self.spec).flat_map(|(field, container)| {
+            probes.map(|probe| (format!("{field}.{probe}.{GRACE_PERIOD}"), &container[probe][GRACE_PERIOD]))
+        });
+        let most = self.rules.max_grace_period.as_secs();
+        for (field, period) in std::iter::once((GRACE_PERIOD.to_owned(), &self.spec[GRACE_PERIOD])).chain(of_probes) {
+            if let Some(seconds) = period.as_i64().and_then(|seconds| u64::try_from(seconds).ok()).filter(|s| *s > most)
+            {
+                let reason = format!(
+                    "{seconds} s is more than policy.max-grace-period ({most} s): nothing ends a static pod sooner"
+                );
+                found.push(error(
+                    &field,
+                    reason,
+                    format!("shorten it, raise policy.max-grace-period, or {}", self.trust),
+                ));
+            }
+        }
+    }
+
+    /// The kubelet reads such a file whole at each start, and a container of the pod writes it, as long as it likes.
+    fn env_files(&self, found: &mut Vec<FieldError>) {
+        for (field, container) in containers(self.spec) {
+            for variable in container.list_at("env") {
+                if variable.at(["valueFrom", "fileKeyRef"]).is_some_and(|reference| !reference.is_null()) {
+                    let field = format!("{field}.env[{}].valueFrom.fileKeyRef", variable.str_at("name"));
+                    let reason = "is only for trusted namespaces: the kubelet reads what a container wrote".to_owned();
+                    found.push(error(&field, reason, format!("use a ConfigMap, or {}", self.trust)));
+                }
+            }
+        }
+    }
+
+    /// `written`: without what admission adds, which is the cluster's own word.
+    fn annotations(&self, written: &Value, found: &mut Vec<FieldError>) {
+        let annotations = written.at(["metadata", "annotations"]).and_then(Value::as_object).into_iter().flatten();
+        for (name, _) in annotations.filter(|(name, _)| runtime_annotations::has(name)) {
+            if self.grant.annotations.iter().any(|pattern| is_like(name, pattern)) {
+                continue;
+            }
+            let key = self.key("annotations");
+            let listed = Listed(&self.grant.annotations);
+            found.push(FieldError {
+                field: format!("spec.template.metadata.annotations[{name:?}]"),
+                reason: format!("container runtimes or their plugins obey it, and it matches none of {key} {listed}"),
+                hint: Some(format!("leave it out, add {name:?} to {key}, or {}", self.trust)),
+            });
         }
     }
 

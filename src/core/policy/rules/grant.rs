@@ -43,6 +43,9 @@ pub struct Grant {
     pub host_paths: Vec<String>,
     /// Volume types, as a volume's field names them.
     pub volume_types: Vec<String>,
+    /// Annotations that container runtimes and their plugins obey: patterns in which `*` matches any text.
+    #[serde(default)]
+    pub annotations: Vec<String>,
 }
 
 /// Ports from `first` to `last`.

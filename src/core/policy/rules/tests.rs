@@ -108,6 +108,12 @@ fn what_a_namespace_without_grants_cannot_have() {
         ("/ports/-", json!({"containerPort": 1, "hostPort": 22}), "host-ports"),
         ("/ports/-", json!({"containerPort": 1, "hostPort": 10250, "hostIP": "127.0.0.1"}), "host-ports"),
         ("/ports/-", json!({"containerPort": 1, "hostPort": "22"}), "host-ports"),
+        (
+            "/env",
+            json!([{"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "scratch", "path": "p", "key": "k"}}}]),
+            "fileKeyRef: is only for trusted namespaces",
+        ),
+        ("/livenessProbe/terminationGracePeriodSeconds", json!(601), "policy.max-grace-period"),
         ("/livenessProbe", handler("169.254.169.254"), "probe"),
         ("/readinessProbe", handler("127.0.0.1"), "probe"),
         ("/startupProbe", json!({"tcpSocket": {"host": "127.0.0.1", "port": 10250}}), "probe"),
@@ -125,6 +131,8 @@ fn what_a_namespace_without_grants_cannot_have() {
         ("/securityContext/readOnlyRootFilesystem", json!("true"), "readOnlyRootFilesystem"),
     ];
     let of_pod = [
+        ("/terminationGracePeriodSeconds", json!(601), "policy.max-grace-period"),
+        ("/terminationGracePeriodSeconds", json!(i64::MAX), "policy.max-grace-period"),
         ("/hostNetwork", json!(true), "hostNetwork"),
         ("/hostPID", json!(true), "hostPID"),
         ("/hostIPC", json!(true), "hostIPC"),
@@ -185,6 +193,40 @@ fn annotations_are_judged_too() {
 }
 
 #[test]
+fn what_a_runtime_obeys_needs_a_grant_and_a_webhook_may_write_it() {
+    let annotated = |name: &str| {
+        let mut set = daemon_set("a", modest());
+        set.template["metadata"] = json!({"annotations": {"a.test/own": "x", (name): "x"}});
+        set
+    };
+    let errors = none().violations(&annotated("devices.nri.io/container.c"));
+    assert_eq!(
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            "spec.template.metadata.annotations[\"devices.nri.io/container.c\"]: container runtimes or their plugins obey it, \
+          and it matches none of policy.grants.\"a\".annotations (none)"
+        ]
+    );
+    let granted = granting(Grant { annotations: vec!["devices.nri.io/*".to_owned()], ..Grant::default() });
+    assert_eq!(granted.violations(&annotated("devices.nri.io/container.c")), []);
+    assert_eq!(granted.violations(&annotated("devices.nri.iox/container.c")), []);
+    assert_eq!(granted.violations(&annotated("mounts.nri.io/container.c")).len(), 1);
+    let webhook = annotated("io.kubernetes.cri-o.Devices");
+    let added = DaemonSet { template: json!({"spec": modest()}), admitted: Some(webhook.template.into()), ..webhook };
+    assert_eq!(none().violations(&added), []);
+}
+
+#[test]
+fn the_longest_grace_period_is_by_key() {
+    let rules = |seconds| PodRules { max_grace_period: Duration::from_secs(seconds), ..none() };
+    for (period, most, is_refused) in [(30, 30, false), (31, 30, true), (600, 600, false), (-5, 0, false), (1, 0, true)]
+    {
+        let spec = changed("/terminationGracePeriodSeconds", json!(period));
+        assert_eq!(!said(&rules(most), "a", &spec).is_empty(), is_refused, "{period} {most}");
+    }
+}
+
+#[test]
 fn the_stricter_level_by_key() {
     let rules = PodRules { pod_security: PodSecurityLevel::Restricted, ..none() };
     let errors = said(&rules, "a", &modest());
@@ -200,6 +242,7 @@ fn grants_lift_what_they_name_in_their_namespace_alone() {
         host_ports: vec![PortRange { first: 9100, last: 9110 }],
         host_paths: vec!["/var/log".to_owned()],
         volume_types: vec!["nfs".to_owned()],
+        ..Grant::default()
     });
     for spec in [
         path("/var/log/pods", ""),
