@@ -204,12 +204,12 @@ fn start_log(config: &Config) -> Result<(), CommandFailure> {
 
 /// The command line as a value: manual pages and completions are made from it.
 pub fn command() -> clap::Command {
-    examples::of_daemonlet(<Arguments as clap::CommandFactory>::command())
+    examples::of_daemonlet(<Arguments as clap::CommandFactory>::command()).max_term_width(output::COLUMNS)
 }
 
 /// The command line of `kubectl daemonlet` as a value.
 pub fn plugin() -> clap::Command {
-    examples::of_plugin(kubectl::command())
+    examples::of_plugin(kubectl::command()).max_term_width(output::COLUMNS)
 }
 
 /// What `arguments` say to `command`; else the exit code, and help, version or error are printed.
