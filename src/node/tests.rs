@@ -38,13 +38,12 @@ use crate::node::socket::SocketError;
 use crate::node::volumes::VolumeError;
 
 /// What no test can make, or what is only ever a part of another message; and why.
-const NOT_HERE: [(&str, &str); 6] = [
+const NOT_HERE: [(&str, &str); 5] = [
     ("ConfigError", "its problems have tests of their own: src/config/tests.rs"),
     ("Damaged", "only a record that was read is one: src/node/checkpoint/tests.rs"),
     ("EncodeError", "of serde's own words"),
     ("LabelError", "upstream's words, which src/core/labels compares with upstream's"),
     ("LogError::Twice", "only a second subscriber is one"),
-    ("ServerError", "of the boot guard's log: src/guard/server.rs"),
 ];
 
 /// The longest message and hint.
@@ -234,7 +233,12 @@ fn of_others() -> Vec<Sample> {
         (Box::new(tls(TlsError::NoRoots)), "/k", None),
         (Box::new(tls(TlsError::Refused { what: "client-key", why: general() })), "/k", None),
         hinted!(EnrolmentError::NoSource(vec![PathBuf::from("/k"), PathBuf::from("/b")]), "/k"),
+        hinted!(EnrolmentError::NoSource(vec![kubeconfig()]), "/k does not exist"),
         hinted!(EnrolmentError::Source(read(FileError::Io(io_error(2)))), "/k"),
+        hinted!(
+            EnrolmentError::Connection(ApiFailure::new(FailureKind::Kubeconfig, "kubeconfig /k cannot be read")),
+            "kubeconfig /k"
+        ),
         hinted!(EnrolmentError::Taken(kubeconfig()), "/k"),
         hinted!(EnrolmentError::Files(step(Doing::Write, "/k")), "/k"),
         hinted!(EnrolmentError::Key, "key"),
