@@ -99,6 +99,15 @@ impl CommandFailure {
         self.errors.into_iter().next().map(|(message, _)| message).unwrap_or_default()
     }
 
+    /// The first of what went wrong and what to do about it, for the middle of a line.
+    fn line(&self) -> String {
+        match self.errors.first() {
+            Some((message, Some(hint))) => format!("{message}; hint: {hint}"),
+            Some((message, None)) => message.clone(),
+            None => String::new(),
+        }
+    }
+
     /// The same with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
