@@ -1,5 +1,6 @@
 //! `daemonlet teardown`: takes everything of ours off this node.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -20,6 +21,7 @@ use crate::node::agent::Agent;
 use crate::node::agent::AgentError;
 use crate::node::agent::Leftover;
 use crate::node::agent::Teardown;
+use crate::node::notify::Notifier;
 
 /// Tear down this node: end every daemon that daemonlet runs here, and remove what it wrote for them
 ///
@@ -50,7 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     start_log(&config)?;
     let runtime = event_loop()?;
     let drain = runtime.block_on(async {
-        let agent = Agent::to_tear_down(config.clone()).map_err(refusal)?;
+        let agent = Agent::to_tear_down(config.clone(), Arc::new(Notifier::from_environment())).map_err(refusal)?;
         Ok::<Teardown, CommandFailure>(agent.teardown(arguments.timeout).await)
     })?;
     output::data(&done(&config, &drain))?;

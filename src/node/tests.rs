@@ -106,7 +106,8 @@ fn of_files() -> Vec<Sample> {
         hinted!(VolumeError::Write { uid: text("u"), volume: text("config"), source: below() }, "config"),
         hinted!(VolumeError::Pod { uid: text("u-1"), source: step(Doing::Create, "/f/u-1") }, "u-1"),
         hinted!(VolumeError::Clear { uid: text("u-1"), source: step(Doing::Remove, "/f/u-1") }, "u-1"),
-        (Box::new(SocketError::Listen { path: path(), source: io_error(98) }), "/f/a.yaml", None),
+        hinted!(SocketError::Listen { path: path(), source: io_error(98) }, "/f/a.yaml"),
+        hinted!(SocketError::Listen { path: path(), source: io::Error::other("it is no socket") }, "/f/a.yaml"),
     ];
     for doing in [
         Doing::Open,

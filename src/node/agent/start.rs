@@ -3,7 +3,6 @@
 //! Owns what is fatal: another agent on the same state, and a configuration that names something impossible. Everything
 //! else, such as a state folder that cannot be used, is a problem that is shown and tried again.
 
-use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -110,12 +109,7 @@ impl AgentError {
             AgentError::State(error) => error.hint(),
             AgentError::Runtime(error) => error.hint(),
             AgentError::Kubelet(error) => error.hint(),
-            AgentError::Socket(SocketError::Listen { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
-                Some("run the agent as root, or name a folder of this user's in run-dir".to_owned())
-            }
-            AgentError::Socket(SocketError::Listen { path, source }) if source.kind() == ErrorKind::Other => {
-                Some(format!("remove {}, or name another folder in run-dir", path.display()))
-            }
+            AgentError::Socket(error) => error.hint(),
             _ => None,
         }
     }
@@ -146,23 +140,11 @@ impl Agent {
     /// # Errors
     /// When the state folder cannot be used or another agent has it, or the configuration names something impossible.
     pub(super) fn to_mark(config: Config) -> Result<Self, AgentError> {
-        Self::with_state(config, Purpose::Answer)
-    }
-
-    /// An agent for [`Agent::teardown`]: without its state folder it would end nothing.
-    ///
-    /// # Errors
-    /// When the state folder cannot be used or another agent has it, or the configuration names something impossible.
-    pub fn to_tear_down(config: Config) -> Result<Self, AgentError> {
-        Self::with_state(config, Purpose::Work)
-    }
-
-    fn with_state(config: Config, purpose: Purpose) -> Result<Self, AgentError> {
         let files = Real::shared();
         let lock = lock(&files, &config, None)?;
         let state = open_state(&files, &config)?;
         let notifier = Arc::new(Notifier::from_environment());
-        let mut agent = Self::with(config, files, Ok(Some(state)), purpose, notifier)?;
+        let mut agent = Self::with(config, files, Ok(Some(state)), Purpose::Answer, notifier)?;
         agent.executor.lock = lock;
         Ok(agent)
     }
