@@ -56,16 +56,14 @@ pub(super) fn desired() -> Desired {
     Desired::Gone { reason: "this node is torn down".to_owned(), by_list: false, ignore_file: None }
 }
 
-impl Agent {
-    /// An agent for [`Agent::teardown`]: without its state folder it would end nothing.
-    ///
-    /// # Errors
-    /// As [`Agent::new`], and when the state folder cannot be used.
-    pub fn to_tear_down(config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
-        let agent = Self::new(config, notifier)?;
-        start::check_state(&Real::shared(), &agent.config)?;
-        Ok(agent)
-    }
+/// An agent for [`Agent::teardown`]: without its state folder it would end nothing.
+///
+/// # Errors
+/// As [`Agent::new`], and when the state folder cannot be used.
+pub fn to_tear_down(config: Config, notifier: Arc<Notifier>) -> Result<Agent, AgentError> {
+    let agent = Agent::new(config, notifier)?;
+    start::check_state(&Real::shared(), &agent.config)?;
+    Ok(agent)
 }
 
 /// What a teardown would find. Changes nothing, and may be asked while an agent runs.
