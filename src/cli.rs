@@ -99,6 +99,15 @@ impl CommandFailure {
         self.errors.into_iter().next().map(|(message, _)| message).unwrap_or_default()
     }
 
+    /// The first of what went wrong and what to do about it, for the middle of a line.
+    fn line(&self) -> String {
+        match self.errors.first() {
+            Some((message, Some(hint))) => format!("{message}; hint: {hint}"),
+            Some((message, None)) => message.clone(),
+            None => String::new(),
+        }
+    }
+
     /// The same with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -204,12 +213,12 @@ fn start_log(config: &Config) -> Result<(), CommandFailure> {
 
 /// The command line as a value: manual pages and completions are made from it.
 pub fn command() -> clap::Command {
-    examples::of_daemonlet(<Arguments as clap::CommandFactory>::command())
+    examples::of_daemonlet(<Arguments as clap::CommandFactory>::command()).max_term_width(output::COLUMNS)
 }
 
 /// The command line of `kubectl daemonlet` as a value.
 pub fn plugin() -> clap::Command {
-    examples::of_plugin(kubectl::command())
+    examples::of_plugin(kubectl::command()).max_term_width(output::COLUMNS)
 }
 
 /// What `arguments` say to `command`; else the exit code, and help, version or error are printed.

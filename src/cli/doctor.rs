@@ -103,8 +103,9 @@ fn human(report: &DoctorReport, colour: Colour) -> String {
             text.push_str(&format!("      {} {hint}\n", colour.cyan("hint:")));
         }
     }
-    let checks = report.findings.len();
-    text.push_str(&format!("{checks} checks, {} bad, {} warnings", report.bad, report.warnings));
+    let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let (checks, warnings) = (count(report.findings.len(), "check"), count(report.warnings, "warning"));
+    text.push_str(&format!("{checks}, {} bad, {warnings}", report.bad));
     text.push_str(&match report.skipped {
         0 => "\n".to_owned(),
         skipped => format!(", {skipped} skipped: run it as root\n"),
@@ -130,7 +131,7 @@ mod tests {
              bad   clock       90 s behind the API server's\n      hint: set it\n\
              warn  agent       not running\n      hint: start it\n\
              skip  API server  not checked: this user may not read /k\n\
-             4 checks, 1 bad, 1 warnings, 1 skipped: run it as root\n"
+             4 checks, 1 bad, 1 warning, 1 skipped: run it as root\n"
         );
     }
 }

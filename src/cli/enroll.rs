@@ -13,6 +13,7 @@ use crate::cli::event_loop;
 use crate::cli::output;
 use crate::node::api::words;
 use crate::node::enrolment;
+use crate::node::enrolment::EnrollWait;
 use crate::node::enrolment::EnrolmentError;
 
 /// Where the agent looks for its kubeconfig when none is configured.
@@ -22,7 +23,7 @@ const KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
 ///
 /// Asks the cluster for a client certificate named daemonlet:node:<node-name> and waits until a person
 /// approves it (or the coordinator, if it is configured so). The running agent renews it. Exit code: 0 there is
-/// one (also: there was one), 1 not approved, refused or not reachable.
+/// one (also: there was one), 1 not approved, refused or not reachable, 3 no usable kubeconfig to ask with.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -51,10 +52,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     };
     let is_first = !options.kubeconfig.exists();
     let runtime = event_loop()?;
-    let waits = |request: &str| {
-        output::remarks(&format!(
-            "certificatesigningrequest {request} waits for approval: kubectl certificate approve {request}\n"
-        ));
+    let waits = |what: EnrollWait<'_>| {
+        output::remarks(&match what {
+            EnrollWait::Approval(request) => format!(
+                "certificatesigningrequest {request} waits for approval: kubectl certificate approve {request}\n"
+            ),
+            EnrollWait::ApiServer(why) => format!("the API server is unreachable: {why}; trying again\n"),
+        });
     };
     let enrolled = runtime.block_on(enrolment::enroll(&options, waits)).map_err(failure)?;
     let until = enrolled.certificate.not_after;
@@ -70,7 +74,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 }
 
 fn failure(error: EnrolmentError) -> CommandFailure {
-    let failure = CommandFailure::new(Exit::Refused, words(&error));
+    let exit = if error.is_of_kubeconfig() { Exit::Unreadable } else { Exit::Refused };
+    let failure = CommandFailure::new(exit, words(&error));
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,

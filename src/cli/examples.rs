@@ -67,10 +67,7 @@ const OF_DAEMONLET: [Examples; 25] = [
     ("generate crd", &[("daemonlet generate crd | kubectl apply -f -", "let the coordinator approve rollouts")]),
     (
         "generate unit-dropin",
-        &[(
-            "daemonlet generate unit-dropin > /etc/systemd/system/daemonlet.service.d/paths.conf",
-            "let the unit write to the configured folders",
-        )],
+        &[("daemonlet generate unit-dropin > paths.conf", "a drop-in for /etc/systemd/system/daemonlet.service.d")],
     ),
     (
         "generate rbac",

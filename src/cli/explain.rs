@@ -34,7 +34,7 @@ pub(super) fn key(text: &str) -> Result<ObjectKey, String> {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
             Ok(ObjectKey::new(namespace, name))
         }
-        _ => Err("expected NAMESPACE/NAME".to_owned()),
+        _ => Err("expected NAMESPACE/NAME, such as kube-system/kube-proxy".to_owned()),
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
     fn keys_have_two_parts() {
         assert_eq!(key("a/b"), Ok(ObjectKey::new("a", "b")));
         for text in ["a", "/b", "a/", "a/b/c", ""] {
-            assert_eq!(key(text).unwrap_err(), "expected NAMESPACE/NAME", "{text}");
+            assert_eq!(key(text).unwrap_err(), "expected NAMESPACE/NAME, such as kube-system/kube-proxy", "{text}");
         }
     }
 

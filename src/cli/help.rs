@@ -32,9 +32,13 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    let mut command = super::command();
-    command.build();
     let asked = arguments.what.join(" ");
+    let mut command = super::command();
+    if asked.is_empty() {
+        let topics: Vec<&str> = TOPICS.iter().map(|(topic, ..)| *topic).collect();
+        command = command.after_long_help(format!("Topics, for daemonlet help TOPIC:\n  {}", topics.join(", ")));
+    }
+    command.build();
     if let [name] = arguments.what.as_slice()
         && let Some(index) = TOPICS.iter().position(|(topic, ..)| topic == name)
     {
@@ -54,13 +58,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
             None => "`daemonlet help` lists both".to_owned(),
         }));
     };
-    let help = found.render_long_help();
-    let topics: Vec<&str> = TOPICS.iter().map(|(topic, ..)| *topic).collect();
-    let topics = match asked.is_empty() {
-        true => format!("\nTopics, for daemonlet help TOPIC:\n  {}\n", topics.join(", ")),
-        false => String::new(),
-    };
-    output::data(&format!("{help}{topics}"))?;
+    output::data(&found.render_long_help().to_string())?;
     Ok(Exit::Success)
 }
 

@@ -13,6 +13,9 @@ use crate::config;
 use crate::core::escape;
 use crate::log;
 
+/// How wide help and a table on a terminal are at most. Help takes 100 columns where there is no terminal.
+pub(super) const COLUMNS: usize = 120;
+
 /// Writes text to standard output, without anything that a terminal would obey. That nobody reads it any more is no
 /// error.
 pub(super) fn data(text: &str) -> Result<(), CommandFailure> {

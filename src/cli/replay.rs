@@ -15,6 +15,7 @@ use crate::config;
 use crate::node::agent::replay;
 use crate::node::agent::replay::ReplayReport;
 use crate::node::recording::read::MAX_FILE;
+use crate::node::recording::read::ReadError;
 
 /// How a compressed bundle begins.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -34,7 +35,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let path = &arguments.bundle;
     let refuse = |why: &str| CommandFailure::new(Exit::Unreadable, format!("{}: {why}", path.display()));
     let recording = read(path).map_err(|why| refuse(&why))?;
-    let report = replay::replay(&recording).map_err(|error| refuse(&error.to_string()))?;
+    let report = replay::replay(&recording).map_err(|error| match error {
+        ReadError::NotOne(_) => refuse(&error.to_string()).hint("give a file that `daemonlet support-bundle` wrote"),
+        _ => refuse(&error.to_string()),
+    })?;
     output::data(&text(&report))?;
     if report.passes == 0 {
         return Err(refuse("it has no passes"));

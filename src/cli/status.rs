@@ -57,8 +57,6 @@ enum StatusOutputFormat {
     Wide,
 }
 
-/// How wide the table may be on a terminal.
-const TERMINAL: usize = 120;
 /// How wide SOURCE may be there.
 const SOURCE_WIDTH: usize = 20;
 
@@ -73,7 +71,8 @@ pub(super) struct Screen {
 impl Arguments {
     /// The terminal, if the table is to fit one.
     fn screen(&self) -> Option<Screen> {
-        (self.output.is_none() && std::io::stdout().is_terminal()).then(|| Screen { width: TERMINAL, now: now() })
+        (self.output.is_none() && std::io::stdout().is_terminal())
+            .then(|| Screen { width: output::COLUMNS, now: now() })
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Owns what goes in, and that nothing secret does: what cannot be redacted is left out, and the bundle says so.
 
-use std::io::Write as _;
+use std::io::ErrorKind;
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
@@ -45,7 +46,7 @@ const LINES: &str = "1000";
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// The file to write; it must not exist [default: daemonlet-<node>-<time>.tar.gz]
+    /// The file to write, which must not exist; - for standard output [default: daemonlet-<node>-<time>.tar.gz]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Leave the values of ConfigMaps out
@@ -83,11 +84,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let stamp: String = now().to_string().chars().filter(|c| !matches!(c, '-' | ':')).collect();
     let default = || PathBuf::from(format!("daemonlet-{}-{stamp}.tar.gz", config.node_name));
     let path = arguments.output.clone().unwrap_or_else(default);
-    bundle.write(&path).map_err(|error| {
+    let is_stdout = path == Path::new("-");
+    let written = if is_stdout { bundle.pack(std::io::stdout().lock()) } else { bundle.write(&path) };
+    written.map_err(|error| {
         let why = config::io_reason(&error);
         CommandFailure::new(Exit::Unreadable, format!("{}: cannot be written: {why}", path.display()))
+            .hint("name another file with --output, in a folder that is there and that this user may write to")
     })?;
-    output::data(&format!("wrote {}\n", path.display()))?;
+    if !is_stdout {
+        output::data(&format!("wrote {}\n", path.display()))?;
+    }
     Ok(Exit::Success)
 }
 
@@ -106,11 +112,11 @@ impl Bundle {
         };
         match status {
             Ok(status) => bundle.add_json("status.json", &status),
-            Err(failure) => bundle.lacks("status.json", &failure.message()),
+            Err(failure) => bundle.lacks("status.json", &failure.line()),
         }
         match doctor::report_with(config, asked.and_then(|answer| answer.map(understood).transpose())) {
             Ok(report) => bundle.add_json("doctor.json", &report),
-            Err(failure) => bundle.lacks("doctor.json", &failure.message()),
+            Err(failure) => bundle.lacks("doctor.json", &failure.line()),
         }
         bundle.add_json("versions.json", &versions());
         match log_lines() {
@@ -148,7 +154,7 @@ impl Bundle {
         let path = match ask::try_agent::<HandedOver>(config, &SocketOperation::Recording) {
             Ok(Some(HandedOver { path })) => path,
             Ok(None) => return self.lacks(RECORDING, "no agent is running: the rest is what the disk has"),
-            Err(failure) => return self.lacks(RECORDING, &failure.message()),
+            Err(failure) => return self.lacks(RECORDING, &failure.line()),
         };
         let read = std::fs::read(&path).map_err(|error| config::io_reason(&error));
         let _ = std::fs::remove_file(&path);
@@ -165,7 +171,8 @@ impl Bundle {
         let entries = match std::fs::read_dir(&folder) {
             Ok(entries) => entries,
             Err(error) => {
-                let why = format!("{}: {}", folder.display(), config::io_reason(&error));
+                let hint = if error.kind() == ErrorKind::PermissionDenied { "; hint: run this as root" } else { "" };
+                let why = format!("{}: {}{hint}", folder.display(), config::io_reason(&error));
                 return self.lacks("records", &why);
             }
         };
@@ -209,7 +216,7 @@ impl Bundle {
         self.pack(file).inspect_err(|_| drop(std::fs::remove_file(path)))
     }
 
-    fn pack(&self, file: std::fs::File) -> std::io::Result<()> {
+    fn pack(&self, file: impl Write) -> std::io::Result<()> {
         let mut archive = tar::Builder::new(flate2::write::GzEncoder::new(file, flate2::Compression::default()));
         for (name, bytes) in &self.files {
             let mut header = tar::Header::new_gnu();

@@ -17,7 +17,6 @@ use crate::core::manifest;
 use crate::core::model::STARTING_TAINT;
 use crate::core::status::Problem;
 use crate::node::agent;
-use crate::node::agent::Agent;
 use crate::node::agent::AgentError;
 use crate::node::agent::Leftover;
 use crate::node::agent::Teardown;
@@ -52,7 +51,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     start_log(&config)?;
     let runtime = event_loop()?;
     let drain = runtime.block_on(async {
-        let agent = Agent::new(config.clone(), Arc::new(Notifier::from_environment())).map_err(refusal)?;
+        let agent =
+            agent::teardown::to_tear_down(config.clone(), Arc::new(Notifier::from_environment())).map_err(refusal)?;
         Ok::<Teardown, CommandFailure>(agent.teardown(arguments.timeout).await)
     })?;
     output::data(&done(&config, &drain))?;

@@ -26,8 +26,15 @@ pub(super) type SourceFile = (PathBuf, String);
 
 /// `file` and the drop-ins of its sibling folder `<stem>.d`.
 pub(super) fn own_files(file: &Path) -> Result<Vec<SourceFile>, ConfigError> {
-    let main = (file.to_owned(), regular_file::read_text(file).map_err(|error| unreadable(file, &error))?);
-    let mut files = vec![main];
+    let text = regular_file::read_text(file).map_err(|error| {
+        let mut failed = unreadable(file, &error);
+        let another = || "name another file with --config; `daemonlet init` writes one".to_owned();
+        for problem in &mut failed.problems {
+            problem.hint.get_or_insert_with(another);
+        }
+        failed
+    })?;
+    let mut files = vec![(file.to_owned(), text)];
     files.extend(drop_ins(&[file.with_extension("d")])?);
     Ok(files)
 }
@@ -83,8 +90,11 @@ fn drop_ins(folders: &[PathBuf]) -> Result<Vec<SourceFile>, ConfigError> {
 
 fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
     let message = format!("{}: cannot be read: {}", path.display(), reason(error));
-    let is_no_text = error.kind() == io::ErrorKind::InvalidData;
-    let hint = is_no_text.then(|| format!("make {} a file of UTF-8 text, or a link to one", path.display()));
+    let hint = match error.kind() {
+        io::ErrorKind::InvalidData => Some(format!("make {} a file of UTF-8 text, or a link to one", path.display())),
+        io::ErrorKind::PermissionDenied => Some("run this as root".to_owned()),
+        _ => None,
+    };
     ConfigError { problems: vec![ConfigProblem { message, hint }] }
 }
 

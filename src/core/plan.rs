@@ -300,7 +300,7 @@ pub fn plan_daemon(
         Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
         Desired::Held { daemon_set, mode, why, ask } => plan.held(daemon_set, *mode, why, *ask),
         Desired::Refused { mode, errors } => plan.refused(*mode, errors),
-        Desired::Left { reason } => plan.keep(State::LeftAlone, reason),
+        Desired::Left { reason, taken_away } => plan.left(reason, *taken_away),
         Desired::Gone { reason, by_list, ignore_file } => plan.gone(reason, *by_list, ignore_file.as_deref()),
         Desired::Orphaned { reason } => plan.orphaned(reason),
         Desired::Confirm { reason } => {

@@ -150,6 +150,8 @@ pub enum Desired {
     Left {
         /// Why.
         reason: String,
+        /// Whether its labels were ours before, and nothing of it is here: what is remembered must not bring it back.
+        taken_away: bool,
     },
     /// It is gone: what runs of it ends.
     Gone {
@@ -421,7 +423,7 @@ fn resolve_remembered(
         },
         (Covered::No(reason), None) if known.has_file && record.runs() => Desired::Unsure { reason },
         (Covered::No(reason), None) if record.runs() => held(known, record, None, Hold::Narrowed(reason)),
-        (Covered::No(reason), None) => Desired::Left { reason },
+        (Covered::No(reason), None) => Desired::Left { reason, taken_away: false },
     }
 }
 

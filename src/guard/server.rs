@@ -16,57 +16,28 @@ use kube::config::Kubeconfig;
 use tokio::time::sleep;
 
 use crate::core::render::Endpoint;
-use crate::node::api::FileError;
+use crate::node::api::KubeconfigError;
+use crate::node::api::cluster_of_kubeconfig;
 use crate::node::api::read_kubeconfig;
+use crate::node::api::words;
 
 /// How long after an attempt that gave no address the next one is made.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How long addresses are believed.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
 
-/// Why a kubeconfig does not say where the server is.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ServerError {
-    /// The file does not read or parse.
-    #[error("{} cannot be read", path.display())]
-    Read {
-        /// The kubeconfig.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: Box<FileError>,
-    },
-    /// A field does not lead to a server.
-    #[error("{}: {field}: {reason}", path.display())]
-    Field {
-        /// The kubeconfig.
-        path: PathBuf,
-        field: &'static str,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
 /// Host and port of the server that the first of `files` that exists names; `None`: none exists.
 ///
 /// # Errors
 /// That file does not lead to a server.
-pub(super) fn server(files: &[PathBuf]) -> Result<Option<Endpoint>, ServerError> {
+pub(super) fn server(files: &[PathBuf]) -> Result<Option<Endpoint>, KubeconfigError> {
     let Some(path) = files.iter().find(|file| file.exists()) else { return Ok(None) };
-    let config =
-        read_kubeconfig(path).map_err(|source| ServerError::Read { path: path.clone(), source: Box::new(source) })?;
-    endpoint(path, config).map(Some)
+    endpoint(path, &read_kubeconfig(path)?).map(Some)
 }
 
-fn endpoint(path: &Path, config: Kubeconfig) -> Result<Endpoint, ServerError> {
-    let field = |field, reason: String| ServerError::Field { path: path.to_owned(), field, reason };
-    let current = config.current_context.unwrap_or_default();
-    let context = config.contexts.into_iter().find(|named| named.name == current).and_then(|named| named.context);
-    let context = context.ok_or_else(|| field("current-context", format!("there is no context \"{current}\"")))?;
-    let cluster = config.clusters.into_iter().find(|named| named.name == context.cluster);
-    let cluster = cluster
-        .and_then(|named| named.cluster)
-        .ok_or_else(|| field("clusters", format!("there is no cluster \"{}\"", context.cluster)))?;
+fn endpoint(path: &Path, config: &Kubeconfig) -> Result<Endpoint, KubeconfigError> {
+    let field = |field, reason: String| KubeconfigError::Field { path: path.to_owned(), field, reason };
+    let (cluster, _) = cluster_of_kubeconfig(path, config)?;
     if cluster.proxy_url.is_some_and(|url| !url.is_empty()) {
         return Err(field("proxy-url", "the kubelet connects to a proxy, which is not guarded".to_owned()));
     }
@@ -120,10 +91,7 @@ pub(super) async fn follow(files: Vec<PathBuf>, tell: impl Fn(Endpoint, BTreeSet
 
 /// The server and its addresses as they are now, or what is missing.
 async fn look(files: &[PathBuf]) -> Result<(Endpoint, BTreeSet<SocketAddr>), String> {
-    let server = server(files).map_err(|error| match std::error::Error::source(&error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    })?;
+    let server = server(files).map_err(|error| words(&error))?;
     let server = server.ok_or("there is no kubeconfig of the kubelet (boot.kubeconfig)")?;
     match resolve(&server).await {
         Ok(addresses) if addresses.is_empty() => Err(format!("{} has no address", server.host)),
@@ -145,7 +113,7 @@ mod tests {
              users: [{{name: u, user: {{exec: {{command: get-token, apiVersion: v1}}}}}}]\n"
         );
         let config = parse_kubeconfig(&text).unwrap();
-        endpoint(Path::new("/k"), config).map_err(|error| error.to_string())
+        endpoint(Path::new("/k"), &config).map_err(|error| error.to_string())
     }
 
     fn endpoint_of(host: &str, port: u16) -> Result<Endpoint, String> {
@@ -163,11 +131,18 @@ mod tests {
 
     #[test]
     fn what_leads_nowhere_is_named() {
-        assert_eq!(of("{}"), Err("/k: server: \"\" is not a URL".to_owned()));
+        assert_eq!(of("{}"), Err("kubeconfig /k: server: \"\" is not a URL".to_owned()));
         let proxy = of("{server: 'https://a', proxy-url: 'http://proxy:3128'}");
-        assert_eq!(proxy, Err("/k: proxy-url: the kubelet connects to a proxy, which is not guarded".to_owned()));
-        let none = endpoint(Path::new("/k"), Kubeconfig::default()).map_err(|error| error.to_string());
-        assert_eq!(none, Err("/k: current-context: there is no context \"\"".to_owned()));
+        assert_eq!(
+            proxy,
+            Err("kubeconfig /k: proxy-url: the kubelet connects to a proxy, which is not guarded".to_owned())
+        );
+        let none = endpoint(Path::new("/k"), &Kubeconfig::default()).map_err(|error| error.to_string());
+        assert_eq!(
+            none,
+            Err("kubeconfig /k: current-context: is empty; name the context to use; the file has no contexts"
+                .to_owned())
+        );
     }
 
     #[test]

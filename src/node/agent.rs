@@ -52,7 +52,7 @@ mod signals;
 pub mod simulated;
 mod start;
 mod state;
-mod teardown;
+pub mod teardown;
 mod wake;
 
 use std::path::Path;

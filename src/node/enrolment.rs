@@ -17,6 +17,7 @@ mod kubeconfig;
 mod renew;
 
 pub use enroll::EnrollOptions;
+pub use enroll::EnrollWait;
 pub use enroll::Enrolled;
 pub use enroll::enroll;
 pub use renew::AgentIdentity;
@@ -33,11 +34,14 @@ use crate::node::fsx::FsError;
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolmentError {
     /// No kubeconfig to start with.
-    #[error("no kubeconfig to ask with: none of {} exists", .0.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "))]
+    #[error("no kubeconfig to ask with: {}", absent(.0))]
     NoSource(Vec<PathBuf>),
     /// The kubeconfig for the request cannot be used.
-    #[error("no kubeconfig to ask with")]
+    #[error(transparent)]
     Source(#[from] KubeconfigError),
+    /// The same, as the connection reports it.
+    #[error(transparent)]
+    Connection(ApiFailure),
     /// Another kubeconfig is in the place of ours.
     #[error("kubeconfig {} is there and is none of ours", .0.display())]
     Taken(PathBuf),
@@ -88,7 +92,29 @@ pub enum EnrolmentError {
     OtherKey(String),
 }
 
+fn absent(paths: &[PathBuf]) -> String {
+    match paths {
+        [path] => format!("{} does not exist", path.display()),
+        paths => {
+            let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+            format!("none of {} exists", paths.join(", "))
+        }
+    }
+}
+
 impl EnrolmentError {
+    fn of_request(request: &str, source: ApiFailure) -> Self {
+        match source.kind {
+            FailureKind::Kubeconfig => Self::Connection(source),
+            _ => Self::Api { request: request.to_owned(), source },
+        }
+    }
+
+    /// Whether there is no kubeconfig that can be used.
+    pub fn is_of_kubeconfig(&self) -> bool {
+        matches!(self, Self::NoSource(_) | Self::Source(_) | Self::Connection(_))
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -99,7 +125,7 @@ impl EnrolmentError {
                 Some(format!("remove {}, or name another file with the key kubeconfig", path.display()))
             }
             Self::Files(error) => error.hint(),
-            Self::Api { source, .. } if source.kind == FailureKind::Kubeconfig => {
+            Self::Source(_) | Self::Connection(_) => {
                 Some("give --from another kubeconfig: the kubelet's, or one with a bootstrap token".to_owned())
             }
             Self::Api { source, .. } if source.is_link() => {

@@ -74,6 +74,21 @@ pub enum SocketError {
     },
 }
 
+impl SocketError {
+    /// What to do about it, if there is something to do.
+    pub fn hint(&self) -> Option<String> {
+        let Self::Listen { path, source } = self;
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => {
+                Some("run the agent as root, or name a folder of this user's in run-dir".to_owned())
+            }
+            // Something else has that name.
+            io::ErrorKind::Other => Some(format!("remove {}, or name another folder in run-dir", path.display())),
+            _ => None,
+        }
+    }
+}
+
 /// Listens on the socket in `run_dir`, mode 0600; replaces the socket of an earlier agent.
 ///
 /// # Errors

@@ -38,13 +38,12 @@ use crate::node::socket::SocketError;
 use crate::node::volumes::VolumeError;
 
 /// What no test can make, or what is only ever a part of another message; and why.
-const NOT_HERE: [(&str, &str); 6] = [
+const NOT_HERE: [(&str, &str); 5] = [
     ("ConfigError", "its problems have tests of their own: src/config/tests.rs"),
     ("Damaged", "only a record that was read is one: src/node/checkpoint/tests.rs"),
     ("EncodeError", "of serde's own words"),
     ("LabelError", "upstream's words, which src/core/labels compares with upstream's"),
     ("LogError::Twice", "only a second subscriber is one"),
-    ("ServerError", "of the boot guard's log: src/guard/server.rs"),
 ];
 
 /// The longest message and hint.
@@ -111,7 +110,8 @@ fn of_files() -> Vec<Sample> {
         hinted!(VolumeError::Write { uid: text("u"), volume: text("config"), source: below() }, "config"),
         hinted!(VolumeError::Pod { uid: text("u-1"), source: step(Doing::Create, "/f/u-1") }, "u-1"),
         hinted!(VolumeError::Clear { uid: text("u-1"), source: step(Doing::Remove, "/f/u-1") }, "u-1"),
-        (Box::new(SocketError::Listen { path: path(), source: io_error(98) }), "/f/a.yaml", None),
+        hinted!(SocketError::Listen { path: path(), source: io_error(98) }, "/f/a.yaml"),
+        hinted!(SocketError::Listen { path: path(), source: io::Error::other("it is no socket") }, "/f/a.yaml"),
     ];
     for doing in [
         Doing::Open,
@@ -238,7 +238,12 @@ fn of_others() -> Vec<Sample> {
         (Box::new(tls(TlsError::NoRoots)), "/k", None),
         (Box::new(tls(TlsError::Refused { what: "client-key", why: general() })), "/k", None),
         hinted!(EnrolmentError::NoSource(vec![PathBuf::from("/k"), PathBuf::from("/b")]), "/k"),
+        hinted!(EnrolmentError::NoSource(vec![kubeconfig()]), "/k does not exist"),
         hinted!(EnrolmentError::Source(read(FileError::Io(io_error(2)))), "/k"),
+        hinted!(
+            EnrolmentError::Connection(ApiFailure::new(FailureKind::Kubeconfig, "kubeconfig /k cannot be read")),
+            "kubeconfig /k"
+        ),
         hinted!(EnrolmentError::Taken(kubeconfig()), "/k"),
         hinted!(EnrolmentError::Files(step(Doing::Write, "/k")), "/k"),
         hinted!(EnrolmentError::Key, "key"),

@@ -64,7 +64,7 @@ fn a_bundle_asks_an_agent_that_does_not_answer_once() {
     assert_eq!((ran.code, asked), (0, 1), "{ran:?}");
     let only = "recording.cbor (only the agent has it, and it could not be asked for its status either)";
     assert!(ran.err.contains(only), "{}", ran.err);
-    assert!(ran.err.contains("agent.sock: the agent cannot be asked: it closed the connection)"), "{}", ran.err);
+    assert!(ran.err.contains("agent.sock: the agent cannot be asked: it closed the connection; hint: "), "{}", ran.err);
     assert!(ran.out.contains("  doctor.json\n") && ran.out.contains("  config.toml\n"), "{}", ran.out);
 }
 

@@ -85,7 +85,9 @@ fn every_command_tells_every_mistake_with_a_suggestion() {
 fn a_configuration_that_is_not_there_is_named() {
     let scratch = Scratch::new(&[]);
     let file = scratch.text("none.toml");
-    run(["run", "--config", &file]).is(3, "", &format!("error: {file}: cannot be read: no such file or directory\n"));
+    let hint = "name another file with --config; `daemonlet init` writes one";
+    let expected = format!("error: {file}: cannot be read: no such file or directory\nhint: {hint}\n");
+    run(["run", "--config", &file]).is(3, "", &expected);
 }
 
 #[test]

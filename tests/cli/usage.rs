@@ -35,6 +35,37 @@ fn help_and_version_are_data() {
     }
 }
 
+#[test]
+fn every_help_fits_its_columns_and_breaks_no_example() {
+    let help = |program: &str, name: &str, option: &str, columns: Option<&str>| {
+        let words = name.strip_prefix(program).unwrap().split_whitespace().chain([option]);
+        let mut command = crate::program();
+        command.stdin(Stdio::null()).args((program == "kubectl daemonlet").then_some("kubectl-daemonlet")).args(words);
+        match columns {
+            Some(columns) => command.env("COLUMNS", columns),
+            None => command.env_remove("COLUMNS"),
+        };
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    for (program, command) in
+        [("daemonlet", daemonlet::cli::command()), ("kubectl daemonlet", daemonlet::cli::plugin())]
+    {
+        for (name, _) in below(&command, program) {
+            for (columns, widest) in [(None, 100), (Some("80"), 80), (Some("500"), 120)] {
+                for option in ["-h", "--help"] {
+                    let text = help(program, &name, option, columns);
+                    let long = text.lines().find(|line| line.chars().count() > widest);
+                    assert_eq!((long, text.contains("Usage: ")), (None, true), "{name} {option}: {text}");
+                    let mut examples = text.split_once("\nExamples:\n").unwrap_or_default().1.lines();
+                    let broken =
+                        examples.find(|line| !line.starts_with("  # ") && !line.starts_with(&format!("  {name}")));
+                    assert_eq!(broken, None, "{name} {option}");
+                }
+            }
+        }
+    }
+}
+
 /// Every command below `command`, by its whole name.
 fn below(command: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
     let subcommands = command.get_subcommands().flat_map(|one| below(one, &format!("{name} {}", one.get_name())));
@@ -70,6 +101,7 @@ fn help_knows_commands_and_topics() {
     let all = help(&[]);
     assert_eq!((all.code, all.err.as_str()), (0, ""));
     assert!(all.out.contains("Topics, for daemonlet help TOPIC:\n  annotations, "), "{}", all.out);
+    assert!(all.out.lines().all(|line| line.len() <= 100), "{}", all.out);
     assert_eq!(help(&["generate", "rbac"]).out, run(["generate", "rbac", "--help"]).out);
     assert!(help(&["exit-codes"]).out.starts_with("## Exit codes\n"));
     let unknown = help(&["exit", "codes"]);
@@ -113,10 +145,13 @@ fn an_error_says_what_cannot_be_used_once() {
         scratch.text("run")
     );
     scratch.write("c.toml", &config);
-    let run = run(["status", "--config", &scratch.text("c.toml")]);
-    let first = run.err.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
-    let why = format!("error: state-dir: {state}: cannot open it: not a directory");
-    assert_eq!((run.code, first), (1, why.as_str()), "{run:?}");
+    // A teardown without its records would end nothing, and does not wait.
+    for command in ["status", "teardown"] {
+        let run = run([command, "--config", &scratch.text("c.toml")]);
+        let first = run.err.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
+        let why = format!("error: state-dir: {state}: cannot open it: not a directory");
+        assert_eq!((run.code, first), (1, why.as_str()), "{run:?}");
+    }
 }
 
 /// A configuration of a node on which nothing of daemonlet runs, and where it is.

@@ -87,9 +87,7 @@ fn merged(paths: &[PathBuf]) -> Result<(PathBuf, Kubeconfig), CommandFailure> {
 }
 
 fn read(path: &Path) -> Result<Kubeconfig, CommandFailure> {
-    read_kubeconfig(path).map_err(|error| {
-        failure(format!("kubeconfig {} cannot be read: {}", path.display(), api::words(&error))).hint(ANOTHER)
-    })
+    read_kubeconfig(path).map_err(|error| failure(api::words(&error)).hint(ANOTHER))
 }
 
 /// Runs a credential plugin; gives the `status` of its ExecCredential.
@@ -112,11 +110,11 @@ fn ask(exec: &ExecConfig) -> Result<Value, CommandFailure> {
         let failed = failure(format!("credential plugin {program}: {why}"));
         match &exec.install_hint {
             Some(hint) => failed.hint(hint.clone()),
-            None => failed,
+            None => failed.hint(ANOTHER),
         }
     })?;
     if !output.status.success() {
-        return Err(failure(format!("credential plugin {program}: {}", output.status)));
+        return Err(failure(format!("credential plugin {program}: {}", output.status)).hint(ANOTHER));
     }
     let answer: Value = serde_json::from_slice(&output.stdout)
         .map_err(|error| failure(format!("credential plugin {program}: its answer is no ExecCredential: {error}")))?;

@@ -172,9 +172,9 @@ fn on_a_screen_the_table_fits_and_says_how_long_ago() {
     let path = "/etc/daemonlet/daemonsets.d/kube-flannel.yaml".into();
     let [mut short, mut long] = ["kube-flannel-ds", "net"].map(|name| daemon(name, State::Running));
     (short.source, long.reason) = (Some(Source::File { path }), "because ".repeat(40));
-    let text = human(&report(vec![short, long]), Colour::none(), Some(Screen { width: TERMINAL, now }));
+    let text = human(&report(vec![short, long]), Colour::none(), Some(Screen { width: output::COLUMNS, now }));
     let table: Vec<&str> = text.lines().take(3).collect();
-    assert!(table.iter().all(|line| line.chars().count() <= TERMINAL), "{text}");
+    assert!(table.iter().all(|line| line.chars().count() <= output::COLUMNS), "{text}");
     assert!(table[1].contains("…d/kube-flannel.yaml ") && table[1].ends_with(" 60m ago"), "{text}");
     assert!(table[2].ends_with('…'), "{text}");
 }

@@ -116,6 +116,14 @@ impl Planner<'_> {
         self.show_ended(reason);
     }
 
+    /// It is not ours here. Of labels that were taken away, as after a hand-over, only the number is remembered.
+    pub(super) fn left(&mut self, reason: &str, taken_away: bool) {
+        if taken_away && self.record.instances.is_empty() {
+            self.record.retire();
+        }
+        self.keep(State::LeftAlone, reason);
+    }
+
     /// What ends already does so for good.
     pub(super) fn end_returns(&mut self) {
         for instance in &mut self.record.instances {

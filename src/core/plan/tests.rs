@@ -640,7 +640,7 @@ fn a_removed_manifest_comes_back_under_a_new_uid() {
 fn a_manifest_that_is_removed_while_its_definition_is_unknown_never_comes_back() {
     let reason = "its folder is missing".to_owned();
     let kept = Desired::Kept { reason: reason.clone() };
-    for unknown in [Desired::Unsure { reason: reason.clone() }, kept, Desired::Left { reason }] {
+    for unknown in [Desired::Unsure { reason: reason.clone() }, kept, Desired::Left { reason, taken_away: true }] {
         let mut bench = Bench::running("a");
         bench.world.manifests.clear();
         assert_eq!(bench.pass(&unknown), ["end uid-a-0"]);

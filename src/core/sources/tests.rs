@@ -104,6 +104,7 @@ impl<'a> SourcesCase<'a> {
                 let from = if daemon_set.source == Source::Api { "API" } else { "file" };
                 format!("wanted from {from}, {mode:?}{note}")
             }
+            Desired::Left { taken_away: true, .. } => "left, and forgotten".into(),
             Desired::Left { .. } => "left".into(),
             Desired::SetAside { .. } => "set aside".into(),
             Desired::Refused { mode, errors } => format!("refused, {mode:?}: {}", errors[0]),
@@ -331,7 +332,14 @@ fn a_label_taken_away_counts_when_a_get_shows_it() {
     let (api, before) = (daemon_set(Source::Api, None), daemon_set(Source::Api, Some("static")));
     let case =
         || SourcesCase { remembered: Some(&before), ..SourcesCase::new(FolderState::Absent, ApiState::Present(&api)) };
-    assert_eq!(case().desired(&record(Some("ds-uid"), false)), "left");
+    let stopped = record(Some("ds-uid"), false);
+    assert_eq!(case().desired(&stopped), "left, and forgotten");
+    let narrower = Policy::new(None, "", vec!["other".to_owned()]).unwrap();
+    assert_eq!(SourcesCase { policy: narrower, ..case() }.desired(&stopped), "left", "the label is not all");
+    let typo = daemon_set(Source::Api, Some("Static"));
+    let mistyped =
+        SourcesCase { remembered: Some(&before), ..SourcesCase::new(FolderState::Absent, ApiState::Present(&typo)) };
+    assert_eq!(mistyped.desired(&stopped), "left", "a typing error takes nothing away");
     let runs = record(Some("ds-uid"), true);
     assert_eq!(case().desired(&runs), "confirm");
     assert!(case().confirmed(Confirmation::NotCovered).desired(&runs).starts_with("gone"));

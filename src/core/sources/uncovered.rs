@@ -2,6 +2,11 @@
 //!
 //! Owns what follows from its labels alone. Must not look at what it defines.
 
+use std::sync::Arc;
+
+use crate::core::model::DaemonSet;
+use crate::core::model::MODE_LABEL;
+use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
 
@@ -14,6 +19,7 @@ use super::folder_mode;
 use super::folder_of;
 use super::held;
 use super::is_narrowed;
+use super::last_known;
 use super::may_be_older;
 use super::of_the_api;
 use super::wanted;
@@ -44,7 +50,7 @@ pub(super) fn resolve_uncovered(
             Desired::Kept { reason: format!("its file gave it its mode, and {reason}") }
         }
         None => match (&known.confirmation, record.instances.is_empty()) {
-            (_, true) => Desired::Left { reason },
+            (_, true) => Desired::Left { reason, taken_away: is_taken_away(known, record, policy) },
             (Confirmation::NotCovered | Confirmation::Gone, false) => {
                 Desired::Gone { reason, by_list: false, ignore_file: None }
             }
@@ -54,4 +60,12 @@ pub(super) fn resolve_uncovered(
             (Confirmation::Unasked | Confirmation::StillThere, false) => Desired::Confirm { reason },
         },
     }
+}
+
+/// Whether the API server has taken away labels by which this configuration selected it. A typing error takes nothing
+/// away.
+fn is_taken_away(known: &KnownDefinition<'_>, record: &DaemonRecord, policy: &Policy) -> bool {
+    let is_typo = |now: &Arc<DaemonSet>| now.labels.contains_key(MODE_LABEL) && now.mode_label().is_none();
+    let was_ours = |last: &Arc<DaemonSet>| matches!(policy.covers(last, None), Covered::Yes(_));
+    !known.api.daemon_set().is_some_and(is_typo) && last_known(known.remembered, record).is_some_and(was_ours)
 }

@@ -3,7 +3,6 @@
 //! Owns what is fatal: another agent on the same state, and a configuration that names something impossible. Everything
 //! else, such as a state folder that cannot be used, is a problem that is shown and tried again.
 
-use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -108,9 +107,7 @@ impl AgentError {
             AgentError::State(error) => error.hint(),
             AgentError::Runtime(error) => error.hint(),
             AgentError::Kubelet(error) => error.hint(),
-            AgentError::Socket(SocketError::Listen { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
-                Some("run the agent as root, or name a folder of this user's in run-dir".to_owned())
-            }
+            AgentError::Socket(error) => error.hint(),
             _ => None,
         }
     }

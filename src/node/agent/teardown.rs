@@ -4,6 +4,8 @@
 //! folder cleared), so that a teardown that is cut short is gone on with by the next one, or undone by an agent that
 //! starts. What is not ours is not touched.
 
+use std::sync::Arc;
+
 use crate::config::Config;
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
@@ -11,11 +13,14 @@ use crate::core::record::DaemonRecord;
 use crate::core::record::Phase;
 use crate::core::sources::Desired;
 use crate::core::status::Problem;
+use crate::node::fsx::Real;
+use crate::node::notify::Notifier;
 
 use super::Agent;
 use super::AgentError;
 use super::LastPass;
 use super::executor::EffectOutcome;
+use super::start;
 use super::state::AgentState;
 
 /// What a teardown found, and what is left of it.
@@ -49,6 +54,16 @@ pub struct Leftover {
 /// What is wanted of every daemon while the node is torn down.
 pub(super) fn desired() -> Desired {
     Desired::Gone { reason: "this node is torn down".to_owned(), by_list: false, ignore_file: None }
+}
+
+/// An agent for [`Agent::teardown`]: without its state folder it would end nothing.
+///
+/// # Errors
+/// As [`Agent::new`], and when the state folder cannot be used.
+pub fn to_tear_down(config: Config, notifier: Arc<Notifier>) -> Result<Agent, AgentError> {
+    let agent = Agent::new(config, notifier)?;
+    start::check_state(&Real::shared(), &agent.config)?;
+    Ok(agent)
 }
 
 /// What a teardown would find. Changes nothing, and may be asked while an agent runs.

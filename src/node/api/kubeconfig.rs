@@ -38,7 +38,6 @@ use crate::regular_file;
 pub use file::FileError;
 #[cfg(test)]
 pub(crate) use file::parse;
-pub(crate) use file::read;
 
 /// Why a kubeconfig cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -150,8 +149,42 @@ fn open(path: &Path) -> Result<(KubeconfigReader<'_>, Kubeconfig), KubeconfigErr
         return Ok((KubeconfigReader { path, files: Vec::new() }, config));
     }
     let reader = KubeconfigReader { path, files: vec![(path.to_path_buf(), stamp(path))] };
-    let config = read(path).map_err(|source| KubeconfigError::Read { path: path.into(), source: Box::new(source) })?;
-    Ok((reader, config))
+    Ok((reader, read(path)?))
+}
+
+/// Reads the kubeconfig at `path`; relative paths are resolved from its folder.
+///
+/// # Errors
+/// When the file is no kubeconfig.
+pub(crate) fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    file::read(path).map_err(|source| KubeconfigError::Read { path: path.into(), source: Box::new(source) })
+}
+
+/// The cluster of the current context, and its user's name. Refuses no credentials: who connects does.
+///
+/// # Errors
+/// When a name leads nowhere.
+pub(crate) fn cluster(path: &Path, config: &Kubeconfig) -> Result<(Cluster, Option<String>), KubeconfigError> {
+    let field = |field, reason| KubeconfigError::Field { path: path.into(), field, reason };
+    let current = config.current_context.as_deref().unwrap_or_default();
+    let names: Vec<&str> = config.contexts.iter().map(|named| named.name.as_str()).collect();
+    let names = match names.is_empty() {
+        true => "the file has no contexts".to_owned(),
+        false => format!("there are: {}", names.join(", ")),
+    };
+    if current.is_empty() {
+        return Err(field("current-context", format!("is empty; name the context to use; {names}")));
+    }
+    let context = config.contexts.iter().find(|named| named.name == current).and_then(|named| named.context.as_ref());
+    let context = context.ok_or_else(|| field("current-context", format!("there is no context {current}; {names}")))?;
+    let found = config.clusters.iter().find(|named| named.name == context.cluster);
+    let cluster = found.and_then(|named| named.cluster.clone());
+    let missing = || field("clusters", unnamed("cluster", &context.cluster, current));
+    Ok((cluster.ok_or_else(missing)?, context.user.clone().filter(|user| !user.is_empty())))
+}
+
+fn unnamed(kind: &str, name: &str, context: &str) -> String {
+    format!("there is no {kind} {name}, which the context {context} names")
 }
 
 /// Host and port of a kubeconfig's server for pods: the default of `api-endpoint`. `None` where the server is a path of
@@ -188,31 +221,8 @@ impl KubeconfigReader<'_> {
 
     /// Cluster and user of the current context.
     fn context(&self, config: Kubeconfig) -> Result<(Cluster, AuthInfo), KubeconfigError> {
+        let (cluster, user) = cluster(self.path, &config)?;
         let current = config.current_context.unwrap_or_default();
-        let names: Vec<String> = config.contexts.iter().map(|named| named.name.clone()).collect();
-        let names = if names.is_empty() {
-            "the file has no contexts".to_owned()
-        } else {
-            format!("there are: {}", names.join(", "))
-        };
-        if current.is_empty() {
-            return Err(self.field("current-context", format!("is empty; name the context to use; {names}")));
-        }
-        let context =
-            config
-                .contexts
-                .into_iter()
-                .find(|named| named.name == current)
-                .and_then(|named| named.context)
-                .ok_or_else(|| self.field("current-context", format!("there is no context {current}; {names}")))?;
-        let which = |kind: &str, name: &str| format!("there is no {kind} {name}, which the context {current} names");
-        let cluster = config
-            .clusters
-            .into_iter()
-            .find(|named| named.name == context.cluster)
-            .and_then(|named| named.cluster)
-            .ok_or_else(|| self.field("clusters", which("cluster", &context.cluster)))?;
-        let user = context.user.filter(|user| !user.is_empty());
         let user = match user {
             None => AuthInfo::default(),
             Some(name) => config
@@ -220,7 +230,7 @@ impl KubeconfigReader<'_> {
                 .into_iter()
                 .find(|named| named.name == name)
                 .and_then(|named| named.auth_info)
-                .ok_or_else(|| self.field("users", which("user", &name)))?,
+                .ok_or_else(|| self.field("users", unnamed("user", &name, &current)))?,
         };
         self.refuse(&cluster, &user)?;
         Ok((cluster, user))

@@ -29,7 +29,6 @@ pub(super) enum RequestProgress {
 /// Makes a step. Called again, it continues with the same key and request.
 ///
 /// [`EnrolmentError::Refused`] is final: the next step starts with another key.
-/// [`EnrolmentError::Refused`] is for good: the next step begins with another key.
 pub(super) async fn step(
     client: &kube::Client,
     files: &IdentityFiles,
@@ -37,7 +36,7 @@ pub(super) async fn step(
 ) -> Result<RequestProgress, EnrolmentError> {
     let key = files.pending()?;
     let request = enrolment::request_name(key.public());
-    let failed = |source| EnrolmentError::Api { request: request.clone(), source };
+    let failed = |source| EnrolmentError::of_request(&request, source);
     let pem = key.request(node).ok_or(EnrolmentError::Key)?;
     let found = match look(client, &request).await.map_err(failed)? {
         Some(found) => found,

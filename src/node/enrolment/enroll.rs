@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::core::enrolment::Certificate;
+use crate::node::api::ApiFailure;
 use crate::node::api::Connector;
 
 use super::EnrolmentError;
@@ -42,11 +43,20 @@ pub struct Enrolled {
     pub already: bool,
 }
 
-/// Gets a certificate and writes the kubeconfig that uses it. `waits` is called once, when it starts to wait.
+/// What an enrolment waits for.
+#[derive(Clone, Copy, Debug)]
+pub enum EnrollWait<'a> {
+    /// The approval of the request of this name.
+    Approval(&'a str),
+    /// The API server, which cannot be reached for this reason.
+    ApiServer(&'a ApiFailure),
+}
+
+/// Gets a certificate and writes the kubeconfig that uses it. `waits` is called once for each thing that it waits for.
 ///
 /// # Errors
 /// See [`EnrolmentError`]; then nothing that was in force has changed.
-pub async fn enroll(options: &EnrollOptions, waits: impl Fn(&str)) -> Result<Enrolled, EnrolmentError> {
+pub async fn enroll(options: &EnrollOptions, waits: impl Fn(EnrollWait<'_>)) -> Result<Enrolled, EnrolmentError> {
     let ours = kubeconfig::is_ours(&options.kubeconfig, &options.state_dir);
     if ours == Some(false) {
         return Err(EnrolmentError::Taken(options.kubeconfig.clone()));
@@ -64,7 +74,7 @@ pub async fn enroll(options: &EnrollOptions, waits: impl Fn(&str)) -> Result<Enr
     let source = source?;
     let client = Connector::new(source.clone()).client();
     let begun = Instant::now();
-    let mut told = false;
+    let (mut is_request_reported, mut is_server_reported) = (false, false);
     loop {
         match ask::step(&client, &files, &options.node).await {
             Ok(RequestProgress::Done(certificate)) => {
@@ -72,15 +82,19 @@ pub async fn enroll(options: &EnrollOptions, waits: impl Fn(&str)) -> Result<Enr
                 return Ok(Enrolled { certificate, already: false });
             }
             Ok(RequestProgress::Waiting(request)) => {
-                if !std::mem::replace(&mut told, true) {
-                    waits(&request);
+                if !std::mem::replace(&mut is_request_reported, true) {
+                    waits(EnrollWait::Approval(&request));
                 }
                 if begun.elapsed() >= options.timeout {
                     return Err(EnrolmentError::TooLong { request, seconds: options.timeout.as_secs() });
                 }
             }
             // At boot the API server may start later than this.
-            Err(EnrolmentError::Api { source, .. }) if source.is_link() && begun.elapsed() < options.timeout => {}
+            Err(EnrolmentError::Api { source, .. }) if source.is_link() && begun.elapsed() < options.timeout => {
+                if !std::mem::replace(&mut is_server_reported, true) {
+                    waits(EnrollWait::ApiServer(&source));
+                }
+            }
             Err(error) => return Err(error),
         }
         tokio::time::sleep(EVERY).await;

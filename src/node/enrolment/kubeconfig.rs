@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::core::yaml;
 use crate::node::api::KubeconfigError;
+use crate::node::api::cluster_of_kubeconfig;
 use crate::node::api::read_kubeconfig;
 use crate::node::fsx::Dir;
 use crate::node::fsx::Real;
@@ -25,7 +26,7 @@ pub(super) fn is_ours(path: &Path, state_dir: &Path) -> Option<bool> {
 
 /// Writes the kubeconfig at `path` for the server that `source` names. An existing one is replaced only if it is ours.
 pub(super) fn write(path: &Path, source: &Path, state_dir: &Path) -> Result<(), EnrolmentError> {
-    let cluster = cluster(source)?;
+    let (cluster, _) = cluster_of_kubeconfig(source, &read_kubeconfig(source)?)?;
     let identity = files::path(state_dir).display().to_string();
     let mut server = json!({"server": cluster.server});
     if let Some(ca) = authority(source, &cluster)? {
@@ -49,21 +50,6 @@ pub(super) fn write(path: &Path, source: &Path, state_dir: &Path) -> Result<(), 
     let (folder, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
     let (folder, _) = Dir::open_or_create(&Real::shared(), folder, 0o755)?;
     Ok(files::write(&folder, &name.to_string_lossy(), text.as_bytes())?)
-}
-
-fn cluster(source: &Path) -> Result<Cluster, EnrolmentError> {
-    let config = read_kubeconfig(source)
-        .map_err(|error| KubeconfigError::Read { path: source.into(), source: Box::new(error) })?;
-    let current = config.current_context.unwrap_or_default();
-    let context = config.contexts.into_iter().find(|named| named.name == current).and_then(|named| named.context);
-    let cluster = context.map(|context| context.cluster).unwrap_or_default();
-    let found = config.clusters.into_iter().find(|named| named.name == cluster).and_then(|named| named.cluster);
-    let missing = || KubeconfigError::Field {
-        path: source.into(),
-        field: "clusters",
-        reason: "the current context names no server".to_owned(),
-    };
-    Ok(found.ok_or_else(missing)?)
 }
 
 /// The server's certificate authority in base64.

@@ -1,6 +1,15 @@
 //! Bridging until the stock controller's pod is here, and again while it cannot come.
 
+use crate::core::model::MODE_LABEL;
+use crate::core::model::ObjectMap;
 use crate::core::plan::bootstrap::MISSING;
+use crate::core::policy::Policy;
+use crate::core::record::LastRun;
+use crate::core::sources;
+use crate::core::sources::ApiState;
+use crate::core::sources::Confirmation;
+use crate::core::sources::FolderState;
+use crate::core::sources::KnownDefinition;
 use crate::core::time::ms;
 
 use super::*;
@@ -33,6 +42,39 @@ fn the_stock_pod_ends_the_instance_for_this_boot() {
     assert_eq!(bench.pass(&desired()), NONE, "a rollout of the stock controller is no call for us");
     bench.boot = "boot-2".to_owned();
     assert_eq!(bench.pass(&desired()), ["start uid-a-1"], "after a boot it is");
+}
+
+#[test]
+fn what_was_handed_over_does_not_come_back_when_its_label_is_taken_away() {
+    let mut bench = handed_over();
+    let mut before = daemon_set("a");
+    (before.source, before.uid) = (Source::Api, Some("ds-uid".to_owned()));
+    before.labels.insert(MODE_LABEL.to_owned(), "bootstrap".to_owned());
+    let mut now = before.clone();
+    now.labels.clear();
+    let (before, now) = (Arc::new(before), Arc::new(now));
+    bench.record.api_uid = before.uid.clone();
+    bench.record.ended.clear();
+    bench.record.previous = Some(LastRun { revision: "r".to_owned(), daemon_set: Arc::clone(&before), claimed: false });
+    let resolved = |record: &DaemonRecord, api| {
+        let known = KnownDefinition {
+            folder: FolderState::Absent,
+            api,
+            remembered: None,
+            confirmation: Confirmation::Unasked,
+            has_file: false,
+        };
+        sources::resolve(&known, record, &Policy::default(), &ObjectMap::default())
+    };
+    let back = resolved(&bench.record, ApiState::Unknown);
+    assert!(matches!(back, Desired::Wanted { .. }), "without the API server's word it belongs here: {back:?}");
+    bench.pass(&resolved(&bench.record, ApiState::Present(&now)));
+    assert!(bench.record.is_bare(), "{:?}", bench.record);
+    let gone = resolved(&bench.record, ApiState::Unknown);
+    assert!(!matches!(gone, Desired::Wanted { .. }), "{gone:?}");
+    let mut bench = handed_over();
+    bench.pass(&Desired::Left { reason: "the configuration".to_owned(), taken_away: false });
+    assert!(bench.record.hand_over.is_some(), "which may select it again");
 }
 
 #[test]

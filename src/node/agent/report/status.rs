@@ -223,7 +223,11 @@ impl ReportInputs<'_> {
         let Some(api) = self.api else { return Vec::new() };
         let health = api.health();
         let problem = |object: String, reason: String| Problem { object, reason, hint: None };
-        let kubeconfig = health.kubeconfig_error.map(|error| problem("kubeconfig".to_owned(), error));
+        let kubeconfig = health.kubeconfig_error.map(|reason| Problem {
+            object: "API".to_owned(),
+            reason,
+            hint: Some("correct it: the agent reads it again by itself".to_owned()),
+        });
         let snapshot = api.store().snapshot();
         let refused = snapshot.refused();
         let is_named = |object: &_| self.last.plan.daemons.iter().any(|plan| plan.references.contains(object));
