@@ -484,7 +484,7 @@ impl Life {
         if sealed || tainted.is_some() {
             add_shutdowns(&mut Draw::new(seed ^ 0x0ff0), &mut moves);
         }
-        add_decay(&mut Draw::new(seed ^ 0xdeca), (daemons.len() as u64, sealed), &mut moves);
+        add_decay(&mut Draw::new(seed ^ 0xdeca), daemons.len() as u64, &mut moves);
         moves.retain(|(at, _)| *at < HOUR);
         let draw = &mut Draw::new(seed ^ 0xc0de);
         let conditioned = if draw.below(3) == 0 { some(draw) } else { Vec::new() };
@@ -548,18 +548,19 @@ fn add_not_ready(draw: &mut Draw, moves: &mut Vec<(i64, Move)>) {
     }
 }
 
-/// In one life of two disks decay, a runtime loses track, modes change, or the machine sleeps.
-fn add_decay(draw: &mut Draw, (daemons, sealed): (u64, bool), moves: &mut Vec<(i64, Move)>) {
+/// In one life of two a runtime loses track, modes change, or the machine sleeps. Disks that heal after `EIO` or `EROFS`,
+/// damaged seals, and clocks that are set while no agent runs are not drawn: lives in files may have them.
+fn add_decay(draw: &mut Draw, daemons: u64, moves: &mut Vec<(i64, Move)>) {
     for _ in 0..draw.below(2) * (1 + draw.below(4)) {
-        let what = a_move_of_decay(draw, daemons, sealed);
+        let what = a_move_of_decay(draw, daemons);
         insert_near(draw, moves, what);
     }
 }
 
-fn a_move_of_decay(draw: &mut Draw, daemons: u64, sealed: bool) -> Move {
+fn a_move_of_decay(draw: &mut Draw, daemons: u64) -> Move {
     let daemon = draw.below(daemons) as u8;
     let seconds = draw.one_of(&[2_u16, 8, 25, 70, 200, 600]);
-    match draw.below(if sealed { 13 } else { 11 }) {
+    match draw.below(7) {
         0..=2 => {
             let blurs = [Blur::UnknownContainer, Blur::SandboxNotReady, Blur::Both];
             Move::Blur { daemon, blur: draw.one_of(&blurs), seconds }
@@ -568,36 +569,9 @@ fn a_move_of_decay(draw: &mut Draw, daemons: u64, sealed: bool) -> Move {
             let file = draw.one_of(&[OwnFile::Manifest, OwnFile::Manifest, OwnFile::Data]);
             Move::Open { daemon, file, is_given: draw.below(3) == 0 }
         }
-        5..=6 => {
-            let faults = [
-                Fault::StateBroken,
-                Fault::ManifestsReadOnly,
-                Fault::ManifestsBroken,
-                Fault::PodsReadOnly,
-                Fault::PodsBroken,
-            ];
-            Move::DiskFault { fault: draw.one_of(&faults), seconds }
-        }
-        7..=8 => {
+        _ => {
             let seconds = draw.one_of(&[20, 600, 7_200, 40_000, 400_000]);
             Move::Suspend { seconds, is_cut: draw.below(2) == 0 }
-        }
-        9 => Move::ClockWhileDown { seconds: draw.one_of(&[30, 3_600, 40_000, 100_000_000]) },
-        10 => {
-            let piece = draw.one_of(&[Piece::Inputs, Piece::Floor, Piece::Record]);
-            Move::Damage { piece, damage: draw.one_of(&[Damage::Open, Damage::Foreign]) }
-        }
-        _ => {
-            let damages = [
-                Damage::Gone,
-                Damage::Empty,
-                Damage::Zeros,
-                Damage::Half,
-                Damage::Folder,
-                Damage::Open,
-                Damage::Foreign,
-            ];
-            Move::Damage { piece: Piece::Seal, damage: draw.one_of(&damages) }
         }
     }
 }
