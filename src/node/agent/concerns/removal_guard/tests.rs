@@ -179,7 +179,7 @@ fn a_refused_question_is_asked_again_soon_and_then_less_often() {
         let mut observation = Observation::of(Some(shown(None)), Knowledge::NeverHeard, now);
         observation.api.as_mut().unwrap().connections_opened = connection;
         let failure = ApiFailure::new(FailureKind::Server, "starting");
-        observation.replies.extend(refused.then(|| Reply::ClusterIdentity { connection, cluster: Err(failure) }));
+        observation.replies.extend(refused.then_some(Reply::ClusterIdentity { connection, cluster: Err(failure) }));
         check.observe(&observation, &mut known);
         (check.ask(at(now)).is_some(), check.due().map(|due| due - at(now)))
     };
