@@ -79,7 +79,7 @@ class Hostile(Coordinated):
         """Waits for one instance of `net` of a namespace (another than given)."""
         one = lambda: next((uid for uid in cls.uids(namespace) if uid != other_than and len(cls.uids(namespace)) == 1), None)
         try:
-            return until(one, SOON, f"an instance in {namespace}")
+            return until(one, SOON, f"an instance in {namespace}", pause=0.2)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{cls.agent.cli('status').stdout}\n{cls.agent.process.tail(25)}\n{cls.one.process.tail(25)}") from None
 
@@ -316,15 +316,24 @@ class Hostile(Coordinated):
         for one in self.admin.list("daemonsets", TENANT):
             if one["metadata"]["name"] != "net":
                 self.admin.delete("daemonsets", one["metadata"]["name"], TENANT)
-        large = lambda name, namespace: tenant(name, {"env": [{"name": "V", "value": "x" * (220 << 10)}]}, namespace)
-        for number in range(78):
+        # 8,000 values each: the bound counts 256 bytes for a value beside its text.
+        body = {"metadata": {"annotations": {f"a{number}": "" for number in range(8000)}}}
+
+        def large(name, namespace):
+            one = tenant(name, namespace=namespace)
+            one["spec"]["template"]["metadata"] |= body["metadata"]
+            return one
+
+        for number in range(10):
             self.admin.create("daemonsets", large(f"large-{number}", TENANT))
-        until(lambda: "more than 16777216 bytes of the agent's memory" in self.agent.cli("status").stdout, SOON, "its own room is full")
+        # Each question costs the agent a table of all of them.
+        is_full = lambda: "more than 16777216 bytes of the agent's memory" in self.agent.cli("status").stdout
+        until(is_full, 2 * SOON, "its own room is full", pause=3)
         for namespace in (TRUSTED, OTHER):
             self.admin.create("daemonsets", large("new", namespace))
         for namespace in (TRUSTED, OTHER):
             until(lambda namespace=namespace: self.agent.manifests(f"{namespace}_new-"), SOON, f"a new one runs in {namespace}")
-        for number in range(20):
+        for number in range(10):
             self.change(f"large-{number}", "x" * (30 << 10))
         self.others_are_served()
 
