@@ -226,8 +226,15 @@ fn parse<T: clap::FromArgMatches>(mut command: clap::Command, arguments: Vec<OsS
     let matches = command.try_get_matches_from_mut(arguments);
     matches.and_then(|matches| T::from_arg_matches(&matches)).map_err(|error| {
         // Help and version are errors to clap; a closed pipe is none to us.
-        let _ = error.print();
-        if error.use_stderr() { Exit::Usage } else { Exit::Success }
+        match (error.print(), error.use_stderr()) {
+            (_, true) => Exit::Usage,
+            (Err(why), false) if why.kind() != std::io::ErrorKind::BrokenPipe => {
+                let failure = output::unwritten(&why);
+                output::errors(&failure.errors);
+                failure.exit
+            }
+            (_, false) => Exit::Success,
+        }
     })
 }
 

@@ -82,8 +82,8 @@ pub enum GuardError {
 ///
 /// # Errors
 /// The kernel's.
-pub fn clean() -> Result<(), GuardError> {
-    GuardTable::open().map(drop).map_err(GuardError::from)
+pub fn clean() -> Result<(), TableError> {
+    GuardTable::open().map(drop)
 }
 
 /// Guards the boot until the API server has answered, the time is up, or SIGTERM. Does nothing when

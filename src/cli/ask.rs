@@ -42,8 +42,12 @@ pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &SocketOperatio
     let line = match converse(&path, request) {
         Ok(line) => line,
         Err(error) if is_absence(&error) => {
-            super::output::remarks("agent not running: this is what checkpoint and folders say\n");
-            offline::answer(config, request)?.to_string()
+            let answer = offline::answer(config, request);
+            super::output::remarks(match answer {
+                Ok(_) => "agent not running: this is what checkpoint and folders say\n",
+                Err(_) => "agent not running, and checkpoint and folders do not say enough\n",
+            });
+            answer?.to_string()
         }
         Err(error) => {
             return Err(silence(&path, &error));

@@ -36,8 +36,10 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     if arguments.clean {
-        guard::clean()?;
-        return Ok(Exit::Success);
+        return match guard::clean() {
+            Ok(()) => Ok(Exit::Success),
+            Err(error) => Err(CommandFailure { exit: Exit::Refused, errors: vec![(words(&error), hint(&error))] }),
+        };
     }
     let config = arguments.config.load()?;
     start_log(&config)?;
@@ -51,14 +53,19 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 
 impl From<GuardError> for CommandFailure {
     fn from(error: GuardError) -> Self {
-        let failure = Self::new(Exit::Refused, words(&error));
-        match &error {
-            GuardError::Table(TableError::Set(why) | TableError::Remove(why))
-                if why.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                failure.hint("run this as root, with CAP_NET_ADMIN, as the unit daemonlet-boot-guard does")
-            }
-            _ => failure,
+        let hint = match &error {
+            GuardError::Table(error) => hint(error),
+            GuardError::System { .. } => None,
+        };
+        Self { exit: Exit::Refused, errors: vec![(words(&error), hint)] }
+    }
+}
+
+fn hint(error: &TableError) -> Option<String> {
+    match error {
+        TableError::Set(why) | TableError::Remove(why) if why.kind() == io::ErrorKind::PermissionDenied => {
+            Some("run this as root, with CAP_NET_ADMIN, as the unit daemonlet-boot-guard does".to_owned())
         }
+        _ => None,
     }
 }

@@ -12,12 +12,13 @@ use crate::cli::start_log;
 use crate::cluster;
 use crate::config::Config;
 use crate::core::cluster::pass::Settings;
+use crate::node::api;
 
 /// Coordinate the cluster's rollouts without running an agent (one Deployment of it does)
 ///
 /// It works while it holds the Lease, stands by while another one does, and runs until SIGTERM or SIGINT. While the
 /// API server does not answer, it tries again. Exit code: 0 stopped by such a signal, 1 it cannot start,
-/// 3 the configuration is invalid, or has no coordinator.kubeconfig.
+/// 3 the configuration is invalid, or coordinator.kubeconfig is missing or cannot be used.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -32,6 +33,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
                 "name a kubeconfig of the coordinator's own, not an agent's: /usr/share/doc/daemonlet/docs/coordinator.md",
             ));
     };
+    // It is all that this process works with; what becomes of it later is read again.
+    api::check_kubeconfig(&options.kubeconfig).map_err(|error| {
+        CommandFailure::new(Exit::Unreadable, format!("coordinator.kubeconfig: {}", api::words(&error)))
+            .hint("make it as /usr/share/doc/daemonlet/docs/coordinator.md says, or correct the key or the file")
+    })?;
     start_log(&config)?;
     let runtime = event_loop()?;
     runtime.block_on(async {

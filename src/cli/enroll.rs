@@ -52,12 +52,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     };
     let is_first = !options.kubeconfig.exists();
     let runtime = event_loop()?;
+    let seconds = options.timeout.as_secs();
     let waits = |what: EnrollWait<'_>| {
         output::remarks(&match what {
             EnrollWait::Approval(request) => format!(
                 "certificatesigningrequest {request} waits for approval: kubectl certificate approve {request}\n"
             ),
-            EnrollWait::ApiServer(why) => format!("the API server is unreachable: {why}; trying again\n"),
+            EnrollWait::ApiServer { server, why } => {
+                format!("the API server {server} cannot be reached: {why}; trying again, for {seconds} s in all\n")
+            }
         });
     };
     let enrolled = runtime.block_on(enrolment::enroll(&options, waits)).map_err(failure)?;

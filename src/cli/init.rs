@@ -28,6 +28,9 @@ use crate::node::socket::SocketOperation;
 /// What the file may look like to others: it holds no secret.
 const MODE: u32 = 0o644;
 
+/// What to do about a file that cannot be written.
+const ANOTHER: &str = "name another file with --output";
+
 /// The answer that stands for no API server.
 const NO_API: &str = "none";
 
@@ -57,8 +60,8 @@ impl DefaultMode {
 
 /// Write a small configuration, and show what the agent would do with it
 ///
-/// On a terminal it asks for what the options do not say; otherwise it takes the defaults. Exit code: 0 written,
-/// 1 the file is there already, 3 it cannot be written or would be invalid.
+/// On a terminal it asks for what the options do not say; otherwise it takes the defaults. Exit code: 0 written or
+/// printed, 1 the file is there already, 3 it cannot be written or would be invalid.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// What to do with a DaemonSet of the API without the label daemonlet.dev/mode [default: labelled]
@@ -70,7 +73,7 @@ pub(super) struct Arguments {
     /// The agent's kubeconfig, or none: no API server [default: what `daemonlet enroll` writes, once it is there]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<String>,
-    /// The file to write
+    /// The file to write; - prints it and writes nothing
     #[arg(short, long, value_name = "FILE", default_value = "/etc/daemonlet/daemonlet.d/50-local.toml")]
     output: PathBuf,
     /// Replace the file if it is there
@@ -89,7 +92,12 @@ struct Choices {
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let path = &arguments.output;
-    if path.exists() && !arguments.force {
+    let is_stdout = path == Path::new("-");
+    // A rename would take the place of a device, too.
+    if !is_stdout && fs::symlink_metadata(path).is_ok_and(|there| !there.is_file() && !there.is_symlink()) {
+        return Err(unwritten(path, "it is there and is no file"));
+    }
+    if !is_stdout && path.exists() && !arguments.force {
         return Err(is_there(path));
     }
     let stdin = io::stdin();
@@ -98,7 +106,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         false => choices(arguments, None),
     };
     let text = toml(&choices);
-    config::read_text(path, text.clone())?;
+    config::read_text(if is_stdout { Path::new("<stdout>") } else { path }, text.clone())?;
+    if is_stdout {
+        output::data(&text)?;
+        return Ok(Exit::Success);
+    }
     write(path, &text, arguments.force)?;
     output::data(&format!("wrote {}\n", path.display()))?;
     let file = (!config::is_system_file(path)).then_some(path.as_path());
@@ -173,13 +185,17 @@ fn toml(choices: &Choices) -> String {
 
 /// Writes the file whole or not at all.
 fn write(path: &Path, text: &str, force: bool) -> Result<(), CommandFailure> {
-    let failed = |error: io::Error| {
-        let why = config::io_reason(&error);
-        CommandFailure::new(Exit::Unreadable, format!("{}: cannot be written: {why}", path.display()))
-            .hint("run it as root, or name another file with --output")
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            unwritten(path, &config::io_reason(&error)).hint(format!("run it as root, or {ANOTHER}"))
+        }
+        _ => unwritten(path, &config::io_reason(&error)),
     };
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(failed)?;
+        fs::create_dir_all(folder).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => unwritten(path, &format!("{} is no folder", folder.display())),
+            _ => failed(error),
+        })?;
     }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
@@ -199,6 +215,10 @@ fn write(path: &Path, text: &str, force: bool) -> Result<(), CommandFailure> {
         io::ErrorKind::AlreadyExists => is_there(path),
         _ => failed(error),
     })
+}
+
+fn unwritten(path: &Path, why: &str) -> CommandFailure {
+    CommandFailure::new(Exit::Unreadable, format!("{}: cannot be written: {why}", path.display())).hint(ANOTHER)
 }
 
 fn is_there(path: &Path) -> CommandFailure {

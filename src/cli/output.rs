@@ -37,11 +37,14 @@ pub(super) fn as_it_is(text: &str) -> Result<bool, CommandFailure> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => {
-            let why = config::io_reason(&error);
-            Err(CommandFailure::new(Exit::Unreadable, format!("standard output: cannot be written: {why}")))
-        }
+        Err(error) => Err(unwritten(&error)),
     }
+}
+
+/// Standard output takes no more.
+pub(super) fn unwritten(error: &io::Error) -> CommandFailure {
+    let why = config::io_reason(error);
+    CommandFailure::new(Exit::Unreadable, format!("standard output: cannot be written: {why}"))
 }
 
 /// `value` as JSON that a person can read too.

@@ -48,6 +48,8 @@ use report::RenderEntry;
 
 /// The newest kubelet that is known: what is rendered for when no Node says which it has.
 const NEWEST_KUBELET: (u32, u32) = (1, 36);
+/// The oldest kubelet that daemonlet is tested with.
+const OLDEST_KUBELET: (u32, u32) = (1, 34);
 /// What makes overlays apply.
 const WITH_NODE: &str = "give a Node with --node FILE";
 
@@ -78,15 +80,16 @@ pub(super) struct Arguments {
     /// How imagePullPolicy Always is written: the agent's images.pull-policy
     #[arg(long, value_name = "POLICY", value_parser = ["if-not-present", "as-written"], default_value = "if-not-present")]
     pull_policy: String,
-    /// Write DIR/manifests and DIR/volumes instead of printing the manifests; "json" means --json, "yaml" the
-    /// manifests on standard output
+    /// Write DIR/manifests and DIR/volumes instead of printing the manifests; "json" means --json, "yaml" and "-"
+    /// the manifests on standard output
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Print the outcomes as JSON (schemaVersion 1)
     #[arg(long)]
     json: bool,
     /// Refuse also what has to wait for something, an object that is there twice, a kind that looks
-    /// misspelt, overlays without a Node to apply them to, and input without a DaemonSet
+    /// misspelt, overlays without a Node to apply them to, a kubelet older than those that daemonlet is tested
+    /// with, and input without a DaemonSet
     #[arg(long)]
     strict: bool,
 }
@@ -94,11 +97,15 @@ pub(super) struct Arguments {
 impl Arguments {
     /// The folder to write to. The words that kubectl takes after `-o` name none.
     fn folder(&self) -> Option<&Path> {
-        self.output.as_deref().filter(|output| ![Path::new("json"), Path::new("yaml")].contains(output))
+        self.output.as_deref().filter(|output| !["json", "yaml", "-"].iter().any(|word| *output == Path::new(word)))
     }
 
     fn is_json(&self) -> bool {
         self.json || self.output.as_deref() == Some(Path::new("json"))
+    }
+
+    fn is_yaml(&self) -> bool {
+        self.output.as_deref() == Some(Path::new("yaml"))
     }
 }
 
@@ -111,6 +118,10 @@ fn kubelet_version(text: &str) -> Result<(u32, u32), String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
+    if arguments.json && arguments.is_yaml() {
+        let message = "--json and -o yaml ask for two formats of one output: give one of them";
+        return Err(CommandFailure::new(Exit::Usage, message));
+    }
     let node = arguments.node.as_deref().map(inputs::node).transpose()?;
     let options = options(arguments, node.as_ref())?;
     let node = node.map(|node| NodeView { name: options.node_name.clone(), ..node });
@@ -118,8 +129,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let mut errors = inputs.unreadable.clone();
 
     let entries = entries(&inputs, node.as_ref(), &options);
+    let mut written = None;
     if let Some(folder) = arguments.folder() {
-        errors.extend(write::write(folder, &entries));
+        let (files, unwritten) = write::write(folder, &entries);
+        written = Some(files);
+        errors.extend(unwritten);
     }
     let is_empty = entries.is_empty() && errors.is_empty();
     let mut exit =
@@ -130,6 +144,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
             .into_iter()
             .chain(inputs.doubtful.iter().cloned())
             .chain(unapplied(&inputs, node.as_ref()))
+            .chain(old_kubelet(&options).map(|told| (format!("{told}, which --strict refuses"), None)))
             .chain(report::strict(&entries))
             .collect();
         exit = exit.max(if refused.is_empty() { Exit::Success } else { Exit::Refused });
@@ -137,16 +152,20 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
 
     if arguments.is_json() {
-        let manifests = if arguments.folder().is_some() { Manifests::Written } else { Manifests::Inline };
+        let manifests = written.as_ref().map_or(Manifests::Inline, Manifests::Written);
         output::data(&report::json(&entries, &inputs.unknown_fields, manifests, &options, &errors)?)?;
-    } else if arguments.folder().is_some() {
-        output::data(&report::lines(&entries, &inputs.unknown_fields, output::Colour::new(&std::io::stdout())))?;
+    } else if let Some(written) = &written {
+        let colour = output::Colour::new(&std::io::stdout());
+        output::data(&report::lines(&report::without_lost(&entries, written), &inputs.unknown_fields, colour))?;
     } else {
         output::as_it_is(&report::stream(&entries))?;
         output::remarks(&report::lines(&entries, &inputs.unknown_fields, output::Colour::new(&std::io::stderr())));
     }
     if is_empty && !arguments.strict {
         output::remarks(&inputs::nothing_in(&arguments.files));
+    }
+    if let Some(told) = old_kubelet(&options).filter(|_| !arguments.strict) {
+        output::remarks(&format!("note: {told}\n"));
     }
     output::errors(&errors);
     Ok(exit)
@@ -160,6 +179,16 @@ fn unapplied(inputs: &RenderInputs, node: Option<&NodeView>) -> Vec<(String, Opt
         (reason, Some(WITH_NODE.to_owned()))
     };
     patched.filter(|_| node.is_none()).map(told).collect()
+}
+
+/// What is said of a kubelet that daemonlet is not tested with.
+fn old_kubelet(options: &RenderOptions) -> Option<String> {
+    let of = |(major, minor): (u32, u32)| format!("{major}.{minor}");
+    let (version, oldest) = (options.kubelet_version?, OLDEST_KUBELET);
+    (version < oldest).then(|| {
+        let (version, oldest) = (of(version), of(oldest));
+        format!("kubelet {version} is not supported: {oldest} is the oldest that daemonlet is tested with")
+    })
 }
 
 fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptions, CommandFailure> {

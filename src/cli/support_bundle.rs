@@ -84,16 +84,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let stamp: String = now().to_string().chars().filter(|c| !matches!(c, '-' | ':')).collect();
     let default = || PathBuf::from(format!("daemonlet-{}-{stamp}.tar.gz", config.node_name));
     let path = arguments.output.clone().unwrap_or_else(default);
-    let is_stdout = path == Path::new("-");
-    let written = if is_stdout { bundle.pack(std::io::stdout().lock()) } else { bundle.write(&path) };
-    written.map_err(|error| {
+    if path == Path::new("-") {
+        return match bundle.pack(std::io::stdout().lock()) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(output::unwritten(&error)),
+            _ => Ok(Exit::Success),
+        };
+    }
+    bundle.write(&path).map_err(|error| {
         let why = config::io_reason(&error);
         CommandFailure::new(Exit::Unreadable, format!("{}: cannot be written: {why}", path.display()))
             .hint("name another file with --output, in a folder that is there and that this user may write to")
     })?;
-    if !is_stdout {
-        output::data(&format!("wrote {}\n", path.display()))?;
-    }
+    output::data(&format!("wrote {}\n", path.display()))?;
     Ok(Exit::Success)
 }
 

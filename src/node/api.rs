@@ -115,6 +115,14 @@ pub(crate) fn tls_that_trusts_anybody() -> Result<rustls::ClientConfig, tls::Tls
     tls::client_config(&tls::TlsInput { insecure: true, ..Default::default() })
 }
 
+/// Whether a client can be made of the kubeconfig at `path` and the files that it names, as they are now.
+///
+/// # Errors
+/// Why the kubeconfig cannot be used.
+pub fn check_kubeconfig(path: &Path) -> Result<(), KubeconfigError> {
+    kubeconfig::ApiCredentials::load(path).map(drop)
+}
+
 /// A client for one command-line request, from a kubeconfig that is already read, at `path`. Needs a running tokio runtime.
 ///
 /// # Errors

@@ -51,7 +51,19 @@ pub enum EnrolmentError {
     /// No random numbers, or the library refuses its own key.
     #[error("no key can be made")]
     Key,
-    /// The API server refused, or did not answer.
+    /// The API server could not be reached in time.
+    #[error("the API server {server}, which kubeconfig {} names, could not be reached within {seconds} s", kubeconfig.display())]
+    Unreachable {
+        /// Its URL.
+        server: String,
+        kubeconfig: PathBuf,
+        /// How long it was tried.
+        seconds: u64,
+        /// Why the last try failed.
+        #[source]
+        source: ApiFailure,
+    },
+    /// The API server refused, or its answer is none.
     #[error("certificatesigningrequest {request}")]
     Api {
         /// The request's name.
@@ -128,9 +140,11 @@ impl EnrolmentError {
             Self::Source(_) | Self::Connection(_) => {
                 Some("give --from another kubeconfig: the kubelet's, or one with a bootstrap token".to_owned())
             }
-            Self::Api { source, .. } if source.is_link() => {
-                Some("run this again when the API server answers: it continues with the same request".to_owned())
-            }
+            Self::Unreachable { kubeconfig, .. } => Some(format!(
+                "if that is not the API server's address, correct {} or give --from another kubeconfig; else run this \
+                 again when it answers",
+                kubeconfig.display()
+            )),
             Self::TooLong { request, .. } => Some(format!(
                 "`kubectl certificate approve {request}`, then run this again: it continues with the same request"
             )),

@@ -123,6 +123,29 @@ fn init_writes_a_configuration_once_and_shows_the_first_pass() {
 }
 
 #[test]
+fn init_prints_what_is_asked_for_and_takes_the_place_of_files_alone() {
+    let scratch = Scratch::new(&[("folder/file", "")]);
+    let here = |words: &[&str]| {
+        let mut command = crate::program();
+        let output =
+            command.current_dir(scratch.0.path()).stdin(std::process::Stdio::null()).args(words).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, err) = here(&["init", "--mode", "static", "--kubeconfig", "none", "-o", "-"]);
+    let first = "# Written by `daemonlet init`. ";
+    assert!(out.starts_with(first) && out.ends_with("namespaces = [\"kube-system\"]\n"), "{out}");
+    assert_eq!((code, err.as_str(), crate::names(scratch.0.path())), (Some(0), "", vec!["folder".to_owned()]));
+    let invalid = here(&["init", "--kubeconfig", "relative", "-o", "-"]);
+    let told = "error: <stdout>:3: kubeconfig: must be an absolute path, not \"relative\"\n";
+    assert_eq!(invalid, (Some(3), String::new(), told.to_owned()));
+    for (file, why) in [("folder", "it is there and is no file"), ("folder/file/x", "folder/file is no folder")] {
+        let told = format!("error: {file}: cannot be written: {why}\nhint: name another file with --output\n");
+        assert_eq!(here(&["init", "--force", "-o", file]), (Some(3), String::new(), told));
+    }
+}
+
+#[test]
 fn init_writes_nothing_that_is_invalid() {
     let scratch = Scratch::new(&[]);
     let file = scratch.text("node.toml");

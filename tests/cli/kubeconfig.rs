@@ -95,8 +95,19 @@ fn what_is_wrong_with_a_kubeconfig_is_said_with_its_file_and_field() {
         let asked = run(["enroll", "--config", &scratch.text("c.toml"), "--from", &from, "--timeout", "1s"]);
         let begins = match code {
             3 => format!("error: {expected}\nhint: "),
-            _ => format!("the API server is unreachable: {expected}; trying again\nerror: "),
+            _ => format!(
+                "the API server {here} cannot be reached: {expected}; trying again, for 1 s in all\n\
+                 error: the API server {here}, which kubeconfig {from} names, could not be reached within 1 s: {expected}\n\
+                 hint: if that is not the API server's address, correct {from} or give --from another kubeconfig; else "
+            ),
         };
         assert!(asked.code == code && asked.err.starts_with(&begins) && asked.err.contains("\nhint: "), "{asked:?}");
+        if code == 3 {
+            // It ends: else this test would not.
+            scratch.write("d.toml", &format!("node-name = \"n1\"\n[coordinator]\nkubeconfig = \"{from}\"\n"));
+            let refused = run(["coordinator", "--config", &scratch.text("d.toml")]);
+            let begins = format!("error: coordinator.kubeconfig: {expected}\nhint: make it as ");
+            assert!(refused.code == 3 && refused.err.starts_with(&begins), "{refused:?}");
+        }
     }
 }

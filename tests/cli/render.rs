@@ -291,6 +291,35 @@ fn the_kubelet_that_is_rendered_for_can_be_said() {
     assert_eq!((older.code, &older.json()["kubeletVersion"]), (1, &json!("1.33")), "{older:?}");
     assert_eq!(older.json()["outcomes"][0]["outcome"], "refused");
     assert!(render("new").err.contains("expected a version such as v1.35.2, not \"new\""));
+    assert_eq!(older.err, "note: kubelet 1.33 is not supported: 1.34 is the oldest that daemonlet is tested with\n");
+    assert_eq!(render("1.34").err, "", "it is");
+}
+
+#[test]
+fn strict_refuses_a_kubelet_that_is_too_old_whoever_names_it() {
+    let old = node("{role: edge}") + "status: {nodeInfo: {kubeletVersion: v1.33.9}}\n";
+    let scratch = Scratch::new(&[("a.yaml", GOOD), ("b.yaml", CONFIG_MAP), ("old.yaml", &old)]);
+    let (a, b, old) = (scratch.text("a.yaml"), scratch.text("b.yaml"), scratch.text("old.yaml"));
+    let strict = run(["render", "--json", "--strict", "-f", &a, &b, "--node", &old]);
+    let reason =
+        "kubelet 1.33 is not supported: 1.34 is the oldest that daemonlet is tested with, which --strict refuses";
+    let problems = json!([{"reason": reason, "hint": null}]);
+    assert_eq!((strict.code, &strict.json()["problems"]), (1, &problems), "{strict:?}");
+    assert_eq!(strict.err, format!("error: {reason}\n"));
+}
+
+#[test]
+fn what_cannot_be_written_is_not_said_to_be_rendered() {
+    let scratch = Scratch::new(&[("a.yaml", GOOD), ("file", "")]);
+    let out = scratch.text("file");
+    let render = |more: &[&str]| {
+        run(["render", "--node-name", "n1", "-f", &scratch.text("a.yaml"), "-o", &out].iter().chain(more))
+    };
+    let error = format!("error: {out}/manifests: cannot be written: not a directory\n");
+    let hint = "hint: name with -o a folder to which this user may write\n";
+    render(&[]).is(3, "", &format!("{error}{hint}"));
+    let outcome = render(&["--json"]).json()["outcomes"][0].clone();
+    assert_eq!((&outcome["outcome"], &outcome["manifest"]), (&json!("rendered"), &json!(null)));
 }
 
 #[test]

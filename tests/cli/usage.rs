@@ -19,6 +19,7 @@ fn bad_usage_is_exit_code_2_on_standard_error() {
         (vec!["retry", "cni"], "expected NAMESPACE/NAME"),
         (vec!["render", "-f", "x", "--api-endpoint", "x"], "expected host:port, not \"x\""),
         (vec!["render", "-f", "x", "--node-name", "X"], "\"X\" is no node name"),
+        (vec!["render", "-f", "x", "--json", "-o", "yaml"], "--json and -o yaml ask for two formats of one output"),
     ] {
         let run = run(&arguments);
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments:?}");
@@ -137,6 +138,24 @@ fn a_reader_who_leaves_is_no_error() {
 }
 
 #[test]
+fn a_full_disk_is_an_error_and_a_reader_who_leaves_a_bundle_is_none() {
+    let (_scratch, file) = quiet_node();
+    let bundle = ["support-bundle", "-o", "-", "--config", &file];
+    for words in [["--help"].as_slice(), &["render", "--help"], &["--version"], &["help", "states"], &bundle] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = program().args(words).stdout(full).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let told = "error: standard output: cannot be written: no space left on device\n";
+        assert!(output.status.code() == Some(3) && errors.ends_with(told), "{words:?}: {errors}");
+    }
+    let mut child = program().args(bundle).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && !errors.contains("error:"), "{errors}");
+}
+
+#[test]
 fn an_error_says_what_cannot_be_used_once() {
     let scratch = Scratch::new(&[("file", "")]);
     let state = scratch.text("file/state");
@@ -151,6 +170,7 @@ fn an_error_says_what_cannot_be_used_once() {
         let first = run.err.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
         let why = format!("error: state-dir: {state}: cannot open it: not a directory");
         assert_eq!((run.code, first), (1, why.as_str()), "{run:?}");
+        assert!(!run.err.contains("this is what checkpoint and folders say"), "{run:?}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! What `render` says: JSON, lines for people, and the manifests as one YAML stream.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::cli::CommandFailure;
@@ -201,11 +203,20 @@ enum OutcomeJson<'a> {
     Invalid { outcome: &'static str, file: String, line: usize, column: usize, reason: String },
 }
 
+/// `entries` without those that are to be files and could not be `written`, which an error says.
+pub(super) fn without_lost(entries: &[RenderEntry], written: &BTreeSet<String>) -> Vec<RenderEntry> {
+    let is_said = |entry: &&RenderEntry| match entry {
+        RenderEntry::Rendered { rendered, .. } => written.contains(&rendered.file),
+        _ => true,
+    };
+    entries.iter().filter(is_said).cloned().collect()
+}
+
 /// Where the manifests went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manifests {
-    /// Into files, which are named.
-    Written,
+pub(super) enum Manifests<'a> {
+    /// Into these files, which are named.
+    Written(&'a BTreeSet<String>),
     /// Nowhere: their text is given.
     Inline,
 }
@@ -214,7 +225,7 @@ pub(super) enum Manifests {
 pub(super) fn json(
     entries: &[RenderEntry],
     unknown_fields: &UnknownFields,
-    manifests: Manifests,
+    manifests: Manifests<'_>,
     options: &RenderOptions,
     problems: &[(String, Option<String>)],
 ) -> Result<String, CommandFailure> {
@@ -234,17 +245,19 @@ pub(super) fn json(
     })
 }
 
-fn element(entry: &RenderEntry, manifests: Manifests) -> OutcomeJson<'_> {
+fn element<'a>(entry: &'a RenderEntry, manifests: Manifests<'_>) -> OutcomeJson<'a> {
     match entry {
         RenderEntry::Rendered { key, identity, rendered } => OutcomeJson::DaemonSet {
             namespace: &key.namespace,
             name: &key.name,
             outcome: "rendered",
             reason: String::new(),
-            manifest: Some(match manifests {
-                Manifests::Written => format!("manifests/{}", rendered.file),
-                Manifests::Inline => rendered.text.clone(),
-            }),
+            manifest: match manifests {
+                Manifests::Written(files) => {
+                    files.contains(&rendered.file).then(|| format!("manifests/{}", rendered.file))
+                }
+                Manifests::Inline => Some(rendered.text.clone()),
+            },
             uid: Some(&identity.uid),
             pod: Some(&identity.pod_name),
             waiting_for: entry.waiting_for(),

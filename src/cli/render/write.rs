@@ -21,13 +21,13 @@ use crate::node::volumes::VolumesRoot;
 
 type Errors = Vec<(String, Option<String>)>;
 
-/// Writes `entries` below `folder`; gives what could not be written.
-pub(super) fn write(folder: &Path, entries: &[RenderEntry]) -> Errors {
-    let mut errors = Errors::new();
+/// Writes `entries` below `folder`; gives the names of the manifests that are there now, and what could not be written.
+pub(super) fn write(folder: &Path, entries: &[RenderEntry]) -> (BTreeSet<String>, Errors) {
+    let (mut written, mut errors) = (BTreeSet::new(), Errors::new());
     let manifests = folder.join("manifests");
     if let Err(error) = fs::create_dir_all(&manifests) {
         errors.push(failed(&manifests, &error));
-        return errors;
+        return (written, errors);
     }
     let mut volumes = Volumes::new(Real::shared(), VolumesRoot::plain(folder));
     clear(&manifests, entries, &mut volumes, &mut errors);
@@ -39,11 +39,12 @@ pub(super) fn write(folder: &Path, entries: &[RenderEntry]) -> Errors {
             continue;
         }
         let path = manifests.join(&rendered.file);
-        if let Err(error) = write_file(&path, &rendered.text) {
-            errors.push(failed(&path, &error));
+        match write_file(&path, &rendered.text) {
+            Ok(()) => drop(written.insert(rendered.file.clone())),
+            Err(error) => errors.push(failed(&path, &error)),
         }
     }
-    errors
+    (written, errors)
 }
 
 /// Removes the manifests of earlier renders of the same DaemonSets, with their volumes.
@@ -91,5 +92,6 @@ fn write_file(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn failed(path: &Path, error: &io::Error) -> (String, Option<String>) {
-    (format!("{}: cannot be written: {}", path.display(), config::io_reason(error)), None)
+    let message = format!("{}: cannot be written: {}", path.display(), config::io_reason(error));
+    (message, Some("name with -o a folder to which this user may write".to_owned()))
 }

@@ -8,6 +8,8 @@ use tokio::time::Instant;
 use crate::core::enrolment::Certificate;
 use crate::node::api::ApiFailure;
 use crate::node::api::Connector;
+use crate::node::api::cluster_of_kubeconfig;
+use crate::node::api::read_kubeconfig;
 
 use super::EnrolmentError;
 use super::ask;
@@ -48,8 +50,8 @@ pub struct Enrolled {
 pub enum EnrollWait<'a> {
     /// The approval of the request of this name.
     Approval(&'a str),
-    /// The API server, which cannot be reached for this reason.
-    ApiServer(&'a ApiFailure),
+    /// The API server at this address, which cannot be reached.
+    ApiServer { server: &'a str, why: &'a ApiFailure },
 }
 
 /// Gets a certificate and writes the kubeconfig that uses it. `waits` is called once for each thing that it waits for.
@@ -90,9 +92,15 @@ pub async fn enroll(options: &EnrollOptions, waits: impl Fn(EnrollWait<'_>)) -> 
                 }
             }
             // At boot the API server may start later than this.
-            Err(EnrolmentError::Api { source, .. }) if source.is_link() && begun.elapsed() < options.timeout => {
+            Err(EnrolmentError::Api { source: why, .. }) if why.is_link() => {
+                let (cluster, _) = cluster_of_kubeconfig(source, &read_kubeconfig(source)?)?;
+                let server = cluster.server.unwrap_or_default();
+                if begun.elapsed() >= options.timeout {
+                    let (kubeconfig, seconds) = (source.clone(), options.timeout.as_secs());
+                    return Err(EnrolmentError::Unreachable { server, kubeconfig, seconds, source: why });
+                }
                 if !std::mem::replace(&mut is_server_reported, true) {
-                    waits(EnrollWait::ApiServer(&source));
+                    waits(EnrollWait::ApiServer { server: &server, why: &why });
                 }
             }
             Err(error) => return Err(error),
