@@ -60,7 +60,8 @@ fn tenant(view: &ClusterSnapshot, write: &ObjectWrite) -> Option<String> {
         ObjectWrite::Certificate { .. } => None,
         ObjectWrite::Approvals { node, spec } => {
             let before = view.report(node).map(|report| &report.spec);
-            let mut changed = before.into_iter().flat_map(|before| changed(before, spec).chain(self::changed(spec, before)));
+            let mut changed =
+                before.into_iter().flat_map(|before| changed(before, spec).chain(self::changed(spec, before)));
             let first = unless_trusted(&changed.next()?.namespace)?;
             changed.all(|approval| !view.trusts(&approval.namespace)).then_some(first)
         }
