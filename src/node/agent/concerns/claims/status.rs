@@ -130,14 +130,13 @@ fn bounded(mut reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) ->
 
 /// The counts of at most [`REASONS`] reasons: those of the last ones by name count as `other`.
 fn fewer(mut counts: Vec<RefusedCount>) -> Vec<RefusedCount> {
-    if counts.len() > REASONS {
-        let beyond = counts.split_off(REASONS - 1).iter().map(|one| one.count).sum();
-        match counts.iter_mut().find(|one| one.reason == OTHER) {
-            Some(other) => other.count += beyond,
-            None => counts.push(RefusedCount { reason: OTHER.to_owned(), count: beyond }),
-        }
+    if counts.len() <= REASONS {
+        return counts;
     }
-    counts
+    let beyond: usize = counts.split_off(REASONS - 1).iter().map(|one| one.count).sum();
+    let mut counts: BTreeMap<String, usize> = counts.into_iter().map(|one| (one.reason, one.count)).collect();
+    *counts.entry(OTHER.to_owned()).or_default() += beyond;
+    counts.into_iter().map(|(reason, count)| RefusedCount { reason, count }).collect()
 }
 
 /// At most [`DAEMONS`] of the reports, and as many as have at most [`REPORTS`] bytes, in their order: first those that are trusted, of these and of
