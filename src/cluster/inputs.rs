@@ -38,6 +38,8 @@ const GATHER: Duration = Duration::from_millis(20);
 const PERIOD: Duration = Duration::from_secs(30);
 /// Objects that are read whole at one time: each may have a megabyte.
 const READS: usize = 8;
+/// Of these, objects of namespaces that are not trusted.
+const TENANT_READS: usize = 6;
 
 /// Something that happened.
 pub(super) enum ClusterEvent {
@@ -204,11 +206,14 @@ impl ClusterInputs {
     /// Reads what is not known whole and matters all the same.
     fn read_outlines(&mut self) {
         let Some((_, running)) = &mut self.running else { return };
+        let is_of_tenant = |(_, key): &(WatchedKind, ObjectKey)| !self.snapshot.trusts(&key.namespace);
+        let mut of_tenants = self.reading.iter().filter(|of| is_of_tenant(of)).count();
         for of in self.snapshot.unread() {
-            if self.reading.len() >= READS {
+            if self.reading.len() >= READS || is_of_tenant(of) && of_tenants >= TENANT_READS {
                 break;
             }
             if self.reading.insert(of.clone()) {
+                of_tenants += usize::from(is_of_tenant(of));
                 if of.0 == WatchedKind::DaemonSets {
                     self.selection.add(&of.1);
                 }

@@ -361,7 +361,9 @@ impl Bound {
     pub fn hint(&self) -> String {
         let words = match self == &TENANT {
             true => "use fewer, or add the namespace to policy.trusted-namespaces, whose bounds are higher",
-            false => "use fewer, or leave this DaemonSet to the stock controller",
+            false => {
+                "use fewer, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode)"
+            }
         };
         words.to_owned()
     }

@@ -209,7 +209,7 @@ mod tests {
              n2    kube-system/net  running  old       no     not replaced yet\n\
              n3    kube-system/net  missing  old       no     no agent\n"
         );
-        let nodes = vec![place("n1", Some(State::StandingBy), false, "the stock controller's pod net-x is here")];
+        let nodes = vec![place("n1", Some(State::StandingBy), false, "the DaemonSet controller's pod net-x is here")];
         let daemon_sets = vec![Rollout { nodes, ..rollout(0, 0, 0) }];
         let overview = Overview { daemon_sets, ..overview };
         assert_eq!(

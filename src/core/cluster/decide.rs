@@ -1,6 +1,8 @@
 //! The coordinator's decision: an observation and what is remembered in, requests and reports out.
 //!
-//! Owns what of a plan is sent now, in which order, and what waits: for its turn, for a back-off, or for an answer.
+//! Owns what of a plan is sent now, and what waits: for its turn, for a back-off, or for an answer.
+
+mod turns;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -32,6 +34,8 @@ use super::state::CoordinatorState;
 
 /// Writes at one time: the rest is decided anew from what these did.
 const WRITES: usize = 256;
+/// Of these, writes that concern no trusted namespace: nothing else is decided until they are answered.
+const TENANT_WRITES: usize = 64;
 /// Pods that are looked up at one time.
 const LOOKUPS: usize = 64;
 
@@ -154,14 +158,13 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     let mut looks: Vec<Timestamp> = plan.look_again.into_iter().collect();
     let mut sent: Vec<(RequestTarget, String, Call)> = Vec::new();
     let writes = approvals.into_iter().chain(plan.writes);
-    let mut writes: Vec<(RequestTarget, ObjectWrite)> = writes.map(|write| (requests::target(&write), write)).collect();
+    let writes: Vec<(RequestTarget, ObjectWrite)> = writes.map(|write| (requests::target(&write), write)).collect();
     // Who is tried after others is not forgotten meanwhile.
     let refused = plan.refused.into_iter().map(RequestTarget::Approvals);
     let wanted = writes.iter().map(|(target, _)| target.clone()).chain(refused).collect();
-    // Each in the order that it has; what is refused for good must not keep anything else from its turn.
-    writes.sort_by_key(|(target, _)| state.retries.has_failed(target));
-    for (target, write) in writes {
-        if sent.len() == WRITES {
+    let mut of_tenants = 0;
+    for (of, target, write) in turns::ordered(view, state, writes) {
+        if sent.len() == WRITES || of.is_some() && of_tenants == TENANT_WRITES {
             break;
         }
         let turn = match &write {
@@ -171,7 +174,10 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
         let Some((version, call)) = requests::call(view, write) else { continue };
         match state.retries.waits(&target, &version, now).or(turn) {
             Some(at) => looks.push(at),
-            None => sent.push((target, version, call)),
+            None => {
+                of_tenants += usize::from(of.is_some());
+                sent.push((target, version, call));
+            }
         }
     }
     sent.extend(plan.lookups.into_iter().take(LOOKUPS).map(|claim| {

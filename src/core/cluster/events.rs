@@ -15,6 +15,8 @@ use crate::core::model::ObjectKey;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
+use super::snapshot::WatchedDaemon;
+
 /// A cause is told once it has stood for this long.
 const STANDS: Span = Span::from_secs(30);
 /// Between two writes about one cause.
@@ -140,6 +142,15 @@ pub(super) fn too_many_daemon_sets(key: &ObjectKey, uid: &str) -> Trouble {
         key.namespace
     );
     Trouble { key: key.clone(), uid: uid.to_owned(), revision: String::new(), reason: "TooManyDaemonSets", cause }
+}
+
+/// On some nodes no approval of a DaemonSet has room beside those of others.
+pub(super) fn too_many_approvals(daemon: &WatchedDaemon) -> Trouble {
+    let cause = "its rollout waits on nodes that have as many approvals of namespaces that are not trusted as a node may have; \
+                 hint: finish the rollouts there that wait for drain, boot or manual, or add the namespace to \
+                 policy.trusted-namespaces of the coordinator";
+    let (key, uid, revision) = (daemon.daemon_set.key.clone(), daemon.uid.clone(), daemon.hash.clone());
+    Trouble { key, uid, revision, reason: "TooManyApprovals", cause: cause.to_owned() }
 }
 
 /// The event about `trouble` on so many `nodes`: its name, the body that makes it, and the series of one that is there.

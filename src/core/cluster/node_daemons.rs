@@ -31,6 +31,15 @@ pub const PLURAL: &str = "nodedaemons";
 /// The CustomResourceDefinition, as it is shipped.
 pub const CRD: &str = include_str!("../../../packaging/k8s/nodedaemons.yaml");
 
+/// How many daemons a status has at most: the schema refuses more, and so with all that follows.
+pub const DAEMONS: usize = 1024;
+/// How many instances one daemon has.
+pub const INSTANCES: usize = 16;
+/// How many reasons [`Status::refused`] has.
+pub const REASONS: usize = 128;
+/// How many characters a text has that says why. An agent bounds each in bytes, and adds what it leaves out.
+pub const WORDS: usize = 2048;
+
 /// What the coordinator allows on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -237,4 +246,4 @@ impl Status {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

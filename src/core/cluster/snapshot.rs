@@ -23,6 +23,7 @@ use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
+use crate::core::policy;
 use crate::core::status::State;
 use crate::core::time::Timestamp;
 
@@ -327,6 +328,11 @@ impl ClusterSnapshot {
     /// The same, with namespaces whose DaemonSets have no bounds; `*` is all.
     pub fn trusting(self, trusted_namespaces: Vec<String>) -> Self {
         Self { trusted_namespaces, ..self }
+    }
+
+    /// Whether the DaemonSets of a namespace have no bounds.
+    pub fn trusts(&self, namespace: &str) -> bool {
+        policy::trusts(&self.trusted_namespaces, namespace)
     }
 
     /// Whether each of [`KINDS`] is listed: half of a list is the state of two moments,

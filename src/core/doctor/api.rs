@@ -372,7 +372,7 @@ fn intolerant(daemon_sets: &[String]) -> Finding {
 /// Whether a stock DaemonSet controller acts on a daemon that runs here in its place: it has pods here, or it wrote
 /// the status of the current generation.
 fn stock(daemons: &[(Value, Mode, Vec<String>)]) -> Vec<Finding> {
-    const CHECK: &str = "stock controller";
+    const CHECK: &str = "DaemonSet controller";
     const HINT: &str = "switch the DaemonSet controller off (--controllers=*,-daemonset-controller), or label the \
                         DaemonSet daemonlet.dev/mode=bootstrap";
     let mut findings = Vec::new();

@@ -34,7 +34,7 @@ impl Planner<'_> {
             Stock::Unlisted if !runs && known.is_none() => {
                 self.summary.state = State::Waiting;
                 self.add_reason(
-                    "the pods of this node have not been listed yet: the stock controller's may be among them",
+                    "the pods of this node have not been listed yet: the DaemonSet controller's may be among them",
                 );
                 true
             }
@@ -45,7 +45,7 @@ impl Planner<'_> {
                     && self.stays_handed_over(
                         daemon_set,
                         known,
-                        "it was handed over to the stock controller in this boot",
+                        "it was handed over to the DaemonSet controller in this boot",
                     )
             }
             Stock::Lost(evidence) => !runs && self.waits_for_lost(daemon_set, known, evidence),
@@ -75,7 +75,7 @@ impl Planner<'_> {
         {
             self.record.hand_over = known;
             self.summary.notes.push(Note::Other(format!(
-                "the stock controller's pod {} takes over when its images are here: {why}",
+                "the DaemonSet controller's pod {} takes over when its images are here: {why}",
                 pod.name
             )));
             return false;
@@ -87,7 +87,11 @@ impl Planner<'_> {
             done,
             missing: None,
         };
-        self.stays_handed_over(daemon_set, Some(hand_over), &format!("the stock controller's pod {} is here", pod.name))
+        self.stays_handed_over(
+            daemon_set,
+            Some(hand_over),
+            &format!("the DaemonSet controller's pod {} is here", pod.name),
+        )
     }
 
     /// Only the runtime knows anything of the stock pod.
@@ -101,16 +105,16 @@ impl Planner<'_> {
         let reason = match missing {
             Some(since) if now - since >= MISSING => {
                 self.add_reason(&format!(
-                    "the stock controller's pod {} has never been ready, and nothing of it runs",
+                    "the DaemonSet controller's pod {} has never been ready, and nothing of it runs",
                     known.pod
                 ));
                 return false;
             }
             Some(since) => {
                 self.wake(since + MISSING);
-                format!("nothing of the stock controller's pod {} runs, and no API server answers", known.pod)
+                format!("nothing of the DaemonSet controller's pod {} runs, and no API server answers", known.pod)
             }
-            None => format!("it was handed over to the stock controller's pod {} in this boot", known.pod),
+            None => format!("it was handed over to the DaemonSet controller's pod {} in this boot", known.pod),
         };
         if !known.done {
             // Nothing but this timer causes the runtime to be asked again.

@@ -11,7 +11,8 @@ use crate::core::render::containers;
 use crate::core::render::context::RenderContext;
 use crate::core::validate;
 
-const HINT: &str = "leave this DaemonSet to the stock controller, and report this as a bug";
+const HINT: &str = "report this as a bug, and until it is fixed let the DaemonSet controller run it (kubectl apply it without the \
+                    label daemonlet.dev/mode)";
 
 /// Refuses everything in `pod` that refers to an object of the API; if nothing does, all that the kubelet does not take.
 pub(super) fn check(ctx: &mut RenderContext<'_>, pod: &Value) {

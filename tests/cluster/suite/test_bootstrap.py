@@ -78,9 +78,9 @@ class Bootstrap(Story):
         ready = lambda: {c["type"]: c["status"] for c in self.stock("net")[0]["status"]["conditions"]}.get("Ready")
         until(lambda: ready() == "True", SOON, "it is ready")
         told = self.agent.cli("status")
-        self.assertRegex(told.stdout, r"(?m)^\S+/net +API .* standing by .*the stock controller's pod net-")
+        self.assertRegex(told.stdout, r"(?m)^\S+/net +API .* standing by .*the DaemonSet controller's pod net-")
         self.assertEqual(told.returncode, 0, told.stdout)
-        self.assertIn(": standing by: the stock controller's pod net-", self.agent.cli("explain", f"{NAMESPACE}/net").stdout)
+        self.assertIn(": standing by: the DaemonSet controller's pod net-", self.agent.cli("explain", f"{NAMESPACE}/net").stdout)
 
     def test_3_nothing_returns_after_it_was_ready_once(self):
         before = self.cri.of("net-")

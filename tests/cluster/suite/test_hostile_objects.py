@@ -1,8 +1,10 @@
 """Objects of one tenant as hostile as the API server lets them be: what runs of others stays, and all are still served."""
 
+import itertools
 import json
 import re
 import subprocess
+import threading
 
 from kit.agent import Agent
 from kit.agent import binary
@@ -124,20 +126,33 @@ class Hostile(Coordinated):
         own = {"namespace": TRUSTED, "name": "net", "uid": uid, "mode": "static", "phase": "running"}
         plugin = scratch() / "kubectl-daemonlet"
         plugin.symlink_to(binary())
-        statuses = {
+        instance = lambda number: {"pod": f"../{number}", "revision": strange, "created": "9999-12-31T23:59:59Z"}
+        # What the schema refuses, and as much as it takes.
+        too_much = {
             "40,000 daemons": {"daemons": [{"namespace": "x", "name": str(n)} for n in range(40_000)]},
             "10,000 times the same": {"daemons": [own] * 10_000},
             "30,000 refused": {"refused": [{"reason": str(n), "count": -9223372036854775808} for n in range(30_000)]},
-            "a message of 1 MiB": {"worst": strange * 1000, "ready": strange, "agentVersion": strange, "daemons": [own | {"message": "x" * (1 << 20)}]},
-            "instances without end": {"daemons": [own | {"instances": [{"pod": f"../{n}", "revision": strange, "created": "9999-12-31T23:59:59Z"} for n in range(10_000)]}]},
-            "what nobody knows": {"daemons": [own | {"phase": strange, "replacing": strange * 100, "staged": strange, "pullFailed": strange * 1000,
-                                                     "stockPod": "../../../nodes/ghost", "previous": strange, "failed": {"revision": strange, "cause": strange, "message": strange * 1000}}]},
+            "a message of 1 MiB": {"daemons": [own | {"message": "x" * (1 << 20)}]},
+            "instances without end": {"daemons": [own | {"instances": [instance(n) for n in range(10_000)]}]},
+        }
+        statuses = {
+            "1,024 daemons": {"daemons": [{"namespace": "x", "name": str(n), "message": "x" * 512, "instances": [instance(m) for m in range(4)]} for n in range(1024)]},
+            "1,024 times the same": {"daemons": [own] * 1024},
+            "128 refused": {"refused": [{"reason": str(n), "count": -9223372036854775808} for n in range(128)]},
+            "a message of 2,048 characters": {"worst": strange * 100, "ready": strange, "agentVersion": strange, "daemons": [own | {"message": "\U0001f980" * 2048}]},
+            "16 instances": {"daemons": [own | {"instances": [instance(n) for n in range(16)]}]},
+            "what nobody knows": {"daemons": [own | {"phase": strange, "replacing": strange * 10, "staged": strange, "pullFailed": strange * 100,
+                                                     "stockPod": "../../../nodes/ghost", "previous": strange, "failed": {"revision": strange, "cause": strange, "message": strange * 100}}]},
             "what it does not have": {"daemons": [own | {"replacing": "f" * 10, "instances": [{"pod": "net-x", "revision": "f" * 10, "created": "0001-01-01T00:00:00Z", "ending": True}]}]},
         }
+        write = lambda status: ghost.request("PATCH", path_of("nodedaemons", name="ghost", sub="status"), {"status": {"daemons": None, "refused": None} | status},
+                                             "application/merge-patch+json", 60)
+        for what, status in too_much.items():
+            with self.subTest(what):
+                self.assertFalse(self.attempt(what, lambda status=status: write(status)))
         for what, status in statuses.items():
             with self.subTest(what):
-                ghost.request("PATCH", path_of("nodedaemons", name="ghost", sub="status"), {"status": {"daemons": None, "refused": None} | status},
-                              "application/merge-patch+json", 60)
+                write(status)
                 self.others_are_served()
                 of_net = lambda: self.admin.get("daemonsets", "net", TRUSTED)["status"]
                 status = until(lambda: of_net() if of_net()["numberReady"] == 1 else None, SOON, "it is Ready, as before")
@@ -337,9 +352,36 @@ class Hostile(Coordinated):
             self.change(f"large-{number}", "x" * (30 << 10))
         self.others_are_served()
 
-    def change(self, name, version):
+    def test_6_no_number_of_daemon_sets_that_change_holds_up_a_rollout(self):
+        others = {}
+        for namespace in (TENANT, OTHER):
+            for number in range(75):
+                self.attempt("one of many", lambda namespace=namespace, number=number: self.admin.create("daemonsets", tenant(f"many-{number}", namespace=namespace)))
+        stop = threading.Event()
+
+        def churn(namespace):
+            for version in itertools.count():
+                for number in range(75):
+                    if stop.wait(0.05):
+                        return
+                    self.change(f"many-{number}", str(version), namespace)
+                others[namespace] = version
+
+        threads = [threading.Thread(target=churn, args=(namespace,)) for namespace in (TENANT, OTHER)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(2):
+                self.others_are_served()
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        self.assertGreater(min(others.values(), default=0), 0, "all of them change meanwhile")
+
+    def change(self, name, version, namespace=TENANT):
         """Changes the template of a DaemonSet of the tenant."""
-        self.admin.patch("daemonsets", name, {"spec": {"template": {"metadata": {"annotations": {"version": version}}}}}, TENANT)
+        self.admin.patch("daemonsets", name, {"spec": {"template": {"metadata": {"annotations": {"version": version}}}}}, namespace)
 
     def runs(self, name, version):
         """Waits until the one manifest of a DaemonSet of the tenant has this version."""

@@ -20,6 +20,8 @@ use crate::core::enrolment;
 use crate::core::time::at;
 use crate::core::time::ms;
 
+mod tenants;
+
 const NOW: Timestamp = at(1_700_000_000_000);
 const KEY: (&str, &str) = ("kube-system", "net");
 
@@ -83,7 +85,7 @@ struct Coordinator {
 
 impl Coordinator {
     fn new() -> Self {
-        let mut view = ClusterSnapshot::default();
+        let mut view = ClusterSnapshot::default().trusting(vec![KEY.0.to_owned()]);
         let mut list = |kind: WatchedKind, objects: Vec<Value>| {
             view.take(Change::Begin(kind));
             for object in objects {
@@ -173,10 +175,10 @@ const B: &str = "approvals of node b";
 #[test]
 fn each_write_is_conditional_on_what_it_was_decided_from() {
     let decision = Coordinator::new().pass(vec![]);
-    assert_eq!(targets(&decision), [STATUS, A]);
-    let Call::PatchStatus(_, status) = &decision.requests[0].call else { panic!("{decision:?}") };
+    assert_eq!(targets(&decision), [A, STATUS]);
+    let Call::PatchStatus(_, status) = &decision.requests[1].call else { panic!("{decision:?}") };
     assert_eq!(status["metadata"], json!({"uid": "u", "resourceVersion": "7"}));
-    let Call::Patch(WatchedKind::NodeDaemons, key, patch) = &decision.requests[1].call else { panic!("{decision:?}") };
+    let Call::Patch(WatchedKind::NodeDaemons, key, patch) = &decision.requests[0].call else { panic!("{decision:?}") };
     assert_eq!((key.name.as_str(), &patch["metadata"]), ("a", &json!({"uid": "a", "resourceVersion": "7"})));
     assert_eq!(patch["spec"]["approvals"], approval());
     assert_eq!((decision.requests[0].number, decision.requests[1].number), (1, 2));
@@ -187,7 +189,7 @@ fn nothing_is_written_while_an_answer_is_missing() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
     coordinator.changed(WatchedKind::NodeDaemons, node_daemons("c", "8", json!([]), json!({})));
-    let [status, approvals] = all(&first, &RequestOutcome::Written).try_into().unwrap();
+    let [approvals, status] = all(&first, &RequestOutcome::Written).try_into().unwrap();
     assert_eq!(coordinator.pass(vec![status]).requests, [], "the approval may stand already");
     coordinator
         .take(Change::Written(WatchedKind::NodeDaemons, Box::new(node_daemons("a", "9", approval(), json!({})))));
@@ -210,7 +212,7 @@ fn a_reply_that_comes_late_or_twice_tells_nothing() {
     assert_eq!((&second.requests[..], second.next_look), (&[][..], Some(again)));
     coordinator.later(1_000);
     let third = coordinator.pass(vec![]);
-    assert_eq!((targets(&third), third.requests[0].number), (vec![STATUS.to_owned(), A.to_owned()], 3));
+    assert_eq!((targets(&third), third.requests[0].number), (vec![A.to_owned(), STATUS.to_owned()], 3));
     let late = coordinator.pass(replies);
     assert_eq!((late.notices.len(), late.requests.len()), (0, 0), "the new ones still have no answer");
     coordinator.pass(all(&third, &refused()));
@@ -259,8 +261,8 @@ fn a_write_that_is_refused_with_a_conflict_waits_for_the_watch() {
 fn what_is_refused_keeps_nothing_else_from_its_turn() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
-    let [status, _] = all(&first, &refused()).try_into().unwrap();
-    let written = CoordinatorReply { number: 2, answer: RequestOutcome::Written };
+    let [_, status] = all(&first, &refused()).try_into().unwrap();
+    let written = CoordinatorReply { number: 1, answer: RequestOutcome::Written };
     let second = coordinator.pass(vec![status, written]);
     let is_new = |report: &Notice| matches!(report, Notice::WriteFailed { is_new: true, .. });
     assert_eq!((targets(&second), second.notices.iter().filter(|r| is_new(r)).count()), (vec![A.to_owned()], 1));
@@ -295,7 +297,7 @@ fn a_list_that_fails_half_way_stops_what_is_decided_and_nothing_more() {
     assert_eq!(coordinator.pass(vec![]).requests, [], "b is down: it has the slot, and may come back");
     coordinator.observation.now += rollout::UNCLAIMED;
     let decision = coordinator.pass(vec![]);
-    let wanted = vec![STATUS.to_owned(), "approvals of node a".to_owned()];
+    let wanted = vec![A.to_owned(), STATUS.to_owned()];
     assert_eq!((targets(&decision), decision.notices), (wanted, vec![]), "an agent that is gone takes no slot");
 }
 
@@ -312,14 +314,14 @@ fn every_kind_is_listed_before_anything_is_decided() {
 fn the_lease_is_lost_in_the_middle() {
     let mut coordinator = Coordinator::new();
     let first = coordinator.pass(vec![]);
-    let [status, approvals] = all(&first, &refused()).try_into().unwrap();
+    let [approvals, status] = all(&first, &refused()).try_into().unwrap();
     coordinator.pass(vec![status]);
     coordinator.observation.leadership = Leadership::Following;
     assert_eq!(coordinator.pass(vec![]), ClusterDecision::default());
     // In the next term nothing is remembered, and what was open is not waited for.
     coordinator.observation.leadership = leading(2);
     let decision = coordinator.pass(vec![approvals.clone()]);
-    assert_eq!((targets(&decision), decision.notices.len()), (vec![STATUS.to_owned(), A.to_owned()], 0));
+    assert_eq!((targets(&decision), decision.notices.len()), (vec![A.to_owned(), STATUS.to_owned()], 0));
     assert_eq!(decision.requests[0].number, 3, "no number is used twice");
     assert_eq!(coordinator.pass(vec![approvals]).requests, [], "an answer of the first term is none");
 }
@@ -331,8 +333,8 @@ fn what_stands_names_the_present_holder_soon_and_is_written_once_a_term() {
     assert_eq!(targets(&coordinator.pass(vec![])), [STATUS], "it names this one");
     coordinator.observation.leadership = leading(2);
     let second = coordinator.pass(vec![]);
-    assert_eq!(targets(&second), [STATUS, A]);
-    let Call::Patch(_, _, patch) = &second.requests[1].call else { panic!("{second:?}") };
+    assert_eq!(targets(&second), [A, STATUS]);
+    let Call::Patch(_, _, patch) = &second.requests[0].call else { panic!("{second:?}") };
     let mut wanted = approval();
     wanted[0]["lease"] = json!(lease(2));
     assert_eq!(patch["spec"]["approvals"], wanted, "and nothing else of it changes");
@@ -379,7 +381,7 @@ fn an_approval_that_no_agent_claims_is_given_to_another_node() {
     coordinator.later(60_000);
     let third = coordinator.pass(vec![]);
     assert_eq!(third.notices, [Notice::Unclaimed(ObjectKey::new(KEY.0, KEY.1), "a".to_owned())]);
-    assert_eq!(targets(&third), [STATUS, A]);
+    assert_eq!(targets(&third), [A, STATUS]);
     coordinator.changed(WatchedKind::NodeDaemons, node_daemons("a", "9", json!([]), json!({})));
     assert_eq!(targets(&coordinator.pass(all(&third, &RequestOutcome::Written))), [B]);
 }
@@ -389,9 +391,9 @@ fn a_pod_that_an_agent_reports_is_looked_up_and_nothing_waits_for_the_answer() {
     let mut coordinator = Coordinator::new();
     coordinator.changed(WatchedKind::NodeDaemons, node_daemons("b", "8", json!([]), json!({"stockPod": "net-x"})));
     let first = coordinator.pass(vec![]);
-    assert_eq!(targets(&first), [STATUS, A, "pod net-x on node b"]);
+    assert_eq!(targets(&first), [A, STATUS, "pod net-x on node b"]);
     assert_eq!(first.requests[2].call, Call::GetPod(ObjectKey::new(KEY.0, "net-x")));
-    let [status, approvals, lookup] = all(&first, &RequestOutcome::Written).try_into().unwrap();
+    let [approvals, status, lookup] = all(&first, &RequestOutcome::Written).try_into().unwrap();
     assert_eq!(targets(&coordinator.pass(vec![status, approvals])), [A], "it has no slot in the snapshot");
     let owner = json!([{"kind": "DaemonSet", "name": KEY.1, "uid": "u", "controller": true}]);
     let pod = json!({"metadata": {"namespace": KEY.0, "name": "net-x", "ownerReferences": owner},
@@ -399,7 +401,7 @@ fn a_pod_that_an_agent_reports_is_looked_up_and_nothing_waits_for_the_answer() {
     coordinator.later(1_000);
     let found = CoordinatorReply { answer: RequestOutcome::Pod(Some(Box::new(pod))), ..lookup };
     let third = coordinator.pass(vec![found, CoordinatorReply { number: 4, answer: RequestOutcome::Written }]);
-    let Call::PatchStatus(_, status) = &third.requests[0].call else { panic!("{third:?}") };
+    let Call::PatchStatus(_, status) = &third.requests[1].call else { panic!("{third:?}") };
     assert!(status["status"]["conditions"].to_string().contains("net-x"), "{status}");
     // Later it cannot be looked up: what was seen stands.
     coordinator.later(30_000);
@@ -485,7 +487,7 @@ fn the_leases_are_listed_first_and_every_fifteen_seconds_from_then_on() {
     assert_eq!(coordinator.pass_as_it_is(vec![]).requests, []);
     let listed = all(&first, &RequestOutcome::Leases(BTreeMap::new()));
     let second = coordinator.pass_as_it_is(listed);
-    assert_eq!(targets(&second), [STATUS, A]);
+    assert_eq!(targets(&second), [A, STATUS]);
     coordinator.later(15_000);
     // It does not wait for the answers to writes, which may be many.
     let third = coordinator.pass_as_it_is(vec![]);

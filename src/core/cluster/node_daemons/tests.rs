@@ -83,6 +83,60 @@ fn differences(path: &str, schema: &Value, object: &Value, found: &mut Vec<Strin
     }
 }
 
+/// The schema of a part of the object, as it is shipped.
+fn schema(part: &str) -> Value {
+    let crd = yaml::read_documents(CRD).remove(0).value.unwrap_or_else(|error| panic!("{error:?}"));
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][part].clone()
+}
+
+/// Where a status has more than the schema takes.
+pub(crate) fn refused_by_schema(status: &Status) -> Vec<String> {
+    let mut found = Vec::new();
+    too_much("", &schema("status"), &json!(status), &mut found);
+    found
+}
+
+fn too_much(path: &str, schema: &Value, value: &Value, found: &mut Vec<String>) {
+    let (most, has) = match value {
+        Value::Array(items) => {
+            items.iter().for_each(|item| too_much(&format!("{path}[]"), &schema["items"], item, found));
+            ("maxItems", items.len())
+        }
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                too_much(&format!("{path}.{name}"), &schema["properties"][name], value, found);
+            }
+            return;
+        }
+        Value::String(text) if schema.get("enum").is_none() => ("maxLength", text.chars().count()),
+        _ => return,
+    };
+    match schema.get(most).and_then(Value::as_u64).and_then(|most| usize::try_from(most).ok()) {
+        None => found.push(format!("{path}: no {most}")),
+        Some(bound) if has > bound => found.push(format!("{path}: {has}, and {most} is {bound}")),
+        Some(_) => {}
+    }
+}
+
+#[test]
+fn each_list_and_each_text_of_a_status_is_bounded_by_the_schema_as_by_the_agent() {
+    let full: Status = serde_json::from_value(full()["status"].clone()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(refused_by_schema(&full), Vec::<String>::new());
+    let status = schema("status");
+    let daemon = &status["properties"]["daemons"]["items"]["properties"];
+    let lists = [&status["properties"]["daemons"], &daemon["instances"], &status["properties"]["refused"]];
+    assert_eq!(lists.map(|list| &list["maxItems"]), [DAEMONS, INSTANCES, REASONS].map(|most| json!(most)).each_ref());
+    let texts = [
+        &status["properties"]["worst"],
+        &daemon["message"],
+        &daemon["pullFailed"],
+        &daemon["failed"]["properties"]["message"],
+    ];
+    assert_eq!(texts.map(|text| &text["maxLength"]), [&json!(WORDS); 4]);
+    let long = Status { worst: "x".repeat(WORDS + 1), daemons: vec![DaemonReport::default(); DAEMONS + 1], ..full };
+    assert_eq!(refused_by_schema(&long).len(), 2, "{:?}", refused_by_schema(&long));
+}
+
 #[test]
 fn the_schema_has_every_field_and_no_other_each_described() {
     let documents = yaml::read_documents(CRD);

@@ -4,16 +4,25 @@
 
 use std::collections::BTreeSet;
 
+use crate::core::cluster::events;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::node_daemons::Approval;
+use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
+use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::ObjectKey;
 use crate::core::update_trigger::UpdateTrigger;
 
 use super::Basis;
 use super::ClusterPlan;
+
+/// Approvals of all namespaces that are not trusted on one node: with many more, and a report of 1 MiB, the API server takes
+/// no write of the object, and no approval of what is trusted.
+const OF_TENANTS: usize = 512;
+/// How many each of these namespaces may have whatever others have.
+const SHARE: usize = 4;
 
 /// Gives and withdraws what the rollout of one DaemonSet to the revision `target` has planned. `when`: what nodes wait
 /// for on which something runs.
@@ -30,6 +39,10 @@ pub(super) fn give(
     {
         let node = facts[index].name;
         let Some(report) = view.report(node) else { continue };
+        if approve && !has_room(view, plan.specs.get(node).unwrap_or(&report.spec), key) {
+            *plan.troubles.entry(events::too_many_approvals(daemon)).or_default() += 1;
+            continue;
+        }
         let spec = plan.specs.entry(node.to_owned()).or_insert_with(|| report.spec.clone());
         spec.approvals.retain(|a| a.namespace != key.namespace || a.name != key.name);
         if approve {
@@ -45,6 +58,14 @@ pub(super) fn give(
             });
         }
     }
+}
+
+/// Whether one of `key` may be among the approvals of a node.
+fn has_room(view: &ClusterSnapshot, standing: &Spec, key: &ObjectKey) -> bool {
+    let others = || standing.approvals.iter().filter(|a| a.namespace != key.namespace || a.name != key.name);
+    view.trusts(&key.namespace)
+        || others().filter(|a| !view.trusts(&a.namespace)).count() < OF_TENANTS
+        || others().filter(|a| a.namespace == key.namespace).count() < SHARE
 }
 
 /// Withdraws approvals of DaemonSets that are gone, or are other objects by now, and unclaimed ones on nodes whose Nodes are
@@ -81,5 +102,36 @@ pub(super) fn name_the_lease(known: &Basis<'_>, plan: &mut ClusterPlan) {
             let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());
             spec.approvals.iter_mut().for_each(|approval| approval.lease = Some(lease.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn approvals_of_tenants_leave_those_of_trusted_namespaces_room_on_a_node() {
+        let view = ClusterSnapshot::default().trusting(vec!["kube-system".to_owned()]);
+        let standing = |of: &[(&str, usize)]| -> Spec {
+            let names = of.iter().flat_map(|(namespace, count)| (0..*count).map(move |number| (namespace, number)));
+            let of = |(namespace, number)| json!({"namespace": namespace, "name": format!("d{number}"), "uid": "u", "revision": "r", "approvedAt": "t"});
+            serde_json::from_value(json!({"approvals": names.map(of).collect::<Vec<_>>()})).unwrap()
+        };
+        let has_room = |of: &[(&str, usize)], namespace: &str, name: &str| {
+            has_room(&view, &standing(of), &ObjectKey::new(namespace, name))
+        };
+        assert!(has_room(&[("a", 511), ("kube-system", 90)], "a", "new"), "what is trusted does not count");
+        let full = [("a", 509), ("b", 3)];
+        assert!(!has_room(&full, "a", "new"));
+        assert!(has_room(&full, "a", "d7"), "another revision takes the place of the first");
+        assert!(has_room(&full, "b", "new") && has_room(&full, "kube-system", "new"));
+        assert!(!has_room(&[("a", 509), ("b", 4)], "b", "new"));
+        // The longest that there are fit beside the longest report.
+        let longest = json!({"namespace": "n".repeat(63), "name": "n".repeat(253), "uid": "u".repeat(36), "revision": "r".repeat(10),
+            "overlays": "o".repeat(64), "approvedAt": "2023-11-14T22:13:20.123456789Z", "when": "manual",
+            "lease": {"namespace": "n".repeat(63), "name": "n".repeat(63), "uid": "u".repeat(36), "transitions": i64::MAX}});
+        assert!(longest.to_string().len() * OF_TENANTS < 400 << 10);
     }
 }

@@ -65,7 +65,7 @@ impl ClusterSnapshot {
             self.leave_out(&object);
             return;
         }
-        if !policy::trusts(&self.trusted_namespaces, &key.namespace) {
+        if !self.trusts(&key.namespace) {
             let over = bounds::TENANT.exceeded_by_daemon_set(&object);
             if !over.is_empty() {
                 self.refuse(&without_texts(object), status, words(&over));

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::names::Names;
 use crate::core::cluster::node_daemons::DaemonReport;
+use crate::core::cluster::node_daemons::INSTANCES;
 use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::rollout::ApprovalFact;
@@ -33,9 +34,8 @@ use super::Told;
 use super::WatchedKind;
 use super::WatchedNode;
 
-/// What one agent's word is taken of, so that none can fill the coordinator: as many daemons, and instances of each.
+/// What one agent's word is taken of, so that none can fill the coordinator: as many daemons.
 const DAEMONS: usize = 512;
-const INSTANCES: usize = 32;
 /// A pod's name has no more bytes.
 const POD_NAME: usize = 253;
 

@@ -11,7 +11,6 @@ use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::json::Json;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
-use crate::core::policy;
 
 use super::ClusterSnapshot;
 use super::WatchedKind;
@@ -28,9 +27,10 @@ pub(super) struct DaemonSetOutline {
 }
 
 impl ClusterSnapshot {
-    /// What is to be read whole: DaemonSets, then ControllerRevisions.
+    /// What is to be read whole, DaemonSets before ControllerRevisions: first what is of trusted namespaces.
     pub fn unread(&self) -> impl Iterator<Item = &(WatchedKind, ObjectKey)> {
-        self.unread.iter()
+        let of = |trusted: bool| self.unread.iter().filter(move |(_, key)| self.trusts(&key.namespace) == trusted);
+        of(true).chain(of(false))
     }
 
     /// DaemonSets of which only an outline is known and that are to be read whole.
@@ -64,7 +64,7 @@ impl ClusterSnapshot {
 
     /// Whether there is no room for one more DaemonSet in its namespace.
     pub(super) fn is_beyond(&self, key: &ObjectKey) -> bool {
-        let is_bounded = !policy::trusts(&self.trusted_namespaces, &key.namespace) && !self.daemons.contains_key(key);
+        let is_bounded = !self.trusts(&key.namespace) && !self.daemons.contains_key(key);
         is_bounded && self.daemons_in(&key.namespace).count() >= bounds::DAEMON_SETS
     }
 

@@ -10,7 +10,6 @@ use crate::core::bounds::COORDINATED;
 use crate::core::cluster::history::Template;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
-use crate::core::policy;
 
 use super::ClusterSnapshot;
 use super::WatchedDaemon;
@@ -23,7 +22,7 @@ const STATUS: usize = 32 << 10;
 impl ClusterSnapshot {
     /// What it takes to keep `daemon_set` with its whole `template`, in bytes; 0 where that is not bounded.
     pub(super) fn weight(&self, daemon_set: &DaemonSet, template: &Template) -> usize {
-        match policy::trusts(&self.trusted_namespaces, &daemon_set.key.namespace) {
+        match self.trusts(&daemon_set.key.namespace) {
             true => 0,
             false => template.weight() + bounds::weight(daemon_set),
         }
@@ -31,7 +30,7 @@ impl ClusterSnapshot {
 
     /// What it takes beside that to keep this `status` of `key`, in bytes: nothing if it has no more than a coordinator writes.
     pub(super) fn weight_of_status(&self, key: &ObjectKey, status: &Value) -> usize {
-        match policy::trusts(&self.trusted_namespaces, &key.namespace) {
+        match self.trusts(&key.namespace) {
             true => 0,
             false => bounds::object_weight(status).saturating_sub(STATUS),
         }

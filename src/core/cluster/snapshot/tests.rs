@@ -112,7 +112,7 @@ fn one_report_is_taken_up_to_a_bound() {
     let names: Vec<Name> = ["n/d7", "n/d1999"].map(|key| view.names.of(key)).to_vec();
     let report = view.report("a").unwrap();
     let told = report.told(names[0]).unwrap();
-    assert_eq!((told.instances.len(), told.stock_pod.is_none()), (32, true));
+    assert_eq!((told.instances.len(), told.stock_pod.is_none()), (16, true));
     assert!(view.names.text(told.instances[0].revision).len() <= 320);
     assert!(report.told(names[1]).is_none());
     assert_eq!(report.left_out, 2_002 - 512);

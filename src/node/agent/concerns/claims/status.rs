@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use crate::core::bounds::DAEMON_SETS;
+use crate::core::cluster::node_daemons::DAEMONS;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::FailedReport;
+use crate::core::cluster::node_daemons::INSTANCES;
 use crate::core::cluster::node_daemons::InstanceReport;
+use crate::core::cluster::node_daemons::REASONS;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::escape;
 use crate::core::identity::overlays_digest;
@@ -21,6 +24,7 @@ use crate::core::plan::Readiness;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
+use crate::core::status::RefusedCount;
 use crate::core::status::State;
 use crate::core::status::refused_counts;
 use crate::node::agent::evidence::mirror_key;
@@ -36,6 +40,9 @@ const REPORTS: usize = 1 << 20;
 const TEXTS: usize = 192 << 10;
 const SHORTEST: usize = 128;
 const LONGEST: usize = 1024;
+
+/// What daemons count as that are refused for reasons beyond the first ones.
+const OTHER: &str = "other";
 
 /// The record that is in force of a daemon of which effects of the last pass failed, and why they did.
 type Failed<'a> = dyn Fn(&ObjectKey) -> Option<(&'a DaemonRecord, &'a str)> + 'a;
@@ -63,7 +70,7 @@ pub(in crate::node::agent) fn status(
     let trouble = bad.or_else(|| daemons.iter().filter(|d| waits(d)).min_by_key(is_of_tenant));
     let refused = daemons.iter().filter(|d| d.summary.state == State::Refused);
     Status {
-        refused: refused_counts(refused.map(|d| d.summary.refused_field.as_deref())),
+        refused: fewer(refused_counts(refused.map(|d| d.summary.refused_field.as_deref()))),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         ready: format!("{ready}/{own}"),
         worst: trouble.map_or_else(String::new, |d| {
@@ -121,13 +128,24 @@ fn bounded(mut reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) ->
     fitting(reports, is_trusted)
 }
 
-/// As many of the reports as have at most [`REPORTS`] bytes, in their order: first those that are trusted, of these and of
+/// The counts of at most [`REASONS`] reasons: those of the last ones by name count as `other`.
+fn fewer(mut counts: Vec<RefusedCount>) -> Vec<RefusedCount> {
+    if counts.len() <= REASONS {
+        return counts;
+    }
+    let beyond: usize = counts.split_off(REASONS - 1).iter().map(|one| one.count).sum();
+    let mut counts: BTreeMap<String, usize> = counts.into_iter().map(|one| (one.reason, one.count)).collect();
+    *counts.entry(OTHER.to_owned()).or_default() += beyond;
+    counts.into_iter().map(|(reason, count)| RefusedCount { reason, count }).collect()
+}
+
+/// At most [`DAEMONS`] of the reports, and as many as have at most [`REPORTS`] bytes, in their order: first those that are trusted, of these and of
 /// the others first those that run. The last of them says how many are left out.
 fn fitting(reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) -> bool) -> Vec<DaemonReport> {
     let size = |report: &DaemonReport| serde_json::to_string(report).map_or(0, |json| json.len() + 1);
     let mut order: Vec<usize> = (0..reports.len()).collect();
     order.sort_by_key(|number| (!is_trusted(&reports[*number]), reports[*number].instances.is_empty()));
-    let fits = order.iter().scan(0, |sum, number| {
+    let fits = order.iter().take(DAEMONS).scan(0, |sum, number| {
         *sum += size(&reports[*number]);
         (*sum <= REPORTS).then_some(*number)
     });
@@ -137,15 +155,17 @@ fn fitting(reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) -> boo
     let mut kept: Vec<DaemonReport> = numbered.map(|(_, report)| report).collect();
     if let Some(last) = kept.last_mut().filter(|_| left_out > 0) {
         let more = format!(
-            "{left_out} more DaemonSets of this node are not listed: their reports have more than {REPORTS} bytes"
+            "{left_out} more DaemonSets of this node are not listed: a report has at most {DAEMONS} and {REPORTS} bytes"
         );
-        last.message = [std::mem::take(&mut last.message), more]
-            .into_iter()
-            .filter(|text| !text.is_empty())
-            .collect::<Vec<_>>()
-            .join("; ");
+        add(&mut last.message, &more);
     }
     kept
+}
+
+/// Adds to what is said.
+fn add(message: &mut String, more: &str) {
+    let between = if message.is_empty() { "" } else { "; " };
+    message.push_str(&format!("{between}{more}"));
 }
 
 /// Bounds the texts, which say how much of them is left out.
@@ -186,18 +206,24 @@ fn report(
         }
     };
     let is_well = daemon.summary.state == State::Running && daemon.summary.pull_failed.is_none();
+    // The newest are what counts.
+    let older = record.instances.len().saturating_sub(INSTANCES);
+    let mut message = match failed {
+        Some((_, why)) => why.to_owned(),
+        None if is_well => String::new(),
+        None => daemon.summary.reason.clone(),
+    };
+    if older > 0 {
+        add(&mut message, &format!("{older} older instances are not listed: at most {INSTANCES} are"));
+    }
     DaemonReport {
         namespace: daemon.key.namespace.clone(),
         name: daemon.key.name.clone(),
         uid,
         mode: daemon.summary.mode,
         phase: Some(if failed.is_some() { State::Failing } else { daemon.summary.state }),
-        message: match failed {
-            Some((_, why)) => why.to_owned(),
-            None if is_well => String::new(),
-            None => daemon.summary.reason.clone(),
-        },
-        instances: record.instances.iter().map(instance).collect(),
+        message,
+        instances: record.instances.iter().skip(older).map(instance).collect(),
         overlays: overlays(daemon),
         replacing: daemon.replacing.clone(),
         staged: daemon.staging.clone(),
@@ -232,6 +258,7 @@ fn ready_since(readiness: &Readiness, reported: Option<&InstanceReport>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::cluster::node_daemons::tests::refused_by_schema;
     use crate::core::time::at;
 
     #[test]
@@ -289,6 +316,42 @@ mod tests {
     }
 
     #[test]
+    fn the_schema_takes_the_longest_report() {
+        // Four bytes a character, and each text longer than it may be.
+        let text = "\u{1f980}".repeat(5_000);
+        let instance =
+            InstanceReport { pod: "p".repeat(507), ready_since: Some(at(0).to_string()), ..Default::default() };
+        let report = |number: usize| DaemonReport {
+            namespace: "n".repeat(63),
+            name: format!("{number:0253}"),
+            phase: Some(State::Refused),
+            message: text.clone(),
+            pull_failed: Some(text.clone()),
+            failed: Some(FailedReport { message: text.clone(), ..Default::default() }),
+            instances: vec![instance.clone(); INSTANCES],
+            ..DaemonReport::default()
+        };
+        for (count, instances) in [(1, INSTANCES), (30, 0), (3_000, INSTANCES), (3_000, 1)] {
+            let short =
+                |number| DaemonReport { instances: vec![InstanceReport::default(); instances], ..report(number) };
+            let daemons = bounded((0..count).map(short).collect(), &|_| true);
+            let bytes = serde_json::to_string(&daemons).map_or(usize::MAX, |json| json.len());
+            assert!(bytes < REPORTS + 1024, "{bytes}");
+            assert_eq!(refused_by_schema(&Status { daemons, ..Status::default() }), Vec::<String>::new(), "{count}");
+        }
+        let counts = |count: usize| -> Vec<RefusedCount> {
+            (0..count).map(|number| RefusedCount { reason: format!("{number:03}"), count: 2 }).collect()
+        };
+        assert_eq!(fewer(counts(REASONS)), counts(REASONS));
+        let refused = fewer(counts(REASONS + 9));
+        assert_eq!(
+            (refused.len(), &refused[REASONS - 1]),
+            (REASONS, &RefusedCount { reason: OTHER.to_owned(), count: 20 })
+        );
+        assert_eq!(refused_by_schema(&Status { refused, ..Status::default() }), Vec::<String>::new());
+    }
+
+    #[test]
     fn no_number_of_a_tenants_daemons_keeps_a_report_from_the_api_server() {
         let report = |namespace: &str, number: usize| DaemonReport {
             namespace: namespace.to_owned(),
@@ -323,7 +386,7 @@ mod tests {
         );
         let left_out = 10_031 - told.len();
         let words = format!(
-            "; {left_out} more DaemonSets of this node are not listed: their reports have more than 1048576 bytes"
+            "; {left_out} more DaemonSets of this node are not listed: a report has at most 1024 and 1048576 bytes"
         );
         assert!(last.message.ends_with(&words), "{}", last.message);
     }
