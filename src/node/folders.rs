@@ -189,6 +189,17 @@ impl FolderView {
         self.folders.iter().any(|folder| !folder.readable && is_told(&folder.path))
     }
 
+    /// Whether a file or folder may define what is not known: it cannot be read whole, or it has no document, as files on
+    /// a full disk.
+    pub fn may_define_more(&self) -> bool {
+        self.is_unread() || !self.empty.is_empty()
+    }
+
+    /// Whether a file or folder that may be there cannot be read whole.
+    pub fn is_unread(&self) -> bool {
+        self.is_incomplete() || self.has_unreadable_folder()
+    }
+
     /// Every problem: of folders, between files, and in each file.
     pub fn all_problems(&self) -> impl Iterator<Item = &InputProblem> {
         self.problems.iter().chain(self.files.iter().flat_map(|file| &file.problems))

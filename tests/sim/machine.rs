@@ -18,6 +18,7 @@ use super::api::Reach;
 use super::moves::Place;
 use super::moves::Renaming;
 use super::moves::Version;
+use super::node::Daemon;
 use super::node::End;
 use super::node::FOLDER;
 use super::node::Heal;
@@ -108,10 +109,12 @@ impl Node {
         }
     }
 
-    /// What needs data that the API server has, or a file that cannot be read now, may start anew.
+    /// What needs data that the API server has, such as labels of the Node for overlays, or a file that cannot be read now,
+    /// may start anew.
     pub(crate) fn allow_anew(&mut self) {
         for daemon in 0..self.daemons.len() {
-            let is_away = self.daemons[daemon].in_api() || self.is_late(daemon) || self.daemons[daemon].is_hurt;
+            let Daemon { overlay, is_hurt, .. } = &self.daemons[daemon];
+            let is_away = self.daemons[daemon].in_api() || self.is_late(daemon) || *is_hurt || overlay.is_some();
             self.daemons[daemon].allowed += u32::from(is_away);
         }
     }

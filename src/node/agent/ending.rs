@@ -75,14 +75,18 @@ impl Ends<'_> {
     }
 }
 
-/// Whether the runtime answers and lists none of our `instances`, though it listed one that is to run.
+/// Whether the runtime lists none of our `instances`, though it listed one that is to run, or was to run when it had
+/// `before`.
 pub(super) fn has_lost_all<'a>(
     observation: &Observation,
-    instances: impl Iterator<Item = &'a Instance> + Clone,
+    mut instances: impl Iterator<Item = &'a Instance> + Clone,
+    before: bool,
 ) -> bool {
-    let answers = matches!(observation.runtime, Knowledge::Current(_));
-    let listed = instances.clone().any(|instance| instance.listed && instance.phase == Phase::Live);
-    answers && listed && !instances.into_iter().any(|instance| observation.runtime_pod(&instance.uid).is_some())
+    if !matches!(observation.runtime, Knowledge::Current(_)) {
+        return before;
+    }
+    let has_listed = before || instances.clone().any(|instance| instance.listed && instance.phase == Phase::Live);
+    has_listed && !instances.any(|instance| observation.runtime_pod(&instance.uid).is_some())
 }
 
 /// Whether it can be observed when `instance`, which runs, has ended. `not_accepted`: the kubelet did not accept it.

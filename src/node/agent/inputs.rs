@@ -235,7 +235,7 @@ impl Inputs {
                 true => node::run_in_this_boot(&self.files, &config.kubelet_root, &state.records),
                 false => BTreeSet::new(),
             },
-            may_have_run: state.passes == 0 && node::may_have_run(&self.files, &config.kubelet_root),
+            may_have_run: state.may_run_unrecorded && node::may_have_run(&self.files, &config.kubelet_root),
             is_before_kubelet: state.concerns.manifests_lost_at_boot.asks() && !node::has_kubelet(&self.files),
             empty_volumes: match manifests.current().filter(|_| state.passes == 0) {
                 Some(scan) => node::empty_volumes(&self.files, &config.kubelet_root, scan, state, &executor.volumes),

@@ -71,7 +71,8 @@ pub(super) struct Observation {
     pub(super) volumes: BTreeMap<String, VolumeDataState>,
     /// Instances of which the kubelet has made something since the machine booted; looked at in the first pass of a boot.
     pub(super) run_in_this_boot: BTreeSet<String>,
-    /// Whether the kubelet may have run a pod since the machine booted; looked at in the first pass of a process.
+    /// Whether the kubelet may have run a pod since the machine booted; looked at until it is known what runs without a
+    /// record.
     #[serde(default)]
     pub(super) may_have_run: bool,
     /// Whether no kubelet runs; looked at in the first pass of a boot.

@@ -122,8 +122,8 @@ impl ObservedFolders {
                 FolderState::Unsure { reason: "its file cannot be read, and what runs may be of a newer version" }
             }
             // Else it would count again as soon as it can be read.
-            FolderState::Absent if record.ignored_file.is_some() && self.view.has_unreadable_folder() => {
-                FolderState::Unsure { reason: "a folder cannot be read" }
+            FolderState::Absent if record.ignored_file.is_some() && self.view.may_define_more() => {
+                FolderState::Unsure { reason: "a file or folder is empty or cannot be read" }
             }
             FolderState::Absent if unknown && !made_from(record).is_some_and(|path| self.view.is_masked(path)) => {
                 FolderState::Unsure { reason: "no file defines it, and where it came from is not remembered" }

@@ -130,7 +130,7 @@ impl ObservedState<'_> {
                 .observation
                 .snapshot()
                 .and_then(|api| evidence::mirror(api, self.namespace(instance), instance, &self.config.node_name)),
-            has_lost_all: ending::has_lost_all(self.observation, self.instances.values().map(|(_, i)| *i)),
+            has_lost_all: self.has_lost_all(),
             has_asked: self.state.asks_runtime,
             is_kubelets: self.state.runtime_is_kubelets || self.instances.values().any(|(_, i)| i.listed),
             ended_for: since.map_or(Span::ZERO, |since| self.observation.steady - *since),
@@ -140,6 +140,12 @@ impl ObservedState<'_> {
 }
 
 impl ObservedState<'_> {
+    /// Whether another runtime than the kubelet's answers.
+    fn has_lost_all(&self) -> bool {
+        let instances = self.instances.values().map(|(_, instance)| *instance);
+        ending::has_lost_all(self.observation, instances, self.state.runtime_has_lost_all)
+    }
+
     fn readiness_with(&self, instance: &Instance, condition: NodeReadyCondition) -> Readiness {
         let namespace = self.namespace(instance);
         let ready = evidence::readiness(instance, self.observation, namespace, &self.config.node_name, condition);
@@ -270,7 +276,7 @@ impl Facts for ObservedState<'_> {
 
     fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock {
         let node = &self.config.node_name;
-        let has_lost_all = ending::has_lost_all(self.observation, self.instances.values().map(|(_, i)| *i));
+        let has_lost_all = self.has_lost_all();
         let known = known.map(|known| (known, has_lost_all));
         stock_controller::stock(self.observation, self.unrelated_pods, node, daemon_set, known)
     }

@@ -296,6 +296,26 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_no_process_has_read_well_does_not_end_that_it_is_ignored() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, key) = (root.path().join("ds"), ObjectKey::new("a", "net"));
+        fs::create_dir(&folder).unwrap();
+        let is_unsure = |ignored: Option<&str>| {
+            let record = DaemonRecord { ignored_file: ignored.map(str::to_owned), ..DaemonRecord::new(key.clone(), 0) };
+            let (folders, _) = process(&folder, RememberedFiles::default(), None);
+            matches!(folders.state(&key, &BTreeMap::new(), &record), FolderState::Unsure { .. })
+        };
+        for text in [&b""[..], &[0; 40], &FILE.as_bytes()[..60]] {
+            fs::write(folder.join("x.yaml"), text).unwrap();
+            assert_eq!((is_unsure(Some("f")), is_unsure(None)), (true, false), "{text:?}");
+        }
+        fs::remove_file(folder.join("x.yaml")).unwrap();
+        assert!(!is_unsure(Some("f")), "it is gone");
+        std::os::unix::fs::symlink("/nowhere/x.yaml", folder.join("x.yaml")).unwrap();
+        assert!(is_unsure(Some("f")));
+    }
+
+    #[test]
     fn secrets_that_are_opened_late_come_to_the_file_that_had_them() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("ds");

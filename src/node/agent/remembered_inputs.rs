@@ -76,6 +76,9 @@ pub(super) struct SavedInputs {
     /// Objects in use that the API last had and that were not kept.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     unread: BTreeSet<ObjectRef>,
+    /// Whether earlier ones were lost, and their sources have yet to say what they have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    incomplete: bool,
     /// Tokens, expired or not.
     pub(super) tokens: Vec<IssuedToken>,
     /// Where daemons from files came from.
@@ -260,6 +263,10 @@ pub(super) struct RememberedInputs {
     /// Those of them that the API last had and that are not kept, for want of room.
     #[serde(default)]
     pub(super) unread: BTreeSet<ObjectRef>,
+    /// Whether what an agent before this one remembered cannot be read, and API server and folders have not said yet what
+    /// they have of all that is in use: what runs may have been made from something newer than what is known.
+    #[serde(default)]
+    pub(super) incomplete: bool,
     /// Where daemons from files came from: whether their absence is evidence.
     pub(super) origins: BTreeMap<ObjectKey, FolderOrigin>,
     /// What the folders' files last defined of what is in use.
@@ -298,6 +305,7 @@ impl RememberedInputs {
             daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
             objects: in_use,
             unread: saved.unread,
+            incomplete: saved.incomplete,
             origins: saved.origins.into_iter().collect(),
             files: RememberedFiles::restore(saved.files),
             coordinated: saved.coordinated,
@@ -339,6 +347,7 @@ impl RememberedInputs {
             daemon_sets: self.daemon_sets.values().cloned().collect(),
             objects: objects::values(&self.objects),
             unread: self.unread.clone(),
+            incomplete: self.incomplete,
             coordinated: self.coordinated,
             rollback_data: self
                 .rollback_data
@@ -361,7 +370,7 @@ impl RememberedInputs {
             &self.node_names,
             &self.node,
             self.node_since,
-            (&self.unread, &self.origins),
+            (&self.unread, self.incomplete, &self.origins),
             &self.files,
             self.coordinated,
         )

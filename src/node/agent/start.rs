@@ -257,7 +257,7 @@ fn recall(
         Ok((None, _)) => {}
         Err(error) => {
             state.floor_source = FloorSource::NoStateFolder;
-            state.inputs_are_lost = true;
+            state.inputs.incomplete = true;
             executor.is_recalled = false;
             if state.purpose == Purpose::Answer {
                 state.startup_problems.push(executor::unused(&error, error.hint()));
@@ -355,11 +355,11 @@ fn recall_inputs(
         Loaded::Present(saved) => saved,
         Loaded::Damaged(why) => {
             damaged.push(why);
-            state.inputs_are_lost = true;
+            state.inputs.incomplete = true;
             return false;
         }
         Loaded::Absent => {
-            state.inputs_are_lost = !state.records.is_empty();
+            state.inputs.incomplete = !state.records.is_empty();
             return false;
         }
     };
@@ -369,7 +369,7 @@ fn recall_inputs(
     let sealing = &mut executor.sealing;
     let opened = if sealed { sealing.load(&folder.inputs, state.started) } else { Opened::Nothing };
     // A folder's Secret may be older than what was sealed.
-    state.inputs_are_lost = matches!(opened, Opened::Damaged(_));
+    state.inputs.incomplete |= matches!(opened, Opened::Damaged(_));
     match opened {
         Opened::Secrets(mut secrets) => {
             inputs.import_tokens(std::mem::take(&mut secrets.tokens));

@@ -28,6 +28,7 @@ use super::concerns::restart_orders;
 use super::concerns::restart_orders::Surroundings;
 use super::concerns::volume_checks::Instances;
 use super::definitions::ApiDefinitions;
+use super::ending;
 use super::evidence;
 use super::executor::EffectOutcome;
 use super::executor::RecordFate;
@@ -77,9 +78,6 @@ pub(super) struct AgentState {
     #[serde(default)]
     pub(super) floor_source: FloorSource,
     pub(super) inputs: RememberedInputs,
-    /// Whether an agent before this one remembered inputs that cannot be read.
-    #[serde(default)]
-    pub(super) inputs_are_lost: bool,
     pub(super) inputs_on_disk: InputsOnDisk,
     pub(super) definitions: ApiDefinitions,
     pub(super) node: NodeView,
@@ -106,6 +104,9 @@ pub(super) struct AgentState {
     /// Whether the container runtime has listed an instance in this process: it is the one that the kubelet uses.
     #[serde(default)]
     pub(super) runtime_is_kubelets: bool,
+    /// Whether it lists nothing of ours since then, though something of it was to run: another runtime answers.
+    #[serde(default)]
+    pub(super) runtime_has_lost_all: bool,
     /// Whether something may run here that no record knows: this process has not asked the runtime yet.
     #[serde(default)]
     pub(super) may_run_unrecorded: bool,
@@ -164,7 +165,6 @@ impl AgentState {
             floor: 0,
             floor_source: FloorSource::Disk,
             inputs: RememberedInputs::default(),
-            inputs_are_lost: false,
             inputs_on_disk: InputsOnDisk::default(),
             definitions: ApiDefinitions::default(),
             node: config.node_view(),
@@ -178,6 +178,7 @@ impl AgentState {
             made_under: BTreeMap::new(),
             asks_runtime: false,
             runtime_is_kubelets: false,
+            runtime_has_lost_all: false,
             may_run_unrecorded: purpose == Purpose::Work,
             clock: Clock::default(),
         }
@@ -249,7 +250,10 @@ impl AgentState {
         };
         concerns.volume_checks.observe(observation.volume_look, observation.now, instances);
         concerns.crash_diagnoses.observe(observation, &self.records, node);
-        let runtime = RuntimeChoice::of(self.runtime_is_kubelets, &self.records, config);
+        let runtime = match self.runtime_has_lost_all {
+            true => RuntimeChoice::Found,
+            false => RuntimeChoice::of(self.runtime_is_kubelets, &self.records, config),
+        };
         concerns.acceptance.observe(observation, &self.records, self.started, runtime, node);
         concerns.mirror_pod_deletions.observe(observation, log);
         concerns.mirror_labels.observe(observation, log);
@@ -368,6 +372,8 @@ impl AgentState {
             instance.listed |= is_listed;
             self.runtime_is_kubelets |= is_listed;
         }
+        let instances = self.records.values().flat_map(|record| &record.instances);
+        self.runtime_has_lost_all = ending::has_lost_all(observation, instances, self.runtime_has_lost_all);
         let ending: BTreeSet<&str> =
             self.records.values().flat_map(DaemonRecord::ending).map(|i| i.uid.as_str()).collect();
         self.ending_since.retain(|uid, _| ending.contains(uid.as_str()));

@@ -50,7 +50,7 @@ const ASK_AGAIN: Span = Span::from_secs(5);
 pub(in super::super) enum RuntimeChoice {
     /// It has listed a pod of ours, or somebody wrote which it is.
     OfKubelet,
-    /// Its socket was found: the kubelet may use another.
+    /// Its socket was found, or it lists nothing of what it listed before: the kubelet may use another.
     Found,
 }
 

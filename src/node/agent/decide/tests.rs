@@ -550,6 +550,42 @@ fn what_runs_without_a_record_ends_before_another_one_starts() {
 }
 
 #[test]
+fn a_runtime_that_lists_nothing_of_ours_is_not_believed_where_the_kubelet_runs_pods() {
+    let config = config();
+    let mut state = state(&config);
+    state.may_run_unrecorded = true;
+    let waits = |state: &AgentState, uid: &str, may_have_run: bool, seconds: i64| {
+        let runtime = Knowledge::Current(Arc::new(vec![RuntimePod::test(uid, true)]));
+        let seen = Observation { runtime, may_have_run, steady: Span::from_secs(seconds), ..observation(None) };
+        decided(&seen, state, &config).state.may_run_unrecorded
+    };
+    assert!(waits(&state, "another", true, 29));
+    assert!(!waits(&state, "another", true, 30), "what has no manifest has ended");
+    assert!(!waits(&state, "another", false, 0), "it has run none in this boot");
+    assert!(!waits(&state, "uid-1", true, 0), "it is the kubelet's");
+    state.records.clear();
+    assert!(!waits(&state, "another", true, 0), "the kubelet was given nothing");
+}
+
+#[test]
+fn inputs_stay_incomplete_until_all_that_is_in_use_is_heard_of() {
+    let config = config();
+    let mut state = state(&config);
+    state.inputs.incomplete = true;
+    let after = |api: &Snapshot| decided(&observation(Some(api.clone())), &state, &config);
+    let mut api = Snapshot::default();
+    assert!(after(&api).state.inputs.incomplete);
+    api.scopes.entry(crate::node::api::Scope::DaemonSets).or_default().lists = 1;
+    let decision = after(&api);
+    assert!(decision.state.inputs.incomplete, "no object is listed");
+    for object in decision.plan.daemons.iter().flat_map(|daemon| &daemon.references) {
+        api.scopes.entry(crate::node::api::Scope::Object(object.clone())).or_default().lists = 1;
+    }
+    assert!(!after(&api).state.inputs.incomplete);
+    assert!(!decided(&observation(None), &state, &config).state.inputs.incomplete, "there is nobody to ask");
+}
+
+#[test]
 fn of_a_daemon_whose_effects_failed_the_cluster_reads_what_is_in_force_and_why() {
     let config = config();
     let mut snapshot = Snapshot::default();

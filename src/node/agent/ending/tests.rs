@@ -200,12 +200,18 @@ fn a_runtime_that_lists_nothing_of_what_it_listed_before_is_another_one() {
     assert_eq!(sandbox(&listed(ending("b", EndConfirmation::Reported)), &ends), Evidence::Gone);
 
     let other = Instance { uid: "v".to_owned(), ..instance() };
-    let has_lost = |first: &Instance| has_lost_all(ends.observation, [first, &other].into_iter());
+    let has_lost = |first: &Instance| has_lost_all(ends.observation, [first, &other].into_iter(), false);
     assert!(has_lost(&listed(instance())));
     assert!(!has_lost(&instance()), "none was listed");
     assert!(!has_lost(&listed(ending("b", EndConfirmation::Reported))), "it ends");
     let shows_other = Observation { runtime: lists(&[("v", true)]), ..ends.observation.clone() };
-    assert!(!has_lost_all(&shows_other, [&listed(instance()), &other].into_iter()));
+    let ends_now = listed(ending("b", EndConfirmation::Reported));
+    assert!(has_lost_all(ends.observation, [&ends_now].into_iter(), true), "it was to run when nothing was listed");
+    for before in [false, true] {
+        assert!(!has_lost_all(&shows_other, [&listed(instance()), &other].into_iter(), before));
+        let silent = Observation { runtime: Knowledge::NeverHeard, ..ends.observation.clone() };
+        assert_eq!(has_lost_all(&silent, [&listed(instance())].into_iter(), before), before, "nothing is said");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::node::agent::objects::Objects;
 
 use super::ObservedState;
 
-/// When a runtime that did not answer is asked again while something waits for its word.
+/// When a runtime that did not answer, or is not believed, is asked again while something waits for its word.
 const RUNTIME_AGAIN: Span = Span::from_secs(1);
 
 /// The Secrets of a rendering that may be sealed.
@@ -30,7 +30,7 @@ impl ObservedState<'_> {
     /// When the runtime is to be asked for what waits for its word.
     pub(super) fn runtime_due(&self) -> Timestamp {
         let again = match self.observation.runtime {
-            Knowledge::Unreadable(_) => RUNTIME_AGAIN,
+            Knowledge::Unreadable(_) | Knowledge::Current(_) => RUNTIME_AGAIN,
             _ => Span::ZERO,
         };
         self.observation.now + again
@@ -38,13 +38,13 @@ impl ObservedState<'_> {
 
     /// Whether nothing remembers what the folders had, and a part of them cannot be read.
     pub(super) fn are_folders_unread(&self) -> bool {
-        let folders = &self.observation.folders.view;
-        self.state.inputs_are_lost && (folders.is_incomplete() || folders.has_unreadable_folder())
+        self.state.inputs.incomplete && self.observation.folders.view.is_unread()
     }
 
     /// The objects of a rendering that the folders define, while another version may count than the one that is known:
     /// what an agent before this one wrote stays, until this one has written all volumes. The file is being changed, or
-    /// what was remembered cannot be read and the API server has not listed the object yet.
+    /// what was remembered cannot be read and the API server has not listed the object yet. Where no data is left to keep,
+    /// what is known counts, as at a first start.
     pub(super) fn doubtful<'r>(&self, rendering: &'r RenderResult) -> Vec<&'r ObjectRef> {
         let Ok(rendered) = &rendering.result else { return Vec::new() };
         let uid = rendering.identity.uid.as_str();
@@ -54,10 +54,11 @@ impl ObservedState<'_> {
         if self.state.written.contains_key(uid) && written.is_some_and(is_whole) {
             return Vec::new();
         }
+        let is_incomplete = self.state.inputs.incomplete && !self.observation.empty_volumes.contains_key(uid);
         let is_doubtful = |reference: &&ObjectRef| {
             self.objects.is_folders(reference)
                 && (self.observation.folders.is_restless(reference)
-                    || self.state.inputs_are_lost && self.objects.is_unlisted(reference))
+                    || is_incomplete && self.objects.is_unlisted(reference))
         };
         rendered.pod.references.iter().filter(is_doubtful).collect()
     }

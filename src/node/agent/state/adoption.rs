@@ -12,7 +12,9 @@ use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::policy::Covered;
 use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
 use crate::core::time::Span;
+use crate::node::agent::evidence::RuntimePod;
 use crate::node::agent::executor::Floor;
 use crate::node::agent::log::Log;
 use crate::node::agent::observation::Observation;
@@ -22,8 +24,8 @@ use super::FloorSource;
 
 /// No agent has made so many instances: a manifest with such a number was tampered with.
 const MOST: u64 = 1 << 48;
-/// How long an agent that is started beside a kubelet waits for a runtime that does not answer: the kubelet can start
-/// nothing meanwhile, either.
+/// How long an agent that is started beside a kubelet waits for a runtime that does not answer, and for the kubelet's where
+/// another one answers: the kubelet can start nothing meanwhile, either, or has ended what has no manifest.
 const SILENCE: Span = Span::from_secs(30);
 
 impl AgentState {
@@ -76,7 +78,8 @@ impl AgentState {
         self.may_run_unrecorded &= match &observation.runtime {
             Knowledge::NeverHeard | Knowledge::Remembered(..) => !is_first || observation.may_have_run,
             Knowledge::Unreadable(_) => observation.steady < SILENCE,
-            Knowledge::Current(_) | Knowledge::Absent(_) => false,
+            Knowledge::Current(pods) => observation.steady < SILENCE && self.is_contradicted(observation, pods),
+            Knowledge::Absent(_) => false,
         };
         let (Some(pods), Some(scan)) = (observation.runtime.current(), observation.manifests.current()) else { return };
         if !scan.unreadable.is_empty() {
@@ -105,6 +108,13 @@ impl AgentState {
                 log.warn(line).daemonset(&found.owner).pod(ending.pod_name);
             }
         }
+    }
+
+    /// Whether a runtime may be another than that of the kubelet, which has run pods in this boot: it lists nothing of ours.
+    fn is_contradicted(&self, observation: &Observation, pods: &[RuntimePod]) -> bool {
+        let mut live = self.records.values().flat_map(DaemonRecord::live).peekable();
+        let is_listed = |instance: &Instance| pods.iter().any(|pod| pod.uid == instance.uid);
+        observation.may_have_run && live.peek().is_some() && !live.any(is_listed)
     }
 
     /// Gives orphans to a DaemonSet of the API that selects them. Gives those that have new ones.
