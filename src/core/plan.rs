@@ -289,11 +289,6 @@ pub fn plan_daemon(
     if let Some(why) = facts.unreadable_manifests() {
         plan.open_overdue();
         plan.keep(State::Unknown, &format!("its manifest cannot be read: {why}"));
-        // Where it is defined is known all the same.
-        if let Desired::Wanted { daemon_set, mode, .. } | Desired::Held { daemon_set, mode, .. } = desired {
-            plan.summary.source.get_or_insert_with(|| daemon_set.source.clone());
-            plan.summary.mode.get_or_insert(*mode);
-        }
         return plan.done();
     }
     plan.finish_ended();

@@ -248,6 +248,15 @@ fn of_others() -> Vec<Sample> {
         hinted!(EnrolmentError::Files(step(Doing::Write, "/k")), "/k"),
         hinted!(EnrolmentError::Key, "key"),
         hinted!(EnrolmentError::Api { request: request(), source: forbidden() }, "csr-1"),
+        hinted!(
+            EnrolmentError::Unreachable {
+                server: "https://a:6443".to_owned(),
+                kubeconfig: kubeconfig(),
+                seconds: 15,
+                source: ApiFailure::new(FailureKind::Unreachable, "connection refused")
+            },
+            "https://a:6443"
+        ),
         hinted!(EnrolmentError::Refused { request: request(), what: "denied", message: text("unknown node") }, "csr-1"),
         hinted!(EnrolmentError::TooLong { request: request(), seconds: 300 }, "csr-1"),
         hinted!(used(subject), "csr-1"),

@@ -25,7 +25,6 @@ use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::Scope;
-use crate::node::api::Snapshot;
 
 use super::concerns::images;
 use super::concerns::removal_guard::QuestionInputs;
@@ -132,7 +131,7 @@ fn decide_in_order(
     requests.extend(observation.api.as_ref().map(|_| Request::AskTokensOn { connection }));
     requests.extend(follow(observation, &mut state, &plan, beyond));
     requests.extend(read(observation, &plan));
-    state.inputs.incomplete &= is_unsaid(observation, &plan);
+    state.inputs.incomplete &= super::lost_inputs::is_unsaid(observation, &plan);
     let save_inputs = remember(observation, &mut state, &plan);
     requests.extend(concerns(order, observation, &mut state, config, &mut plan, &mut log));
     if let Some(status) = claims {
@@ -232,15 +231,6 @@ fn is_in_doubt(daemon: &DaemonPlan) -> bool {
     let record = &daemon.record;
     let is_unknown = record.instances.is_empty() && daemon.summary.state == State::Unknown;
     record.api_uid.is_some() && daemon.summary.source.is_none() && (record.runs() || is_unknown)
-}
-
-/// Whether API server or folders have yet to say what they have of what is in use.
-fn is_unsaid(observation: &Observation, plan: &Plan) -> bool {
-    let mut objects = plan.daemons.iter().flat_map(|daemon| &daemon.references);
-    let is_unlisted = |api: &Snapshot| {
-        api.lists(&Scope::DaemonSets) == 0 || objects.any(|object| api.lists(&Scope::Object(object.clone())) == 0)
-    };
-    observation.folders.view.is_unread() || observation.snapshot().is_some_and(is_unlisted)
 }
 
 /// What is remembered for the next start, and when it is to be on disk.

@@ -140,12 +140,6 @@ impl ObservedState<'_> {
 }
 
 impl ObservedState<'_> {
-    /// Whether another runtime than the kubelet's answers.
-    fn has_lost_all(&self) -> bool {
-        let instances = self.instances.values().map(|(_, instance)| *instance);
-        ending::has_lost_all(self.observation, instances, self.state.runtime_has_lost_all)
-    }
-
     fn readiness_with(&self, instance: &Instance, condition: NodeReadyCondition) -> Readiness {
         let namespace = self.namespace(instance);
         let ready = evidence::readiness(instance, self.observation, namespace, &self.config.node_name, condition);

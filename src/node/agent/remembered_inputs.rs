@@ -165,12 +165,6 @@ fn is_secret((reference, _): &(ObjectRef, Arc<Value>)) -> bool {
     reference.kind == Kind::Secret
 }
 
-/// The revision whose data is kept of a daemon.
-fn rollback_revision(records: &Records, daemon: &ObjectKey) -> Option<String> {
-    let good = records.get(daemon)?.good.as_ref().filter(|good| good.has_rollback_data)?;
-    Some(good.revision.clone())
-}
-
 impl SavedInputs {
     /// Takes out what is secret. `rollback_data`: what they were made from.
     pub(super) fn take_secrets(&mut self, rollback_data: &RollbackDataOf) -> SavedSecrets {
@@ -283,7 +277,7 @@ impl RememberedInputs {
     pub(super) fn restore(saved: SavedInputs, records: &Records) -> Self {
         let in_use = objects::restore(saved.objects);
         let rollback_data = saved.rollback_data.into_iter().map(|(daemon, objects)| {
-            let revision = rollback_revision(records, &daemon).unwrap_or_default();
+            let revision = super::rollback_data::revision(records, &daemon).unwrap_or_default();
             let mut objects = objects::restore(objects);
             objects::share(&mut objects, &in_use);
             (daemon, RollbackData { revision, objects })
@@ -323,7 +317,7 @@ impl RememberedInputs {
             self.objects.entry(reference).or_insert(entry);
         }
         for SealedRollbackData { daemon, revision, objects } in secrets.rollback_data {
-            if rollback_revision(records, &daemon).as_ref() == Some(&revision) {
+            if super::rollback_data::revision(records, &daemon).as_ref() == Some(&revision) {
                 self.rollback_data
                     .entry(daemon)
                     .or_insert_with(|| RollbackData { revision, objects: objects::restore(objects) });

@@ -20,6 +20,7 @@ use super::objects::Versioned;
 use super::objects::tenant;
 use super::observation::Observation;
 use super::remembered_inputs::RememberedInputs;
+use super::state::Records;
 
 /// The ConfigMap with the cluster's certificate, which every namespace has.
 const ROOT_CA: &str = "kube-root-ca.crt";
@@ -35,6 +36,12 @@ pub(super) struct RollbackData {
     /// The objects as they were then.
     #[serde(with = "marks::objects")]
     pub(super) objects: Versioned,
+}
+
+/// The revision whose data is kept of a daemon.
+pub(super) fn revision(records: &Records, daemon: &ObjectKey) -> Option<String> {
+    let good = records.get(daemon)?.good.as_ref().filter(|good| good.has_rollback_data)?;
+    Some(good.revision.clone())
 }
 
 /// Whether the kept state of an object counts before today's.

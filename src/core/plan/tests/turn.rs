@@ -278,18 +278,6 @@ fn a_gate_opens_in_time_although_the_manifests_cannot_be_read() {
 }
 
 #[test]
-fn where_a_daemon_is_defined_is_said_although_the_manifests_cannot_be_read() {
-    let mut bench = Bench::new();
-    bench.world.unreadable_manifests = Some("EIO".to_owned());
-    let definition = daemon_set("v1");
-    let plan = bench.plan(&wanted(&definition));
-    assert_eq!((plan.summary.state, plan.summary.source), (State::Unknown, Some(definition.source.clone())));
-    assert!(plan.summary.mode.is_some());
-    let plan = bench.plan(&Desired::Unsure { reason: "nobody knows yet".to_owned() });
-    assert_eq!((plan.summary.source, plan.summary.mode), (None, None));
-}
-
-#[test]
 fn a_gate_stays_closed_while_the_definition_is_in_doubt() {
     let mut first = daemon_set("v2");
     first.key = ObjectKey::new("a", "x");

@@ -11,6 +11,7 @@ use crate::core::record::WrittenData;
 use crate::core::rendering::RenderResult;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::node::agent::ending;
 use crate::node::agent::objects::Objects;
 
 use super::ObservedState;
@@ -34,6 +35,12 @@ impl ObservedState<'_> {
             _ => Span::ZERO,
         };
         self.observation.now + again
+    }
+
+    /// Whether another runtime than the kubelet's answers.
+    pub(super) fn has_lost_all(&self) -> bool {
+        let instances = self.instances.values().map(|(_, instance)| *instance);
+        ending::has_lost_all(self.observation, instances, self.state.runtime_has_lost_all)
     }
 
     /// Whether nothing remembers what the folders had, and a part of them cannot be read.
