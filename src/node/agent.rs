@@ -28,7 +28,6 @@ pub mod fuzzing;
 mod inputs;
 mod leaving;
 mod log;
-mod lost_inputs;
 mod node_writes;
 mod objects;
 mod observation;

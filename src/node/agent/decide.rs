@@ -131,7 +131,7 @@ fn decide_in_order(
     requests.extend(observation.api.as_ref().map(|_| Request::AskTokensOn { connection }));
     requests.extend(follow(observation, &mut state, &plan, beyond));
     requests.extend(read(observation, &plan));
-    state.inputs.incomplete &= super::lost_inputs::is_unsaid(observation, &plan);
+    state.inputs.incomplete &= objects::is_unsaid(observation, &plan);
     let save_inputs = remember(observation, &mut state, &plan);
     requests.extend(concerns(order, observation, &mut state, config, &mut plan, &mut log));
     if let Some(status) = claims {
@@ -225,12 +225,10 @@ fn read(observation: &Observation, plan: &Plan) -> Option<Request> {
 /// Whether the API may define a daemon, though neither that nor anything that runs says what it refers to, or it is
 /// still to be confirmed that the API does not. One that ends for good is not in doubt.
 fn is_in_doubt(daemon: &DaemonPlan) -> bool {
-    if daemon.actions.iter().any(|action| matches!(action, Action::Confirm { .. })) {
-        return true;
-    }
     let record = &daemon.record;
     let is_unknown = record.instances.is_empty() && daemon.summary.state == State::Unknown;
-    record.api_uid.is_some() && daemon.summary.source.is_none() && (record.runs() || is_unknown)
+    daemon.actions.iter().any(|action| matches!(action, Action::Confirm { .. }))
+        || record.api_uid.is_some() && daemon.summary.source.is_none() && (record.runs() || is_unknown)
 }
 
 /// What is remembered for the next start, and when it is to be on disk.

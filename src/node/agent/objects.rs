@@ -294,6 +294,15 @@ pub(super) fn share(objects: &mut Versioned, others: &Versioned) {
     }
 }
 
+/// Whether API server or folders have yet to say what they have of what is in use.
+pub(super) fn is_unsaid(observation: &Observation, plan: &Plan) -> bool {
+    let mut objects = plan.daemons.iter().flat_map(|daemon| &daemon.references);
+    let is_unlisted = |api: &Snapshot| {
+        api.lists(&Scope::DaemonSets) == 0 || objects.any(|object| api.lists(&Scope::Object(object.clone())) == 0)
+    };
+    observation.folders.view.is_unread() || observation.snapshot().is_some_and(is_unlisted)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
