@@ -362,7 +362,7 @@ class Hostile(Coordinated):
         def churn(namespace):
             for version in itertools.count():
                 for number in range(75):
-                    if stop.wait(0.05):
+                    if stop.wait(0.2):
                         return
                     self.change(f"many-{number}", str(version), namespace)
                 others[namespace] = version
