@@ -1,10 +1,8 @@
 """Objects of one tenant as hostile as the API server lets them be: what runs of others stays, and all are still served."""
 
-import itertools
 import json
 import re
 import subprocess
-import threading
 
 from kit.agent import Agent
 from kit.agent import binary
@@ -20,7 +18,7 @@ from .bare import STATIC
 from .story import Coordinated
 
 # An API server, a coordinator and an agent that was built for debugging share two cores.
-SOON = 180
+SOON = 300
 BOUNDED = {"resources": {"limits": {"memory": "16Mi"}}, "securityContext": {"readOnlyRootFilesystem": True}}
 # What has to be refused among the attempts, and with which words.
 REFUSED = {
@@ -343,7 +341,7 @@ class Hostile(Coordinated):
             self.admin.create("daemonsets", large(f"large-{number}", TENANT))
         # Each question costs the agent a table of all of them.
         is_full = lambda: "more than 16777216 bytes of the agent's memory" in self.agent.cli("status").stdout
-        until(is_full, 2 * SOON, "its own room is full", pause=3)
+        until(is_full, SOON, "its own room is full", pause=3)
         for namespace in (TRUSTED, OTHER):
             self.admin.create("daemonsets", large("new", namespace))
         for namespace in (TRUSTED, OTHER):
@@ -352,36 +350,9 @@ class Hostile(Coordinated):
             self.change(f"large-{number}", "x" * (30 << 10))
         self.others_are_served()
 
-    def test_6_no_number_of_daemon_sets_that_change_holds_up_a_rollout(self):
-        others = {}
-        for namespace in (TENANT, OTHER):
-            for number in range(75):
-                self.attempt("one of many", lambda namespace=namespace, number=number: self.admin.create("daemonsets", tenant(f"many-{number}", namespace=namespace)))
-        stop = threading.Event()
-
-        def churn(namespace):
-            for version in itertools.count():
-                for number in range(75):
-                    if stop.wait(0.2):
-                        return
-                    self.change(f"many-{number}", str(version), namespace)
-                others[namespace] = version
-
-        threads = [threading.Thread(target=churn, args=(namespace,)) for namespace in (TENANT, OTHER)]
-        for thread in threads:
-            thread.start()
-        try:
-            for _ in range(2):
-                self.others_are_served()
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
-        self.assertGreater(min(others.values(), default=0), 0, "all of them change meanwhile")
-
-    def change(self, name, version, namespace=TENANT):
+    def change(self, name, version):
         """Changes the template of a DaemonSet of the tenant."""
-        self.admin.patch("daemonsets", name, {"spec": {"template": {"metadata": {"annotations": {"version": version}}}}}, namespace)
+        self.admin.patch("daemonsets", name, {"spec": {"template": {"metadata": {"annotations": {"version": version}}}}}, TENANT)
 
     def runs(self, name, version):
         """Waits until the one manifest of a DaemonSet of the tenant has this version."""
