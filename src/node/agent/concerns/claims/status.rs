@@ -139,8 +139,8 @@ fn fewer(mut counts: Vec<RefusedCount>) -> Vec<RefusedCount> {
     counts.into_iter().map(|(reason, count)| RefusedCount { reason, count }).collect()
 }
 
-/// At most [`DAEMONS`] of the reports, and as many as have at most [`REPORTS`] bytes, in their order: first those that are trusted, of these and of
-/// the others first those that run. The last of them says how many are left out.
+/// At most [`DAEMONS`] of the reports, and as many as have at most [`REPORTS`] bytes, in their order: first those that are
+/// trusted, of these and of the others first those that run. The last of them says how many are left out.
 fn fitting(reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) -> bool) -> Vec<DaemonReport> {
     let size = |report: &DaemonReport| serde_json::to_string(report).map_or(0, |json| json.len() + 1);
     let mut order: Vec<usize> = (0..reports.len()).collect();
