@@ -251,7 +251,10 @@ impl Agent {
                     // A reply that is not read is not waited for.
                     let _ = reply.send(self.answer(&request).await);
                 }
-                Wake::Changed => self.pass().await,
+                Wake::Changed => {
+                    wake::read_all(&mut changed).await;
+                    self.pass().await;
+                }
                 Wake::Ping => {}
             }
             if matches!(until, Until::Stopped)

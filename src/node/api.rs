@@ -16,6 +16,7 @@ mod health;
 pub(in crate::node) mod kubeconfig;
 mod leases;
 mod node_conditions;
+mod node_daemons;
 mod node_taint;
 mod object;
 mod own_node;
@@ -45,7 +46,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
-use crate::core::cluster::node_daemons::LeaseTerm;
+use crate::core::cluster::node_daemons::ClaimWrite;
+use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::node_daemons::StatusPatch;
 use crate::core::dry_run::DryRunReply;
 use crate::core::model::ObjectKey;
@@ -77,6 +79,7 @@ pub use kubeconfig::endpoint;
 #[cfg(test)]
 pub(crate) use kubeconfig::parse as parse_kubeconfig;
 pub(crate) use kubeconfig::read as read_kubeconfig;
+pub use node_daemons::NotWritten;
 pub use node_taint::TaintChange;
 pub use own_node::NodeWriteResult;
 pub use reports::PodEvent;
@@ -351,16 +354,22 @@ impl Api {
     /// # Errors
     /// The error of the API server or the connection.
     pub async fn create_node_daemons(&self, node: &str, uid: &str) -> Result<(), ApiFailure> {
-        confirm::create_node_daemons(&self.shared.client, node, uid).await
+        node_daemons::create(&self.shared.client, node, uid).await
     }
 
-    /// Patches the status of this node's NodeDaemons.
+    /// Writes the status of this node's NodeDaemons. What is a `claim` is made once it is read that the Leases of its
+    /// approvals are held as they are there, and also on the versions of the object that follow the one that was read.
+    /// Gives the status that was written then in place of the one that was asked for.
     ///
     /// # Errors
-    /// The error of the API server or the connection: among them [`FailureKind::Conflict`] for another resource version
-    /// than the patch's, and [`FailureKind::Invalid`] for a status that is not the one that was changed.
-    pub async fn patch_node_daemons(&self, node: &str, patch: &StatusPatch) -> Result<(), ApiFailure> {
-        confirm::patch_node_daemons(&self.shared.client, node, patch).await
+    /// As [`NotWritten`].
+    pub async fn write_status(
+        &self,
+        node: &str,
+        patch: StatusPatch,
+        claim: Option<&ClaimWrite>,
+    ) -> Result<Option<Status>, NotWritten> {
+        node_daemons::write_status(&self.shared.client, node, patch, claim).await
     }
 
     /// Renews this node's Lease as of `at`, or makes it, owned by its Node of UID `uid`. Gives its version.
@@ -375,14 +384,6 @@ impl Api {
         at: Timestamp,
     ) -> Result<String, ApiFailure> {
         leases::renew(&self.shared.client, node, uid, version, at).await
-    }
-
-    /// Whether the coordinator's Lease is held as in `term`.
-    ///
-    /// # Errors
-    /// The error of the API server or the connection.
-    pub async fn holds_lease(&self, term: &LeaseTerm) -> Result<bool, ApiFailure> {
-        leases::is_held(&self.shared.client, term).await
     }
 
     /// Sets or takes away the taint of a node that waits for its daemons, on the Node of UID `uid`,

@@ -15,8 +15,10 @@ use crate::core::status::RefusedCount;
 use crate::core::status::State;
 use crate::core::update_trigger::UpdateTrigger;
 
+mod claim_write;
 mod patch;
 
+pub use claim_write::ClaimWrite;
 pub use patch::Precondition;
 pub use patch::StatusPatch;
 
@@ -224,6 +226,11 @@ impl InstanceReport {
 }
 
 impl DaemonReport {
+    /// Whether both are about the same name.
+    pub fn is_of(&self, other: &Self) -> bool {
+        self.namespace == other.namespace && self.name == other.name
+    }
+
     /// The revision whose approval it claims: for now, or for the next boot.
     pub fn claim(&self) -> Option<&str> {
         self.replacing.as_deref().or(self.staged.as_deref())
@@ -231,6 +238,13 @@ impl DaemonReport {
 }
 
 impl Status {
+    /// Whether the claim of `approval` is in it.
+    pub fn holds(&self, approval: &Approval) -> bool {
+        let pair = approval.pair();
+        let of_it = |d: &&DaemonReport| d.namespace == approval.namespace && d.name == approval.name;
+        self.daemons.iter().filter(of_it).any(|d| d.claim() == Some(&*pair))
+    }
+
     /// The report of one daemon.
     pub fn daemon(&self, namespace: &str, name: &str, uid: &str) -> Option<&DaemonReport> {
         self.daemons.iter().find(|d| d.namespace == namespace && d.name == name && (d.uid.is_empty() || d.uid == uid))

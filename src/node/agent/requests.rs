@@ -18,7 +18,9 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc;
 
 use crate::config::Config;
+use crate::core::cluster::node_daemons::ClaimWrite;
 use crate::core::cluster::node_daemons::LeaseTerm;
+use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::node_daemons::StatusPatch;
 use crate::core::dry_run::DryRunReply;
 use crate::core::dry_run::Question;
@@ -35,6 +37,7 @@ use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::ApiFailure;
 use crate::node::api::NodeWriteResult;
+use crate::node::api::NotWritten;
 use crate::node::api::TaintChange;
 use crate::node::cri::Cri;
 use crate::node::fsx::Shared;
@@ -87,8 +90,9 @@ pub(super) enum Request {
     AskAboutLate { late: Vec<Late>, ask_api: Vec<Late>, look_for_preemption: bool, at: Timestamp },
     /// Would the API server create the pod of a new instance?
     DryRun(Question),
-    /// Write the status of this node's NodeDaemons, once it is read that these Leases are held as they are here.
-    Publish { patch: StatusPatch, terms: BTreeSet<LeaseTerm> },
+    /// Write the status of this node's NodeDaemons; where it claims, once it is read that the Leases of the approvals are
+    /// held as they are there, and on the next version of the object if another was written meanwhile.
+    Publish { patch: StatusPatch, claim: Option<ClaimWrite> },
     /// Make this node's NodeDaemons, owned by the Node of this UID.
     CreateNodeDaemons { node_uid: String },
     /// Renew this node's Lease, owned by the Node of this UID. `version`: that of the Lease, where it is known.
@@ -141,8 +145,9 @@ pub(super) enum Reply {
     LateAnswered(LateAnswer),
     /// Of [`Request::DryRun`].
     DryRun { question: Question, reply: DryRunReply },
-    /// Of [`Request::Publish`] and [`Request::CreateNodeDaemons`].
-    Published(Result<(), ApiFailure>),
+    /// Of [`Request::Publish`] and [`Request::CreateNodeDaemons`]; the status that was written, if it is not the one that
+    /// was sent.
+    Published(Result<Option<Status>, ApiFailure>),
     /// Of [`Request::Publish`], when nothing was written: this Lease is held by another, or it cannot be read.
     NotClaimed { lease: LeaseTerm, failure: Option<ApiFailure> },
     /// Of [`Request::RenewLease`]: the version of the Lease now.
@@ -350,19 +355,16 @@ async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
             let reply = api.as_ref()?.dry_run_pod(namespace, question.pod.clone()).await;
             Some(Reply::DryRun { question, reply })
         }
-        Request::Publish { patch, terms } => {
-            let api = api.as_ref()?;
-            for lease in terms {
-                match api.holds_lease(&lease).await {
-                    Ok(true) => {}
-                    Ok(false) => return Some(Reply::NotClaimed { lease, failure: None }),
-                    Err(failure) => return Some(Reply::NotClaimed { lease, failure: Some(failure) }),
-                }
-            }
-            Some(Reply::Published(api.patch_node_daemons(node, &patch).await))
+        Request::Publish { patch, claim } => {
+            Some(match api.as_ref()?.write_status(node, patch, claim.as_ref()).await {
+                Ok(instead) => Reply::Published(Ok(instead)),
+                Err(NotWritten::Failed(failure)) => Reply::Published(Err(failure)),
+                Err(NotWritten::NotHeld { lease, failure }) => Reply::NotClaimed { lease, failure },
+            })
         }
         Request::CreateNodeDaemons { node_uid } => {
-            Some(Reply::Published(api.as_ref()?.create_node_daemons(node, &node_uid).await))
+            let made = api.as_ref()?.create_node_daemons(node, &node_uid).await;
+            Some(Reply::Published(made.map(|()| None)))
         }
         Request::RenewLease { node_uid, version, at } => {
             Some(Reply::LeaseRenewed(api.as_ref()?.renew_lease(node, &node_uid, version, at).await))

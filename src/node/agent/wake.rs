@@ -14,6 +14,11 @@ use crate::node::socket::SocketRequest;
 use super::signals::SignalCommand;
 use super::signals::Signals;
 
+/// A pass waits no longer than this for what the watches have received already.
+const UNREAD: Duration = Duration::from_millis(100);
+/// Turns of the runtime without a change, after which nothing is unread: the connection, the watch's body and the watch
+/// have had their turns.
+const QUIET_TURNS: u32 = 3;
 /// The loop never sleeps longer.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -79,6 +84,20 @@ pub(super) async fn api_change(changed: &mut Option<watch::Receiver<u64>>) {
         return;
     }
     std::future::pending().await
+}
+
+/// Lets the watches read what has come. Agent and watches share one thread: where changes come faster than passes are made,
+/// the watches would have no more than a moment between two passes, and what they read would be older and older.
+pub(super) async fn read_all(changed: &mut Option<watch::Receiver<u64>>) {
+    let Some(receiver) = changed else { return };
+    let bound = Instant::now() + UNREAD;
+    let mut quiet = 0;
+    while quiet < QUIET_TURNS && Instant::now() < bound {
+        tokio::task::yield_now().await;
+        let is_news = receiver.has_changed().unwrap_or(false);
+        quiet = if is_news { 0 } else { quiet + 1 };
+        receiver.mark_unchanged();
+    }
 }
 
 /// A moment by both clocks.

@@ -4,15 +4,12 @@
 
 use kube::Api;
 use kube::api::DeleteParams;
-use kube::api::DynamicObject;
 use kube::api::Patch;
 use kube::api::PatchParams;
 use kube::api::PostParams;
 use kube::api::Preconditions;
 use serde_json::Value;
-use serde_json::json;
 
-use crate::core::cluster::node_daemons::StatusPatch;
 use crate::core::dry_run::DryRunReply;
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
@@ -119,34 +116,6 @@ pub(super) async fn patch_pod(client: &kube::Client, key: &ObjectKey, patch: &Va
     let resource = object::api_resource("", "Pod", "pods");
     let api: Api<RawObject> = Api::namespaced_with(client.clone(), &key.namespace, &resource);
     let patched = api.patch(&key.name, &PatchParams::default(), &Patch::Merge(patch)).await;
-    patched.map(drop).map_err(|error| ApiFailure::from_kube(&error))
-}
-
-/// Creates the NodeDaemons of a node, owned by it; one that exists is no failure.
-pub(super) async fn create_node_daemons(client: &kube::Client, node: &str, uid: &str) -> Result<(), ApiFailure> {
-    let resource = object::node_daemons();
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let mut new = DynamicObject::new(node, &resource).data(json!({"spec": {}}));
-    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}]);
-    new.metadata.owner_references = serde_json::from_value(owner).ok();
-    match api.create(&PostParams::default(), &new).await {
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        created => created.map(drop).map_err(|error| ApiFailure::from_kube(&error)),
-    }
-}
-
-/// Patches the status of a node's NodeDaemons.
-pub(super) async fn patch_node_daemons(
-    client: &kube::Client,
-    node: &str,
-    patch: &StatusPatch,
-) -> Result<(), ApiFailure> {
-    let api: Api<RawObject> = Api::all_with(client.clone(), &object::node_daemons());
-    let patch = match patch {
-        StatusPatch::Whole(patch) => Patch::Merge(patch.clone()),
-        StatusPatch::Changes(patch) => Patch::Json(patch.clone()),
-    };
-    let patched = api.patch_status(node, &PatchParams::default(), &patch).await;
     patched.map(drop).map_err(|error| ApiFailure::from_kube(&error))
 }
 

@@ -18,9 +18,10 @@ use super::fake::quiet;
 use super::fake::status;
 use super::fake::write_kubeconfig;
 use super::*;
+use crate::core::cluster::node_daemons::Approval;
 use crate::core::cluster::node_daemons::DaemonReport;
+use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::node_daemons::Precondition;
-use crate::core::cluster::node_daemons::Status;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::MODE_LABEL;
@@ -601,13 +602,77 @@ async fn a_status_is_written_whole_or_by_its_changes_and_each_refusal_has_its_ki
             _ => empty(path),
         });
         for patch in [StatusPatch::whole(&of, &after), StatusPatch::changes(&of, &before, &after)] {
-            let refused = api.patch_node_daemons("n1", &patch).await.unwrap_err();
-            assert_eq!(refused.kind, expected);
+            let refused = api.write_status("n1", patch, None).await;
+            assert!(matches!(&refused, Err(NotWritten::Failed(why)) if why.kind == expected), "{refused:?}");
         }
     }
     let path = "PATCH /apis/daemonlet.dev/v1beta1/nodedaemons/n1/status?";
     assert_eq!(fake.count(&format!("{path} application/merge-patch+json")), 2, "{:?}", fake.requests());
     assert_eq!(fake.count(&format!("{path} application/json-patch+json")), 2);
+}
+
+#[tokio::test]
+async fn a_claim_follows_an_object_that_others_write_all_the_time() {
+    let term = LeaseTerm { namespace: "s".into(), name: "l".into(), uid: "lease".into(), transitions: 3 };
+    let approval = Approval {
+        namespace: "ns".into(),
+        name: "net".into(),
+        uid: "u-net".into(),
+        revision: "r2".into(),
+        overlays: String::new(),
+        approved_at: String::new(),
+        lease: Some(term),
+        when: None,
+    };
+    let daemon = |replacing: Option<&str>| {
+        let replacing = replacing.map(str::to_owned);
+        DaemonReport { namespace: "ns".into(), name: "net".into(), replacing, ..DaemonReport::default() }
+    };
+    let status_of = |daemon| Status { daemons: vec![daemon], ..Status::default() };
+    let claim =
+        ClaimWrite { uid: "u".into(), status: status_of(daemon(Some("r2"))), approvals: vec![approval.clone()] };
+    let of = Precondition { uid: "u", resource_version: Some("1") };
+    let patch = || StatusPatch::whole(&of, &claim.status);
+    let fake = Fake::start(100, |_, path| empty(path)).await;
+    let api = Api::start(options(&fake));
+    until(&api, "healthy", is_healthy).await;
+
+    // `conflicts`: how often another was faster; `stands`: whether the approval is still there then.
+    let at_server = move |conflicts: u32, holder: &'static str, stands: bool| {
+        let (mut version, approval) = (1, approval.clone());
+        move |method: &str, path: &str| match method {
+            "PATCH" if version <= conflicts => {
+                version += 1;
+                FakeReply::Json(409, status(409, "Conflict", "modified"))
+            }
+            "PATCH" => FakeReply::Json(200, json!({"kind": "NodeDaemons", "metadata": {"name": "n1"}})),
+            _ if path.contains("/leases/") => FakeReply::Json(
+                200,
+                json!({"metadata": {"name": "l", "uid": "lease"}, "spec": {"holderIdentity": holder, "leaseTransitions": 3}}),
+            ),
+            _ if path.contains("/nodedaemons/n1") => {
+                let approvals = if stands { json!([approval]) } else { json!([]) };
+                let metadata = json!({"name": "n1", "uid": "u", "resourceVersion": version.to_string()});
+                FakeReply::Json(200, json!({"metadata": metadata, "spec": {"approvals": approvals}, "status": {}}))
+            }
+            _ => empty(path),
+        }
+    };
+    fake.answer(at_server(0, "one", true));
+    assert_eq!(api.write_status("n1", patch(), Some(&claim)).await, Ok(None));
+    fake.answer(at_server(5, "one", true));
+    assert_eq!(api.write_status("n1", patch(), Some(&claim)).await, Ok(Some(claim.status.clone())));
+    fake.answer(at_server(5, "one", false));
+    let withdrawn = api.write_status("n1", patch(), Some(&claim)).await;
+    assert!(matches!(&withdrawn, Err(NotWritten::Failed(why)) if why.kind == FailureKind::Conflict), "{withdrawn:?}");
+    fake.answer(at_server(1, "", true));
+    let given_back = api.write_status("n1", patch(), Some(&claim)).await;
+    assert!(matches!(&given_back, Err(NotWritten::NotHeld { failure: None, .. })), "{given_back:?}");
+    fake.answer(at_server(1000, "one", true));
+    let before = fake.count("PATCH");
+    let gave_up = api.write_status("n1", patch(), Some(&claim)).await;
+    assert!(matches!(&gave_up, Err(NotWritten::Failed(_))), "{gave_up:?}");
+    assert_eq!(fake.count("PATCH") - before, 9, "what is never quick enough is decided anew");
 }
 
 #[tokio::test]

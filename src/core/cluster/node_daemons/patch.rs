@@ -99,7 +99,7 @@ fn operations(of: &Precondition, live: &Status, wanted: &Status) -> Option<Vec<P
     }
     for (index, daemon) in daemons.iter().enumerate() {
         let value = json!(daemon);
-        match left.get(index).copied().filter(|before| is_same(before, daemon)) {
+        match left.get(index).copied().filter(|before| before.is_of(daemon)) {
             Some(before) if before == daemon => {}
             Some(before) => {
                 operations.extend(test_name(index, before));
@@ -115,12 +115,8 @@ fn operations(of: &Precondition, live: &Status, wanted: &Status) -> Option<Vec<P
     (left.len() == daemons.len()).then_some(operations)
 }
 
-fn is_same(one: &DaemonReport, other: &DaemonReport) -> bool {
-    one.namespace == other.namespace && one.name == other.name
-}
-
 fn find<'a>(daemons: &'a [DaemonReport], of: &DaemonReport) -> Option<&'a DaemonReport> {
-    daemons.iter().find(|daemon| is_same(daemon, of))
+    daemons.iter().find(|daemon| daemon.is_of(of))
 }
 
 /// That the daemon at `index` is that one.

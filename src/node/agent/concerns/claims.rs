@@ -2,7 +2,8 @@
 //!
 //! Owns what is said of this node's daemons to the cluster, and when: on change, at most once a second,
 //! what nobody waits for a little later, a claim at once. A claim is written on the very resource version
-//! whose approval was read, so that a withdrawal and a claim cannot both go through. What is written is what changed;
+//! whose approval was read, here or by the request that writes it, so that a withdrawal and a claim cannot both go
+//! through. What is written is what changed;
 //! it is the whole status unless the agent's last write went through and is what was read last. Without the resource
 //! there is nothing to do.
 
@@ -11,7 +12,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::core::cluster::node_daemons::Approval;
-use crate::core::cluster::node_daemons::LeaseTerm;
+use crate::core::cluster::node_daemons::ClaimWrite;
 use crate::core::cluster::node_daemons::Precondition;
 use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
@@ -227,13 +228,15 @@ impl Claims {
         self.terms.due()
     }
 
-    /// The Leases by which was approved what is to be claimed and is not, as far as is known.
-    fn terms(&self) -> BTreeSet<LeaseTerm> {
+    /// What the write of what is wanted claims; `None` if it claims nothing that is not claimed yet, as far as is known.
+    fn claim_write(&self) -> Option<ClaimWrite> {
         let is_claimed = |a: &&Approval| {
             let claim = (a.namespace.clone(), a.name.clone(), a.pair());
-            holds(&self.wanted, &claim) && (!holds(&self.live, &claim) || self.returned.contains(&claim))
+            self.wanted.holds(a) && (!self.live.holds(a) || self.returned.contains(&claim))
         };
-        self.spec.approvals.iter().filter(is_claimed).filter_map(|approval| approval.lease.clone()).collect()
+        let approvals: Vec<Approval> = self.spec.approvals.iter().filter(is_claimed).cloned().collect();
+        let is_none = approvals.is_empty();
+        (!is_none).then(|| ClaimWrite { uid: self.uid.clone(), status: self.wanted.clone(), approvals })
     }
 
     /// The write that is due at `at`, which is under way from now on. A claim binds it to the version that was
@@ -311,6 +314,9 @@ impl Claims {
         for reply in &observation.replies {
             match reply {
                 Reply::Published(result) => {
+                    if let Ok(Some(instead)) = result {
+                        self.sent = Some(instead.clone());
+                    }
                     let failed = self.ended(result.as_ref().err().map(|failure| failure.kind), observation.now);
                     if let Err(failure) = result
                         && (failed || failure.kind == FailureKind::Conflict)
@@ -348,9 +354,9 @@ impl Claims {
     /// The write that is due, if any.
     pub(in super::super) fn requests(&mut self, observation: &Observation, node: &NodeView) -> Option<Request> {
         let api = observation.snapshot().filter(|api| api.lists(&Scope::NodeDaemons) > 0)?;
-        let terms = self.terms();
+        let claim = self.claim_write();
         if let Some(patch) = self.send(observation.now) {
-            return Some(Request::Publish { patch, terms });
+            return Some(Request::Publish { patch, claim });
         }
         // Not for a Node that is gone: it would own what nothing wants.
         let node_uid = node.uid.clone().filter(|_| api.node.is_some())?;

@@ -207,7 +207,7 @@ fn a_reply_about_an_instance_that_is_gone_changes_nothing() {
         Reply::MirrorPodDeleted { uid: "another".to_owned(), result: Ok(()) },
         Reply::CrashDiagnosed { uid: "another".to_owned(), diagnosis: Default::default() },
         Reply::SandboxesNotStopped { pod: "another".to_owned(), why: "gone".to_owned() },
-        Reply::Published(Ok(())),
+        Reply::Published(Ok(None)),
         Reply::Relisting { lists: 7 },
     ];
     let without = decided(&observation(None), &state, &config);

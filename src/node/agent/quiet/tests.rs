@@ -59,7 +59,7 @@ fn anything_that_is_new_or_due_makes_a_whole_pass() {
         &|o| o.now -= Span::from_millis(1),
         &|o| o.now += CLOCKS,
         &|o| o.steady = o.steady + CLOCKS,
-        &|o| o.replies = vec![Reply::Published(Ok(()))],
+        &|o| o.replies = vec![Reply::Published(Ok(None))],
         &|o| o.runtime = Knowledge::Current(Arc::default()),
         &|o| o.manifests = Knowledge::Current(Arc::default()),
         &|o| o.manifests = Knowledge::Unreadable("EIO".to_owned()),

@@ -35,7 +35,7 @@ fn daemon() -> impl Strategy<Value = DaemonReport> {
 fn daemons() -> impl Strategy<Value = Vec<DaemonReport>> {
     let sorted = prop::collection::vec(daemon(), 0..20).prop_map(|mut daemons| {
         daemons.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-        daemons.dedup_by(|a, b| is_same(a, b));
+        daemons.dedup_by(|a, b| a.is_of(b));
         daemons
     });
     prop_oneof![4 => sorted, 1 => prop::collection::vec(daemon(), 0..20)]

@@ -9,10 +9,10 @@ use crate::core::status::State;
 
 /// Whether `wanted` says something that somebody waits for and `live` does not say.
 pub(super) fn matters(wanted: &Status, live: &Status) -> bool {
-    let gone = live.daemons.iter().any(|l| !wanted.daemons.iter().any(|d| is_same(d, l)));
+    let gone = live.daemons.iter().any(|l| !wanted.daemons.iter().any(|d| d.is_of(l)));
     let nothing = DaemonReport::default();
     gone || wanted.daemons.iter().any(|d| {
-        let before = live.daemons.iter().find(|l| is_same(d, l)).unwrap_or(&nothing);
+        let before = live.daemons.iter().find(|l| d.is_of(l)).unwrap_or(&nothing);
         // Until the new instance is ready, or the old one stays, the claim says all that a rollout goes by.
         let starts = !d.instances.iter().any(|i| i.ready_since.is_some());
         let replaces = before.replacing.is_some() && (d.replacing == before.replacing || starts);
@@ -25,10 +25,6 @@ pub(super) fn matters(wanted: &Status, live: &Status) -> bool {
             || became_ready(d, before)
             || !replaces && (became_ready(before, d) || has_lost(d, before))
     })
-}
-
-fn is_same(one: &DaemonReport, other: &DaemonReport) -> bool {
-    one.namespace == other.namespace && one.name == other.name
 }
 
 fn is_bad(daemon: &DaemonReport) -> bool {
