@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
+use std::time::Duration;
+use std::time::Instant;
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -56,6 +58,10 @@ use super::state::AgentState;
 const PERIOD: Span = Span::from_mins(10);
 /// So many passes wait for the thread at most.
 const WAITING: usize = 2;
+/// A pass that takes the thread longer is large: then it rests before the next one, which is missing if it comes before.
+const LARGE: Duration = Duration::from_millis(200);
+/// So many times as long as the large pass took. What others make large costs a fifth of a processor at most.
+const REST: u32 = 4;
 /// The file in the run folder that a recording is handed over in.
 const FILE: &str = "recording";
 
@@ -221,8 +227,9 @@ impl Recorder {
         let (missed, folder) = (Arc::clone(&recorder.missed), config.run_dir.clone());
         let Some(key) = DigestKey::random() else { return recorder };
         let thread = std::thread::Builder::new().name("recorder".to_owned()).stack_size(512 << 10);
-        let started =
-            thread.spawn(move || Tape { key, missed, folder, files, table: PieceTable::default() }.work(&work));
+        let rests_until = Instant::now();
+        let tape = Tape { key, missed, folder, files, table: PieceTable::default(), rests_until };
+        let started = thread.spawn(move || tape.work(&work));
         match started {
             Ok(_) => recorder.jobs = Some(jobs),
             Err(error) => tracing::warn!(%error, "no recorder: passes are not recorded for a support bundle"),
@@ -347,13 +354,22 @@ struct Tape {
     missed: Arc<AtomicU64>,
     folder: PathBuf,
     files: Shared,
+    rests_until: Instant,
 }
 
 impl Tape {
     fn work(mut self, jobs: &mpsc::Receiver<RecorderJob>) {
         while let Ok(job) = jobs.recv() {
             match job {
-                RecorderJob::Keep(pass) => self.keep(&pass),
+                RecorderJob::Keep(_) if Instant::now() < self.rests_until => {
+                    self.missed.fetch_add(1, Ordering::Relaxed);
+                }
+                RecorderJob::Keep(pass) => {
+                    let began = Instant::now();
+                    self.keep(&pass);
+                    let took = Some(began.elapsed()).filter(|took| *took > LARGE).unwrap_or_default();
+                    self.rests_until = Instant::now() + took * REST;
+                }
                 RecorderJob::Export(reply) => {
                     let path = self.folder.join(FILE);
                     let answer = match self.write() {
