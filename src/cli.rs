@@ -213,12 +213,21 @@ fn start_log(config: &Config) -> Result<(), CommandFailure> {
 
 /// The command line as a value: manual pages and completions are made from it.
 pub fn command() -> clap::Command {
-    examples::of_daemonlet(<Arguments as clap::CommandFactory>::command()).max_term_width(output::COLUMNS)
+    readable(examples::of_daemonlet(<Arguments as clap::CommandFactory>::command()))
 }
 
 /// The command line of `kubectl daemonlet` as a value.
 pub fn plugin() -> clap::Command {
-    examples::of_plugin(kubectl::command()).max_term_width(output::COLUMNS)
+    readable(examples::of_plugin(kubectl::command()))
+}
+
+/// The same with lines of a width that can be read, whatever the environment says of the terminal.
+fn readable(command: clap::Command) -> clap::Command {
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse::<usize>().ok());
+    match said.is_some_and(|columns| columns < output::NARROWEST) {
+        true => command.term_width(output::COLUMNS),
+        false => command.max_term_width(output::COLUMNS),
+    }
 }
 
 /// What `arguments` say to `command`; else the exit code, and help, version or error are printed.

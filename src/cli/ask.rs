@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
@@ -22,19 +22,6 @@ use crate::node::socket::SocketOperation;
 
 /// How long the agent may take for an answer: a pass that hangs must not hang its observers too.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A reply, or the agent's word why there is none.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum AgentReply<T> {
-    /// It could not answer.
-    Error {
-        /// Why.
-        error: String,
-    },
-    /// It could.
-    Answer(T),
-}
 
 /// The answer to `request`: the agent's, or without one what checkpoint and folders say.
 pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &SocketOperation) -> Result<T, CommandFailure> {
@@ -86,11 +73,14 @@ pub(super) fn release_offline<T: DeserializeOwned>(config: &Config, keys: &[Obje
 }
 
 fn understood<T: DeserializeOwned>(path: &std::path::Path, line: &str) -> Result<T, CommandFailure> {
-    match serde_json::from_str(line) {
-        Ok(AgentReply::Answer(answer)) => Ok(answer),
-        Ok(AgentReply::Error { error }) => Err(CommandFailure::new(Exit::Refused, error)),
-        Err(error) => Err(failure(path, &format!("the agent's answer is not understood: {error}"))
-            .hint("the agent may be of another version than this program; restart it")),
+    let unknown = |why: String| {
+        failure(path, &format!("the agent's answer is not understood: {why}"))
+            .hint("the agent may be of another version than this program; restart it: systemctl restart daemonlet")
+    };
+    let answer: Value = serde_json::from_str(line).map_err(|error| unknown(error.to_string()))?;
+    match answer.get("error").and_then(Value::as_str) {
+        Some(error) => Err(CommandFailure::new(Exit::Refused, error.to_owned())),
+        None => T::deserialize(answer).map_err(|error| unknown(error.to_string())),
     }
 }
 

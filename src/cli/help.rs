@@ -53,6 +53,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         let names = TOPICS.iter().map(|(topic, ..)| *topic).chain(commands.iter().map(String::as_str));
         let word = asked.replace(' ', "-");
         let part = names.clone().find(|name| word.len() > 3 && name.contains(&word));
+        if asked == "kubectl" {
+            return Err(failure.hint("`kubectl daemonlet --help` prints the help of the plugin for kubectl"));
+        }
         return Err(failure.hint(match nearest::of(&word, names).or(part) {
             Some(name) => format!("did you mean {name:?}? `daemonlet help` lists all"),
             None => "`daemonlet help` lists both".to_owned(),

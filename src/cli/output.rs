@@ -15,6 +15,8 @@ use crate::log;
 
 /// How wide help and a table on a terminal are at most. Help takes 100 columns where there is no terminal.
 pub(super) const COLUMNS: usize = 120;
+/// A terminal that says that it has fewer columns does not know.
+pub(super) const NARROWEST: usize = 20;
 
 /// Writes text to standard output, without anything that a terminal would obey. That nobody reads it any more is no
 /// error.

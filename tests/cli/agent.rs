@@ -130,8 +130,12 @@ fn explain_shows_terms_and_ends_with_1_for_what_nobody_knows() {
 #[test]
 fn an_agent_that_cannot_answer_is_quoted() {
     ask(&["plan"], "{\"error\": \"the agent is stopping\"}").0.is(1, "", "error: the agent is stopping\n");
-    let (run, _) = ask(&["status"], "{}");
+    let (run, _) = ask(&["status"], "{\"schemaVersion\": 1}");
     assert_eq!(run.code, 1);
-    assert!(run.err.contains("agent.sock: the agent's answer is not understood: "), "{}", run.err);
-    assert!(run.err.ends_with("hint: the agent may be of another version than this program; restart it\n"));
+    assert!(run.err.contains("agent.sock: the agent's answer is not understood: missing field `"), "{}", run.err);
+    assert!(
+        run.err.contains("\nhint: the agent may be of another version than this program; restart it: "),
+        "{}",
+        run.err
+    );
 }

@@ -114,6 +114,11 @@ fn help_knows_commands_and_topics() {
         "{}",
         unknown.err
     );
+    assert!(
+        help(&["kubectl"])
+            .err
+            .ends_with("\nhint: `kubectl daemonlet --help` prints the help of the plugin for kubectl\n")
+    );
 }
 
 #[test]
