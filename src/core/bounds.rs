@@ -362,7 +362,7 @@ impl Bound {
         let words = match self == &TENANT {
             true => "use fewer, or add the namespace to policy.trusted-namespaces, whose bounds are higher",
             false => {
-                "use fewer, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode)"
+                "use fewer, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)"
             }
         };
         words.to_owned()

@@ -77,7 +77,7 @@ pub struct DaemonRecord {
     /// Fingerprint of the folder's file when the API's DaemonSet was deleted: the file is ignored until it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored_file: Option<String>,
-    /// The hand-over of a `bootstrap` instance to the stock controller's pod.
+    /// The hand-over of a `bootstrap` instance to the DaemonSet controller's pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_over: Option<HandOver>,
     /// The revision that waits for `update-jitter`, and since when it is wanted.

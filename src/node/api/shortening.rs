@@ -4,8 +4,10 @@
 //! Owns which requests that is about, and which fields of pods and ServiceAccounts are read. Must not know what is kept of
 //! them.
 
+use http::HeaderValue;
 use http::Method;
 use http::Request;
+use http::header::ACCEPT;
 
 use crate::core::field_filter::FieldFilter;
 use crate::core::field_filter::FieldSelection;
@@ -101,6 +103,53 @@ static SERVICE_ACCOUNT: FieldSelection = Of(&[
     ("details", All),
 ]);
 
+/// What is read of all ControllerRevisions: whose each is. Those that matter are read whole by themselves.
+static REVISION: FieldSelection = Of(&[
+    ("kind", All),
+    ("apiVersion", All),
+    (
+        "metadata",
+        Of(&[
+            ("name", All),
+            ("namespace", All),
+            ("uid", All),
+            ("resourceVersion", All),
+            ("ownerReferences", All),
+            ("annotations", Of(&[(INITIAL_EVENTS_END, All)])),
+            ("labels", All),
+        ]),
+    ),
+    ("status", All),
+    ("message", All),
+    ("reason", All),
+    ("code", All),
+    ("details", All),
+]);
+/// So many bytes and values of one ControllerRevision are read: a page has hundreds, and a tenant may write them.
+const OF_REVISION: (usize, usize) = (8 << 10, 256);
+
+/// The path of all ControllerRevisions.
+const REVISIONS: [&str; 4] = ["apis", "apps", "v1", "controllerrevisions"];
+
+/// Has the API server leave out what is not read, where it can: the data of a page of ControllerRevisions may have
+/// hundreds of megabytes.
+pub(super) fn ask_for_less<B>(request: &mut Request<B>) {
+    let is_watch = request.uri().query().is_some_and(|query| query.split('&').any(|word| word == "watch=true"));
+    if request.method() == Method::GET && segments(request) == REVISIONS {
+        request.headers_mut().insert(
+            ACCEPT,
+            HeaderValue::from_static(match is_watch {
+                true => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+                false => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+            }),
+        );
+    }
+}
+
+fn segments<B>(request: &Request<B>) -> Vec<&str> {
+    request.uri().path().trim_matches('/').split('/').collect()
+}
+
 /// Shortens the objects of one response.
 pub(super) enum Shortening {
     /// DaemonSets of a list or a watch.
@@ -117,13 +166,17 @@ impl Shortening {
         if request.method() != Method::GET {
             return None;
         }
-        let parts: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
+        let parts = segments(request);
         let (fields, place) = match parts[..] {
             ["apis", "apps", "v1", "daemonsets"] if !selection.takes_all() => {
                 return Some(Self::DaemonSets(Outliner::new(selection.status()), selection.clone()));
             }
             ["apis", "apps", "v1", "namespaces", _, "daemonsets", _] if !selection.takes_all() => {
                 return Some(Self::DaemonSet(Outliner::of_one(selection.status()), selection.clone()));
+            }
+            _ if parts == REVISIONS => {
+                let filter = FieldFilter::new(&REVISION, ResponseShape::Items);
+                return Some(Self::Fields(filter.at_most(OF_REVISION.0, OF_REVISION.1)));
             }
             ["api", "v1", "pods"] => (&POD, ResponseShape::Items),
             ["api", "v1", "namespaces", _, "pods"] => (&PENDING_POD, ResponseShape::Items),

@@ -87,6 +87,31 @@ fn of_a_service_account_what_pods_get_of_it_is_read() {
 }
 
 #[test]
+fn of_all_controller_revisions_no_more_is_asked_for_and_read_than_whose_they_are() {
+    let path = "/apis/apps/v1/controllerrevisions";
+    let owners = json!([{"kind": "DaemonSet", "name": "d", "uid": "o", "controller": true}]);
+    let metadata = json!({"name": "r", "namespace": "a", "uid": "u", "resourceVersion": "1", "labels": {"x": "y"}, "ownerReferences": owners});
+    let mut whole =
+        json!({"kind": "ControllerRevision", "metadata": metadata, "data": {"a": "x".repeat(1 << 20)}, "revision": 1});
+    whole["metadata"]["annotations"] = json!({"daemonlet.dev/halted": "x".repeat(1 << 18)});
+    whole["metadata"]["managedFields"] = json!(vec![json!({}); 10_000]);
+    let mut kept = json!({"kind": "ControllerRevision", "metadata": metadata});
+    kept["metadata"]["annotations"] = json!({});
+    assert_eq!(read(path, &whole), kept, "also where the API server gives more than it is asked for");
+    whole["metadata"]["labels"] =
+        json!((0..300).map(|n| (n.to_string(), json!("x"))).collect::<serde_json::Map<_, _>>());
+    assert!(is_too_large(&read(path, &whole)));
+    let asked = |path: &str| {
+        let mut request = Request::get(path).body(()).expect("a request");
+        ask_for_less(&mut request);
+        request.headers().get(ACCEPT).map(|accept| accept.to_str().expect("text").to_owned()).unwrap_or_default()
+    };
+    assert!(asked(&format!("{path}?limit=500")).starts_with("application/json;as=PartialObjectMetadataList;"));
+    assert!(asked(&format!("{path}?watch=true&x=y")).starts_with("application/json;as=PartialObjectMetadata;"));
+    assert_eq!(asked("/apis/apps/v1/namespaces/a/controllerrevisions/r"), "");
+}
+
+#[test]
 fn a_daemon_set_that_is_asked_for_by_name_is_bounded_where_a_list_is() {
     let selection = Selection::of_label(vec!["trusted".to_owned()]);
     let read = |namespace: &str, values: usize| {
