@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::core::json::Json;
 
-/// So much of one object passes, in bytes, unless the caller says less.
+/// So much of one object passes, in bytes, unless the caller says otherwise.
 const LONGEST: usize = 128 << 10;
 /// So many maps, lists and commas: a map takes 50 times its text in memory.
 const MOST_VALUES: usize = 4096;
@@ -81,9 +81,9 @@ impl FieldFilter {
         Self { fields, place, most, in_string: false, is_escaped: false, depth: 0, text, key, item: None }
     }
 
-    /// The same with a lower bound of one object: bytes, and maps, lists and commas.
-    pub fn at_most(self, bytes: usize, values: usize) -> Self {
-        Self { most: (bytes.min(LONGEST), values.min(MOST_VALUES)), ..self }
+    /// The same with another bound of one object: bytes, and maps, lists and commas.
+    pub fn at_most(self, (bytes, values): (usize, usize)) -> Self {
+        Self { most: (bytes, values), ..self }
     }
 
     /// Reads the next `bytes` of the response; gives what of it is to be read on.

@@ -16,6 +16,7 @@ use crate::core::field_filter::FieldSelection::Of;
 use crate::core::field_filter::ResponseShape;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
+use crate::core::outline::OF_TEMPLATE;
 use crate::core::outline::Outliner;
 use crate::core::owners::MIRROR_ANNOTATION;
 use crate::node::api::selection::Selection;
@@ -103,6 +104,26 @@ static SERVICE_ACCOUNT: FieldSelection = Of(&[
     ("details", All),
 ]);
 
+/// What is read of events: anybody may have written them.
+static EVENT: FieldSelection = Of(&[
+    ("kind", All),
+    ("apiVersion", All),
+    ("metadata", Of(&[("name", All), ("namespace", All), ("resourceVersion", All), ("creationTimestamp", All)])),
+    ("type", All),
+    ("source", Of(&[("host", All)])),
+    ("reportingInstance", All),
+    ("lastTimestamp", All),
+    ("eventTime", All),
+    ("series", Of(&[("lastObservedTime", All)])),
+    ("status", All),
+    ("message", All),
+    ("reason", All),
+    ("code", All),
+    ("details", All),
+]);
+/// So many bytes and values of one event are read: the kubelet's message has a KiB.
+const OF_EVENT: (usize, usize) = (8 << 10, 64);
+
 /// What is read of all ControllerRevisions: whose each is. Those that matter are read whole by themselves.
 static REVISION: FieldSelection = Of(&[
     ("kind", All),
@@ -127,6 +148,9 @@ static REVISION: FieldSelection = Of(&[
 ]);
 /// So many bytes and values of one ControllerRevision are read: a page has hundreds, and a tenant may write them.
 const OF_REVISION: (usize, usize) = (8 << 10, 256);
+
+/// A ControllerRevision that is read whole. Its data may be anything, and take 100 times their text in memory.
+static WHOLE: FieldSelection = All;
 
 /// The path of all ControllerRevisions.
 const REVISIONS: [&str; 4] = ["apis", "apps", "v1", "controllerrevisions"];
@@ -176,7 +200,19 @@ impl Shortening {
             }
             _ if parts == REVISIONS => {
                 let filter = FieldFilter::new(&REVISION, ResponseShape::Items);
-                return Some(Self::Fields(filter.at_most(OF_REVISION.0, OF_REVISION.1)));
+                return Some(Self::Fields(filter.at_most(OF_REVISION)));
+            }
+            ["apis", "apps", "v1", "namespaces", namespace, "controllerrevisions", ..]
+                if selection.is_bounded(namespace) =>
+            {
+                let place = match parts.len() {
+                    6 => ResponseShape::Items,
+                    _ => ResponseShape::Whole,
+                };
+                return Some(Self::Fields(FieldFilter::new(&WHOLE, place).at_most(OF_TEMPLATE)));
+            }
+            ["api", "v1", "events"] | ["api", "v1", "namespaces", _, "events"] => {
+                return Some(Self::Fields(FieldFilter::new(&EVENT, ResponseShape::Items).at_most(OF_EVENT)));
             }
             ["api", "v1", "pods"] => (&POD, ResponseShape::Items),
             ["api", "v1", "namespaces", _, "pods"] => (&PENDING_POD, ResponseShape::Items),

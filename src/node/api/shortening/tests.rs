@@ -140,3 +140,44 @@ fn nothing_else_is_shortened() {
     let post = Request::post("/api/v1/pods").body(()).expect("a request");
     assert!(Shortening::of(&post, &selection).is_none());
 }
+
+#[test]
+fn a_revision_that_is_read_whole_is_bounded_where_its_namespace_is_not_trusted() {
+    let selection = Selection::of_label(vec!["trusted".to_owned()]);
+    let object = |namespace: &str, values: usize| {
+        let metadata =
+            json!({"name": "r", "namespace": namespace, "uid": "u", "labels": {"x": "y"}, "annotations": {"a": "b"}});
+        let data = json!({"spec": {"template": vec![json!({"": 0}); values]}});
+        json!({"kind": "ControllerRevision", "metadata": metadata, "data": data, "revision": 3})
+    };
+    let path = |namespace: &str| format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions");
+    let small = object("a", 100);
+    let mut one = shortening(&format!("{}/r", path("a")), &selection).expect("it is shortened");
+    assert_eq!(serde_json::from_slice::<Value>(&one.feed(small.to_string().as_bytes())).expect("JSON"), small);
+    let large = object("a", 100_000);
+    let mut one = shortening(&format!("{}/r", path("a")), &selection).expect("it is shortened");
+    let read: Value = serde_json::from_slice(&one.feed(large.to_string().as_bytes())).expect("JSON");
+    assert!(is_too_large(&read) && read.get("data").is_none());
+    let mut event = shortening(&path("a"), &selection).expect("it is shortened");
+    let read: Value =
+        serde_json::from_slice(&event.feed(json!({"type": "MODIFIED", "object": large}).to_string().as_bytes()))
+            .expect("JSON");
+    assert!(is_too_large(&read["object"]));
+    assert!(shortening(&format!("{}/r", path("trusted")), &selection).is_none());
+    assert!(shortening(&format!("{}/r", path("a")), &Selection::default()).is_none(), "of a client that takes all");
+}
+
+#[test]
+fn of_an_event_what_is_told_of_it_is_read() {
+    let event = json!({"metadata": {"name": "e", "namespace": "a", "creationTimestamp": "2026-01-01T00:00:00Z"}, "type": "Warning",
+        "reason": "Preempting", "message": "m", "source": {"host": "n"}, "lastTimestamp": "2026-01-01T00:00:01Z"});
+    let mut whole = event.clone();
+    whole["involvedObject"] = json!({"fieldPath": "x".repeat(1 << 20)});
+    whole["metadata"]["annotations"] = json!({"a": "x".repeat(1 << 18)});
+    for path in ["/api/v1/events", "/api/v1/namespaces/a/events"] {
+        assert_eq!(read(path, &whole), event, "{path}");
+        let mut large = event.clone();
+        large["message"] = "x".repeat(1 << 20).into();
+        assert!(is_too_large(&read(path, &large)));
+    }
+}
