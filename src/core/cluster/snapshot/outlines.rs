@@ -40,7 +40,7 @@ impl ClusterSnapshot {
         let mut next = self.unread.first();
         while let Some((kind, key)) = next {
             found.push((*kind, &*key.namespace));
-            let after = (*kind, ObjectKey::new(&format!("{}\0", key.namespace), ""));
+            let after = (*kind, ObjectKey::new(format!("{}\0", key.namespace), ""));
             next = self.unread.range(after..).next();
         }
         found
