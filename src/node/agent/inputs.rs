@@ -146,7 +146,7 @@ impl Inputs {
 
     /// Tokens of a checkpoint.
     pub(super) fn import_tokens(&self, tokens: Vec<IssuedToken>) {
-        self.tokens.import(tokens);
+        self.tokens.import(tokens, &self.boot.id);
     }
 
     /// What a checkpoint says of the folders' files: their reader goes on with it.
@@ -166,7 +166,7 @@ impl Inputs {
 
     /// From now on there is an API server. Its tokens are renewed by it.
     pub(super) fn connect(&mut self, api: &Api) {
-        api.tokens().import(self.tokens.export());
+        api.tokens().import(self.tokens.export(&self.boot.id), &self.boot.id);
         self.tokens = api.tokens().clone();
         // A lost or new connection is worth a pass, though no object changed.
         let (mut link, wake) = (api.connector().link(), Arc::clone(&self.wake));
@@ -286,7 +286,7 @@ impl Inputs {
     fn read_tokens(&mut self) -> ObservedTokens {
         let fingerprint = self.tokens.fingerprint();
         if self.issued.0 != fingerprint {
-            self.issued = (fingerprint, Arc::new(self.tokens.export()));
+            self.issued = (fingerprint, Arc::new(self.tokens.export(&self.boot.id)));
         }
         let refused = self.tokens.problems().into_iter().map(|(request, (why, _))| (request, why)).collect();
         ObservedTokens { held: self.tokens.snapshot(), issued: Arc::clone(&self.issued.1), fingerprint, refused }
@@ -363,7 +363,7 @@ impl Inputs {
             && let Opened::Secrets(secrets) = sealing.load(&state.inputs, now)
         {
             // What is sealed comes back before it is sealed anew.
-            self.tokens.import(secrets.tokens.clone());
+            self.tokens.import(secrets.tokens.clone(), &self.boot.id);
             self.folders.recall(&RememberedFiles::restore(secrets.files.clone()));
             seal.opened = Some(Arc::new(secrets));
         }
