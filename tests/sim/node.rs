@@ -623,11 +623,6 @@ impl Node {
             return;
         }
         self.allow_anew();
-        if [Fault::PodsFull, Fault::PodsReadOnly, Fault::PodsBroken].iter().any(|fault| self.faults.contains(fault)) {
-            // They cannot be written again.
-            let steady = self.steady;
-            self.daemons.iter_mut().for_each(|daemon| daemon.data_removed = Some(steady));
-        }
         if self.draw.below(3) > 0 {
             return;
         }
@@ -988,6 +983,11 @@ impl Node {
                 path.parent().into_iter().for_each(|folder| disk.sync_folder(folder));
             }
         });
+    }
+
+    /// Whether the kubelet's root takes no data.
+    pub(crate) fn takes_no_data(&self) -> bool {
+        [Fault::PodsFull, Fault::PodsReadOnly, Fault::PodsBroken].iter().any(|fault| self.faults.contains(fault))
     }
 
     /// Whether nothing new can be remembered.

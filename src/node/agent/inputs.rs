@@ -215,6 +215,10 @@ impl Inputs {
         // Before the folders: Secrets of files that are not there may be in it.
         let seal = self.read_seal(executor, now);
         let replies = requests.take_replies();
+        let empty_volumes = match manifests.current().filter(|_| state.passes == 0) {
+            Some(scan) => node::empty_volumes(&self.files, &config.kubelet_root, scan, state, &executor.volumes),
+            None => BTreeMap::new(),
+        };
         let mut observation = Observation {
             now,
             steady: steady.into(),
@@ -237,10 +241,11 @@ impl Inputs {
             },
             may_have_run: state.may_run_unrecorded && node::may_have_run(&self.files, &config.kubelet_root),
             is_before_kubelet: state.concerns.manifests_lost_at_boot.asks() && !node::has_kubelet(&self.files),
-            empty_volumes: match manifests.current().filter(|_| state.passes == 0) {
-                Some(scan) => node::empty_volumes(&self.files, &config.kubelet_root, scan, state, &executor.volumes),
-                None => BTreeMap::new(),
+            unwritable_volumes: match empty_volumes.keys().next().filter(|_| state.purpose == Purpose::Work) {
+                Some(uid) => executor.volumes.try_disk(uid).err().map(|error| failure::of(&error, None).message),
+                None => None,
             },
+            empty_volumes,
             manifests_watched: executor.manifests.as_ref().is_some_and(ManifestDir::is_watched),
             mounts: (self.is_service && state.passes > 0 && state.concerns.mount_namespace.is_due(now))
                 .then(|| mounts::compare(&self.files, config)),
