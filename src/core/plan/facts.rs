@@ -272,6 +272,8 @@ pub trait Facts {
     fn may_run_unrecorded(&self) -> Option<Timestamp>;
     /// The volumes of the instance that have no data on this disk, if the kubelet, which does not run yet, would start it so.
     fn empty_volumes(&self, instance: &Instance) -> Option<&BTreeSet<String>>;
+    /// Why the disk takes no data for them, if so.
+    fn unwritable_volumes(&self) -> Option<&str>;
     /// Whether anything of the instance still runs.
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// The name that the node had when the instance was made, if it has another now.
