@@ -103,8 +103,8 @@ pub(super) fn pod_security_error(enforced: Enforced, daemon_set: &DaemonSet) -> 
         field: format!("namespace {namespace}"),
         reason: format!("violates PodSecurity \"{enforced}\": {}", words.join(", ")),
         hint: Some(format!(
-            "change the template, or let the namespace have it: `kubectl label --overwrite namespace {namespace} \
-             {LEVEL_LABEL}={}`",
+            "change the template, or let the namespace have it, and all who create pods there: `kubectl label --overwrite \
+             namespace {namespace} {LEVEL_LABEL}={}`",
             least_level(enforced, daemon_set).as_str()
         )),
     };

@@ -628,7 +628,7 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
             false,
             "the API's version is not used, the folder's stays in force: namespace kube-system: violates PodSecurity \
              \"baseline:latest\": host namespaces (hostPID=true) (hint: change the template, or let the namespace have \
-             it: `kubectl label --overwrite namespace kube-system pod-security.kubernetes.io/enforce=privileged`)"
+             it, and all who create pods there: `kubectl label --overwrite namespace kube-system pod-security.kubernetes.io/enforce=privileged`)"
                 .to_owned()
         )
     );

@@ -88,7 +88,7 @@ fn the_namespace_binds_the_api_and_is_told_of_folders() {
     assert_eq!(
         errors[0].hint.as_deref(),
         Some(
-            "change the template, or let the namespace have it: `kubectl label --overwrite namespace a \
+            "change the template, or let the namespace have it, and all who create pods there: `kubectl label --overwrite namespace a \
              pod-security.kubernetes.io/enforce=privileged`"
         )
     );

@@ -4,6 +4,7 @@
 //! others: the kubelet treats every static pod as critical, and never evicts it.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::Value;
 use serde_json::json;
@@ -33,6 +34,9 @@ const HIGHEST_PRIORITY: i64 = 1_000_000_000;
 /// What a `hostPath` volume below a granted path may be: nothing that the kubelet would make, no socket, no device.
 const PATH_TYPES: [&str; 3] = ["", "Directory", "File"];
 
+/// Folders of sockets, devices and credentials.
+const SENSITIVE: [&str; 7] =
+    ["/dev", "/etc/kubernetes", "/root", "/run", "/var/lib/containerd", "/var/lib/kubelet", "/var/run"];
 const GRACE_PERIOD: &str = "terminationGracePeriodSeconds";
 
 /// Adds what the pod of `daemon_set` does against `rules`.
@@ -145,7 +149,13 @@ impl Confined<'_> {
         if below(path, &self.grant.host_paths).is_none() {
             let listed = Listed(&self.grant.host_paths);
             let reason = format!("{path:?} is not below a path of {} {listed}", self.key("host-paths"));
-            let hint = format!("add {path:?} to {}, or {}", self.key("host-paths"), self.trust);
+            let hint = match leads_to_sockets(path) {
+                true => format!(
+                    "no grant makes a path of sockets and credentials safe: change the template, or {}",
+                    self.trust
+                ),
+                false => format!("add {path:?} to {}, or {}", self.key("host-paths"), self.trust),
+            };
             return found.push(error(&format!("{field}.path"), reason, hint));
         }
         if !PATH_TYPES.contains(&kind) {
@@ -271,6 +281,12 @@ impl Confined<'_> {
 }
 
 /// Whether a quantity is more than nothing.
+/// Whether at, below or above `path` are sockets or credentials of the node: whoever reads there is soon root on it.
+fn leads_to_sockets(path: &str) -> bool {
+    let path = Path::new(path);
+    SENSITIVE.iter().map(Path::new).any(|sensitive| sensitive.starts_with(path) || path.starts_with(sensitive))
+}
+
 fn is_positive(value: &Value) -> bool {
     quantity::parse_json(value).is_some_and(|amount| amount.milli_value() > 0)
 }

@@ -265,6 +265,13 @@ fn grants_lift_what_they_name_in_their_namespace_alone() {
         let texts = said(&rules, "a", &spec);
         assert!(texts.iter().any(|text| text.contains(words)), "{words} {texts:?}");
     }
+    for (asked, is_safe) in
+        [("/", false), ("/run/x.sock", false), ("/var", false), ("/dev/null", false), ("/runs", true)]
+    {
+        let texts = said(&rules, "a", &path(asked, ""));
+        let hint = if is_safe { "add \"/runs\" to policy.grants" } else { "no grant makes a path of sockets" };
+        assert!(texts.iter().any(|text| text.contains(hint)), "{asked} {texts:?}");
+    }
     let mut propagating = path("/var/log", "");
     propagating["containers"][0]["volumeMounts"] =
         json!([{"name": "v", "mountPath": "/l", "mountPropagation": "HostToContainer"}]);
