@@ -102,6 +102,7 @@ pub use reload::Ended;
 pub use reload::block_sighup;
 pub use start::AgentError;
 pub use start::policy;
+pub use start::render_options;
 pub use teardown::Leftover;
 pub use teardown::Teardown;
 pub use teardown::teardown_offline;
