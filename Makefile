@@ -49,7 +49,7 @@ mutants:
 fuzz:
 	python3 fuzz/run.py $(if $(SECONDS),--seconds $(SECONDS)) $(TARGETS)
 
-# How fast it is, in one table: functions, the running agent, real nodes beside the stock controller.
+# How fast it is, in one table: functions, the running agent, real nodes beside the DaemonSet controller.
 # make bench WHAT=functions (or agent, manifest, apply, power, cold, hundred, foreign) measures a part. As root.
 bench:
 	python3 tests/bench.py $(WHAT)
@@ -103,7 +103,7 @@ swarm: cluster-tools
 comma := ,
 
 # Three baked machines from power-on to a pod network, updates good and bad, power lost without an API
-# server, and the same steps with the stock controller and scheduler. As root; some seven minutes. With the
+# server, and the same steps with the DaemonSet controller and scheduler. As root; some seven minutes. With the
 # repository's own CNI, or a published file: make showcase MANIFEST=kube-flannel.yml.
 showcase: cluster-tools
 	cargo build --release

@@ -82,7 +82,8 @@ fn agent(asked: Result<Option<StatusReport>, CommandFailure>) -> (AgentFinding, 
     }
 }
 
-fn human(report: &DoctorReport, colour: Colour) -> String {
+/// The report as people read it.
+pub(super) fn human(report: &DoctorReport, colour: Colour) -> String {
     let report = &output::printable(report);
     let row = |finding: &Finding| {
         let word = finding.level.as_str();

@@ -94,7 +94,7 @@ const OF_DAEMONLET: [Examples; 25] = [
 ];
 
 /// Of the plugin; the empty name is the plugin itself.
-const OF_PLUGIN: [Examples; 8] = [
+const OF_PLUGIN: [Examples; 9] = [
     (
         "",
         &[
@@ -116,6 +116,7 @@ const OF_PLUGIN: [Examples; 8] = [
             ("kubectl daemonlet diff n1 n2 monitoring/node-agent", "one of them"),
         ],
     ),
+    ("doctor", &[("kubectl daemonlet doctor", "whether each admission policy is in force")]),
     ("pause", &[("kubectl daemonlet pause kube-system/kube-proxy", "no more nodes follow")]),
     ("resume", &[("kubectl daemonlet resume kube-system/kube-proxy", "they follow again")]),
     ("promote", &[("kubectl daemonlet promote kube-system/kube-proxy", "go on to the next step")]),

@@ -1,11 +1,12 @@
 //! `kubectl daemonlet`: the whole cluster, with the rights and the kubeconfig of whoever asks.
 //!
 //! Owns the plugin's command line: the same binary under the name `kubectl-daemonlet`. Needs no agent; reads
-//! DaemonSets, Nodes, NodeDaemons and the coordinator's Lease, and changes annotations where it is told to.
+//! DaemonSets, Nodes, NodeDaemons and the coordinator's Lease, changes annotations where it is told to, and tries policies.
 
 mod cluster;
 mod complete;
 mod diff;
+mod doctor;
 mod explain;
 mod overview;
 mod steer;
@@ -83,6 +84,12 @@ enum KubectlCommand {
         #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
         daemon_set: Option<ObjectKey>,
     },
+    /// Prove as a cluster admin that each admission policy holds agents and coordinators
+    ///
+    /// Each is tried by a dry run of a write that it has to refuse, in the name of an agent and of whoever may approve
+    /// certificates as a coordinator: it takes the right to impersonate users and groups. To try an approval, it makes a
+    /// CertificateSigningRequest that nobody signs, and deletes it.
+    Doctor,
     /// Hold the rollout of a DaemonSet: no more nodes follow
     Pause {
         #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
@@ -154,6 +161,7 @@ fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         Some(KubectlCommand::Explain { node, daemon_set: None }) => {
             return explain::all(&read()?, node, namespace, json);
         }
+        Some(KubectlCommand::Doctor) => return runtime.block_on(doctor::print(&client, json)),
         Some(KubectlCommand::Diff { node, other, daemon_set }) => {
             return runtime.block_on(diff::print(&client, [node, other], (daemon_set.as_ref(), namespace), json));
         }

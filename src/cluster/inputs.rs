@@ -157,6 +157,8 @@ impl ClusterInputs {
                     self.reading.remove(&of);
                     is_news = change.is_some();
                     change.map(|change| Arc::make_mut(&mut self.snapshot).take(change));
+                    // There may be thousands: the next ones do not wait for a pass.
+                    self.read_outlines();
                 }
                 // What an earlier term still had to say is nothing to this one.
                 ClusterEvent::Changed(..)
@@ -206,6 +208,7 @@ impl ClusterInputs {
     /// Reads what is not known whole and matters all the same.
     fn read_outlines(&mut self) {
         let Some((_, running)) = &mut self.running else { return };
+        while running.try_join_next().is_some() {}
         let is_of_tenant = |(_, key): &(WatchedKind, ObjectKey)| !self.snapshot.trusts(&key.namespace);
         let mut of_tenants = self.reading.iter().filter(|of| is_of_tenant(of)).count();
         for of in self.snapshot.unread() {

@@ -27,10 +27,8 @@ use crate::core::model::ObjectKey;
 use super::inputs::ClusterEvent;
 use super::inputs::ClusterEvents;
 
-/// Objects a page.
+/// Objects a page; of ControllerRevisions no more than 8 KiB of metadata each.
 const PAGE: u32 = 500;
-/// ControllerRevisions a page: each may have a megabyte, and the page is in memory three times while it is read.
-const REVISIONS_PAGE: u32 = 8;
 /// DaemonSets a page: most pass by, but the API server holds the page, and what does not pass may have 768 KiB.
 const DAEMON_SETS_PAGE: u32 = 16;
 /// Certificate requests a page: each may have a megabyte.
@@ -99,7 +97,6 @@ pub(super) async fn follow(kind: WatchedKind, client: kube::Client, term: u64, e
         _ => Config::default(),
     };
     let config = config.page_size(match kind {
-        WatchedKind::Revisions => REVISIONS_PAGE,
         WatchedKind::DaemonSets => DAEMON_SETS_PAGE,
         WatchedKind::CertificateRequests => CERTIFICATES_PAGE,
         _ => PAGE,

@@ -8,6 +8,7 @@ use crate::core::duration;
 use crate::core::json::Json;
 use crate::core::knowledge::OVERRIDE_ANNOTATION;
 use crate::core::labels;
+use crate::core::labels::Selector;
 use crate::core::model::ABORTED;
 use crate::core::model::AFTER;
 use crate::core::model::AFTER_TIMEOUT;
@@ -63,7 +64,7 @@ const KNOWN: [KnownAnnotation; 27] = [
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
     (PAUSED, |text| matches!(text, "true" | "false"), "true or false", "it is paused"),
     (PARTITION, |text| int_or_percent(text).is_some(), "a number of nodes or a percentage up to 100%", HELD),
-    (CANARY, |text| !text.trim().is_empty() && labels::parse(text).is_ok(), "a label selector", HELD),
+    (CANARY, |text| canary(text).is_some(), "a label selector of at most 32 requirements and 4096 bytes", HELD),
     (CANARY_HOLD, |text| duration::parse(text).is_some(), "a Go duration, such as 10m", HELD),
     (MAX_FAILED, |text| int_or_percent(text).is_some(), "a number of nodes or a percentage up to 100%", HELD),
     (MAX_UNREACHABLE, |text| int_or_percent(text).is_some(), "a number of nodes or a percentage up to 100%", HELD),
@@ -152,6 +153,17 @@ pub fn not_understood(daemon_set: &DaemonSet) -> Option<String> {
 pub fn excluded_by_steps(daemon_set: &DaemonSet) -> Option<&'static str> {
     daemon_set.annotations.get(STEPS)?;
     [CANARY, PARTITION, FIRST_INSTALL].into_iter().find(|name| daemon_set.annotations.contains_key(*name))
+}
+
+/// A selector of canary nodes has no more bytes, and no more requirements: all of it is compared with each node.
+const CANARY_BYTES: usize = 4096;
+const CANARY_REQUIREMENTS: usize = 32;
+
+/// The nodes that go first; `None`: it is not understood.
+pub fn canary(text: &str) -> Option<Selector> {
+    let is_short = !text.trim().is_empty() && text.len() <= CANARY_BYTES;
+    let selector = is_short.then(|| labels::parse(text).ok()).flatten()?;
+    (selector.requirements().len() <= CANARY_REQUIREMENTS).then_some(selector)
 }
 
 /// Whether people have paused the rollouts of a DaemonSet: any value but `false` does.

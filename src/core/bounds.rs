@@ -13,6 +13,7 @@ use crate::core::json::Json;
 use crate::core::model::Author;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
+use crate::core::model::Kind;
 use crate::core::model::OVERLAYS;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
@@ -99,15 +100,18 @@ const _: () = assert!(SHARE * DAEMON_SETS <= KEPT.each);
 /// How much of the DaemonSets of such namespaces a coordinator keeps in memory.
 pub const COORDINATED: Quota = Quota { each: 4 << 20, all: 16 << 20, share: 256 << 10 };
 
-/// How many ConfigMaps and Secrets of one namespace that is not trusted are read on a node.
+/// How many ConfigMaps, Secrets and ControllerRevisions of one namespace that is not trusted are read on a node.
 pub const OBJECTS: usize = 512;
 
 /// How many tokens are requested for the DaemonSets of the API in one namespace that is not trusted on a node.
 pub const TOKENS: usize = 256;
 
-/// How much of these ConfigMaps and Secrets is kept in memory, as [`object_weight`] counts; as much again of what they were
+/// How much of these objects is kept in memory, as [`object_weight`] counts; as much again of what they were
 /// beside that, and once more for roll-backs.
 pub const OBJECTS_KEPT: Quota = Quota { each: 32 << 20, all: 64 << 20, share: 4 << 20 };
+
+/// How much of the pods of a node in namespaces that are not trusted is kept in memory, as [`object_weight`] counts.
+pub const PODS_KEPT: Quota = Quota { each: 4 << 20, all: 16 << 20, share: 1 << 20 };
 
 /// What a value takes in memory beside its text, in bytes.
 pub const VALUE: usize = 256;
@@ -175,7 +179,7 @@ pub fn objects_beyond_error(object: &ObjectRef) -> FieldError {
     FieldError {
         field: object.to_string(),
         reason: format!(
-            "it is not read: the DaemonSets of namespace {namespace} name more than {OBJECTS} ConfigMaps and Secrets for \
+            "it is not read: the DaemonSets of namespace {namespace} name more than {OBJECTS} ConfigMaps, Secrets and ControllerRevisions for \
              this node; those of what runs come first, then the others by the DaemonSet's name"
         ),
         hint: Some(format!("name fewer, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
@@ -196,7 +200,12 @@ pub fn tokens_beyond_error(token: &TokenRequest) -> FieldError {
     }
 }
 
-/// What a ConfigMap or Secret takes in memory, roughly, in bytes.
+/// Whether what is kept of `object` is bounded where its namespace is not trusted ([`OBJECTS`], [`OBJECTS_KEPT`]).
+pub fn is_bounded(object: &ObjectRef) -> bool {
+    matches!(object.kind, Kind::ConfigMap | Kind::Secret | Kind::ControllerRevision)
+}
+
+/// What such an object takes in memory, roughly, in bytes.
 pub fn object_weight(object: &Value) -> usize {
     let (values, bytes) = size(object);
     bytes + values * VALUE
@@ -209,7 +218,7 @@ pub fn no_room_for_object(object: &ObjectRef, weight: usize) -> FieldError {
     FieldError {
         field: object.to_string(),
         reason: format!(
-            "it is not read: with its {weight} bytes the ConfigMaps and Secrets of namespace {namespace} would take more \
+            "it is not read: with its {weight} bytes the ConfigMaps, Secrets and ControllerRevisions of namespace {namespace} would take more \
              than {each} bytes of the agent's memory together, or those of all namespaces that are not trusted \
              more than {all}; what runs keeps the data that it has"
         ),
@@ -362,7 +371,7 @@ impl Bound {
         let words = match self == &TENANT {
             true => "use fewer, or add the namespace to policy.trusted-namespaces, whose bounds are higher",
             false => {
-                "use fewer, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode)"
+                "use fewer, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)"
             }
         };
         words.to_owned()

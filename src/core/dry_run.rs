@@ -1,7 +1,7 @@
 //! The API server's word on a pod before it starts (`policy.admission = "dry-run"`): what is asked, and what an
 //! answer means.
 //!
-//! Owns the pod that is sent, which is the stock controller's; the judgement of replies; and what of an answered pod
+//! Owns the pod that is sent, which is the DaemonSet controller's; the judgement of replies; and what of an answered pod
 //! a new instance is made from. Must not send anything: the shell does, and [`AdmissionDryRun`] says when.
 
 mod admission_dry_run;
@@ -66,7 +66,7 @@ impl Question {
     }
 }
 
-/// The pod that the stock controller would create for `node`: upstream's `CreatePodTemplate`, `GetPodFromTemplate` and
+/// The pod that the DaemonSet controller would create for `node`: upstream's `CreatePodTemplate`, `GetPodFromTemplate` and
 /// `ReplaceDaemonSetPodNodeNameNodeAffinity`. Its owner does not block, which would take a right of its own.
 pub fn pod(daemon_set: &DaemonSet, revision: &str, node: &str) -> Value {
     let template = daemon_set.patched_template();

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::core::json::Json;
 
-/// So much of one object passes, in bytes.
+/// So much of one object passes, in bytes, unless the caller says otherwise.
 const LONGEST: usize = 128 << 10;
 /// So many maps, lists and commas: a map takes 50 times its text in memory.
 const MOST_VALUES: usize = 4096;
@@ -60,6 +60,8 @@ pub enum ResponseShape {
 pub struct FieldFilter {
     fields: &'static FieldSelection,
     place: ResponseShape,
+    /// So much of one object passes: bytes, and values.
+    most: (usize, usize),
     in_string: bool,
     is_escaped: bool,
     /// How deep what is no object is nested.
@@ -75,7 +77,13 @@ impl FieldFilter {
     /// At the beginning of a response.
     pub fn new(fields: &'static FieldSelection, place: ResponseShape) -> Self {
         let (text, key) = (Vec::new(), Vec::new());
-        Self { fields, place, in_string: false, is_escaped: false, depth: 0, text, key, item: None }
+        let most = (LONGEST, MOST_VALUES);
+        Self { fields, place, most, in_string: false, is_escaped: false, depth: 0, text, key, item: None }
+    }
+
+    /// The same with another bound of one object: bytes, and maps, lists and commas.
+    pub fn at_most(self, (bytes, values): (usize, usize)) -> Self {
+        Self { most: (bytes, values), ..self }
     }
 
     /// Reads the next `bytes` of the response; gives what of it is to be read on.
@@ -123,7 +131,7 @@ impl FieldFilter {
         }
         match byte {
             b'{' if self.begins_item() => {
-                self.item = Some(FilteredItem::new(self.fields));
+                self.item = Some(FilteredItem::new(self.fields, self.most));
                 return;
             }
             b'{' | b'[' => self.depth += 1,
@@ -179,6 +187,7 @@ struct FilteredItem {
     key: Vec<u8>,
     kept: Vec<u8>,
     values: usize,
+    most: (usize, usize),
     /// Whether it is too large; then `skipped` counts from the object itself.
     is_too_large: bool,
     in_metadata: bool,
@@ -187,7 +196,7 @@ struct FilteredItem {
 }
 
 impl FilteredItem {
-    fn new(fields: &'static FieldSelection) -> Self {
+    fn new(fields: &'static FieldSelection, most: (usize, usize)) -> Self {
         Self {
             frames: vec![Frame::new(true, fields)],
             skipped: None,
@@ -195,6 +204,7 @@ impl FilteredItem {
             key: Vec::new(),
             kept: vec![b'{'],
             values: 1,
+            most,
             is_too_large: false,
             in_metadata: false,
             in_identity: false,
@@ -210,7 +220,7 @@ impl FilteredItem {
         if self.in_identity {
             self.identity.extend(bytes);
         }
-        if self.kept.len() > LONGEST || self.values > MOST_VALUES {
+        if self.kept.len() > self.most.0 || self.values > self.most.1 {
             self.is_too_large = true;
             self.kept = Vec::new();
             self.skipped = Some(self.frames.len());

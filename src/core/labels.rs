@@ -119,6 +119,11 @@ impl Selector {
         Self { requirements }
     }
 
+    /// What it requires.
+    pub fn requirements(&self) -> &[Requirement] {
+        &self.requirements
+    }
+
     /// Whether `labels` meet every requirement.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(labels))

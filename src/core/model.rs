@@ -206,7 +206,7 @@ impl fmt::Display for Source {
 pub enum Mode {
     /// In place of the stock DaemonSet controller.
     Static,
-    /// Only until the stock controller's pod can run.
+    /// Only until the DaemonSet controller's pod can run.
     Bootstrap,
 }
 

@@ -24,6 +24,8 @@ const LONGEST_PART: usize = 2 * TENANT.template;
 /// So many maps, lists and commas may such a spec have: each value has at most two of them, and a map takes 50 times its
 /// text in memory.
 const MOST_VALUES: usize = 2 * TENANT.values + 2048;
+/// So much of a template that is in a revision is read: bytes, and maps, lists and commas. It was read as a spec once.
+pub const OF_TEMPLATE: (usize, usize) = (LONGEST_PART + LONGEST_STATUS, MOST_VALUES);
 /// No key that is looked for has more bytes.
 const LONGEST_KEY: usize = 16;
 

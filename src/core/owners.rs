@@ -1,5 +1,5 @@
-//! The owner of a mirror pod: the DaemonSet, as for pods of the stock controller, or the Node, as the kubelet sets it.
-//! Owns when a mirror pod may belong to its DaemonSet: only if no stock controller claims it. The DaemonSet controller
+//! The owner of a mirror pod: the DaemonSet, as for pods of the DaemonSet controller, or the Node, as the kubelet sets it.
+//! Owns when a mirror pod may belong to its DaemonSet: only if no DaemonSet controller claims it. The DaemonSet controller
 //! counts every pod owned by a DaemonSet: it would delete one that, by its rules, should not run, and would not create
 //! its own beside it.
 
@@ -38,7 +38,7 @@ pub const FIX: &str = "switch the DaemonSet controller off, or keep it away with
 daemonlet.dev/static: \"true\" in the DaemonSet's template, or label the DaemonSet daemonlet.dev/mode: bootstrap; a pod that \
 a controller left behind is deleted by hand";
 
-/// Whether a node selector that matches no node keeps the stock controller away.
+/// Whether a node selector that matches no node keeps the DaemonSet controller away.
 pub fn is_gated(daemon_set: &DaemonSet) -> bool {
     daemon_set.template.at(["spec", "nodeSelector", STATIC_GATE]).is_some()
 }
@@ -66,7 +66,7 @@ pub fn is_mirror_pod(pod: &Value) -> bool {
 }
 
 /// The owner that the mirror pod of `instance` should have. `mode`: how the daemon is wanted here, if it is;
-/// `daemon_set`: the definition in force; `stock_acts`: a pod of the stock controller is here.
+/// `daemon_set`: the definition in force; `stock_acts`: a pod of the DaemonSet controller is here.
 pub fn owner(instance: &Instance, mode: Option<Mode>, daemon_set: &DaemonSet, stock_acts: bool) -> MirrorPodOwner {
     let stays = instance.phase == Phase::Live && !instance.orphaned && instance.restart.is_none();
     match (mode, &daemon_set.source, &daemon_set.uid) {

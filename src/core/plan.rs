@@ -213,7 +213,7 @@ pub struct Summary {
     /// Why an image of the wanted revision cannot be pulled, while the old instance stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_failed: Option<String>,
-    /// The name of a pod of the stock controller that runs beside a `static` instance.
+    /// The name of a pod of the DaemonSet controller that runs beside a `static` instance.
     pub stock_pod: Option<String>,
     /// The wanted revision, if it failed here.
     pub failed: Option<FailedRevision>,

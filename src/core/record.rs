@@ -77,7 +77,7 @@ pub struct DaemonRecord {
     /// Fingerprint of the folder's file when the API's DaemonSet was deleted: the file is ignored until it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored_file: Option<String>,
-    /// The hand-over of a `bootstrap` instance to the stock controller's pod.
+    /// The hand-over of a `bootstrap` instance to the DaemonSet controller's pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_over: Option<HandOver>,
     /// The revision that waits for `update-jitter`, and since when it is wanted.
@@ -111,6 +111,9 @@ pub struct DaemonRecord {
     /// not permitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LastRun>,
+    /// Whether all instances have ended, the last of them to return: none has begun since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub returns: bool,
     /// The revision that ran here before the wanted one: a withdrawn rollout returns to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<LastRun>,
@@ -282,6 +285,7 @@ impl DaemonRecord {
             staged_images: Vec::new(),
             retry: None,
             last: None,
+            returns: false,
             previous: None,
             answer: None,
             backoff: None,
@@ -305,7 +309,7 @@ impl DaemonRecord {
 
     /// Whether nothing runs, and what ran has ended to return.
     pub fn has_ended_to_return(&self) -> bool {
-        let has_ended = self.instances.is_empty() && self.last.is_some();
+        let has_ended = self.instances.is_empty() && (self.returns || self.last.is_some());
         self.live().next().is_none() && (self.runs() || has_ended)
     }
 

@@ -335,7 +335,7 @@ named! {
         NotSelected = "not selected",
         /// The configuration of this node does not select it, and nothing of it runs here.
         LeftAlone = "left alone",
-        /// The stock controller's pod is here; it would return at a boot without it (`bootstrap`).
+        /// The DaemonSet controller's pod is here; it would return at a boot without it (`bootstrap`).
         StandingBy = "standing by",
         /// It cannot be a static pod, is invalid, or is forbidden by policy.
         Refused = "refused",

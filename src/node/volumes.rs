@@ -24,11 +24,15 @@ use crate::core::volume::VolumeData;
 use crate::node::fsx;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FsError;
+use crate::node::fsx::Owner;
 use crate::node::fsx::Shared;
 use crate::node::fsx::Stamp;
 use crate::node::fsx::Unsynced;
 
 pub use layout::VolumesRoot;
+
+/// The file that tries whether the disk takes data.
+const TRIED: &str = ".daemonlet-try";
 
 /// Volume data that could not be written or cleared.
 #[derive(Debug, thiserror::Error)]
@@ -266,6 +270,21 @@ impl Volumes {
             Ok(Some(pod)) => seen.values().all(|volume| volume.holds(&pod)),
             Ok(None) | Err(_) => false,
         }
+    }
+
+    /// Whether the disk takes data for the pod `uid`.
+    ///
+    /// # Errors
+    /// What it does not take.
+    pub fn try_disk(&self, uid: &str) -> Result<(), VolumeError> {
+        layout::check_uid(uid)?;
+        let written = self.target.make_pod(&self.disk, uid).and_then(|pod| {
+            // An agent may have ended before it removed its own.
+            pod.unlink(TRIED)?;
+            let tried = pod.create_file(TRIED, &[0; 4_096], 0o600, Owner::default()).and_then(|file| file.sync());
+            tried.and(pod.unlink(TRIED)).map(drop)
+        });
+        written.map_err(|source| VolumeError::Pod { uid: uid.to_owned(), source })
     }
 
     /// Whether each of these volumes of the pod `uid` has data, right or wrong.

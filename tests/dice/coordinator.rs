@@ -16,9 +16,11 @@ use daemonlet::core::cluster::requests::RequestTarget;
 use daemonlet::core::cluster::snapshot::Change;
 use daemonlet::core::cluster::snapshot::ClusterSnapshot;
 use daemonlet::core::cluster::snapshot::KINDS;
+use daemonlet::core::cluster::snapshot::WatchedKind;
 use daemonlet::core::cluster::state::CoordinatorState;
 use daemonlet::core::time::Span;
 use daemonlet::core::time::Timestamp;
+use serde_json::json;
 
 use super::api::Api;
 use super::given;
@@ -109,7 +111,7 @@ impl Process {
     pub(super) fn watch(&mut self, api: &Api, most: usize) {
         if self.running.is_some() {
             let news = api.log.iter().skip(self.seen).take(most).cloned();
-            self.seen += news.map(|change| Arc::make_mut(&mut self.snapshot).take(change)).count();
+            self.seen += news.map(|change| Arc::make_mut(&mut self.snapshot).take(as_watched(change))).count();
             self.read(api);
         }
     }
@@ -139,7 +141,7 @@ impl Process {
                         continue;
                     }
                     for object in api.list(kind) {
-                        snapshot.take(Change::Present(kind, Box::new(object.clone()), true));
+                        snapshot.take(as_watched(Change::Present(kind, Box::new(object.clone()), true)));
                     }
                     snapshot.take(Change::Complete(kind));
                 }
@@ -194,4 +196,12 @@ impl Process {
         }
         true
     }
+}
+
+/// As watches tell it: of a ControllerRevision the metadata alone.
+fn as_watched(mut change: Change) -> Change {
+    if let Change::Present(WatchedKind::Revisions, object, _) = &mut change {
+        **object = json!({"metadata": object["metadata"]});
+    }
+    change
 }

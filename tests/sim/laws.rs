@@ -66,7 +66,7 @@ pub(crate) struct Laws {
     removed: BTreeMap<String, i64>,
     /// Since when a daemon that ran has been without a manifest, in time that counts.
     without: BTreeMap<String, i64>,
-    /// Whether what was remembered of ConfigMaps and Secrets is lost, and no API server has said it since.
+    /// Whether what was remembered is lost, and no API server has said all of it since: nothing starts without its data.
     knows_nothing: bool,
     checked_at: i64,
     /// When an agent last ran.
@@ -411,7 +411,7 @@ impl Laws {
     fn not_without(&mut self, node: &Node, is_up: bool) {
         let passed = node.steady - self.checked_at;
         let here: BTreeSet<&str> = self.manifests.values().map(|manifest| manifest.daemon.as_str()).collect();
-        self.knows_nothing &= !node.is_reachable();
+        self.knows_nothing &= !node.is_reachable() || !node.server.lock().unwrap().refusals.is_empty();
         let mut late = None;
         for daemon in &node.daemons {
             let name = format!("{SPACE}/{}", daemon.name);
@@ -557,7 +557,7 @@ impl Laws {
         if !is_up {
             return self.waiting.wait_anew();
         }
-        let passed = if node.is_clear() { node.steady - self.checked_at } else { 0 };
+        let passed = if node.is_clear() && !self.knows_nothing { node.steady - self.checked_at } else { 0 };
         if let Some(daemon) = self.waiting.pass(node, passed) {
             self.violate(node.steady, "a daemon that has room again starts", daemon);
         }

@@ -98,7 +98,7 @@ impl Node {
                 self.end = Some(End::PowerLoss { kept: 3, reach: Reach::Up });
             }
             // What cannot be remembered cannot be ended, either (not-mended).
-            Place::Kubelet if self.is_state_open => {}
+            Place::Kubelet if self.is_state_open || self.forgets() && self.takes_no_data() => {}
             Place::Kubelet => {
                 // The data that is not remembered is not there for some.
                 self.allow_anew();
@@ -110,12 +110,13 @@ impl Node {
     }
 
     /// What needs data that the API server has, such as labels of the Node for overlays, or a file that cannot be read now,
-    /// may start anew.
+    /// may start anew; so may all of which the disk takes no data.
     pub(crate) fn allow_anew(&mut self) {
+        let is_full = self.takes_no_data();
         for daemon in 0..self.daemons.len() {
             let Daemon { overlay, is_hurt, .. } = &self.daemons[daemon];
             let is_away = self.daemons[daemon].in_api() || self.is_late(daemon) || *is_hurt || overlay.is_some();
-            self.daemons[daemon].allowed += u32::from(is_away);
+            self.daemons[daemon].allowed += u32::from(is_away || is_full);
         }
     }
 

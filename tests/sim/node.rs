@@ -104,7 +104,8 @@ pub(crate) struct Daemon {
     /// Whether nothing is remembered of it, so that what the API server defines may follow another of its folder.
     pub(crate) is_on_new_disk: bool,
     pub(crate) overlay: Option<Overlay>,
-    /// Whether its file went while no agent ran, and the next one does not know that there was one: only a person ends it.
+    /// Whether it still ran when its file was gone and what was remembered was lost: the next agent does not know that
+    /// there was one, and only a person ends it.
     pub(crate) origin_is_lost: bool,
 }
 
@@ -623,11 +624,6 @@ impl Node {
             return;
         }
         self.allow_anew();
-        if [Fault::PodsFull, Fault::PodsReadOnly, Fault::PodsBroken].iter().any(|fault| self.faults.contains(fault)) {
-            // They cannot be written again.
-            let steady = self.steady;
-            self.daemons.iter_mut().for_each(|daemon| daemon.data_removed = Some(steady));
-        }
         if self.draw.below(3) > 0 {
             return;
         }
@@ -988,6 +984,11 @@ impl Node {
                 path.parent().into_iter().for_each(|folder| disk.sync_folder(folder));
             }
         });
+    }
+
+    /// Whether the kubelet's root takes no data.
+    pub(crate) fn takes_no_data(&self) -> bool {
+        [Fault::PodsFull, Fault::PodsReadOnly, Fault::PodsBroken].iter().any(|fault| self.faults.contains(fault))
     }
 
     /// Whether nothing new can be remembered.
@@ -1366,6 +1367,19 @@ impl Node {
         self.inputs_damaged_at.is_some_and(|at| self.steady - at <= BACK)
     }
 
+    /// What runs without its file, because the agent could not write down its end or had no time to, nobody remembers to
+    /// have had one.
+    fn lose_origins(&mut self) {
+        for daemon in 0..self.daemons.len() {
+            let path = self.path(daemon);
+            let is_away = self.as_world(|disk| (&**disk as &dyn Disk).look_at_link(&path).is_err());
+            let is_folders = self.daemons[daemon].home == Home::Folder && self.daemons[daemon].file.is_none();
+            if is_folders && is_away && self.manifest_of(daemon).is_some() {
+                self.daemons[daemon].origin_is_lost = true;
+            }
+        }
+    }
+
     fn damage(&mut self, piece: Piece, damage: Damage) {
         let record = || {
             let disk: &dyn Disk = &*self.disk;
@@ -1395,6 +1409,7 @@ impl Node {
         if piece == Piece::Inputs {
             self.forget_clock();
             self.inputs_damaged_at = Some(self.steady);
+            self.lose_origins();
         }
         if piece == Piece::Seal {
             self.forget_data();

@@ -45,10 +45,10 @@ mod tests {
             assert_eq!(directive, NO_FILES);
             lines.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
         };
-        assert_eq!(names(&[""]), ["explain", "diff", "pause", "resume", "promote", "abort", "retry"]);
+        assert_eq!(names(&[""]), ["explain", "diff", "doctor", "pause", "resume", "promote", "abort", "retry"]);
         assert_eq!(names(&["-n", "kube-system", "p"]), ["pause", "promote"]);
         assert_eq!(names(&["pause", ""]), Vec::<String>::new());
         assert_eq!(names(&["pause", "--co"]), ["--context"]);
-        assert_eq!(names(&[]).len(), 7);
+        assert_eq!(names(&[]).len(), 8);
     }
 }

@@ -60,7 +60,12 @@ fn names_are_corrected_and_values_explained() {
             "\"101%\" is not a number of nodes or a percentage up to 100%; nothing is rolled out \
              (write a number of nodes or a percentage up to 100%)",
         ),
-        ("canary", "a in b", "\"a in b\" is not a label selector; nothing is rolled out (write a label selector)"),
+        (
+            "canary",
+            "a in b",
+            "\"a in b\" is not a label selector of at most 32 requirements and 4096 bytes; nothing is rolled out (write a \
+             label selector of at most 32 requirements and 4096 bytes)",
+        ),
         (
             "canary-hold",
             "10",
@@ -135,4 +140,12 @@ fn steps_exclude_what_says_another_way_how_far_a_rollout_goes() {
         );
         assert_eq!(told, [words]);
     }
+}
+
+#[test]
+fn a_selector_of_canary_nodes_is_short() {
+    assert!(canary("a=b,!c").is_some_and(|selector| selector.requirements().len() == 2));
+    assert_eq!(canary(&"!a,".repeat(40)[..119]), None, "40 requirements");
+    assert_eq!(canary(&format!("a in ({})", ["b"; 4096].join(","))), None);
+    assert_eq!((canary(""), canary("  ")), (None, None));
 }

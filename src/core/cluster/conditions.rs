@@ -36,7 +36,7 @@ pub struct ConditionFacts<'a> {
     pub waiting: Option<(UpdateTrigger, usize)>,
     /// Nodes on which the wanted revision failed, or whose daemon is in trouble, by cause.
     pub causes: &'a Causes,
-    /// What is wrong with the cluster for this DaemonSet, such as a stock controller that acts on it: reason and words.
+    /// What is wrong with the cluster for this DaemonSet, such as a DaemonSet controller that acts on it: reason and words.
     pub trouble: Option<(&'static str, &'a str)>,
     /// The rollout is taken back: to which revision, and from how many nodes still.
     pub back: &'a Option<GoingBack>,

@@ -185,6 +185,7 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
     let known = Basis { view, state, settings, agents: &agents, told: &told, now };
     let mut plan = ClusterPlan::default();
     let mut ours = BTreeSet::new();
+    let unread = view.with_unread_revisions();
     for (key, daemon) in &view.daemons {
         if daemon.daemon_set.deleting {
             continue;
@@ -204,7 +205,7 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
         ours.insert((daemon.key, daemon.uid_name));
         match &daemon.refused {
             // Its history is not known yet, and what is halted stands there.
-            _ if view.is_unread(daemon) => plan.carry_over(state, key),
+            _ if unread.contains(key) => plan.carry_over(state, key),
             Some(refused) => count_refused(&known, key, daemon, refused, &mut plan),
             None => coordinate(&known, key, daemon, &mut plan),
         }

@@ -1,7 +1,7 @@
-//! The API server: reachable, the rights that the agent needs, its clock, and no stock controller at work.
+//! The API server: reachable, the rights that the agent needs, its clock, and no DaemonSet controller at work.
 //!
 //! Owns the list of rights, as `packaging/k8s/rbac.yaml`, `rbac-dry-run.yaml`, `startup-taint.yaml` and `node-conditions.yaml` grant
-//! them, and how a stock controller is recognised.
+//! them, and how a DaemonSet controller is recognised.
 
 use std::collections::BTreeSet;
 

@@ -15,7 +15,7 @@ use crate::core::upstream::api_server;
 use super::Finding;
 
 /// The name of what the writes would make.
-const NAME: &str = "daemonlet-doctor";
+pub(super) const NAME: &str = "daemonlet-doctor";
 
 /// A write that a policy has to refuse.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,23 @@ const CERTIFICATE_REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tL
     REFnTkgKQURCRUFpQm4xNWNEMFdUVTFpU2pSOUlKUWdhK2Via3RXKzZqcFB3b3BaZXhTUXdBNGdJZ2ZWeER3SytyM2Q2MwpLTDZs\
     cVduV1dNL0hTM1JwcyswRG1qNnErVnBaaXlJPQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
 /// The policy of `rbac-dry-run.yaml`.
-const DRY_RUN: &str = "daemonlet-agent-dry-run";
+pub(super) const DRY_RUN: &str = "daemonlet-agent-dry-run";
+/// The policy of `approver-rbac.yaml`.
+pub(super) const APPROVALS: &str = "daemonlet-coordinator-approvals";
+/// The packaged policies, each with its file.
+pub(super) const PACKAGED: &[(&str, &str)] = &[
+    ("daemonlet-agent-writes", "admission-policies.yaml"),
+    ("daemonlet-agent-nodedaemons", "admission-policies.yaml"),
+    ("daemonlet-agent-leases", "admission-policies.yaml"),
+    ("daemonlet-agent-events", "admission-policies.yaml"),
+    ("daemonlet-agent-certificates", "admission-policies.yaml"),
+    ("daemonlet-agent-pods", "admission-policies.yaml"),
+    ("daemonlet-agent-tokens", "admission-policies.yaml"),
+    (startup_taint::POLICY, "admission-policies.yaml"),
+    (node_conditions::POLICY, "admission-policies.yaml"),
+    (DRY_RUN, "rbac-dry-run.yaml"),
+    (APPROVALS, "approver-rbac.yaml"),
+];
 /// One second more than a token of an agent may live.
 const TOO_LONG: u64 = 86_401;
 
@@ -73,6 +89,14 @@ pub struct Targets {
     pub pod: Option<ObjectKey>,
     /// A ServiceAccount whose tokens the agent may ask for.
     pub account: Option<ObjectKey>,
+}
+
+/// A request that no policy lets an agent make, nor a coordinator approve: nobody is its signer.
+pub(super) fn certificate_request() -> Value {
+    json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": NAME},
+        "spec": {"request": CERTIFICATE_REQUEST, "signerName": "daemonlet.dev/doctor", "usages": ["client auth"]},
+    })
 }
 
 /// The writes of an agent whose policies are to be shown.
@@ -104,10 +128,7 @@ pub fn probes(targets: &Targets) -> Vec<PolicyProbe> {
         policy: "daemonlet-agent-certificates",
         write: ProbeWrite::Create,
         path: "/apis/certificates.k8s.io/v1/certificatesigningrequests".to_owned(),
-        object: json!({
-            "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": NAME},
-            "spec": {"request": CERTIFICATE_REQUEST, "signerName": "daemonlet.dev/doctor", "usages": ["client auth"]},
-        }),
+        object: certificate_request(),
     };
     let pod = pod.as_ref().map(|ObjectKey { namespace, name }| PolicyProbe {
         policy: "daemonlet-agent-pods",
@@ -183,12 +204,21 @@ pub(super) fn examine(probes: &[(&'static str, PolicyProbeResult)]) -> Vec<Findi
         .map(|why| Finding::warn(CHECK, format!("could not be shown to be in force: {why}"), "see the rights above"));
     let findings: Vec<Finding> = open.into_iter().chain(unknown).collect();
     match findings.is_empty() && !probes.is_empty() {
-        true => vec![Finding::ok(
-            CHECK,
-            "each refuses what this agent must not write; those of a coordinator are not tried",
-        )],
+        true => vec![Finding::ok(CHECK, in_force(probes))],
         false => findings,
     }
+}
+
+/// What is said where each probe is refused, with the policies that this identity has not tried: what RBAC does not give
+/// it, and what is there for coordinators.
+fn in_force(probes: &[(&'static str, PolicyProbeResult)]) -> String {
+    let is_untried = |policy: &&str| probes.iter().all(|(tried, _)| tried != policy);
+    let untried: Vec<&str> = PACKAGED.iter().map(|(policy, _)| *policy).filter(is_untried).collect();
+    format!(
+        "each that this agent can try refuses what it must not write; not checked from here: {}: run `kubectl daemonlet \
+         doctor` as a cluster admin",
+        untried.join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -212,13 +242,13 @@ mod tests {
             assert_eq!(findings.len(), 1);
             (findings[0].level, findings[0].text.clone())
         };
-        assert_eq!(
-            judged(refused()),
-            (
-                Severity::Ok,
-                "each refuses what this agent must not write; those of a coordinator are not tried".to_owned()
-            )
+        let (level, text) = judged(refused());
+        assert_eq!(level, Severity::Ok);
+        assert!(
+            text.contains("; not checked from here: daemonlet-agent-writes, daemonlet-agent-nodedaemons, "),
+            "{text}"
         );
+        assert!(text.contains(APPROVALS) && !text.contains(POLICY), "{text}");
         let (level, text) = judged(PolicyProbeResult::Accepted);
         assert_eq!(level, Severity::Warn);
         assert!(text.starts_with("not in force for this agent: daemonlet-agent-leases; "), "{text}");
@@ -267,13 +297,17 @@ mod tests {
         let text = concat!(
             include_str!("../../../packaging/k8s/admission-policies.yaml"),
             include_str!("../../../packaging/k8s/rbac-dry-run.yaml"),
+            include_str!("../../../packaging/k8s/approver-rbac.yaml"),
         );
         let mut packaged: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("  policyName: ")).collect();
-        // What RBAC does not give cannot be tried.
-        packaged.retain(|policy| *policy != "daemonlet-agent-writes");
         packaged.sort_unstable();
+        let mut known: Vec<&str> = PACKAGED.iter().map(|(policy, _)| *policy).collect();
+        known.sort_unstable();
+        assert_eq!(known, packaged);
+        // An agent can try neither what RBAC does not give it nor what a coordinator may.
+        known.retain(|policy| !["daemonlet-agent-writes", APPROVALS].contains(policy));
         let mut tried: Vec<&str> = probes(&all).iter().map(|probe| probe.policy).collect();
         tried.sort_unstable();
-        assert_eq!(tried, packaged);
+        assert_eq!(tried, known);
     }
 }

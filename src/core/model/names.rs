@@ -2,7 +2,7 @@
 
 /// The label whose value is a [`Mode`](super::Mode).
 pub const MODE_LABEL: &str = "daemonlet.dev/mode";
-/// The node selector key that keeps the stock controller away; ignored in placement.
+/// The node selector key that keeps the DaemonSet controller away; ignored in placement.
 pub const STATIC_GATE: &str = "daemonlet.dev/static";
 /// Annotation: with the value `config`, a change of referenced data gives a new instance.
 pub const RESTART_ON: &str = "daemonlet.dev/restart-on";

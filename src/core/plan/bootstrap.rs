@@ -1,4 +1,4 @@
-//! A `bootstrap` daemon: runs until the stock controller's pod is here, and again if that pod cannot run.
+//! A `bootstrap` daemon: runs until the DaemonSet controller's pod is here, and again if that pod cannot run.
 //!
 //! Owns the hand-over and the return. Invariant: between an instance's end and the first readiness of the stock pod,
 //! either the pod or the returning instance will run.
@@ -24,7 +24,7 @@ use super::StockPod;
 pub(super) const MISSING: Span = Span::from_secs(30);
 
 impl Planner<'_> {
-    /// Whether the stock controller's pod is on this node or about to be; then plans and reports that. Otherwise the
+    /// Whether the DaemonSet controller's pod is on this node or about to be; then plans and reports that. Otherwise the
     /// instance should run.
     pub(super) fn is_handed_over(&mut self, daemon_set: &Arc<DaemonSet>) -> bool {
         let known = self.record.hand_over.take().filter(|h| h.boot == self.context.boot);
@@ -38,7 +38,7 @@ impl Planner<'_> {
                 );
                 true
             }
-            // A rollout of the stock controller does not bring the instance back.
+            // A rollout of the DaemonSet controller does not bring the instance back.
             Stock::Absent | Stock::Unlisted => {
                 let known = known.map(|known| HandOver { missing: None, ..known });
                 !runs
@@ -52,7 +52,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Reports a stock controller that acts on a daemon of ours.
+    /// Reports a DaemonSet controller that acts on a daemon of ours.
     pub(super) fn look_for_stock(&mut self, daemon_set: &Arc<DaemonSet>) {
         self.record.hand_over = None;
         if daemon_set.source != Source::Api {

@@ -61,6 +61,8 @@ impl Planner<'_> {
     fn finish(&mut self, instance: &Instance) {
         self.actions.push(Action::Finish { uid: instance.uid.clone(), pod: instance.pod_name.clone() });
         self.record.instances.retain(|i| i.uid != instance.uid);
+        self.record.returns =
+            self.record.instances.is_empty() && matches!(instance.phase, Phase::Ending { returns: true, .. });
         self.record.ended.insert(instance.uid.clone(), self.context.now);
     }
 

@@ -230,7 +230,7 @@ pub enum ReleasedDefinition {
     Gone,
 }
 
-/// A pod of the stock controller that has this node.
+/// A pod of the DaemonSet controller that has this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StockPod {
     pub name: String,
@@ -241,7 +241,7 @@ pub struct StockPod {
     pub runs: bool,
 }
 
-/// What is known of the stock controller's pod for this node.
+/// What is known of the DaemonSet controller's pod for this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stock {
     /// It is bound to this node, or unschedulable while the instance is here.
@@ -272,6 +272,8 @@ pub trait Facts {
     fn may_run_unrecorded(&self) -> Option<Timestamp>;
     /// The volumes of the instance that have no data on this disk, if the kubelet, which does not run yet, would start it so.
     fn empty_volumes(&self, instance: &Instance) -> Option<&BTreeSet<String>>;
+    /// Why the disk takes no data for them, if so.
+    fn unwritable_volumes(&self) -> Option<&str>;
     /// Whether anything of the instance still runs.
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// The name that the node had when the instance was made, if it has another now.
@@ -285,7 +287,7 @@ pub trait Facts {
     fn pod_readiness(&self, instance: &Instance) -> Readiness;
     /// Whether the instance is ready.
     fn readiness(&self, instance: &Instance) -> Readiness;
-    /// The stock controller's pod for this daemon on this node; `known`: the one that took over.
+    /// The DaemonSet controller's pod for this daemon on this node; `known`: the one that took over.
     fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock;
     /// Whether the kubelet has accepted the instance.
     fn accepted(&self, instance: &Instance) -> Accepted;

@@ -211,7 +211,7 @@ impl Planner<'_> {
         self.record.pending_update = None;
         self.record.by_hand = None;
         self.record.staged = None;
-        self.record.last = None;
+        (self.record.last, self.record.returns) = (None, false);
         self.record.unheard_since = None;
         self.open_for_new();
         let waiting = refresh::waiting_alone(&rendered.pod.held);

@@ -14,24 +14,31 @@ use super::Planner;
 use super::State;
 
 impl Planner<'_> {
-    /// Ends what the kubelet, which does not run yet, would start without its data, unless this pass writes all of it.
+    /// Ends what the kubelet, which does not run yet, would start without its data, unless this pass can write all of it.
     /// As at a first start it is held until nothing is missing; then it starts under a new UID.
     pub(super) fn end_without_data(&mut self) {
         if self.facts.unreadable_manifests().is_some() {
             return;
         }
-        let is_left = |i: &Instance| self.facts.empty_volumes(i).is_some_and(|empty| !self.writes_data(&i.uid, empty));
+        let unwritable = self.facts.unwritable_volumes();
+        let is_written = |i: &Instance, empty| unwritable.is_none() && self.writes_data(&i.uid, empty);
+        let is_left = |i: &Instance| self.facts.empty_volumes(i).is_some_and(|empty| !is_written(i, empty));
         let lacks = |i: &&Instance| is_left(i) && !self.needs_none(i);
         let lacking: Vec<Instance> = self.record.live().filter(lacks).cloned().collect();
+        let (reason, until) = match unwritable {
+            None => {
+                ("its data is not on this disk, and what it was made from is not known here".to_owned(), "is known")
+            }
+            Some(why) => (format!("its data is not on this disk, which does not take it: {why}"), "can be written"),
+        };
         for instance in lacking {
             self.actions.retain(|action| !is_of(action, &instance.uid));
-            let reason = "its data is not on this disk, and what it was made from is not known here";
             let confirmed_by = match self.facts.end_observable(&instance) {
                 EndObservable::By(confirmed_by) => confirmed_by,
                 EndObservable::AskRuntime | EndObservable::No(_) => EndConfirmation::Reported,
             };
-            self.end_for_restart(&instance, reason, confirmed_by);
-            self.show_as(&instance, State::Waiting, &format!("{reason}: it starts anew when that is known"));
+            self.end_for_restart(&instance, &reason, confirmed_by);
+            self.show_as(&instance, State::Waiting, &format!("{reason}: it starts anew when that {until}"));
         }
     }
 

@@ -50,7 +50,7 @@ const PULLS_WITHIN: Span = Span::from_secs(600);
 
 impl Planner<'_> {
     pub(super) fn permission(&self, target: &Target) -> Permission {
-        // The stock controller does the rollouts of a `bootstrap` daemon; ours need no approval.
+        // The DaemonSet controller does the rollouts of a `bootstrap` daemon; ours need no approval.
         let permission = match target.daemon_set.source {
             _ if target.rollback || self.summary.mode == Some(Mode::Bootstrap) => return Permission::Free,
             Source::Api => self.facts.permission(&target.daemon_set, &target.revision),

@@ -38,7 +38,7 @@ impl Planner<'_> {
 
     /// The node is not for it, by evidence: what runs ends, and nothing of it is to return.
     pub(super) fn unplaced(&mut self, reason: &str) {
-        self.record.last = None;
+        (self.record.last, self.record.returns) = (None, false);
         self.end_returns();
         let live: Vec<String> = self.record.live().map(|i| i.uid.clone()).collect();
         for uid in live {

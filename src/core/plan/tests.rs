@@ -91,6 +91,7 @@ struct DaemonWorld {
     may_run_unrecorded: Option<Timestamp>,
     is_remembered: bool,
     empty_volumes: BTreeMap<String, BTreeSet<String>>,
+    unwritable_volumes: Option<String>,
     surroundings: Fingerprint,
     /// What they were when the kubelet was given an instance, where that differs.
     tried_in: BTreeMap<String, Fingerprint>,
@@ -202,6 +203,9 @@ impl Facts for DaemonWorld {
 
     fn empty_volumes(&self, instance: &Instance) -> Option<&BTreeSet<String>> {
         self.empty_volumes.get(&instance.uid)
+    }
+    fn unwritable_volumes(&self) -> Option<&str> {
+        self.unwritable_volumes.as_deref()
     }
 
     fn may_run_unrecorded(&self) -> Option<Timestamp> {

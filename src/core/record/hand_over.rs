@@ -1,4 +1,4 @@
-//! That a `bootstrap` instance has handed over to the stock controller's pod.
+//! That a `bootstrap` instance has handed over to the DaemonSet controller's pod.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -11,10 +11,10 @@ use crate::core::time::Timestamp;
 pub struct HandOver {
     /// The boot (`boot_id`).
     pub boot: String,
-    /// The stock controller's pod.
+    /// The DaemonSet controller's pod.
     pub pod: String,
     pub uid: String,
-    /// Whether a pod of the stock controller has been Ready since: then the instance does not return in this boot.
+    /// Whether a pod of the DaemonSet controller has been Ready since: then the instance does not return in this boot.
     pub done: bool,
     /// Since when no API server answers and nothing of that pod runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -27,7 +27,7 @@ pub(super) fn refuse_claims(ctx: &mut RenderContext<'_>, spec: &Object) {
         ctx.refuse(
             "spec.template.spec.resourceClaims",
             "a static pod cannot have resource claims: the scheduler allocates them through the API",
-            "use a device plugin or hostPath devices, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode)",
+            "use a device plugin or hostPath devices, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)",
         );
     }
 }

@@ -12,7 +12,7 @@ use crate::core::render::context::RenderContext;
 use crate::core::validate;
 
 const HINT: &str = "report this as a bug, and until it is fixed let the DaemonSet controller run it (kubectl apply it without the \
-                    label daemonlet.dev/mode)";
+                    label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)";
 
 /// Refuses everything in `pod` that refers to an object of the API; if nothing does, all that the kubelet does not take.
 pub(super) fn check(ctx: &mut RenderContext<'_>, pod: &Value) {

@@ -31,7 +31,7 @@ const KEPT: [&str; 5] = ["downwardAPI", "emptyDir", "hostPath", "image", "projec
 /// So many bytes of a path are quoted.
 const QUOTED: usize = 300;
 
-const HOST_STORAGE: &str = "use a hostPath volume on the node's own disk, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode)";
+const HOST_STORAGE: &str = "use a hostPath volume on the node's own disk, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)";
 
 /// Sources that need an API server: why they are refused, and what to use instead.
 const REFUSED: [(&str, &str, &str); 5] = [
@@ -39,12 +39,12 @@ const REFUSED: [(&str, &str, &str); 5] = [
     (
         "ephemeral",
         "a static pod cannot have a generic ephemeral volume: it is a persistent volume claim",
-        "use an emptyDir volume, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode)",
+        "use an emptyDir volume, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)",
     ),
     (
         "csi",
         "a static pod cannot have an inline CSI volume: its driver is looked up in the API",
-        "mount the driver's data with hostPath, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode)",
+        "mount the driver's data with hostPath, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)",
     ),
     ("azureFile", "a static pod cannot mount azureFile: its credentials are a Secret", HOST_STORAGE),
     ("glusterfs", "a static pod cannot mount glusterfs: its servers are Endpoints in the API", HOST_STORAGE),
@@ -182,7 +182,7 @@ fn project(
         _ => payload.ctx.refuse(
             field,
             "this kind of projected source is not known to work in a static pod",
-            "let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode)",
+            "let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)",
         ),
     }
 }
@@ -196,7 +196,7 @@ fn judge(ctx: &mut RenderContext<'_>, kind: &str, source: &Value, field: &str) {
         ctx.refuse(
             field,
             reason,
-            "let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode)",
+            "let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)",
         );
     } else if source.get("secretRef").is_some_and(|secret| secret.text_at("name").is_some()) {
         let reason = format!("a static pod cannot mount {kind} with credentials from a Secret");

@@ -25,8 +25,8 @@ pub fn inputs(store: &CheckpointStore, name: &str) -> Result<Option<bool>, Check
     // As the agent does: the tokens go through the one that holds them.
     let through = |mut saved: SavedInputs| {
         let tokens = Tokens::default();
-        tokens.import(std::mem::take(&mut saved.tokens));
-        RememberedInputs::restore(saved, &Records::new()).to_save(&tokens.export())
+        tokens.import(std::mem::take(&mut saved.tokens), "boot");
+        RememberedInputs::restore(saved, &Records::new()).to_save(&tokens.export("boot"))
     };
     let Loaded::Present(saved) = store.load::<SavedInputs>(name) else { return Ok(None) };
     let again = through(saved);

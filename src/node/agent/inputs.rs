@@ -146,7 +146,7 @@ impl Inputs {
 
     /// Tokens of a checkpoint.
     pub(super) fn import_tokens(&self, tokens: Vec<IssuedToken>) {
-        self.tokens.import(tokens);
+        self.tokens.import(tokens, &self.boot.id);
     }
 
     /// What a checkpoint says of the folders' files: their reader goes on with it.
@@ -166,7 +166,7 @@ impl Inputs {
 
     /// From now on there is an API server. Its tokens are renewed by it.
     pub(super) fn connect(&mut self, api: &Api) {
-        api.tokens().import(self.tokens.export());
+        api.tokens().import(self.tokens.export(&self.boot.id), &self.boot.id);
         self.tokens = api.tokens().clone();
         // A lost or new connection is worth a pass, though no object changed.
         let (mut link, wake) = (api.connector().link(), Arc::clone(&self.wake));
@@ -215,6 +215,10 @@ impl Inputs {
         // Before the folders: Secrets of files that are not there may be in it.
         let seal = self.read_seal(executor, now);
         let replies = requests.take_replies();
+        let empty_volumes = match manifests.current().filter(|_| state.passes == 0) {
+            Some(scan) => node::empty_volumes(&self.files, &config.kubelet_root, scan, state, &executor.volumes),
+            None => BTreeMap::new(),
+        };
         let mut observation = Observation {
             now,
             steady: steady.into(),
@@ -237,10 +241,11 @@ impl Inputs {
             },
             may_have_run: state.may_run_unrecorded && node::may_have_run(&self.files, &config.kubelet_root),
             is_before_kubelet: state.concerns.manifests_lost_at_boot.asks() && !node::has_kubelet(&self.files),
-            empty_volumes: match manifests.current().filter(|_| state.passes == 0) {
-                Some(scan) => node::empty_volumes(&self.files, &config.kubelet_root, scan, state, &executor.volumes),
-                None => BTreeMap::new(),
+            unwritable_volumes: match empty_volumes.keys().next().filter(|_| state.purpose == Purpose::Work) {
+                Some(uid) => executor.volumes.try_disk(uid).err().map(|error| failure::of(&error, None).message),
+                None => None,
             },
+            empty_volumes,
             manifests_watched: executor.manifests.as_ref().is_some_and(ManifestDir::is_watched),
             mounts: (self.is_service && state.passes > 0 && state.concerns.mount_namespace.is_due(now))
                 .then(|| mounts::compare(&self.files, config)),
@@ -286,7 +291,7 @@ impl Inputs {
     fn read_tokens(&mut self) -> ObservedTokens {
         let fingerprint = self.tokens.fingerprint();
         if self.issued.0 != fingerprint {
-            self.issued = (fingerprint, Arc::new(self.tokens.export()));
+            self.issued = (fingerprint, Arc::new(self.tokens.export(&self.boot.id)));
         }
         let refused = self.tokens.problems().into_iter().map(|(request, (why, _))| (request, why)).collect();
         ObservedTokens { held: self.tokens.snapshot(), issued: Arc::clone(&self.issued.1), fingerprint, refused }
@@ -363,7 +368,7 @@ impl Inputs {
             && let Opened::Secrets(secrets) = sealing.load(&state.inputs, now)
         {
             // What is sealed comes back before it is sealed anew.
-            self.tokens.import(secrets.tokens.clone());
+            self.tokens.import(secrets.tokens.clone(), &self.boot.id);
             self.folders.recall(&RememberedFiles::restore(secrets.files.clone()));
             seal.opened = Some(Arc::new(secrets));
         }

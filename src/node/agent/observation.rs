@@ -82,6 +82,9 @@ pub(super) struct Observation {
     /// boot, or where no record knows the pods.
     #[serde(default)]
     pub(super) empty_volumes: BTreeMap<String, BTreeSet<String>>,
+    /// Why the disk takes no data for them; tried where there are any.
+    #[serde(default)]
+    pub(super) unwritable_volumes: Option<String>,
     /// Whether a container runtime is configured, to pull images and look into crashes.
     pub(super) can_ask_runtime: bool,
     pub(super) pulls: PullsInProgress,

@@ -246,6 +246,10 @@ impl Facts for ObservedState<'_> {
         self.observation.empty_volumes.get(&instance.uid)
     }
 
+    fn unwritable_volumes(&self) -> Option<&str> {
+        self.observation.unwritable_volumes.as_deref()
+    }
+
     fn may_run_unrecorded(&self) -> Option<Timestamp> {
         self.state.may_run_unrecorded.then(|| self.runtime_due())
     }

@@ -64,6 +64,7 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         may_have_run,
         is_before_kubelet,
         empty_volumes,
+        unwritable_volumes,
         can_ask_runtime,
         pulls,
         missing_images,
@@ -92,6 +93,7 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
             == (&before.boot, &before.kubelet_started, &before.run_in_this_boot)
         && *may_have_run == before.may_have_run
         && (*is_before_kubelet, empty_volumes) == (before.is_before_kubelet, &before.empty_volumes)
+        && *unwritable_volumes == before.unwritable_volumes
         && (manifests_watched, can_ask_runtime) == (&before.manifests_watched, &before.can_ask_runtime)
         && (Arc::ptr_eq(unpinned, &before.unpinned) || unpinned == &before.unpinned)
         && (pulls, missing_images, problems) == (&before.pulls, &before.missing_images, &before.problems)

@@ -235,14 +235,11 @@ impl Sealing {
     }
 
     /// Whether all secrets are sealed on disk and can be opened now: what cannot be opened today may not be at the next boot,
-    /// which has no other copy.
+    /// which has no other copy. Nor can that boot keep from the kubelet what lacks its secrets where the disk takes no record.
     fn is_safe(&self, store: &CheckpointStore) -> bool {
         let Some(saved) = self.saved.filter(|_| self.is_on() && self.trouble.is_none()) else { return false };
-        let opened = match store.load::<Sealed>(SECRETS) {
-            Loaded::Present(sealed) => sealed.open(),
-            Loaded::Absent | Loaded::Damaged(_) => return false,
-        };
-        opened.is_ok_and(|(data, _)| fingerprint(&data) == saved)
+        let Loaded::Present(sealed) = store.load::<Sealed>(SECRETS) else { return false };
+        sealed.open().is_ok_and(|(data, _)| fingerprint(&data) == saved) && store.save(SECRETS, &sealed).is_ok()
     }
 }
 
@@ -254,7 +251,7 @@ pub(super) fn withdraw_secrets(executor: &mut Executor, records: &Records) {
     if !executor.sealing.is_safe(&folder.inputs) {
         tracing::warn!(
             "the machine shuts down: secrets stay in the volumes, readable for root, because they are not all sealed in \
-             the checkpoint, or what is sealed there cannot be opened now"
+             the checkpoint, or what is sealed there cannot be opened now, or the state folder cannot be written"
         );
         return;
     }

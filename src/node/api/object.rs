@@ -319,7 +319,9 @@ fn keep_other_pod(value: &Value) -> Value {
         }
     }
     let mut kept = serde_json::json!({"metadata": pick(metadata, &["name", "namespace", "uid"]), "status": status});
-    if let Some(spec) = insufficient::kept_spec(value) {
+    // What has ended holds nothing.
+    let has_ended = matches!(value.str_at(["status", "phase"]), "Failed" | "Succeeded");
+    if let Some(spec) = insufficient::kept_spec(value).filter(|_| !has_ended) {
         kept["spec"] = spec;
     }
     kept

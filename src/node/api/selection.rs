@@ -91,7 +91,8 @@ impl Selection {
         }
     }
 
-    fn is_bounded(&self, namespace: &str) -> bool {
+    /// Whether what is read of the objects of `namespace` is bounded.
+    pub(super) fn is_bounded(&self, namespace: &str) -> bool {
         match &*self.rule {
             SelectionRule::All => false,
             SelectionRule::Policy(policy) => policy.bounds(namespace),

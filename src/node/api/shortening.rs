@@ -4,8 +4,10 @@
 //! Owns which requests that is about, and which fields of pods and ServiceAccounts are read. Must not know what is kept of
 //! them.
 
+use http::HeaderValue;
 use http::Method;
 use http::Request;
+use http::header::ACCEPT;
 
 use crate::core::field_filter::FieldFilter;
 use crate::core::field_filter::FieldSelection;
@@ -14,6 +16,7 @@ use crate::core::field_filter::FieldSelection::Of;
 use crate::core::field_filter::ResponseShape;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
+use crate::core::outline::OF_TEMPLATE;
 use crate::core::outline::Outliner;
 use crate::core::owners::MIRROR_ANNOTATION;
 use crate::core::owners::SOURCE_ANNOTATION;
@@ -111,6 +114,76 @@ static SERVICE_ACCOUNT: FieldSelection = Of(&[
     ("details", All),
 ]);
 
+/// What is read of events: anybody may have written them.
+static EVENT: FieldSelection = Of(&[
+    ("kind", All),
+    ("apiVersion", All),
+    ("metadata", Of(&[("name", All), ("namespace", All), ("resourceVersion", All), ("creationTimestamp", All)])),
+    ("type", All),
+    ("source", Of(&[("host", All)])),
+    ("reportingInstance", All),
+    ("lastTimestamp", All),
+    ("eventTime", All),
+    ("series", Of(&[("lastObservedTime", All)])),
+    ("status", All),
+    ("message", All),
+    ("reason", All),
+    ("code", All),
+    ("details", All),
+]);
+/// So many bytes and values of one event are read: the kubelet's message has a KiB.
+const OF_EVENT: (usize, usize) = (8 << 10, 64);
+
+/// What is read of all ControllerRevisions: whose each is. Those that matter are read whole by themselves.
+static REVISION: FieldSelection = Of(&[
+    ("kind", All),
+    ("apiVersion", All),
+    (
+        "metadata",
+        Of(&[
+            ("name", All),
+            ("namespace", All),
+            ("uid", All),
+            ("resourceVersion", All),
+            ("ownerReferences", All),
+            ("annotations", Of(&[(INITIAL_EVENTS_END, All)])),
+            ("labels", All),
+        ]),
+    ),
+    ("status", All),
+    ("message", All),
+    ("reason", All),
+    ("code", All),
+    ("details", All),
+]);
+/// So many bytes and values of one ControllerRevision are read: a page has hundreds, and a tenant may write them.
+const OF_REVISION: (usize, usize) = (8 << 10, 256);
+
+/// A ControllerRevision that is read whole. Its data may be anything, and take 100 times their text in memory.
+static WHOLE: FieldSelection = All;
+
+/// The path of all ControllerRevisions.
+const REVISIONS: [&str; 4] = ["apis", "apps", "v1", "controllerrevisions"];
+
+/// Has the API server leave out what is not read, where it can: the data of a page of ControllerRevisions may have
+/// hundreds of megabytes.
+pub(super) fn ask_for_less<B>(request: &mut Request<B>) {
+    let is_watch = request.uri().query().is_some_and(|query| query.split('&').any(|word| word == "watch=true"));
+    if request.method() == Method::GET && segments(request) == REVISIONS {
+        request.headers_mut().insert(
+            ACCEPT,
+            HeaderValue::from_static(match is_watch {
+                true => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+                false => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+            }),
+        );
+    }
+}
+
+fn segments<B>(request: &Request<B>) -> Vec<&str> {
+    request.uri().path().trim_matches('/').split('/').collect()
+}
+
 /// Shortens the objects of one response.
 pub(super) enum Shortening {
     /// DaemonSets of a list or a watch.
@@ -127,13 +200,29 @@ impl Shortening {
         if request.method() != Method::GET {
             return None;
         }
-        let parts: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
+        let parts = segments(request);
         let (fields, place) = match parts[..] {
             ["apis", "apps", "v1", "daemonsets"] if !selection.takes_all() => {
                 return Some(Self::DaemonSets(Outliner::new(selection.status()), selection.clone()));
             }
             ["apis", "apps", "v1", "namespaces", _, "daemonsets", _] if !selection.takes_all() => {
                 return Some(Self::DaemonSet(Outliner::of_one(selection.status()), selection.clone()));
+            }
+            _ if parts == REVISIONS => {
+                let filter = FieldFilter::new(&REVISION, ResponseShape::Items);
+                return Some(Self::Fields(filter.at_most(OF_REVISION)));
+            }
+            ["apis", "apps", "v1", "namespaces", namespace, "controllerrevisions", ..]
+                if selection.is_bounded(namespace) =>
+            {
+                let place = match parts.len() {
+                    6 => ResponseShape::Items,
+                    _ => ResponseShape::Whole,
+                };
+                return Some(Self::Fields(FieldFilter::new(&WHOLE, place).at_most(OF_TEMPLATE)));
+            }
+            ["api", "v1", "events"] | ["api", "v1", "namespaces", _, "events"] => {
+                return Some(Self::Fields(FieldFilter::new(&EVENT, ResponseShape::Items).at_most(OF_EVENT)));
             }
             ["api", "v1", "pods"] => (&POD, ResponseShape::Items),
             ["api", "v1", "namespaces", _, "pods"] => (&PENDING_POD, ResponseShape::Items),

@@ -12,6 +12,7 @@ use std::sync::PoisonError;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::core::bounds;
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
 use crate::core::outline::is_outline;
@@ -19,6 +20,7 @@ use crate::node::api::selection::Selection;
 
 mod definition;
 mod objects;
+mod pods;
 mod room;
 mod scopes;
 mod sightings;
@@ -160,13 +162,17 @@ impl Store {
                 // Handled above.
                 Scope::DaemonSets => false,
                 Scope::Pods => {
+                    let mut entry = entry;
+                    if self.selection.is_bounded(&key.namespace) {
+                        entry.value = snapshot.within_room(&key, entry.value);
+                    }
                     let old = snapshot.pods.get(&key).map(|old| &*old.value);
                     self.sight(|sightings| sightings.applied(old, &entry.value));
                     put(&mut snapshot.pods, key, entry)
                 }
                 Scope::Object(reference) if key == reference.key => {
                     let is_bounded =
-                        objects::is_data(reference) && self.selection.bounds(&reference.key.namespace).is_some();
+                        bounds::is_bounded(reference) && self.selection.bounds(&reference.key.namespace).is_some();
                     let is_kept = !is_bounded || snapshot.take(reference, &entry.value);
                     is_kept && put(&mut snapshot.objects, reference.clone(), entry)
                 }
@@ -264,6 +270,7 @@ impl Store {
                 }
                 Scope::Pods => {
                     let last = snapshot.pods.remove(&key);
+                    snapshot.leave_pod(&key);
                     self.sight(|sightings| sightings.deleted(last.as_ref().map(|last| &*last.value)));
                     last.is_some()
                 }
@@ -329,7 +336,10 @@ impl Store {
                     self.selection.retain(|key| seen.contains(key));
                     snapshot.use_room(&gone);
                 }
-                Scope::Pods => snapshot.pods.retain(|key, _| seen.contains(key)),
+                Scope::Pods => {
+                    snapshot.pods.retain(|key, _| seen.contains(key));
+                    snapshot.weigh_pods_that_are_there();
+                }
                 Scope::Object(reference) => {
                     if !seen.contains(&reference.key) {
                         snapshot.objects.remove(reference);

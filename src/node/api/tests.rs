@@ -557,7 +557,7 @@ async fn a_token_is_requested_for_this_node_and_wakes_the_loop() {
     until(&api, "issued", |api| api.tokens().snapshot().token(&request).is_some()).await;
     assert_eq!(api.tokens().snapshot().token(&request), Some("issued"));
     assert_eq!(fake.count("POST /api/v1/namespaces/ns/serviceaccounts/sa/token"), 1);
-    assert_eq!(api.tokens().export()[0].node_uid, "node-uid");
+    assert_eq!(api.tokens().export("b")[0].node_uid, "node-uid");
 }
 
 #[tokio::test]

@@ -37,6 +37,7 @@ pub use held::TokenSnapshot;
 
 use held::FailedToken;
 use held::HeldToken;
+use held::ReceivedAt;
 
 /// The clock jumps at boot, so the wall clock is checked this often.
 const LOOK: Duration = Duration::from_secs(60);
@@ -112,8 +113,8 @@ impl Tokens {
         hasher.finish()
     }
 
-    /// Every token, for the checkpoint.
-    pub fn export(&self) -> Vec<IssuedToken> {
+    /// Every token, for the checkpoint. `boot`: this one's `boot_id`.
+    pub fn export(&self, boot: &str) -> Vec<IssuedToken> {
         self.with(|state| {
             let list = state.held.iter().map(|(request, held)| IssuedToken {
                 request: request.clone(),
@@ -121,6 +122,7 @@ impl Tokens {
                 issued: held.issued,
                 expires: held.expires,
                 node_uid: held.node_uid.clone(),
+                received: held.received.map(|up| ReceivedAt { boot: boot.to_owned(), up }),
             });
             list.collect()
         })
@@ -131,12 +133,12 @@ impl Tokens {
         self.with(|state| state.held.iter().map(|(request, held)| (request.clone(), held.expires)).collect())
     }
 
-    /// Imports tokens from a checkpoint, except where there is one already.
-    pub fn import(&self, tokens: Vec<IssuedToken>) {
+    /// Imports tokens from a checkpoint, except where there is one already. `boot`: this one's `boot_id`.
+    pub fn import(&self, tokens: Vec<IssuedToken>, boot: &str) {
         self.with(|state| {
             for issued in tokens {
                 let request = issued.request.clone();
-                state.held.entry(request).or_insert_with(|| HeldToken::new(issued));
+                state.held.entry(request).or_insert_with(|| HeldToken::new(issued, boot));
             }
         });
         self.asked.notify_one();

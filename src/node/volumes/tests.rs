@@ -351,6 +351,19 @@ fn a_first_version_that_was_not_waited_for_is_written_anew() {
 }
 
 #[test]
+fn whether_the_disk_takes_data_is_tried_and_leaves_nothing() {
+    let (root, volumes) = root();
+    let pod = root.path().join("pods").join(UID);
+    fs::create_dir_all(&pod).unwrap();
+    fs::write(pod.join(super::TRIED), "of an agent that was killed").unwrap();
+    volumes.try_disk(UID).unwrap();
+    assert_eq!(fs::read_dir(&pod).unwrap().count(), 0);
+    fs::remove_dir(&pod).unwrap();
+    fs::write(&pod, "no folder").unwrap();
+    assert!(volumes.try_disk(UID).is_err());
+}
+
+#[test]
 fn what_many_pods_need_is_written_together_and_one_failure_is_its_own() {
     let (root, mut volumes) = root();
     let good = [volume(&[("a", "one")])];

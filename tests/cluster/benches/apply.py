@@ -1,6 +1,6 @@
-"""`kubectl apply` of a DaemonSet to its first container's first instruction, beside the stock controller and scheduler.
+"""`kubectl apply` of a DaemonSet to its first container's first instruction, beside the DaemonSet controller and scheduler.
 
-One cluster with both, one real node, by turns. The gate keeps the stock controller from ours, the
+One cluster with both, one real node, by turns. The gate keeps the DaemonSet controller from ours, the
 missing label keeps us from its own.
 """
 
@@ -73,5 +73,5 @@ def main():
 
 def _tell(what, times):
     ours, stock = figures.median(times[True]), figures.median(times[False])
-    figures.told(what, f"median {1e3 * ours:.0f} ms, stock controller and scheduler {1e3 * stock:.0f} ms, {TIMES} times each by turns",
+    figures.told(what, f"median {1e3 * ours:.0f} ms, DaemonSet controller and scheduler {1e3 * stock:.0f} ms, {TIMES} times each by turns",
                  "≤ stock", ours <= stock)

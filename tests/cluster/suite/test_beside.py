@@ -47,7 +47,7 @@ class Beside(Story):
         self.assertEqual({name: sorted(pod["metadata"]["uid"] for pod in self.world.pods(name)) for name in uids}, uids)
         restarts = [s["restartCount"] for name in uids for pod in self.world.pods(name) for s in pod["status"]["containerStatuses"]]
         self.assertEqual(set(restarts), {0})
-        print(f"          both modes beside the stock controller: {len(restarts)} pods, 0 restarts in {time.monotonic() - began:.0f} s")
+        print(f"          both modes beside the DaemonSet controller: {len(restarts)} pods, 0 restarts in {time.monotonic() - began:.0f} s")
         # The counters of both are the controller's.
         status = {name: self.admin.get("daemonsets", name, NAMESPACE)["status"] for name in uids}
         self.assertEqual([status[name]["desiredNumberScheduled"] for name in ("gated", "bridge")], [0, 2])

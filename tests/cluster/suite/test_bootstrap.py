@@ -44,7 +44,7 @@ class Bootstrap(Story):
         return [file for file in self.agent.manifests(f"_{name}-")]
 
     def stock(self, name):
-        """The stock controller's pods."""
+        """The DaemonSet controller's pods."""
         pods = self.admin.list("pods", NAMESPACE, labels=f"app={name}")
         return [pod for pod in pods if "kubernetes.io/config.mirror" not in pod["metadata"].get("annotations", {})]
 
@@ -68,7 +68,7 @@ class Bootstrap(Story):
         """The stock pod cannot be bound while ours has the port: that it is pending is the signal."""
         self.cluster.stop("controllers")
         self.cluster.start_controllers(daemonset_controller=True)
-        until(lambda: self.stock("net"), SOON, "the stock controller's pod is there")
+        until(lambda: self.stock("net"), SOON, "the DaemonSet controller's pod is there")
         never(lambda: not self.static("net"), 3, "ours went before anybody could schedule the other")
         self.cluster.start_scheduler()
         began = time.monotonic()

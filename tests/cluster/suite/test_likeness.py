@@ -1,7 +1,7 @@
-"""The same things done to a DaemonSet of the stock controller and scheduler, and to one of ours: what users see is the same.
+"""The same things done to a DaemonSet of the DaemonSet controller and scheduler, and to one of ours: what users see is the same.
 
 One script, two control planes, one after the other. At each point of rest the status, the revisions and, at the
-end, the events are compared; what may differ is listed here, and printed. Then revisions that the stock controller
+end, the events are compared; what may differ is listed here, and printed. Then revisions that the DaemonSet controller
 left are taken over, and back.
 """
 
@@ -27,14 +27,14 @@ COUNTERS = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "
             "numberUnavailable", "numberMisscheduled", "observedGeneration", "collisionCount")
 # What differs, and why; nothing else may.
 DIFFERENCES = {
-    "conditions": "the stock controller writes none; ours are Progressing, Available, Degraded",
+    "conditions": "the DaemonSet controller writes none; ours are Progressing, Available, Degraded",
     "hash": "revisions have another name and hash: upstream's is one of Go's memory layout",
     "events": "pods are not created and deleted through the API: on the DaemonSet there are warnings only",
 }
 
 
 class World:
-    """A cluster with two hollow nodes and one DaemonSet, `net`; ours or the stock controller's."""
+    """A cluster with two hollow nodes and one DaemonSet, `net`; ours or the DaemonSet controller's."""
 
     def __init__(self, kind, ours):
         self.kind, self.ours = kind, ours
@@ -205,6 +205,6 @@ class LikenessTest(unittest.TestCase):
             world.cluster.stop("controllers")
             world.cluster.start_controllers(daemonset_controller=True)
             world.cluster.start_scheduler()
-            never(lambda: names() != left or world.pods() != pods, 8, f"the stock controller rolls out: {pods}, {world.pods()}")
+            never(lambda: names() != left or world.pods() != pods, 8, f"the DaemonSet controller rolls out: {pods}, {world.pods()}")
             found = world.found()
             self.assertEqual((found["metadata"]["generation"], found["status"]["updatedNumberScheduled"]), (generation, NODES))

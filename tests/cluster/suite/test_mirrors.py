@@ -1,4 +1,4 @@
-"""Mirror pods belong to their DaemonSet where no stock controller runs: kubectl is the client."""
+"""Mirror pods belong to their DaemonSet where no DaemonSet controller runs: kubectl is the client."""
 
 import json
 
@@ -73,7 +73,7 @@ class Owned(Story):
         until(new, SOON, "a new instance belongs to the DaemonSet")
 
     def test_06_drain_asks_for_ignore_daemonsets(self):
-        # As for pods of the stock controller.
+        # As for pods of the DaemonSet controller.
         name = self.world.node.name
         before = self.world.node.cri.of("net-")
         with self.assertRaisesRegex(AssertionError, "cannot delete DaemonSet-managed Pods"):
@@ -104,7 +104,7 @@ class Owned(Story):
         conditions = until(lambda: self.world.conditions("gated"), SOON, "conditions are written")
         self.assertEqual(sorted(conditions), ["Available", "Degraded", "Progressing"])
         status = self.admin.get("daemonsets", "gated", NAMESPACE)["status"]
-        self.assertNotIn("observedGeneration", status, "the counters are the stock controller's")
+        self.assertNotIn("observedGeneration", status, "the counters are the DaemonSet controller's")
         self.kubectl("delete", "ds/gated")
 
     def test_10_an_agent_that_may_not_patch_says_so(self):

@@ -1,11 +1,14 @@
 """Whether `doctor` can tell that the admission policies hold an agent: each by a dry run that this policy itself has to refuse."""
 
 import json
+import subprocess
 import unittest
 
 from kit import tools
+from kit.agent import binary
 from kit.agent import grant
 from kit.control_plane import ControlPlane
+from kit.sandbox import scratch
 from kit.wait import until
 from suite.bare import SOON
 from suite.bare import WORLD
@@ -15,7 +18,9 @@ PACKAGED = tools.REPO / "packaging/k8s"
 POLICIES, DRY_RUN = PACKAGED / "admission-policies.yaml", PACKAGED / "rbac-dry-run.yaml"
 TOKENS = "daemonlet-agent-tokens"
 BINDINGS = "validatingadmissionpolicybindings"
-WELL = "each refuses what this agent must not write; those of a coordinator are not tried"
+APPROVER = PACKAGED / "approver-rbac.yaml"
+APPROVALS = "daemonlet-coordinator-approvals"
+WELL = "each that this agent can try refuses what it must not write; not checked from here: daemonlet-agent-writes, "
 
 
 def setUpModule():  # noqa: N802 (unittest's name)
@@ -98,3 +103,73 @@ class Policies(Story):
         agent = self.start(kubeconfig=str(self.admin.kubeconfig))
         self.says(agent, ("warn", "not in force for this agent: daemonlet-agent-nodedaemons, "))
         self.assertIn("daemonlet enroll", agent.cli("doctor").stdout)
+
+    def plugin(self, kubeconfig):
+        """`kubectl daemonlet doctor` with this kubeconfig: its exit code, {policy: (levels, texts)}, and what else it says."""
+        plugin = scratch() / "kubectl-daemonlet"
+        if not plugin.exists():
+            plugin.symlink_to(binary())
+        done = subprocess.run([plugin, "--kubeconfig", kubeconfig, "doctor", "-o", "json"], capture_output=True, text=True, check=False, timeout=60)
+        found = {}
+        for one in json.loads(done.stdout or '{"findings": []}')["findings"]:
+            found.setdefault(one["check"], []).append((one["level"], one["text"]))
+        return done.returncode, found, done.stderr
+
+    def test_a_cluster_admin_tries_each_policy_in_the_name_of_whom_it_holds(self):
+        self.start()
+        self.admin.create("serviceaccounts", {"metadata": {"name": "any", "namespace": self.namespace}})
+        account, group = "system:serviceaccount:kube-system:daemonlet-coordinator", "daemonlet:coordinators"
+        kinds = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+        names = ("daemonlet-approver", "daemonlet-bootstrapper", APPROVALS)
+        remove = lambda: self.admin.kubectl("delete", "--ignore-not-found", kinds, *names)
+        self.addCleanup(remove)
+
+        def says(code, **levels):
+            """Waits until each policy has these levels, `ok` unless told."""
+            expected = {one: ["ok"] for one in all_of_them} | {f"daemonlet-{name.replace('_', '-')}": level.split() for name, level in levels.items()}
+            seen = []
+            def is_so():
+                seen[:] = self.plugin(self.admin.kubeconfig)
+                return seen[0] == code and {policy: [level for level, _ in of] for policy, of in seen[1].items()} == expected
+            try:
+                until(is_so, SOON, f"it says {levels}")
+            except AssertionError as error:
+                raise AssertionError(f"{error}\n{seen}") from None
+            return seen[1]
+
+        packaged = "".join(file.read_text(encoding="utf-8") for file in (POLICIES, DRY_RUN, APPROVER))
+        all_of_them = [line.split()[1] for line in packaged.splitlines() if line.startswith("  policyName: ")]
+        self.assertEqual(len(all_of_them), 11)
+        found = says(0)
+        self.assertEqual(found[APPROVALS], [("ok", "not needed: nobody has the ClusterRole daemonlet-approver")])
+        self.assertTrue(found["daemonlet-agent-writes"][0][1].startswith("refuses what daemonlet:node:"), found)
+        # In place, for the group and for the Deployment's account.
+        self.admin.apply(APPROVER)
+        found = says(0, coordinator_approvals="ok ok")
+        self.assertEqual([text for _, text in found[APPROVALS]], [f"refuses what {group} must not write", f"refuses what {account} must not write"])
+        # A policy that names another account than RBAC does.
+        self.admin.kubectl("apply", "-f", "-", stdin=APPROVER.read_text(encoding="utf-8").replace(account, "system:serviceaccount:elsewhere:daemonlet-coordinator"))
+        found = says(1, coordinator_approvals="ok bad")
+        self.assertIn(account, found[APPROVALS][1][1])
+        # Not bound, and without any.
+        self.admin.apply(APPROVER)
+        says(0, coordinator_approvals="ok ok")
+        self.admin.kubectl("delete", BINDINGS, APPROVALS, "daemonlet-agent-writes")
+        says(1, coordinator_approvals="bad bad", agent_writes="bad")
+        self.admin.kubectl("delete", "validatingadmissionpolicies", APPROVALS)
+        self.admin.apply(POLICIES)
+        says(1, coordinator_approvals="bad bad")
+        remove()
+        says(0)
+        # Each of the others.
+        others = [one for one in all_of_them if one != APPROVALS]
+        self.admin.kubectl("delete", BINDINGS, *others)
+        says(1, **{one.removeprefix("daemonlet-").replace("-", "_"): "bad" for one in others})
+        self.admin.apply(POLICIES, DRY_RUN)
+        says(0)
+        left = self.admin.kubectl("get", "certificatesigningrequests,configmaps,pods,leases,events", "-A", "-o", "name")
+        self.assertNotIn("daemonlet-doctor", left, "all but one request were dry runs, and that one is deleted")
+        # Whoever may be nobody else is told that nothing was checked.
+        code, found, error = self.plugin(self.cluster.kubeconfig("somebody", ["daemonlet:nodes"]))
+        self.assertEqual((code, found), (1, {}))
+        self.assertIn("no policy is checked: run it as a cluster admin", error)

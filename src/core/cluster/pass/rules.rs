@@ -8,7 +8,6 @@ use crate::core::cluster::rollout::RolloutRules;
 use crate::core::cluster::rollout::resolve;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::duration;
-use crate::core::labels;
 use crate::core::labels::Selector;
 use crate::core::model::ABORTED;
 use crate::core::model::CANARY;
@@ -172,7 +171,7 @@ pub(super) fn max_failed(daemon_set: &DaemonSet, settings: &Settings, desired: u
 
 /// Which nodes go first.
 pub(super) fn canary(daemon_set: &DaemonSet) -> Option<Selector> {
-    annotation(daemon_set, CANARY).and_then(|text| labels::parse(text).ok())
+    annotation(daemon_set, CANARY).and_then(annotations::canary)
 }
 
 /// Whether nodes change only when a pod is deleted.

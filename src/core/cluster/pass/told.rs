@@ -94,7 +94,7 @@ pub(super) fn by_daemon(view: &ClusterSnapshot) -> BTreeMap<Name, Vec<Option<&To
     all
 }
 
-/// Whether the DaemonSet is run by agents in place of the stock controller: its label says so, or, where it has none
+/// Whether the DaemonSet is run by agents in place of the DaemonSet controller: its label says so, or, where it has none
 /// (agents with `default-mode = "static"`, or with the same DaemonSet in a folder), agents on more than half of the
 /// nodes where it should run. Fewer are told and change nothing, so that one identity of a node that was stolen takes
 /// over nothing.
@@ -121,7 +121,7 @@ pub(super) fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut Clus
     is_most
 }
 
-/// Whether it is certain that no agent runs the DaemonSet in place of the stock controller any more: its label says so,
+/// Whether it is certain that no agent runs the DaemonSet in place of the DaemonSet controller any more: its label says so,
 /// or the agent of each node that has a live one reports, and none runs it. Where reports are missing for a short time, they
 /// may only be late.
 pub(super) fn is_let_go(known: &Basis<'_>, daemon: &WatchedDaemon) -> bool {

@@ -29,8 +29,31 @@ pub(super) struct DaemonSetOutline {
 impl ClusterSnapshot {
     /// What is to be read whole, DaemonSets before ControllerRevisions: first what is of trusted namespaces.
     pub fn unread(&self) -> impl Iterator<Item = &(WatchedKind, ObjectKey)> {
-        let of = |trusted: bool| self.unread.iter().filter(move |(_, key)| self.trusts(&key.namespace) == trusted);
-        of(true).chain(of(false))
+        let (trusted, others): (Vec<_>, Vec<_>) =
+            self.unread_namespaces().into_iter().partition(|(_, namespace)| self.trusts(namespace));
+        trusted.into_iter().chain(others).flat_map(|(kind, namespace)| self.unread_in(kind, namespace))
+    }
+
+    /// Where something is to be read whole: one step for each namespace, however much there is in it.
+    fn unread_namespaces(&self) -> Vec<(WatchedKind, &str)> {
+        let mut found = Vec::new();
+        let mut next = self.unread.first();
+        while let Some((kind, key)) = next {
+            found.push((*kind, &*key.namespace));
+            let after = (*kind, ObjectKey::new(format!("{}\0", key.namespace), ""));
+            next = self.unread.range(after..).next();
+        }
+        found
+    }
+
+    /// What of a namespace is to be read whole.
+    pub(super) fn unread_in<'a>(
+        &'a self,
+        kind: WatchedKind,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = &'a (WatchedKind, ObjectKey)> {
+        let from = (kind, ObjectKey::new(namespace, ""));
+        self.unread.range(from..).take_while(move |(of, key)| *of == kind && key.namespace == namespace)
     }
 
     /// DaemonSets of which only an outline is known and that are to be read whole.

@@ -5,6 +5,7 @@
 //! template is kept but an orphan's, and of these no more than [`LABELS`].
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 use serde_json::json;
@@ -18,6 +19,7 @@ use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
 use crate::core::cluster::released::RETRIED_ANNOTATION;
 use crate::core::cluster::steps::STEP_ANNOTATION;
+use crate::core::field_filter;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::HASH_LABEL;
@@ -64,6 +66,8 @@ pub(super) struct RevisionOutline {
     daemon_set: Option<Box<str>>,
     /// The labels of an orphan, as JSON; none if there are too many.
     labels: Option<Box<str>>,
+    /// Whether only its identity is known, because of its size: it may be anybody's.
+    is_of_unknown: bool,
 }
 
 impl KnownRevision {
@@ -81,6 +85,7 @@ impl KnownRevision {
             controller: self.controller.as_deref().map(Box::from),
             daemon_set: self.controller.is_some().then(|| Box::from(name)),
             labels: self.controller.is_none().then(|| json!(self.labels).to_string().into_boxed_str()),
+            is_of_unknown: false,
         }
     }
 }
@@ -100,12 +105,14 @@ impl RevisionOutline {
                 .then(labels)
                 .filter(|labels| labels.len() <= LABELS)
                 .map(String::into_boxed_str),
+            is_of_unknown: field_filter::is_too_large(object),
         }
     }
 
-    /// Whether it belongs to the history of `daemon`.
+    /// Whether it belongs to the history of `daemon`, or may, as far as is known.
     fn is_of(&self, daemon: &WatchedDaemon) -> bool {
         match (&self.controller, &self.labels) {
+            _ if self.is_of_unknown => true,
             (Some(uid), _) => **uid == *daemon.uid,
             (None, Some(labels)) => {
                 let labels = serde_json::from_str(labels).unwrap_or_default();
@@ -121,7 +128,28 @@ fn controller(object: &Value) -> Option<&Value> {
 }
 
 impl ClusterSnapshot {
+    /// Takes a revision as it is, or no more than its metadata: then it is read whole if it is of a DaemonSet that is known.
     pub(super) fn put_revision(&mut self, object: &Value) {
+        if object.get("data").is_some() {
+            return self.put_whole_revision(object);
+        }
+        let key = objects::key(object);
+        let is_known = self.revisions.get(&key).is_some_and(|known| {
+            let of = |field: &str| object.str_at(["metadata", field]);
+            (known.uid.as_str(), known.resource_version.as_str()) == (of("uid"), of("resourceVersion"))
+        });
+        if is_known {
+            return;
+        }
+        self.remove_revision(&key);
+        let outline = RevisionOutline::of(object);
+        if self.daemons_in(&key.namespace).any(|daemon| outline.is_of(daemon)) {
+            self.unread.insert((WatchedKind::Revisions, key.clone()));
+        }
+        self.revision_outlines.insert(key, outline);
+    }
+
+    fn put_whole_revision(&mut self, object: &Value) {
         let key = objects::key(object);
         self.remove_revision(&key);
         let outline = RevisionOutline::of(object);
@@ -137,7 +165,7 @@ impl ClusterSnapshot {
     pub(super) fn take_read_revision(&mut self, object: &Value) {
         let known = self.revision_outlines.get(&objects::key(object));
         if known.is_some_and(|known| objects::version(object) >= known.version) {
-            self.put_revision(object);
+            self.put_whole_revision(object);
         }
     }
 
@@ -200,9 +228,19 @@ impl ClusterSnapshot {
         }
     }
 
-    /// Whether revisions of the DaemonSet are to be read before anything is decided.
-    pub(in crate::core::cluster) fn is_unread(&self, daemon: &WatchedDaemon) -> bool {
-        self.unread_revisions(&daemon.daemon_set.key.namespace).any(|(_, outline)| outline.is_of(daemon))
+    /// The DaemonSets whose revisions are to be read before anything is decided about them.
+    pub(in crate::core::cluster) fn with_unread_revisions(&self) -> BTreeSet<&ObjectKey> {
+        let revisions = self.unread.iter().filter(|(kind, _)| *kind == WatchedKind::Revisions);
+        let outlines = revisions.filter_map(|(_, key)| Some((key, self.revision_outlines.get(key)?)));
+        // A tenant may have very many: of each owner one is looked at.
+        let mut seen = BTreeSet::new();
+        let of = outlines.filter(|(key, outline)| match &outline.controller {
+            Some(uid) => seen.insert((&*key.namespace, &**uid)),
+            None => true,
+        });
+        of.flat_map(|(key, outline)| self.daemons_in(&key.namespace).filter(move |daemon| outline.is_of(daemon)))
+            .map(|daemon| &daemon.daemon_set.key)
+            .collect()
     }
 
     /// The names in its namespace that begin as the DaemonSet's and that revisions of others have.
@@ -222,13 +260,12 @@ impl ClusterSnapshot {
         in_namespace(&self.daemons, namespace).map(|(_, daemon)| daemon)
     }
 
-    fn unread_revisions(&self, namespace: &str) -> impl Iterator<Item = (&ObjectKey, &RevisionOutline)> {
-        let from = (WatchedKind::Revisions, ObjectKey::new(namespace, ""));
-        let unread = self
-            .unread
-            .range(from..)
-            .take_while(move |(kind, key)| *kind == WatchedKind::Revisions && key.namespace == namespace);
-        unread.filter_map(|(_, key)| Some((key, self.revision_outlines.get(key)?)))
+    fn unread_revisions<'a>(
+        &'a self,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a RevisionOutline)> {
+        self.unread_in(WatchedKind::Revisions, namespace)
+            .filter_map(|(_, key)| Some((key, self.revision_outlines.get(key)?)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bridging until the stock controller's pod is here, and again while it cannot come.
+//! Bridging until the DaemonSet controller's pod is here, and again while it cannot come.
 
 use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectMap;
@@ -39,7 +39,7 @@ fn the_stock_pod_ends_the_instance_for_this_boot() {
     assert_eq!(bench.pass(&desired()), NONE);
     bench = handed_over();
     bench.world.stock = Some(Stock::Absent);
-    assert_eq!(bench.pass(&desired()), NONE, "a rollout of the stock controller is no call for us");
+    assert_eq!(bench.pass(&desired()), NONE, "a rollout of the DaemonSet controller is no call for us");
     bench.boot = "boot-2".to_owned();
     assert_eq!(bench.pass(&desired()), ["start uid-a-1"], "after a boot it is");
 }

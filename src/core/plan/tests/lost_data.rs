@@ -50,3 +50,29 @@ fn what_is_defined_gets_its_data_or_waits_for_it() {
     assert_eq!(bench.pass(&desired), ["end uid-a-0"], "a volume cannot be written");
     assert_eq!(other.pass(&desired), ["refresh uid-a-0 volumes=true manifest=true"], "it keeps what it has");
 }
+
+#[test]
+fn what_cannot_be_written_is_not_left_to_the_kubelet() {
+    let desired = wanted(&daemon_set("a"));
+    let on_disk = |empty: &[&str], refuses: bool| {
+        let mut bench = found("a");
+        bench.world.stale_volumes.insert("uid-a-0".to_owned());
+        let missing = Missing { kind: "Secret".into(), namespace: "a".into(), name: "tls".into(), key: String::new() };
+        bench.world.waiting_for = vec![missing.clone()];
+        let part = Part::Volume("tls".to_owned());
+        bench.world.held = vec![HeldPart { part, missing: vec![missing], ..HeldPart::default() }];
+        bench.world.empty_volumes.clear();
+        let empty: BTreeSet<String> = empty.iter().map(|name| (*name).to_owned()).collect();
+        bench.world.empty_volumes.extend((!empty.is_empty()).then(|| ("uid-a-0".to_owned(), empty)));
+        bench.world.unwritable_volumes = refuses.then(|| "no space left on device".to_owned());
+        bench
+    };
+    let refresh = ["refresh uid-a-0 volumes=true manifest=true"];
+    assert_eq!(on_disk(&["other"], false).pass(&desired), refresh);
+    assert_eq!(on_disk(&[], true).pass(&desired), refresh, "what has data keeps it");
+    let mut bench = on_disk(&["other"], true);
+    let plan = bench.plan(&desired);
+    assert!(plan.summary.reason.contains("does not take it: no space left"), "{}", plan.summary.reason);
+    assert_eq!(plan.summary.state, State::Waiting);
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+}

@@ -193,3 +193,29 @@ fn what_a_node_is_no_longer_for_does_not_return_to_it() {
     assert_eq!(then(true), NONE, "it is new to the node");
     assert_eq!(then(false), ["start uid-a-1"], "what was read before the Node was is no evidence");
 }
+
+#[test]
+fn a_successor_that_waits_for_what_it_needs_is_one_when_nothing_is_left_of_what_it_follows() {
+    let taint = |key: &str, effect: &str| Taint { key: key.into(), value: String::new(), effect: effect.into() };
+    let desired = wanted(&daemon_set("b"));
+    let then = |taints: &[Taint]| {
+        let mut bench = Bench::running("a");
+        assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+        bench.world.running.clear();
+        bench.now += GONE_AFTER;
+        let missing = Missing { kind: "Secret".into(), namespace: "a".into(), name: "s".into(), key: String::new() };
+        bench.world.waiting_for = vec![missing];
+        assert_eq!(bench.pass(&desired), ["finish uid-a-0"], "its Secret is not there any more");
+        for taint in taints {
+            bench.node.taints = vec![taint.clone()];
+            assert_eq!(bench.pass(&desired), NONE);
+        }
+        bench.world.waiting_for.clear();
+        let started = bench.pass(&desired);
+        assert!(started.is_empty() || !bench.record.returns);
+        started
+    };
+    let (not_ready, reserved) = (taint("node.kubernetes.io/not-ready", "NoSchedule"), taint("reserved", "NoExecute"));
+    assert_eq!(then(std::slice::from_ref(&not_ready)), ["start uid-b-1"]);
+    assert_eq!(then(&[reserved, not_ready]), NONE, "somebody kept it away: it is new to the node");
+}

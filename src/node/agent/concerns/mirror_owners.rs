@@ -35,7 +35,7 @@ const AGAIN: Span = Span::from_secs(5);
 /// controller, if one acts, has its own pod here, and not all nodes of a cluster do it at one moment.
 const WAIT: Span = Span::from_secs(2);
 const WAIT_MORE: Span = Span::from_secs(2);
-/// How long after its last pod was seen a stock controller counts as one that acts: it makes another pod at once.
+/// How long after its last pod was seen a DaemonSet controller counts as one that acts: it makes another pod at once.
 const ACTS: Span = Span::from_secs(60);
 /// What was forbidden is tried again after this.
 const FORBIDDEN: Span = Span::from_secs(60);
@@ -44,7 +44,7 @@ const FORBIDDEN: Span = Span::from_secs(60);
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct MirrorOwners {
     tried: BTreeMap<String, OwnerAttempt>,
-    /// When a pod of a stock controller was last seen, by daemon.
+    /// When a pod of a DaemonSet controller was last seen, by daemon.
     stock: BTreeMap<ObjectKey, Timestamp>,
     next: Option<Timestamp>,
 }
@@ -219,7 +219,7 @@ mod tests {
         let start = Timestamp::from_millis(0);
         let later = |span: Span| start + span;
         let ms = Span::from_millis(1);
-        assert!(!turn("d1", To::DaemonSet, start), "a stock controller's pod may yet come");
+        assert!(!turn("d1", To::DaemonSet, start), "a DaemonSet controller's pod may yet come");
         assert!(!turn("d1", To::DaemonSet, later(WAIT - ms)));
         assert!(turn("d1", To::DaemonSet, later(WAIT + WAIT_MORE)));
         let again = WAIT + WAIT_MORE + AGAIN;

@@ -1,4 +1,4 @@
-//! The stock controller's pods for this node: bound ones, and those that the scheduler could not bind.
+//! The DaemonSet controller's pods for this node: bound ones, and those that the scheduler could not bind.
 //!
 //! Owns how they are told from mirror pods, which may have the same owner.
 
@@ -33,7 +33,7 @@ use super::super::observation::Observation;
 use super::super::requests::Request;
 use super::super::state::Records;
 
-/// A pod that no kubelet made, and so may be a stock controller's.
+/// A pod that no kubelet made, and so may be a DaemonSet controller's.
 pub(in super::super) type UnrelatedPod<'a> = (&'a ObjectKey, &'a Entry);
 
 /// The node's pods that no kubelet made: few where all daemons are ours, and looked at once for each daemon.
@@ -42,7 +42,7 @@ pub(in super::super) fn unrelated_pods(api: Option<&Snapshot>) -> Vec<UnrelatedP
     pods.filter(|(_, entry)| !owners::is_mirror_pod(&entry.value)).collect()
 }
 
-/// What is known of the stock controller's pod for `daemon_set` on this node. `known`: the one that was handed over to, and
+/// What is known of the DaemonSet controller's pod for `daemon_set` on this node. `known`: the one that was handed over to, and
 /// whether the runtime has lost all that it listed ([`ending::has_lost_all`]).
 pub(in super::super) fn stock(
     observation: &Observation,
@@ -108,12 +108,12 @@ fn is_stock(pod: &Value, daemon_set: &DaemonSet) -> bool {
     owners::is_stock_pod(pod, &daemon_set.key.name, daemon_set.uid.as_deref())
 }
 
-/// Daemons of which was reported that a stock controller acts on them.
+/// Daemons of which was reported that a DaemonSet controller acts on them.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct StockController(BTreeSet<ObjectKey>);
 
 impl StockController {
-    /// Reports once, where everybody looks, that a stock controller acts on a daemon that is ours.
+    /// Reports once, where everybody looks, that a DaemonSet controller acts on a daemon that is ours.
     pub(in super::super) fn report(&mut self, plan: &Plan, node: &str, log: &mut Log) -> Vec<DaemonEvent> {
         let mut acts = BTreeSet::new();
         let mut events = Vec::new();

@@ -1,4 +1,4 @@
-//! What daemons of namespaces that are not trusted have the agent read and hold: ConfigMaps, Secrets and tokens.
+//! What daemons of namespaces that are not trusted have the agent read and hold: ConfigMaps, Secrets, ControllerRevisions and tokens.
 //!
 //! Owns which are left out and what is said of that. Must not end anything: what runs keeps the data that it has.
 
@@ -13,7 +13,6 @@ use crate::core::bounds;
 use crate::core::bounds::QuotaUse;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
-use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::Source;
@@ -57,7 +56,7 @@ pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, pla
     let in_order = || first.iter().chain(&others);
     let bounded = |key: &'_ ObjectKey| policy.bounds(&key.namespace).then_some(());
     let objects = bounds::beyond_in_order(in_order().map(|daemon| &daemon.references), bounds::OBJECTS, |object| {
-        bounded(&object.key).filter(|()| is_data(object)).map(|()| object.key.namespace.as_str())
+        bounded(&object.key).filter(|()| bounds::is_bounded(object)).map(|()| object.key.namespace.as_str())
     });
     let tokens = bounds::beyond_in_order(in_order().map(|daemon| &daemon.tokens), bounds::TOKENS, |token| {
         bounded(&token.service_account).map(|()| token.service_account.namespace.as_str())
@@ -153,11 +152,6 @@ pub(in crate::node::agent) fn forget_kept(kept: &mut RollbackDataOf, remembered:
     kept.retain(|_, of| room.take_all(of.objects.iter().filter(|(object, entry)| !has(remembered, object, entry))));
 }
 
-/// Whether it is one of those that are bounded.
-fn is_data(object: &ObjectRef) -> bool {
-    matches!(object.kind, Kind::ConfigMap | Kind::Secret)
-}
-
 /// Whether that state of `object` is in memory as one of `others`.
 fn has(others: &Versioned, object: &ObjectRef, entry: &Entry) -> bool {
     others.get(object).is_some_and(|other| Arc::ptr_eq(&other.value, &entry.value))
@@ -180,7 +174,7 @@ impl<'a> TenantRoom<'a> {
     fn take_all<'o>(&mut self, objects: impl Iterator<Item = (&'o ObjectRef, &'o Entry)>) -> bool {
         let mut taken: Vec<(&str, usize, *const Value)> = Vec::new();
         for (object, entry) in
-            objects.filter(|(object, _)| is_data(object) && self.policy.bounds(&object.key.namespace))
+            objects.filter(|(object, _)| bounds::is_bounded(object) && self.policy.bounds(&object.key.namespace))
         {
             let (namespace, state) = (object.key.namespace.as_str(), Arc::as_ptr(&entry.value));
             if !self.seen.insert(state) {

@@ -177,7 +177,8 @@ mod tests {
         let plan = Plan { daemons: vec![daemon], removals_held: false, ..Plan::default() };
         let reasons = |life: i64, now: i64, node: Option<&str>| -> Vec<String> {
             let (token, node_uid) = ("t".to_owned(), "n".to_owned());
-            let token = IssuedToken { request: request(life), token, issued: at(0), expires: at(60_000), node_uid };
+            let (issued, expires) = (at(0), at(60_000));
+            let token = IssuedToken { request: request(life), token, issued, expires, node_uid, received: None };
             let tokens = ObservedTokens { issued: Arc::new(vec![token]), ..ObservedTokens::default() };
             let observation = Observation { now: at(now), tokens, ..Observation::default() };
             tokens_of(&plan, &observation, node)

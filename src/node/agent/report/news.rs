@@ -363,7 +363,7 @@ mod tests {
         assert!(!begins(State::NotSelected, &[], Some("2")));
         assert!(begins(State::Starting, &["3"], None), "it is back");
         assert!(!begins(State::StandingBy, &[], Some("3")));
-        assert!(begins(State::Starting, &["4"], None), "the stock controller's pod is gone");
+        assert!(begins(State::Starting, &["4"], None), "the DaemonSet controller's pod is gone");
     }
 
     #[test]

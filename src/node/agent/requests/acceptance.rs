@@ -105,7 +105,8 @@ async fn ask_api(api: &Api, node: &str, question: &AboutLate, answer: &mut LateA
             }
         }
     }
-    let makes_room = |event: &PodEvent| event.host == node && question.at - event.at < MAKES_ROOM;
+    let is_recent = |event: &PodEvent| (question.at - event.at).abs() < MAKES_ROOM;
+    let makes_room = |event: &PodEvent| event.host == node && is_recent(event);
     if question.look_for_preemption
         && !silent.is_empty()
         && api.preemptions().await.is_ok_and(|events| events.iter().any(makes_room))

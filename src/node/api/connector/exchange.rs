@@ -28,6 +28,7 @@ use crate::node::api::error::FailureKind;
 use crate::node::api::error::words;
 use crate::node::api::kubeconfig::ApiCredentials;
 use crate::node::api::selection::Selection;
+use crate::node::api::shortening;
 use crate::node::api::shortening::Shortening;
 
 /// For the head of any response; watches answer at once, too.
@@ -144,7 +145,8 @@ impl tower::Service<Request<Body>> for Sender {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        shortening::ask_for_less(&mut request);
         let shortening = Shortening::of(&request, &self.selection);
         let sent = self.inner.clone().send(request);
         Box::pin(async move {

@@ -87,6 +87,31 @@ fn of_a_service_account_what_pods_get_of_it_is_read() {
 }
 
 #[test]
+fn of_all_controller_revisions_no_more_is_asked_for_and_read_than_whose_they_are() {
+    let path = "/apis/apps/v1/controllerrevisions";
+    let owners = json!([{"kind": "DaemonSet", "name": "d", "uid": "o", "controller": true}]);
+    let metadata = json!({"name": "r", "namespace": "a", "uid": "u", "resourceVersion": "1", "labels": {"x": "y"}, "ownerReferences": owners});
+    let mut whole =
+        json!({"kind": "ControllerRevision", "metadata": metadata, "data": {"a": "x".repeat(1 << 20)}, "revision": 1});
+    whole["metadata"]["annotations"] = json!({"daemonlet.dev/halted": "x".repeat(1 << 18)});
+    whole["metadata"]["managedFields"] = json!(vec![json!({}); 10_000]);
+    let mut kept = json!({"kind": "ControllerRevision", "metadata": metadata});
+    kept["metadata"]["annotations"] = json!({});
+    assert_eq!(read(path, &whole), kept, "also where the API server gives more than it is asked for");
+    whole["metadata"]["labels"] =
+        json!((0..300).map(|n| (n.to_string(), json!("x"))).collect::<serde_json::Map<_, _>>());
+    assert!(is_too_large(&read(path, &whole)));
+    let asked = |path: &str| {
+        let mut request = Request::get(path).body(()).expect("a request");
+        ask_for_less(&mut request);
+        request.headers().get(ACCEPT).map(|accept| accept.to_str().expect("text").to_owned()).unwrap_or_default()
+    };
+    assert!(asked(&format!("{path}?limit=500")).starts_with("application/json;as=PartialObjectMetadataList;"));
+    assert!(asked(&format!("{path}?watch=true&x=y")).starts_with("application/json;as=PartialObjectMetadata;"));
+    assert_eq!(asked("/apis/apps/v1/namespaces/a/controllerrevisions/r"), "");
+}
+
+#[test]
 fn a_daemon_set_that_is_asked_for_by_name_is_bounded_where_a_list_is() {
     let selection = Selection::of_label(vec!["trusted".to_owned()]);
     let read = |namespace: &str, values: usize| {
@@ -114,4 +139,45 @@ fn nothing_else_is_shortened() {
     assert!(shortening("/apis/apps/v1/daemonsets", &Selection::default()).is_none(), "everything is read whole");
     let post = Request::post("/api/v1/pods").body(()).expect("a request");
     assert!(Shortening::of(&post, &selection).is_none());
+}
+
+#[test]
+fn a_revision_that_is_read_whole_is_bounded_where_its_namespace_is_not_trusted() {
+    let selection = Selection::of_label(vec!["trusted".to_owned()]);
+    let object = |namespace: &str, values: usize| {
+        let metadata =
+            json!({"name": "r", "namespace": namespace, "uid": "u", "labels": {"x": "y"}, "annotations": {"a": "b"}});
+        let data = json!({"spec": {"template": vec![json!({"": 0}); values]}});
+        json!({"kind": "ControllerRevision", "metadata": metadata, "data": data, "revision": 3})
+    };
+    let path = |namespace: &str| format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions");
+    let small = object("a", 100);
+    let mut one = shortening(&format!("{}/r", path("a")), &selection).expect("it is shortened");
+    assert_eq!(serde_json::from_slice::<Value>(&one.feed(small.to_string().as_bytes())).expect("JSON"), small);
+    let large = object("a", 100_000);
+    let mut one = shortening(&format!("{}/r", path("a")), &selection).expect("it is shortened");
+    let read: Value = serde_json::from_slice(&one.feed(large.to_string().as_bytes())).expect("JSON");
+    assert!(is_too_large(&read) && read.get("data").is_none());
+    let mut event = shortening(&path("a"), &selection).expect("it is shortened");
+    let read: Value =
+        serde_json::from_slice(&event.feed(json!({"type": "MODIFIED", "object": large}).to_string().as_bytes()))
+            .expect("JSON");
+    assert!(is_too_large(&read["object"]));
+    assert!(shortening(&format!("{}/r", path("trusted")), &selection).is_none());
+    assert!(shortening(&format!("{}/r", path("a")), &Selection::default()).is_none(), "of a client that takes all");
+}
+
+#[test]
+fn of_an_event_what_is_told_of_it_is_read() {
+    let event = json!({"metadata": {"name": "e", "namespace": "a", "creationTimestamp": "2026-01-01T00:00:00Z"}, "type": "Warning",
+        "reason": "Preempting", "message": "m", "source": {"host": "n"}, "lastTimestamp": "2026-01-01T00:00:01Z"});
+    let mut whole = event.clone();
+    whole["involvedObject"] = json!({"fieldPath": "x".repeat(1 << 20)});
+    whole["metadata"]["annotations"] = json!({"a": "x".repeat(1 << 18)});
+    for path in ["/api/v1/events", "/api/v1/namespaces/a/events"] {
+        assert_eq!(read(path, &whole), event, "{path}");
+        let mut large = event.clone();
+        large["message"] = "x".repeat(1 << 20).into();
+        assert!(is_too_large(&read(path, &large)));
+    }
 }

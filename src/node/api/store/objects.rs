@@ -1,4 +1,4 @@
-//! Room for the ConfigMaps and Secrets of namespaces that are not trusted.
+//! Room for the ConfigMaps, Secrets and ControllerRevisions of namespaces that are not trusted.
 //!
 //! Owns which of them are kept: those that are, then others as they come. What has no room is not readable: it is never
 //! taken for absent, and is read again once there is room for it.
@@ -10,7 +10,6 @@ use serde_json::Value;
 use crate::core::bounds;
 use crate::core::bounds::OBJECTS_KEPT;
 use crate::core::bounds::QuotaUse;
-use crate::core::model::Kind;
 use crate::core::model::ObjectRef;
 
 use super::Scope;
@@ -51,12 +50,12 @@ impl Snapshot {
     pub(super) fn take(&mut self, reference: &ObjectRef, value: &Value) -> bool {
         let weight = bounds::object_weight(value);
         // What it was before leaves its room.
-        self.weights.remove(reference);
+        self.weights.remove(reference, &reference.key.namespace);
         let is_kept = weight <= self.weights.taken.left(OBJECTS_KEPT, &reference.key.namespace);
         match is_kept {
             true => {
                 self.no_room.remove(reference);
-                self.weights.insert(reference, weight);
+                self.weights.insert(reference, &reference.key.namespace, weight);
             }
             false => {
                 self.objects.remove(reference);
@@ -72,7 +71,7 @@ impl Snapshot {
     /// waited comes before those behind it.
     pub(super) fn leave(&mut self, reference: &ObjectRef) -> bool {
         let has_waited = self.no_room.remove(reference).is_some();
-        (self.weights.remove(reference).is_some() || has_waited) && !self.no_room.is_empty()
+        (self.weights.remove(reference, &reference.key.namespace).is_some() || has_waited) && !self.no_room.is_empty()
     }
 
     /// Whether `reference`, which had no room, has room now. Of several that wait the first ones by name come first.
@@ -94,29 +93,40 @@ impl Snapshot {
 }
 
 /// What those objects take that are kept, where that is bounded, in bytes.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Weights {
-    of: BTreeMap<ObjectRef, usize>,
-    taken: QuotaUse,
+#[derive(Clone, Debug)]
+pub(super) struct Weights<K> {
+    of: BTreeMap<K, usize>,
+    pub(super) taken: QuotaUse,
 }
 
-impl Weights {
-    fn insert(&mut self, reference: &ObjectRef, weight: usize) {
-        self.remove(reference);
-        self.of.insert(reference.clone(), weight);
-        self.taken.add(&reference.key.namespace, weight);
+impl<K> Default for Weights<K> {
+    fn default() -> Self {
+        Self { of: BTreeMap::new(), taken: QuotaUse::default() }
+    }
+}
+
+impl<K: Ord + Clone> Weights<K> {
+    /// An object of `namespace` takes so much.
+    pub(super) fn insert(&mut self, object: &K, namespace: &str, weight: usize) {
+        self.remove(object, namespace);
+        self.of.insert(object.clone(), weight);
+        self.taken.add(namespace, weight);
     }
 
-    fn remove(&mut self, reference: &ObjectRef) -> Option<usize> {
-        let weight = self.of.remove(reference)?;
-        self.taken.give_back(&reference.key.namespace, weight);
+    /// It takes nothing any more.
+    pub(super) fn remove(&mut self, object: &K, namespace: &str) -> Option<usize> {
+        let weight = self.of.remove(object)?;
+        self.taken.give_back(namespace, weight);
         Some(weight)
     }
-}
 
-/// Whether what is kept of such an object may be bounded.
-pub(super) fn is_data(reference: &ObjectRef) -> bool {
-    matches!(reference.kind, Kind::ConfigMap | Kind::Secret)
+    /// Those of which nothing is kept any more take nothing.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&K) -> bool, namespace: impl Fn(&K) -> &str) {
+        let gone: Vec<K> = self.of.keys().filter(|object| !is_kept(object)).cloned().collect();
+        for object in &gone {
+            self.remove(object, namespace(object));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -174,7 +174,10 @@ pub struct Snapshot {
     pub(super) no_room: BTreeMap<ObjectRef, usize>,
     /// What those take that are kept, where that is bounded.
     #[serde(skip)]
-    pub(super) weights: Weights,
+    pub(super) weights: Weights<ObjectRef>,
+    /// What the pods take, where that is bounded.
+    #[serde(skip)]
+    pub(super) pod_weights: Weights<ObjectKey>,
     /// The own NodeDaemons.
     pub node_daemons: Option<Entry>,
     /// The scopes that are watched.

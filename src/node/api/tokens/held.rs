@@ -48,6 +48,18 @@ pub struct IssuedToken {
     pub expires: Timestamp,
     /// UID of the Node that it is bound to.
     pub node_uid: String,
+    /// When it was received, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received: Option<ReceivedAt>,
+}
+
+/// A time that no wall clock shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceivedAt {
+    /// The boot (`boot_id`).
+    pub boot: String,
+    /// How long the machine had been up, suspended time included.
+    pub up: Span,
 }
 
 impl fmt::Debug for IssuedToken {
@@ -58,6 +70,7 @@ impl fmt::Debug for IssuedToken {
             .field("issued", &self.issued)
             .field("expires", &self.expires)
             .field("node_uid", &self.node_uid)
+            .field("received", &self.received)
             .finish()
     }
 }
@@ -99,7 +112,7 @@ pub(super) struct HeldToken {
     pub(super) node_uid: String,
     /// UID of its ServiceAccount, if it can be read from the token.
     account_uid: Option<String>,
-    /// How long the machine had been up when this process received it, suspended time included; `None` for an imported one.
+    /// How long the machine had been up when it was received, suspended time included; `None` for one of another boot.
     pub(super) received: Option<Span>,
     /// The store's version when it was requested; 0 for an imported one.
     version: u64,
@@ -117,15 +130,16 @@ pub(super) struct FailedToken {
 }
 
 impl HeldToken {
-    /// One that was imported.
-    pub(super) fn new(issued: IssuedToken) -> Self {
+    /// One that was imported in the boot `boot`.
+    pub(super) fn new(issued: IssuedToken, boot: &str) -> Self {
+        let received = issued.received.filter(|received| !boot.is_empty() && received.boot == boot);
         Self {
             account_uid: account_uid(&issued.token),
             token: issued.token.into(),
             issued: issued.issued,
             expires: issued.expires,
             node_uid: issued.node_uid,
-            received: None,
+            received: received.map(|received| received.up),
             version: 0,
             spread: SPREAD * backoff::random(),
         }
@@ -133,7 +147,7 @@ impl HeldToken {
 
     /// One that was requested when the store had this version.
     pub(super) fn received(issued: IssuedToken, version: u64) -> Self {
-        Self { received: Some(uptime()), version, ..Self::new(issued) }
+        Self { received: Some(uptime()), version, ..Self::new(issued, "") }
     }
 
     /// Whether the API server has shown another ServiceAccount of that name since: the token is invalid then. What was
@@ -152,7 +166,9 @@ impl HeldToken {
         let held = self.received.map(|received| up - received);
         // With a wall clock far ahead, a new token would be requested for ever.
         let settled = held.is_none_or(|held| held > life / 10);
-        held.is_some_and(|held| held >= age) || (settled && wall >= self.issued + age)
+        // The age of one that is of the future is not known.
+        let is_ageless = held.is_none() && wall < self.issued;
+        is_ageless || held.is_some_and(|held| held >= age) || (settled && wall >= self.issued + age)
     }
 }
 

@@ -81,5 +81,6 @@ pub(super) async fn issue(
         issued: expires - life,
         expires,
         node_uid: node_uid.to_string(),
+        received: None,
     })
 }

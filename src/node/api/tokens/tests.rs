@@ -11,6 +11,8 @@ use crate::core::time::Span;
 use crate::node::api::error::FailureKind;
 use crate::node::api::store::Scope;
 
+const BOOT: &str = "boot-1";
+
 fn request(name: &str) -> TokenRequest {
     TokenRequest {
         service_account: ObjectKey::new("kube-system", name),
@@ -26,6 +28,7 @@ fn issued(name: &str, ago: i64, uid: &str) -> IssuedToken {
         issued: now() - Span::from_secs(ago),
         expires: now() - Span::from_secs(ago - 3600),
         node_uid: uid.into(),
+        received: None,
     }
 }
 
@@ -53,7 +56,7 @@ fn nothing_is_requested_before_the_node_is_registered() {
 fn a_token_is_requested_only_of_the_cluster_that_has_said_who_it_is() {
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["a"]));
-    tokens.import(vec![issued("a", 0, "u")]);
+    tokens.import(vec![issued("a", 0, "u")], BOOT);
     let theirs = registered("another");
     tokens.ask_on(Some(1));
     assert!(tokens.due(&theirs.snapshot(), 2).0.is_empty(), "behind the new connection may be another cluster");
@@ -69,7 +72,7 @@ fn a_token_is_requested_only_of_the_cluster_that_has_said_who_it_is() {
 fn renewed_at_80_percent_of_its_life_and_for_another_node() {
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["fresh", "old", "other"]));
-    tokens.import(vec![issued("fresh", 2600, "u"), issued("old", 2881, "u"), issued("other", 0, "before")]);
+    tokens.import(vec![issued("fresh", 2600, "u"), issued("old", 2881, "u"), issued("other", 0, "before")], BOOT);
     assert_eq!(tokens.due(&registered("u").snapshot(), 1).0, [request("old"), request("other")]);
 }
 
@@ -78,14 +81,14 @@ fn a_long_token_is_renewed_after_a_day() {
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["a"]));
     let long = IssuedToken { expires: now() + Span::from_secs(10 * 86_400), ..issued("a", 86_401, "u") };
-    tokens.import(vec![long]);
+    tokens.import(vec![long], BOOT);
     assert_eq!(tokens.due(&registered("u").snapshot(), 1).0, [request("a")]);
 }
 
 #[test]
 fn an_expired_token_is_handed_out_until_there_is_another() {
     let tokens = Tokens::default();
-    tokens.import(vec![issued("a", 90_000, "u"), issued("b", 90_000, "u")]);
+    tokens.import(vec![issued("a", 90_000, "u"), issued("b", 90_000, "u")], BOOT);
     tokens.set_wanted(&wanted(&["a"]));
     let snapshot = tokens.snapshot();
     assert_eq!(snapshot.token(&request("a")), Some("secret-value"));
@@ -99,7 +102,7 @@ fn an_expired_token_is_handed_out_until_there_is_another() {
 fn a_valid_token_survives_a_pass_that_does_not_name_it() {
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["a"]));
-    tokens.import(vec![issued("a", 0, "u")]);
+    tokens.import(vec![issued("a", 0, "u")], BOOT);
     tokens.set_wanted(&BTreeSet::new());
     assert_eq!(tokens.snapshot().token(&request("a")), Some("secret-value"));
 }
@@ -122,15 +125,15 @@ fn a_refused_request_waits_unless_the_account_appears() {
 #[test]
 fn no_debug_output_shows_a_token() {
     let tokens = Tokens::default();
-    tokens.import(vec![issued("a", 0, "u")]);
-    assert!(!format!("{:?} {:?}", tokens.export(), tokens.snapshot()).contains("secret-value"));
+    tokens.import(vec![issued("a", 0, "u")], BOOT);
+    assert!(!format!("{:?} {:?}", tokens.export(BOOT), tokens.snapshot()).contains("secret-value"));
 }
 
 #[test]
 fn a_token_of_another_life_serves_until_there_is_one_of_the_wanted_life() {
     let long = TokenRequest { expiration_seconds: 86_400, ..request("a") };
     let tokens = Tokens::default();
-    tokens.import(vec![issued("a", 90_000, "u"), issued("b", 90_000, "u")]);
+    tokens.import(vec![issued("a", 90_000, "u"), issued("b", 90_000, "u")], BOOT);
     tokens.set_wanted(&BTreeSet::from([long.clone()]));
     assert_eq!(tokens.snapshot().token(&long), Some("secret-value"), "although it has expired");
     let other = TokenRequest { audience: "vault".to_owned(), ..long.clone() };
@@ -139,7 +142,7 @@ fn a_token_of_another_life_serves_until_there_is_one_of_the_wanted_life() {
     let new = IssuedToken { request: long.clone(), token: "new".into(), ..issued("a", 0, "u") };
     tokens.record(long.clone(), Ok(new), &Snapshot::default());
     assert_eq!(tokens.snapshot().token(&long), Some("new"));
-    assert_eq!(tokens.export().len(), 1, "the one of the other life is gone");
+    assert_eq!(tokens.export(BOOT).len(), 1, "the one of the other life is gone");
 }
 
 #[test]
@@ -148,7 +151,7 @@ fn a_token_for_a_day_is_renewed_between_75_and_80_percent_of_its_life() {
         let tokens = Tokens::default();
         tokens.set_wanted(&wanted(&["a"]));
         let day = IssuedToken { expires: now() - Span::from_secs(ago - 86_400), ..issued("a", ago, "u") };
-        tokens.import(vec![day]);
+        tokens.import(vec![day], BOOT);
         !tokens.due(&registered("u").snapshot(), 1).0.is_empty()
     };
     assert!(!is_due(86_400 * 74 / 100) && is_due(86_400 * 81 / 100));
@@ -166,6 +169,28 @@ fn a_new_token_is_due_when_a_suspended_machine_wakes_and_not_when_the_clock_is_a
 }
 
 #[test]
+fn an_imported_token_is_as_old_as_the_machine_has_been_up_since_it_was_received() {
+    let is_due = |boot: &str, up: Span, ago: i64| {
+        let tokens = Tokens::default();
+        tokens.set_wanted(&wanted(&["a"]));
+        let received = Some(ReceivedAt { boot: boot.to_owned(), up });
+        tokens.import(vec![IssuedToken { received, ..issued("a", ago, "u") }], BOOT);
+        assert_eq!(tokens.export(BOOT)[0].received.is_some(), boot == BOOT);
+        !tokens.due(&registered("u").snapshot(), 1).0.is_empty()
+    };
+    let early = uptime() - Span::from_secs(36_000);
+    assert!(is_due(BOOT, early, 60), "the clock was set back since");
+    assert!(!is_due(BOOT, uptime(), 60));
+    assert!(!is_due(BOOT, uptime(), 36_000), "the clock was set forward since");
+    assert!(
+        !is_due("another", early, 60) && is_due("another", uptime(), 36_000),
+        "all that is known is the wall clock"
+    );
+    assert!(is_due("another", early, -60), "the clock was set back, and nobody knows how old it is");
+    assert!(!is_due(BOOT, uptime(), -60));
+}
+
+#[test]
 fn a_token_of_a_service_account_that_was_made_anew_is_renewed_once() {
     let of_account = |uid: &str| {
         let claims = json!({"kubernetes.io": {"serviceaccount": {"name": "a", "uid": uid}}}).to_string();
@@ -180,7 +205,7 @@ fn a_token_of_a_service_account_that_was_made_anew_is_renewed_once() {
     };
     let tokens = Tokens::default();
     tokens.set_wanted(&wanted(&["a"]));
-    tokens.import(vec![of_account("first")]);
+    tokens.import(vec![of_account("first")], BOOT);
     assert!(tokens.due(&store.snapshot(), 1).0.is_empty(), "the API server has not shown it");
     assert!(tokens.due(&show("first"), 1).0.is_empty());
     let anew = show("second");
@@ -197,7 +222,7 @@ fn what_is_no_token_of_an_api_server_names_no_service_account() {
     for token in ["secret-value", "a.b.c", "a.e30.c", ""] {
         let tokens = Tokens::default();
         tokens.set_wanted(&wanted(&["a"]));
-        tokens.import(vec![IssuedToken { token: token.into(), ..issued("a", 10, "u") }]);
+        tokens.import(vec![IssuedToken { token: token.into(), ..issued("a", 10, "u") }], BOOT);
         let store = registered("u");
         let scope = Scope::Object(ObjectRef::new(Kind::ServiceAccount, "kube-system", "a"));
         store.open(&scope);

@@ -1,4 +1,4 @@
-//! Watches of unschedulable pods: among them may be a stock controller's pod for this node that the instance it should
+//! Watches of unschedulable pods: among them may be a DaemonSet controller's pod for this node that the instance it should
 //! replace keeps out (by its host ports).
 //!
 //! Owns which watches are open: one for each `bootstrap` daemon that runs. Such a pod names its node only in an

@@ -54,3 +54,46 @@ fn approvals_of_a_node_are_trusted_if_those_of_a_trusted_namespace_change_among_
     let decision = coordinator.pass(vec![]);
     assert_eq!(targets(&decision), [A, "approvals of node c", STATUS, B], "b is a tenant's alone");
 }
+
+#[test]
+fn that_approvals_have_no_room_is_told_once_for_each_revision() {
+    let mut coordinator = Coordinator::new();
+    let view = ClusterSnapshot::clone(&coordinator.observation.snapshot);
+    coordinator.observation.snapshot = Arc::new(view.trusting(vec!["trusted".to_owned()]));
+    let standing = |(namespace, count): (&str, usize)| {
+        let of = |number| json!({"namespace": namespace, "name": format!("d{number}"), "uid": "x", "revision": "r", "approvedAt": "2023-11-14T22:13:20Z"});
+        (0..count).map(of).collect::<Vec<_>>()
+    };
+    // As many as a node may have, among them as many of its own namespace as that has whatever others have.
+    let full: Vec<Value> = [("a", 508), (KEY.0, 4)].into_iter().flat_map(standing).collect();
+    for name in ["a", "b", "c"] {
+        coordinator.changed(WatchedKind::NodeDaemons, node_daemons(name, "8", json!(full), json!({})));
+    }
+    let told = |coordinator: &mut Coordinator| {
+        let (mut told, mut replies) = (Vec::new(), Vec::new());
+        for second in 0..300 {
+            coordinator.later(1_000);
+            let decision = coordinator.pass(std::mem::take(&mut replies));
+            for request in &decision.requests {
+                let answer = match &request.target {
+                    RequestTarget::Event(trouble) => {
+                        let of_it = (trouble.reason == "TooManyApprovals").then(|| (second, trouble.revision.clone()));
+                        told.extend(of_it);
+                        RequestOutcome::Written
+                    }
+                    _ => refused(),
+                };
+                replies.push(CoordinatorReply { number: request.number, answer });
+            }
+        }
+        coordinator.pass(replies);
+        told
+    };
+    assert_eq!(told(&mut coordinator), [(30, hash("two"))]);
+    assert_eq!(told(&mut coordinator), [], "it still stands");
+    let mut changed = daemon_set("8", json!({}));
+    (changed["metadata"]["generation"], changed["spec"]["template"]) = (json!(3), template("three"));
+    coordinator.changed(WatchedKind::Revisions, revision("three", 3));
+    coordinator.changed(WatchedKind::DaemonSets, changed);
+    assert_eq!(told(&mut coordinator), [(30, hash("three"))]);
+}

@@ -297,7 +297,7 @@ fn without_a_mode_agents_on_most_nodes_say_whose_it_is() {
     assert_eq!((plan.few[0].run, plan.few[0].should, plan.few[0].node.as_str()), (2, 4, "c"));
     ["c", "d"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, other(name)));
     assert_eq!(view.plan(NOW).few, []);
-    // The label counts wherever it is; a bootstrap one is the stock controller's.
+    // The label counts wherever it is; a bootstrap one is the DaemonSet controller's.
     let mut elsewhere = ClusterWorld::default();
     let mut labelled = wanted("one", json!({}), json!({}));
     labelled["metadata"]["namespace"] = json!("monitoring");

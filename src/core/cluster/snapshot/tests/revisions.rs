@@ -79,7 +79,7 @@ fn the_revisions_of_a_daemon_set_that_comes_to_be_known_are_read() {
     assert_eq!(unread(&view), Vec::<&str>::new());
     view.put(WatchedKind::DaemonSets, daemon(json!({})));
     assert_eq!(unread(&view), ["orphan", "own"]);
-    let is_unread = |view: &ClusterSnapshot| view.is_unread(view.daemons.values().next().unwrap());
+    let is_unread = |view: &ClusterSnapshot| !view.with_unread_revisions().is_empty();
     read(&mut view, revision("own", "u", "2", labels(1)));
     assert_eq!(unread(&view), ["orphan", "own"], "the watch has come further");
     read(&mut view, revision("own", "u", "3", labels(1)));
@@ -123,4 +123,69 @@ fn what_is_not_wanted_any_more_is_not_read() {
     assert_eq!(unread(&view), ["two"]);
     view.take(Change::Gone(WatchedKind::DaemonSets, Box::new(daemon(json!({})))));
     assert_eq!(unread(&view), Vec::<&str>::new());
+}
+
+/// As a list of all has it.
+fn metadata_of(revision: &Value) -> Value {
+    json!({"metadata": revision["metadata"]})
+}
+
+#[test]
+fn of_a_list_without_data_what_is_of_a_known_daemon_set_is_read_before_anything_is_decided() {
+    let mut view = ClusterSnapshot::default();
+    view.put(WatchedKind::DaemonSets, daemon(json!({})));
+    let (own, orphan) = (revision("own", "u", "3", labels(1)), revision("orphan", "", "3", labels(1)));
+    let list = |view: &mut ClusterSnapshot| {
+        view.take(Change::Begin(WatchedKind::Revisions));
+        for one in [&own, &orphan, &revision("stock", "stock", "3", labels(1))] {
+            view.take(Change::Present(WatchedKind::Revisions, Box::new(metadata_of(one)), true));
+        }
+        view.take(Change::Complete(WatchedKind::Revisions));
+    };
+    list(&mut view);
+    let with_unread = |view: &ClusterSnapshot| view.with_unread_revisions().len();
+    assert_eq!((unread(&view), with_unread(&view), view.revisions.len()), (vec!["orphan", "own"], 1, 0));
+    read(&mut view, own.clone());
+    read(&mut view, orphan.clone());
+    assert_eq!((unread(&view), with_unread(&view), view.revisions.len()), (vec![], 0, 2));
+    // What has not changed is not read again, what has is.
+    list(&mut view);
+    assert_eq!((unread(&view), view.revisions.len()), (vec![], 2));
+    let mut changed = metadata_of(&own);
+    changed["metadata"]["resourceVersion"] = json!("4");
+    put(&mut view, changed);
+    assert_eq!((unread(&view), with_unread(&view), view.revisions.len()), (vec!["own"], 1, 1));
+    read(&mut view, own);
+    assert_eq!(unread(&view), ["own"], "the watch has come further");
+}
+
+#[test]
+fn what_is_too_large_may_be_anybodys_until_it_is_read_whole() {
+    let large = |name: &str| json!({"metadata": {"namespace": "n", "name": name, "uid": name, "resourceVersion": "3"}, "tooLarge": true});
+    let mut view = ClusterSnapshot::default();
+    put(&mut view, large("own"));
+    assert_eq!(unread(&view), Vec::<&str>::new(), "there is no DaemonSet");
+    view.put(WatchedKind::DaemonSets, daemon(json!({})));
+    put(&mut view, large("stock"));
+    assert_eq!((unread(&view), view.with_unread_revisions().len()), (vec!["own", "stock"], 1));
+    read(&mut view, revision("own", "u", "3", labels(1)));
+    read(&mut view, revision("stock", "stock", "3", labels(1)));
+    assert_eq!((unread(&view), view.revisions.len()), (vec![], 1));
+}
+
+#[test]
+fn what_is_of_trusted_namespaces_is_read_first() {
+    let mut view = ClusterSnapshot::default().trusting(vec!["m".to_owned(), "z".to_owned()]);
+    for namespace in ["a", "m", "n", "z"] {
+        let mut daemon = daemon(json!({}));
+        daemon["metadata"]["namespace"] = json!(namespace);
+        view.put(WatchedKind::DaemonSets, daemon);
+        for name in ["one", "two"] {
+            let mut revision = metadata_of(&revision(name, "u", "3", labels(1)));
+            revision["metadata"]["namespace"] = json!(namespace);
+            put(&mut view, revision);
+        }
+    }
+    let order: Vec<_> = view.unread().map(|(_, key)| key.to_string()).collect();
+    assert_eq!(order, ["m/one", "m/two", "z/one", "z/two", "a/one", "a/two", "n/one", "n/two"]);
 }

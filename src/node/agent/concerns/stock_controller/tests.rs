@@ -1,4 +1,4 @@
-//! What counts as the stock controller's pod.
+//! What counts as the DaemonSet controller's pod.
 
 use super::super::super::boot::Boot;
 use super::super::super::evidence::RuntimePod;

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::config::Config;
 use crate::core::knowledge::Knowledge;
+use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;

@@ -5,6 +5,7 @@ use futures::FutureExt;
 use serde_json::json;
 
 use super::*;
+use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::model::ObjectSource;
 use crate::core::policy::Policy;
