@@ -292,12 +292,15 @@ impl Planner<'_> {
                 return Some(Target { daemon_set, revision, data: Data::Current, rollback: false });
             }
             ReleasedDefinition::Gone if !is_stopped => {
-                let why = format!("its released revision {} does not exist any more: the newest starts", released.name);
+                let why = format!(
+                    "its released revision {} is gone or holds something else: the newest starts",
+                    released.name
+                );
                 self.summary.notes.push(Note::Other(why));
                 return Some(target);
             }
             ReleasedDefinition::Gone => format!(
-                "revision {} is held and the released one, ControllerRevision {}, does not exist any more; hint: \
+                "revision {} is held and the released one, ControllerRevision {}, is gone or holds something else; hint: \
                  resume the rollout, or write a template that works",
                 target.revision, released.name
             ),
