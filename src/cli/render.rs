@@ -47,7 +47,7 @@ use report::Manifests;
 use report::RenderEntry;
 
 /// The newest kubelet that is known: what is rendered for when no Node says which it has.
-const NEWEST_KUBELET: (u32, u32) = (1, 36);
+pub(in crate::cli) const NEWEST_KUBELET: (u32, u32) = (1, 36);
 /// The oldest kubelet that daemonlet is tested with.
 const OLDEST_KUBELET: (u32, u32) = (1, 34);
 /// What makes overlays apply.

@@ -1,10 +1,9 @@
 //! Text from outside on its way to a terminal or a log.
 //!
-//! Owns what a person may be shown as it is. What a terminal would obey, what would begin a line of its own, and what
-//! would turn the order of the letters around is escaped as in JSON. Owns also how long such a text may be.
+//! Owns what a person may be shown as it is. What a terminal would obey, what would begin a line of its own, what
+//! would turn the order of the letters around, and what nobody sees is escaped as in JSON. Owns also how long such a text may be.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use serde_json::Value;
 
@@ -76,17 +75,26 @@ fn escaped(text: &str, keeps: fn(char) -> bool) -> Cow<'_, str> {
             '\n' => out.push_str("\\n"),
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
-            // All of them are in the plane that four digits name.
-            c => drop(write!(out, "\\u{:04x}", u32::from(c))),
+            c => out.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}"))),
         }
     }
     Cow::Owned(out)
 }
 
-/// Control characters, ends of lines, marks of direction, and what is not seen at all.
+/// Control characters, ends of lines, marks of direction and of annotations, and what is not seen at all. What is seen as a
+/// blank stays, as the space does: U+2800 and the spaces of Unicode.
 fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}') || is_ignorable(c)
+}
+
+/// Unicode's `Default_Ignorable_Code_Point` (`DerivedCoreProperties.txt`, version 16): what has no glyph of its own, the marks
+/// of direction among it.
+fn is_ignorable(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -103,14 +111,59 @@ mod tests {
                 '\n' => "a\\nb".to_owned(),
                 '\r' => "a\\rb".to_owned(),
                 '\t' => "a\\tb".to_owned(),
-                c => format!("a\\u{:04x}b", u32::from(c)),
+                c => format!(
+                    "a{}b",
+                    c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>()
+                ),
             };
             assert_eq!(line(&text), hidden);
+            let written = match c {
+                '\n' | '\r' | '\t' => continue,
+                _ => serde_json::from_str::<String>(&format!("\"{hidden}\"")).expect("JSON"),
+            };
+            assert_eq!(written, text, "as in JSON");
             assert_eq!(&*terminal(&text), if c == '\n' { &text } else { &hidden });
         }
-        for plain in ["", "käse 包 🧀", "a\\nb", "\"{}\""] {
+        for plain in ["", "käse 包 🧀 \u{2800}\u{a0}한", "a\\nb", "\"{}\""] {
             assert_eq!((line(plain), terminal(plain)), (plain.into(), plain.into()));
         }
+    }
+
+    #[test]
+    fn what_is_not_seen_is_written_out() {
+        for hidden in [
+            "\u{ad}",
+            "\u{34f}",
+            "\u{61c}",
+            "\u{115f}",
+            "\u{1160}",
+            "\u{17b4}",
+            "\u{17b5}",
+            "\u{180b}",
+            "\u{180e}",
+            "\u{200b}",
+            "\u{200d}",
+            "\u{202e}",
+            "\u{2060}",
+            "\u{2064}",
+            "\u{206f}",
+            "\u{3164}",
+            "\u{fe00}",
+            "\u{fe0f}",
+            "\u{feff}",
+            "\u{ffa0}",
+            "\u{fff9}",
+            "\u{1d173}",
+            "\u{e0001}",
+            "\u{e0020}",
+            "\u{e007f}",
+            "\u{e0100}",
+            "\u{e01ef}",
+        ] {
+            let shown = line(hidden);
+            assert!(shown.starts_with("\\u") && shown.is_ascii(), "{shown:?}");
+        }
+        assert_eq!(line("a\u{e0041}"), "a\\udb40\\udc41");
     }
 
     #[test]

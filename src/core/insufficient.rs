@@ -34,22 +34,36 @@ impl Amounts {
         Self(list.as_object().into_iter().flatten().filter_map(amount).collect())
     }
 
-    /// What a pod or pod template requests, with itself as one of the pods. A limit without a request is a request.
+    /// What a pod or pod template requests, with itself as one of the pods. A limit without a request is a request; that
+    /// of the whole pod is one where no container has any (`defaultPodRequests`). What the whole pod requests is at least
+    /// what its containers do.
     pub fn requested(pod: &Value) -> Self {
-        Self::of_pod(pod, Self::of_resources)
+        let mut sum = Self::of_containers(pod, Self::of_resources);
+        let [limits, requests] = ["limits", "requests"].map(|list| Self::of_whole(pod, list));
+        for (name, amount) in limits.0 {
+            if !requests.0.contains_key(&name) {
+                sum.0.entry(name).or_insert(amount);
+            }
+        }
+        sum.max(&requests).of_pod(pod)
     }
 
-    /// The same where a limit counts in place of a request.
+    /// What a pod may take as far as it has limits, and requests where it has none. A limit of the whole pod stands in
+    /// place of those of its containers (`PodLimits`); a request of the whole pod bounds nothing.
     pub fn limited(pod: &Value) -> Self {
-        Self::of_pod(pod, Self::of_limits)
+        let mut sum = Self::of_containers(pod, Self::of_limits);
+        // The kubelet takes 0 for no limit.
+        sum.0.extend(Self::of_whole(pod, "limits").0.into_iter().filter(|(_, amount)| *amount > 0));
+        sum.of_pod(pod)
     }
 
-    fn of_pod(pod: &Value, of_resources: fn(&Value) -> Self) -> Self {
+    /// Of all containers together, sidecars and the other init containers included.
+    fn of_containers(pod: &Value, of_container: fn(&Value) -> Self) -> Self {
         let spec = pod.get("spec").unwrap_or(&Value::Null);
-        let mut sum = spec.list_at("containers").iter().map(of_resources).fold(Self::default(), Self::plus);
+        let sum = spec.list_at("containers").iter().map(of_container).fold(Self::default(), Self::plus);
         let (mut sidecars, mut first) = (Self::default(), Self::default());
         for container in spec.list_at("initContainers") {
-            let own = of_resources(container);
+            let own = of_container(container);
             match container.str_at("restartPolicy") == "Always" {
                 true => {
                     sidecars = sidecars.plus(own);
@@ -58,14 +72,24 @@ impl Amounts {
                 false => first = first.max(&sidecars.clone().plus(own)),
             }
         }
-        sum = sum.plus(sidecars).max(&first);
-        sum.0.extend(of_resources(spec).0.into_iter().filter(|(_, amount)| *amount > 0));
-        sum = sum.plus(Self::of_list(spec.at("overhead").unwrap_or(&Value::Null)));
-        sum.0.insert(PODS.to_owned(), 1000);
-        sum
+        sum.plus(sidecars).max(&first)
     }
 
-    /// What the field `resources` of a container or of a pod's spec requests.
+    /// What a list of the whole pod's `resources` says of what a whole pod may have (`IsSupportedPodLevelResource`).
+    fn of_whole(pod: &Value, list: &str) -> Self {
+        let mut all = Self::of_list(pod.at(["spec", "resources", list]).unwrap_or(&Value::Null));
+        all.0.retain(|name, _| ["cpu", "memory"].contains(&name.as_str()) || name.starts_with("hugepages-"));
+        all
+    }
+
+    /// With the pod's overhead, and the pod itself.
+    fn of_pod(self, pod: &Value) -> Self {
+        let mut all = self.plus(Self::of_list(pod.at(["spec", "overhead"]).unwrap_or(&Value::Null)));
+        all.0.insert(PODS.to_owned(), 1000);
+        all
+    }
+
+    /// What a container requests.
     fn of_resources(value: &Value) -> Self {
         let of = |list: &str| Self::of_list(value.at(["resources", list]).unwrap_or(&Value::Null));
         let mut all = of("limits");
@@ -73,7 +97,7 @@ impl Amounts {
         all
     }
 
-    /// What the field `resources` allows.
+    /// What a container may take.
     fn of_limits(value: &Value) -> Self {
         let of = |list: &str| Self::of_list(value.at(["resources", list]).unwrap_or(&Value::Null));
         let mut all = of("requests");
@@ -278,6 +302,35 @@ mod tests {
         let key = ObjectKey::new("k", "a");
         let held = [(&key, ported.clone())];
         assert_eq!(said(ported, &held), ["host port TCP 80 is held by pod k/a"]);
+    }
+
+    #[test]
+    fn a_request_of_the_whole_pod_bounds_nothing_and_lowers_nothing() {
+        let amounts = |memory: &str| json!({"cpu": "1", "memory": memory});
+        let pod = |whole: Value| {
+            let container = json!({"resources": {"requests": amounts("1Mi"), "limits": amounts("64Mi")}});
+            let mut sidecar = container.clone();
+            sidecar["restartPolicy"] = "Always".into();
+            json!({"spec": {"containers": [container], "initContainers": [sidecar], "resources": whole, "overhead": {"memory": "1Mi"}}})
+        };
+        let mebibytes = |amounts: Amounts| amounts.get("memory").unwrap_or_default() / 1000 / MIB;
+        for (whole, requested, limited) in [
+            (Value::Null, 3, 129),
+            (json!({"requests": {"memory": "16Mi"}}), 17, 129),
+            (json!({"requests": {"memory": "1Mi"}}), 3, 129),
+            (json!({"requests": {"memory": "16Mi"}, "limits": {"memory": "70Mi"}}), 17, 71),
+            (json!({"limits": {"memory": "70Mi"}}), 3, 71),
+            (json!({"limits": {"memory": "0"}}), 3, 129),
+            (json!({"limits": {"cpu": "9"}, "requests": {"cpu": "9"}}), 3, 129),
+        ] {
+            let pod = pod(whole.clone());
+            let found = (mebibytes(Amounts::requested(&pod)), mebibytes(Amounts::limited(&pod)));
+            assert_eq!(found, (requested, limited), "{whole}");
+        }
+        let alone =
+            json!({"spec": {"containers": [{}], "resources": {"limits": {"memory": "5Mi", "example.org/x": 7}}}});
+        assert_eq!(mebibytes(Amounts::requested(&alone)), 5, "no container requests any");
+        assert_eq!(Amounts::limited(&alone).get("example.org/x"), None, "a whole pod has none");
     }
 
     #[test]

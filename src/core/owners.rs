@@ -25,6 +25,11 @@ pub enum MirrorPodOwner {
 
 /// Annotation with which the kubelet marks a mirror pod: the UID of the static pod, unless the manifest has none.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+/// Annotation in which the kubelet says where it has a pod from. It overwrites what a manifest or the API says
+/// (`kubelet/config.podStorage.merge`).
+pub const SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
+/// The value of [`SOURCE_ANNOTATION`] for a pod of the API server.
+pub const FROM_API: &str = "api";
 /// The condition of a pod that the kubelet ends for others (`v1.DisruptionTarget`).
 pub const DISRUPTION: &str = "DisruptionTarget";
 

@@ -102,6 +102,7 @@ pub use reload::Ended;
 pub use reload::block_sighup;
 pub use start::AgentError;
 pub use start::policy;
+pub use start::render_options;
 pub use teardown::Leftover;
 pub use teardown::Teardown;
 pub use teardown::teardown_offline;
@@ -296,14 +297,10 @@ impl Agent {
         problems.append(&mut outcome.problems);
         problems.extend(self.executor.sealing.problem());
         self.reporter.log(&decision, &outcome, self.inputs.api(), observation.now);
-        let due = match has_failed {
-            true => decide::after_failure(decision.due, observation.now),
-            false => decision.due,
-        };
+        let due = if has_failed { decide::after_failure(decision.due, observation.now) } else { decision.due };
         let is_at_rest = is_at_rest && !has_failed;
         let Decision { state, plan, .. } = decision;
-        let next = AgentState::commit(state, &plan, &outcome, observation.now);
-        let before = std::mem::replace(&mut self.state, next);
+        let before = std::mem::replace(&mut self.state, AgentState::commit(state, &plan, &outcome, observation.now));
         self.reporter.recorder.keep(before, &observation, recorded, &outcome, &self.render_cache);
         self.last = LastPass { observation, plan, outcome, problems, due, next: seen.until(due), is_at_rest };
         self.last.problems.extend(self.reporter.metrics_problem());

@@ -22,7 +22,7 @@ mod object;
 mod own_node;
 mod reports;
 mod selection;
-mod shortening;
+pub(in crate::node) mod shortening;
 mod store;
 mod tls;
 mod tokens;

@@ -2,11 +2,12 @@
 //!
 //! Owns the requests and the reading of replies. Must not decide. `/runningpods` lists what the runtime runs; `/pods`
 //! lists what the kubelet knows, which a removed pod leaves at once, so it never proves an end. An error means
-//! unknown.
+//! unknown. Whoever may make pods for the node makes these lists long: of each pod no more is held than what is read.
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
@@ -21,7 +22,6 @@ use http::Uri;
 use http::header::HOST;
 use http_body_util::BodyExt;
 use http_body_util::Empty;
-use http_body_util::Limited;
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -32,8 +32,13 @@ use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::core::field_filter::FieldFilter;
+use crate::core::field_filter::ResponseShape;
+use crate::core::owners::FROM_API;
+use crate::core::owners::SOURCE_ANNOTATION;
 use crate::node::api::KubeconfigError;
 use crate::node::api::kubeconfig::ApiCredentials;
+use crate::node::api::shortening::KUBELET_POD;
 
 /// Where a kubelet says that it is at work: its default `healthzBindAddress` and `healthzPort`.
 pub const HEALTHZ: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_248);
@@ -42,6 +47,8 @@ pub const HEALTHZ: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST),
 const ASK: Duration = Duration::from_secs(5);
 /// Larger than any list of a node's pods.
 const MAX_BYTES: usize = 64 << 20;
+/// More than what is read of a thousand pods; all of it is in memory at once.
+const MAX_KEPT: usize = 8 << 20;
 
 type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -119,7 +126,8 @@ fn is_untrusted(error: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// What the kubelet knows of one pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "KubeletPod")]
 pub struct PodReport {
     /// The UID by which the kubelet knows the pod (of a static pod: the manifest's).
     pub uid: String,
@@ -133,8 +141,9 @@ pub struct PodReport {
     pub message: String,
     /// The condition Ready; `None`: not set yet.
     pub ready: Option<bool>,
-    /// The pod's `status`, in the API's form (`{"status": …}`).
-    pub reported: Value,
+    /// The pod's `status`, in the API's form (`{"status": …}`); `None`: the kubelet has the pod from the API server, or too
+    /// much was said of it. Then phase, reason and message are empty, too.
+    pub reported: Option<Value>,
 }
 
 /// The API of this node's kubelet.
@@ -159,34 +168,29 @@ impl Kubelet {
     /// UIDs of the pods of which something runs, according to the runtime.
     pub async fn running_uids(&self) -> Result<BTreeSet<String>, KubeletError> {
         let pods = self.pods_at("/runningpods/").await?;
-        Ok(pods.into_iter().map(|pod| pod.metadata.uid).collect())
+        Ok(pods.into_iter().map(|pod| pod.uid).collect())
     }
 
     /// The pods that the kubelet should run, including rejected ones.
     pub async fn pods(&self) -> Result<Vec<PodReport>, KubeletError> {
-        Ok(self.pods_at("/pods").await?.into_iter().map(PodReport::from).collect())
+        self.pods_at("/pods").await
     }
 
-    async fn pods_at(&self, path: &'static str) -> Result<Vec<KubeletPod>, KubeletError> {
+    async fn pods_at(&self, path: &'static str) -> Result<Vec<PodReport>, KubeletError> {
         let endpoint = || self.endpoint.to_string().trim_end_matches('/').to_owned();
         let credentials = ApiCredentials::load(&self.kubeconfig).map_err(KubeletError::Credentials)?;
         let asked = tokio::time::timeout(ASK, self.get(path, &credentials)).await;
-        let (status, body) = asked
+        let (status, list) = asked
             .map_err(|_| KubeletError::Timeout { endpoint: endpoint(), path })?
             .map_err(|source| KubeletError::Unreachable { endpoint: endpoint(), path, source })?;
         if status != StatusCode::OK {
             return Err(KubeletError::Refused { endpoint: endpoint(), path, status });
         }
-        let list: PodList = serde_json::from_slice(&body).map_err(|source| KubeletError::Decode {
-            endpoint: endpoint(),
-            path,
-            source,
-        })?;
-        Ok(list.items.unwrap_or_default())
+        list.pods().map_err(|source| KubeletError::Decode { endpoint: endpoint(), path, source })
     }
 
     /// One request on its own connection: requests are rare, and made only without a CRI.
-    async fn get(&self, path: &str, credentials: &ApiCredentials) -> Result<(StatusCode, Bytes), BoxedError> {
+    async fn get(&self, path: &str, credentials: &ApiCredentials) -> Result<(StatusCode, PodListText), BoxedError> {
         let host = self.endpoint.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let (config, _) = credentials.tls.as_ref().ok_or("the kubeconfig has no TLS credentials")?;
         let tcp = TcpStream::connect((host.as_str(), self.endpoint.port_u16().unwrap_or(10250))).await?;
@@ -204,22 +208,63 @@ impl Kubelet {
         }
         let reply = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
         let status = reply.status();
-        let body = Limited::new(reply.into_body(), MAX_BYTES).collect().await?.to_bytes();
-        Ok((status, body))
+        let mut body = reply.into_body();
+        let mut list = PodListText::new();
+        while let Some(frame) = body.frame().await.filter(|_| status == StatusCode::OK) {
+            if let Ok(bytes) = frame?.into_data() {
+                list.feed(&bytes)?;
+            }
+        }
+        Ok((status, list))
+    }
+}
+
+/// What is read of a list of pods, in one piece.
+struct PodListText {
+    filter: FieldFilter,
+    /// How many bytes came in.
+    len: usize,
+    kept: Vec<u8>,
+}
+
+impl PodListText {
+    fn new() -> Self {
+        Self { filter: FieldFilter::new(&KUBELET_POD, ResponseShape::Items), len: 0, kept: Vec::new() }
+    }
+
+    /// Takes the next `bytes` of the list.
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.len = self.len.saturating_add(bytes.len());
+        let kept = self.filter.feed(bytes);
+        if self.len > MAX_BYTES || self.kept.len() + kept.len() > MAX_KEPT {
+            let (most, read) = (MAX_BYTES >> 20, MAX_KEPT >> 20);
+            return Err(format!("its list of pods has more than {most} MiB, or {read} MiB of what is read"));
+        }
+        self.kept.extend(kept);
+        Ok(())
+    }
+
+    fn pods(&self) -> Result<Vec<PodReport>, serde_json::Error> {
+        let list: PodList = serde_json::from_slice(&self.kept)?;
+        Ok(list.items.unwrap_or_default())
     }
 }
 
 /// The fields of a PodList that are read. `/runningpods` leaves most of them empty.
 #[derive(Deserialize)]
 struct PodList {
-    items: Option<Vec<KubeletPod>>,
+    items: Option<Vec<PodReport>>,
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct KubeletPod {
     metadata: PodMetadata,
     #[serde(default)]
     status: Value,
+    /// [`crate::core::field_filter::is_too_large`].
+    #[serde(default)]
+    too_large: bool,
 }
 
 #[derive(Deserialize)]
@@ -229,11 +274,15 @@ struct PodMetadata {
     uid: String,
     namespace: String,
     name: String,
+    annotations: BTreeMap<String, String>,
 }
 
 impl From<KubeletPod> for PodReport {
+    /// One pod after the other is read, so that no more than one status of a pod of the API server is in memory.
     fn from(pod: KubeletPod) -> Self {
-        let reported = json!({"status": pod.status});
+        let is_known =
+            !pod.too_large && pod.metadata.annotations.get(SOURCE_ANNOTATION).is_none_or(|at| at != FROM_API);
+        let reported = json!({"status": if is_known { pod.status } else { Value::Null }});
         let text = |field: &str| reported["status"][field].as_str().unwrap_or_default().to_owned();
         let conditions = reported["status"]["conditions"].as_array();
         let ready = conditions.and_then(|list| list.iter().find(|condition| condition["type"] == "Ready"));
@@ -245,7 +294,7 @@ impl From<KubeletPod> for PodReport {
             reason: text("reason"),
             message: text("message"),
             ready: ready.map(|condition| condition["status"] == "True"),
-            reported,
+            reported: is_known.then_some(reported),
         }
     }
 }

@@ -64,3 +64,70 @@ fn what_overlays_make_of_a_pod_is_judged_too() {
     assert!(ran.code == 1 && ran.out.starts_with("refused a/x: ") && ran.out.contains("hostPID"), "{ran:?}");
     assert!(ran.out.contains(" (with ConfigMap a/o: overlays.yaml[0])\n"), "{ran:?}");
 }
+
+/// What the agent refuses whatever `[policy]` allows is refused here, with the words of `render`.
+#[test]
+fn what_no_static_pod_can_have_is_refused_too() {
+    let spec = |more: &str| {
+        daemon_set("a", "i:1")
+            .replace("    spec:\n      containers:", &format!("    spec:\n      {more}\n      containers:"))
+    };
+    let volume = |source: &str| spec(&format!("volumes: [{{name: v, {source}}}]"));
+    let annotation = daemon_set("a", "i:1").replace(
+        "{labels: {a: b}}\n    spec",
+        &format!("{{labels: {{a: b}}, annotations: {{x: {}}}}}\n    spec", "x".repeat(261_900)),
+    );
+    let doubled = (1..40).map(|at| format!("{{name: A{at}, value: $(A{0})$(A{0})}}", at - 1)).collect::<Vec<_>>();
+    let unfolds = daemon_set("a", "i:1")
+        .replace("{name: c,", &format!("{{name: c, env: [{{name: A0, value: x}}, {}],", doubled.join(", ")));
+    let claim = "volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}";
+    let attempts = [
+        ("csi", volume("csi: {driver: d.example}"), "volumes"),
+        ("claim", volume("persistentVolumeClaim: {claimName: c}"), "volumes"),
+        ("ephemeral", volume(&format!("ephemeral: {{{claim}}}")), "volumes"),
+        ("glusterfs", volume("glusterfs: {endpoints: e, path: p}"), "volumes"),
+        ("azure", volume("azureFile: {secretName: s, shareName: s}"), "volumes"),
+        ("resources", spec("resourceClaims: [{name: r, resourceClaimName: c}]"), "resourceClaims"),
+        ("bundle", volume("projected: {sources: [{clusterTrustBundle: {name: b, path: p}}]}"), "clusterTrustBundle"),
+        (
+            "certificate",
+            volume(
+                "projected: {sources: [{podCertificate: {signerName: s.example/x, keyType: ED25519, credentialBundlePath: p}}]}",
+            ),
+            "podCertificate",
+        ),
+        ("annotation", annotation, "annotations"),
+        ("unfolds", unfolds, "$(NAME)"),
+    ];
+    let trusting = CONFIG.replace("trusted-namespaces = []", "trusted-namespaces = [\"a\"]");
+    let mut files = vec![("c.toml".to_owned(), CONFIG.to_owned()), ("trusting.toml".to_owned(), trusting)];
+    files.extend(attempts.iter().map(|(name, text, _)| (format!("{name}.yaml"), text.clone())));
+    let scratch = Scratch::new(&files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect::<Vec<_>>());
+    for (name, _, field) in &attempts {
+        let file = scratch.text(&format!("{name}.yaml"));
+        for config in ["c.toml", "trusting.toml"] {
+            let ran = run(["policy", "test", "--config", &scratch.text(config), "-f", &file]);
+            let refusals = ran.out.matches("refused a/x: ").count();
+            assert!(ran.code == 1 && refusals == 1 && ran.out.contains(field), "{name} {config}: {ran:?}");
+        }
+        let rendered = run(["render", "--node-name", "n1", "-f", &file]);
+        assert_eq!(rendered.code, 1, "{name}: {rendered:?}");
+    }
+}
+
+#[test]
+fn what_is_not_among_the_files_is_named_and_judged_once_it_is() {
+    let text = daemon_set("a", "i:1")
+        .replace("{name: c,", "{name: c, env: [{name: A, valueFrom: {configMapKeyRef: {name: m, key: k}}}],");
+    let map = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m, namespace: a}}\ndata: {{k: {}}}\n",
+        "x".repeat(500_000)
+    );
+    let config = CONFIG.replace("[policy]", "default-mode = \"static\"\n[policy]");
+    let scratch = Scratch::new(&[("c.toml", &config), ("ds.yaml", &text), ("map.yaml", &map)]);
+    let (config, set, map) = (scratch.text("c.toml"), scratch.text("ds.yaml"), scratch.text("map.yaml"));
+    let note = "allowed a/x\n  note: not judged, as they are not among the files: ConfigMap a/m\n";
+    run(["policy", "test", "--config", &config, "-f", &set]).is(0, note, "");
+    let ran = run(["policy", "test", "--config", &config, "-f", &set, &map]);
+    assert!(ran.code == 1 && ran.out.starts_with("refused a/x: "), "{ran:?}");
+}

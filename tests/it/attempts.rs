@@ -488,6 +488,33 @@ fn no_image_gets_past(world: &World) {
     are_refused(world, &[("~/volumes/-", volume(json!({"image": {"reference": "evil.test/x:1"}})), "image")]);
 }
 
+#[test]
+fn no_id_of_an_image_gets_past_the_patterns() {
+    let full = "0123456789abcdef".repeat(4);
+    let ids = [&format!("sha256:{full}"), &full, "sha256:0123456789ab", "0123456789ab", "sha512:00", "cafe"];
+    let words = "a runtime takes it for the ID of any image on the node";
+    for patterns in [&["r.test/team/*"][..], &["docker.io/library/*"], &["*:*", "docker.io/*"], &["sha256:*"], &[]] {
+        for mut world in [World::new(), World::trusting()] {
+            world.rules.images = patterns.iter().map(ToString::to_string).collect();
+            for id in ids {
+                let init = json!([{
+                    "name": "i", "image": id, "resources": {"limits": {"memory": "1Mi"}},
+                    "securityContext": {"readOnlyRootFilesystem": true},
+                }]);
+                are_refused(
+                    &world,
+                    &[
+                        ("~c/image", json!(id), words),
+                        ("~/initContainers", init, words),
+                        ("~/volumes/-", volume(json!({"image": {"reference": id}})), words),
+                    ],
+                );
+            }
+        }
+    }
+    assert!(matches!(World::new().changed("~c/image", &json!("cafe")), Outcome::Runs(_)), "* allows all");
+}
+
 /// What daemonlet and the kubelet read in a manifest is daemonlet's own, whatever a template says.
 #[test]
 fn no_annotation_or_label_of_a_template_speaks_for_the_agent_or_the_kubelet() {

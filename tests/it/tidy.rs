@@ -293,10 +293,11 @@ const WAITS: [(&str, &str); 11] = [
 ];
 
 /// What of the agent may read a clock, each with what for.
-const CLOCKS: [(&str, &str); 5] = [
+const CLOCKS: [(&str, &str); 6] = [
     ("agent.rs", "measures how long a pass took"),
     ("agent/answers.rs", "measures how long a pass took"),
     ("agent/inputs", "the time comes with an observation"),
+    ("agent/recorder.rs", "its thread rests after a large pass"),
     ("agent/start.rs", "when the agent was started"),
     ("agent/wake.rs", "sleeps until the next pass is due"),
 ];

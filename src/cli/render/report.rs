@@ -78,7 +78,7 @@ pub(super) fn strict(entries: &[RenderEntry]) -> Vec<(String, Option<String>)> {
     entries.iter().filter_map(waits).collect()
 }
 
-fn join_missing(missing: &[Missing]) -> String {
+pub(in crate::cli) fn join_missing(missing: &[Missing]) -> String {
     missing.iter().map(Missing::to_string).collect::<Vec<_>>().join(", ")
 }
 

@@ -2,6 +2,9 @@
 //!
 //! Follows `ParseNormalizedNamed` and `Familiar` names of `distribution/reference`.
 
+/// The algorithms of digests (`opencontainers/go-digest`).
+const ALGORITHMS: [&str; 4] = ["sha256", "sha384", "sha512", "blake3"];
+
 /// The repository of `image` with its registry: `busybox:1` is `docker.io/library/busybox`.
 pub fn repository(image: &str) -> String {
     let named = image.split_once('@').map_or(image, |(named, _)| named);
@@ -30,6 +33,16 @@ pub fn full_name(image: &str) -> String {
     format!("{repository}:{tag}")
 }
 
+/// Whether a runtime takes `image` for the ID of an image that it has: a digest or hexadecimal digits alone. containerd
+/// (`LocalResolve`) and CRI-O look those up among their IDs, in full or shortened, whatever the image's name is.
+pub fn is_id(image: &str) -> bool {
+    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match image.split_once(':') {
+        Some((algorithm, hex)) => ALGORITHMS.contains(&algorithm.to_ascii_lowercase().as_str()) && is_hex(hex),
+        None => is_hex(image),
+    }
+}
+
 /// What precedes the first slash is a host if it cannot be a path component, or is `localhost`.
 fn is_host(host: &str) -> bool {
     host.contains(['.', ':']) || host == "localhost" || host.bytes().any(|b| b.is_ascii_uppercase())
@@ -38,6 +51,20 @@ fn is_host(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_runtime_takes_for_an_id() {
+        let full = "0123456789abcdef".repeat(4);
+        for id in [&full, "beef", "0", "sha256:beef", &format!("sha256:{full}"), "SHA256:BEEF", "sha512:00"] {
+            assert!(is_id(id), "{id}");
+        }
+        let digest = format!("beef@sha256:{full}");
+        for name in
+            ["beef:1", "beefy", "a/beef", &digest, "sha256", "sha256:v1", "sha256:", "beef:00", "", "a.b:5000/beef"]
+        {
+            assert!(!is_id(name), "{name}");
+        }
+    }
 
     /// What `distribution/reference` makes of them.
     #[test]

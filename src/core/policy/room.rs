@@ -193,6 +193,10 @@ mod tests {
             {"resources": {"requests": {"memory": "1Mi"}, "limits": {"memory": "1Ei"}}},
         ]}});
         assert_eq!(Resources::requested(&whole, None).memory, 9 * MIB, "the pod's bound holds its containers");
+        let whole = json!({"spec": {"resources": {"requests": {"memory": "16Mi"}}, "containers": [
+            {"resources": {"requests": {"memory": "1Mi"}, "limits": {"memory": "64Gi"}}},
+        ]}});
+        assert_eq!(Resources::requested(&whole, None).memory, 64 << 30, "a request of the pod bounds nothing");
     }
 
     #[test]

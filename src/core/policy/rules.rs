@@ -107,8 +107,17 @@ impl PodRules {
         });
         for (field, image) in of_containers.chain(of_volumes) {
             let Some(image) = image.as_str().filter(|image| !image.is_empty()) else { continue };
+            let allows_all = self.images.iter().any(|pattern| pattern == "*");
+            if reference::is_id(image) && !allows_all {
+                let reason = format!(
+                    "{image} is no name that policy.images {} could allow: a runtime takes it for the ID of any image on the node",
+                    Listed(&self.images)
+                );
+                found.push(error(&field, reason, "write the image's name with a tag or a digest".to_owned()));
+                continue;
+            }
             let full = reference::full_name(image);
-            let is_allowed = |pattern: &String| pattern == "*" || is_one_name(&full) && is_like(&full, pattern);
+            let is_allowed = |pattern: &String| allows_all || is_one_name(&full) && is_like(&full, pattern);
             if !self.images.iter().any(is_allowed) {
                 let reason = format!("{full} matches none of policy.images {}", Listed(&self.images));
                 let (repository, end) = (reference::repository(image), if full.contains('@') { '@' } else { ':' });
@@ -124,7 +133,7 @@ fn error(field: &str, reason: String, hint: String) -> FieldError {
 
 /// Every container with its field.
 fn containers(spec: &Value) -> impl Iterator<Item = (String, &Value)> {
-    ["initContainers", "containers"].into_iter().flat_map(move |kind| {
+    ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |kind| {
         spec.list_at(kind).iter().map(move |container| (format!("{kind}[{}]", container.str_at("name")), container))
     })
 }

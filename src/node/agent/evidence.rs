@@ -21,6 +21,7 @@ use crate::core::model::INCARNATION_ANNOTATION;
 use crate::core::model::OWNER_ANNOTATION;
 use crate::core::model::ObjectKey;
 use crate::core::owners::MIRROR_ANNOTATION;
+use crate::core::owners::SOURCE_ANNOTATION;
 use crate::core::plan::PassPhase;
 use crate::core::plan::Readiness;
 use crate::core::record::Instance;
@@ -38,10 +39,6 @@ pub(super) const MIRROR_LATE: Span = Span::from_secs(20);
 
 /// How long after its grace period an instance that still runs counts as forgotten.
 const FORGOTTEN: Span = Span::from_secs(60);
-
-/// Says where the kubelet has a pod from. The kubelet overwrites what a manifest or the API says
-/// (`kubelet/config.podStorage.merge`).
-const SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 
 /// An instance as its sandbox describes itself.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

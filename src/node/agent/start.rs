@@ -215,7 +215,8 @@ pub fn policy(config: &Config) -> Result<Policy, AgentError> {
         .with_defaults(config.pod_security_default, config.default_node_selector.clone()))
 }
 
-fn render_options(config: &Config, has_runtime: bool) -> RenderOptions {
+/// How an agent with this configuration renders, before it knows its kubelet.
+pub fn render_options(config: &Config, has_runtime: bool) -> RenderOptions {
     RenderOptions {
         node_name: config.node_name.clone(),
         kubelet_version: None,

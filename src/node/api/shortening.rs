@@ -19,6 +19,7 @@ use crate::core::model::HASH_LABEL;
 use crate::core::outline::OF_TEMPLATE;
 use crate::core::outline::Outliner;
 use crate::core::owners::MIRROR_ANNOTATION;
+use crate::core::owners::SOURCE_ANNOTATION;
 use crate::node::api::selection::Selection;
 
 /// The bookmark with this annotation ends the initial events of a watch.
@@ -76,6 +77,15 @@ static POD: FieldSelection = Of(&[
     ("reason", All),
     ("code", All),
     ("details", All),
+]);
+
+/// What is read of the kubelet's own list of its pods.
+pub(in crate::node) static KUBELET_POD: FieldSelection = Of(&[
+    (
+        "metadata",
+        Of(&[("name", All), ("namespace", All), ("uid", All), ("annotations", Of(&[(SOURCE_ANNOTATION, All)]))]),
+    ),
+    ("status", STATUS),
 ]);
 
 /// What is read of pods that wait for a node.

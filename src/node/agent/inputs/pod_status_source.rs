@@ -20,6 +20,7 @@ use crate::node::cri::Cri;
 use crate::node::cri::CriError;
 use crate::node::kubelet::Kubelet;
 use crate::node::kubelet::KubeletError;
+use crate::node::kubelet::PodReport;
 
 /// How long the runtime's answer waits for the kubelet's word on it: without the API server, which
 /// tells the kubelet who may ask, it may hang.
@@ -64,7 +65,7 @@ impl PodStatusSource {
             PodStatusSource::Kubelet(kubelet) => tokio::spawn(async move {
                 let asked = async { Ok::<_, KubeletError>((kubelet.running_uids().await?, kubelet.pods().await?)) };
                 let (running, reported) = asked.await.map_err(|error| failure::of(&error, error.hint()).message)?;
-                let mut reported: BTreeMap<String, Value> = reported.into_iter().map(|p| (p.uid, p.reported)).collect();
+                let mut reported = by_uid(reported);
                 Ok(running.into_iter().map(|uid| runs(reported.remove(&uid), uid)).collect())
             }),
         }
@@ -80,9 +81,13 @@ async fn seen(cri: &Cri) -> Result<Vec<RuntimePod>, CriError> {
 async fn reported(kubelet: Option<&Kubelet>) -> BTreeMap<String, Value> {
     let Some(kubelet) = kubelet else { return BTreeMap::new() };
     match tokio::time::timeout(WORD, kubelet.pods()).await {
-        Ok(Ok(pods)) => pods.into_iter().map(|p| (p.uid, p.reported)).collect(),
+        Ok(Ok(pods)) => by_uid(pods),
         Ok(Err(_)) | Err(_) => BTreeMap::new(),
     }
+}
+
+fn by_uid(pods: Vec<PodReport>) -> BTreeMap<String, Value> {
+    pods.into_iter().filter_map(|pod| Some((pod.uid, pod.reported?))).collect()
 }
 
 /// A pod of which the kubelet says that something runs.
