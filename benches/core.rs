@@ -198,6 +198,10 @@ impl Facts for Quiet {
         None
     }
 
+    fn unwritable_volumes(&self) -> Option<&str> {
+        None
+    }
+
     fn volumes(&self, _rendering: &RenderResult, _kept: &std::collections::BTreeSet<String>) -> VolumesFact {
         VolumesFact::Current
     }

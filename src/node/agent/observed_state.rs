@@ -386,9 +386,8 @@ impl Facts for ObservedState<'_> {
         let namespace = self.objects.lookup(&namespace_of(daemon_set));
         let node = &self.config.node_name;
         let question = Question::new(daemon_set, &revision, node, incarnation, namespace);
-        let dry_runs = &self.state.concerns.admission_dry_runs;
-        let request_state = dry_runs.state(&question, self.observation.now, node, self.unlinked);
-        (question, request_state)
+        let state = self.state.concerns.admission_dry_runs.state(&question, self.observation.now, node, self.unlinked);
+        (question, state)
     }
 
     fn trusts_annotations(&self, daemon_set: &DaemonSet) -> bool {

@@ -76,7 +76,7 @@ fn what_does_not_stand_as_it_was_read_is_not_claimed() {
     ];
     assert_eq!(write.on(&object("u", &[], &before)), None, "withdrawn");
     for other in others {
-        assert_eq!(write.on(&object("u", &[other.clone()], &before)), None, "{other:?}");
+        assert_eq!(write.on(&object("u", std::slice::from_ref(&other), &before)), None, "{other:?}");
     }
     assert_eq!(write.on(&object("other", std::slice::from_ref(&a), &before)), None, "another object of that name");
     assert_eq!(write.on(&json!({"metadata": {"uid": "u"}})), None, "without a version nothing is bound");
