@@ -193,6 +193,8 @@ struct FilteredItem {
     in_metadata: bool,
     in_identity: bool,
     identity: Vec<u8>,
+    /// Where in `identity` the fields before the one that is read end.
+    identity_ends: usize,
 }
 
 impl FilteredItem {
@@ -209,6 +211,7 @@ impl FilteredItem {
             in_metadata: false,
             in_identity: false,
             identity: Vec::new(),
+            identity_ends: 0,
         }
     }
 
@@ -224,6 +227,10 @@ impl FilteredItem {
             self.is_too_large = true;
             self.kept = Vec::new();
             self.skipped = Some(self.frames.len());
+            // Of a field of the identity the beginning alone would be no JSON.
+            if self.in_identity {
+                self.identity.truncate(self.identity_ends);
+            }
         }
     }
 
@@ -313,6 +320,12 @@ impl FilteredItem {
         frame.next = fields;
         if !std::mem::replace(&mut frame.is_empty, false) {
             self.keep(b",");
+        }
+        if self.skipped.is_some() {
+            return;
+        }
+        if is_identity {
+            self.identity_ends = self.identity.len();
         }
         if is_identity && !self.identity.is_empty() {
             self.identity.push(b',');
@@ -436,6 +449,14 @@ mod tests {
                 assert_eq!(read, json!({"items": [kept("a"), identity, identity, kept("b")]}));
                 assert!(is_too_large(&read["items"][1]) && !is_too_large(&read["items"][0]));
             }
+        }
+        // The bound is reached in the identity itself, or right before it.
+        let text = pod("a").to_string();
+        for most in 1..text.len() {
+            let mut filter = FieldFilter::new(&FIELDS, ResponseShape::Whole).at_most((most, MOST_VALUES));
+            let read: Value = serde_json::from_slice(&filter.feed(text.as_bytes())).expect("JSON");
+            let name = &read["metadata"]["name"];
+            assert!(*name == "a" || name.is_null() && is_too_large(&read), "{read}");
         }
         // What is not read has no bound.
         let mut long = pod("a");

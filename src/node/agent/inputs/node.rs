@@ -117,15 +117,15 @@ pub(super) fn run_in_this_boot(files: &Shared, kubelet_root: &Path, records: &Re
     run.map(|i| i.uid.clone()).collect()
 }
 
-/// Whether the kubelet may have run a pod since the machine booted.
+/// Whether the kubelet may have run a pod since the machine booted. It is not asked when: a clock that was set after the boot
+/// makes what was run before that look older than the boot.
 pub(super) fn may_have_run(files: &Shared, kubelet_root: &Path) -> bool {
     let root = kubelet_root.join("pods");
     let pods = match files.list(&root) {
         Ok(pods) => pods,
         Err(error) => return error.kind() != std::io::ErrorKind::NotFound,
     };
-    let booted = machine_booted(files);
-    pods.iter().any(|pod| booted.is_none_or(|booted| kubelet_knows(files, &root.join(pod), booted)))
+    pods.iter().any(|pod| kubelet_knows(files, &root.join(pod), SystemTime::UNIX_EPOCH))
 }
 
 /// The volumes that the kubelet would start pods with, and that have no data: nothing was ever made of the pods on this disk,
@@ -202,6 +202,19 @@ mod tests {
     use crate::node::volumes::VolumesRoot;
 
     use super::*;
+
+    #[test]
+    fn what_the_kubelet_ran_counts_whatever_the_clock_was_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let files: Shared = Real::shared();
+        assert!(!may_have_run(&files, folder.path()), "it has no folder for pods");
+        let pod = folder.path().join("pods/u");
+        std::fs::create_dir_all(&pod).unwrap();
+        assert!(!may_have_run(&files, folder.path()), "no container of it was made");
+        let hosts = std::fs::File::create(pod.join("etc-hosts")).unwrap();
+        hosts.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(86_400)).unwrap();
+        assert!(may_have_run(&files, folder.path()));
+    }
 
     #[test]
     fn a_process_is_known_by_its_name_whatever_is_in_it() {
