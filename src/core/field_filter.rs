@@ -309,7 +309,8 @@ impl FilteredItem {
         if self.frames.len() == 1 {
             self.in_metadata = self.key == b"metadata";
         }
-        self.in_identity = false;
+        // A key within a field of the identity belongs to it.
+        self.in_identity &= self.frames.len() > 2;
         let is_identity = self.frames.len() == 2 && self.in_metadata && IDENTITY.contains(&self.key.as_slice());
         let Some(frame) = self.frames.last_mut().filter(|frame| frame.is_map && frame.is_between) else { return };
         frame.is_between = false;
@@ -330,7 +331,7 @@ impl FilteredItem {
         if is_identity && !self.identity.is_empty() {
             self.identity.push(b',');
         }
-        self.in_identity = is_identity;
+        self.in_identity |= is_identity;
         let key = std::mem::take(&mut self.key);
         [b"\"", key.as_slice(), b"\":"].into_iter().for_each(|part| self.keep(part));
         self.key = key;
@@ -451,12 +452,17 @@ mod tests {
             }
         }
         // The bound is reached in the identity itself, or right before it.
-        let text = pod("a").to_string();
-        for most in 1..text.len() {
+        for most in 1..pod("a").to_string().len() {
+            let mut odd = pod("a");
+            odd["metadata"]["uid"] = json!({"a": [{"b": 1}, {"c": {"d": "e"}}]});
+            let text = odd.to_string();
             let mut filter = FieldFilter::new(&FIELDS, ResponseShape::Whole).at_most((most, MOST_VALUES));
             let read: Value = serde_json::from_slice(&filter.feed(text.as_bytes())).expect("JSON");
-            let name = &read["metadata"]["name"];
-            assert!(*name == "a" || name.is_null() && is_too_large(&read), "{read}");
+            let of = |object: &Value, field: &str| object["metadata"].get(field).cloned();
+            for field in ["name", "uid"] {
+                let found = of(&read, field);
+                assert!(found == of(&odd, field) || found.is_none() && is_too_large(&read), "{read}");
+            }
         }
         // What is not read has no bound.
         let mut long = pod("a");

@@ -215,7 +215,7 @@ impl Agent {
 
     /// Passes until `until`: the one loop of the agent.
     async fn drive(&mut self, until: Until, callers: &mut Callers, file: Option<&Path>) -> Ended {
-        let mut changed = self.inputs.api_changes();
+        let (mut changed, mut took) = (self.inputs.api_changes(), Duration::ZERO);
         loop {
             let bound = until.bound();
             let is_reached = match until {
@@ -253,8 +253,10 @@ impl Agent {
                     let _ = reply.send(self.answer(&request).await);
                 }
                 Wake::Changed => {
-                    wake::read_all(&mut changed).await;
+                    wake::read_all(&mut changed, took).await;
+                    let began = Instant::now();
                     self.pass().await;
+                    took = began.elapsed();
                 }
                 Wake::Ping => {}
             }

@@ -14,8 +14,9 @@ use crate::node::socket::SocketRequest;
 use super::signals::SignalCommand;
 use super::signals::Signals;
 
-/// A pass waits no longer than this for what the watches have received already.
-const UNREAD: Duration = Duration::from_millis(100);
+/// A pass waits at least so long for what the watches have received already, and at most so long: in between as long as the
+/// last pass took, so that what has come is read as fast as passes are made of it.
+const UNREAD: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Turns of the runtime without a change, after which nothing is unread: the connection, the watch's body and the watch
 /// have had their turns.
 const QUIET_TURNS: u32 = 3;
@@ -88,9 +89,9 @@ pub(super) async fn api_change(changed: &mut Option<watch::Receiver<u64>>) {
 
 /// Lets the watches read what has come. Agent and watches share one thread: where changes come faster than passes are made,
 /// the watches would have no more than a moment between two passes, and what they read would be older and older.
-pub(super) async fn read_all(changed: &mut Option<watch::Receiver<u64>>) {
+pub(super) async fn read_all(changed: &mut Option<watch::Receiver<u64>>, last_pass: Duration) {
     let Some(receiver) = changed else { return };
-    let bound = Instant::now() + UNREAD;
+    let bound = Instant::now() + last_pass.clamp(UNREAD.0, UNREAD.1);
     let mut quiet = 0;
     while quiet < QUIET_TURNS && Instant::now() < bound {
         tokio::task::yield_now().await;
