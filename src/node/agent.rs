@@ -157,8 +157,7 @@ impl Agent {
     /// When the agent cannot work at all: another one has the state folder, or the socket cannot be made.
     pub async fn run(mut self, ready: ReadyGuard, file: Option<&Path>) -> Result<Ended, AgentError> {
         let (ask, asked) = mpsc::channel(8);
-        let listener = socket::listen(&self.config.run_dir)?;
-        tokio::spawn(socket::serve(listener, ask));
+        tokio::spawn(socket::serve(socket::listen(&self.config.run_dir)?, ask));
         let mut callers = Callers { signals: Some(Signals::listen()?), asked: Some(asked) };
         reload::unblock_sighup();
         let kubeconfig = self.config.kubeconfig.as_deref().map_or_else(|| "none".into(), |k| k.display().to_string());
@@ -172,8 +171,7 @@ impl Agent {
         self.reporter.recorder = Recorder::start(&self.config, Arc::clone(&self.executor.files));
         let mut ended = self.live(&mut callers, file, |line| ready.ready(line)).await;
         // A stop may have overtaken a reload.
-        let is_stop_waiting = callers.signals.as_mut().is_some_and(Signals::is_stop_waiting);
-        if ended == Ended::Reconfigured && is_stop_waiting {
+        if ended == Ended::Reconfigured && callers.signals.as_mut().is_some_and(Signals::is_stop_waiting) {
             leaving::stop(&self.state, &self.last, &self.requests, self.reporter.notifier()).await;
             ended = Ended::Stopped;
         }
@@ -254,9 +252,7 @@ impl Agent {
                 }
                 Wake::Changed => {
                     wake::read_all(&mut changed, took).await;
-                    let began = Instant::now();
-                    self.pass().await;
-                    took = began.elapsed();
+                    took = self.pass().await;
                 }
                 Wake::Ping => {}
             }
@@ -268,16 +264,18 @@ impl Agent {
         }
     }
 
-    /// One pass. Infallible: what fails is reported by daemon, and tried again.
-    async fn pass(&mut self) {
+    /// One pass. Infallible: what fails is reported by daemon, and tried again. Gives how long it took.
+    async fn pass(&mut self) -> Duration {
         let began = Instant::now();
         let observation = self.observe().await;
         if self.last.is_at_rest && quiet::has_no_news(&observation, &self.last.observation, self.last.due) {
             self.last.next = ClockReading::now(observation.now).until(self.last.due);
-            return self.reporter.rested(observation.now, began.elapsed());
+            self.reporter.rested(observation.now, began.elapsed());
+        } else {
+            let decision = decide::checked_decide(&observation, &self.state, &self.config, &mut self.render_cache);
+            self.carry_out(observation, decision, began);
         }
-        let decision = decide::checked_decide(&observation, &self.state, &self.config, &mut self.render_cache);
-        self.carry_out(observation, decision, began);
+        began.elapsed()
     }
 
     /// What a pass knows: its one wait.

@@ -128,7 +128,7 @@ class Tenant(Story):
         self.assertEqual([file.split("_")[1].rsplit("-", 1)[0] for file in agent.manifests()], ["modest"])
         # The list shows each with what would allow it.
         hints = "\n".join(self.status(agent, "root")["hints"])
-        self.assertIn(f'to policy.grants."{self.namespace}".host-paths, or add "{self.namespace}" to policy.trusted-namespaces', hints)
+        self.assertIn(f'change the template, or add "{self.namespace}" to policy.trusted-namespaces', hints)
 
     def test_a_granted_path_is_resolved_beneath_the_grant(self):
         agent = self.start(grants={self.namespace: {"host-paths": ["/granted"], "host-ports": [9100]}})
@@ -233,7 +233,7 @@ class Tenant(Story):
             self.put(self.bounded(name, {"envFrom": [{"configMapRef": {"name": f"{name}-{number}", "optional": True}} for number in range(200)]}))
             if name != "c":
                 self.instance(agent, name)
-        self.not_read(agent, "c", "name more than 512 ConfigMaps and Secrets for this node")
+        self.not_read(agent, "c", "name more than 512 ConfigMaps, Secrets and ControllerRevisions for this node")
         self.assertIn("policy.trusted-namespaces", agent.cli("explain", f"{self.namespace}/c").stdout)
         self.remove("a")
         self.instance(agent, "c")
