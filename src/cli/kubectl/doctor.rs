@@ -112,7 +112,7 @@ async fn send(client: &Client, request: Builder, body: Option<&Value>) -> Result
     cluster::send(client, request, body).await
 }
 
-/// Sends a probe as a dry run, in the name of somebody else; fails where the API server does not let this user be that.
+/// Sends a probe as a dry run, in the name of another user; fails where the API server does not let this user be that.
 async fn attempt(client: &Client, act_as: ActAs, probe: PolicyProbe) -> Result<Outcome, ApiFailure> {
     let named = |request: Builder| {
         let request = request.header("impersonate-user", &act_as.user);
@@ -123,7 +123,7 @@ async fn attempt(client: &Client, act_as: ActAs, probe: PolicyProbe) -> Result<O
         Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews").header("content-type", "application/json");
     let me = send(client, named(request), Some(&review)).await?;
     if me.str_at(["status", "userInfo", "username"]) != act_as.user {
-        let text = "the kubeconfig acts as somebody else already, and so no policy can be tried: use one without";
+        let text = "the kubeconfig impersonates another user already, and so no policy can be tried: use one without";
         return Err(ApiFailure::new(FailureKind::Forbidden, text.to_owned()));
     }
     let path = format!("{}?dryRun=All", probe.path);

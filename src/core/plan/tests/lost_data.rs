@@ -30,18 +30,24 @@ fn what_nobody_defines_yet_does_not_start_without_its_data() {
     assert_eq!(bench.pass(&unsure), NONE, "its data is there");
 }
 
-#[test]
-fn what_is_defined_gets_its_data_or_waits_for_it() {
-    let desired = wanted(&daemon_set("a"));
-    let mut bench = found("a");
-    bench.world.stale_volumes.insert("uid-a-0".to_owned());
-    assert_eq!(bench.pass(&desired), ["refresh uid-a-0 volumes=true manifest=true"], "it is written");
+/// One whose volume is not as it should be, and waits for a Secret that is not there.
+fn lacking_its_secret() -> Bench {
     let mut bench = found("a");
     bench.world.stale_volumes.insert("uid-a-0".to_owned());
     let missing = Missing { kind: "Secret".into(), namespace: "a".into(), name: "tls".into(), key: String::new() };
     bench.world.waiting_for = vec![missing.clone()];
     let part = Part::Volume("tls".to_owned());
     bench.world.held = vec![HeldPart { part, missing: vec![missing], ..HeldPart::default() }];
+    bench
+}
+
+#[test]
+fn what_is_defined_gets_its_data_or_waits_for_it() {
+    let desired = wanted(&daemon_set("a"));
+    let mut bench = found("a");
+    bench.world.stale_volumes.insert("uid-a-0".to_owned());
+    assert_eq!(bench.pass(&desired), ["refresh uid-a-0 volumes=true manifest=true"], "it is written");
+    let mut bench = lacking_its_secret();
     assert_eq!(bench.plan(&desired).actions.len(), 1);
     let mut other = found("a");
     other.world.stale_volumes.insert("uid-a-0".to_owned());
@@ -55,12 +61,7 @@ fn what_is_defined_gets_its_data_or_waits_for_it() {
 fn what_cannot_be_written_is_not_left_to_the_kubelet() {
     let desired = wanted(&daemon_set("a"));
     let on_disk = |empty: &[&str], refuses: bool| {
-        let mut bench = found("a");
-        bench.world.stale_volumes.insert("uid-a-0".to_owned());
-        let missing = Missing { kind: "Secret".into(), namespace: "a".into(), name: "tls".into(), key: String::new() };
-        bench.world.waiting_for = vec![missing.clone()];
-        let part = Part::Volume("tls".to_owned());
-        bench.world.held = vec![HeldPart { part, missing: vec![missing], ..HeldPart::default() }];
+        let mut bench = lacking_its_secret();
         bench.world.empty_volumes.clear();
         let empty: BTreeSet<String> = empty.iter().map(|name| (*name).to_owned()).collect();
         bench.world.empty_volumes.extend((!empty.is_empty()).then(|| ("uid-a-0".to_owned(), empty)));
