@@ -3,6 +3,8 @@
 //! Owns their values, and the warnings about what is not understood: a misspelt name, an invalid value, a wrong place.
 //! Must not refuse anything: what is not understood is ignored with a warning, or holds rollouts.
 
+use std::collections::BTreeMap;
+
 use crate::core::cluster::steps;
 use crate::core::duration;
 use crate::core::json::Json;
@@ -196,9 +198,8 @@ pub fn first_install(text: &str) -> Option<IntOrPercent> {
 
 /// Every annotation and label of ours on `daemon_set` that is not understood.
 pub fn unknown_fields(daemon_set: &DaemonSet) -> Vec<FieldError> {
-    let annotations = daemon_set.annotations.iter().filter(|(name, _)| name.starts_with(OURS));
-    let mut found: Vec<FieldError> = annotations.filter_map(|(name, value)| annotation(name, value)).collect();
-    found.extend(daemon_set.labels.iter().filter(|(name, _)| name.starts_with(OURS)).filter_map(|(n, v)| label(n, v)));
+    let mut found: Vec<FieldError> = ours(&daemon_set.annotations).filter_map(|(n, v)| annotation(n, v)).collect();
+    found.extend(ours(&daemon_set.labels).filter_map(|(n, v)| label(n, v)));
     found.extend(excluded_by_steps(daemon_set).map(|excluded| FieldError {
         field: format!("metadata.annotations[{STEPS}]"),
         reason: format!("it excludes {excluded}; the rollout is held"),
@@ -207,13 +208,18 @@ pub fn unknown_fields(daemon_set: &DaemonSet) -> Vec<FieldError> {
     found.extend(without_effect(daemon_set));
     // Annotations written on the pod template instead of the DaemonSet.
     let template = daemon_set.template.at(["metadata", "annotations"]).and_then(serde_json::Value::as_object);
-    let misplaced = template.into_iter().flatten().filter(|(name, _)| KNOWN.iter().any(|(known, ..)| known == name));
-    found.extend(misplaced.map(|(name, _)| FieldError {
+    let misplaced = KNOWN.iter().map(|(name, ..)| name).filter(|name| template.is_some_and(|t| t.contains_key(**name)));
+    found.extend(misplaced.map(|name| FieldError {
         field: format!("spec.template.metadata.annotations[{name}]"),
         reason: "it is ignored on the pod template".to_owned(),
         hint: Some("write it into the DaemonSet's own metadata.annotations".to_owned()),
     }));
     found
+}
+
+/// What of a map has our prefix. It is asked in every pass, and a map may have thousands of other names.
+fn ours(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
+    map.range(OURS.to_owned()..).take_while(|(name, _)| name.starts_with(OURS))
 }
 
 /// Annotations that are understood and do less than whoever wrote them expects.

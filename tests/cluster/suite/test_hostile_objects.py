@@ -1,8 +1,10 @@
 """Objects of one tenant as hostile as the API server lets them be: what runs of others stays, and all are still served."""
 
+import itertools
 import json
 import re
 import subprocess
+import threading
 
 from kit.agent import Agent
 from kit.agent import binary
@@ -94,7 +96,7 @@ class Hostile(Coordinated):
         self.assertTrue(self.agent.process.alive and self.one.process.alive, f"{self.agent.process.tail(40)}\n{self.one.process.tail(40)}")
         for namespace, uid in self.known.items():
             self.assertEqual(self.uids(namespace), [uid], namespace)
-        self.version += 1
+        type(self).version += 1
         self.admin.patch("daemonsets", "net", {"spec": {"template": {"metadata": {"annotations": {"image": str(self.version)}}}}}, TRUSTED)
         self.known[TRUSTED] = self.only(TRUSTED, self.known[TRUSTED])
         told = self.agent.cli("status").stdout + self.agent.process.tail(2000) + self.one.process.tail(2000)
@@ -350,9 +352,36 @@ class Hostile(Coordinated):
             self.change(f"large-{number}", "x" * (30 << 10))
         self.others_are_served()
 
-    def change(self, name, version):
+    def test_6_no_number_of_daemon_sets_that_change_holds_up_a_rollout(self):
+        changes = {TENANT: 0, OTHER: 0}
+        for namespace in changes:
+            for number in range(25):
+                self.attempt("one of many", lambda namespace=namespace, number=number: self.admin.create("daemonsets", tenant(f"many-{number}", namespace=namespace)))
+        stop = threading.Event()
+
+        def churn(namespace):
+            for version in itertools.count():
+                for number in range(25):
+                    if stop.wait(0.3):
+                        return
+                    self.change(f"many-{number}", str(version), namespace)
+                    changes[namespace] += 1
+
+        threads = [threading.Thread(target=churn, args=(namespace,)) for namespace in changes]
+        for thread in threads:
+            thread.start()
+        try:
+            self.others_are_served()
+            self.others_are_served()
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        self.assertGreater(min(changes.values()), 5, changes)
+
+    def change(self, name, version, namespace=TENANT):
         """Changes the template of a DaemonSet of the tenant."""
-        self.admin.patch("daemonsets", name, {"spec": {"template": {"metadata": {"annotations": {"version": version}}}}}, TENANT)
+        self.admin.patch("daemonsets", name, {"spec": {"template": {"metadata": {"annotations": {"version": version}}}}}, namespace)
 
     def runs(self, name, version):
         """Waits until the one manifest of a DaemonSet of the tenant has this version."""
