@@ -33,6 +33,8 @@ pub struct Bound {
     pub mounts: usize,
     /// Sources and items of all volumes.
     pub items: usize,
+    /// Folders that the agent, the kubelet or the runtime makes for its paths, in volumes and in the containers' root.
+    pub folders: usize,
     /// Entries of `env` and `envFrom` of all containers.
     pub variables: usize,
     /// Parts of the commands of all containers.
@@ -62,6 +64,7 @@ pub const TENANT: Bound = Bound {
     volumes: 256,
     mounts: 512,
     items: 256,
+    folders: 768,
     variables: 512,
     arguments: 1024,
     ports: 128,
@@ -122,6 +125,7 @@ pub const EVERYONE: Bound = Bound {
     volumes: 20_000,
     mounts: 20_000,
     items: 20_000,
+    folders: 100_000,
     variables: 20_000,
     arguments: 20_000,
     ports: 20_000,
@@ -333,6 +337,7 @@ impl Bound {
             ("spec.volumes", "volumes", volumes.len(), self.volumes),
             ("spec.containers[].volumeMounts", "mounts", of_containers(["volumeMounts", "volumeDevices"]), self.mounts),
             ("spec.volumes[].items", "sources and items", volumes.iter().map(items).sum(), self.items),
+            ("spec.containers[].volumeMounts", "folders in its paths", folders(spec), self.folders),
             ("spec.containers[].env", "variables and sources", of_containers(["env", "envFrom"]), self.variables),
             ("spec.containers[].args", "arguments", of_containers(["command", "args"]), self.arguments),
             ("spec.containers[].ports", "ports", of_containers(["ports", ""]), self.ports),
@@ -385,6 +390,29 @@ fn items(volume: &Value) -> usize {
     };
     let sources = volume.list_at(["projected", "sources"]);
     items(volume) + sources.len() + sources.iter().map(items).sum::<usize>()
+}
+
+/// The folders in the paths that are made for a pod where they are missing.
+fn folders(spec: &Value) -> usize {
+    let parts = |path: &str| path.split('/').filter(|part| !part.is_empty()).count();
+    let texts = |value: &Value, fields: &[&str]| fields.iter().map(|field| parts(value.str_at([*field]))).sum::<usize>();
+    let of_items = |source: &Value| -> usize {
+        let lists = ["configMap", "secret", "downwardAPI"].map(|kind| source.list_at([kind, "items"]));
+        lists.into_iter().flatten().map(|item| texts(item, &["path"]).saturating_sub(1)).sum()
+    };
+    let of_source = |source: &Value| -> usize {
+        of_items(source) + texts(source.get("serviceAccountToken").unwrap_or(&Value::Null), &["path"]).saturating_sub(1)
+    };
+    let of_volume = |volume: &Value| -> usize {
+        of_items(volume) + volume.list_at(["projected", "sources"]).iter().map(of_source).sum::<usize>()
+    };
+    let of_container = |container: &Value| -> usize {
+        let mounts = container.list_at("volumeMounts").iter().map(|m| texts(m, &["mountPath", "subPath", "subPathExpr"]));
+        let devices = container.list_at("volumeDevices").iter().map(|device| texts(device, &["devicePath"]));
+        mounts.chain(devices).sum::<usize>() + texts(container, &["workingDir", "terminationMessagePath"])
+    };
+    let containers = spec.list_at("initContainers").iter().chain(spec.list_at("containers"));
+    containers.map(of_container).sum::<usize>() + spec.list_at("volumes").iter().map(of_volume).sum::<usize>()
 }
 
 /// The terms of a pod's affinities.
@@ -446,19 +474,28 @@ mod tests {
     fn each_thing_has_a_bound_that_is_named_with_the_count() {
         let empty = json!({});
         let pod = |spec: Value| json!({"spec": spec});
-        let container = |field: &str, count| pod(json!({"containers": [{field: list(count, &empty)}]}));
+        let container = |field: &str, count, item: &Value| pod(json!({"containers": [{field: list(count, item)}]}));
         let required = "requiredDuringSchedulingIgnoredDuringExecution";
-        let shapes: [(&str, usize, Shape<'_>); 10] = [
+        let shapes: [(&str, usize, Shape<'_>); 12] = [
             ("containers: has 101 containers", 100, &|n| pod(json!({"containers": list(n, &empty)}))),
             ("volumes: has 257 volumes", 256, &|n| pod(json!({"volumes": list(n, &empty)}))),
-            ("volumeMounts: has 513 mounts", 512, &|n| container("volumeMounts", n)),
+            ("volumeMounts: has 513 mounts", 512, &|n| container("volumeMounts", n, &empty)),
             ("items: has 257 sources and items", 256, &|n| {
                 let projected = json!({"projected": {"sources": [{"secret": {"items": list(n - 1, &empty)}}]}});
                 pod(json!({"volumes": [projected]}))
             }),
-            ("env: has 513 variables", 512, &|n| container("env", n)),
-            ("args: has 1025 arguments", 1024, &|n| container("args", n)),
-            ("ports: has 129 ports", 128, &|n| container("ports", n)),
+            ("volumeMounts: has 769 folders", 768, &|n| {
+                container("volumeMounts", 1, &json!({"mountPath": "/v".repeat(n - 3), "subPath": "a/b/c"}))
+            }),
+            ("volumeMounts: has 769 folders", 768, &|n| {
+                let token = json!({"serviceAccountToken": {"path": "a/token"}});
+                let item = json!({"path": format!("{}file", "a/".repeat(n - 2))});
+                let projected = json!({"projected": {"sources": [{"configMap": {"items": [item]}}, token]}});
+                pod(json!({"volumes": [projected], "containers": [{"workingDir": "/w"}]}))
+            }),
+            ("env: has 513 variables", 512, &|n| container("env", n, &empty)),
+            ("args: has 1025 arguments", 1024, &|n| container("args", n, &empty)),
+            ("ports: has 129 ports", 128, &|n| container("ports", n, &empty)),
             ("tolerations: has 65 tolerations", 64, &|n| pod(json!({"tolerations": list(n, &empty)}))),
             ("affinity: has 65 terms", 64, &|n| {
                 let terms = json!({required: {"nodeSelectorTerms": list(n, &empty)}});

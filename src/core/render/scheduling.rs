@@ -5,11 +5,13 @@
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::bounds;
 use crate::core::canonical;
 use crate::core::json::Json;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
 use crate::core::placement::automatic_tolerations;
+use crate::core::render::context;
 use crate::core::render::context::RenderContext;
 use crate::core::render::json::Object;
 use crate::core::validate;
@@ -84,8 +86,15 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
         ctx.refuse("spec.template.spec.priorityClassName", reason, "correct value of the PriorityClass");
         return;
     }
-    let fields = json!({"priority": value.unwrap_or_else(|| 0.into()), "preemptionPolicy": policy});
-    take_over(ctx, spec, Kind::PriorityClass, &class, fields);
+    let value = value.unwrap_or_else(|| 0.into());
+    if context::bound(ctx.input) == &bounds::TENANT && value.as_f64().is_some_and(|number| number > 0.0) {
+        // Two static pods of which both have a priority preempt each other by it (`kubelet/types.Preemptable`).
+        let reason = format!("left out: with the priority {value} it could end daemons of other namespaces on a full node");
+        ctx.note("spec.template.spec.priorityClassName", reason, "add the namespace to policy.trusted-namespaces (root on the node)");
+        ["priorityClassName", "priority", "preemptionPolicy"].iter().for_each(|field| drop(spec.remove(*field)));
+        return;
+    }
+    take_over(ctx, spec, Kind::PriorityClass, &class, json!({"priority": value, "preemptionPolicy": policy}));
 }
 
 /// Writes `fields` that the object `name` gives into `spec`. What no kubelet takes is refused: in the manifest it would

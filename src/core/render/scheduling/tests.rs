@@ -82,6 +82,28 @@ fn a_priority_without_a_class_is_left_out_with_a_note() {
 }
 
 #[test]
+fn a_tenants_priority_ends_no_daemon_of_others() {
+    let of = |value: i64| {
+        let mut fixture = pod_spec(json!({"priorityClassName": "own"}));
+        let class = ObjectRef::new(Kind::PriorityClass, "", "own");
+        fixture.objects.objects.insert(class, json!({"value": value, "preemptionPolicy": "Never"}));
+        fixture.options.rules.trusted_namespaces.clear();
+        fixture
+    };
+    let pod = of(1).rendered();
+    for field in ["/priority", "/priorityClassName", "/preemptionPolicy"] {
+        assert_eq!(spec(&pod, field), &Value::Null, "{field}");
+    }
+    assert_eq!(pod.notes[0].field, "spec.template.spec.priorityClassName");
+    for value in [0, -5] {
+        assert_eq!(spec(&of(value).rendered(), "/priority"), &json!(value), "it gives way, and ends nobody");
+    }
+    let mut trusted = of(1000);
+    trusted.options.rules.trusted_namespaces.push("*".to_owned());
+    assert_eq!(spec(&trusted.rendered(), "/priority"), &json!(1000));
+}
+
+#[test]
 fn the_runtime_class_gives_the_overhead() {
     let mut fixture = pod_spec(json!({"runtimeClassName": "kata"}));
     assert!(waiting(&fixture.rendered()).contains(&"RuntimeClass /kata".to_owned()));
