@@ -3,6 +3,7 @@
 //! Owns the checks: facts in, findings out, each with what to do about it. Must not gather the facts.
 
 pub mod api;
+pub mod approvers;
 pub mod cluster_policies;
 pub mod disk;
 pub mod folders;
