@@ -10,6 +10,7 @@ pub mod folders;
 pub mod kubelet;
 pub mod manifests;
 pub mod policies;
+pub mod policy;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
