@@ -406,7 +406,7 @@ impl Tape {
 }
 
 #[cfg(test)]
-pub(super) mod testing;
+pub(super) mod fixture;
 
 #[cfg(test)]
 mod tests {
