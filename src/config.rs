@@ -127,6 +127,11 @@ pub fn load_from(file: Option<&Path>, root: &Path, host: &dyn Host) -> Result<Co
     resolved(&files, host)
 }
 
+/// Whether [`load_from`] reads no file, and gives the defaults.
+pub fn is_without_file(file: Option<&Path>, root: &Path) -> bool {
+    file.is_none() && read::system_files(root).is_ok_and(|files| files.is_empty())
+}
+
 /// The configuration that `path` alone would be if it held `text`.
 ///
 /// # Errors

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::cli::output::Colour;
 use crate::cli::render::NEWEST_KUBELET;
 use crate::cli::render::inputs;
 use crate::cli::render::report;
+use crate::config;
 use crate::core::escape;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
@@ -26,7 +28,6 @@ use crate::core::model::ObjectMap;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
 use crate::core::overlays;
-use crate::core::policy::Admission;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
 use crate::core::policy::namespace_of;
@@ -55,6 +56,7 @@ enum PolicyCommand {
 ///
 /// A Namespace among the files counts with its labels, a ConfigMap with overlays with each of its patches.
 /// What no static pod can have is refused, too, as for the newest kubelet that is known.
+/// Every rule that is broken is named, also where `status` names the first ones only.
 /// Not judged: how much of the node its pods may request together, what the cluster's admission says, and what
 /// comes of objects that are not among the files, which are named. Exit code: 0 nothing refused,
 /// 1 something refused, 3 a path unreadable or a document invalid.
@@ -70,6 +72,10 @@ struct Test {
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let PolicyCommand::Test(arguments) = &arguments.what;
     let config = arguments.config.load()?;
+    if config::is_without_file(arguments.config.config.as_deref(), Path::new("/")) {
+        let words = "there is no configuration file: judged by the defaults, as a node that has none would; name one with --config";
+        output::remarks(&format!("note: {words}\n"));
+    }
     let policy = agent::policy(&config)?;
     let options = RenderOptions { kubelet_version: Some(NEWEST_KUBELET), ..agent::render_options(&config, true) };
     let mut inputs = inputs::read(&arguments.files);
@@ -186,10 +192,7 @@ impl PolicyTest {
     fn refused(&self, daemon_set: &Arc<DaemonSet>, lacks: &mut BTreeSet<Missing>) -> Vec<FieldError> {
         let none = Value::Null;
         let namespace = self.objects.objects.get(&namespace_of(daemon_set)).unwrap_or(&none);
-        let mut errors = match self.policy.admit(daemon_set, Lookup::Present(namespace)) {
-            Admission::Refused(errors) => errors,
-            Admission::Allowed(_) | Admission::Waits(_) => Vec::new(),
-        };
+        let mut errors = self.policy.refusals(daemon_set, Lookup::Present(namespace));
         let no_tokens: BTreeMap<TokenRequest, String> = BTreeMap::new();
         let revision = Revision::of(daemon_set);
         match rendering::render(daemon_set, &revision, 0, &self.objects, &no_tokens, &self.options).result {

@@ -9,6 +9,8 @@ use crate::config::ConfigProblem;
 use crate::config::Host;
 use crate::config::check;
 use crate::config::read;
+use crate::core::model::FieldError;
+use crate::core::policy;
 use crate::core::yaml;
 
 const OWN_KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
@@ -96,7 +98,13 @@ impl Config {
 }
 
 impl Config {
-    /// What is valid and has no effect: a namespace of `[policy]` that none of its DaemonSets can come from, and what the
+    /// What of `[policy]` is written and gives more than it seems to.
+    pub fn broad_grants(&self) -> Vec<FieldError> {
+        let images = self.is_written("policy.images").then(|| policy::broad_images(&self.policy_images));
+        policy::broad_paths(&self.grants).into_iter().chain(images.into_iter().flatten()).collect()
+    }
+
+    /// What is valid and gives more than it seems to, or has no effect: a namespace of `[policy]` that none of its DaemonSets can come from, and what the
     /// Node is to say where nobody can be told.
     pub fn remarks(&self) -> Vec<ConfigProblem> {
         let is_selected = |name: &&String| {
@@ -116,6 +124,11 @@ impl Config {
         };
         let mut remarks = of("policy.trusted-namespaces", self.trusted_namespaces.iter().collect());
         remarks.extend(of("policy.grants", self.grants.keys().collect()));
+        remarks.extend(self.broad_grants().into_iter().map(|broad| {
+            let key = if broad.field == "policy.images" { "policy.images" } else { "policy.grants" };
+            let origin = self.origins.get(key).map(ToString::to_string).unwrap_or_default();
+            ConfigProblem { message: format!("{origin}: {broad}"), hint: broad.hint }
+        }));
         let of_node = [("node.startup-taint", self.startup_taint), ("node.conditions", self.node_conditions)];
         let idle = of_node.into_iter().filter(|(_, is_on)| *is_on && self.kubeconfig.is_none());
         remarks.extend(idle.map(|(key, _)| ConfigProblem {

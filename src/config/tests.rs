@@ -240,6 +240,15 @@ fn without_a_main_file_in_etc_the_one_of_usr_lib_counts() {
 }
 
 #[test]
+fn defaults_alone_count_where_no_file_is_named_or_installed() {
+    let root = TempDir::new().unwrap();
+    assert!(is_without_file(None, root.path()));
+    assert!(!is_without_file(Some(Path::new("none.toml")), root.path()), "a missing one is an error");
+    write(root.path(), "run/daemonlet/daemonlet.d/a.toml", "run-dir = \"/x\"");
+    assert!(!is_without_file(None, root.path()));
+}
+
+#[test]
 fn a_named_file_has_its_own_drop_ins_and_no_others() {
     let root = TempDir::new().unwrap();
     let file = write(root.path(), "node-7.toml", "state-dir = \"/own\"");

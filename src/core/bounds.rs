@@ -19,9 +19,13 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
 use crate::core::policy::PodRules;
+use crate::core::policy::TRUST;
 
 pub use quota::Quota;
 pub use quota::QuotaUse;
+
+/// What a hint says of trusted namespaces where it proposes to add one to them.
+pub const FREE: &str = "which have no such bound, and where whoever writes DaemonSets is root on the node";
 
 /// What one DaemonSet may have at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +190,7 @@ pub fn objects_beyond_error(object: &ObjectRef) -> FieldError {
             "it is not read: the DaemonSets of namespace {namespace} name more than {OBJECTS} ConfigMaps, Secrets and ControllerRevisions for \
              this node; those of what runs come first, then the others by the DaemonSet's name"
         ),
-        hint: Some(format!("name fewer, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
+        hint: Some(format!("name fewer, or add {namespace:?} to policy.trusted-namespaces, {FREE}")),
     }
 }
 
@@ -200,7 +204,7 @@ pub fn tokens_beyond_error(token: &TokenRequest) -> FieldError {
              tokens on this node; those of what runs come first, then the others by the DaemonSet's name",
             token.audience
         ),
-        hint: Some(format!("use fewer, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
+        hint: Some(format!("use fewer, or add {namespace:?} to policy.trusted-namespaces, {FREE}")),
     }
 }
 
@@ -226,9 +230,7 @@ pub fn no_room_for_object(object: &ObjectRef, weight: usize) -> FieldError {
              than {each} bytes of the agent's memory together, or those of all namespaces that are not trusted \
              more than {all}; what runs keeps the data that it has"
         ),
-        hint: Some(format!(
-            "make them smaller, or add {namespace:?} to policy.trusted-namespaces, which have no such bound"
-        )),
+        hint: Some(format!("make them smaller, or add {namespace:?} to policy.trusted-namespaces, {FREE}")),
     }
 }
 
@@ -241,7 +243,7 @@ pub fn beyond_error(key: &ObjectKey) -> FieldError {
             "namespace {namespace} has more than {DAEMON_SETS} DaemonSets for this node; those that run come first, then \
              the others by name"
         ),
-        hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
+        hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, {FREE}")),
     }
 }
 
@@ -295,7 +297,7 @@ pub fn no_room(namespace: &str, weight: usize) -> FieldError {
              all namespaces that are not trusted more than {all} (each may have {share}), this one {weight}; those that run \
              come first"
         ),
-        hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
+        hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, {FREE}")),
     }
 }
 
@@ -373,13 +375,12 @@ impl Bound {
 
     /// What to do where it is exceeded.
     pub fn hint(&self) -> String {
-        let words = match self == &TENANT {
-            true => "use fewer, or add the namespace to policy.trusted-namespaces, whose bounds are higher",
-            false => {
-                "use fewer, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)"
-            }
-        };
-        words.to_owned()
+        match self == &TENANT {
+            true => format!(
+                "use fewer, or add the namespace to policy.trusted-namespaces, whose bounds are higher, and {TRUST}"
+            ),
+            false => "use fewer, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)".to_owned(),
+        }
     }
 }
 

@@ -3,12 +3,14 @@
 //! Owns the checks: facts in, findings out, each with what to do about it. Must not gather the facts.
 
 pub mod api;
+pub mod approvers;
 pub mod cluster_policies;
 pub mod disk;
 pub mod folders;
 pub mod kubelet;
 pub mod manifests;
 pub mod policies;
+pub mod policy;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

@@ -42,8 +42,12 @@ pub use room::Share;
 pub use rules::Grant;
 pub use rules::PodRules;
 pub use rules::PortRange;
+pub use rules::TRUST;
 pub use rules::VOLUME_TYPES;
 pub use rules::below;
+pub use rules::broad_images;
+pub use rules::broad_paths;
+pub use rules::trusting;
 pub use rules::trusts;
 pub use too_large::TooLarge;
 pub use verdicts::Judge;
@@ -149,23 +153,26 @@ impl Policy {
         words(&self.violations(daemon_set))
     }
 
-    /// What `daemon_set` of the API does against the rules: the bounds first, then at most [`TOLD`] of the others.
+    /// What `daemon_set` of the API does against the rules: that which exceeds the bounds, else at most [`TOLD`] of the
+    /// others.
     fn violations(&self, daemon_set: &DaemonSet) -> Vec<FieldError> {
-        let over = bounds::of(&daemon_set.key.namespace, daemon_set.author(), &self.rules)
-            .exceeded_by(daemon_set.pod_template());
-        if !over.is_empty() {
-            return over;
-        }
-        let mut violations = self.rules.violations(daemon_set);
+        let mut violations = self.every_violation(daemon_set);
         let more = violations.len().saturating_sub(TOLD);
         violations.truncate(TOLD);
         violations = violations.into_iter().map(FieldError::shortened).collect();
         violations.extend((more > 0).then(|| FieldError {
             field: "spec.template".to_owned(),
             reason: format!("breaks {more} more rules of [policy]"),
-            hint: None,
+            hint: Some("`daemonlet policy test -f FILE` names each".to_owned()),
         }));
         violations
+    }
+
+    /// What exceeds the bounds, else each of the other violations.
+    fn every_violation(&self, daemon_set: &DaemonSet) -> Vec<FieldError> {
+        let bound = bounds::of(&daemon_set.key.namespace, daemon_set.author(), &self.rules);
+        let over = bound.exceeded_by(daemon_set.pod_template());
+        if over.is_empty() { self.rules.violations(daemon_set) } else { over }
     }
 
     /// What pods may do to the node.

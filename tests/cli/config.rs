@@ -63,6 +63,29 @@ fn check_config_says_what_has_no_effect() {
 }
 
 #[test]
+fn check_config_says_what_gives_more_than_it_seems_to() {
+    let scratch = Scratch::new(&[("c.toml", "")]);
+    let head = format!(
+        "node-name = \"n1\"\nkubeconfig = \"\"\nruntime-endpoint = \"\"\nstate-dir = \"{0}\"\nrun-dir = \"{0}\"\nfolders = []\n",
+        scratch.text("s")
+    );
+    let policy = "[policy]\nnamespaces = [\"a\"]\nimages = [\"registry.example.com*\", \"r.test/*\"]\n\
+                  [policy.grants.\"a\"]\nhost-paths = [\"/var/log\", \"/run\"]\n";
+    scratch.write("c.toml", &format!("{head}{policy}"));
+    let file = scratch.text("c.toml");
+    let expected = format!(
+        "note: {file}:10: policy.grants.\"a\".host-paths: \"/run\" gives the host away: it reaches /run, and sockets, devices or \
+         credentials there make a pod root on the node\n\
+         hint: grant no more than the folder that its pods read, such as \"/var/log/pods\", or add \"a\" to \
+         policy.trusted-namespaces, where whoever writes DaemonSets is root on the node\n\
+         note: {file}:9: policy.images: \"registry.example.com*\" matches images of any registry whose name begins with \
+         \"registry.example.com\", whoever may push there\n\
+         hint: write the registry in full and end it with \"/\": \"registry.example.com/*\"\n"
+    );
+    run(["run", "--check-config", "--config", &file]).is(0, "", &expected);
+}
+
+#[test]
 fn every_command_tells_every_mistake_with_a_suggestion() {
     let scratch = Scratch::new(&[("c.toml", "manifest_dir = \"/m\"\n\n[log]\nlevel = 3\n")]);
     let file = scratch.text("c.toml");

@@ -248,6 +248,28 @@ fn doctor_names_a_folder_into_which_others_may_write() {
 }
 
 #[test]
+fn doctor_says_who_is_trusted_and_which_grants_give_the_host_away() {
+    let node = Node::new(&[("good.yaml", GOOD)]);
+    let told = || {
+        let report = node.ask(&["doctor", "--json"]).json();
+        let findings = report["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|finding| finding["check"] == "policy").unwrap()
+    };
+    let ok = told();
+    let trusted = "trusted (whoever writes DaemonSets there is root on the node): kube-system; with grants: ";
+    assert_eq!((&ok["level"], &ok["text"]), (&"ok".into(), &format!("{trusted}none").into()));
+    let config = std::fs::read_to_string(node.0.path("c.toml")).unwrap();
+    node.0.write("c.toml", &format!("{config}\n[policy.grants.\"a\"]\nhost-paths = [\"/etc\"]\n"));
+    let warned = told();
+    let text = warned["text"].as_str().unwrap();
+    assert!(
+        text.starts_with(&format!("{trusted}a; policy.grants.\"a\".host-paths: \"/etc\" gives the host away")),
+        "{text}"
+    );
+    assert_eq!(warned["level"], "warn");
+}
+
+#[test]
 fn doctor_judges_nothing_that_its_user_may_not_read() {
     let node = Node::new(&[("good.yaml", GOOD)]);
     drop(node.start());

@@ -65,6 +65,24 @@ fn what_overlays_make_of_a_pod_is_judged_too() {
     assert!(ran.out.contains(" (with ConfigMap a/o: overlays.yaml[0])\n"), "{ran:?}");
 }
 
+#[test]
+fn every_broken_rule_is_named_and_that_there_is_no_configuration() {
+    let ports: Vec<String> = (1..=40).map(|port| format!("{{containerPort: {port}, hostPort: {port}}}")).collect();
+    let many = daemon_set("a", "i:1").replace("{name: c,", &format!("{{name: c, ports: [{}],", ports.join(", ")));
+    let scratch = Scratch::new(&[("c.toml", CONFIG), ("many.yaml", &many)]);
+    let (config, file) = (scratch.text("c.toml"), scratch.text("many.yaml"));
+    let ran = run(["policy", "test", "--config", &config, "-f", &file]);
+    assert_eq!((ran.code, ran.out.matches("refused a/x: ").count(), ran.err.as_str()), (1, 40, ""), "{ran:?}");
+    assert!(!ran.out.contains("more rules"), "{ran:?}");
+    let installed = ["/etc", "/run", "/usr/lib"].iter().any(|root| {
+        let exists = |name: &str| std::path::Path::new(root).join("daemonlet").join(name).exists();
+        exists("daemonlet.toml") || exists("daemonlet.d")
+    });
+    let ran = run(["policy", "test", "-f", &file]);
+    let told = ran.err.starts_with("note: there is no configuration file: judged by the defaults, ");
+    assert_eq!((told, ran.err.lines().count()), (!installed, usize::from(!installed)), "{ran:?}");
+}
+
 /// What the agent refuses whatever `[policy]` allows is refused here, with the words of `render`.
 #[test]
 fn what_no_static_pod_can_have_is_refused_too() {

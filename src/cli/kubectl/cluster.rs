@@ -108,6 +108,16 @@ pub(super) fn failed(failure: api::ApiFailure) -> CommandFailure {
 /// Every object of a list, page by page.
 pub(super) async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>, api::ApiFailure> {
     let mut items = Vec::new();
+    pages(client, path, |page| items.extend(page)).await?;
+    Ok(items)
+}
+
+/// Gives each page of a list to `take`.
+pub(super) async fn pages(
+    client: &kube::Client,
+    path: &str,
+    mut take: impl FnMut(Vec<Value>),
+) -> Result<(), api::ApiFailure> {
     let mut go_on = String::new();
     loop {
         let mut uri = format!("{path}?limit={PAGE}");
@@ -115,13 +125,13 @@ pub(super) async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>
             uri.push_str(&format!("&continue={go_on}"));
         }
         let mut page = get(client, &uri).await?;
-        if let Some(Value::Array(more)) = page.get_mut("items").map(Value::take) {
-            items.extend(more);
+        if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+            take(items);
         }
         // Base64 in its form for URLs: nothing to escape.
         match page.text_at(["metadata", "continue"]) {
             Some(token) if !token.is_empty() => go_on = token.to_owned(),
-            _ => return Ok(items),
+            _ => return Ok(()),
         }
     }
 }

@@ -16,8 +16,9 @@ use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::core::doctor::DoctorReport;
 use crate::core::doctor::Finding;
+use crate::core::doctor::approvers::ActAs;
+use crate::core::doctor::approvers::Approvers;
 use crate::core::doctor::cluster_policies;
-use crate::core::doctor::cluster_policies::ActAs;
 use crate::core::doctor::policies::PolicyProbe;
 use crate::core::doctor::policies::PolicyProbeResult;
 use crate::core::doctor::policies::ProbeWrite;
@@ -68,8 +69,7 @@ async fn examine(client: &Client) -> Result<Vec<Finding>, ApiFailure> {
         pod: first(client, "/api/v1/pods").await?,
         account: first(client, "/api/v1/serviceaccounts").await?,
     };
-    let bindings = cluster::list(client, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings").await?;
-    let approvers = cluster_policies::approvers(&bindings);
+    let (approvers, findings) = approvers(client).await?.judge();
     let mut tried = Vec::new();
     for (act_as, probe) in cluster_policies::agent_probes(node.as_deref().unwrap_or("none"), &targets) {
         tried.push(attempt(client, act_as, probe).await?);
@@ -82,7 +82,18 @@ async fn examine(client: &Client) -> Result<Vec<Finding>, ApiFailure> {
         send(client, Request::delete(format!("{REQUESTS}/{name}")), None).await?;
         tried.extend(outcomes?);
     }
-    Ok(cluster_policies::examine(&tried))
+    Ok(cluster_policies::examine(&tried).into_iter().chain(findings).collect())
+}
+
+/// Who may approve certificates; of each page of RBAC's objects no more is kept than that.
+async fn approvers(client: &Client) -> Result<Approvers, ApiFailure> {
+    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+    let mut approvers = Approvers::default();
+    cluster::pages(client, &format!("{RBAC}/clusterroles"), |page| approvers.cluster_roles(&page)).await?;
+    cluster::pages(client, &format!("{RBAC}/clusterrolebindings"), |page| approvers.cluster_role_bindings(&page))
+        .await?;
+    cluster::pages(client, &format!("{RBAC}/rolebindings"), |page| approvers.role_bindings(&page)).await?;
+    Ok(approvers)
 }
 
 type Outcome = (ActAs, &'static str, PolicyProbeResult);

@@ -44,7 +44,7 @@ pub fn is_id(image: &str) -> bool {
 }
 
 /// What precedes the first slash is a host if it cannot be a path component, or is `localhost`.
-fn is_host(host: &str) -> bool {
+pub fn is_host(host: &str) -> bool {
     host.contains(['.', ':']) || host == "localhost" || host.bytes().any(|b| b.is_ascii_uppercase())
 }
 

@@ -55,6 +55,16 @@ impl Policy {
         admission(daemon_set, enforced, security, || self.violations(daemon_set))
     }
 
+    /// Everything for which [`Self::admit`] refuses `daemon_set`, however much it is.
+    pub fn refusals(&self, daemon_set: &DaemonSet, namespace: Lookup<'_>) -> Vec<FieldError> {
+        let enforced = self.enforced(namespace);
+        let security = enforced.and_then(|enforced| pod_security_error(enforced, daemon_set));
+        match admission(daemon_set, enforced, security, || self.every_violation(daemon_set)) {
+            Admission::Refused(errors) => errors,
+            Admission::Allowed(_) | Admission::Waits(_) => Vec::new(),
+        }
+    }
+
     /// What a namespace of which this is known enforces; `None`: that is not known yet.
     pub(super) fn enforced(&self, namespace: Lookup<'_>) -> Option<Enforced> {
         match namespace {

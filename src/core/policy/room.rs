@@ -14,6 +14,8 @@ use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::quantity::parse_json;
 
+use super::trusting;
+
 /// A share of something, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share(u8);
@@ -140,8 +142,8 @@ pub fn refusal(
              {taken} are taken by other daemons"
         ),
         hint: Some(format!(
-            "request less, raise policy.max-requests, or add {:?} to policy.trusted-namespaces",
-            key.namespace
+            "request less, raise policy.max-requests (for all namespaces that are not trusted together), or {}",
+            trusting(&key.namespace)
         )),
     })
 }

@@ -3,6 +3,7 @@
 //! Owns the rules and the wording of a refusal: the field, the rule, and how to allow it. Must not know where a
 //! DaemonSet comes from; the rules do not apply to folders.
 
+mod broad;
 mod confined;
 mod grant;
 mod runtime_annotations;
@@ -19,10 +20,17 @@ use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 
+pub use broad::broad_images;
+pub use broad::broad_paths;
 pub use grant::Grant;
 pub use grant::PortRange;
 pub use grant::VOLUME_TYPES;
 pub use grant::below;
+
+/// For whom a key holds that no grant sets for one namespace.
+pub(super) const NODE_WIDE: &str = "for every namespace that is not trusted";
+/// What trust means, after the name of the key.
+pub const TRUST: &str = "where whoever writes DaemonSets is root on the node";
 
 /// The rules of `[policy]` about pods.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -65,6 +73,11 @@ impl Default for PodRules {
             images: vec!["*".to_owned()],
         }
     }
+}
+
+/// The hint that lifts the rules for `namespace`, with what that means.
+pub fn trusting(namespace: &str) -> String {
+    format!("add {namespace:?} to policy.trusted-namespaces, {TRUST}")
 }
 
 /// Whether a namespace is one of those that are `trusted`; `*` is all.
@@ -121,7 +134,11 @@ impl PodRules {
             if !self.images.iter().any(is_allowed) {
                 let reason = format!("{full} matches none of policy.images {}", Listed(&self.images));
                 let (repository, end) = (reference::repository(image), if full.contains('@') { '@' } else { ':' });
-                found.push(error(&field, reason, format!("add \"{repository}{end}*\" to policy.images")));
+                found.push(error(
+                    &field,
+                    reason,
+                    format!("add \"{repository}{end}*\" to policy.images, for every namespace"),
+                ));
             }
         }
     }

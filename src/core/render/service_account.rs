@@ -39,7 +39,8 @@ const USED_FIRST: &str =
 const USED_IN_VAIN: &str = "used by the agent before a new instance starts, and not by the kubelet, which pulls \
      anew what is Always (images.pull-policy is as-written)";
 const NOT_SHARED: &str = "not used: an image that needs one would be every pod's on this node";
-const SHARED_PULLS: &str = "set policy.shared-pulls = true, or trust the namespace";
+const SHARED_PULLS: &str = "set policy.shared-pulls = true (for every namespace that is not trusted), or trust the namespace, where \
+     whoever writes DaemonSets is root on the node then";
 const NOT_USED: &str = "left out: a static pod cannot name pull secrets, and only the kubelet pulls here";
 
 /// The name of the pod's ServiceAccount.

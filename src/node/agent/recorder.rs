@@ -229,8 +229,7 @@ impl Recorder {
         let thread = std::thread::Builder::new().name("recorder".to_owned()).stack_size(512 << 10);
         let rests_until = Instant::now();
         let tape = Tape { key, missed, folder, files, table: PieceTable::default(), rests_until };
-        let started = thread.spawn(move || tape.work(&work));
-        match started {
+        match thread.spawn(move || tape.work(&work)) {
             Ok(_) => recorder.jobs = Some(jobs),
             Err(error) => tracing::warn!(%error, "no recorder: passes are not recorded for a support bundle"),
         }
@@ -357,6 +356,11 @@ struct Tape {
     rests_until: Instant,
 }
 
+/// How long nothing is recorded after a pass whose recording `took` so long.
+fn rest(took: Duration) -> Duration {
+    if took > LARGE { took * REST } else { Duration::ZERO }
+}
+
 impl Tape {
     fn work(mut self, jobs: &mpsc::Receiver<RecorderJob>) {
         while let Ok(job) = jobs.recv() {
@@ -367,8 +371,7 @@ impl Tape {
                 RecorderJob::Keep(pass) => {
                     let began = Instant::now();
                     self.keep(&pass);
-                    let took = Some(began.elapsed()).filter(|took| *took > LARGE).unwrap_or_default();
-                    self.rests_until = Instant::now() + took * REST;
+                    self.rests_until = Instant::now() + rest(began.elapsed());
                 }
                 RecorderJob::Export(reply) => {
                     let path = self.folder.join(FILE);
@@ -403,19 +406,16 @@ impl Tape {
 }
 
 #[cfg(test)]
-pub(super) mod testing {
-    //! Recordings without a thread.
+pub(super) mod fixture;
 
+#[cfg(test)]
+mod tests {
     use super::*;
 
-    /// The recording of `passes`.
-    pub(in super::super) fn recording(passes: &[RecordedPass]) -> Vec<u8> {
-        let key = DigestKey::random().unwrap();
-        let mut table = PieceTable::default();
-        for pass in passes {
-            let root = encode::encode(pass, &mut table, &key, &pass.open_digests()).unwrap();
-            table.add(pass.observation.now, root);
-        }
-        export::write(&table, 0)
+    #[test]
+    fn after_a_large_pass_it_rests_four_times_as_long_and_after_others_not_at_all() {
+        let rests = |took: u64| rest(Duration::from_millis(took)).as_millis();
+        assert_eq!([0, 1, 200].map(rests), [0, 0, 0]);
+        assert_eq!([201, 1_000, 60_000].map(rests), [804, 4_000, 240_000]);
     }
 }

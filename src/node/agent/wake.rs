@@ -127,3 +127,61 @@ pub(super) async fn bound(bound: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes without end, a change each millisecond.
+    async fn write_on(sender: watch::Sender<u64>) {
+        loop {
+            sender.send_modify(|number| *number += 1);
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_that_has_come_is_read_and_counts_as_read() {
+        let (sender, receiver) = watch::channel(0);
+        let began = Instant::now();
+        let writer = tokio::spawn(async move {
+            for _ in 0..50 {
+                // The turns of the connection and of the watch's body.
+                for _ in 0..2 {
+                    tokio::task::yield_now().await;
+                }
+                sender.send_modify(|number| *number += 1);
+            }
+            sender
+        });
+        let mut changed = Some(receiver);
+        read_all(&mut changed, Duration::ZERO).await;
+        assert!(writer.is_finished());
+        let receiver = changed.unwrap();
+        assert_eq!((*receiver.borrow(), receiver.has_changed().is_ok_and(|is_news| is_news)), (50, false));
+        assert_eq!(began.elapsed(), Duration::ZERO, "it waits for turns, not for time");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_without_end_is_read_as_long_as_the_last_pass_took() {
+        let millis = Duration::from_millis;
+        for (last_pass, waits) in [(0, 100), (99, 100), (700, 700), (5_000, 5_000), (90_000, 5_000)] {
+            let (sender, receiver) = watch::channel(0);
+            let writer = tokio::spawn(write_on(sender));
+            let began = Instant::now();
+            read_all(&mut Some(receiver), millis(last_pass)).await;
+            let took = began.elapsed();
+            writer.abort();
+            assert!((millis(waits)..millis(waits + 5)).contains(&took), "{last_pass}: {took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_an_api_or_once_its_watches_have_ended_nothing_is_waited_for() {
+        let began = Instant::now();
+        read_all(&mut None, LONGEST).await;
+        let (_, receiver) = watch::channel(0);
+        read_all(&mut Some(receiver), LONGEST).await;
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+}

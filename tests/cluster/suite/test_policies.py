@@ -126,7 +126,8 @@ class Policies(Story):
 
         def says(code, **levels):
             """Waits until each policy has these levels, `ok` unless told."""
-            expected = {one: ["ok"] for one in all_of_them} | {f"daemonlet-{name.replace('_', '-')}": level.split() for name, level in levels.items()}
+            expected = {one: ["ok"] for one in all_of_them} | {f"daemonlet-{name.replace('_', '-')}": level.split() for name, level in levels.items() if name != "who"}
+            expected |= {"who may approve": levels["who"].split()} if "who" in levels else {}
             seen = []
             def is_so():
                 seen[:] = self.plugin(self.admin.kubeconfig)
@@ -154,6 +155,33 @@ class Policies(Story):
         # Not bound, and without any.
         self.admin.apply(APPROVER)
         says(0, coordinator_approvals="ok ok")
+        # Others who may: by two ClusterRoles together, and as cluster admins. A RoleBinding gives nothing.
+        rbac, certificates = "rbac.authorization.k8s.io", "certificates.k8s.io"
+        def bind(name, role, user, kind="ClusterRoleBinding"):
+            """Binds the user to a ClusterRole."""
+            return {"apiVersion": f"{rbac}/v1", "kind": kind, "metadata": {"name": name, "namespace": "default"} if kind == "RoleBinding" else {"name": name},
+                    "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role}, "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}]}
+        role = lambda name, verb, resource: {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": name},
+                                             "rules": [{"apiGroups": [certificates], "resources": [resource], "verbs": [verb]}]}
+        others = [role("doctor-writes", "update", "certificatesigningrequests/approval"), role("doctor-signs", "approve", "signers"),
+                  bind("doctor-writes", "doctor-writes", "mallory"), bind("doctor-signs", "doctor-signs", "mallory"),
+                  bind("doctor-admin", "cluster-admin", "boss"), bind("doctor-nothing", "daemonlet-approver", "nobody", "RoleBinding")]
+        everything = json.dumps({"apiVersion": "v1", "kind": "List", "items": others})
+        take_away = lambda: self.admin.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=everything)
+        self.addCleanup(take_away)
+        self.admin.apply(everything)
+        def may(user):
+            """Whether RBAC lets the user approve for the signer."""
+            asked = {"verb": "approve", "group": certificates, "resource": "signers", "name": "kubernetes.io/kube-apiserver-client"}
+            review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {"user": user, "resourceAttributes": asked}}
+            return self.admin.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]
+        found = says(0, coordinator_approvals="ok ok warn", who="ok warn")
+        self.assertEqual(found[APPROVALS][2][1], "does not hold mallory, which may approve a certificate in anybody's name (ClusterRole doctor-signs, doctor-writes)")
+        who = [text for _, text in found["who may approve"]]
+        self.assertIn("boss", who[0])
+        self.assertIn("by the RoleBinding default/doctor-nothing of daemonlet-approver", who[1])
+        self.assertEqual([may(user) for user in ("mallory", "boss", "nobody")], [True, True, False])
+        take_away()
         self.admin.kubectl("delete", BINDINGS, APPROVALS, "daemonlet-agent-writes")
         says(1, coordinator_approvals="bad bad", agent_writes="bad")
         self.admin.kubectl("delete", "validatingadmissionpolicies", APPROVALS)

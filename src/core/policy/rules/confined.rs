@@ -4,20 +4,22 @@
 //! others: the kubelet treats every static pod as critical, and never evicts it.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use serde_json::Value;
 use serde_json::json;
 
 use super::Grant;
 use super::Listed;
+use super::NODE_WIDE;
 use super::PodRules;
+use super::broad::leads_to_sockets;
 use super::containers;
 use super::error;
 use super::grant::FREE_TYPES;
 use super::grant::below;
 use super::is_like;
 use super::runtime_annotations;
+use super::trusting;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
@@ -33,10 +35,6 @@ const SYSTEM_CLASS: &str = "system-";
 const HIGHEST_PRIORITY: i64 = 1_000_000_000;
 /// What a `hostPath` volume below a granted path may be: nothing that the kubelet would make, no socket, no device.
 const PATH_TYPES: [&str; 3] = ["", "Directory", "File"];
-
-/// Folders of sockets, devices and credentials.
-const SENSITIVE: [&str; 7] =
-    ["/dev", "/etc/kubernetes", "/root", "/run", "/var/lib/containerd", "/var/lib/kubelet", "/var/run"];
 const GRACE_PERIOD: &str = "terminationGracePeriodSeconds";
 
 /// Adds what the pod of `daemon_set` does against `rules`.
@@ -48,7 +46,7 @@ pub(super) fn violations(rules: &PodRules, daemon_set: &DaemonSet, found: &mut V
         namespace,
         grant: rules.grants.get(namespace).unwrap_or(&none),
         spec: &template["spec"],
-        trust: format!("add {namespace:?} to policy.trusted-namespaces"),
+        trust: trusting(namespace),
     };
     pod.level(template, found);
     pod.priority(found);
@@ -223,7 +221,7 @@ impl Confined<'_> {
                 found.push(error(
                     &field,
                     reason,
-                    format!("shorten it, raise policy.max-grace-period, or {}", self.trust),
+                    format!("shorten it, raise policy.max-grace-period ({NODE_WIDE}), or {}", self.trust),
                 ));
             }
         }
@@ -266,13 +264,13 @@ impl Confined<'_> {
         if !self.rules.shared_pulls && !names.is_empty() {
             let reason =
                 format!("an image that needs a Secret ({}) would be every pod's on this node", names.join(", "));
-            let hint = format!("set policy.shared-pulls = true, or {}", self.trust);
+            let hint = format!("set policy.shared-pulls = true ({NODE_WIDE}), or {}", self.trust);
             found.push(error("imagePullSecrets", reason, hint));
         }
     }
 
     fn lift(&self) -> String {
-        format!("set policy.local-storage = true, or {}", self.trust)
+        format!("set policy.local-storage = true ({NODE_WIDE}), or {}", self.trust)
     }
 
     fn key(&self, key: &str) -> String {
@@ -281,12 +279,6 @@ impl Confined<'_> {
 }
 
 /// Whether a quantity is more than nothing.
-/// Whether at, below or above `path` are sockets or credentials of the node: whoever reads there is soon root on it.
-fn leads_to_sockets(path: &str) -> bool {
-    let path = Path::new(path);
-    SENSITIVE.iter().map(Path::new).any(|sensitive| sensitive.starts_with(path) || path.starts_with(sensitive))
-}
-
 fn is_positive(value: &Value) -> bool {
     quantity::parse_json(value).is_some_and(|amount| amount.milli_value() > 0)
 }

@@ -171,7 +171,12 @@ fn what_a_namespace_without_grants_cannot_have() {
         assert!(texts.iter().any(|text| text.contains(&words)), "{words}: {texts:?} {spec}");
         for error in errors {
             let hint = error.hint.unwrap();
-            assert!(hint.ends_with("or add \"a\" to policy.trusted-namespaces"), "{hint}");
+            assert!(
+                hint.ends_with(
+                    "or add \"a\" to policy.trusted-namespaces, where whoever writes DaemonSets is root on the node"
+                ),
+                "{hint}"
+            );
         }
         assert_eq!(said(&PodRules::default(), "kube-system", &spec), Vec::<String>::new(), "it is trusted: {spec}");
         assert_eq!(said(&PodRules::trusting(), "a", &spec), Vec::<String>::new());
@@ -309,5 +314,5 @@ fn images_are_written_out_and_bind_every_namespace() {
         found[0].to_string(),
         "spec.template.spec.volumes[v].image.reference: evil.test/x@sha256:1 matches none of policy.images (r.test/*, s.test/*)"
     );
-    assert_eq!(found[0].hint.as_deref(), Some("add \"evil.test/x@*\" to policy.images"));
+    assert_eq!(found[0].hint.as_deref(), Some("add \"evil.test/x@*\" to policy.images, for every namespace"));
 }

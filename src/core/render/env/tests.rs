@@ -183,7 +183,8 @@ fn what_a_tenants_variables_repeat_is_bounded_far_below_its_files_and_named() {
             let wanted = format!(
                 "spec.template.spec.containers[0].{field}: with the key \"K\" of {kind} kube-system/big the variables that \
                  the pod has from ConfigMaps and Secrets have more than 163840 bytes together (hint: mount it as a volume, \
-                 use fewer, or add the namespace to policy.trusted-namespaces, whose bounds are higher)"
+                 use fewer, or add the namespace to policy.trusted-namespaces, whose bounds are higher, and where whoever writes \
+                 DaemonSets is root on the node)"
             );
             assert_eq!(errors.iter().map(|error| error.with_hint()).collect::<Vec<_>>(), [wanted]);
             let mut trusted = fixture(container);

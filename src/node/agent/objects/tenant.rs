@@ -36,7 +36,7 @@ pub(in crate::node::agent) fn unread_daemon_sets(api: &Snapshot) -> Vec<Problem>
     let problem = |(namespace, count): (&str, usize)| Problem {
         object: format!("namespace {namespace}"),
         reason: bounds::too_many_to_know(count),
-        hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, which have no such bound")),
+        hint: Some(format!("delete some, or add {namespace:?} to policy.trusted-namespaces, {}", bounds::FREE)),
     };
     api.beyond().into_iter().map(problem).collect()
 }

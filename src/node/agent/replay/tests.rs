@@ -2,6 +2,7 @@
 
 use std::io::Read as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -36,7 +37,8 @@ use crate::node::agent::objects::Versioned;
 use crate::node::agent::objects::restore;
 use crate::node::agent::recorder::RecordedPass;
 use crate::node::agent::recorder::config_text;
-use crate::node::agent::recorder::testing::recording;
+use crate::node::agent::recorder::fixture::misses;
+use crate::node::agent::recorder::fixture::recording;
 use crate::node::agent::render_cache::VersionedOptions;
 use crate::node::agent::rollback_data::RollbackData;
 use crate::node::agent::state::AgentState;
@@ -139,6 +141,17 @@ fn pass(
 fn starts(decision: &Decision) -> bool {
     let actions = decision.plan.daemons.iter().flat_map(|daemon| &daemon.actions);
     actions.into_iter().any(|action| matches!(action, Action::Start { .. }))
+}
+
+#[test]
+fn a_pass_that_comes_while_the_recorder_rests_is_missing_and_counted() {
+    let config = config("");
+    let one = || {
+        let state = state(&config, &daemon_set("i:1", json!({})));
+        pass(&config, state, observation(Some(Snapshot::default())), |_| {})
+    };
+    assert!(misses(one(), Duration::from_secs(3_600)));
+    assert!(!misses(one(), Duration::ZERO));
 }
 
 #[test]
