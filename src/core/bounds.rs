@@ -396,7 +396,8 @@ fn items(volume: &Value) -> usize {
 /// The folders in the paths that are made for a pod where they are missing.
 fn folders(spec: &Value) -> usize {
     let parts = |path: &str| path.split('/').filter(|part| !part.is_empty()).count();
-    let texts = |value: &Value, fields: &[&str]| fields.iter().map(|field| parts(value.str_at([*field]))).sum::<usize>();
+    let texts =
+        |value: &Value, fields: &[&str]| fields.iter().map(|field| parts(value.str_at([*field]))).sum::<usize>();
     let of_items = |source: &Value| -> usize {
         let lists = ["configMap", "secret", "downwardAPI"].map(|kind| source.list_at([kind, "items"]));
         lists.into_iter().flatten().map(|item| texts(item, &["path"]).saturating_sub(1)).sum()
@@ -408,7 +409,8 @@ fn folders(spec: &Value) -> usize {
         of_items(volume) + volume.list_at(["projected", "sources"]).iter().map(of_source).sum::<usize>()
     };
     let of_container = |container: &Value| -> usize {
-        let mounts = container.list_at("volumeMounts").iter().map(|m| texts(m, &["mountPath", "subPath", "subPathExpr"]));
+        let mounts =
+            container.list_at("volumeMounts").iter().map(|m| texts(m, &["mountPath", "subPath", "subPathExpr"]));
         let devices = container.list_at("volumeDevices").iter().map(|device| texts(device, &["devicePath"]));
         mounts.chain(devices).sum::<usize>() + texts(container, &["workingDir", "terminationMessagePath"])
     };

@@ -26,6 +26,7 @@ mod former_names;
 #[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
 mod inputs;
+mod inputs_on_disk;
 mod leaving;
 mod log;
 mod node_writes;
@@ -341,8 +342,7 @@ impl Agent {
         };
         let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.last.plan.daemons.iter().any(waits);
         let rests = observation.pulls.open() == 0 && !observation.folders.view.is_held;
-        let guard = &self.state.concerns.removal_guard;
-        let is_unknown = guard.is_unidentified(self.state.inputs.cluster_uid.as_ref());
+        let is_unknown = self.state.concerns.removal_guard.is_unidentified(self.state.inputs.cluster_uid.as_ref());
         rests && !self.state.asks_runtime && !is_unknown && self.inputs.api().is_none_or(is_complete)
     }
 

@@ -124,14 +124,15 @@ impl CheckpointStore {
         &self.path
     }
 
-    /// Saves `record` as `<name>.json` (0600). On success the record survives a power loss; on error its predecessor
-    /// is unchanged. A long name is shortened with a hash, so the record itself must name its owner.
-    pub fn save<T: Serialize>(&self, name: &str, record: &T) -> Result<(), CheckpointError> {
+    /// Saves `record` as `<name>.json` (0600), and gives its size in bytes. On success the record survives a power loss; on
+    /// error its predecessor is unchanged. A long name is shortened with a hash, so the record itself must name its owner.
+    pub fn save<T: Serialize>(&self, name: &str, record: &T) -> Result<u64, CheckpointError> {
         let unsynced = self.write_unsynced(name, record)?;
         self.sync(&unsynced).inspect_err(|_| {
             // A record whose save failed must not come into force later.
             let _ = self.dir.unlink(unsynced.staged());
-        })
+        })?;
+        Ok(unsynced.bytes)
     }
 
     /// Writes `record` as `name` without fsync: it survives a crash of the agent at once, a power loss only after
@@ -142,7 +143,7 @@ impl CheckpointStore {
         let encoded = Encoded::of(record).map_err(|source| CheckpointError::Encode { path: path.clone(), source })?;
         let staged = format!("{file}{STAGED}");
         match self.stage(&staged, &format!("{file}{BEGUN}"), &encoded) {
-            Ok(written) => Ok(UnsyncedRecord { file, written }),
+            Ok(written) => Ok(UnsyncedRecord { file, written, bytes: encoded.size() }),
             Err(source) => Err(CheckpointError::Save { path, source }),
         }
     }
@@ -340,6 +341,7 @@ pub fn can_encode<T: Serialize>(record: &T) -> bool {
 pub struct UnsyncedRecord {
     file: String,
     written: File,
+    bytes: u64,
 }
 
 impl UnsyncedRecord {

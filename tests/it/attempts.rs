@@ -624,7 +624,7 @@ fn no_class_of_an_api_server_that_was_taken_over_takes_more_than_a_class_may_giv
         (Kind::PriorityClass, json!({"value": 2_000_001_000.0})),
         (Kind::PriorityClass, json!({"value": u64::MAX})),
         (Kind::PriorityClass, json!({"value": "2000001000"})),
-        (Kind::PriorityClass, json!({"value": 1, "preemptionPolicy": "Always"})),
+        (Kind::PriorityClass, json!({"value": 0, "preemptionPolicy": "Always"})),
         (Kind::RuntimeClass, json!({"handler": "h", "overhead": {"podFixed": {"memory": "-1Gi"}}})),
         (Kind::RuntimeClass, json!({"handler": "h", "overhead": {"podFixed": {"memory": ["1Gi"]}}})),
     ];
@@ -637,7 +637,7 @@ fn no_class_of_an_api_server_that_was_taken_over_takes_more_than_a_class_may_giv
     let Outcome::Runs(rendered) = class(Kind::PriorityClass, json!({"value": 1_000_000_000})) else {
         panic!("refused")
     };
-    assert_eq!(rendered.pod.pod["spec"]["priority"], 1_000_000_000);
+    assert_eq!(rendered.pod.pod["spec"]["priority"], Value::Null, "it would end daemons of others");
 }
 
 /// What a pod refers to is of its own namespace, whatever its names look like.

@@ -89,8 +89,13 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     let value = value.unwrap_or_else(|| 0.into());
     if context::bound(ctx.input) == &bounds::TENANT && value.as_f64().is_some_and(|number| number > 0.0) {
         // Two static pods of which both have a priority preempt each other by it (`kubelet/types.Preemptable`).
-        let reason = format!("left out: with the priority {value} it could end daemons of other namespaces on a full node");
-        ctx.note("spec.template.spec.priorityClassName", reason, "add the namespace to policy.trusted-namespaces (root on the node)");
+        let reason =
+            format!("left out: with the priority {value} it could end daemons of other namespaces on a full node");
+        ctx.note(
+            "spec.template.spec.priorityClassName",
+            reason,
+            "add the namespace to policy.trusted-namespaces (root on the node)",
+        );
         ["priorityClassName", "priority", "preemptionPolicy"].iter().for_each(|field| drop(spec.remove(*field)));
         return;
     }

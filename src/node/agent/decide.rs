@@ -119,8 +119,9 @@ fn decide_in_order(
     if !incomplete.is_empty() {
         cache.make_whole(&incomplete);
         plan = planning::plan(observation, &state, config, cache);
-        planning::put_off(&mut plan, &state, observation.now);
+        planning::put_off_unwritable(&mut plan, &state, observation.now);
     }
+    planning::put_off_tenants(&mut plan, &state, observation.now, changes_what_runs);
     objects::note_refused(observation.snapshot(), &mut plan);
     let beyond = tenant::bound(observation.snapshot(), &state.policy, &mut plan);
     state.asks_runtime = plan.daemons.iter().any(|daemon| daemon.asks_runtime);
@@ -261,7 +262,7 @@ fn remember(observation: &Observation, state: &mut AgentState, plan: &Plan) -> S
         }
         return SaveInputs::Before;
     }
-    match *on_disk.due.get_or_insert(observation.now + SAVE_AFTER) <= observation.now {
+    match on_disk.due_after(SAVE_AFTER, observation.now) <= observation.now {
         true => SaveInputs::After,
         false => SaveInputs::No,
     }

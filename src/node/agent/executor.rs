@@ -32,6 +32,7 @@ use super::decision::Decision;
 use super::decision::SaveInputs;
 use super::failure;
 use super::failure::EffectFailure;
+use super::inputs_on_disk::SavedInputsMark;
 use super::observation::Observation;
 use super::sealing::Sealing;
 use super::start;
@@ -109,8 +110,8 @@ pub(super) struct EffectOutcome {
     pub(super) forgotten: Option<Forgotten>,
     /// The state folder was made anew: nothing that is remembered is on disk.
     pub(super) state_folder_is_new: bool,
-    /// The fingerprint of the remembered inputs that were saved.
-    pub(super) inputs_saved: Option<u64>,
+    /// The remembered inputs that were saved.
+    pub(super) inputs_saved: Option<SavedInputsMark>,
     /// What went wrong beside single daemons.
     pub(super) problems: Vec<Problem>,
     /// Effects that were executed.

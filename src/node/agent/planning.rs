@@ -56,6 +56,10 @@ use super::state::AgentState;
 use super::state::Goal;
 use super::teardown;
 
+/// Why what a tenant changes waits.
+const WAITS: &str =
+    "its change waits up to a minute: all that this node remembers is written before it, and was a moment ago";
+
 /// Stands for the digest of a manifest that the disk has lost and nobody removed.
 pub(super) const LOST: &str = "lost with the disk";
 
@@ -317,12 +321,36 @@ fn is_unwritable(daemon: &DaemonPlan) -> bool {
 }
 
 /// Leaves daemons whose plan cannot be written in this pass as they are until the next one, which is due at once.
-pub(super) fn put_off(plan: &mut Plan, state: &AgentState, now: Timestamp) {
-    for daemon in plan.daemons.iter_mut().filter(|daemon| is_unwritable(daemon)) {
+pub(super) fn put_off_unwritable(plan: &mut Plan, state: &AgentState, now: Timestamp) {
+    put_off(plan, state, is_unwritable, now, "its turn comes with the next pass: many are to be written");
+}
+
+/// Leaves daemons of namespaces that are not trusted as they are where the remembered inputs are written before they change,
+/// until the pause after the last write is over.
+pub(super) fn put_off_tenants(
+    plan: &mut Plan,
+    state: &AgentState,
+    now: Timestamp,
+    changes_what_runs: impl Fn(&DaemonPlan) -> bool,
+) {
+    let Some(until) = state.inputs_on_disk.paused_until(now).filter(|_| state.goal == Goal::Run) else { return };
+    let waits = |daemon: &DaemonPlan| changes_what_runs(daemon) && state.policy.bounds(&daemon.key.namespace);
+    put_off(plan, state, waits, until, WAITS);
+}
+
+/// Leaves daemons that are to wait as they are, and looks again at `until`.
+pub(super) fn put_off(
+    plan: &mut Plan,
+    state: &AgentState,
+    waits: impl Fn(&DaemonPlan) -> bool,
+    until: Timestamp,
+    why: &str,
+) {
+    for daemon in plan.daemons.iter_mut().filter(|daemon| waits(daemon)) {
         daemon.actions.clear();
         daemon.record = state.records.get(&daemon.key).cloned().unwrap_or_else(|| state.new_record(&daemon.key));
-        daemon.wake_at = Some(now);
-        daemon.summary.notes.push(Note::Other("its turn comes with the next pass: many are to be written".to_owned()));
+        daemon.wake_at = Some(until);
+        daemon.summary.notes.push(Note::Other(why.to_owned()));
     }
 }
 

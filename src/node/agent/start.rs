@@ -46,6 +46,7 @@ use super::failure;
 use super::former_names;
 use super::inputs::Inputs;
 use super::inputs::Purpose;
+use super::inputs_on_disk::InputsOnDisk;
 use super::remembered_inputs::INPUTS;
 use super::remembered_inputs::RememberedInputs;
 use super::remembered_inputs::SavedInputs;
@@ -57,7 +58,6 @@ use super::sealing::Opened;
 use super::sealing::Sealing;
 use super::state::AgentState;
 use super::state::FloorSource;
-use super::state::InputsOnDisk;
 
 /// Why the agent cannot work at all.
 #[derive(Debug, thiserror::Error)]
@@ -278,7 +278,7 @@ fn recall(
     let last_boot = inputs.go_on_in_boot(state);
     state.concerns.manifests_lost_at_boot = ManifestsLostAtBoot::new(last_boot.as_deref(), inputs.boot_id());
     let saved_but_for_boot = (!rewrite).then(|| fingerprint(state));
-    state.inputs_on_disk = InputsOnDisk { saved, saved_but_for_boot, due: None };
+    state.inputs_on_disk = InputsOnDisk { saved, saved_but_for_boot, ..InputsOnDisk::default() };
     state.startup_problems.extend(damaged.iter().map(|why| problem("checkpoint", failure::of(why, why.hint()))));
 }
 

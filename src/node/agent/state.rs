@@ -34,6 +34,7 @@ use super::executor::EffectOutcome;
 use super::executor::RecordFate;
 use super::inputs::Purpose;
 use super::inputs::costs;
+use super::inputs_on_disk::InputsOnDisk;
 use super::log::Log;
 use super::observation::Observation;
 use super::remembered_inputs;
@@ -125,17 +126,6 @@ pub(super) enum FloorSource {
     Lost,
     /// Nor can anything be remembered of what starts now.
     NoStateFolder,
-}
-
-/// What is known of the remembered inputs on disk, by fingerprint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct InputsOnDisk {
-    /// What is there.
-    pub(super) saved: u64,
-    /// What would be there if it named this boot; known at the start only.
-    pub(super) saved_but_for_boot: Option<u64>,
-    /// When what has changed is to be written.
-    pub(super) due: Option<Timestamp>,
 }
 
 /// The wall clock and a steady one, as of the last pass.
@@ -412,8 +402,8 @@ impl AgentState {
                 state.unsaved.remove(key);
             }
         }
-        if let Some(fingerprint) = outcome.inputs_saved {
-            state.inputs_on_disk = InputsOnDisk { saved: fingerprint, saved_but_for_boot: None, due: None };
+        if let Some(mark) = outcome.inputs_saved {
+            state.inputs_on_disk = InputsOnDisk::written(mark, now);
         }
         state.passes += 1;
         state

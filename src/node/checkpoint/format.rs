@@ -48,6 +48,11 @@ impl<'a, T: Serialize> Encoded<'a, T> {
         Ok(Self { record, head: format!("{FORM} sha256:{}\n", hex(&hash.finalize())), length })
     }
 
+    /// How large it is, in bytes.
+    pub(super) fn size(&self) -> u64 {
+        (self.head.len() + self.length + 1) as u64
+    }
+
     /// Writes it.
     pub(super) fn write(&self, file: &mut NewFile<'_>) -> io::Result<()> {
         // One that fits is one call.

@@ -329,19 +329,21 @@ enum Shows {
     FailedSandbox,
 }
 
+/// A DaemonSet of the API with this image.
+fn labelled(image: &str) -> Arc<DaemonSet> {
+    let mut value = object("d", json!({"daemonlet.dev/mode": "static"}));
+    (value["apiVersion"], value["kind"]) = (json!("apps/v1"), json!("DaemonSet"));
+    let spec = &mut value["spec"]["template"]["spec"];
+    (spec["hostNetwork"], spec["automountServiceAccountToken"]) = (json!(true), json!(false));
+    spec["containers"][0]["image"] = json!(image);
+    Arc::new(validate::daemon_set(&value, DefinedIn::Api).unwrap())
+}
+
 /// A node whose kubelet accepts `i:1` and not `i:2`, told in steps of 5 s: what each decision did, and when.
 fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
     let config = config();
     let mut state = state(&config);
     state.records.clear();
-    let labelled = |image: &str| {
-        let mut value = object("d", json!({"daemonlet.dev/mode": "static"}));
-        (value["apiVersion"], value["kind"]) = (json!("apps/v1"), json!("DaemonSet"));
-        value["spec"]["template"]["spec"]["hostNetwork"] = json!(true);
-        value["spec"]["template"]["spec"]["automountServiceAccountToken"] = json!(false);
-        value["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
-        Arc::new(validate::daemon_set(&value, DefinedIn::Api).unwrap())
-    };
     let namespace = ObjectRef::new(Kind::Namespace, "", &key().namespace);
     let entry = Entry { version: 1, value: Arc::new(json!({})) };
     state.inputs.objects.insert(namespace, entry);
@@ -409,6 +411,42 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
         last = Some(decision);
     }
     (told, last.unwrap())
+}
+
+#[test]
+fn what_a_tenant_changes_waits_while_the_disk_rests_from_the_last_write() {
+    let config = config();
+    let mut state = state(&config);
+    let mut elsewhere = DaemonSet::clone(&labelled("i:1"));
+    elsewhere.template["spec"]["nodeSelector"] = json!({"a": "b"});
+    state.inputs.daemon_sets.insert(key(), Arc::new(elsewhere));
+    let policy = |trusted: &[&str]| {
+        let trusted_namespaces = trusted.iter().map(|namespace| (*namespace).to_owned()).collect();
+        Arc::new(
+            Policy::default().with_rules(crate::core::policy::PodRules { trusted_namespaces, ..Default::default() }),
+        )
+    };
+    state.policy = policy(&[]);
+    let node = json!({"metadata": {"name": "n1", "uid": "n", "labels": {}}});
+    let mut snapshot = Snapshot::default();
+    snapshot.node = Some(Entry { version: 1, value: Arc::new(node) });
+    let seen = observation(Some(snapshot));
+    let ends = |state: &AgentState| {
+        let decision = decided(&seen, state, &config);
+        let daemon = decision.daemon(&key()).unwrap();
+        let ends = daemon.actions.iter().any(|action| matches!(action, Action::End { .. }));
+        assert_eq!(decision.save_inputs == SaveInputs::Before, ends, "{:?}", daemon.summary);
+        (ends, daemon.wake_at, daemon.record == state.records[&key()])
+    };
+    let until = seen.now + Span::from_secs(20);
+    assert!(ends(&state).0);
+    state.inputs_on_disk.pause = Some((seen.now, until));
+    assert_eq!(ends(&state), (false, Some(until), true));
+    let mut trusted = state.clone();
+    trusted.policy = policy(&["kube-system"]);
+    assert!(ends(&trusted).0, "what is trusted does not wait");
+    state.goal = Goal::Teardown;
+    assert!(ends(&state).0);
 }
 
 #[test]

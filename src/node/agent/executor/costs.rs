@@ -41,7 +41,7 @@ impl Executor {
         let set_aside = &decision.state.set_aside;
         let Some(state) = self.state.as_ref().filter(|_| self.set_aside != *set_aside) else { return };
         match state.inputs.save(SET_ASIDE, set_aside) {
-            Ok(()) => self.set_aside = set_aside.clone(),
+            Ok(_) => self.set_aside = set_aside.clone(),
             Err(error) => outcome.problems.push(problem("checkpoint", failure::of(&error, error.hint()))),
         }
     }

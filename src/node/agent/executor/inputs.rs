@@ -5,6 +5,7 @@ use crate::core::model::Kind;
 use crate::core::status::Problem;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::failure;
+use crate::node::agent::inputs_on_disk::SavedInputsMark;
 use crate::node::agent::observation::Observation;
 use crate::node::agent::remembered_inputs::INPUTS;
 use crate::node::agent::remembered_inputs::SavedInputs;
@@ -44,8 +45,8 @@ impl Executor {
             inputs.sealed = self.sealing.is_closed();
         }
         match encodable(&mut inputs, outcome, |inputs| folder.inputs.save(INPUTS, inputs)) {
-            Ok(()) => {
-                outcome.inputs_saved = Some(fingerprint);
+            Ok(bytes) => {
+                outcome.inputs_saved = Some(SavedInputsMark { fingerprint, bytes });
                 self.sealing.drop_sealed(&folder.inputs);
             }
             Err(error) => outcome.problems.push(problem("checkpoint", failure::of(&error, error.hint()))),
