@@ -52,6 +52,7 @@ impl AgentState {
         let Some(scan) = observation.manifests.current() else { return };
         let known: BTreeMap<String, ObjectKey> =
             self.records.values().flat_map(|r| r.instances.iter().map(|i| (i.uid.clone(), r.key.clone()))).collect();
+        let remembers = !self.records.is_empty();
         // One whose owner was changed is still that daemon's, and is repaired with its other content.
         let strays = |uid: &str, owner: &ObjectKey| known.get(uid).is_some_and(|key| key != owner);
         for manifest in scan.ours.values().filter(|m| !m.uid.is_empty() && !strays(&m.uid, &m.owner)) {
@@ -68,6 +69,8 @@ impl AgentState {
                 let pod = &manifest.pod_name;
                 let line = format!("took over the manifest of {pod}, which is ours and which no record knows");
                 log.info(line).daemonset(&manifest.owner).pod(pod);
+                // A record is on disk before its manifest: all that is remembered may be as old as what knows nothing of it.
+                self.inputs.incomplete |= remembers;
             }
         }
     }
