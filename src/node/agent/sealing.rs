@@ -20,6 +20,7 @@ use crate::core::time::Timestamp;
 use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
+use crate::node::manifests::ManifestDir;
 use crate::node::seal;
 use crate::node::seal::SealError;
 use crate::node::seal::Sealed;
@@ -27,7 +28,6 @@ use crate::node::seal::SealingKey;
 
 use super::executor::Executor;
 use super::failure;
-use super::observation::Observation;
 use super::remembered_inputs::SavedSecrets;
 use super::state::AgentState;
 
@@ -247,10 +247,10 @@ impl Sealing {
 
 /// The machine is being shut down: takes secret data from the volumes, once it is sealed on disk. A stop of
 /// the agent alone takes nothing: daemons read it.
-pub(super) fn withdraw_secrets(executor: &mut Executor, state: &AgentState, observation: &Observation) {
+pub(super) fn withdraw_secrets(executor: &mut Executor, state: &AgentState) {
     let is_off = !executor.sealing.is_on() || !seal::is_shutting_down();
     let Some(folder) = executor.state.as_ref().filter(|_| !is_off) else { return };
-    if let Some(why) = why_secrets_stay(state, observation) {
+    if let Some(why) = why_secrets_stay(executor.manifests.as_mut(), state) {
         tracing::warn!("the machine shuts down: secrets stay in the volumes, readable for root, because {why}");
         return;
     }
@@ -276,8 +276,9 @@ pub(super) fn withdraw_secrets(executor: &mut Executor, state: &AgentState, obse
 }
 
 /// Why the next start may not write the secrets again that are in the volumes, if so.
-fn why_secrets_stay(state: &AgentState, observation: &Observation) -> Option<&'static str> {
-    if observation.manifests.current().is_none() {
+fn why_secrets_stay(manifests: Option<&mut ManifestDir>, state: &AgentState) -> Option<&'static str> {
+    // The last pass may have been long ago.
+    if manifests.is_none_or(|manifests| manifests.scan().is_err()) {
         return Some("the manifest folder cannot be read, and nothing is written without it");
     }
     let is_newer = state.inputs.unread.iter().any(|object| object.kind == Kind::Secret);

@@ -65,12 +65,14 @@ impl AgentState {
                 incarnation: manifest.incarnation.filter(|number| *number < MOST).unwrap_or(0),
                 revision: &manifest.revision,
             };
+            let is_later = found.incarnation >= record.next_incarnation;
             if adopt::adopt(record, &found, observation.now, |uid| scan.ours.values().any(|m| m.uid == uid)) {
                 let pod = &manifest.pod_name;
                 let line = format!("took over the manifest of {pod}, which is ours and which no record knows");
                 log.info(line).daemonset(&manifest.owner).pod(pod);
-                // A record is on disk before its manifest: all that is remembered may be as old as what knows nothing of it.
-                self.inputs.incomplete |= remembers;
+                // A number is on disk before its manifest: all that is remembered may be as old as what does not know it. That
+                // a record is lost says nothing of the rest: the floor is above its numbers.
+                self.inputs.incomplete |= remembers && is_later;
             }
         }
     }
