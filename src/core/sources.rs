@@ -25,6 +25,7 @@ mod hold;
 mod patched;
 mod uncovered;
 
+pub use folder::differs_from_unknown;
 use folder::folder_mode;
 use folder::folder_of;
 use folder::ignored_from_now;

@@ -408,7 +408,7 @@ impl Agent {
     async fn put_away(&mut self) {
         // With what alone is not worth a write: how far the API server's history had come.
         self.save_inputs();
-        sealing::withdraw_secrets(&mut self.executor, &self.state.records);
+        sealing::withdraw_secrets(&mut self.executor, &self.state);
         let _ = self.executor.files.unlink(&DiskHandle::Start, &self.config.socket());
         if let Some(api) = self.inputs.api() {
             api.flush_events(FLUSH).await;

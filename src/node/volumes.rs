@@ -231,6 +231,17 @@ impl Volumes {
         is_good
     }
 
+    /// To be called before the first write for a pod that has no manifest yet: what a process before this one wrote for it
+    /// may not be on stable storage, though it reads as it should, and is written again.
+    pub fn distrust<'v>(&self, uid: &str, volumes: impl IntoIterator<Item = &'v VolumeData>) {
+        if self.seen.contains_key(uid) || layout::check_uid(uid).is_err() {
+            return;
+        }
+        let Ok(Some(pod)) = self.target.open_pod(&self.disk, uid) else { return };
+        let volumes = volumes.into_iter().filter(|volume| layout::check_volume(uid, volume).is_ok());
+        volumes.for_each(|volume| write::withdraw(&self.target, &pod, &volume.name));
+    }
+
     /// What was not synced is written again next time.
     fn unwrite(&mut self, pod: &Dir, uid: &str, first: &[String]) {
         self.seen.remove(uid);

@@ -543,7 +543,10 @@ impl Laws {
         let mut asked = node.daemons.iter().enumerate().filter(|(index, _)| taint.is_asked(*index));
         let is_well = asked
             .all(|(index, daemon)| daemon.wanted().is_none() || node.is_settled_in_boot(index) && runs(&daemon.name));
-        if !is_well || !is_up || !node.is_clear() || !node.can_write_taint() || !node.has_taint() {
+        // Else what was Ready may seem to have been so before the boot.
+        let is_clock_known = node.clock_forgotten_in != Some(node.booted);
+        let may_go = is_up && node.is_clear() && node.can_write_taint() && is_clock_known;
+        if !is_well || !may_go || !node.has_taint() {
             return self.tainted = 0;
         }
         self.tainted += node.steady - self.checked_at;

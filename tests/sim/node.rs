@@ -562,7 +562,16 @@ impl Node {
                 self.restored_in = Some(self.booted);
                 let fileless = self.daemons.iter_mut().filter(|daemon| daemon.file.is_none());
                 fileless.for_each(|daemon| (daemon.highest, daemon.data_may_go_back) = (0, true));
-                for (path, data) in self.backup.take().unwrap_or_default() {
+                self.forget_clock();
+                let backup = self.backup.take().unwrap_or_default();
+                let inputs = backup.get(&Path::new(STATE).join("inputs.json"));
+                let inputs = String::from_utf8_lossy(inputs.map_or(&[], Vec::as_slice)).into_owned();
+                for daemon in 0..self.daemons.len() {
+                    // It may say again where a daemon came from.
+                    let is_known = inputs.contains(&*self.path(daemon).to_string_lossy());
+                    self.daemons[daemon].origin_is_lost &= !is_known;
+                }
+                for (path, data) in backup {
                     self.as_world(|disk| disk.put(path, data));
                 }
                 self.end = Some(End::Kill { back: 1_000 });
@@ -902,7 +911,8 @@ impl Node {
                     self.heal_after(seconds, Heal::Disk(fault));
                 }
             }
-            Move::OpenState { seconds } if self.is_plain() => {
+            // Without its state folder the node knows no other cluster (not-mended).
+            Move::OpenState { seconds } if self.is_plain() && self.other.is_none() => {
                 self.is_state_open = true;
                 self.chmod_state(0o770);
                 self.heal_after(seconds, Heal::State);
@@ -1009,6 +1019,8 @@ impl Node {
             && self.latest < self.booted + self.wall.get()
             && !self.forgets()
             && !self.has_older_state()
+            // Then nothing is planned, and no gate closed.
+            && !self.faults.contains(&Fault::ManifestsUnreadable)
     }
 
     /// The daemons that have to be Ready before `daemon` starts.

@@ -19,13 +19,15 @@ use super::wanted;
 
 /// Whether something runs of which only the manifest is known, and a folder defines another revision.
 pub fn may_be_older(folder: FolderState<'_>, record: &DaemonRecord) -> bool {
+    matches!(folder, FolderState::Present { daemon_set, .. } if differs_from_unknown(daemon_set, record))
+}
+
+/// Whether something runs of which only the manifest is known, and that is of another revision.
+pub fn differs_from_unknown(daemon_set: &DaemonSet, record: &DaemonRecord) -> bool {
     let mut unknown = record.live().filter(|instance| instance.daemon_set.is_none()).peekable();
-    match folder {
-        FolderState::Present { daemon_set, .. } if unknown.peek().is_some() => {
-            let revision = Revision::of(daemon_set).hash;
-            unknown.any(|instance| instance.revision != revision)
-        }
-        _ => false,
+    unknown.peek().is_some() && {
+        let revision = Revision::of(daemon_set).hash;
+        unknown.any(|instance| instance.revision != revision)
     }
 }
 

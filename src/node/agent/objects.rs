@@ -298,7 +298,10 @@ pub(super) fn share(objects: &mut Versioned, others: &Versioned) {
 pub(super) fn is_unsaid(observation: &Observation, plan: &Plan) -> bool {
     let mut objects = plan.daemons.iter().flat_map(|daemon| &daemon.references);
     let is_unlisted = |api: &Snapshot| {
-        api.lists(&Scope::DaemonSets) == 0 || objects.any(|object| api.lists(&Scope::Object(object.clone())) == 0)
+        let is_unlisted = |scope: Scope| api.lists(&scope) == 0;
+        is_unlisted(Scope::DaemonSets)
+            || is_unlisted(Scope::Node)
+            || objects.any(|object| is_unlisted(Scope::Object(object.clone())))
     };
     observation.folders.view.is_unread() || observation.snapshot().is_some_and(is_unlisted)
 }

@@ -240,10 +240,24 @@ fn desired<'a>(
             _ => (Mode::Static, None),
         };
         let desired = why.map_or(desired, |reason| Desired::SetAside { mode, reason });
+        let desired = if has_its_labels { desired } else { unless_of_other_labels(desired, record) };
         let is_unlisted = known.is_unlisted(record) && !matches!(desired, Desired::Held { .. });
         (key, desired, is_unlisted)
     };
     keys.into_iter().map(of).collect()
+}
+
+/// `desired`, unless what runs may have been made with overlays for labels that are not known.
+fn unless_of_other_labels(desired: Desired, record: &DaemonRecord) -> Desired {
+    match &desired {
+        Desired::Wanted { daemon_set, .. }
+            if daemon_set.overlays.is_some() && sources::differs_from_unknown(daemon_set, record) =>
+        {
+            let reason = "what runs may have overlays for labels of the Node, which has not been read yet".to_owned();
+            Desired::Unsure { reason }
+        }
+        _ => desired,
+    }
 }
 
 /// Says what the node has too little of for instances that the kubelet did not accept, and which pods hold it.

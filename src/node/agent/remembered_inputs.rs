@@ -186,17 +186,17 @@ impl SavedInputs {
         SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens), rollback_data, files }
     }
 
-    /// Takes what the API server of the same cluster has said since. Secrets that are sealed stay as they are.
+    /// Takes what the API server of the same cluster has said since. Secrets that are sealed stay as they are, and count no
+    /// more: those since then are not kept.
     pub(super) fn overlay(&mut self, later: Self) {
         if self.cluster_uid.is_some() && self.cluster_uid != later.cluster_uid {
             return;
         }
-        let is_sealed = self.sealed;
-        let objects: BTreeMap<_, _> =
-            later.objects.into_iter().filter(|object| !(is_sealed && is_secret(object))).collect();
+        let (unsealed, objects): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            later.objects.into_iter().partition(|object| self.sealed && is_secret(object));
         self.objects.retain(|(reference, _)| !objects.contains_key(reference));
         self.objects.extend(objects);
-        self.unread.extend(later.unread);
+        self.unread.extend(later.unread.into_iter().chain(unsealed.into_keys()));
         self.daemon_sets.retain(|known| !later.daemon_sets.iter().any(|later| later.key == known.key));
         self.daemon_sets.extend(later.daemon_sets);
         self.node = later.node.or_else(|| self.node.take());
@@ -254,11 +254,12 @@ pub(super) struct RememberedInputs {
     /// Objects in use.
     #[serde(with = "marks::objects")]
     pub(super) objects: Versioned,
-    /// Those of them that the API last had and that are not kept, for want of room.
+    /// Those of them that the API last had and that are not kept: for want of room, or because they could not be sealed.
     #[serde(default)]
     pub(super) unread: BTreeSet<ObjectRef>,
-    /// Whether what an agent before this one remembered cannot be read, and API server and folders have not said yet what
-    /// they have of all that is in use: what runs may have been made from something newer than what is known.
+    /// Whether what an agent before this one remembered cannot be read or is older than what runs, and API server and
+    /// folders have not said yet what they have of all that is in use: what runs may have been made from something newer
+    /// than what is known.
     #[serde(default)]
     pub(super) incomplete: bool,
     /// Where daemons from files came from: whether their absence is evidence.
@@ -312,7 +313,8 @@ impl RememberedInputs {
     pub(super) fn take(&mut self, secrets: SavedSecrets, records: &Records) {
         // Versions of their own, above those of the other objects from the checkpoint.
         let first = self.objects.values().map(|entry| entry.version).max().unwrap_or(0) + 1;
-        for (reference, mut entry) in objects::restore(secrets.objects) {
+        let sealed = objects::restore(secrets.objects).into_iter();
+        for (reference, mut entry) in sealed.filter(|(reference, _)| !self.unread.contains(reference)) {
             entry.version += first;
             self.objects.entry(reference).or_insert(entry);
         }

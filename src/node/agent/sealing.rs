@@ -11,6 +11,7 @@ use std::hash::Hasher;
 use serde_json::Value;
 
 use crate::core::model::DaemonSet;
+use crate::core::model::Kind;
 use crate::core::model::StartGate;
 use crate::core::render::GATE;
 use crate::core::status::Problem;
@@ -19,6 +20,7 @@ use crate::core::time::Timestamp;
 use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
+use crate::node::manifests::ManifestDir;
 use crate::node::seal;
 use crate::node::seal::SealError;
 use crate::node::seal::Sealed;
@@ -27,7 +29,7 @@ use crate::node::seal::SealingKey;
 use super::executor::Executor;
 use super::failure;
 use super::remembered_inputs::SavedSecrets;
-use super::state::Records;
+use super::state::AgentState;
 
 /// The record's name in the state folder.
 const SECRETS: &str = "secrets";
@@ -245,9 +247,13 @@ impl Sealing {
 
 /// The machine is being shut down: takes secret data from the volumes, once it is sealed on disk. A stop of
 /// the agent alone takes nothing: daemons read it.
-pub(super) fn withdraw_secrets(executor: &mut Executor, records: &Records) {
+pub(super) fn withdraw_secrets(executor: &mut Executor, state: &AgentState) {
     let is_off = !executor.sealing.is_on() || !seal::is_shutting_down();
     let Some(folder) = executor.state.as_ref().filter(|_| !is_off) else { return };
+    if let Some(why) = why_secrets_stay(executor.manifests.as_mut(), state) {
+        tracing::warn!("the machine shuts down: secrets stay in the volumes, readable for root, because {why}");
+        return;
+    }
     if !executor.sealing.is_safe(&folder.inputs) {
         tracing::warn!(
             "the machine shuts down: secrets stay in the volumes, readable for root, because they are not all sealed in \
@@ -255,7 +261,7 @@ pub(super) fn withdraw_secrets(executor: &mut Executor, records: &Records) {
         );
         return;
     }
-    for instance in records.values().flat_map(|record| &record.instances) {
+    for instance in state.records.values().flat_map(|record| &record.instances) {
         // Without its definition the agent cannot write them again.
         let Some(daemon_set) = &instance.daemon_set else { continue };
         let harmless = harmless(daemon_set);
@@ -267,6 +273,16 @@ pub(super) fn withdraw_secrets(executor: &mut Executor, records: &Records) {
         }
     }
     tracing::info!("the machine shuts down: secrets are sealed on disk, and gone from the volumes");
+}
+
+/// Why the next start may not write the secrets again that are in the volumes, if so.
+fn why_secrets_stay(manifests: Option<&mut ManifestDir>, state: &AgentState) -> Option<&'static str> {
+    // The last pass may have been long ago.
+    if manifests.is_none_or(|manifests| manifests.scan().is_err()) {
+        return Some("the manifest folder cannot be read, and nothing is written without it");
+    }
+    let is_newer = state.inputs.unread.iter().any(|object| object.kind == Kind::Secret);
+    is_newer.then_some("the API server has had newer ones than those that are sealed")
 }
 
 /// The volumes of a DaemonSet that hold no secret, by their template; all others may.

@@ -224,6 +224,8 @@ impl AgentState {
         self.follow_inputs(observation, log);
         self.find_floor(observation);
         self.adopt_manifests(observation, log);
+        // What is remembered of the Node may be older than what runs, too.
+        self.node.registered &= !self.inputs.incomplete || observation.snapshot().is_none_or(|api| api.node.is_some());
         self.adopt_sandboxes(observation, &config.node_name, log);
         let adopters = self.adopt_orphans(observation, log);
         let started = self.follow_starts(observation, config);

@@ -146,7 +146,8 @@ impl Acceptance {
         let (now, booted) = (observation.now, observation.boot.at);
         let started = observation.boot.present(started, now);
         self.question = None;
-        let answers = observation.api_answers();
+        // A new connection may follow an outage that was too short to be told: the kubelet has lost its own, too.
+        let answers = observation.api_answers() && !observation.api.as_ref().is_some_and(|api| api.is_former);
         self.answers_since = answers.then(|| self.answers_since.unwrap_or(observation.steady));
         self.take_answers(observation);
         self.look_for_signs(observation);

@@ -619,6 +619,8 @@ fn inputs_stay_incomplete_until_all_that_is_in_use_is_heard_of() {
     for object in decision.plan.daemons.iter().flat_map(|daemon| &daemon.references) {
         api.scopes.entry(crate::node::api::Scope::Object(object.clone())).or_default().lists = 1;
     }
+    assert!(after(&api).state.inputs.incomplete, "the Node is not listed");
+    api.scopes.entry(crate::node::api::Scope::Node).or_default().lists = 1;
     assert!(!after(&api).state.inputs.incomplete);
     assert!(!decided(&observation(None), &state, &config).state.inputs.incomplete, "there is nobody to ask");
 }

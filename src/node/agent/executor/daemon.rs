@@ -28,6 +28,7 @@ impl Executor {
     ///
     /// No more than a hint: nothing takes its name, and what fails is done again by [`Executor::apply`], which reports it.
     pub(super) fn prewrite(&mut self, decision: &Decision) {
+        decision.plan.daemons.iter().filter_map(|plan| plan.actions.first()).for_each(|first| self.distrust(first));
         let lost: BTreeSet<&str> = decision.state.concerns.manifests_lost_at_boot.uids().collect();
         let news = decision.plan.daemons.iter().filter_map(|plan| new_here(plan, &lost));
         let news: Vec<_> = news.filter_map(|new| Some((new.identity.uid.as_str(), rendered(new)?))).collect();
@@ -69,6 +70,7 @@ impl Executor {
                         // Its place is taken when the data is there; the disk can take it with the data.
                         manifests.prepare(&rendered.file, rendered.text.as_bytes(), None);
                     }
+                    self.distrust(action);
                     self.write_volumes(rendering, &BTreeSet::new(), outcome)?;
                     let uid = &rendering.identity.uid;
                     if decision.gates.closes(uid) && !outcome.left_open.contains(uid) {
@@ -172,6 +174,13 @@ impl Executor {
             manifests.remove(file).map_err(|e| failure::of(&e, e.hint()))?;
         }
         Ok(())
+    }
+
+    /// What is there for an instance that starts was written by an agent that died before its manifest.
+    fn distrust(&self, action: &Action) {
+        if let Action::Start { rendering, .. } = action {
+            self.volumes.distrust(&rendering.identity.uid, rendering.volumes());
+        }
     }
 
     fn write_volumes(

@@ -52,6 +52,7 @@ impl AgentState {
         let Some(scan) = observation.manifests.current() else { return };
         let known: BTreeMap<String, ObjectKey> =
             self.records.values().flat_map(|r| r.instances.iter().map(|i| (i.uid.clone(), r.key.clone()))).collect();
+        let remembers = !self.records.is_empty();
         // One whose owner was changed is still that daemon's, and is repaired with its other content.
         let strays = |uid: &str, owner: &ObjectKey| known.get(uid).is_some_and(|key| key != owner);
         for manifest in scan.ours.values().filter(|m| !m.uid.is_empty() && !strays(&m.uid, &m.owner)) {
@@ -64,10 +65,14 @@ impl AgentState {
                 incarnation: manifest.incarnation.filter(|number| *number < MOST).unwrap_or(0),
                 revision: &manifest.revision,
             };
+            let is_later = found.incarnation >= record.next_incarnation;
             if adopt::adopt(record, &found, observation.now, |uid| scan.ours.values().any(|m| m.uid == uid)) {
                 let pod = &manifest.pod_name;
                 let line = format!("took over the manifest of {pod}, which is ours and which no record knows");
                 log.info(line).daemonset(&manifest.owner).pod(pod);
+                // A number is on disk before its manifest: all that is remembered may be as old as what does not know it. That
+                // a record is lost says nothing of the rest: the floor is above its numbers.
+                self.inputs.incomplete |= remembers && is_later;
             }
         }
     }
