@@ -10,10 +10,12 @@ mod disk;
 mod folders;
 mod kubelet;
 mod manifests;
+mod way;
 
 use std::path::Path;
 
 pub use access::is_closed;
+pub use folders::replaceable;
 
 use crate::config::Config;
 use crate::core::doctor;

@@ -148,7 +148,7 @@ fn hints_name_the_file_that_has_the_last_word() {
     assert_eq!(
         hints(&facts),
         [
-            "chmod go-w /etc/kubelet.d/20-other.conf",
+            "chown root /etc/kubelet.d/20-other.conf; chmod go-w /etc/kubelet.d/20-other.conf",
             "write `staticPodPath: /etc/kubernetes/manifests` into /etc/kubelet.yaml, then `systemctl restart kubelet`",
             "take EnvFiles out of featureGates in /etc/kubelet.d/10-gates.conf, then `systemctl restart kubelet`",
         ]
