@@ -543,3 +543,11 @@ fn what_was_set_aside_is_named_until_somebody_removes_it() {
     let Some(Finding { text: said, .. }) = set_aside(&files) else { panic!("it is named") };
     assert!(said.ends_with("set it aside: /s/a.json.bad-1 and 1 more"), "{said}");
 }
+
+#[test]
+fn volumes_of_images_are_named_where_the_runtime_makes_them() {
+    for (makes, is_named) in [(Some(true), true), (Some(false), false), (None, false)] {
+        let found = image_volumes(makes);
+        assert_eq!(found.is_some_and(|finding| finding.level == Severity::Warn), is_named, "{makes:?}");
+    }
+}
