@@ -87,13 +87,13 @@ pub(super) fn human(report: &DoctorReport, colour: Colour) -> String {
     let report = &output::printable(report);
     let row = |finding: &Finding| {
         let word = finding.level.as_str();
-        let painted = match finding.level {
+        let level = table::Cell::painted(word, |word| match finding.level {
             Severity::Ok => colour.green(word),
             Severity::Warn => colour.yellow(word),
             Severity::Bad => colour.red(word),
             Severity::Skip => colour.yellow(word),
-        };
-        vec![table::Cell::painted(word, painted), finding.check.as_str().into(), finding.text.as_str().into()]
+        });
+        vec![level, finding.check.as_str().into(), finding.text.as_str().into()]
     };
     let rows: Vec<_> = report.findings.iter().map(row).collect();
     let mut text = String::new();

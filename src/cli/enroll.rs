@@ -54,20 +54,20 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let runtime = event_loop()?;
     let seconds = options.timeout.as_secs();
     let waits = |what: EnrollWait<'_>| {
-        output::remarks(&match what {
-            EnrollWait::Approval(request) => format!(
-                "certificatesigningrequest {request} waits for approval: kubectl certificate approve {request}\n"
-            ),
-            EnrollWait::ApiServer { server, why } => {
-                format!("the API server {server} cannot be reached: {why}; trying again, for {seconds} s in all\n")
+        output::remarks(&output::line(match what {
+            EnrollWait::Approval(request) => {
+                format!("certificatesigningrequest {request} waits for approval: kubectl certificate approve {request}")
             }
-        });
+            EnrollWait::ApiServer { server, why } => {
+                format!("the API server {server} cannot be reached: {why}; trying again, for {seconds} s in all")
+            }
+        }));
     };
     let enrolled = runtime.block_on(enrolment::enroll(&options, waits)).map_err(failure)?;
     let until = enrolled.certificate.not_after;
     let what = if enrolled.already { "is enrolled already" } else { "is enrolled" };
     let kubeconfig = options.kubeconfig.display();
-    output::data(&format!("{} {what}, until {until}; kubeconfig {kubeconfig}\n", enrolled.certificate.user))?;
+    output::lines([format!("{} {what}, until {until}; kubeconfig {kubeconfig}", enrolled.certificate.user)])?;
     match (enrolled.already, is_first) {
         (true, _) => {}
         (false, false) => output::remarks("an agent that runs takes the new certificate by itself\n"),

@@ -112,7 +112,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         return Ok(Exit::Success);
     }
     write(path, &text, arguments.force)?;
-    output::data(&format!("wrote {}\n", path.display()))?;
+    output::lines([format!("wrote {}", path.display())])?;
     let file = (!config::is_system_file(path)).then_some(path.as_path());
     let config = config::load(file)?;
     show_plan(&config)?;
@@ -132,7 +132,7 @@ fn choices(arguments: &Arguments, mut input: Option<&mut dyn BufRead>) -> Choice
             match answer(question, DefaultMode::Labelled.as_str()) {
                 Some(word) => match DefaultMode::from_str(&word, true) {
                     Ok(mode) => break mode,
-                    Err(_) => output::remarks(&format!("{word} is no mode\n")),
+                    Err(_) => output::remarks(&output::line(format!("{word} is no mode"))),
                 },
                 None => break DefaultMode::Labelled,
             }
@@ -235,7 +235,7 @@ fn show_plan(config: &Config) -> Result<(), CommandFailure> {
         Ok(report) => output::data(&format!("the first pass, by folders and checkpoint:\n{}", plan::human(&report)))?,
         Err(failure) => {
             let why = failure.errors.into_iter().map(|(message, _)| message).collect::<Vec<_>>().join("; ");
-            output::remarks(&format!("the first pass cannot be shown: {why}\n"));
+            output::remarks(&output::line(format!("the first pass cannot be shown: {why}")));
         }
     }
     if config.kubeconfig.is_some() {

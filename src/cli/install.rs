@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         if !is_same {
             replace(&path, bytes, mode).map_err(|error| failed(&path, "written", &error))?;
         }
-        output::data(&format!("{} {}\n", if is_same { "unchanged" } else { "wrote" }, path.display()))?;
+        output::lines([format!("{} {}", if is_same { "unchanged" } else { "wrote" }, path.display())])?;
     }
     output::remarks(
         "next, on the host: systemctl daemon-reload && systemd-tmpfiles --create daemonlet.conf && systemctl enable --now \

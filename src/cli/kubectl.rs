@@ -171,7 +171,7 @@ fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         Some(KubectlCommand::Abort { daemon_set }) => runtime.block_on(steer::abort(&client, daemon_set)),
         Some(KubectlCommand::Retry { daemon_set }) => runtime.block_on(steer::retry(&client, daemon_set)),
     };
-    output::data(&steered?)?;
+    output::lines(steered?)?;
     Ok(Exit::Success)
 }
 

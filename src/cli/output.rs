@@ -11,6 +11,7 @@ use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::config;
 use crate::core::escape;
+use crate::core::yaml;
 use crate::log;
 
 /// How wide help and a table on a terminal are at most. Help takes 100 columns where there is no terminal.
@@ -22,6 +23,16 @@ pub(super) const NARROWEST: usize = 20;
 /// error.
 pub(super) fn data(text: &str) -> Result<(), CommandFailure> {
     as_it_is(&escape::terminal(text)).map(|_| ())
+}
+
+/// Writes each of `lines` to standard output as one line, whatever it holds.
+pub(super) fn lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Result<(), CommandFailure> {
+    data(&lines.into_iter().map(line).collect::<String>())
+}
+
+/// A text with what others wrote in it, as one line.
+pub(super) fn line(text: impl AsRef<str>) -> String {
+    format!("{}\n", escape::line(text.as_ref()))
 }
 
 /// The report with every text as one line.
@@ -43,6 +54,15 @@ pub(super) fn as_it_is(text: &str) -> Result<bool, CommandFailure> {
     }
 }
 
+/// Writes YAML: as it is, but for a terminal with what it would obey or hide in YAML's own escapes.
+pub(super) fn yaml(manifests: &[String]) -> Result<(), CommandFailure> {
+    let text = |manifest: &String| match io::stdout().is_terminal() {
+        true => format!("---\n{}", yaml::for_terminal(manifest)),
+        false => format!("---\n{manifest}"),
+    };
+    as_it_is(&manifests.iter().map(text).collect::<String>()).map(|_| ())
+}
+
 /// Standard output takes no more.
 pub(super) fn unwritten(error: &io::Error) -> CommandFailure {
     let why = config::io_reason(error);
@@ -61,9 +81,9 @@ pub(super) fn errors(errors: &[(String, Option<String>)]) {
     let colour = Colour::new(&io::stderr());
     let mut text = String::new();
     for (message, hint) in errors {
-        text.push_str(&format!("{} {message}\n", colour.red("error:")));
+        text.push_str(&format!("{} {}", colour.red("error:"), line(message)));
         if let Some(hint) = hint {
-            text.push_str(&format!("{} {}\n", colour.cyan("hint:"), escape::line(hint)));
+            text.push_str(&format!("{} {}", colour.cyan("hint:"), line(hint)));
         }
     }
     let _ = io::stderr().write_all(escape::terminal(&text).as_bytes());
@@ -84,14 +104,22 @@ impl Colour {
         Self(log::has_colours(stream))
     }
 
+    /// Colours for a test.
+    #[cfg(test)]
+    pub(super) fn all() -> Self {
+        Self(true)
+    }
+
     /// No colours.
     #[cfg(test)]
     pub(super) fn none() -> Self {
         Self(false)
     }
 
+    /// `text` as one line in this colour, and in no other.
     fn paint(self, code: &str, text: &str) -> String {
-        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        let text = escape::line(text);
+        if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into_owned() }
     }
 
     /// Something is wrong.

@@ -19,7 +19,6 @@ use crate::cli::render::NEWEST_KUBELET;
 use crate::cli::render::inputs;
 use crate::cli::render::report;
 use crate::config;
-use crate::core::escape;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Lookup;
@@ -112,16 +111,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
             Covered::No(_) | Covered::Yes(_) => None,
         };
         for (why, hint) in &said {
-            text.push_str(&format!("{} {key}: {}\n", colour.red("refused"), escape::line(why)));
-            text.extend(hint.iter().map(|hint| format!("  {} {}\n", colour.cyan("hint:"), escape::line(hint))));
+            text.push_str(&format!("{} {}", colour.red("refused"), output::line(format!("{key}: {why}"))));
+            text.extend(hint.iter().map(|hint| format!("  {} {}", colour.cyan("hint:"), output::line(hint))));
             exit = exit.max(Exit::Refused);
         }
         text.extend(
-            unread
-                .into_iter()
-                .chain(unjudged)
-                .chain(left_alone)
-                .map(|note| format!("  note: {}\n", escape::line(&note))),
+            unread.into_iter().chain(unjudged).chain(left_alone).map(|note| output::line(format!("  note: {note}"))),
         );
     }
     output::data(&text)?;

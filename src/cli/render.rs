@@ -158,14 +158,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         let colour = output::Colour::new(&std::io::stdout());
         output::data(&report::lines(&report::without_lost(&entries, written), &inputs.unknown_fields, colour))?;
     } else {
-        output::as_it_is(&report::stream(&entries))?;
+        output::yaml(&report::manifests(&entries))?;
         output::remarks(&report::lines(&entries, &inputs.unknown_fields, output::Colour::new(&std::io::stderr())));
     }
     if is_empty && !arguments.strict {
         output::remarks(&inputs::nothing_in(&arguments.files));
     }
     if let Some(told) = old_kubelet(&options).filter(|_| !arguments.strict) {
-        output::remarks(&format!("note: {told}\n"));
+        output::remarks(&output::line(format!("note: {told}")));
     }
     output::errors(&errors);
     Ok(exit)

@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         ReadError::NotOne(_) => refuse(&error.to_string()).hint("give a file that `daemonlet support-bundle` wrote"),
         _ => refuse(&error.to_string()),
     })?;
-    output::data(&text(&report))?;
+    output::lines(text(&report))?;
     if report.passes == 0 {
         return Err(refuse("it has no passes"));
     }
@@ -71,28 +71,25 @@ fn bounded(reader: impl Read) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn text(report: &ReplayReport) -> String {
-    let mut text = String::new();
+fn text(report: &ReplayReport) -> Vec<String> {
+    let mut lines = Vec::new();
     for (at, why) in &report.unreadable {
-        text.push_str(&format!("{at} this program cannot decide it: {why}\n"));
+        lines.push(format!("{at} this program cannot decide it: {why}"));
     }
     for found in &report.differences {
         let replay::DecisionDifference { at, path, recorded, today } = found;
-        text.push_str(&format!("{at} {path}: recorded {recorded}, today {today}\n"));
+        lines.push(format!("{at} {path}: recorded {recorded}, today {today}"));
     }
     let mut different: Vec<_> = report.differences.iter().map(|found| found.at).collect();
     different.dedup();
     let differ = different.len() + report.unreadable.len();
-    let (passes, version) = (report.passes, report.version.escape_debug());
-    text.push_str(&match differ {
-        0 => format!("passes: {passes}, recorded by daemonlet {version}; every decision is the same\n"),
-        _ => format!("passes: {passes}, recorded by daemonlet {version}; decided differently: {differ}\n"),
+    let (passes, version) = (report.passes, &report.version);
+    lines.push(match differ {
+        0 => format!("passes: {passes}, recorded by daemonlet {version}; every decision is the same"),
+        _ => format!("passes: {passes}, recorded by daemonlet {version}; decided differently: {differ}"),
     });
     if report.missed > 0 {
-        text.push_str(&format!(
-            "passes that are not in the recording, because they came too fast: {}\n",
-            report.missed
-        ));
+        lines.push(format!("passes that are not in the recording, because they came too fast: {}", report.missed));
     }
-    text
+    lines
 }

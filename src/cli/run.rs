@@ -86,16 +86,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 /// longer selects.
 fn check(config: Config) -> Result<Exit, CommandFailure> {
     let remark = |one: config::ConfigProblem| {
-        let hint = one.hint.map(|hint| format!("hint: {hint}\n")).unwrap_or_default();
-        format!("note: {}\n{hint}", one.message)
+        let hint = one.hint.map(|hint| output::line(format!("hint: {hint}"))).unwrap_or_default();
+        output::line(format!("note: {}", one.message)) + &hint
     };
     output::remarks(&config.remarks().into_iter().map(remark).collect::<String>());
     match agent::held_by(config) {
-        Ok(held) => output::data(&held.iter().map(|line| format!("{line}\n")).collect::<String>())?,
+        Ok(held) => output::lines(held)?,
         Err(error) => {
             let message =
                 format!("note: what the agent would hold is unknown: {}", CommandFailure::from(error).errors[0].0);
-            output::remarks(&format!("{message}\n"));
+            output::remarks(&output::line(message));
         }
     }
     Ok(Exit::Success)

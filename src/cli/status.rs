@@ -208,10 +208,10 @@ fn row(daemon: &DaemonStatus, api: &str, colour: Colour, screen: Option<Screen>)
     }
     let state = daemon.state.as_str();
     let state = match daemon.state {
-        State::Running => table::Cell::painted(state, colour.green(state)),
-        bad if bad.is_bad() => table::Cell::painted(state, colour.red(state)),
+        State::Running => table::Cell::painted(state, |state| colour.green(state)),
+        bad if bad.is_bad() => table::Cell::painted(state, |state| colour.red(state)),
         idle if idle.is_idle() => state.into(),
-        _ => table::Cell::painted(state, colour.yellow(state)),
+        _ => table::Cell::painted(state, |state| colour.yellow(state)),
     };
     let ready = match daemon.ready {
         Some(true) => "yes",

@@ -75,10 +75,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     let values = if arguments.no_data { ConfigMapValues::LeftOut } else { ConfigMapValues::Kept };
     let bundle = Bundle::collect(&config, values);
-    output::remarks(&bundle.missing.iter().map(|line| format!("{line}\n")).collect::<String>());
+    output::remarks(&bundle.missing.iter().map(output::line).collect::<String>());
     if arguments.list {
-        let line = |(name, bytes): &(String, Vec<u8>)| format!("{:>9}  {name}\n", bytes.len());
-        output::data(&bundle.files.iter().map(line).collect::<String>())?;
+        let line = |(name, bytes): &(String, Vec<u8>)| format!("{:>9}  {name}", bytes.len());
+        output::lines(bundle.files.iter().map(line))?;
         return Ok(Exit::Success);
     }
     let stamp: String = now().to_string().chars().filter(|c| !matches!(c, '-' | ':')).collect();
@@ -95,7 +95,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         CommandFailure::new(Exit::Unreadable, format!("{}: cannot be written: {why}", path.display()))
             .hint("name another file with --output, in a folder that is there and that this user may write to")
     })?;
-    output::data(&format!("wrote {}\n", path.display()))?;
+    output::lines([format!("wrote {}", path.display())])?;
     Ok(Exit::Success)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::core::escape;
 
-/// One cell: the text, and what is printed for it (the same, or the same in colour).
+/// One cell: what is printed, and how wide the text in it is.
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     width: usize,
@@ -10,16 +10,16 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// `printed` takes no more room than `text`.
-    pub(super) fn painted(text: &str, printed: String) -> Self {
-        let (text, printed) = (escape::line(text), escape::terminal(&printed).replace('\n', "\\n"));
-        Self { width: text.chars().count(), printed }
+    /// The text as one line, and that in a colour.
+    pub(super) fn painted(text: &str, paint: impl FnOnce(&str) -> String) -> Self {
+        let text = escape::line(text);
+        Self { width: text.chars().count(), printed: paint(&text) }
     }
 }
 
 impl From<&str> for Cell {
     fn from(text: &str) -> Self {
-        Self::painted(text, text.to_owned())
+        Self::painted(text, str::to_owned)
     }
 }
 
@@ -75,11 +75,20 @@ pub(super) fn lines(rows: &[Vec<Cell>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::output::Colour;
 
     #[test]
     fn of_a_long_path_the_end_is_kept() {
         assert_eq!(end_of("/etc/daemonlet/daemonsets.d/cni.yaml", 12), "….d/cni.yaml");
         assert_eq!(end_of("/a/b", 4), "/a/b");
+    }
+
+    #[test]
+    fn a_cell_has_no_colour_but_its_own() {
+        let red = |text: &str| Colour::all().red(text);
+        let cells = [Cell::from("a\x1b[32mb\n"), Cell::painted("c\x1b[0m", red)];
+        let shown = "a\\u001b[32mb\\n  \x1b[31mc\\u001b[0m\x1b[0m\n";
+        assert_eq!(lines(&[cells.to_vec()]), [shown]);
     }
 
     #[test]

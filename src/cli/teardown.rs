@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     if arguments.dry_run {
         let drain = agent::teardown_offline(config.clone())?;
-        output::data(&would(&config, &drain))?;
+        output::lines(would(&config, &drain))?;
         return Ok(if drain.problems.is_empty() { Exit::Success } else { Exit::Refused });
     }
     start_log(&config)?;
@@ -55,7 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
             agent::teardown::to_tear_down(config.clone(), Arc::new(Notifier::from_environment())).map_err(refusal)?;
         Ok::<Teardown, CommandFailure>(agent.teardown(arguments.timeout).await)
     })?;
-    output::data(&done(&config, &drain))?;
+    output::lines(done(&config, &drain))?;
     Ok(if drain.left.is_empty() && drain.on_node.is_empty() { Exit::Success } else { Exit::Refused })
 }
 
@@ -71,64 +71,63 @@ fn refusal(error: AgentError) -> CommandFailure {
 }
 
 /// What a dry run says.
-fn would(config: &Config, drain: &Teardown) -> String {
-    let mut text = String::new();
+fn would(config: &Config, drain: &Teardown) -> Vec<String> {
+    let mut lines = Vec::new();
     for one in &drain.found {
         let Leftover { daemon, pod, uid, .. } = one;
         match pod.is_empty() {
-            true => text.push_str(&format!("would clear what is left of pod {uid} of {daemon}\n")),
+            true => lines.push(format!("would clear what is left of pod {uid} of {daemon}")),
             false => {
                 let file = config.manifest_dir.join(manifest::file_name(&daemon.namespace, pod));
-                text.push_str(&format!("would end {pod} of {daemon}: {}\n", file.display()));
+                lines.push(format!("would end {pod} of {daemon}: {}", file.display()));
             }
         }
     }
     if config.startup_taint {
-        text.push_str(&format!("would take the taint {STARTING_TAINT} off the Node\n"));
+        lines.push(format!("would take the taint {STARTING_TAINT} off the Node"));
     }
     match (drain.found.is_empty(), drain.problems.is_empty()) {
-        (true, true) => text.push_str(&format!("nothing of daemonlet is on {}\n", drain.node)),
-        (true, false) => text.push_str(&format!("nothing of daemonlet was found on {}, but:\n", drain.node)),
+        (true, true) => lines.push(format!("nothing of daemonlet is on {}", drain.node)),
+        (true, false) => lines.push(format!("nothing of daemonlet was found on {}, but:", drain.node)),
         (false, _) => {}
     }
-    text.push_str(&problems(drain));
-    text
+    lines.extend(problems(drain));
+    lines
 }
 
 /// What a drain says at its end.
-fn done(config: &Config, drain: &Teardown) -> String {
+fn done(config: &Config, drain: &Teardown) -> Vec<String> {
     let folder = config.manifest_dir.display();
     if drain.left.is_empty() {
         let count = drain.found.len();
         let pods = if count == 1 { "pod" } else { "pods" };
         let node = &drain.node;
-        return format!(
-            "{node} is torn down: {count} {pods} ended, no manifest of daemonlet is left in {folder}\n{}",
-            on_node(drain)
-        );
+        let done = format!("{node} is torn down: {count} {pods} ended, no manifest of daemonlet is left in {folder}");
+        return [vec![done], on_node(drain)].concat();
     }
-    let mut text = format!("{} is not torn down yet; run `daemonlet teardown` again to continue\n", drain.node);
+    let mut lines = vec![format!("{} is not torn down yet; run `daemonlet teardown` again to continue", drain.node)];
     for Leftover { daemon, pod, uid, what } in &drain.left {
         let name = if pod.is_empty() { uid } else { pod };
-        text.push_str(&format!("  {daemon} {name}: {what}\n"));
+        lines.push(format!("  {daemon} {name}: {what}"));
     }
-    text.push_str(&on_node(drain));
-    text.push_str(&problems(drain));
-    text
+    lines.extend(on_node(drain));
+    lines.extend(problems(drain));
+    lines
 }
 
 /// What is to be done about what is left on the Node.
-fn on_node(drain: &Teardown) -> String {
-    drain.on_node.iter().map(|problem| format!("  {}\n{}", problem.reason, hint(problem))).collect()
+fn on_node(drain: &Teardown) -> Vec<String> {
+    drain.on_node.iter().flat_map(|problem| with_hint(problem.reason.clone(), problem)).collect()
 }
 
-fn problems(drain: &Teardown) -> String {
-    let line = |problem: &Problem| format!("  {}: {}\n{}", problem.object, problem.reason, hint(problem));
-    drain.problems.iter().map(line).collect()
+fn problems(drain: &Teardown) -> Vec<String> {
+    let lines = |problem: &Problem| with_hint(format!("{}: {}", problem.object, problem.reason), problem);
+    drain.problems.iter().flat_map(lines).collect()
 }
 
-fn hint(problem: &Problem) -> String {
-    problem.hint.as_ref().map(|hint| format!("  hint: {hint}\n")).unwrap_or_default()
+fn with_hint(said: String, problem: &Problem) -> Vec<String> {
+    let hint = problem.hint.iter().map(|hint| format!("  hint: {hint}"));
+    std::iter::once(format!("  {said}")).chain(hint).collect()
 }
 
 #[cfg(test)]
@@ -152,27 +151,25 @@ mod tests {
     fn a_dry_run_names_files_and_folders() {
         let found = vec![pod("b-1", ""), pod("", "")];
         let text = would(&config(), &Teardown { node: "n1".into(), found, ..Teardown::default() });
-        assert_eq!(text, "would end b-1 of a/b: /m/a_b-1.yaml\nwould clear what is left of pod u of a/b\n");
+        assert_eq!(text, ["would end b-1 of a/b: /m/a_b-1.yaml", "would clear what is left of pod u of a/b"]);
         let text = would(&config(), &Teardown { node: "n1".into(), ..Teardown::default() });
-        assert_eq!(text, "nothing of daemonlet is on n1\n");
+        assert_eq!(text, ["nothing of daemonlet is on n1"]);
         let [object, reason, hint] = ["checkpoint", "/s is a link", "remove it"].map(str::to_owned);
         let problems = vec![Problem { object, reason, hint: Some(hint) }];
         let text = would(&config(), &Teardown { node: "n1".into(), problems, ..Teardown::default() });
         let what_is_not_read =
-            "nothing of daemonlet was found on n1, but:\n  checkpoint: /s is a link\n  hint: remove it\n";
+            ["nothing of daemonlet was found on n1, but:", "  checkpoint: /s is a link", "  hint: remove it"];
         assert_eq!(text, what_is_not_read);
     }
 
     #[test]
     fn the_end_says_what_is_left_and_why() {
         let drain = Teardown { node: "n1".into(), found: vec![pod("b-1", "")], ..Teardown::default() };
-        assert_eq!(done(&config(), &drain), "n1 is torn down: 1 pod ended, no manifest of daemonlet is left in /m\n");
+        assert_eq!(done(&config(), &drain), ["n1 is torn down: 1 pod ended, no manifest of daemonlet is left in /m"]);
         let drain = Teardown { left: vec![pod("b-1", "the runtime is silent")], ..drain };
-        let text = done(&config(), &drain);
-        assert!(
-            text.ends_with("run `daemonlet teardown` again to continue\n  a/b b-1: the runtime is silent\n"),
-            "{text}"
-        );
+        let lines = done(&config(), &drain);
+        assert!(lines[0].ends_with("run `daemonlet teardown` again to continue"), "{lines:?}");
+        assert_eq!(lines[1..], ["  a/b b-1: the runtime is silent"]);
     }
 
     #[test]

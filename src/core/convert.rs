@@ -51,6 +51,21 @@ pub fn objects(document: Value) -> Vec<Result<DocumentObject, RefusedObject>> {
     found
 }
 
+/// kubectl's copy of the whole object in an annotation: nobody reads it, and what is left out of an object elsewhere
+/// would stand there once more.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Takes [`LAST_APPLIED`] out of an object's `metadata`.
+pub fn drop_last_applied(metadata: &mut Value) {
+    let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
+    annotations.remove(LAST_APPLIED);
+    if annotations.is_empty()
+        && let Some(metadata) = metadata.as_object_mut()
+    {
+        metadata.remove("annotations");
+    }
+}
+
 /// Kind, namespace and name of an object, if it has them; a missing namespace is `default`.
 pub fn name_of(object: &Value) -> Option<ObjectName> {
     let kind = object.get("kind")?.as_str()?;
@@ -175,6 +190,7 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Documen
     let object = name_of(&value).filter(|_| known.is_none());
     let refuse = |error: FieldError| Box::new(RefusedObject { object: object.clone(), error });
     checks::metadata(&value, known).map_err(refuse)?;
+    value.get_mut("metadata").into_iter().for_each(drop_last_applied);
     let Some(name) = name_of(&value) else {
         return Err(refuse(checks::wrong("metadata.name", "required")));
     };

@@ -212,6 +212,19 @@ pub fn runtime(runtime: &RuntimeFinding) -> Finding {
     }
 }
 
+/// Names what a container of a namespace that is not trusted can fill the disk with: volumes of its image, if the runtime `makes`
+/// them.
+pub fn image_volumes(makes: Option<bool>) -> Option<Finding> {
+    makes.filter(|makes| *makes)?;
+    Some(Finding::warn(
+        "volumes of images",
+        "the runtime makes a writable folder on this node's disk for each VOLUME of an image, which has no bound: pods of \
+         namespaces that are not trusted can fill the disk, although policy.local-storage is false",
+        "set ignore_image_defined_volumes = true in the configuration of containerd's CRI plugin, or name in policy.images \
+         only images that have no VOLUME",
+    ))
+}
+
 /// A folder of the agent's, as its path and attributes show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FolderFinding {

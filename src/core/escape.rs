@@ -81,6 +81,11 @@ fn escaped(text: &str, keeps: fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Whether a terminal shows `c`, and obeys nothing in it.
+pub fn is_shown(c: char) -> bool {
+    !is_unsafe(c)
+}
+
 /// Control characters, ends of lines, marks of direction and of annotations, and what is not seen at all. What is seen as a
 /// blank stays, as the space does: U+2800 and the spaces of Unicode.
 fn is_unsafe(c: char) -> bool {

@@ -17,6 +17,7 @@ mod write;
 
 use serde_json::Value;
 
+pub use write::for_terminal;
 pub use write::write;
 pub use write::write_manifest;
 

@@ -10,10 +10,12 @@ mod disk;
 mod folders;
 mod kubelet;
 mod manifests;
+mod way;
 
 use std::path::Path;
 
 pub use access::is_closed;
+pub use folders::replaceable;
 
 use crate::config::Config;
 use crate::core::doctor;
@@ -27,7 +29,7 @@ use crate::node::fsx::Real;
 
 /// Gathers everything; `status` is the agent's report, `agent` how it answered.
 pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&StatusReport>) -> Vec<Finding> {
-    let (runtime, api) = tokio::join!(runtime(config), api::facts(config, status));
+    let ((runtime, makes_image_volumes), api) = tokio::join!(runtime(config), api::facts(config, status));
     let version = api.node_version.or_else(|| config.kubelet_version.clone());
     let manifests = manifests::facts(&config.manifest_dir);
     let kubelet = kubelet::facts(config, version);
@@ -36,6 +38,9 @@ pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&Stat
     findings.extend(status.into_iter().flat_map(|status| doctor::held(&status.daemons)));
     findings.extend(doctor::kubelet::examine(&kubelet));
     findings.push(doctor::runtime(&runtime));
+    let rules = config.policy_rules();
+    let is_bound = !rules.local_storage && config.policy_namespaces.iter().any(|namespace| !rules.trusts(namespace));
+    findings.extend(doctor::image_volumes(makes_image_volumes.filter(|_| is_bound)));
     findings.extend(doctor::manifests::examine(&manifests));
     let granted: Vec<String> = config.grants.keys().cloned().collect();
     findings.push(doctor::policy::examine(&config.trusted_namespaces, &granted, &config.broad_grants()));
@@ -50,18 +55,20 @@ pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&Stat
     doctor::skip(&closed, findings)
 }
 
-async fn runtime(config: &Config) -> RuntimeFinding {
-    let Some(endpoint) = &config.runtime_endpoint else { return RuntimeFinding::NotConfigured };
+/// The runtime, and whether it makes volumes of images, if it says so.
+async fn runtime(config: &Config) -> (RuntimeFinding, Option<bool>) {
+    let Some(endpoint) = &config.runtime_endpoint else { return (RuntimeFinding::NotConfigured, None) };
     let unreachable = |error: crate::node::cri::CriError| {
         // The agent retries; doctor does not.
         let why = error.to_string().replace(": retrying", "");
-        RuntimeFinding::Unreachable(why, error.hint())
+        (RuntimeFinding::Unreachable(why, error.hint()), None)
     };
     match Cri::connect(&endpoint.to_string_lossy()) {
         Err(error) => unreachable(error),
         Ok(cri) => match cri.version().await {
             Ok(runtime) => {
-                RuntimeFinding::Answers(format!("{} {} at {}", runtime.name, runtime.version, endpoint.display()))
+                let answers = format!("{} {} at {}", runtime.name, runtime.version, endpoint.display());
+                (RuntimeFinding::Answers(answers), cri.makes_image_volumes().await.unwrap_or_default())
             }
             Err(error) => unreachable(error),
         },

@@ -84,13 +84,14 @@ fn answers() -> BTreeMap<String, Value> {
     answers
 }
 
-async fn serve(listener: TcpListener, answers: Arc<BTreeMap<String, Value>>) {
+/// Answers; what is not among them is not found, which `said` says.
+async fn serve(listener: TcpListener, answers: Arc<BTreeMap<String, Value>>, said: &'static str) {
     while let Ok((stream, _)) = listener.accept().await {
         let answers = Arc::clone(&answers);
         let answer = service_fn(move |request: Request<Incoming>| {
             let found = answers.get(request.uri().path());
             let code = if found.is_some() { 200 } else { 404 };
-            let missing = || json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"});
+            let missing = || json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": said});
             let body = found.cloned().unwrap_or_else(missing).to_string().into_bytes();
             let response = Response::builder().status(code).header("content-type", "application/json");
             std::future::ready(Ok::<_, Infallible>(response.body(Body::from(body)).unwrap()))
@@ -101,6 +102,10 @@ async fn serve(listener: TcpListener, answers: Arc<BTreeMap<String, Value>>) {
 
 /// Runs `kubectl daemonlet` with these words.
 pub(crate) fn kubectl_daemonlet(words: &[String]) -> Output {
+    against(words, answers(), "not found")
+}
+
+fn against(words: &[String], answers: BTreeMap<String, Value>, missing: &'static str) -> Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -113,7 +118,132 @@ pub(crate) fn kubectl_daemonlet(words: &[String]) -> Output {
     fs::write(&kubeconfig, config.to_string()).unwrap();
     let mut command = Command::new(program);
     command.args(words).env("KUBECONFIG", kubeconfig);
-    drop(runtime.spawn(serve(listener, Arc::new(answers()))));
+    drop(runtime.spawn(serve(listener, Arc::new(answers), missing)));
     let run = runtime.spawn_blocking(move || command.output().unwrap());
     runtime.block_on(run).unwrap()
+}
+
+/// What a terminal would obey or hide, and a line of its own.
+const FORGED: &str = "x\n\u{1b}[32mforged\u{1b}[0m\r\nforged: \u{9b}31m\u{202e}\u{200b}\u{e0041}\u{2028}forged";
+
+/// Every text of `value` is forged, unless its key is one of `kept`.
+fn forge(value: &mut Value, kept: &[&str]) {
+    match value {
+        Value::String(text) => text.push_str(FORGED),
+        Value::Array(items) => items.iter_mut().for_each(|item| forge(item, kept)),
+        Value::Object(members) => {
+            let is_kept =
+                |key: &String, value: &Value| kept.contains(&key.as_str()) && (key != "status" || value.is_string());
+            let forged = members.iter_mut().filter(|(key, value)| !is_kept(key, value));
+            forged.for_each(|(_, value)| forge(value, kept));
+        }
+        _ => {}
+    }
+}
+
+/// The answers of a hostile cluster: each text that is not `kept` is forged.
+fn forged(kept: &[&str]) -> BTreeMap<String, Value> {
+    let mut answers = answers();
+    let lease = json!({"metadata": {"annotations": {"daemonlet.dev/cannot-list": "nodes"}},
+        "spec": {"holderIdentity": "c", "acquireTime": "t", "renewTime": "t"}});
+    answers
+        .insert("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/daemonlet-coordinator".to_owned(), lease);
+    let sets = answers["/apis/apps/v1/namespaces/kube-system/daemonsets"]["items"].clone();
+    for list in ["/apis/apps/v1/daemonsets", "/apis/daemonlet.dev/v1beta1/nodedaemons"] {
+        let items = answers.get_mut(list).unwrap()["items"].as_array_mut().unwrap();
+        if list.ends_with("daemonsets") {
+            items.extend(sets.as_array().unwrap().iter().cloned());
+        }
+        for item in items {
+            item["status"]["agentVersion"] = json!("1");
+            let condition =
+                |kind: &str| json!({"type": kind, "status": "True", "reason": "Failed", "message": "halted: a"});
+            let told = ["Halted", "Degraded", "Progressing"].map(condition);
+            item["status"]["conditions"].as_array_mut().into_iter().for_each(|all| all.extend(told.clone()));
+            for daemon in item["status"]["daemons"].as_array_mut().into_iter().flatten() {
+                daemon["reason"] = json!("why");
+            }
+        }
+    }
+    for answer in answers.values_mut() {
+        forge(answer, kept);
+    }
+    // A halt and overlays are texts with texts in them.
+    let halted = json!({"time": FORGED, "cause": FORGED, "nodes": ["n1", FORGED]}).to_string();
+    let overlays = json!([{"nodes": {}, "patch": {"metadata": {"annotations": {"a": FORGED}}}},
+        {"nodes": {"matchLabels": {"pool": "first"}}, "patch": {"metadata": {"annotations": {format!("a/{FORGED}"): FORGED}}}}]);
+    for (path, answer) in &mut answers {
+        for item in answer["items"].as_array_mut().into_iter().flatten() {
+            if let Some(noted) = item["metadata"]["annotations"].get_mut("daemonlet.dev/halted") {
+                *noted = json!(halted);
+            }
+        }
+        if path.contains("/configmaps/") {
+            // In YAML's escapes, which any character may have.
+            let escaped = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\U{:08x}", u32::from(c)) };
+            answer["data"] = json!({"overlays.yaml": overlays.to_string().chars().map(escaped).collect::<String>()});
+        }
+    }
+    answers
+}
+
+#[test]
+fn nothing_that_a_cluster_holds_forges_a_line_or_a_colour() {
+    let matching = [
+        "apiVersion",
+        "kind",
+        "name",
+        "namespace",
+        "uid",
+        "type",
+        "status",
+        "reason",
+        "app",
+        "mode",
+        "phase",
+        "image",
+        "daemonlet.dev/mode",
+        "daemonlet.dev/steps",
+        "daemonlet.dev/step",
+        "daemonlet.dev/overlays",
+        "resourceVersion",
+        "controller-revision-hash",
+        "pool",
+        "app.kubernetes.io/name",
+        "revision",
+        "template",
+        "data",
+    ];
+    let missing = || [("/api/v1/nodes/n1".to_owned(), json!({"metadata": {"name": FORGED}}))].into();
+    let worlds = [
+        ("its texts", forged(&matching), "not found"),
+        ("its names", forged(&["kind", "type", "status", "daemonlet.dev/mode"]), "not found"),
+        ("its answers", missing(), FORGED),
+    ];
+    let mut seen = 0;
+    for (world, answers, said) in worlds {
+        for words in [
+            "",
+            "explain n1",
+            "explain n1 kube-system/dns",
+            "diff n1 n2",
+            "pause kube-system/net",
+            "promote kube-system/net",
+            "promote kube-system/dns",
+            "abort kube-system/net",
+            "retry kube-system/dns",
+            "doctor",
+        ] {
+            let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+            let run = against(&words, answers.clone(), said);
+            for text in [run.stdout, run.stderr].map(|text| String::from_utf8(text).unwrap()) {
+                let case = format!("{world}: {words:?}: {text}");
+                assert!(!text.lines().any(|line| line.trim_start().starts_with("forged")), "{case}");
+                let obeyed = |c: char| c != '\n' && c.is_control() || "\u{202e}\u{200b}\u{e0041}\u{2028}".contains(c);
+                assert!(!text.contains(obeyed), "{case}");
+                seen += usize::from(text.contains("forged"));
+            }
+        }
+    }
+    assert!(seen >= 16, "{seen} of the texts have something of it");
 }

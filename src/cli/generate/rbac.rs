@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         token_expiration: DEFAULT_TOKEN_EXPIRATION,
         rules: PodRules::trusting(),
     };
-    let mut text = String::new();
+    let mut manifests = Vec::new();
     let refused: Vec<_> = inputs.refused.iter().filter_map(RenderEntry::key).collect();
     for (key, daemon_set) in inputs.daemon_sets.iter().filter(|(key, _)| !refused.contains(key)) {
         let rendering = rendering::render(daemon_set, &Revision::of(daemon_set), 0, &objects, &of_nobody, &options);
@@ -93,12 +93,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         }
         let objects = rights::of_daemon(key, &references, &tokens, &arguments.group);
         for (index, object) in objects.iter().enumerate() {
-            text.push_str("---\n");
             let header = if index == 0 { vec![format!("What DaemonSet {key} uses.")] } else { Vec::new() };
-            text.push_str(&yaml::write_manifest(&header, object));
+            manifests.push(yaml::write_manifest(&header, object));
         }
     }
-    output::data(&text)?;
+    output::yaml(&manifests)?;
     output::remarks(&report::lines(&not_taken, &BTreeMap::new(), output::Colour::new(&std::io::stderr())));
     if inputs.daemon_sets.is_empty() && not_taken.is_empty() && inputs.unreadable.is_empty() {
         output::remarks(&inputs::nothing_in(&arguments.files));

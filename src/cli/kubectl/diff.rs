@@ -187,13 +187,13 @@ fn human(report: &DiffReport) -> String {
     let mut text = String::new();
     for compared in &report.daemon_sets {
         let (namespace, name) = (&compared.namespace, &compared.name);
-        text.push_str(&format!("{namespace}/{name}\n"));
+        text.push_str(&output::line(format!("{namespace}/{name}")));
         if let Some(error) = &compared.error {
-            text.push_str(&format!("  {error}\n"));
+            text.push_str(&output::line(format!("  {error}")));
             continue;
         }
         for (node, overlays) in report.nodes.iter().zip(&compared.overlays) {
-            text.push_str(&format!("  {node}: {overlays}\n"));
+            text.push_str(&output::line(format!("  {node}: {overlays}")));
         }
         if compared.differences.is_empty() {
             text.push_str("  no difference\n");

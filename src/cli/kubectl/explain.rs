@@ -14,6 +14,7 @@ use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::overview::ClusterOverview;
 use crate::core::cluster::overview::DaemonOnNode;
 use crate::core::cluster::overview::OverviewNode;
+use crate::core::escape;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::policy::Admission;
@@ -96,10 +97,10 @@ pub(super) fn all(
 fn human(report: &ExplainedNode, colour: Colour) -> String {
     let ready = if report.ready { colour.green("Ready") } else { colour.red("not Ready") };
     let agent = match &report.agent_version {
-        Some(version) => format!("agent {version}"),
+        Some(version) => escape::line(&format!("agent {version}")).into_owned(),
         None => colour.yellow("no agent"),
     };
-    let mut text = format!("{}: {ready}, {agent}\n", report.node);
+    let mut text = format!("{}: {ready}, {agent}\n", escape::line(&report.node));
     let dash = |text: &str| Cell::from(if text.is_empty() { "-" } else { text });
     let yes = |entry: &ExplainedDaemon, is_so: bool| match (entry.place.stands_by(), is_so) {
         (true, _) => "-".into(),
@@ -122,7 +123,7 @@ fn human(report: &ExplainedNode, colour: Colour) -> String {
         text.push_str(&table::table(&["DAEMONSET", "REVISION", "POD", "STATE", "READY", "UPDATED", "REASON"], &rows));
     }
     for absent in &report.absent {
-        text.push_str(&format!("not here: {}/{}: {}\n", absent.namespace, absent.name, absent.reason));
+        text.push_str(&output::line(format!("not here: {}/{}: {}", absent.namespace, absent.name, absent.reason)));
     }
     text
 }

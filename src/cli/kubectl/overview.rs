@@ -31,20 +31,21 @@ pub(super) fn print(overview: &Overview, json: bool) -> Result<Exit, CommandFail
 fn human(overview: &Overview, colour: Colour, now: Timestamp) -> String {
     let (leader, is_missing) = overview.coordinator.words(now);
     let leader = format!("coordinator: {leader}");
-    let leader = if is_missing { colour.yellow(&leader) } else { leader };
+    let leader = if is_missing { colour.yellow(&leader) + "\n" } else { output::line(leader) };
     if overview.daemon_sets.is_empty() {
-        return format!("{leader}\nno node runs daemons by daemonlet\n");
+        return format!("{leader}no node runs daemons by daemonlet\n");
     }
     let head = ["DAEMONSET", "REVISION", "ROLLOUT", "UPDATED", "READY", "NODES"];
     let rows: Vec<Vec<Cell>> = overview.daemon_sets.iter().map(|rollout| row(rollout, colour)).collect();
-    let mut text = format!("{leader}\n{}", table::table(&head, &rows));
+    let mut text = format!("{leader}{}", table::table(&head, &rows));
     if rows.len() > 1 || overview.daemon_sets.iter().any(|rollout| rollout.updated_ready < rollout.desired) {
         text.push_str("# ready on the wanted revision, = on it and not ready, . not on it\n");
     }
     for rollout in &overview.daemon_sets {
         let held = if rollout.halted.is_empty() { &rollout.held } else { "" };
         for said in [held, &rollout.halted, &rollout.degraded].into_iter().filter(|said| !said.is_empty()) {
-            text.push_str(&colour.yellow(&format!("{}/{}: {said}\n", rollout.namespace, rollout.name)));
+            text.push_str(&colour.yellow(&format!("{}/{}: {said}", rollout.namespace, rollout.name)));
+            text.push('\n');
         }
     }
     let late: Vec<Vec<Cell>> = overview
@@ -71,10 +72,7 @@ fn row(rollout: &Rollout, colour: Colour) -> Vec<Cell> {
         states.push_str(" (paused)");
     }
     let bar = if rollout.desired == 0 { "-".to_owned() } else { bar(rollout) };
-    let painted = match rollout.updated_ready == rollout.desired {
-        true => colour.green(&bar),
-        false => colour.yellow(&bar),
-    };
+    let is_done = rollout.updated_ready == rollout.desired;
     let revision = match (rollout.revision.as_str(), rollout.in_api) {
         (_, false) => "folder",
         (revision, true) => revision,
@@ -82,7 +80,7 @@ fn row(rollout: &Rollout, colour: Colour) -> Vec<Cell> {
     vec![
         format!("{}/{}", rollout.namespace, rollout.name).as_str().into(),
         revision.into(),
-        Cell::painted(&bar, painted),
+        Cell::painted(&bar, |bar| if is_done { colour.green(bar) } else { colour.yellow(bar) }),
         of(rollout.updated).as_str().into(),
         of(rollout.ready).as_str().into(),
         states.as_str().into(),
@@ -119,13 +117,11 @@ fn late(rollout: &Rollout, place: &DaemonOnNode, colour: Colour) -> Vec<Cell> {
 }
 
 pub(super) fn state(place: &DaemonOnNode, colour: Colour) -> Cell {
-    let word = place.word();
-    let painted = match (place.is_bad(), word) {
+    Cell::painted(place.word(), |word| match (place.is_bad(), word) {
         (true, _) => colour.red(word),
         (false, "running") => colour.green(word),
         (false, _) => colour.yellow(word),
-    };
-    Cell::painted(word, painted)
+    })
 }
 
 #[cfg(test)]

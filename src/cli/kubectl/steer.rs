@@ -40,18 +40,23 @@ fn daemon_set(key: &ObjectKey) -> String {
     format!("/apis/apps/v1/namespaces/{}/daemonsets/{}", key.namespace, key.name)
 }
 
-/// Pauses the rollouts of a DaemonSet, or lets them go on; gives what is to be said.
-pub(super) async fn pause(client: &kube::Client, key: &ObjectKey, is_paused: bool) -> Result<String, CommandFailure> {
+/// Pauses the rollouts of a DaemonSet, or lets them go on; gives the lines that are to be said.
+pub(super) async fn pause(
+    client: &kube::Client,
+    key: &ObjectKey,
+    is_paused: bool,
+) -> Result<Vec<String>, CommandFailure> {
     let value = is_paused.then_some("true");
     let patch = json!({"metadata": {"annotations": {PAUSED: value}}});
     cluster::patch(client, &daemon_set(key), &patch).await.map_err(cluster::failed)?;
-    Ok(match is_paused {
+    let said = match is_paused {
         true => format!(
             "{key}: paused ({PAUSED}=true); nodes that have claimed their approval finish, nodes that join start with \
-             the released revision\n"
+             the released revision"
         ),
-        false => format!("{key}: not paused any more ({PAUSED} is removed)\n"),
-    })
+        false => format!("{key}: not paused any more ({PAUSED} is removed)"),
+    };
+    Ok(vec![said])
 }
 
 /// The current revision of a DaemonSet.
@@ -174,8 +179,8 @@ fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandF
     }
 }
 
-/// Ends the hold of the step, or of the canary phase, that the rollout of a DaemonSet is in; gives what is to be said.
-pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<String, CommandFailure> {
+/// Ends the hold of the step, or of the canary phase, that the rollout of a DaemonSet is in; gives the lines that are to be said.
+pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<Vec<String>, CommandFailure> {
     let current = current(client, key).await?;
     let (step, held) = hold(&current, key)?;
     let value = format!("{}/{}/{step}", current.name, current.number());
@@ -184,11 +189,11 @@ pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<St
         true => format!("; it is paused, so that is after `kubectl daemonlet resume {key}`"),
         false => String::new(),
     };
-    Ok(format!(
+    Ok(vec![format!(
         "{key}: {held} of revision {} holds no longer ({PROMOTED}={value}); nodes follow once those that have it are \
-         available{paused}; the next revision holds again\n",
+         available{paused}; the next revision holds again",
         current.name
-    ))
+    )])
 }
 
 fn is_paused(daemon_set: &Value) -> bool {
@@ -217,8 +222,8 @@ fn way_back(daemon_set: &Value, released: Option<&Released>, key: &ObjectKey) ->
     }
 }
 
-/// Takes the rollout of a DaemonSet back; gives what is to be said.
-pub(super) async fn abort(client: &kube::Client, key: &ObjectKey) -> Result<String, CommandFailure> {
+/// Takes the rollout of a DaemonSet back; gives the lines that are to be said.
+pub(super) async fn abort(client: &kube::Client, key: &ObjectKey) -> Result<Vec<String>, CommandFailure> {
     let current = current(client, key).await?;
     let name = &current.name;
     let Ok(released) = current.released() else {
@@ -229,22 +234,22 @@ pub(super) async fn abort(client: &kube::Client, key: &ObjectKey) -> Result<Stri
     annotations[ABORTED] = json!(name);
     current.annotate(client, key, annotations).await?;
     let back = way_back(&current.daemon_set, released.as_ref(), key);
-    Ok(format!(
+    Ok(vec![format!(
         "{key}: the rollout of revision {name} is aborted ({ABORTED}={name}); {back}; spec.template stays; change it, or \
-         `kubectl daemonlet retry {key}`\n"
-    ))
+         `kubectl daemonlet retry {key}`"
+    )])
 }
 
 /// Ends the halt or the abort of the current revision of a DaemonSet, and has the nodes on which it failed try it
-/// again; gives what is to be said.
-pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<String, CommandFailure> {
+/// again; gives the lines that are to be said.
+pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Vec<String>, CommandFailure> {
     let current = current(client, key).await?;
     let name = &current.name;
-    let mut text = String::new();
+    let mut lines = Vec::new();
     let halted = current.halted();
     let is_aborted = current.is_aborted();
     if is_aborted {
-        text.push_str(&format!("{key}: revision {name} was aborted; it is rolled out again\n"));
+        lines.push(format!("{key}: revision {name} was aborted; it is rolled out again"));
     }
     let broken = current.mark(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default();
     let reports = cluster::list(client, "/apis/daemonlet.dev/v1beta1/nodedaemons").await.map_err(cluster::failed)?;
@@ -275,14 +280,14 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
         let annotations = json!({HALTED_ANNOTATION: null, BROKEN_ANNOTATION: null, RETRIED_ANNOTATION: retried});
         let patch = json!({"metadata": {"annotations": annotations}});
         cluster::patch(client, &format!("{}/{name}", revisions(key)), &patch).await.map_err(cluster::failed)?;
-        let words = |halted: &Halted| format!("{key}: revision {name} was {}; the halt is ended\n", halted.words());
-        text.push_str(&halted.as_ref().map(words).unwrap_or_default());
+        let words = |halted: &Halted| format!("{key}: revision {name} was {}; the halt is ended", halted.words());
+        lines.extend(halted.as_ref().map(words));
     }
     // The words of a halt name its nodes.
     if halted.is_none() && !broken.nodes.is_empty() {
         let names: Vec<&str> = broken.nodes.iter().map(|broken| broken.node.as_str()).collect();
-        text.push_str(&format!(
-            "{key}: nodes that took revision {name} and were not well, or were deleted, count no longer: {}\n",
+        lines.push(format!(
+            "{key}: nodes that took revision {name} and were not well, or were deleted, count no longer: {}",
             names.join(", ")
         ));
     }
@@ -290,9 +295,9 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
     if !nodes.is_empty() {
         // The version is another each time.
         let order = format!("{}/{}", current.hash, current.daemon_set.str_at(["metadata", "resourceVersion"]));
-        text.push_str(&format!(
+        lines.push(format!(
             "{key}: nodes that went back from revision {name} take it again, within the budget ({RETRY}={order}); it \
-             failed on {}\n",
+             failed on {}",
             nodes.join(", ")
         ));
         annotations[RETRY] = json!(order);
@@ -300,11 +305,11 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Stri
     if annotations != json!({}) {
         current.annotate(client, key, annotations).await?;
     }
-    if text.is_empty() {
+    if lines.is_empty() {
         let message = format!("{key}: the current revision is not halted, and no node reports that it failed");
         return Err(CommandFailure::new(Exit::Refused, message));
     }
-    Ok(text)
+    Ok(lines)
 }
 
 #[cfg(test)]

@@ -93,10 +93,10 @@ pub(in crate::cli) fn exit(entries: &[RenderEntry], strict: bool) -> Exit {
     entries.iter().map(of).max().unwrap_or(Exit::Success)
 }
 
-/// The manifests as one YAML stream.
-pub(super) fn stream(entries: &[RenderEntry]) -> String {
+/// The manifests.
+pub(super) fn manifests(entries: &[RenderEntry]) -> Vec<String> {
     let texts = entries.iter().filter_map(|entry| match entry {
-        RenderEntry::Rendered { rendered, .. } => Some(format!("---\n{}", rendered.text)),
+        RenderEntry::Rendered { rendered, .. } => Some(rendered.text.clone()),
         _ => None,
     });
     texts.collect()

@@ -1,5 +1,6 @@
 //! What is under way on this node, a line each.
 
+use crate::cli::output;
 use crate::cli::output::Colour;
 use crate::core::escape;
 use crate::core::status::DaemonStatus;
@@ -40,7 +41,8 @@ fn line(daemon: &DaemonStatus, now: Option<Timestamp>, colour: Colour) -> Option
     if parts.is_empty() {
         return None;
     }
-    Some(format!("{} {}/{}: {}\n", colour.yellow("now:"), daemon.namespace, daemon.name, parts.join(", ")))
+    let said = format!("{}/{}: {}", daemon.namespace, daemon.name, parts.join(", "));
+    Some(format!("{} {}", colour.yellow("now:"), output::line(said)))
 }
 
 /// `for 12 s`, or `since` the time.

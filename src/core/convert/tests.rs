@@ -4,6 +4,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::DocumentObject;
+use super::LAST_APPLIED;
 use super::objects;
 use crate::core::model::Kind;
 
@@ -167,5 +168,23 @@ fn a_slip_in_the_kind_is_refused_and_kinds_of_others_are_ignored() {
         [("apps.kruise.io/v1alpha1", "DaemonSet"), ("apps/v1", "Deployment"), ("v1", "Pod"), ("a.b/v1", "configmaps")]
     {
         assert!(matches!(of(api_version, kind), Ok(DocumentObject::Ignored { .. })), "{api_version} {kind}");
+    }
+}
+
+#[test]
+fn kubectls_copy_of_an_object_is_not_read() {
+    for kind in ["ConfigMap", "Secret", "ServiceAccount", "DaemonSet"] {
+        let api_version = if kind == "DaemonSet" { "apps/v1" } else { "v1" };
+        let mut document = json!({ "apiVersion": api_version, "kind": kind,
+            "metadata": { "name": "c", "annotations": { LAST_APPLIED: "copy-4711", "a": "b" } } });
+        if kind == "DaemonSet" {
+            document["spec"] = json!({ "selector": { "matchLabels": { "a": "b" } }, "template": {
+                "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } } });
+        }
+        let found = objects(document).pop().expect("it is taken");
+        let (Ok(DocumentObject::Other(_, value)) | Ok(DocumentObject::DaemonSet(value))) = found else {
+            panic!("{found:?}")
+        };
+        assert_eq!(value["metadata"]["annotations"], json!({ "a": "b" }), "{kind}");
     }
 }

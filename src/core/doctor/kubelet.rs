@@ -163,7 +163,7 @@ fn file(facts: &KubeletFacts) -> Finding {
         KubeletConfigFile::Read { open, .. } if !open.is_empty() => Finding::bad(
             CHECK,
             format!("users other than root may write to {} and so decide what runs as root", open.join(", ")),
-            format!("chmod go-w {}", open.join(" ")),
+            format!("chown root {0}; chmod go-w {0}", open.join(" ")),
         ),
         KubeletConfigFile::Read { .. } => Finding::ok(CHECK, path.clone()),
     }

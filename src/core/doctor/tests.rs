@@ -148,7 +148,7 @@ fn hints_name_the_file_that_has_the_last_word() {
     assert_eq!(
         hints(&facts),
         [
-            "chmod go-w /etc/kubelet.d/20-other.conf",
+            "chown root /etc/kubelet.d/20-other.conf; chmod go-w /etc/kubelet.d/20-other.conf",
             "write `staticPodPath: /etc/kubernetes/manifests` into /etc/kubelet.yaml, then `systemctl restart kubelet`",
             "take EnvFiles out of featureGates in /etc/kubelet.d/10-gates.conf, then `systemctl restart kubelet`",
         ]
@@ -542,4 +542,12 @@ fn what_was_set_aside_is_named_until_somebody_removes_it() {
     let files = ["/s/a.json.bad-1", "/s/b.json.bad-1"].map(str::to_owned);
     let Some(Finding { text: said, .. }) = set_aside(&files) else { panic!("it is named") };
     assert!(said.ends_with("set it aside: /s/a.json.bad-1 and 1 more"), "{said}");
+}
+
+#[test]
+fn volumes_of_images_are_named_where_the_runtime_makes_them() {
+    for (makes, is_named) in [(Some(true), true), (Some(false), false), (None, false)] {
+        let found = image_volumes(makes);
+        assert_eq!(found.is_some_and(|finding| finding.level == Severity::Warn), is_named, "{makes:?}");
+    }
 }

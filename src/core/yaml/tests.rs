@@ -3,6 +3,7 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+use super::for_terminal;
 use super::read_documents;
 use super::write;
 use super::write_manifest;
@@ -122,6 +123,20 @@ long: LONG
     let (head, script) = text.split_once("script: ").unwrap();
     assert_eq!(head, expected);
     assert_eq!(script, "|\n  #!/bin/sh\n  if true; then\n  \techo\n    exit\n  fi\n");
+}
+
+#[test]
+fn on_a_terminal_nothing_is_obeyed_or_hidden_and_every_value_stays() {
+    let hidden = "a\u{202e}\u{200b}\u{e0041}b";
+    let value = json!({hidden: hidden, "lines": format!("x\n{hidden}\n"), "list": [hidden, "plain", "\u{1b}[2J"]});
+    let manifest = write_manifest(&[format!("Of {hidden}.")], &value);
+    assert!(manifest.contains(hidden), "a file has them as they are");
+    let shown = for_terminal(&manifest);
+    assert!(shown.is_ascii(), "{shown}");
+    assert!(shown.contains("# Of a\\u202e") && shown.contains("\"a\\u202e\\u200b\\U000e0041b\": "), "{shown}");
+    assert_eq!(read_documents(&shown)[0].value, Ok(value));
+    let plain = write_manifest(&[], &json!({"a": "käse\n\ttwo\n"}));
+    assert_eq!(for_terminal(&plain), plain);
 }
 
 /// What `sigs.k8s.io/yaml` 1.6.0 makes of each document; `strict` is set where only its strict reader refuses.

@@ -5,12 +5,17 @@
 //! anything does. The emitter is our own: `serde-saphyr`'s would have to be told the order of keys and the style of each
 //! string all the same, and takes several times as long.
 
+use std::borrow::Cow;
 use std::fmt::Write;
+use std::ops::Deref;
+use std::ops::DerefMut;
 
 use serde_json::Map;
 use serde_json::Value;
 
+use super::Document;
 use super::scalar;
+use crate::core::escape;
 
 /// Keys that come first in the order given, before the others by name. A pod reads best this way.
 const FIRST: [&str; 5] = ["apiVersion", "kind", "metadata", "name", "spec"];
@@ -23,7 +28,46 @@ const LONG_KEY: usize = 128;
 /// The same value gives the same bytes, however its maps are ordered, and every reader of YAML 1.1 or 1.2
 /// that is correct finds the same value again.
 pub fn write(value: &Value) -> String {
-    let mut text = String::with_capacity(4096);
+    written(value, is_printable)
+}
+
+/// `manifest`, which [`write_manifest`] wrote, for a terminal: the same values, of which it obeys nothing and hides nothing.
+pub fn for_terminal(manifest: &str) -> String {
+    if matches!(escape::lines(manifest), Cow::Borrowed(_)) {
+        return manifest.to_owned();
+    }
+    let header = manifest.lines().take_while(|line| line.starts_with('#'));
+    let header: String = header.map(|line| format!("{}\n", escape::line(line))).collect();
+    let prints = |character: char| is_printable(character) && escape::is_shown(character);
+    let value = |document: Document| match document.value {
+        Ok(value) => written(&value, prints),
+        Err(_) => escape::lines(manifest).into_owned(),
+    };
+    header + &super::read_documents(manifest).into_iter().map(value).collect::<String>()
+}
+
+/// What is being written, and which characters beyond ASCII stand there as they are.
+struct Text {
+    text: String,
+    prints: fn(char) -> bool,
+}
+
+impl Deref for Text {
+    type Target = String;
+
+    fn deref(&self) -> &String {
+        &self.text
+    }
+}
+
+impl DerefMut for Text {
+    fn deref_mut(&mut self) -> &mut String {
+        &mut self.text
+    }
+}
+
+fn written(value: &Value, prints: fn(char) -> bool) -> String {
+    let mut text = Text { text: String::with_capacity(4096), prints };
     match value {
         Value::Object(map) if !map.is_empty() => object(&mut text, map, 0, false),
         Value::Array(items) if !items.is_empty() => array(&mut text, items, 0, false),
@@ -32,7 +76,7 @@ pub fn write(value: &Value) -> String {
             text.push('\n');
         }
     }
-    text
+    text.text
 }
 
 /// [`write`] below lines of comment.
@@ -47,7 +91,7 @@ pub fn write_manifest(header: &[String], value: &Value) -> String {
     text
 }
 
-fn indent(text: &mut String, width: usize) {
+fn indent(text: &mut Text, width: usize) {
     const SPACES: &str = "                                ";
     let mut left = width;
     while left > 0 {
@@ -58,7 +102,7 @@ fn indent(text: &mut String, width: usize) {
 }
 
 /// A map whose keys stand at column `width`; `inline`: the first one does already, after a dash.
-fn object(text: &mut String, map: &Map<String, Value>, width: usize, inline: bool) {
+fn object(text: &mut Text, map: &Map<String, Value>, width: usize, inline: bool) {
     for (index, (name, value)) in ordered(map).enumerate() {
         if index > 0 || !inline {
             indent(text, width);
@@ -92,7 +136,7 @@ fn object(text: &mut String, map: &Map<String, Value>, width: usize, inline: boo
 }
 
 /// A list whose dashes stand at column `width`; `inline`: the first one does already, after another.
-fn array(text: &mut String, items: &[Value], width: usize, inline: bool) {
+fn array(text: &mut Text, items: &[Value], width: usize, inline: bool) {
     for (index, item) in items.iter().enumerate() {
         if index > 0 || !inline {
             indent(text, width);
@@ -116,7 +160,7 @@ fn ordered(map: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> 
 }
 
 /// Anything that stands on one line, or a literal block whose lines are indented by `width`.
-fn scalar(text: &mut String, value: &Value, width: usize) {
+fn scalar(text: &mut Text, value: &Value, width: usize) {
     match value {
         Value::Null => text.push_str("null"),
         Value::Bool(true) => text.push_str("true"),
@@ -129,8 +173,8 @@ fn scalar(text: &mut String, value: &Value, width: usize) {
     }
 }
 
-fn string(text: &mut String, value: &str, key: bool, width: usize) {
-    if !key && value.contains('\n') && is_literal(value) {
+fn string(text: &mut Text, value: &str, key: bool, width: usize) {
+    if !key && value.contains('\n') && is_literal(value, text.prints) {
         text.push_str(if value.ends_with('\n') { "|" } else { "|-" });
         for line in value.lines() {
             text.push('\n');
@@ -139,7 +183,7 @@ fn string(text: &mut String, value: &str, key: bool, width: usize) {
                 text.push_str(line);
             }
         }
-    } else if is_plain(value) {
+    } else if is_plain(value, text.prints) {
         text.push_str(value);
     } else {
         quoted(text, value);
@@ -147,7 +191,7 @@ fn string(text: &mut String, value: &str, key: bool, width: usize) {
 }
 
 /// Whether a string may stand without quotes, as key or value, in block context.
-fn is_plain(text: &str) -> bool {
+fn is_plain(text: &str, prints: fn(char) -> bool) -> bool {
     let bytes = text.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
     let good_start = match first {
@@ -158,21 +202,25 @@ fn is_plain(text: &str) -> bool {
     };
     // `: ` and ` #` end a plain scalar; a colon at the end would make it a key.
     let good_pairs = bytes.windows(2).all(|pair| pair != b": " && pair != b" #");
-    good_start && good_pairs && !matches!(last, b' ' | b':') && are_printable(text, "") && scalar::is_plain_string(text)
+    good_start
+        && good_pairs
+        && !matches!(last, b' ' | b':')
+        && are_printable(text, "", prints)
+        && scalar::is_plain_string(text)
 }
 
 /// Whether a literal block carries the text unchanged to every reader.
-fn is_literal(text: &str) -> bool {
+fn is_literal(text: &str, prints: fn(char) -> bool) -> bool {
     // Trailing blank lines and leading spaces need indicators that readers have disagreed about.
     let body = text.strip_suffix('\n').unwrap_or(text);
     !body.is_empty()
         && !body.starts_with([' ', '\t', '\n'])
         && !body.ends_with([' ', '\t', '\n'])
-        && are_printable(body, "\t\n")
+        && are_printable(body, "\t\n", prints)
 }
 
-/// Double quotes with the escapes that YAML and JSON share.
-fn quoted(text: &mut String, value: &str) {
+/// Double quotes with the escapes that YAML and JSON share, and YAML's own beyond 16 bits.
+fn quoted(text: &mut Text, value: &str) {
     text.push('"');
     // Most strings that need quotes need no more than those.
     let bare = value.bytes().take_while(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')).count();
@@ -185,8 +233,10 @@ fn quoted(text: &mut String, value: &str) {
             '\n' => text.push_str("\\n"),
             '\r' => text.push_str("\\r"),
             '\t' => text.push_str("\\t"),
-            // Beyond 16 bits everything is printable.
-            character if !is_printable(character) => drop(write!(text, "\\u{:04x}", u32::from(character))),
+            character if !(text.prints)(character) => drop(match u32::from(character) {
+                code @ 0x10000.. => write!(text, "\\U{code:08x}"),
+                code => write!(text, "\\u{code:04x}"),
+            }),
             character => text.push(character),
         }
     }
@@ -194,14 +244,14 @@ fn quoted(text: &mut String, value: &str) {
 }
 
 /// Whether every character of `text` is printable, or one of `also` where it is a control character.
-fn are_printable(text: &str, also: &str) -> bool {
+fn are_printable(text: &str, also: &str, prints: fn(char) -> bool) -> bool {
     let plain = |byte: u8| matches!(byte, b' '..=b'~') || also.as_bytes().contains(&byte);
     if text.is_ascii() {
         return text.bytes().all(plain);
     }
     text.chars().all(|character| match character {
         '\0'..='\x7f' => plain(character as u8),
-        _ => is_printable(character),
+        _ => prints(character),
     })
 }
 

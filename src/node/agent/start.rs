@@ -22,6 +22,7 @@ use crate::node::checkpoint::DAEMONS;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
 use crate::node::cri::Cri;
+use crate::node::doctor;
 use crate::node::folders::FirstLook;
 use crate::node::fsx::Dir;
 use crate::node::fsx::Real;
@@ -120,7 +121,9 @@ impl Agent {
     /// # Errors
     /// When another agent has the state folder, or the configuration names something impossible.
     pub fn new(config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
-        Self::on(Real::shared(), config, notifier)
+        let mut agent = Self::on(Real::shared(), config, notifier)?;
+        agent.state.startup_problems.extend(doctor::replaceable(&agent.config));
+        Ok(agent)
     }
 
     /// The same on this disk.

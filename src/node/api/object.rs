@@ -21,6 +21,7 @@ use serde_json::json;
 use crate::core::cluster::node_daemons;
 use crate::core::cluster::released::HALTED;
 use crate::core::cluster::released::RELEASED;
+use crate::core::convert;
 use crate::core::insufficient;
 use crate::core::json::Json;
 use crate::core::model::GENERATION_LABEL;
@@ -28,9 +29,6 @@ use crate::core::model::HASH_LABEL;
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
-
-/// kubectl's copy of the whole object in an annotation.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// An object of any kind. `metadata.managedFields` is never stored.
 #[derive(Clone)]
@@ -102,7 +100,7 @@ impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut map = deserializer.deserialize_map(Without { left_out: &[], metadata: true })?;
         if let Some(metadata) = map.get_mut("metadata") {
-            drop_last_applied(metadata);
+            convert::drop_last_applied(metadata);
         }
         let text = |name: &str| map.get("metadata")?.get(name)?.as_str().map(String::from);
         let meta = ObjectMeta {
@@ -382,16 +380,6 @@ fn retain(map: &mut Map<String, Value>, field: &str, kept: &[&str]) {
 fn pick(value: &Value, fields: &[&str]) -> Value {
     let fields = fields.iter().filter_map(|field| Some((field.to_string(), value.get(*field)?.clone())));
     Value::Object(fields.collect())
-}
-
-fn drop_last_applied(metadata: &mut Value) {
-    let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else { return };
-    annotations.remove(LAST_APPLIED);
-    if annotations.is_empty()
-        && let Some(metadata) = metadata.as_object_mut()
-    {
-        metadata.remove("annotations");
-    }
 }
 
 #[cfg(test)]

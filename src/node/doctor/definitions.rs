@@ -5,17 +5,30 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
 
+use crate::node::doctor::way;
+
 /// The most paths that are named.
 const MOST: usize = 5;
 
-/// Those of `folders` and of what is in them that users other than root, or than this process's, may write to. What is
-/// not there, and what no agent can read, is none of them.
+/// Those of `folders`, of what is in them and of the folders above that users other than root, or than this process's, may write
+/// to. What is not there, and what no agent can read, is none of them.
 pub(super) fn open(folders: &[PathBuf]) -> Vec<String> {
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
     let mut paths: Vec<PathBuf> = files.map(|file| file.path()).collect();
     paths.sort();
-    let all = folders.iter().cloned().chain(paths);
-    all.filter(|path| is_open(path)).take(MOST).map(|path| path.display().to_string()).collect()
+    open_of(folders.iter().cloned().chain(paths))
+}
+
+/// Those of `paths` and of the folders above them.
+pub(super) fn open_of(paths: impl Iterator<Item = PathBuf>) -> Vec<String> {
+    let open = paths.flat_map(|path| way::open_above(&path).into_iter().chain(is_open(&path).then_some(path)));
+    let mut named: Vec<String> = Vec::new();
+    for path in open.map(|path| path.display().to_string()) {
+        if named.len() < MOST && !named.contains(&path) {
+            named.push(path);
+        }
+    }
+    named
 }
 
 /// Links lead to what counts: a file that they name, and its own mode and owner.
@@ -62,5 +75,10 @@ mod tests {
             assert_eq!(open(&folders), [path(told).display().to_string()], "{name} {mode:o}");
             chmod(name, 0o755);
         }
+        fs::create_dir_all(path("above/defs")).unwrap();
+        chmod("above/defs", 0o755);
+        chmod("above", 0o777);
+        let above = path("above").display().to_string();
+        assert_eq!(open(&[path("above/defs"), path("above/none")]), [above], "it could be another one");
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde_json::Value;
@@ -16,6 +15,7 @@ use crate::core::doctor::kubelet::KubeletFacts;
 use crate::core::doctor::kubelet::flag;
 use crate::core::json::Json;
 use crate::core::yaml;
+use crate::node::doctor::definitions;
 
 /// The process's name in the kernel.
 const NAME: &str = "kubelet";
@@ -107,14 +107,14 @@ fn file(path: &Path, drop_ins: Option<&Path>) -> KubeletConfigFile {
         Err(MissingDocument::Missing) => return KubeletConfigFile::Missing,
         Err(MissingDocument::Other(why)) => return KubeletConfigFile::Unreadable(why),
     };
-    let is_open = |path: &Path| fs::metadata(path).is_ok_and(|data| data.mode() & 0o022 != 0);
     let name = |path: &Path| path.display().to_string();
     let mut parts = vec![(name(path), content.clone())];
-    let mut open: Vec<String> = is_open(path).then(|| name(path)).into_iter().collect();
     let entries = drop_ins.into_iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
     let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|kind| kind == "conf"));
     files.sort();
+    let all = [path].into_iter().chain(drop_ins).map(Path::to_owned).chain(files.iter().cloned());
+    let open = definitions::open_of(all);
     for file in files {
         match document(&file) {
             Ok(more) => {
@@ -124,7 +124,6 @@ fn file(path: &Path, drop_ins: Option<&Path>) -> KubeletConfigFile {
             Err(MissingDocument::Missing) => {}
             Err(MissingDocument::Other(why)) => return unreadable(&file, why),
         }
-        open.extend(is_open(&file).then(|| name(&file)));
     }
     KubeletConfigFile::Read { content, parts, open }
 }
@@ -180,6 +179,9 @@ mod tests {
         fs::set_permissions(path("d/10.conf"), fs::Permissions::from_mode(0o666)).unwrap();
         let read = file(&path("config.yaml"), Some(&path("d")));
         let KubeletConfigFile::Read { content, parts, open } = read else { panic!("not read") };
+        fs::set_permissions(path(""), fs::Permissions::from_mode(0o777)).unwrap();
+        let KubeletConfigFile::Read { open: above, .. } = file(&path("config.yaml"), None) else { panic!("not read") };
+        assert_eq!(above, [folder.path().display().to_string()], "it could be another one");
         assert_eq!(content["staticPodPath"], "/c");
         assert_eq!(open, [path("d/10.conf").display().to_string()]);
         let names: Vec<_> = parts.iter().map(|(name, _)| name.rsplit('/').next().unwrap()).collect();

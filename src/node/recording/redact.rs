@@ -209,18 +209,22 @@ pub(crate) fn shape(member: &str, text: &str, key: &DigestKey) -> SecretShape {
 }
 
 /// `text` without the user and the password of the URLs in it.
+///
+/// A password may hold any character, and a path an `@`: of a URL that may have a password, no more is kept than what follows
+/// its last `@`.
 pub(crate) fn without_credentials(text: &str) -> String {
-    let mut parts = text.split("://");
-    let mut open = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(['/', '?', '#', '"', ' ', '\n']).unwrap_or(part.len());
-        let (authority, rest) = part.split_at(end);
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let mut open = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, url)) = rest.split_once("://") {
+        open.push_str(before);
         open.push_str("://");
-        open.push_str(host);
-        open.push_str(rest);
+        let url_end = url.find(|c: char| c == '"' || c.is_whitespace() || c.is_control()).unwrap_or(url.len());
+        let authority_end = url.find(['/', '?', '#']).unwrap_or(url_end).min(url_end);
+        let may_have_them = url[..authority_end].contains([':', '@']);
+        let credentials = url[..url_end].rfind('@').filter(|_| may_have_them);
+        rest = &url[credentials.map_or(0, |at| at + 1)..];
     }
-    open
+    open + rest
 }
 
 #[cfg(test)]
@@ -244,8 +248,15 @@ mod tests {
 
     #[test]
     fn a_url_loses_its_credentials_and_nothing_else() {
-        let text = "a = \"https://user:p%40ss@host:1/x@y\"\nb = \"unix:///run/c.sock\", \"http://t@h\"";
-        let open = "a = \"https://host:1/x@y\"\nb = \"unix:///run/c.sock\", \"http://h\"";
+        let text = "a = \"https://user:p%40ss@host:1/x\"\nb = \"unix:///run/c@1.sock\", \"http://t@h\"";
+        let open = "a = \"https://host:1/x\"\nb = \"unix:///run/c@1.sock\", \"http://h\"";
         assert_eq!(without_credentials(text), open);
+        for same in ["https://host/x@y", "https://host:1/x, mail@example.org", "a://", "://", "x@y"] {
+            assert_eq!(without_credentials(same), same);
+        }
+        for password in ["/", "?", "#", "@", ":", "a/b@c", "://", "1/2", "é", "://a:b@c/"] {
+            let text = format!("see https://user:{password}@host/x and https://u:{password}@h");
+            assert_eq!(without_credentials(&text), "see https://host/x and https://h", "{password}");
+        }
     }
 }

@@ -192,6 +192,20 @@ fn a_state_folder_that_others_may_write_to_is_not_used_while_that_is_so() {
 }
 
 #[test]
+fn folders_that_others_may_put_theirs_in_the_place_of_are_told() {
+    let node = TestNode::new();
+    chmod(node.root.path(), 0o777);
+    let told = texts(&node.agent());
+    let root = node.root.path().display().to_string();
+    for folder in ["ds", "m", "state"] {
+        let why = format!("write to {root}, and so put another folder in the place of {root}/{folder}");
+        assert!(told.iter().any(|text| text.contains(&why)), "{told:?}");
+    }
+    chmod(node.root.path(), 0o755);
+    assert_eq!(texts(&node.agent()), Vec::<String>::new());
+}
+
+#[test]
 fn a_damaged_record_touches_no_other_daemon_and_its_numbers_are_not_used_again() {
     type Spoil = (&'static str, fn(&Path));
     let spoils: [Spoil; 6] = [

@@ -9,7 +9,7 @@ fn raw(value: Value) -> Value {
 #[test]
 fn copies_of_the_object_in_its_metadata_are_left_out() {
     let value = raw(json!({"kind": "ConfigMap", "data": {"managedFields": "kept"}, "metadata": {"name": "a",
-        "managedFields": [1], "annotations": {LAST_APPLIED: "{}"}, "unheardOf": {"x": 1}}}));
+        "managedFields": [1], "annotations": {convert::LAST_APPLIED: "{}"}, "unheardOf": {"x": 1}}}));
     let wanted = json!({"kind": "ConfigMap", "data": {"managedFields": "kept"},
         "metadata": {"name": "a", "unheardOf": {"x": 1}}});
     assert_eq!(value, wanted);
