@@ -88,18 +88,33 @@ pub(in crate::node) static KUBELET_POD: FieldSelection = Of(&[
     ("status", STATUS),
 ]);
 
-/// What is read of pods that wait for a node.
+/// What is read of pods that wait for a node: whose each is, and for which node.
 static PENDING_POD: FieldSelection = Of(&[
     ("kind", All),
     ("apiVersion", All),
-    ("metadata", METADATA),
-    ("spec", Of(&[("affinity", Of(&[("nodeAffinity", All)]))])),
-    ("status", Of(&[("conditions", All)])),
+    (
+        "metadata",
+        Of(&[
+            ("name", All),
+            ("namespace", All),
+            ("uid", All),
+            ("resourceVersion", All),
+            ("deletionTimestamp", All),
+            ("ownerReferences", Of(&[("kind", All), ("name", All), ("uid", All), ("controller", All)])),
+            ("annotations", Of(&[(INITIAL_EVENTS_END, All)])),
+        ]),
+    ),
+    ("spec", Of(&[("affinity", Of(&[("nodeAffinity", Of(&[(REQUIRED, Of(&[("nodeSelectorTerms", OF_TERM)]))]))]))])),
+    ("status", Of(&[("conditions", Of(&[("type", All), ("status", All), ("reason", All)]))])),
     ("message", All),
     ("reason", All),
     ("code", All),
     ("details", All),
 ]);
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const OF_TERM: FieldSelection = Of(&[("matchFields", All)]);
+/// So many bytes and values of one such pod are read: a page of them is read for each of several daemons at a time.
+const OF_PENDING_POD: (usize, usize) = (16 << 10, 1024);
 
 static SERVICE_ACCOUNT: FieldSelection = Of(&[
     ("kind", All),
@@ -225,7 +240,10 @@ impl Shortening {
                 return Some(Self::Fields(FieldFilter::new(&EVENT, ResponseShape::Items).at_most(OF_EVENT)));
             }
             ["api", "v1", "pods"] => (&POD, ResponseShape::Items),
-            ["api", "v1", "namespaces", _, "pods"] => (&PENDING_POD, ResponseShape::Items),
+            ["api", "v1", "namespaces", _, "pods"] => {
+                let filter = FieldFilter::new(&PENDING_POD, ResponseShape::Items);
+                return Some(Self::Fields(filter.at_most(OF_PENDING_POD)));
+            }
             ["api", "v1", "namespaces", _, "serviceaccounts"] => (&SERVICE_ACCOUNT, ResponseShape::Items),
             ["api", "v1", "namespaces", _, "serviceaccounts", _] => (&SERVICE_ACCOUNT, ResponseShape::Whole),
             _ => return None,

@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::core::field_filter::is_too_large;
+use crate::core::model::ObjectKey;
 use crate::node::api::object::keep_pending;
 use crate::node::api::object::keep_pod;
 
@@ -45,10 +46,15 @@ fn what_is_kept_of_a_pod_is_read_of_it() {
         let kept = keep_pod(pod.clone());
         assert!(kept.is_some());
         assert_eq!(keep_pod(read("/api/v1/pods", &pod)), kept);
-        let kept = keep_pending(pod.clone());
-        assert!(kept.is_some());
-        assert_eq!(keep_pending(read("/api/v1/namespaces/a/pods", &pod)), kept);
     }
+    let mut waits = pod(json!({"ownerReferences": owners}));
+    waits["metadata"].as_object_mut().expect("a map").remove("deletionTimestamp");
+    let keep = |pod: &Value| keep_pending(pod, &ObjectKey::new("a", "d"), "n");
+    let kept = keep(&waits);
+    assert!(kept.is_some());
+    assert_eq!(keep(&read("/api/v1/namespaces/a/pods", &waits)), kept);
+    waits["metadata"]["deletionTimestamp"] = json!("t");
+    assert_eq!(keep(&read("/api/v1/namespaces/a/pods", &waits)), None, "it goes");
 }
 
 #[test]
