@@ -9,6 +9,7 @@ pub mod folders;
 pub mod kubelet;
 pub mod manifests;
 pub mod policies;
+pub mod stock;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

@@ -149,6 +149,29 @@ static EVENT: FieldSelection = Of(&[
 /// So many bytes and values of one event are read: the kubelet's message has a KiB.
 const OF_EVENT: (usize, usize) = (8 << 10, 64);
 
+/// What is read of each of all DaemonSets, by who does not say which of them matter.
+static DAEMON_SET: FieldSelection = Of(&[
+    ("kind", All),
+    ("apiVersion", All),
+    (
+        "metadata",
+        Of(&[
+            ("name", All),
+            ("namespace", All),
+            ("uid", All),
+            ("resourceVersion", All),
+            ("generation", All),
+            ("deletionTimestamp", All),
+            ("finalizers", All),
+            ("labels", All),
+            ("annotations", All),
+            ("managedFields", Of(&[("manager", All), ("subresource", All), ("time", All)])),
+        ]),
+    ),
+    ("spec", All),
+    ("status", Of(&[("observedGeneration", All), ("conditions", All)])),
+]);
+
 /// What is read of all ControllerRevisions: whose each is. Those that matter are read whole by themselves.
 static REVISION: FieldSelection = Of(&[
     ("kind", All),
@@ -217,7 +240,11 @@ impl Shortening {
         }
         let parts = segments(request);
         let (fields, place) = match parts[..] {
-            ["apis", "apps", "v1", "daemonsets"] if !selection.takes_all() => {
+            ["apis", "apps", "v1", "daemonsets"] if selection.takes_all() => {
+                let filter = FieldFilter::new(&DAEMON_SET, ResponseShape::Items);
+                return Some(Self::Fields(filter.at_most(OF_TEMPLATE)));
+            }
+            ["apis", "apps", "v1", "daemonsets"] => {
                 return Some(Self::DaemonSets(Outliner::new(selection.status()), selection.clone()));
             }
             ["apis", "apps", "v1", "namespaces", _, "daemonsets", _] if !selection.takes_all() => {
