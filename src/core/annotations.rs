@@ -51,7 +51,7 @@ use crate::core::update_trigger::UpdateTrigger;
 use crate::core::window::Window;
 
 /// The prefix of all our names.
-const OURS: &str = "daemonlet.dev/";
+pub const OURS: &str = "daemonlet.dev/";
 
 /// An annotation: its name, whether a value is valid, what a valid value is, and what applies instead of an invalid
 /// one.

@@ -120,6 +120,9 @@ pub const OBJECTS_KEPT: Quota = Quota { each: 32 << 20, all: 64 << 20, share: 4 
 /// How much of the pods of a node in namespaces that are not trusted is kept in memory, as [`object_weight`] counts.
 pub const PODS_KEPT: Quota = Quota { each: 4 << 20, all: 16 << 20, share: 1 << 20 };
 
+/// How many pods that wait for this node are known of one daemon that hands over to a DaemonSet controller.
+pub const PENDING_PODS: usize = 16;
+
 /// What a value takes in memory beside its text, in bytes.
 pub const VALUE: usize = 256;
 

@@ -11,6 +11,7 @@ pub mod kubelet;
 pub mod manifests;
 pub mod policies;
 pub mod policy;
+pub mod stock;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

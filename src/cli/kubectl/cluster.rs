@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::cli::kubectl::user::ANOTHER;
+use crate::cli::output;
 use crate::clock;
 use crate::core::cluster::overview::ClusterOverview;
 use crate::core::cluster::overview::Leader;
@@ -18,17 +19,20 @@ use crate::core::json::Json;
 use crate::node::api;
 use crate::node::api::FailureKind;
 
+/// So many DaemonSets that are too large are named.
+const NAMED: usize = 5;
 /// The coordinator's Lease, where `coordinator.lease-namespace` and `-name` are not changed.
 const LEASE: (&str, &str) = ("kube-system", "daemonlet-coordinator");
 /// Within this time a coordinator that lives has renewed it: it does every 2 s.
 const RENEWED: Duration = Duration::from_secs(6);
-/// Objects a page.
+/// Objects a page, of which a tenant writes none.
 const PAGE: u32 = 500;
+/// DaemonSets a page: a tenant may write each as large as it is read.
+pub(super) const DAEMON_SETS_PAGE: u32 = 10;
 
 /// Nodes, DaemonSets and NodeDaemons of the cluster.
 pub(super) async fn read(client: &kube::Client) -> Result<ClusterOverview, CommandFailure> {
     let nodes = list(client, "/api/v1/nodes").await.map_err(failed)?;
-    let daemon_sets = list(client, "/apis/apps/v1/daemonsets").await.map_err(failed)?;
     let reports = list(client, "/apis/daemonlet.dev/v1beta1/nodedaemons").await.map_err(|failure| {
         if failure.kind == FailureKind::NotFound {
             let message = "the cluster does not have the resource NodeDaemons, in which agents say what they run";
@@ -39,7 +43,20 @@ pub(super) async fn read(client: &kube::Client) -> Result<ClusterOverview, Comma
     })?;
     // Their node selectors matter to few, and not everybody may list them.
     let namespaces = list(client, "/api/v1/namespaces").await.unwrap_or_default();
-    let mut cluster = ClusterOverview::new(&nodes, &daemon_sets, &reports, &namespaces);
+    let mut cluster = ClusterOverview::new(&nodes, &[], &reports, &namespaces);
+    let mut pages = Pages::new("/apis/apps/v1/daemonsets", DAEMON_SETS_PAGE);
+    while let Some(page) = pages.next(client).await.map_err(failed)? {
+        page.into_iter().for_each(|object| cluster.add(object));
+    }
+    if !cluster.too_large.is_empty() {
+        let names: Vec<String> = cluster.too_large.iter().take(NAMED).map(ToString::to_string).collect();
+        let number = cluster.too_large.len();
+        let text = format!(
+            "{number} DaemonSets are not shown as the API has them, because they are too large: {}",
+            names.join(", ")
+        );
+        output::remarks(&format!("{text}{}\n", if number > NAMED { ", …" } else { "" }));
+    }
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", LEASE.0, LEASE.1);
     cluster.coordinator = match leader(client, &path).await {
         Ok(leader) => leader,
@@ -105,7 +122,7 @@ pub(super) fn failed(failure: api::ApiFailure) -> CommandFailure {
     }
 }
 
-/// Every object of a list, page by page.
+/// Every object of a list.
 pub(super) async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>, api::ApiFailure> {
     let mut items = Vec::new();
     pages(client, path, |page| items.extend(page)).await?;
@@ -118,20 +135,39 @@ pub(super) async fn pages(
     path: &str,
     mut take: impl FnMut(Vec<Value>),
 ) -> Result<(), api::ApiFailure> {
-    let mut go_on = String::new();
-    loop {
-        let mut uri = format!("{path}?limit={PAGE}");
+    let mut pages = Pages::new(path, PAGE);
+    while let Some(page) = pages.next(client).await? {
+        take(page);
+    }
+    Ok(())
+}
+
+/// A list that is read page by page.
+pub(super) struct Pages<'a> {
+    path: &'a str,
+    limit: u32,
+    /// What the next page begins with; `None`: there is none.
+    go_on: Option<String>,
+}
+
+impl<'a> Pages<'a> {
+    pub(super) fn new(path: &'a str, limit: u32) -> Self {
+        Self { path, limit, go_on: Some(String::new()) }
+    }
+
+    /// The next page, if there is one.
+    pub(super) async fn next(&mut self, client: &kube::Client) -> Result<Option<Vec<Value>>, api::ApiFailure> {
+        let Some(go_on) = self.go_on.take() else { return Ok(None) };
+        let mut uri = format!("{}?limit={}", self.path, self.limit);
         if !go_on.is_empty() {
             uri.push_str(&format!("&continue={go_on}"));
         }
         let mut page = get(client, &uri).await?;
-        if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
-            take(items);
-        }
         // Base64 in its form for URLs: nothing to escape.
-        match page.text_at(["metadata", "continue"]) {
-            Some(token) if !token.is_empty() => go_on = token.to_owned(),
-            _ => return Ok(()),
+        self.go_on = page.text_at(["metadata", "continue"]).filter(|token| !token.is_empty()).map(str::to_owned);
+        match page.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => Ok(Some(items)),
+            _ => Ok(Some(Vec::new())),
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::cli::Exit;
 use crate::cli::output;
 use crate::cli::table;
 use crate::cli::table::Cell;
+use crate::core::field_filter::is_too_large;
+use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Lookup;
@@ -39,6 +41,43 @@ struct DiffReport {
     schema_version: u32,
     nodes: [String; 2],
     daemon_sets: Vec<Compared>,
+}
+
+impl DiffReport {
+    /// Compares a DaemonSet, if it has overlays.
+    async fn add(&mut self, client: &kube::Client, object: &Value, labels: &[BTreeMap<String, String>]) -> Exit {
+        if is_too_large(object) {
+            let of = |field: &str| object.str_at(["metadata", field]).to_owned();
+            let error = Some("it is too large to be read with all others: name it".to_owned());
+            let (overlays, differences) = Default::default();
+            self.daemon_sets.push(Compared {
+                namespace: of("namespace"),
+                name: of("name"),
+                overlays,
+                differences,
+                error,
+            });
+            return Exit::Refused;
+        }
+        let Ok(daemon_set) = validate::daemon_set(object, Source::Api).map(Arc::new) else { return Exit::Success };
+        if !daemon_set.annotations.contains_key(OVERLAYS) {
+            return Exit::Success;
+        }
+        let list = match overlays::config_map(&daemon_set) {
+            Some(config_map) => read(client, &config_map).await,
+            None => Ok(None),
+        };
+        match list.and_then(|list| compared(&daemon_set, &list, labels)) {
+            Ok(compared) => {
+                self.daemon_sets.push(compared);
+                Exit::Success
+            }
+            Err(failure) => {
+                self.daemon_sets.push(Compared::failed(&daemon_set, &failure));
+                failure.exit
+            }
+        }
+    }
 }
 
 /// One DaemonSet on both nodes.
@@ -88,31 +127,21 @@ pub(super) async fn print(
         let view = node::view(&object).map_err(|error| refused(&[error]))?;
         labels.push(view.labels);
     }
-    let objects = match only {
-        Some(key) => {
-            let path = format!("/apis/apps/v1/namespaces/{}/daemonsets/{}", key.namespace, key.name);
-            vec![cluster::get(client, &path).await.map_err(cluster::failed)?]
-        }
-        None => cluster::list(client, "/apis/apps/v1/daemonsets").await.map_err(cluster::failed)?,
-    };
     let mut report =
         DiffReport { schema_version: SCHEMA_VERSION, nodes: nodes.map(str::to_owned), daemon_sets: Vec::new() };
     let mut exit = Exit::Success;
-    for object in &objects {
-        let Ok(daemon_set) = validate::daemon_set(object, Source::Api).map(Arc::new) else { continue };
-        let is_asked = namespace.is_none_or(|namespace| daemon_set.key.namespace == namespace);
-        if !is_asked || !daemon_set.annotations.contains_key(OVERLAYS) {
-            continue;
+    if let Some(key) = only {
+        let path = format!("/apis/apps/v1/namespaces/{}/daemonsets/{}", key.namespace, key.name);
+        let object = cluster::get(client, &path).await.map_err(cluster::failed)?;
+        exit = report.add(client, &object, &labels).await;
+    } else {
+        let mut pages = cluster::Pages::new("/apis/apps/v1/daemonsets", cluster::DAEMON_SETS_PAGE);
+        while let Some(page) = pages.next(client).await.map_err(cluster::failed)? {
+            let is_asked = |object: &&Value| namespace.is_none_or(|it| object.str_at(["metadata", "namespace"]) == it);
+            for object in page.iter().filter(is_asked) {
+                exit = exit.max(report.add(client, object, &labels).await);
+            }
         }
-        let list = match overlays::config_map(&daemon_set) {
-            Some(config_map) => read(client, &config_map).await,
-            None => Ok(None),
-        };
-        let compared = list.and_then(|list| compared(&daemon_set, &list, &labels));
-        report.daemon_sets.push(compared.unwrap_or_else(|failure| {
-            exit = exit.max(failure.exit);
-            Compared::failed(&daemon_set, &failure)
-        }));
     }
     output::data(&if json { output::json(&report)? } else { human(&report) })?;
     Ok(exit)

@@ -68,6 +68,9 @@ struct Current {
     hash: String,
 }
 
+/// ControllerRevisions a page: a tenant may write each as large as the API server takes it.
+const REVISIONS_PAGE: u32 = 5;
+
 /// The path of the ControllerRevisions of a namespace.
 fn revisions(key: &ObjectKey) -> String {
     format!("/apis/apps/v1/namespaces/{}/controllerrevisions", key.namespace)
@@ -77,7 +80,8 @@ async fn current(client: &kube::Client, key: &ObjectKey) -> Result<Current, Comm
     let daemon_set = cluster::get(client, &daemon_set(key)).await.map_err(cluster::failed)?;
     let data = history::data(daemon_set.at(["spec", "template"]).unwrap_or(&Value::Null));
     let bytes = history::bytes(&data);
-    let found = cluster::get(client, &revisions(key)).await.map_err(cluster::failed)?;
+    let path = revisions(key);
+    let mut pages = cluster::Pages::new(&path, REVISIONS_PAGE);
     let uid = daemon_set.str_at(["metadata", "uid"]);
     let is_current = |revision: &&Value| {
         let owners = revision.list_at(["metadata", "ownerReferences"]);
@@ -88,7 +92,15 @@ async fn current(client: &kube::Client, key: &ObjectKey) -> Result<Current, Comm
         let number = revision.get("revision").and_then(Value::as_i64).unwrap_or(0);
         (number, Reverse(revision.str_at(["metadata", "name"]).to_owned()))
     };
-    let Some(revision) = found.list_at("items").iter().filter(is_current).max_by_key(newest).cloned() else {
+    let mut found = None;
+    while let Some(page) = pages.next(client).await.map_err(cluster::failed)? {
+        found = page
+            .into_iter()
+            .chain(found)
+            .filter(|revision| is_current(&revision))
+            .max_by_key(|revision| newest(&revision));
+    }
+    let Some(revision) = found else {
         let message = format!("{key}: the current template has no ControllerRevision yet");
         return Err(CommandFailure::new(Exit::Refused, message).hint("`kubectl daemonlet` says who coordinates"));
     };

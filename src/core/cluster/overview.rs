@@ -8,7 +8,10 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::annotations::OURS;
 use crate::core::annotations::is_paused;
+use crate::core::bounds::VALUE;
+use crate::core::bounds::object_weight;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::node_daemons::Approval;
@@ -19,6 +22,7 @@ use crate::core::cluster::node_daemons::Spec;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::released::HALTED;
 use crate::core::cluster::released::RolloutStatus;
+use crate::core::field_filter::is_too_large;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
 use crate::core::model::Lookup;
@@ -40,6 +44,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Annotation of the coordinator's Lease: the kinds of objects that its holder cannot list, if there are some. It decides
 /// from what it last saw of them, or not at all.
 pub const CANNOT_LIST: &str = "daemonlet.dev/cannot-list";
+/// So much of a DaemonSet is kept, in bytes as [`object_weight`] counts: ten times what those have that select most.
+const MOST_KEPT: usize = 256 << 10;
 /// A Lease that was not renewed for this long has expired; a part of it is for clocks that differ.
 const EXPIRED: Span = Span::from_secs(30);
 
@@ -59,7 +65,7 @@ pub struct OverviewNode {
 /// A DaemonSet of the API.
 #[derive(Clone, Debug)]
 pub struct Daemon {
-    /// As placement sees it.
+    /// As placement sees it: the rest of its template is left out.
     pub daemon_set: DaemonSet,
     /// The hash that agents give its template.
     pub revision: String,
@@ -76,6 +82,8 @@ pub struct ClusterOverview {
     pub nodes: BTreeMap<String, OverviewNode>,
     /// The DaemonSets.
     pub daemons: BTreeMap<ObjectKey, Daemon>,
+    /// Those that are not among them, because they are too large.
+    pub too_large: Vec<ObjectKey>,
     /// Who coordinates.
     pub coordinator: Leader,
     /// The node selectors of namespaces, as far as these could be listed.
@@ -241,13 +249,28 @@ impl ClusterOverview {
             Some((view.name.clone(), OverviewNode { report, approvals, ready, view }))
         });
         let nodes = nodes.collect();
-        let daemons = daemon_sets.iter().filter_map(daemon).map(|daemon| (daemon.daemon_set.key.clone(), daemon));
         let selector = |namespace: &Value| {
             let name = name(namespace);
             Some((name.clone(), NamespaceSelector::of(&name, Lookup::Present(namespace), "")?))
         };
         let selectors = namespaces.iter().filter_map(selector).collect();
-        Self { nodes, daemons: daemons.collect(), coordinator: Leader::default(), selectors }
+        let mut cluster = Self { nodes, selectors, ..Self::default() };
+        daemon_sets.iter().for_each(|object| cluster.add(object.clone()));
+        cluster
+    }
+
+    /// Adds a DaemonSet as the API has it. Of its template no more is kept than what placement reads.
+    pub fn add(&mut self, object: Value) {
+        let key = ObjectKey::new(object.str_at(["metadata", "namespace"]), object.str_at(["metadata", "name"]));
+        if is_too_large(&object) {
+            self.too_large.push(key);
+            return;
+        }
+        match daemon(object) {
+            Some(daemon) if daemon.weight() > MOST_KEPT => self.too_large.push(key),
+            Some(daemon) => drop(self.daemons.insert(key, daemon)),
+            None => {}
+        }
     }
 
     /// The node selector of a namespace. The agents' own default is not known here.
@@ -365,8 +388,17 @@ fn of_name<'a>(daemons: &'a [DaemonReport], key: &ObjectKey) -> &'a [DaemonRepor
     &daemons[from..to]
 }
 
-fn daemon(value: &Value) -> Option<Daemon> {
-    let mut value = value.clone();
+impl Daemon {
+    /// What it takes in memory, in bytes.
+    fn weight(&self) -> usize {
+        let texts = self.daemon_set.annotations.iter().chain(&self.daemon_set.labels);
+        let texts: usize = texts.map(|(name, text)| name.len() + text.len() + VALUE).sum();
+        let conditions: usize = self.conditions.iter().map(object_weight).sum();
+        texts + conditions + object_weight(&self.daemon_set.template)
+    }
+}
+
+fn daemon(mut value: Value) -> Option<Daemon> {
     let object = value.as_object_mut()?;
     let status = object.remove("status").unwrap_or_default();
     // Items of a list carry neither.
@@ -374,7 +406,10 @@ fn daemon(value: &Value) -> Option<Daemon> {
     object.insert("kind".to_owned(), json!("DaemonSet"));
     let template = value.at(["spec", "template"])?;
     let revision = RevisionFact::hash_of(&history::data(template));
-    let daemon_set = validate::daemon_set(&value, Source::Api).ok()?;
+    let mut daemon_set = validate::daemon_set(&value, Source::Api).ok()?;
+    daemon_set.template = placement::part_read(&daemon_set.template);
+    daemon_set.selector = Value::Null;
+    daemon_set.annotations.retain(|name, _| name.starts_with(OURS));
     let rollout = RolloutStatus::of(&status, daemon_set.generation.unwrap_or(0));
     let conditions = status.list_at("conditions").to_vec();
     Some(Daemon { daemon_set, revision, rollout, conditions })

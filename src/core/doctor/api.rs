@@ -1,7 +1,7 @@
 //! The API server: reachable, the rights that the agent needs, its clock, and no DaemonSet controller at work.
 //!
 //! Owns the list of rights, as `packaging/k8s/rbac.yaml`, `rbac-dry-run.yaml`, `startup-taint.yaml` and `node-conditions.yaml` grant
-//! them, and how a DaemonSet controller is recognised.
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,12 @@ use crate::core::time::Timestamp;
 use super::Finding;
 use super::policies;
 use super::policies::PolicyProbeResult;
+use super::stock;
 
+/// So many rights are checked of DaemonSets in namespaces that are not trusted: each is a request.
+pub const MOST_RIGHTS: usize = 512;
+/// So many DaemonSets are named in one finding.
+const NAMED: usize = 20;
 /// A larger difference between the clocks is a warning; the server's `Date` is exact to one second.
 const CLOCK_WARN: Span = Span::from_secs(5);
 /// With a larger difference, certificates and tokens are not valid yet, or no longer.
@@ -210,8 +215,10 @@ pub struct Answers {
     pub asked: usize,
     /// Why they could not be checked, if so.
     pub unasked: Option<String>,
-    /// DaemonSets that run in place of the DaemonSet controller, as the API has them, with their pods on this node
-    /// that are not mirror pods.
+    /// How many DaemonSets need rights that were not checked ([`MOST_RIGHTS`]).
+    pub left_out: usize,
+    /// DaemonSets that run in place of the DaemonSet controller ([`stock::part_examined`]), with their pods on this node that are
+    /// not mirror pods.
     pub daemons: Vec<(Value, Mode, Vec<String>)>,
     /// DaemonSets of the DaemonSet controller that get no pod while this node waits for its daemons; `None`: it never
     /// waits, or they could not be listed.
@@ -261,7 +268,7 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
     findings.extend(policies::examine(&answers.probes));
     findings.push(crd(&answers.crd));
     findings.extend(answers.coordinator.as_ref().map(|(leader, now)| coordinator(leader, *now)));
-    findings.extend(stock(&answers.daemons));
+    findings.extend(stock::examine(&answers.daemons));
     findings.extend(answers.intolerant.as_deref().map(intolerant));
     if let Some((address, answer)) = &answers.service {
         findings.push(service(address, answer));
@@ -296,8 +303,17 @@ fn denied(answers: &Answers) -> Vec<Finding> {
             "compare them with /usr/share/daemonlet/k8s/rbac.yaml",
         )];
     }
+    let left_out = (answers.left_out > 0).then(|| {
+        let number = answers.left_out;
+        let text = format!(
+            "those of {number} DaemonSets that run here are not checked: no more than {MOST_RIGHTS} are of namespaces that are not \
+             trusted, and none of a DaemonSet that is too large"
+        );
+        Finding::warn(CHECK, text, "see `daemonlet status`: it names what the agent may not read")
+    });
     if answers.denied.is_empty() {
-        return vec![Finding::ok(CHECK, format!("all {} required rights are granted", answers.asked))];
+        let granted = Finding::ok(CHECK, format!("all {} required rights are granted", answers.asked));
+        return vec![left_out.unwrap_or(granted)];
     }
     // One line for the verbs of one resource.
     let mut lines: Vec<(Right, Vec<&str>)> = Vec::new();
@@ -327,7 +343,7 @@ fn denied(answers: &Answers) -> Vec<Finding> {
         let right = Right { verb: verbs.join(", "), ..right };
         Finding::bad(CHECK, format!("may not {right}"), hint)
     };
-    lines.into_iter().map(finding).collect()
+    lines.into_iter().map(finding).chain(left_out).collect()
 }
 
 fn crd(crd: &Result<bool, String>) -> Finding {
@@ -361,47 +377,14 @@ fn intolerant(daemon_sets: &[String]) -> Finding {
     if daemon_sets.is_empty() {
         return Finding::ok(CHECK, "every DaemonSet of the DaemonSet controller tolerates it");
     }
-    let text = format!("pods of these DaemonSets wait as workload does: {}", daemon_sets.join(", "));
+    let (named, more) = daemon_sets.split_at(daemon_sets.len().min(NAMED));
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+    let text = format!("pods of these DaemonSets wait as workload does: {}{more}", named.join(", "));
     let hint = format!(
         "if the node's daemons need one of them, give its template a toleration: key {STARTING_TAINT}, operator Exists, \
          effect NoSchedule"
     );
     Finding::warn(CHECK, text, hint)
-}
-
-/// Whether a stock DaemonSet controller acts on a daemon that runs here in its place: it has pods here, or it wrote
-/// the status of the current generation.
-fn stock(daemons: &[(Value, Mode, Vec<String>)]) -> Vec<Finding> {
-    const CHECK: &str = "DaemonSet controller";
-    const HINT: &str = "switch the DaemonSet controller off (--controllers=*,-daemonset-controller), or label the \
-                        DaemonSet daemonlet.dev/mode=bootstrap";
-    let mut findings = Vec::new();
-    for (daemon_set, _, pods) in daemons.iter().filter(|(_, mode, _)| *mode == Mode::Static) {
-        let [namespace, name] = ["namespace", "name"].map(|field| daemon_set.str_at(["metadata", field]));
-        let name = format!("{namespace}/{name}");
-        if !pods.is_empty() {
-            let text = format!("{name} runs here twice: pod {} is the DaemonSet controller's", pods.join(", "));
-            findings.push(Finding::bad(CHECK, text, HINT));
-        } else if writes_status(daemon_set) {
-            let text = format!("kube-controller-manager manages the status of {name}, which is static on this node");
-            findings.push(Finding::warn(CHECK, text, HINT));
-        }
-    }
-    if findings.is_empty() {
-        findings.push(Finding::ok(CHECK, "none acts on the daemons of this node"));
-    }
-    findings
-}
-
-/// Whether kube-controller-manager wrote the status last, for the current generation.
-fn writes_status(daemon_set: &Value) -> bool {
-    let entries = daemon_set.list_at(["metadata", "managedFields"]);
-    let of_status = entries.iter().filter(|entry| entry["subresource"] == "status");
-    let last = of_status.max_by_key(|entry| entry["time"].as_str().unwrap_or_default());
-    let observed = daemon_set.at(["status", "observedGeneration"]);
-    observed.is_some()
-        && observed == daemon_set.at(["metadata", "generation"])
-        && last.is_some_and(|entry| entry["manager"] == "kube-controller-manager")
 }
 
 fn service(address: &str, answer: &Result<(), String>) -> Finding {

@@ -297,6 +297,7 @@ fn answers() -> api::Answers {
         denied: Vec::new(),
         asked: 30,
         unasked: None,
+        left_out: 0,
         daemons: vec![(daemon_set("daemonlet"), Mode::Static, Vec::new())],
         intolerant: None,
         probes: Vec::new(),
@@ -352,6 +353,7 @@ fn an_api_server_is_judged_by_what_it_says() {
             Severity::Warn,
             "pods of these DaemonSets wait as workload does: a/b, a/c",
         ),
+        (api::Answers { intolerant: Some(vec!["a/b".into(); 23]), ..answers() }, Severity::Warn, "a/b, a/b and 3 more"),
         (api::Answers { crd: Ok(false), ..answers() }, Severity::Warn, "rollouts have no cluster-wide budget"),
         (
             api::Answers { probes: vec![("p", policies::PolicyProbeResult::Accepted)], ..answers() },
@@ -363,6 +365,11 @@ fn an_api_server_is_judged_by_what_it_says() {
             api::Answers { denied: vec![right("get", "kube-system"), right("list", "kube-system")], ..answers() },
             Severity::Bad,
             "may not get, list secrets kube-system/s",
+        ),
+        (
+            api::Answers { left_out: 3, ..answers() },
+            Severity::Warn,
+            "those of 3 DaemonSets that run here are not checked",
         ),
         (
             api::Answers { daemons: vec![stock(4)], ..answers() },
@@ -385,7 +392,11 @@ fn an_api_server_is_judged_by_what_it_says() {
         assert!(one.text.contains(text), "{one:?}");
     }
     // It acted before the last change, or it is meant to run beside us.
-    for daemons in [vec![stock(3)], vec![twice(Mode::Bootstrap)]] {
+    let part =
+        |(daemon_set, mode, pods): (Value, Mode, Vec<String>)| (super::stock::part_examined(&daemon_set), mode, pods);
+    let short = |daemons| examine(api::Answers { daemons, ..answers() });
+    assert_eq!(levels(&short(vec![part(stock(4))])), levels(&short(vec![stock(4)])));
+    for daemons in [vec![stock(3)], vec![part(stock(3))], vec![twice(Mode::Bootstrap)]] {
         assert!(examine(api::Answers { daemons, ..answers() }).iter().all(|f| f.level == Severity::Ok));
     }
     assert_eq!(levels(&api::examine(&api::ApiFacts::NotConfigured, "n1")), [("API server", Severity::Ok)]);

@@ -273,10 +273,9 @@ impl Facts for ObservedState<'_> {
     }
 
     fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock {
-        let node = &self.config.node_name;
         let has_lost_all = self.has_lost_all();
         let known = known.map(|known| (known, has_lost_all));
-        stock_controller::stock(self.observation, self.unrelated_pods, node, daemon_set, known)
+        stock_controller::stock(self.observation, self.unrelated_pods, daemon_set, known)
     }
 
     fn accepted(&self, instance: &Instance) -> Accepted {

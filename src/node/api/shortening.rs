@@ -88,18 +88,33 @@ pub(in crate::node) static KUBELET_POD: FieldSelection = Of(&[
     ("status", STATUS),
 ]);
 
-/// What is read of pods that wait for a node.
+/// What is read of pods that wait for a node: whose each is, and for which node.
 static PENDING_POD: FieldSelection = Of(&[
     ("kind", All),
     ("apiVersion", All),
-    ("metadata", METADATA),
-    ("spec", Of(&[("affinity", Of(&[("nodeAffinity", All)]))])),
-    ("status", Of(&[("conditions", All)])),
+    (
+        "metadata",
+        Of(&[
+            ("name", All),
+            ("namespace", All),
+            ("uid", All),
+            ("resourceVersion", All),
+            ("deletionTimestamp", All),
+            ("ownerReferences", Of(&[("kind", All), ("name", All), ("uid", All), ("controller", All)])),
+            ("annotations", Of(&[(INITIAL_EVENTS_END, All)])),
+        ]),
+    ),
+    ("spec", Of(&[("affinity", Of(&[("nodeAffinity", Of(&[(REQUIRED, Of(&[("nodeSelectorTerms", OF_TERM)]))]))]))])),
+    ("status", Of(&[("conditions", Of(&[("type", All), ("status", All), ("reason", All)]))])),
     ("message", All),
     ("reason", All),
     ("code", All),
     ("details", All),
 ]);
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+const OF_TERM: FieldSelection = Of(&[("matchFields", All)]);
+/// So many bytes and values of one such pod are read: a page of them is read for each of several daemons at a time.
+const OF_PENDING_POD: (usize, usize) = (16 << 10, 1024);
 
 static SERVICE_ACCOUNT: FieldSelection = Of(&[
     ("kind", All),
@@ -133,6 +148,29 @@ static EVENT: FieldSelection = Of(&[
 ]);
 /// So many bytes and values of one event are read: the kubelet's message has a KiB.
 const OF_EVENT: (usize, usize) = (8 << 10, 64);
+
+/// What is read of each of all DaemonSets, by who does not say which of them matter.
+static DAEMON_SET: FieldSelection = Of(&[
+    ("kind", All),
+    ("apiVersion", All),
+    (
+        "metadata",
+        Of(&[
+            ("name", All),
+            ("namespace", All),
+            ("uid", All),
+            ("resourceVersion", All),
+            ("generation", All),
+            ("deletionTimestamp", All),
+            ("finalizers", All),
+            ("labels", All),
+            ("annotations", All),
+            ("managedFields", Of(&[("manager", All), ("subresource", All), ("time", All)])),
+        ]),
+    ),
+    ("spec", All),
+    ("status", Of(&[("observedGeneration", All), ("conditions", All)])),
+]);
 
 /// What is read of all ControllerRevisions: whose each is. Those that matter are read whole by themselves.
 static REVISION: FieldSelection = Of(&[
@@ -202,7 +240,11 @@ impl Shortening {
         }
         let parts = segments(request);
         let (fields, place) = match parts[..] {
-            ["apis", "apps", "v1", "daemonsets"] if !selection.takes_all() => {
+            ["apis", "apps", "v1", "daemonsets"] if selection.takes_all() => {
+                let filter = FieldFilter::new(&DAEMON_SET, ResponseShape::Items);
+                return Some(Self::Fields(filter.at_most(OF_TEMPLATE)));
+            }
+            ["apis", "apps", "v1", "daemonsets"] => {
                 return Some(Self::DaemonSets(Outliner::new(selection.status()), selection.clone()));
             }
             ["apis", "apps", "v1", "namespaces", _, "daemonsets", _] if !selection.takes_all() => {
@@ -225,7 +267,10 @@ impl Shortening {
                 return Some(Self::Fields(FieldFilter::new(&EVENT, ResponseShape::Items).at_most(OF_EVENT)));
             }
             ["api", "v1", "pods"] => (&POD, ResponseShape::Items),
-            ["api", "v1", "namespaces", _, "pods"] => (&PENDING_POD, ResponseShape::Items),
+            ["api", "v1", "namespaces", _, "pods"] => {
+                let filter = FieldFilter::new(&PENDING_POD, ResponseShape::Items);
+                return Some(Self::Fields(filter.at_most(OF_PENDING_POD)));
+            }
             ["api", "v1", "namespaces", _, "serviceaccounts"] => (&SERVICE_ACCOUNT, ResponseShape::Items),
             ["api", "v1", "namespaces", _, "serviceaccounts", _] => (&SERVICE_ACCOUNT, ResponseShape::Whole),
             _ => return None,

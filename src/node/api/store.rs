@@ -20,6 +20,7 @@ use crate::node::api::selection::Selection;
 
 mod definition;
 mod objects;
+mod pending;
 mod pods;
 mod room;
 mod scopes;

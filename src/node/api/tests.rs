@@ -18,6 +18,7 @@ use super::fake::quiet;
 use super::fake::status;
 use super::fake::write_kubeconfig;
 use super::*;
+use crate::core::bounds;
 use crate::core::cluster::node_daemons::Approval;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::LeaseTerm;
@@ -497,6 +498,56 @@ async fn a_list_is_read_in_small_pages_and_the_spec_of_a_tenant_up_to_its_bound(
     let is_list = |request: &&String| request.contains("/daemonsets?") && !request.contains("watch");
     let requests = fake.requests();
     assert!(requests.iter().find(is_list).is_some_and(|request| request.contains("limit=20")), "{requests:?}");
+}
+
+#[tokio::test]
+async fn of_the_pods_that_wait_for_this_node_a_few_are_kept_and_no_more_of_each_than_whose_it_is() {
+    let pod = |name: &str, node: &str, more: usize| {
+        let owner = |kind: &str, uid: &str| json!({"apiVersion": "apps/v1", "kind": kind, "name": "net", "uid": uid, "controller": kind == "DaemonSet"});
+        let mut owners = vec![owner("ConfigMap", "c"); more];
+        owners.push(owner("DaemonSet", "u"));
+        let term = json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]});
+        let affinity =
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
+        json!({"metadata": {"namespace": "default", "name": name, "uid": "p", "resourceVersion": "11", "ownerReferences": owners}, "spec": {"affinity": affinity},
+            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}})
+    };
+    let mut pods: Vec<Value> = (0..30).map(|number| pod(&format!("p{number:02}"), "n1", 5)).collect();
+    pods.insert(0, pod("large", "n1", 2_000));
+    pods.insert(0, pod("elsewhere", "n2", 1));
+    let (events, receiver) = mpsc::unbounded_channel();
+    let mut receiver = Some(receiver);
+    let fake = Fake::start(100, move |_, path| match (path.contains("/namespaces/default/pods"), is_watch(path)) {
+        (true, false) => list(&pods),
+        (true, true) => FakeReply::Watch(receiver.take().expect("one watch")),
+        _ => empty(path),
+    })
+    .await;
+    let api = Api::start(options(&fake));
+    let daemon = ObjectKey::new("default", "net");
+    api.set_pending(&BTreeMap::from([(daemon.clone(), "a=b".to_owned())]));
+    until(&api, "listed", |api| api.store().lists(&Scope::Pending(daemon.clone())) > 0).await;
+    let kept =
+        |api: &Api| -> Vec<String> { api.store().snapshot().pending.keys().map(|(_, pod)| pod.name.clone()).collect() };
+    let first: Vec<String> = (0..bounds::PENDING_PODS).map(|number| format!("p{number:02}")).collect();
+    assert_eq!(kept(&api), first);
+    let owner = json!({"kind": "DaemonSet", "name": "net", "uid": "u", "controller": true});
+    let metadata = json!({"namespace": "default", "name": "p00", "uid": "p", "ownerReferences": [owner]});
+    let key = (daemon.clone(), ObjectKey::new("default", "p00"));
+    assert_eq!(*api.store().snapshot().pending[&key].value, json!({"metadata": metadata}));
+
+    let modified = |object: Value| events.send(json!({"type": "MODIFIED", "object": object})).unwrap();
+    let mut going = pod("p00", "n1", 1);
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    modified(going);
+    until(&api, "one that goes is none of them", |api| kept(api) == first[1..]).await;
+    modified(pod("p29", "n1", 1));
+    until(&api, "another has its place", |api| kept(api).last().is_some_and(|name| name == "p29")).await;
+    modified(pod("p28", "n1", 1));
+    let mut released = pod("p29", "n1", 1);
+    released["metadata"]["ownerReferences"] = json!([]);
+    modified(released);
+    until(&api, "one without its owner is none of them", |api| kept(api) == first[1..]).await;
 }
 
 #[tokio::test]

@@ -119,21 +119,21 @@ impl Watches {
             resource: object::api_resource("", "Node", "nodes"),
             namespace: None,
             config: config().fields(&by_name),
-            keep: object::keep_node,
+            keep: Box::new(object::keep_node),
         };
         let pods = WatchTask {
             scope: Scope::Pods,
             resource: object::api_resource("", "Pod", "pods"),
             namespace: None,
             config: config().fields(&of_node).page_size(PODS_PAGE),
-            keep: object::keep_pod,
+            keep: Box::new(object::keep_pod),
         };
         let node_daemons = WatchTask {
             scope: Scope::NodeDaemons,
             resource: object::node_daemons(),
             namespace: None,
             config: config().fields(&by_name),
-            keep: object::keep_all,
+            keep: Box::new(object::keep_all),
         };
         for task in [node, pods, node_daemons] {
             self.fixed.push(task.spawn(&self.context));
@@ -160,7 +160,7 @@ impl Watches {
                     resource: object::resource(reference.kind),
                     namespace: Some(reference.key.namespace.clone()).filter(|namespace| !namespace.is_empty()),
                     config: config().fields(&format!("metadata.name={}", reference.key.name)),
-                    keep: object::keep_all,
+                    keep: Box::new(object::keep_all),
                 };
                 self.wanted.insert(reference.clone(), task.spawn(&self.context));
             }
@@ -194,7 +194,8 @@ fn spawn_daemon_sets(context: &Arc<WatchContext>, selector: Option<String>) -> A
     };
     let config = config.page_size(DAEMON_SETS_PAGE);
     let resource = object::api_resource("apps", "DaemonSet", "daemonsets");
-    let task = WatchTask { scope: Scope::DaemonSets, resource, namespace: None, config, keep: object::keep_daemon_set };
+    let keep = Box::new(object::keep_daemon_set);
+    let task = WatchTask { scope: Scope::DaemonSets, resource, namespace: None, config, keep };
     task.spawn(context)
 }
 

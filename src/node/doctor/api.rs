@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::core::cluster::overview::Leader;
 use crate::core::doctor::api::Answers;
 use crate::core::doctor::api::ApiFacts;
+use crate::core::doctor::api::MOST_RIGHTS;
 use crate::core::doctor::api::Right;
 use crate::core::doctor::api::right_to_conditions;
 use crate::core::doctor::api::right_to_taint;
@@ -32,11 +33,15 @@ use crate::core::doctor::policies::PolicyProbeResult;
 use crate::core::doctor::policies::ProbeWrite;
 use crate::core::doctor::policies::Targets;
 use crate::core::doctor::policies::probes;
+use crate::core::doctor::stock::part_examined;
+use crate::core::field_filter::is_too_large;
 use crate::core::json::Json;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
 use crate::core::model::STATIC_GATE;
+use crate::core::owners;
 use crate::core::placement;
+use crate::core::policy::trusts;
 use crate::core::status::StatusReport;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -51,6 +56,12 @@ const ANSWER: Duration = Duration::from_secs(3);
 const ASK: Duration = Duration::from_secs(12);
 /// Concurrent access reviews.
 const AT_ONCE: usize = 16;
+/// DaemonSets a page: a tenant may write each as large as it is read.
+const DAEMON_SETS_PAGE: u32 = 10;
+/// Pods a page, of which the same holds.
+const PODS_PAGE: u32 = 25;
+/// So many pods of one DaemonSet are named.
+const MOST_PODS: usize = 5;
 
 /// The findings, and the kubelet's version from the Node.
 pub(super) struct ApiFindings {
@@ -86,21 +97,27 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
     };
     let coordinator = asker.coordinator(config).await.filter(|_| crd == Ok(true));
     let modes = modes(status);
-    let daemon_sets = match modes.is_empty() && !config.startup_taint {
-        true => None,
-        false => asker.daemon_sets().await,
+    let mut found = FoundDaemonSets::default();
+    let is_listed = match modes.is_empty() && !config.startup_taint {
+        true => false,
+        false => {
+            let add = |set: &Value| found.add(set, &modes, &config.trusted_namespaces);
+            asker.each("/apis/apps/v1/daemonsets", "", DAEMON_SETS_PAGE, add).await.is_ok()
+        }
     };
-    let daemons = asker.daemons(config, daemon_sets.as_deref().unwrap_or_default(), &modes).await;
+    if !found.daemons.is_empty() {
+        let of_node = format!("fieldSelector=spec.nodeName%3D{}&", config.node_name);
+        // Without them nothing is said of them.
+        let _ = asker.each("/api/v1/pods", &of_node, PODS_PAGE, |pod| found.add_pod(pod)).await;
+    }
     let mut wanted = rights(crd == Ok(true), (&config.lease_namespace, &config.lease_name));
     if config.dry_run_admission {
         wanted.extend(rights_to_ask(&config.policy_namespaces));
     }
     wanted.extend(config.startup_taint.then(right_to_taint));
     wanted.extend(config.node_conditions.then(right_to_conditions));
-    for (daemon_set, _, _) in &daemons {
-        let namespace = daemon_set.str_at(["metadata", "namespace"]);
-        wanted.extend(rights_of(namespace, daemon_set.at(["spec", "template"]).unwrap_or(&Value::Null)));
-    }
+    wanted.append(&mut found.trusted_rights);
+    wanted.append(&mut found.tenant_rights);
     let (denied, unasked) = asker.denied(&wanted).await;
     let endpoint = connector.endpoint().map(|e| format!("{}:{}", e.host, e.port)).unwrap_or_default();
     let git = version.body["gitVersion"].as_str().unwrap_or("of unknown version").to_owned();
@@ -116,6 +133,8 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         pod: asker.a_pod().await,
         account: account(wanted.iter().filter(|right| unasked.is_none() && !denied.contains(right))),
     };
+    let mut daemons: Vec<(Value, Mode, Vec<String>)> = found.daemons.into_values().collect();
+    daemons.sort_by_key(|(part, ..)| name_of(part));
     let answers = Answers {
         server: format!("{endpoint} ({git})"),
         has_address_for_pods: config.api_endpoint.is_some() || connector.endpoint_for_pods().is_some(),
@@ -130,10 +149,9 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         denied,
         asked: wanted.len(),
         unasked,
+        left_out: found.left_out,
         daemons,
-        intolerant: daemon_sets
-            .filter(|_| config.startup_taint && status.is_some())
-            .map(|sets| intolerant(&sets, &modes)),
+        intolerant: (is_listed && config.startup_taint && status.is_some()).then_some(found.intolerant),
         probes: asker.probes(&targets).await,
         service: asker.service().await,
     };
@@ -277,24 +295,18 @@ impl Asker {
         }
     }
 
-    /// Every DaemonSet; `None`: they cannot be listed.
-    async fn daemon_sets(&self) -> Option<Vec<Value>> {
-        let sets = self.get("/apis/apps/v1/daemonsets").await.ok()?;
-        Some(sets.body["items"].as_array().cloned().unwrap_or_default())
-    }
-
-    /// The DaemonSets of the API that run here according to the agent, with pods of the DaemonSet controller.
-    async fn daemons(&self, config: &Config, sets: &[Value], modes: &Modes) -> Vec<(Value, Mode, Vec<String>)> {
-        if modes.is_empty() {
-            return Vec::new();
+    /// Looks at every object of a list, page by page; `query`: what else is asked for.
+    async fn each(&self, path: &str, query: &str, limit: u32, mut look: impl FnMut(&Value)) -> Result<(), ApiFailure> {
+        let mut go_on = String::new();
+        loop {
+            let page = self.get(&format!("{path}?{query}limit={limit}{go_on}")).await?.body;
+            page.list_at("items").iter().for_each(&mut look);
+            // Base64 in its form for URLs: nothing to escape.
+            match page.text_at(["metadata", "continue"]) {
+                Some(token) if !token.is_empty() => go_on = format!("&continue={token}"),
+                _ => return Ok(()),
+            }
         }
-        let pods = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{}", config.node_name);
-        let pods = self.get(&pods).await.map(|answer| answer.body).unwrap_or_default();
-        let of = |set: &Value| {
-            let theirs = stock_pods(&pods, set.str_at(["metadata", "uid"]));
-            Some((set.clone(), *modes.get(&name_of(set))?, theirs))
-        };
-        sets.iter().filter_map(of).collect()
     }
 
     /// The address of the Service `kubernetes` and whether an API server answers there.
@@ -325,28 +337,63 @@ fn name_of(set: &Value) -> (String, String) {
     (namespace, name)
 }
 
-/// The DaemonSets that the DaemonSet controller runs and that do not tolerate the taint of a node that waits.
-fn intolerant(sets: &[Value], modes: &Modes) -> Vec<String> {
-    let is_stock = |set: &&Value| {
-        let gate = set.at(["spec", "template", "spec", "nodeSelector"]).and_then(|selector| selector.get(STATIC_GATE));
-        gate.is_none() && modes.get(&name_of(set)) != Some(&Mode::Static)
-    };
-    let tolerates =
-        |set: &&Value| placement::tolerates_starting(set.list_at(["spec", "template", "spec", "tolerations"]));
-    let names = sets.iter().filter(is_stock).filter(|set| !tolerates(set)).map(name_of);
-    names.map(|(namespace, name)| format!("{namespace}/{name}")).collect()
+/// What is kept of the DaemonSets of the cluster: whoever may write some could fill the memory of whoever keeps them.
+#[derive(Default)]
+struct FoundDaemonSets {
+    /// Those that run here according to the agent, by their UIDs, with pods of the DaemonSet controller.
+    daemons: BTreeMap<String, (Value, Mode, Vec<String>)>,
+    /// The rights that they need.
+    trusted_rights: BTreeSet<Right>,
+    tenant_rights: BTreeSet<Right>,
+    /// How many of them need others.
+    left_out: usize,
+    /// Those that the DaemonSet controller runs and that do not tolerate the taint of a node that waits.
+    intolerant: Vec<String>,
 }
 
-/// The names of the pods of the DaemonSet `uid` that the DaemonSet controller made and that are not ending.
-fn stock_pods(pods: &Value, uid: &str) -> Vec<String> {
-    let items = pods["items"].as_array().into_iter().flatten();
-    let theirs = items.filter(|pod| {
-        let metadata = &pod["metadata"];
-        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-        let mirror = metadata["annotations"]["kubernetes.io/config.mirror"].is_string();
-        !mirror && metadata["deletionTimestamp"].is_null() && owners.into_iter().any(|owner| owner["uid"] == uid)
-    });
-    theirs.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect()
+impl FoundDaemonSets {
+    fn add(&mut self, set: &Value, modes: &Modes, trusted: &[String]) {
+        let (namespace, name) = name_of(set);
+        let mode = modes.get(&(namespace.clone(), name.clone())).copied();
+        if is_too_large(set) {
+            self.left_out += usize::from(mode.is_some());
+            if mode != Some(Mode::Static) {
+                self.intolerant.push(format!("{namespace}/{name} (perhaps: it is too large to be read)"));
+            }
+            return;
+        }
+        let template = set.at(["spec", "template"]).unwrap_or(&Value::Null);
+        if let Some(mode) = mode {
+            let mut rights = rights_of(&namespace, template);
+            if trusts(trusted, &namespace) {
+                self.trusted_rights.append(&mut rights);
+            } else if self.tenant_rights.len() + rights.len() <= MOST_RIGHTS {
+                self.tenant_rights.append(&mut rights);
+            } else {
+                self.left_out += 1;
+            }
+            let uid = set.str_at(["metadata", "uid"]).to_owned();
+            self.daemons.insert(uid, (part_examined(set), mode, Vec::new()));
+        }
+        let is_gated = template.at(["spec", "nodeSelector", STATIC_GATE]).is_some();
+        let is_stock = !is_gated && mode != Some(Mode::Static);
+        if is_stock && !placement::tolerates_starting(template.list_at(["spec", "tolerations"])) {
+            self.intolerant.push(format!("{namespace}/{name}"));
+        }
+    }
+
+    /// A pod of the node: that of the DaemonSet controller, if it made it and it is not ending.
+    fn add_pod(&mut self, pod: &Value) {
+        if owners::is_mirror_pod(pod) || pod.at(["metadata", "deletionTimestamp"]).is_some_and(|at| !at.is_null()) {
+            return;
+        }
+        for owner in pod.list_at(["metadata", "ownerReferences"]) {
+            let Some((_, _, pods)) = self.daemons.get_mut(owner.str_at("uid")) else { continue };
+            if pods.len() < MOST_PODS {
+                pods.push(pod.str_at(["metadata", "name"]).to_owned());
+            }
+        }
+    }
 }
 
 /// Whether a server completes a TLS handshake there: a load balancer without back ends does not.
@@ -386,7 +433,9 @@ mod tests {
         ];
         let mode = |name: &str, mode| (("a".to_owned(), name.to_owned()), mode);
         let modes = BTreeMap::from([mode("static", Mode::Static), mode("handed", Mode::Bootstrap)]);
-        assert_eq!(intolerant(&sets, &modes), ["a/plain", "a/handed"]);
+        let mut found = FoundDaemonSets::default();
+        sets.iter().for_each(|set| found.add(set, &modes, &[]));
+        assert_eq!(found.intolerant, ["a/plain", "a/handed"]);
     }
 
     #[test]
@@ -396,13 +445,52 @@ mod tests {
             metadata.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
             json!({"metadata": metadata})
         };
-        let pods = json!({"items": [
+        let mut found = FoundDaemonSets::default();
+        found.daemons.insert("u".to_owned(), (Value::Null, Mode::Static, Vec::new()));
+        for pod in [
             pod("theirs", json!({})),
             pod("ours", json!({"annotations": {"kubernetes.io/config.mirror": "x"}})),
             pod("ending", json!({"deletionTimestamp": "2026-11-21T10:00:00Z"})),
             pod("another", json!({"ownerReferences": [{"uid": "v"}]})),
-        ]});
-        assert_eq!(stock_pods(&pods, "u"), ["theirs"]);
-        assert!(stock_pods(&Value::Null, "u").is_empty());
+        ] {
+            found.add_pod(&pod);
+        }
+        assert_eq!(found.daemons["u"].2, ["theirs"]);
+        (0..100).for_each(|number| found.add_pod(&pod(&format!("p{number}"), json!({}))));
+        assert_eq!(found.daemons["u"].2.len(), MOST_PODS);
+    }
+
+    #[test]
+    fn of_the_daemon_sets_of_tenants_so_many_rights_are_asked_for_and_no_template_is_kept() {
+        let mut found = FoundDaemonSets::default();
+        let mut modes = Modes::new();
+        let mut add = |namespace: &str, name: &str, names: usize| {
+            modes.insert((namespace.to_owned(), name.to_owned()), Mode::Static);
+            let volumes: Vec<Value> =
+                (0..names).map(|n| json!({"secret": {"secretName": format!("{name}-{n}")}})).collect();
+            let set = json!({"metadata": {"namespace": namespace, "name": name, "uid": format!("{namespace}-{name}")},
+                "spec": {"template": {"spec": {"volumes": volumes}}}});
+            found.add(&set, &modes, &["kube-system".to_owned()]);
+        };
+        add("team", "a", 100);
+        add("team", "b", 100);
+        add("team", "c", 10);
+        add("kube-system", "d", 300);
+        modes.insert(("team".to_owned(), "e".to_owned()), Mode::Static);
+        let cut = |name: &str| json!({"metadata": {"namespace": "team", "name": name, "uid": name}, "spec": null, "tooLarge": true});
+        found.add(&cut("e"), &modes, &[]);
+        assert!(found.tenant_rights.len() <= MOST_RIGHTS);
+        let has = |name: &str| found.tenant_rights.iter().any(|right| right.name == name);
+        assert!(has("a-0") && !has("b-0") && has("c-0"));
+        assert_eq!((found.left_out, found.daemons.len()), (2, 4), "one has no room, and one is too large");
+        found.add(&cut("stock"), &modes, &[]);
+        assert_eq!(
+            found.intolerant,
+            ["team/stock (perhaps: it is too large to be read)"],
+            "none of ours, which are static"
+        );
+        assert!(found.trusted_rights.len() > 900, "what is trusted is asked for whatever others need");
+        let kept: usize = found.daemons.values().map(|(part, ..)| part.to_string().len()).sum();
+        assert!(kept < 2048, "{kept}");
     }
 }

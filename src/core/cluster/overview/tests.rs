@@ -171,3 +171,27 @@ fn of_two_daemons_of_one_name_the_one_of_the_uid_counts() {
     assert_eq!(told(json!([with("", "any"), other])).as_deref(), Some("any"));
     assert_eq!(told(json!([with("v", "old"), other])), None);
 }
+
+#[test]
+fn of_a_daemon_set_no_more_is_kept_than_placement_reads_and_a_large_one_is_named() {
+    let mut large = daemon_set("net:1");
+    large["spec"]["template"]["spec"]["containers"][0]["env"] =
+        (0..9_000).map(|n| json!({"name": format!("e{n}"), "value": "v"})).collect();
+    large["metadata"]["annotations"] = json!({"x": "y".repeat(200 << 10), "daemonlet.dev/paused": "true"});
+    let add = |object: &Value| {
+        let mut cluster = ClusterOverview::default();
+        cluster.add(object.clone());
+        cluster
+    };
+    let kept = add(&large);
+    let daemon = &kept.daemons[&ObjectKey::new("kube-system", "net")];
+    assert!(daemon.weight() < 4096, "{daemon:?}");
+    assert!(is_paused(&daemon.daemon_set) && kept.too_large.is_empty());
+    assert_ne!(daemon.revision, add(&daemon_set("net:1")).daemons.into_values().next().unwrap().revision);
+    large["spec"]["template"]["spec"]["tolerations"] = json!(vec![json!({"operator": "Exists"}); 1_000]);
+    let cut = json!({"metadata": {"name": "net", "namespace": "kube-system"}, "spec": null, "status": null, "tooLarge": true});
+    for object in [large, cut] {
+        let cluster = add(&object);
+        assert_eq!((cluster.daemons.len(), cluster.too_large), (0, vec![ObjectKey::new("kube-system", "net")]));
+    }
+}

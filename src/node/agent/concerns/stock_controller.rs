@@ -47,7 +47,6 @@ pub(in super::super) fn unrelated_pods(api: Option<&Snapshot>) -> Vec<UnrelatedP
 pub(in super::super) fn stock(
     observation: &Observation,
     unrelated_pods: &[UnrelatedPod<'_>],
-    node: &str,
     daemon_set: &DaemonSet,
     known: Option<(&HandOver, bool)>,
 ) -> Stock {
@@ -64,10 +63,8 @@ pub(in super::super) fn stock(
     let bound = unrelated_pods.iter().filter(|(k, _)| k.namespace == daemon_set.key.namespace);
     let bound = bound.map(|(_, entry)| *entry).find(|entry| is_stock(&entry.value, daemon_set));
     let pending = api.pending.iter().filter(|((of, _), _)| *of == daemon_set.key).map(|(_, entry)| entry);
-    let here = |entry: &&Entry| {
-        entry.value.pointer("/spec/target").is_some_and(|t| t == node) && is_stock(&entry.value, daemon_set)
-    };
-    let Some(entry) = bound.or_else(|| pending.into_iter().find(here)) else { return Stock::Absent };
+    let waits = pending.into_iter().find(|entry| is_stock(&entry.value, daemon_set));
+    let Some(entry) = bound.or(waits) else { return Stock::Absent };
     let text = |pointer: &str| entry.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     Stock::Here(StockPod {
         name: text("/metadata/name"),

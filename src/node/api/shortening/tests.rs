@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::core::field_filter::is_too_large;
+use crate::core::model::ObjectKey;
 use crate::node::api::object::keep_pending;
 use crate::node::api::object::keep_pod;
 
@@ -45,10 +46,15 @@ fn what_is_kept_of_a_pod_is_read_of_it() {
         let kept = keep_pod(pod.clone());
         assert!(kept.is_some());
         assert_eq!(keep_pod(read("/api/v1/pods", &pod)), kept);
-        let kept = keep_pending(pod.clone());
-        assert!(kept.is_some());
-        assert_eq!(keep_pending(read("/api/v1/namespaces/a/pods", &pod)), kept);
     }
+    let mut waits = pod(json!({"ownerReferences": owners}));
+    waits["metadata"].as_object_mut().expect("a map").remove("deletionTimestamp");
+    let keep = |pod: &Value| keep_pending(pod, &ObjectKey::new("a", "d"), "n");
+    let kept = keep(&waits);
+    assert!(kept.is_some());
+    assert_eq!(keep(&read("/api/v1/namespaces/a/pods", &waits)), kept);
+    waits["metadata"]["deletionTimestamp"] = json!("t");
+    assert_eq!(keep(&read("/api/v1/namespaces/a/pods", &waits)), None, "it goes");
 }
 
 #[test]
@@ -136,7 +142,8 @@ fn nothing_else_is_shortened() {
     for path in ["/apis/apps/v1/namespaces/a/daemonsets", "/api/v1/namespaces/a/pods/p", "/api/v1/nodes", "/"] {
         assert!(shortening(path, &selection).is_none(), "{path}");
     }
-    assert!(shortening("/apis/apps/v1/daemonsets", &Selection::default()).is_none(), "everything is read whole");
+    let one = "/apis/apps/v1/namespaces/a/daemonsets/d";
+    assert!(shortening(one, &Selection::default()).is_none(), "it is read whole");
     let post = Request::post("/api/v1/pods").body(()).expect("a request");
     assert!(Shortening::of(&post, &selection).is_none());
 }
@@ -180,4 +187,20 @@ fn of_an_event_what_is_told_of_it_is_read() {
         large["message"] = "x".repeat(1 << 20).into();
         assert!(is_too_large(&read(path, &large)));
     }
+}
+
+#[test]
+fn of_all_daemon_sets_each_is_bounded_where_nobody_selects() {
+    let written = json!([{"manager": "m", "subresource": "status", "time": "t", "fieldsV1": {"f:a": {}}}]);
+    let mut whole = json!({"metadata": {"name": "d", "namespace": "a", "uid": "u", "generation": 2, "labels": {"x": "y"},
+            "annotations": {"x": "y"}, "managedFields": written},
+        "spec": {"template": {"spec": {"tolerations": [{"operator": "Exists"}]}}},
+        "status": {"observedGeneration": 2, "conditions": [{"type": "Released"}], "numberReady": 1}});
+    let mut kept = whole.clone();
+    kept["metadata"]["managedFields"] = json!([{"manager": "m", "subresource": "status", "time": "t"}]);
+    kept["status"].as_object_mut().expect("a map").remove("numberReady");
+    let path = "/apis/apps/v1/daemonsets";
+    assert_eq!(read(path, &whole), kept);
+    whole["spec"]["template"]["spec"]["env"] = json!(vec![json!({"name": "x"}); 100_000]);
+    assert!(is_too_large(&read(path, &whole)));
 }

@@ -34,7 +34,7 @@ pub enum Scope {
     Pods,
     /// One referenced object.
     Object(ObjectRef),
-    /// Unschedulable pods of one DaemonSet, for any node.
+    /// Unschedulable pods of one DaemonSet for this node.
     Pending(ObjectKey),
     /// The own NodeDaemons, if the cluster has the resource.
     NodeDaemons,
@@ -164,7 +164,7 @@ pub struct Snapshot {
     pub node: Option<Entry>,
     /// Pods of this node (see [`Scope::Pods`]).
     pub pods: BTreeMap<ObjectKey, Entry>,
-    /// Unschedulable pods, by their DaemonSet and their name.
+    /// Unschedulable pods for this node, by their DaemonSet and their name.
     pub pending: BTreeMap<(ObjectKey, ObjectKey), Entry>,
     /// Referenced objects.
     #[serde(with = "marks::objects")]

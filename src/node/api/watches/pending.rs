@@ -2,7 +2,7 @@
 //! replace keeps out (by its host ports).
 //!
 //! Owns which watches are open: one for each `bootstrap` daemon that runs. Such a pod names its node only in an
-//! affinity, which no selector of the API can match, so every such node sees the pods of all nodes.
+//! affinity, which no selector of the API can match, so every such node reads the pods of all nodes, and keeps its own.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use crate::core::model::ObjectKey;
 use crate::node::api::object;
 use crate::node::api::store::Scope;
 
+use super::PODS_PAGE;
 use super::WatchTask;
 use super::Watches;
 use super::config;
@@ -29,13 +30,14 @@ impl Watches {
             if self.pending.contains_key(key) {
                 continue;
             }
-            let config = config().fields("spec.nodeName=");
+            let config = config().fields("spec.nodeName=").page_size(PODS_PAGE);
+            let (daemon, node) = (key.clone(), self.node.clone());
             let task = WatchTask {
                 scope: Scope::Pending(key.clone()),
                 resource: object::api_resource("", "Pod", "pods"),
                 namespace: Some(key.namespace.clone()),
                 config: if selector.is_empty() { config } else { config.labels(selector) },
-                keep: object::keep_pending,
+                keep: Box::new(move |pod| object::keep_pending(&pod, &daemon, &node)),
             };
             self.pending.insert(key.clone(), task.spawn(&self.context));
         }

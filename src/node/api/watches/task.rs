@@ -64,7 +64,8 @@ pub(super) struct WatchTask {
     pub(super) resource: ApiResource,
     pub(super) namespace: Option<String>,
     pub(super) config: Config,
-    pub(super) keep: fn(Value) -> Option<Value>,
+    /// What is kept of an object, if it is.
+    pub(super) keep: Box<dyn Fn(Value) -> Option<Value> + Send + Sync>,
 }
 
 /// Why one run of a watch ended.
@@ -281,7 +282,7 @@ impl WatchTask {
     /// Whether the object need not be watched.
     fn apply(&self, context: &WatchContext, object: RawObject, seen: Option<&mut BTreeSet<ObjectKey>>) -> bool {
         let key = key_of(&object.value);
-        match (self.keep)(object.value) {
+        match (self.keep)(object.value).filter(|_| context.store.has_place(&self.scope, &key)) {
             Some(value) => {
                 if let Some(seen) = seen {
                     seen.insert(key);
@@ -291,7 +292,13 @@ impl WatchTask {
                 context.store.apply(&self.scope, context.known_or(&self.scope, value));
                 matches!(&self.scope, Scope::Object(object) if object.kind == Kind::ServiceAccount)
             }
-            None => false,
+            None => {
+                // What was one of them is none any more.
+                if matches!(self.scope, Scope::Pending(_)) {
+                    context.store.delete(&self.scope, &RawObject::named(&key).value);
+                }
+                false
+            }
         }
     }
 

@@ -46,7 +46,7 @@ fn look(api: &Snapshot) -> Stock {
     let runtime = Knowledge::Absent(Absence::NotConfigured);
     let observation = booted(Observation::of(Some(api.clone()), runtime, 2_000_000), 1_000_000);
     let unrelated_pods = unrelated_pods(observation.snapshot());
-    stock(&observation, &unrelated_pods, "n1", &daemon_set(), None)
+    stock(&observation, &unrelated_pods, &daemon_set(), None)
 }
 
 #[test]
@@ -77,14 +77,9 @@ fn a_pod_of_the_daemon_set_that_is_no_mirror_pod_counts() {
 }
 
 #[test]
-fn one_that_cannot_be_bound_counts_where_it_is_meant_for_this_node() {
-    let pending = |node: &str| {
-        let mut pod = pod("d");
-        pod["spec"] = json!({"target": node});
-        with(pod, true)
-    };
-    assert!(matches!(look(&pending("n1")), Stock::Here(_)));
-    assert_eq!(look(&pending("n2")), Stock::Absent);
+fn one_that_cannot_be_bound_counts_where_it_is_of_this_daemon_set() {
+    assert!(matches!(look(&with(pod("d"), true)), Stock::Here(_)));
+    assert_eq!(look(&with(pod("other"), true)), Stock::Absent);
 }
 
 #[test]
@@ -92,7 +87,7 @@ fn without_an_api_server_the_runtime_tells() {
     let known =
         HandOver { boot: String::new(), pod: "net-1".to_owned(), uid: "s".to_owned(), done: false, missing: None };
     let word = |runtime: Knowledge<Arc<Vec<RuntimePod>>>| {
-        stock(&Observation::of(None, runtime, 0), &[], "n1", &daemon_set(), Some((&known, false)))
+        stock(&Observation::of(None, runtime, 0), &[], &daemon_set(), Some((&known, false)))
     };
     assert!(matches!(word(Knowledge::Unreadable("hangs".to_owned())), Stock::Lost(Evidence::Unknown(_))));
     assert_eq!(word(Knowledge::Current(Arc::default())), Stock::Lost(Evidence::Gone));
@@ -115,7 +110,7 @@ fn an_api_server_that_has_not_listed_the_pods_yet_says_nothing() {
     let mut observation = Observation::of(Some(api), Knowledge::Absent(Absence::NotConfigured), 0);
     let listing = observation.api.as_mut().unwrap();
     Arc::make_mut(&mut listing.snapshot).scopes.insert(Scope::Pods, ScopeState::default());
-    assert_eq!(stock(&observation, &[], "n1", &daemon_set(), None), Stock::Unlisted);
+    assert_eq!(stock(&observation, &[], &daemon_set(), None), Stock::Unlisted);
 }
 
 #[test]
