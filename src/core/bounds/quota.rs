@@ -48,8 +48,14 @@ impl QuotaUse {
 
     /// How much more of `quota` may be kept of `namespace`.
     pub fn left(&self, quota: Quota, namespace: &str) -> usize {
-        let taken = self.by_namespace.get(namespace).copied().unwrap_or(0);
-        let left_to_all = quota.all.saturating_sub(self.all).max(quota.share.saturating_sub(taken));
+        self.left_beside(0, quota, namespace)
+    }
+
+    /// The same if `own` of what `namespace` takes did not count.
+    pub fn left_beside(&self, own: usize, quota: Quota, namespace: &str) -> usize {
+        let taken = self.by_namespace.get(namespace).map_or(0, |taken| taken.saturating_sub(own));
+        let all = self.all.saturating_sub(own);
+        let left_to_all = quota.all.saturating_sub(all).max(quota.share.saturating_sub(taken));
         quota.each.saturating_sub(taken).min(left_to_all)
     }
 }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::core::bounds;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Lookup;
@@ -26,6 +27,8 @@ struct PolicyVerdict {
     violations: Option<Vec<FieldError>>,
     /// What PodSecurity has against it, at the level that was last asked for.
     security: Option<(Enforced, Option<FieldError>)>,
+    /// [`bounds::weight`], once that was asked for.
+    weight: Option<usize>,
     used: u64,
 }
 
@@ -59,6 +62,7 @@ impl Verdicts {
             daemon_set: Arc::clone(daemon_set),
             violations: None,
             security: None,
+            weight: None,
             used: self.pass,
         });
         checked!(Arc::ptr_eq(&verdict.daemon_set, daemon_set));
@@ -116,6 +120,13 @@ impl<'a> Judge<'a> {
         let security = enforced.and_then(|enforced| self.security(daemon_set, enforced));
         let violations = || self.violations(daemon_set, <[FieldError]>::to_vec);
         admission::admission(daemon_set, enforced, security, violations)
+    }
+
+    /// [`bounds::weight`].
+    pub fn weight(&self, daemon_set: &Arc<DaemonSet>) -> usize {
+        let weigh = || bounds::weight(daemon_set);
+        self.verdicts
+            .map_or_else(weigh, |verdicts| verdicts.of(daemon_set, |verdict| *verdict.weight.get_or_insert_with(weigh)))
     }
 
     fn violations<T>(&self, daemon_set: &Arc<DaemonSet>, read: impl FnOnce(&[FieldError]) -> T) -> T {

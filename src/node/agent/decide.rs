@@ -4,6 +4,8 @@
 //! its speed only. `plan`, `explain`, `retry`, `restart`, `teardown`, `run --once` and the running agent all call
 //! [`decide`]; they differ in the state that they pass.
 
+mod put_off;
+
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -114,19 +116,11 @@ fn decide_in_order(
     let observation = own_view.as_ref().unwrap_or(observation);
     let adopters = state.absorb(observation, config, &mut log);
     state.note_unsaved(&before.records);
-    let mut plan = planning::plan(observation, &state, config, cache);
-    let incomplete = planning::unwritable(&plan);
-    if !incomplete.is_empty() {
-        cache.make_whole(&incomplete);
-        plan = planning::plan(observation, &state, config, cache);
-        planning::put_off_unwritable(&mut plan, &state, observation.now);
-    }
-    planning::put_off_tenants(&mut plan, &state, observation.now, changes_what_runs);
+    let (mut plan, gave_up) = put_off::planned(observation, &mut state, config, cache);
     objects::note_refused(observation.snapshot(), &mut plan);
     let beyond = tenant::bound(observation.snapshot(), &state.policy, &mut plan);
     state.asks_runtime = plan.daemons.iter().any(|daemon| daemon.asks_runtime);
     let claims = planning::report_to_cluster(observation, &state, config, cache, &plan);
-    let gave_up = state.concerns.manifests_lost_at_boot.give_up(&plan);
     let mut requests = Vec::new();
     let connection = state.concerns.removal_guard.identified_on(state.inputs.cluster_uid.as_ref());
     requests.extend(observation.api.as_ref().map(|_| Request::AskTokensOn { connection }));
@@ -253,7 +247,7 @@ fn remember(observation: &Observation, state: &mut AgentState, plan: &Plan) -> S
         on_disk.due = None;
         return SaveInputs::No;
     }
-    if kept || is_new_origin || plan.daemons.iter().any(changes_what_runs) {
+    if kept || is_new_origin || plan.daemons.iter().any(put_off::changes_what_runs) {
         let is_boot_alone = !kept && on_disk.saved_but_for_boot == Some(fingerprint);
         if is_boot_alone {
             on_disk.due.get_or_insert(observation.now + SAVE_AFTER);
@@ -266,15 +260,6 @@ fn remember(observation: &Observation, state: &mut AgentState, plan: &Plan) -> S
         true => SaveInputs::After,
         false => SaveInputs::No,
     }
-}
-
-fn changes_what_runs(daemon: &DaemonPlan) -> bool {
-    daemon.actions.iter().any(|action| match action {
-        Action::End { .. } | Action::Refresh { volumes: true, .. } => true,
-        // The first one of all replaces nothing, and need not wait.
-        Action::Start { .. } => daemon.record.next_incarnation > 1,
-        _ => false,
-    })
 }
 
 /// Whether an instance is to start.

@@ -10,8 +10,10 @@ use crate::core::time::Timestamp;
 const BYTES_PER_SECOND: u64 = 1 << 20;
 /// A shorter pause is none.
 const SHORTEST: Span = Span::from_secs(1);
-/// The longest pause: a kubelet refreshes volumes as often.
+/// The longest pause, whoever writes within it: a kubelet refreshes volumes as often.
 const LONGEST: Span = Span::from_secs(60);
+/// The longest pause for an instance that is to start again.
+const DOWN: Span = Span::from_secs(5);
 
 /// A write of the remembered inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -30,29 +32,48 @@ pub(super) struct InputsOnDisk {
     pub(super) saved_but_for_boot: Option<u64>,
     /// When what has changed is to be written.
     pub(super) due: Option<Timestamp>,
-    /// The pause after the last write, from and to.
+    /// The pause after the last write.
     #[serde(default)]
-    pub(super) pause: Option<(Timestamp, Timestamp)>,
+    pub(super) pause: Option<Pause>,
+}
+
+/// A pause after a large write. A write within it prolongs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Pause {
+    /// When it began.
+    pub(super) since: Timestamp,
+    /// The last write.
+    pub(super) last: Timestamp,
+    pub(super) to: Timestamp,
+}
+
+impl Pause {
+    /// Until when an instance waits that is to start again.
+    pub(super) fn starts_until(&self, now: Timestamp) -> Option<Timestamp> {
+        Some(self.to.min(self.last + DOWN)).filter(|until| now < *until)
+    }
 }
 
 impl InputsOnDisk {
     /// After a write at `now`.
-    pub(super) fn written(mark: SavedInputsMark, now: Timestamp) -> Self {
+    pub(super) fn written(self, mark: SavedInputsMark, now: Timestamp) -> Self {
         let millis = mark.bytes.saturating_mul(1000) / BYTES_PER_SECOND;
-        let pause = Span::from_millis(i64::try_from(millis).unwrap_or(i64::MAX)).min(LONGEST);
-        let pause = (pause >= SHORTEST).then(|| (now, now + pause));
+        let span = Span::from_millis(i64::try_from(millis).unwrap_or(i64::MAX)).min(LONGEST);
+        let since = self.pause(now).map_or(now, |pause| pause.since);
+        let pause = Pause { since, last: now, to: (now + span).min(since + LONGEST) };
+        let pause = if span >= SHORTEST { Some(pause) } else { self.pause(now) };
         Self { saved: mark.fingerprint, saved_but_for_boot: None, due: None, pause }
     }
 
     /// When what has changed is to be written: `span` after the change, and not within the pause.
     pub(super) fn due_after(&mut self, span: Span, now: Timestamp) -> Timestamp {
-        let due = self.paused_until(now).unwrap_or(now).max(now + span);
+        let due = self.pause(now).map_or(now, |pause| pause.to).max(now + span);
         *self.due.get_or_insert(due)
     }
 
-    /// The end of the pause that `now` lies in. A clock that was set back is in none.
-    pub(super) fn paused_until(&self, now: Timestamp) -> Option<Timestamp> {
-        self.pause.filter(|(from, to)| (*from..*to).contains(&now)).map(|(_, to)| to)
+    /// The pause that `now` lies in. A clock that was set back is in none.
+    pub(super) fn pause(&self, now: Timestamp) -> Option<Pause> {
+        self.pause.filter(|pause| (pause.last..pause.to).contains(&now))
     }
 }
 
@@ -60,15 +81,41 @@ impl InputsOnDisk {
 mod tests {
     use super::*;
 
+    const MIB: u64 = 1 << 20;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn written(before: InputsOnDisk, bytes: u64, millis: i64) -> InputsOnDisk {
+        before.written(SavedInputsMark { fingerprint: 1, bytes }, at(millis))
+    }
+
+    fn to(on_disk: &InputsOnDisk, millis: i64) -> Option<Timestamp> {
+        on_disk.pause(at(millis)).map(|pause| pause.to)
+    }
+
     #[test]
     fn after_a_large_write_there_is_a_pause_by_its_size_and_a_clock_that_is_set_back_ends_it() {
-        let at = Timestamp::from_millis;
-        let written = |bytes| InputsOnDisk::written(SavedInputsMark { fingerprint: 1, bytes }, at(10_000));
-        assert_eq!(written(1 << 19).paused_until(at(10_000)), None);
-        let large = written(8 << 20);
-        assert_eq!(large.paused_until(at(10_000)), Some(at(18_000)));
-        assert_eq!(large.paused_until(at(17_999)), Some(at(18_000)));
-        assert_eq!((large.paused_until(at(18_000)), large.paused_until(at(9_999))), (None, None));
-        assert_eq!(written(u64::MAX).paused_until(at(10_000)), Some(at(70_000)));
+        assert_eq!(to(&written(InputsOnDisk::default(), MIB / 2, 10_000), 10_000), None);
+        let large = written(InputsOnDisk::default(), 8 * MIB, 10_000);
+        assert_eq!(to(&large, 10_000), Some(at(18_000)));
+        assert_eq!(to(&large, 17_999), Some(at(18_000)));
+        assert_eq!((to(&large, 18_000), to(&large, 9_999)), (None, None));
+        assert_eq!(to(&written(InputsOnDisk::default(), u64::MAX, 10_000), 10_000), Some(at(70_000)));
+        let pause = large.pause(at(10_000)).expect("a pause");
+        assert_eq!((pause.starts_until(at(10_000)), pause.starts_until(at(15_000))), (Some(at(15_000)), None));
+    }
+
+    #[test]
+    fn writes_within_a_pause_prolong_it_to_a_minute_at_most() {
+        let mut on_disk = written(InputsOnDisk::default(), 30 * MIB, 0);
+        for second in 1..60 {
+            on_disk = written(on_disk, 30 * MIB, second * 1000);
+        }
+        assert_eq!((to(&on_disk, 59_000), to(&on_disk, 60_000)), (Some(at(60_000)), None));
+        assert_eq!(to(&written(on_disk, 30 * MIB, 60_000), 60_000), Some(at(90_000)), "another begins");
+        let small = written(written(InputsOnDisk::default(), 8 * MIB, 0), 1, 1000);
+        assert_eq!(to(&small, 2000), Some(at(8000)), "a small one ends none");
     }
 }

@@ -22,8 +22,6 @@ use crate::core::pass::PassContext;
 use crate::core::pass::Plan;
 use crate::core::pass::Subject;
 use crate::core::placement;
-use crate::core::plan::Action;
-use crate::core::plan::DaemonPlan;
 use crate::core::plan::Facts;
 use crate::core::plan::Note;
 use crate::core::policy::Judge;
@@ -37,7 +35,6 @@ use crate::core::sources::KnownDefinition;
 use crate::core::startup_taint;
 use crate::core::startup_taint::ApiServer;
 use crate::core::startup_taint::Switch;
-use crate::core::time::Timestamp;
 use crate::node::api::Scope;
 use crate::node::manifests::Manifest;
 
@@ -55,10 +52,6 @@ use super::render_cache::RenderCacheInputs;
 use super::state::AgentState;
 use super::state::Goal;
 use super::teardown;
-
-/// Why what a tenant changes waits.
-const WAITS: &str =
-    "its change waits up to a minute: all that this node remembers is written before it, and was a moment ago";
 
 /// Stands for the digest of a manifest that the disk has lost and nobody removed.
 pub(super) const LOST: &str = "lost with the disk";
@@ -311,60 +304,6 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
             let note = format!("{reference} of {file} is passed over: {origin} is used; hint: {OVERRIDE_HINT}");
             daemon.summary.notes.push(Note::Other(note));
         }
-    }
-}
-
-/// Daemons whose plan writes what was given up after it was last written, a file was changed or lost, or what had no room to
-/// be whole.
-pub(super) fn unwritable(plan: &Plan) -> BTreeSet<ObjectKey> {
-    // What was adopted is rendered from the definition of another daemon.
-    let keys = |d: &DaemonPlan| {
-        let own = d.record.instances.iter().filter_map(|i| Some(i.daemon_set.as_ref()?.key.clone()));
-        own.chain([d.key.clone()]).collect::<Vec<ObjectKey>>()
-    };
-    plan.daemons.iter().filter(|d| is_unwritable(d)).flat_map(keys).collect()
-}
-
-fn is_unwritable(daemon: &DaemonPlan) -> bool {
-    daemon.actions.iter().any(|action| match action {
-        Action::Start { rendering, .. } | Action::Refresh { rendering, .. } | Action::Verify { rendering, .. } => {
-            !rendering.is_whole()
-        }
-        _ => false,
-    })
-}
-
-/// Leaves daemons whose plan cannot be written in this pass as they are until the next one, which is due at once.
-pub(super) fn put_off_unwritable(plan: &mut Plan, state: &AgentState, now: Timestamp) {
-    put_off(plan, state, is_unwritable, now, "its turn comes with the next pass: many are to be written");
-}
-
-/// Leaves daemons of namespaces that are not trusted as they are where the remembered inputs are written before they change,
-/// until the pause after the last write is over.
-pub(super) fn put_off_tenants(
-    plan: &mut Plan,
-    state: &AgentState,
-    now: Timestamp,
-    changes_what_runs: impl Fn(&DaemonPlan) -> bool,
-) {
-    let Some(until) = state.inputs_on_disk.paused_until(now).filter(|_| state.goal == Goal::Run) else { return };
-    let waits = |daemon: &DaemonPlan| changes_what_runs(daemon) && state.policy.bounds(&daemon.key.namespace);
-    put_off(plan, state, waits, until, WAITS);
-}
-
-/// Leaves daemons that are to wait as they are, and looks again at `until`.
-pub(super) fn put_off(
-    plan: &mut Plan,
-    state: &AgentState,
-    waits: impl Fn(&DaemonPlan) -> bool,
-    until: Timestamp,
-    why: &str,
-) {
-    for daemon in plan.daemons.iter_mut().filter(|daemon| waits(daemon)) {
-        daemon.actions.clear();
-        daemon.record = state.records.get(&daemon.key).cloned().unwrap_or_else(|| state.new_record(&daemon.key));
-        daemon.wake_at = Some(until);
-        daemon.summary.notes.push(Note::Other(why.to_owned()));
     }
 }
 

@@ -20,7 +20,6 @@ use crate::core::time::Timestamp;
 use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
-use crate::node::manifests::ManifestDir;
 use crate::node::seal;
 use crate::node::seal::SealError;
 use crate::node::seal::Sealed;
@@ -250,8 +249,12 @@ impl Sealing {
 pub(super) fn withdraw_secrets(executor: &mut Executor, state: &AgentState) {
     let is_off = !executor.sealing.is_on() || !seal::is_shutting_down();
     let Some(folder) = executor.state.as_ref().filter(|_| !is_off) else { return };
-    if let Some(why) = why_secrets_stay(executor.manifests.as_mut(), state) {
-        tracing::warn!("the machine shuts down: secrets stay in the volumes, readable for root, because {why}");
+    // The last pass may have been long ago.
+    if executor.manifests.as_mut().is_none_or(|manifests| manifests.scan().is_err()) {
+        tracing::warn!(
+            "the machine shuts down: secrets stay in the volumes, readable for root, because the manifest folder cannot be read, \
+             and nothing is written without it"
+        );
         return;
     }
     if !executor.sealing.is_safe(&folder.inputs) {
@@ -261,7 +264,16 @@ pub(super) fn withdraw_secrets(executor: &mut Executor, state: &AgentState) {
         );
         return;
     }
-    for instance in state.records.values().flat_map(|record| &record.instances) {
+    let unread = state.inputs.unread.iter().filter(|object| object.kind == Kind::Secret);
+    let unread: BTreeSet<&str> = unread.map(|object| object.key.namespace.as_str()).collect();
+    for namespace in &unread {
+        tracing::warn!(
+            "the machine shuts down: secrets of namespace {namespace} stay in its volumes, readable for root, because the API \
+             server has had newer ones than those that are sealed, or others for which there was no room"
+        );
+    }
+    let records = state.records.values().filter(|record| !unread.contains(record.key.namespace.as_str()));
+    for instance in records.flat_map(|record| &record.instances) {
         // Without its definition the agent cannot write them again.
         let Some(daemon_set) = &instance.daemon_set else { continue };
         let harmless = harmless(daemon_set);
@@ -273,16 +285,6 @@ pub(super) fn withdraw_secrets(executor: &mut Executor, state: &AgentState) {
         }
     }
     tracing::info!("the machine shuts down: secrets are sealed on disk, and gone from the volumes");
-}
-
-/// Why the next start may not write the secrets again that are in the volumes, if so.
-fn why_secrets_stay(manifests: Option<&mut ManifestDir>, state: &AgentState) -> Option<&'static str> {
-    // The last pass may have been long ago.
-    if manifests.is_none_or(|manifests| manifests.scan().is_err()) {
-        return Some("the manifest folder cannot be read, and nothing is written without it");
-    }
-    let is_newer = state.inputs.unread.iter().any(|object| object.kind == Kind::Secret);
-    is_newer.then_some("the API server has had newer ones than those that are sealed")
 }
 
 /// The volumes of a DaemonSet that hold no secret, by their template; all others may.

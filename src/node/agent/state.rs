@@ -405,7 +405,7 @@ impl AgentState {
             }
         }
         if let Some(mark) = outcome.inputs_saved {
-            state.inputs_on_disk = InputsOnDisk::written(mark, now);
+            state.inputs_on_disk = state.inputs_on_disk.written(mark, now);
         }
         state.passes += 1;
         state

@@ -12,8 +12,12 @@ const MOST_LINKS: usize = 40;
 /// A folder's sticky bit: who may write to it may not rename what others own.
 const STICKY: u32 = 0o1000;
 
-/// The first folder above `path`, and above what links on the way lead to, to which users other than root, or than this
-/// process's, may write. What is not there, and what may not be looked at, is none.
+/// Accounts from this one on are people's, as shadow's `UID_MIN` has it. What a system's account owns, as some installers do
+/// it with `/etc/kubernetes`, is meant so.
+const FIRST_PERSON: u32 = 1000;
+
+/// The first folder above `path`, and above what links on the way lead to, to which people other than root, or than this
+/// process's user, may write. What is not there, and what may not be looked at, is none.
 pub(super) fn open_above(path: &Path) -> Option<PathBuf> {
     let own = nix::unistd::geteuid().as_raw();
     let mut todo: Vec<PathBuf> = parts(&std::path::absolute(path).ok()?);
@@ -21,7 +25,7 @@ pub(super) fn open_above(path: &Path) -> Option<PathBuf> {
     while let Some(part) = todo.pop() {
         let data = fs::metadata(&at).ok()?;
         let is_writable = data.mode() & 0o022 != 0 && data.mode() & STICKY == 0;
-        if is_writable || data.uid() != 0 && data.uid() != own {
+        if is_writable || data.uid() >= FIRST_PERSON && data.uid() != own {
             return Some(at);
         }
         if part == Path::new("..") {

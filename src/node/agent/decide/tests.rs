@@ -23,6 +23,7 @@ use crate::node::agent::evidence::RuntimePod;
 use crate::node::agent::executor::EffectOutcome;
 use crate::node::agent::executor::RecordFate;
 use crate::node::agent::inputs::Purpose;
+use crate::node::agent::inputs_on_disk::Pause;
 use crate::node::agent::render_cache::VersionedOptions;
 use crate::node::agent::requests::Reply;
 use crate::node::api::Entry;
@@ -440,7 +441,7 @@ fn what_a_tenant_changes_waits_while_the_disk_rests_from_the_last_write() {
     };
     let until = seen.now + Span::from_secs(20);
     assert!(ends(&state).0);
-    state.inputs_on_disk.pause = Some((seen.now, until));
+    state.inputs_on_disk.pause = Some(Pause { since: seen.now, last: seen.now, to: until });
     assert_eq!(ends(&state), (false, Some(until), true));
     let mut trusted = state.clone();
     trusted.policy = policy(&["kube-system"]);

@@ -36,8 +36,8 @@ pub(in crate::node::agent) struct TenantCounts<'a> {
     requesters: OnceCell<Vec<Requester<'a>>>,
     /// DaemonSets of which their namespaces have too many.
     beyond: OnceCell<BTreeSet<&'a ObjectKey>>,
-    /// How much memory the definitions take that they run with.
-    running_weights: OnceCell<BTreeMap<&'a ObjectKey, usize>>,
+    /// How much memory the definitions take that they run with: each, and all together.
+    running_weights: OnceCell<(BTreeMap<&'a ObjectKey, usize>, QuotaUse)>,
 }
 
 impl ObservedState<'_> {
@@ -54,25 +54,29 @@ impl ObservedState<'_> {
 
     /// That what others run, of namespaces that are not trusted, leaves no memory for what an instance of `daemon_set` is
     /// made from: it is kept for as long as the instance runs, whatever the DaemonSet becomes.
-    fn no_memory(&self, daemon_set: &DaemonSet) -> Option<FieldError> {
+    fn no_memory(&self, daemon_set: &Arc<DaemonSet>) -> Option<FieldError> {
         self.state.policy.confines(daemon_set)?;
-        let weight = bounds::weight(daemon_set);
-        let others = self.definitions_that_run().iter().filter(|(key, _)| **key != &daemon_set.key);
-        let mut taken = QuotaUse::default();
-        others.for_each(|(key, weight)| taken.add(&key.namespace, *weight));
-        let has_room = weight <= taken.left(bounds::KEPT, &daemon_set.key.namespace);
+        let weight = self.judge().weight(daemon_set);
+        let (each, all) = self.definitions_that_run();
+        let own = each.get(&daemon_set.key).copied().unwrap_or(0);
+        let has_room = weight <= all.left_beside(own, bounds::KEPT, &daemon_set.key.namespace);
         (!has_room).then(|| bounds::no_room(&daemon_set.key.namespace, weight))
     }
 
     /// What the definitions take that instances of namespaces that are not trusted were made from, for each of their daemons.
-    fn definitions_that_run(&self) -> &BTreeMap<&ObjectKey, usize> {
+    fn definitions_that_run(&self) -> &(BTreeMap<&ObjectKey, usize>, QuotaUse) {
         self.tenants.running_weights.get_or_init(|| {
             let of = |record: &DaemonRecord| -> usize {
                 let confined = record.definitions().filter(|d| self.state.policy.confines(d).is_some());
-                confined.map(|d| bounds::weight(d)).sum()
+                confined.map(|d| self.judge().weight(d)).sum()
             };
-            let weights = self.subjects.iter().map(|subject| (&subject.record.key, of(subject.record)));
-            weights.filter(|(_, weight)| *weight > 0).collect()
+            let (mut each, mut all) = (BTreeMap::new(), QuotaUse::default());
+            for record in self.subjects.iter().map(|subject| subject.record) {
+                let weight = of(record);
+                all.add(&record.key.namespace, weight);
+                each.insert(&record.key, weight);
+            }
+            (each, all)
         })
     }
 
