@@ -15,8 +15,9 @@ use super::node::SPACE;
 use super::others::GUESTS;
 
 /// How long a daemon may wait though it has room, in milliseconds in which nothing stands in the agent's way. While no API
-/// server answers, the agent knows no rejection: that time counts less.
-const WAITS: i64 = 30_000;
+/// server answers, the agent knows no rejection: that time counts less. After an outage it connects within half a minute, and
+/// gives the kubelet another half to tell of the rejection.
+const WAITS: i64 = 60_000;
 const WITHOUT_API: i64 = 8;
 /// After which an agent without an API server judges by the kubelet's silence.
 const UNHEARD: i64 = 120_000;
