@@ -16,7 +16,7 @@ use super::Finding;
 pub(super) const APPROVER: &str = "daemonlet-approver";
 /// The group whose members RBAC gives everything, and policies nothing: what refuses their write is no missing right.
 pub(super) const UNLIMITED: &str = "system:masters";
-/// The signer of the certificates with which a client is somebody for the API server.
+/// The signer of the certificates by which the API server knows a client.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// The most subjects in whose name an approval is tried, and the most that a line names.
 const MOST: usize = 50;

@@ -1,4 +1,6 @@
 //! The folders on the way to a path: whoever may write to one of them may put something else in the place of what is below.
+//!
+//! Owns which folders count. Must not judge what lies at the path itself, nor change anything.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -63,7 +63,7 @@ fn starts_again(daemon: &DaemonPlan) -> bool {
 
 /// Until when a daemon of a namespace that is not trusted waits, because the remembered inputs would be written before it
 /// changes and were a moment ago.
-fn paused_until(daemon: &DaemonPlan, state: &AgentState, now: Timestamp) -> Option<Timestamp> {
+pub(super) fn paused_until(daemon: &DaemonPlan, state: &AgentState, now: Timestamp) -> Option<Timestamp> {
     let pause = state.inputs_on_disk.pause(now)?;
     let is_written = |action| ends_or_refreshes(action) || matches!(action, Action::Keep { .. });
     let until = match daemon.actions.iter().any(is_written) {

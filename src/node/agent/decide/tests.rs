@@ -443,6 +443,10 @@ fn what_a_tenant_changes_waits_while_the_disk_rests_from_the_last_write() {
     assert!(ends(&state).0);
     state.inputs_on_disk.pause = Some(Pause { since: seen.now, last: seen.now, to: until });
     assert_eq!(ends(&state), (false, Some(until), true));
+    let mut whose = planning::plan(&seen, &state, &config, &mut RenderCache::default()).daemons.remove(0);
+    assert_eq!(put_off::paused_until(&whose, &state, seen.now), Some(until));
+    whose.summary.source = Some(DefinedIn::File { path: "/f/net.yaml".into() });
+    assert_eq!(put_off::paused_until(&whose, &state, seen.now), None, "what the node's owner defines does not wait");
     let mut trusted = state.clone();
     trusted.policy = policy(&["kube-system"]);
     assert!(ends(&trusted).0, "what is trusted does not wait");
