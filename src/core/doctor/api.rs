@@ -217,6 +217,8 @@ pub struct Answers {
     pub unasked: Option<String>,
     /// How many DaemonSets need rights that were not checked ([`MOST_RIGHTS`]).
     pub left_out: usize,
+    /// Why not all DaemonSets could be listed, if so: the rights that the others need were not checked.
+    pub unlisted: Option<String>,
     /// DaemonSets that run in place of the DaemonSet controller ([`stock::part_examined`]), with their pods on this node that are
     /// not mirror pods.
     pub daemons: Vec<(Value, Mode, Vec<String>)>,
@@ -311,9 +313,15 @@ fn denied(answers: &Answers) -> Vec<Finding> {
         );
         Finding::warn(CHECK, text, "see `daemonlet status`: it names what the agent may not read")
     });
+    let unlisted = answers.unlisted.as_ref().map(|why| {
+        let text = format!("those of the DaemonSets that run here are not all checked: they could not be listed: {why}");
+        Finding::warn(CHECK, text, "run `daemonlet doctor` again")
+    });
+    let unchecked = left_out.into_iter().chain(unlisted);
     if answers.denied.is_empty() {
         let granted = Finding::ok(CHECK, format!("all {} required rights are granted", answers.asked));
-        return vec![left_out.unwrap_or(granted)];
+        let unchecked: Vec<Finding> = unchecked.collect();
+        return if unchecked.is_empty() { vec![granted] } else { unchecked };
     }
     // One line for the verbs of one resource.
     let mut lines: Vec<(Right, Vec<&str>)> = Vec::new();
@@ -343,7 +351,7 @@ fn denied(answers: &Answers) -> Vec<Finding> {
         let right = Right { verb: verbs.join(", "), ..right };
         Finding::bad(CHECK, format!("may not {right}"), hint)
     };
-    lines.into_iter().map(finding).chain(left_out).collect()
+    lines.into_iter().map(finding).chain(unchecked).collect()
 }
 
 fn crd(crd: &Result<bool, String>) -> Finding {

@@ -298,6 +298,7 @@ fn answers() -> api::Answers {
         asked: 30,
         unasked: None,
         left_out: 0,
+        unlisted: None,
         daemons: vec![(daemon_set("daemonlet"), Mode::Static, Vec::new())],
         intolerant: None,
         probes: Vec::new(),
@@ -370,6 +371,11 @@ fn an_api_server_is_judged_by_what_it_says() {
             api::Answers { left_out: 3, ..answers() },
             Severity::Warn,
             "those of 3 DaemonSets that run here are not checked",
+        ),
+        (
+            api::Answers { unlisted: Some("it expired".into()), ..answers() },
+            Severity::Warn,
+            "are not all checked: they could not be listed: it expired",
         ),
         (
             api::Answers { daemons: vec![stock(4)], ..answers() },

@@ -98,13 +98,14 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
     let coordinator = asker.coordinator(config).await.filter(|_| crd == Ok(true));
     let modes = modes(status);
     let mut found = FoundDaemonSets::default();
-    let is_listed = match modes.is_empty() && !config.startup_taint {
-        true => false,
+    let list = match modes.is_empty() && !config.startup_taint {
+        true => None,
         false => {
             let add = |set: &Value| found.add(set, &modes, &config.trusted_namespaces);
-            asker.each("/apis/apps/v1/daemonsets", "", DAEMON_SETS_PAGE, add).await.is_ok()
+            Some(asker.each("/apis/apps/v1/daemonsets", "", DAEMON_SETS_PAGE, add).await)
         }
     };
+    let is_listed = matches!(list, Some(Ok(())));
     if !found.daemons.is_empty() {
         let of_node = format!("fieldSelector=spec.nodeName%3D{}&", config.node_name);
         // Without them nothing is said of them.
@@ -150,6 +151,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         asked: wanted.len(),
         unasked,
         left_out: found.left_out,
+        unlisted: list.and_then(Result::err).map(|failure| failure.message),
         daemons,
         intolerant: (is_listed && config.startup_taint && status.is_some()).then_some(found.intolerant),
         probes: asker.probes(&targets).await,
