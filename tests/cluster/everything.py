@@ -6,14 +6,17 @@
                             (`make test-long`)
     everything.py --fast    format, clippy, cargo's tests and 200 simulated lives (`make check`)
 
-The tools are made while the lints run. A failed step does not stop the next one: whoever reads the
-output sees all that is wrong.
+The tools are made while the lints run, and the simulator and the dice run on what the cluster tests leave of
+the processors; the tests that assert times wait for them. A failed step does not stop the next one: whoever
+reads the output sees all that is wrong.
 """
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -33,26 +36,50 @@ class Tally:
 
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
+        self._idle = set()
 
-    def step(self, name, argv, pattern=None, env=None):
-        """Runs a step; adds what its output counts, or the step itself."""
-        print(f"=== {name}", flush=True)
+    def step(self, name, argv, pattern=None, env=None, idle=False):
+        """Runs a step; adds what its output counts, or the step itself.
+
+        An idle one takes only the processors that nobody else wants, and prints its output when it has ended.
+        """
+        block = [f"=== {name}\n"]
+        if not idle:
+            print(block.pop(), end="", flush=True)
         began = time.monotonic()
         counts = [0, 0, 0]
-        with subprocess.Popen(argv, cwd=REPO, stdout=subprocess.PIPE, text=True, errors="replace", env=env) as child:
+        with subprocess.Popen(argv, cwd=REPO, stdout=subprocess.PIPE, text=True, errors="replace", env=env, start_new_session=idle) as child:
+            if idle:
+                self._idle.add(child)
+                _stand_back(child.pid)
             for line in child.stdout:
                 found = pattern.match(line) if pattern else None
                 if found:
                     counts = [sum(pair) for pair in zip(counts, map(int, found.groups()))]
                 if not (found and pattern is _CLUSTER):
-                    print(line, end="", flush=True)
+                    block.append(line) if idle else print(line, end="", flush=True)
+        self._idle.discard(child)
         if not pattern:
             counts = [int(child.returncode == 0), int(child.returncode != 0), 0]
         elif child.returncode and not counts[1]:
             counts[1] = 1  # it broke before it could count
         self.passed, self.failed, self.skipped = (a + b for a, b in zip((self.passed, self.failed, self.skipped), counts))
-        print(f"=== {name}: {'ok' if child.returncode == 0 else 'FAILED'}, {time.monotonic() - began:.0f} s", flush=True)
+        block.append(f"=== {name}: {'ok' if child.returncode == 0 else 'FAILED'}, {time.monotonic() - began:.0f} s\n")
+        print("".join(block if idle else block[-1:]), end="", flush=True)
         return child.returncode == 0
+
+    def stop(self):
+        """Ends the idle steps that still run: they do not hear what a terminal sends."""
+        for child in list(self._idle):
+            os.killpg(child.pid, signal.SIGKILL)
+
+
+def _stand_back(pid):
+    """From now on this process and its children run when nothing else wants to, also among sessions with groups of their own."""
+    os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+    group = Path(f"/proc/{pid}/autogroup")
+    if group.exists():
+        group.write_text("19", encoding="ascii")
 
 
 def main():
@@ -86,9 +113,13 @@ def main():
     # The same lives each time: this fails for a change, and not by chance. New ones: `make sim`, `make test-long`.
     lives = ["--lives", "20000"] if long else ["--lives", "200" if fast else "600", "--seed", "1"]
     simulator = [sys.executable, "-u", REPO / "tests" / "sim" / "run.py"]
-    tally.step("simulator", [*simulator, *lives])
+
+    def simulate(idle):
+        tally.step("simulator", [*simulator, *lives], idle=idle)
+        if not fast:
+            tally.step("dice", [*simulator, "--dice"], _CARGO, idle=idle)
+
     if not fast:
-        tally.step("dice", [*simulator, "--dice"], _CARGO)
         # Once each, and slowly, so that they do not rot; of those with 20,000 parts the unit tests have smaller ones.
         tally.step("benches", ["cargo", "bench", "--quiet", "--profile", "dev", "--bench", "core", "--", "--test", "^[^2]"])
     if long:
@@ -96,7 +127,16 @@ def main():
         tally.step("fuzz targets", [sys.executable, "-u", REPO / "fuzz" / "run.py", "--seconds", "600"], _CLUSTER)
     # What cargo's tests have built is what the clusters run.
     if making and made:
-        tally.step("cluster tests", run, _CLUSTER, env)
+        beside = threading.Thread(target=simulate, args=(True,))
+        beside.start()
+        try:
+            tally.step("cluster tests", [*run, "--beside"], _CLUSTER, env)
+            beside.join()
+            tally.step("cluster tests that run alone", [*run, "--alone"], _CLUSTER, env)
+        finally:
+            tally.stop()
+    else:
+        simulate(False)
     if not CORPUS.is_dir():
         print(f"not tested: published manifests (there is no folder {CORPUS})")
     print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped")

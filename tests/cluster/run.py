@@ -2,6 +2,7 @@
 """Runs the cluster tests: each file of `suite/` in a sandbox of its own, four files at a time.
 
     run.py [-k WORD] [--lanes N] [FILE…]   FILE: `flannel` for suite/test_flannel.py; all of them without one
+    run.py --beside, run.py --alone        only those that run beside others, or only those that run alone
     run.py --measure [FILE…]               and writes what each took into suite/seconds.txt
     run.py --build                         only makes what the tests need; nothing else needs the network
     run.py --preflight                     only looks whether this machine can run them
@@ -270,6 +271,8 @@ def main():
     parser.add_argument("files", nargs="*")
     parser.add_argument("-k", dest="word", default="")
     parser.add_argument("--lanes", type=int, default=LANES)
+    parser.add_argument("--beside", action="store_true")
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--measure", action="store_true")
     parser.add_argument("--build", action="store_true")
     parser.add_argument("--preflight", action="store_true")
@@ -299,8 +302,10 @@ def main():
         return 0
     beside, alone = in_order(options.files or [path.stem.removeprefix("test_") for path in (HERE / "suite").glob("test_*.py")])
     lanes = Lanes(options.word)
-    lanes.run(beside, preflight.lanes(options.lanes))
-    lanes.run(alone, 1)
+    if not options.alone:
+        lanes.run(beside, preflight.lanes(options.lanes))
+    if not options.beside:
+        lanes.run(alone, 1)
     if options.measure:
         _write_seconds(lanes.done)
     return _closing(lanes.done)
