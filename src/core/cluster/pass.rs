@@ -8,6 +8,7 @@ mod approvals;
 mod broken;
 mod cut_off;
 mod facts;
+mod outcome;
 mod releases;
 mod revisions;
 mod rules;
@@ -27,12 +28,14 @@ use crate::core::owners;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
+use super::broken::BrokenNodes;
 use super::broken::Suspects;
 use super::conditions;
 use super::counters;
 use super::events;
 use super::events::Trouble;
 use super::history;
+use super::history::RevisionFact;
 use super::liveness::MirrorPodLookup;
 use super::names::Name;
 use super::node_daemons::Spec;
@@ -46,6 +49,7 @@ use super::snapshot::StockPodClaim;
 use super::snapshot::Told;
 use super::snapshot::WatchedDaemon;
 use super::state::CoordinatorState;
+use outcome::RolloutOutcome;
 use stages::Advance;
 use told::AgentFact;
 
@@ -266,18 +270,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     plan.decided.insert(key.clone(), daemon.uid.clone());
     let conflict = conflict(known, daemon, plan);
     let facts = facts::nodes(known, daemon);
-    let unmentioned = facts::unmentioned(known, daemon);
-    plan.look(unmentioned.values().map(|since| *since + rollout::UNCLAIMED).filter(|at| *at > now));
-    if !unmentioned.is_empty() {
-        plan.unmentioned.insert(key.clone(), unmentioned);
-    }
-    let not_ready = facts::not_ready(known, daemon);
-    plan.look(not_ready.values().map(|since| *since + facts::deadline(daemon)).filter(|at| *at > now));
-    if !not_ready.is_empty() {
-        plan.not_ready.insert(key.clone(), not_ready);
-    }
-    plan.look(facts.iter().filter_map(|node| facts::claim_ends(daemon, node)).filter(|at| *at > now));
-    plan.mirrors.extend(facts::mirrors(known, daemon));
+    note_nodes(known, key, daemon, &facts, plan);
     let min_ready = min_ready(daemon);
     // Two writers never fight over one field.
     let gated = owners::is_gated(&daemon.daemon_set) || conflict.is_some();
@@ -296,19 +289,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     }));
     // One that was deleted is halted from its first moment on.
     history.halt(halted.as_ref());
-    // Annotations of ours, whoever keeps the history.
-    let mut marks = Vec::new();
-    if let (Some(halted), Some(current)) = (&halted, current)
-        && current.halted.is_none()
-    {
-        marks.push(history::RevisionWrite::Halt { name: current.name.clone(), halted: halted.clone() });
-    }
-    if let Some((name, nodes)) = current.and_then(|c| Some((c.name.clone(), releases::retried(daemon, c, &facts)?))) {
-        marks.push(history::RevisionWrite::Retried { name, nodes });
-    }
-    if let Some((current, broken)) = current.zip(broken.write.clone()) {
-        marks.push(history::RevisionWrite::Broken { name: current.name.clone(), broken });
-    }
+    let mut marks =
+        current.map_or_else(Vec::new, |current| marks(daemon, current, &facts, halted.as_ref(), broken.write.clone()));
     let is_aborted = stages::is_aborted(daemon, current);
     let renumbered = history.writes.iter().find_map(|write| match write {
         history::RevisionWrite::Renumber { name, number } if current.is_some_and(|c| c.name == *name) => Some(*number),
@@ -348,12 +330,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let is_stopped = halted.is_some() || is_aborted;
     let released = releases::released(daemon, current, &facts, (&rules, &rolled), now, is_stopped);
     let released = released.map(|(released, first)| (facts::by_its_name(view, daemon, released), first));
-    let way_back = match is_aborted {
-        true => facts::released(daemon)
-            .filter(|_| !annotations::is_paused(&daemon.daemon_set) && !rules::is_on_delete(&daemon.daemon_set)),
-        false => halted.as_ref().and_then(|_| facts::way_back(view, daemon, &facts)),
-    };
-    if let Some(to) = way_back.filter(|_| !annotations::is_uncoordinated(&daemon.daemon_set)) {
+    if let Some(to) = way_back(view, daemon, &facts, halted.as_ref(), is_aborted) {
         let facts = facts::returning(view, daemon, &facts, to);
         rolled = rollout::plan(&RolloutRules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
         let why = if is_aborted { "it was aborted" } else { "it failed" };
@@ -369,53 +346,80 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     approvals::give(known, daemon, (&facts, &rolled), (target, rules.when), plan);
     plan.refused.extend(facts::refused(known, &facts, target).into_iter().map(str::to_owned));
     plan.unclaimed.extend(rolled.unclaimed.iter().map(|i| (key.clone(), facts[*i].name.to_owned())));
-    // Counters follow the current revision: it has to be there first.
-    let is_countable = history.current.is_some() || gated || refused.is_some();
-    if is_countable && !facts::are_reports_lost(known, &facts) {
-        let mut causes = facts::causes(known, daemon, (&facts, &rolled), &broken);
-        let trouble = |reason, cause: &str| Trouble {
-            key: key.clone(),
-            uid: daemon.uid.clone(),
-            revision: daemon.hash.clone(),
-            reason,
-            cause: cause.to_owned(),
-        };
-        plan.troubles.extend(causes.iter().map(|(cause, nodes)| (trouble("Degraded", cause), nodes.len().max(1))));
-        plan.troubles.extend(halted.iter().map(|halted| (trouble(events::HALTED, &halted.cause), 1)));
-        if let Some((what, why)) = current.and_then(|current| facts::unwritten(known, daemon, current)) {
-            plan.troubles.insert(trouble("Degraded", &format!("{what}; the condition Degraded says why")), 1);
-            causes.insert(format!("{what}: {why}"), Vec::new());
-        }
-        let told = conditions::ConditionFacts {
-            counters: counted,
-            held: &rolled.held,
-            waiting: rules.when.map(|when| (when, rolled.waiting)),
-            causes: &causes,
-            trouble: match (&conflict, &refused) {
-                (Some(conflict), _) => Some(("Conflict", conflict)),
-                (None, Some(refused)) => Some(("NoControllerRevision", refused)),
-                (None, None) => None,
-            },
-            back: &back,
-            released: released.as_ref(),
-            halted: halted.as_ref(),
-            is_aborted,
-        };
-        let counts = !gated && refused.is_none();
-        if let Some(status) = status::patch(daemon, counts.then_some(&counted), &told, now) {
-            let nodes = counted.desired_number_scheduled;
-            let at_once = counts && status::ends(&daemon.status, &counted);
-            plan.writes.push(ObjectWrite::Status { key: key.clone(), status, nodes, at_once });
-        }
+    let outcome = RolloutOutcome {
+        current,
+        is_current_named: history.current.is_some(),
+        broken: &broken,
+        halted: halted.as_ref(),
+        is_aborted,
+        rolled: &rolled,
+        waiting: rules.when.map(|when| (when, rolled.waiting)),
+        released: released.as_ref(),
+        back: &back,
+        counters: counted,
+        conflict: conflict.as_deref(),
+        refused: refused.as_deref(),
+        is_gated: gated,
+    };
+    outcome.tell(known, key, daemon, &facts, plan);
+    let silent = facts::silent(&facts, &rolled, target);
+    plan.passed_over.extend((!silent.is_empty()).then(|| (key.clone(), silent)));
+}
+
+/// Remembers what is to be seen of each node alone, and when it will change by time alone.
+fn note_nodes(
+    known: &Basis<'_>,
+    key: &ObjectKey,
+    daemon: &WatchedDaemon,
+    facts: &[NodeFact<'_>],
+    plan: &mut ClusterPlan,
+) {
+    let now = known.now;
+    let unmentioned = facts::unmentioned(known, daemon);
+    plan.look(unmentioned.values().map(|since| *since + rollout::UNCLAIMED).filter(|at| *at > now));
+    if !unmentioned.is_empty() {
+        plan.unmentioned.insert(key.clone(), unmentioned);
     }
-    let has_it = |n: &NodeFact<'_>| n.instances.iter().any(|i| i.revision == target && i.overlays == n.overlays);
-    let answers = |n: &&NodeFact<'_>| n.replacing || has_it(n);
-    let silent = facts.iter().filter(|n| n.passed_over && !answers(n));
-    let silent = silent.chain(rolled.unclaimed.iter().map(|i| &facts[*i])).map(|n| n.name.to_owned());
-    let silent: BTreeSet<String> = silent.collect();
-    if !silent.is_empty() {
-        plan.passed_over.insert(key.clone(), silent);
+    let not_ready = facts::not_ready(known, daemon);
+    plan.look(not_ready.values().map(|since| *since + facts::deadline(daemon)).filter(|at| *at > now));
+    if !not_ready.is_empty() {
+        plan.not_ready.insert(key.clone(), not_ready);
     }
+    plan.look(facts.iter().filter_map(|node| facts::claim_ends(daemon, node)).filter(|at| *at > now));
+    plan.mirrors.extend(facts::mirrors(known, daemon));
+}
+
+/// What ControllerRevision `current` is to say of its rollout: annotations of ours, whoever keeps the history.
+fn marks(
+    daemon: &WatchedDaemon,
+    current: &RevisionFact,
+    facts: &[NodeFact<'_>],
+    halted: Option<&Halted>,
+    broken: Option<BrokenNodes>,
+) -> Vec<history::RevisionWrite> {
+    let name = || current.name.clone();
+    let halted = halted.filter(|_| current.halted.is_none()).cloned();
+    let halted = halted.map(|halted| history::RevisionWrite::Halt { name: name(), halted });
+    let retried = releases::retried(daemon, current, facts);
+    let retried = retried.map(|nodes| history::RevisionWrite::Retried { name: name(), nodes });
+    let broken = broken.map(|broken| history::RevisionWrite::Broken { name: name(), broken });
+    halted.into_iter().chain(retried).chain(broken).collect()
+}
+
+/// The revision to which nodes go back from one that was aborted, or that is halted.
+fn way_back(
+    view: &ClusterSnapshot,
+    daemon: &WatchedDaemon,
+    facts: &[NodeFact<'_>],
+    halted: Option<&Halted>,
+    is_aborted: bool,
+) -> Option<Name> {
+    let is_still = || annotations::is_paused(&daemon.daemon_set) || rules::is_on_delete(&daemon.daemon_set);
+    let to = match is_aborted {
+        true => facts::released(daemon).filter(|_| !is_still()),
+        false => halted.and_then(|_| facts::way_back(view, daemon, facts)),
+    };
+    to.filter(|_| !annotations::is_uncoordinated(&daemon.daemon_set))
 }
 
 #[cfg(test)]

@@ -314,7 +314,8 @@ fn denied(answers: &Answers) -> Vec<Finding> {
         Finding::warn(CHECK, text, "see `daemonlet status`: it names what the agent may not read")
     });
     let unlisted = answers.unlisted.as_ref().map(|why| {
-        let text = format!("those of the DaemonSets that run here are not all checked: they could not be listed: {why}");
+        let text =
+            format!("those of the DaemonSets that run here are not all checked: they could not be listed: {why}");
         Finding::warn(CHECK, text, "run `daemonlet doctor` again")
     });
     let unchecked = left_out.into_iter().chain(unlisted);

@@ -239,6 +239,14 @@ pub(super) fn released(daemon: &WatchedDaemon) -> Option<Name> {
     daemon.released.filter(|released| *released != daemon.wanted)
 }
 
+/// Nodes whose agents did not claim an approval of `target`: others come before them.
+pub(super) fn silent(facts: &[NodeFact<'_>], rolled: &RolloutPlan, target: Name) -> BTreeSet<String> {
+    let has_it = |n: &NodeFact<'_>| n.instances.iter().any(|i| i.revision == target && i.overlays == n.overlays);
+    let answers = |n: &&NodeFact<'_>| n.replacing || has_it(n);
+    let silent = facts.iter().filter(|n| n.passed_over && !answers(n));
+    silent.chain(rolled.unclaimed.iter().map(|i| &facts[*i])).map(|n| n.name.to_owned()).collect()
+}
+
 /// When approvals of a node are tried again that the API server has refused to keep.
 fn refused_until(known: &Basis<'_>, node: &str) -> Option<Timestamp> {
     known.state.retries.refused_until(&RequestTarget::Approvals(node.to_owned()))

@@ -1,0 +1,109 @@
+//! What is told of a DaemonSet whose rollout is decided.
+//!
+//! Owns when its counters and conditions may be written, and what counts as trouble with its current revision. Decides
+//! nothing about the rollout.
+
+use crate::core::cluster::conditions;
+use crate::core::cluster::conditions::ConditionFacts;
+use crate::core::cluster::counters::Counters;
+use crate::core::cluster::events;
+use crate::core::cluster::events::Trouble;
+use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::released::FirstInstances;
+use crate::core::cluster::released::Halted;
+use crate::core::cluster::released::Released;
+use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::rollout::RolloutPlan;
+use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::model::ObjectKey;
+use crate::core::update_trigger::UpdateTrigger;
+
+use super::Basis;
+use super::ClusterPlan;
+use super::ObjectWrite;
+use super::broken::Broken;
+use super::facts;
+use super::status;
+
+/// What was decided of a DaemonSet.
+pub(super) struct RolloutOutcome<'a> {
+    /// Its current ControllerRevision, once it is in the API.
+    pub(super) current: Option<&'a RevisionFact>,
+    /// Whether its current ControllerRevision has a name: it is in the API, or is written in this pass.
+    pub(super) is_current_named: bool,
+    /// The nodes on which the current revision failed.
+    pub(super) broken: &'a Broken,
+    /// Why its rollout is halted.
+    pub(super) halted: Option<&'a Halted>,
+    /// Whether people have taken its rollout back.
+    pub(super) is_aborted: bool,
+    /// What nodes may replace.
+    pub(super) rolled: &'a RolloutPlan,
+    /// What approved nodes wait for, and how many.
+    pub(super) waiting: Option<(UpdateTrigger, usize)>,
+    /// The released revision, and what first instances of a newer one do.
+    pub(super) released: Option<&'a (Released, FirstInstances)>,
+    /// The way back of its rollout.
+    pub(super) back: &'a Option<conditions::GoingBack>,
+    /// Its counters.
+    pub(super) counters: Counters,
+    /// A DaemonSet controller that acts on it, too.
+    pub(super) conflict: Option<&'a str>,
+    /// Why its current ControllerRevision cannot be written.
+    pub(super) refused: Option<&'a str>,
+    /// Whether another controller writes its history and its counters.
+    pub(super) is_gated: bool,
+}
+
+impl RolloutOutcome<'_> {
+    /// Adds the status that is to be written, and what goes wrong.
+    pub(super) fn tell(
+        &self,
+        known: &Basis<'_>,
+        key: &ObjectKey,
+        daemon: &WatchedDaemon,
+        nodes: &[NodeFact<'_>],
+        plan: &mut ClusterPlan,
+    ) {
+        // Counters follow the current revision: it has to be there first.
+        let is_countable = self.is_current_named || self.is_gated || self.refused.is_some();
+        if !is_countable || facts::are_reports_lost(known, nodes) {
+            return;
+        }
+        let mut causes = facts::causes(known, daemon, (nodes, self.rolled), self.broken);
+        let trouble = |reason, cause: &str| Trouble {
+            key: key.clone(),
+            uid: daemon.uid.clone(),
+            revision: daemon.hash.clone(),
+            reason,
+            cause: cause.to_owned(),
+        };
+        plan.troubles.extend(causes.iter().map(|(cause, nodes)| (trouble("Degraded", cause), nodes.len().max(1))));
+        plan.troubles.extend(self.halted.iter().map(|halted| (trouble(events::HALTED, &halted.cause), 1)));
+        if let Some((what, why)) = self.current.and_then(|current| facts::unwritten(known, daemon, current)) {
+            plan.troubles.insert(trouble("Degraded", &format!("{what}; the condition Degraded says why")), 1);
+            causes.insert(format!("{what}: {why}"), Vec::new());
+        }
+        let told = ConditionFacts {
+            counters: self.counters,
+            held: &self.rolled.held,
+            waiting: self.waiting,
+            causes: &causes,
+            trouble: match (self.conflict, self.refused) {
+                (Some(conflict), _) => Some(("Conflict", conflict)),
+                (None, Some(refused)) => Some(("NoControllerRevision", refused)),
+                (None, None) => None,
+            },
+            back: self.back,
+            released: self.released,
+            halted: self.halted,
+            is_aborted: self.is_aborted,
+        };
+        let counts = !self.is_gated && self.refused.is_none();
+        if let Some(status) = status::patch(daemon, counts.then_some(&self.counters), &told, known.now) {
+            let nodes = self.counters.desired_number_scheduled;
+            let at_once = counts && status::ends(&daemon.status, &self.counters);
+            plan.writes.push(ObjectWrite::Status { key: key.clone(), status, nodes, at_once });
+        }
+    }
+}
