@@ -23,42 +23,50 @@ const SETTLING: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_secs(2);
 const AT_ONCE: Duration = Duration::from_millis(300);
 
-/// When all agents of a cluster reconnect together, watches for new daemons come first. The others resume up to
-/// [`LATER`] after that of the DaemonSets, which shows how busy the API server is, and wait for it no longer than this.
-const LATER: Duration = Duration::from_millis(1_500);
-const LATEST: Duration = Duration::from_secs(5);
+/// When all agents of a cluster reconnect together, watches for new daemons come first. The others resume once that of the
+/// DaemonSets is open, spread over [`TIMES_AS_LONG`] the time that it took, which shows how busy the API server is. They wait
+/// for it no longer than [`LATEST`].
+const TIMES_AS_LONG: u32 = 8;
+const LEAST_SPREAD: Duration = Duration::from_millis(1_500);
+const MOST_SPREAD: Duration = Duration::from_secs(20);
+const LATEST: Duration = Duration::from_secs(15);
 
 /// The order in which an agent's watches resume; clones share it.
 #[derive(Clone)]
 pub(in crate::node::api) struct WatchOrder {
-    /// Whether the DaemonSets are watched.
-    is_open: Arc<watch::Sender<bool>>,
+    /// Whether the DaemonSets are watched: then over what time the others resume.
+    spread: Arc<watch::Sender<Option<Duration>>>,
 }
 
 impl WatchOrder {
     pub(in crate::node::api) fn new() -> Self {
-        Self { is_open: Arc::new(watch::Sender::new(true)) }
+        Self { spread: Arc::new(watch::Sender::new(Some(LEAST_SPREAD))) }
     }
 
-    fn note(&self, is_open: bool) {
-        self.is_open.send_if_modified(|open| std::mem::replace(open, is_open) != is_open);
+    /// The DaemonSets are watched, after so long; or no longer.
+    fn note(&self, took: Option<Duration>) {
+        let spread = took.map(|took| (took * TIMES_AS_LONG).clamp(LEAST_SPREAD, MOST_SPREAD));
+        self.spread.send_if_modified(|known| {
+            let is_news = known.is_some() != spread.is_some();
+            *known = if is_news { spread } else { *known };
+            is_news
+        });
     }
 
     /// Waits for the turn of a watch that does not go first.
     async fn turn(&self) {
-        let mut is_open = self.is_open.subscribe();
-        let in_turn = async {
-            loop {
-                // Its sender lives as long as this value.
-                let _ = is_open.wait_for(|is_open| *is_open).await;
-                tokio::time::sleep(LATER.mul_f64(random())).await;
-                // It may have been accepted and have expired.
-                if *is_open.borrow() {
-                    return;
-                }
+        let mut spread = self.spread.subscribe();
+        let latest = LATEST.mul_f64(0.5 + random() / 2.0);
+        // A second time if it was accepted and has expired.
+        for _ in 0..2 {
+            // Its sender lives as long as this value.
+            let open = async { spread.wait_for(Option::is_some).await.ok().and_then(|spread| *spread) };
+            let Ok(Some(over)) = tokio::time::timeout(latest, open).await else { return };
+            tokio::time::sleep(over.mul_f64(random())).await;
+            if spread.borrow().is_some() {
+                return;
             }
-        };
-        let _ = tokio::time::timeout(LATEST.mul_f64(0.5 + random() / 2.0), in_turn).await;
+        }
     }
 }
 
@@ -81,6 +89,8 @@ pub(super) struct Retry {
     has_expired: bool,
     /// Since when the watch works; `None` while it is being retried.
     since: Option<Instant>,
+    /// Since when the connection is there over which it has not been accepted yet.
+    asked: Option<Instant>,
     /// When a connection last came after waiting; for a priority watch also at the start, because the connection may
     /// have come with the server.
     linked: Option<Instant>,
@@ -97,6 +107,7 @@ impl Retry {
             order,
             has_expired: false,
             since: None,
+            asked: None,
             linked: (priority != WatchPriority::Later).then(Instant::now),
             refused: 0,
             link,
@@ -105,8 +116,9 @@ impl Retry {
 
     pub(super) fn established(&mut self) {
         self.since.get_or_insert_with(Instant::now);
+        let took = self.asked.take().map_or(Duration::ZERO, |asked| asked.elapsed());
         if self.priority == WatchPriority::Leading {
-            self.order.note(true);
+            self.order.note(Some(took));
         }
     }
 
@@ -133,7 +145,7 @@ impl Retry {
         let established = self.was_established();
         self.since = None;
         if self.priority == WatchPriority::Leading {
-            self.order.note(false);
+            self.order.note(None);
         }
         if established {
             self.backoff.reset();
@@ -143,7 +155,7 @@ impl Retry {
         if *self.link.borrow() != Link::Up {
             // One task connects for all.
             let _ = self.link.wait_for(|link| *link == Link::Up).await;
-            (self.linked, self.refused) = (Some(Instant::now()), 0);
+            (self.linked, self.asked, self.refused) = (Some(Instant::now()), Some(Instant::now()), 0);
             if self.priority == WatchPriority::Later {
                 self.order.turn().await;
             }
@@ -205,7 +217,7 @@ mod tests {
             link.send_replace(Link::Up);
         };
         let ((), (), waited) = tokio::join!(lead, connect, waits(&mut later, false));
-        assert!((Duration::from_secs(3)..Duration::from_secs(5)).contains(&waited), "{waited:?}");
+        assert!((Duration::from_secs(3)..Duration::from_secs(3 + 16)).contains(&waited), "{waited:?}");
         // It does not come.
         link.send_replace(down());
         let lead = async {
@@ -219,6 +231,19 @@ mod tests {
         };
         let ((), (), waited) = tokio::join!(lead, connect, waits(&mut later, false));
         assert!(waited > LATEST / 2 && waited < LATEST + Duration::from_secs(1), "{waited:?}");
+    }
+
+    #[test]
+    fn the_busier_the_api_server_the_longer_the_others_take_to_resume() {
+        let order = WatchOrder::new();
+        let after = |millis| {
+            order.note(None);
+            order.note(Some(Duration::from_millis(millis)));
+            // What follows is no news.
+            order.note(Some(Duration::ZERO));
+            (*order.spread.borrow()).map(|spread| spread.as_millis())
+        };
+        assert_eq!([0, 1_000, 60_000].map(after), [Some(1_500), Some(8_000), Some(20_000)]);
     }
 
     #[tokio::test(start_paused = true)]
