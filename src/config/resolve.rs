@@ -101,7 +101,10 @@ impl Config {
     /// What of `[policy]` is written and gives more than it seems to.
     pub fn broad_grants(&self) -> Vec<FieldError> {
         let images = self.is_written("policy.images").then(|| policy::broad_images(&self.policy_images));
-        policy::broad_paths(&self.grants).into_iter().chain(images.into_iter().flatten()).collect()
+        let own = [&self.state_dir, &self.run_dir, &self.kubelet_root, &self.manifest_dir];
+        let own = own.into_iter().chain(&self.folders).chain(&self.kubeconfig).chain(&self.coordinator_kubeconfig);
+        let own: Vec<&Path> = own.map(PathBuf::as_path).collect();
+        policy::broad_paths(&self.grants, &own).into_iter().chain(images.into_iter().flatten()).collect()
     }
 
     /// What is valid and gives more than it seems to, or has no effect: a namespace of `[policy]` that none of its DaemonSets can come from, and what the

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::core::cluster::steps;
 use crate::core::duration;
+use crate::core::escape;
 use crate::core::json::Json;
 use crate::core::knowledge::OVERRIDE_ANNOTATION;
 use crate::core::labels;
@@ -196,25 +197,42 @@ pub fn first_install(text: &str) -> Option<IntOrPercent> {
     int_or_percent(text).filter(|nodes| !matches!(nodes, IntOrPercent::Int(0) | IntOrPercent::Percent(0)))
 }
 
-/// Every annotation and label of ours on `daemon_set` that is not understood.
+/// So many are told at most, each in so many bytes: whoever may write a DaemonSet may write thousands, and each node says
+/// them in its log and its status.
+const TOLD: usize = 16;
+const TOLD_BYTES: usize = 512;
+
+/// The annotations and labels of ours on `daemon_set` that are not understood, and whether there are more of them.
 pub fn unknown_fields(daemon_set: &DaemonSet) -> Vec<FieldError> {
-    let mut found: Vec<FieldError> = ours(&daemon_set.annotations).filter_map(|(n, v)| annotation(n, v)).collect();
-    found.extend(ours(&daemon_set.labels).filter_map(|(n, v)| label(n, v)));
-    found.extend(excluded_by_steps(daemon_set).map(|excluded| FieldError {
+    let mut told: Vec<FieldError> = unknown(daemon_set).take(TOLD + 1).collect();
+    if told.len() > TOLD {
+        told[TOLD] = FieldError {
+            field: "metadata".to_owned(),
+            reason: format!("has more annotations and labels {OURS}… that are not understood"),
+            hint: Some("correct these first".to_owned()),
+        };
+    }
+    told
+}
+
+fn unknown(daemon_set: &DaemonSet) -> impl Iterator<Item = FieldError> {
+    let annotations = ours(&daemon_set.annotations).filter_map(|(n, v)| annotation(n, v));
+    let labels = ours(&daemon_set.labels).filter_map(|(n, v)| label(n, v));
+    let excluded = excluded_by_steps(daemon_set).map(|excluded| FieldError {
         field: format!("metadata.annotations[{STEPS}]"),
         reason: format!("it excludes {excluded}; the rollout is held"),
         hint: Some("write one of them".to_owned()),
-    }));
-    found.extend(without_effect(daemon_set));
+    });
     // Annotations written on the pod template instead of the DaemonSet.
     let template = daemon_set.template.at(["metadata", "annotations"]).and_then(serde_json::Value::as_object);
-    let misplaced = KNOWN.iter().map(|(name, ..)| name).filter(|name| template.is_some_and(|t| t.contains_key(**name)));
-    found.extend(misplaced.map(|name| FieldError {
+    let misplaced =
+        KNOWN.iter().map(|(name, ..)| name).filter(move |name| template.is_some_and(|t| t.contains_key(**name)));
+    let misplaced = misplaced.map(|name| FieldError {
         field: format!("spec.template.metadata.annotations[{name}]"),
         reason: "it is ignored on the pod template".to_owned(),
         hint: Some("write it into the DaemonSet's own metadata.annotations".to_owned()),
-    }));
-    found
+    });
+    annotations.chain(labels).chain(excluded).chain(without_effect(daemon_set)).chain(misplaced)
 }
 
 /// What of a map has our prefix. It is asked in every pass, and a map may have thousands of other names.
@@ -260,12 +278,15 @@ fn annotation(name: &str, value: &str) -> Option<FieldError> {
         Some((_, is_value, ..)) if is_value(value) => None,
         Some((_, _, wanted, instead)) if name == AFTER => Some(FieldError {
             field,
-            reason: format!("{}; {instead}", start_order::daemons(value).err().unwrap_or_default()),
+            reason: format!(
+                "{}; {instead}",
+                escape::short(&start_order::daemons(value).err().unwrap_or_default(), TOLD_BYTES)
+            ),
             hint: Some(format!("write {wanted}")),
         }),
         Some((_, _, wanted, instead)) => Some(FieldError {
             field,
-            reason: format!("{value:?} is not {wanted}; {instead}"),
+            reason: format!("{:?} is not {wanted}; {instead}", escape::short(value, TOLD_BYTES)),
             hint: Some(format!("write {wanted}")),
         }),
         None if name == MODE_LABEL => Some(misplaced(field, "it is a label", "metadata.labels")),
@@ -283,7 +304,7 @@ fn label(name: &str, value: &str) -> Option<FieldError> {
         MODE_LABEL if matches!(value, "static" | "bootstrap") => None,
         MODE_LABEL => Some(FieldError {
             field,
-            reason: format!("{value:?} is neither static nor bootstrap"),
+            reason: format!("{:?} is neither static nor bootstrap", escape::short(value, TOLD_BYTES)),
             hint: Some("write one of the two".to_owned()),
         }),
         _ if KNOWN.iter().any(|(known, ..)| *known == name) => {

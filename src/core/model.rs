@@ -332,6 +332,16 @@ impl DaemonSet {
         Author::of(&self.source, patches.map_or(ListSource::Folder, |overlays| overlays.list))
     }
 
+    /// Whether a new pod of it may start beside the old one (upstream's `AllowsSurge`).
+    pub fn allows_surge(&self) -> bool {
+        match self.update_strategy {
+            UpdateStrategy::RollingUpdate { max_surge, .. } => {
+                !matches!(max_surge, IntOrPercent::Int(0) | IntOrPercent::Percent(0))
+            }
+            UpdateStrategy::OnDelete => false,
+        }
+    }
+
     /// What its pods are made from: the patched template, or the one that admission returned.
     pub fn pod_template(&self) -> &Value {
         self.admitted.as_deref().unwrap_or_else(|| self.patched_template())

@@ -301,6 +301,92 @@ fn no_way_of_writing_a_path_reaches_what_is_not_granted() {
     assert_eq!((&mount["subPath"], &mount["readOnly"]), (&json!("x/y/z"), &json!(true)), "{mount}");
 }
 
+/// Where a container's log is to be, the kubelet would make a folder, and the container would never start again.
+#[test]
+fn below_a_granted_path_nothing_is_made_where_logs_are_to_be() {
+    let on = |path: &str, part: &str, expanded: &str| {
+        let mut object = changed("~/volumes/-", &volume(json!({"hostPath": {"path": path}})));
+        let mut mount = json!({"name": "w", "mountPath": "/w"});
+        for (field, text) in [("subPath", part), ("subPathExpr", expanded)] {
+            if !text.is_empty() {
+                mount[field] = json!(text);
+            }
+        }
+        object["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = json!([mount]);
+        object
+    };
+    let world = World::granting(&["/var/log", "/srv"]);
+    let log = "kube-system_victim_1/main/2.log";
+    let within = format!("pods/{log}");
+    let below = format!("/var/log/pods/{log}");
+    for (path, part, expanded) in [
+        ("/var/log/pods", log, ""),
+        ("/var/log", within.as_str(), ""),
+        ("/var//log/./", ".//pods//x", ""),
+        (below.as_str(), "", ""),
+        ("/var/log/containers/x.log", "", ""),
+        ("/var/log/pods", "", "$(P)"),
+        ("/var/log", "", "$(P)"),
+        ("/var/log", "", "pods/x"),
+    ] {
+        match world.attempt(&on(path, part, expanded)) {
+            Outcome::Refused(why) => assert!(why.contains("log is to be"), "{path} {part}{expanded}: {why}"),
+            Outcome::Runs(_) => panic!("{path} {part}{expanded}"),
+        }
+    }
+    for (path, part, expanded) in [
+        ("/var/log/pods", "", ""),
+        ("/var/log", "pods", ""),
+        ("/var/log", "journal/x", ""),
+        ("/var/log/journal", "", "$(P)"),
+        ("/srv", "", "$(P)"),
+    ] {
+        assert!(matches!(world.attempt(&on(path, part, expanded)), Outcome::Runs(_)), "{path} {part}{expanded}");
+    }
+}
+
+/// What this version does not know, a newer kubelet may obey.
+#[test]
+fn no_field_that_nobody_judges_reaches_the_kubelet() {
+    let attempts = [
+        ("~/fooBar", json!({"path": "/"}), "spec.template.spec.fooBar: unknown field"),
+        ("~c/newField", json!(true), "newField: unknown field"),
+        ("~c/securityContext/rootEverywhere", json!(true), "rootEverywhere: unknown field"),
+    ];
+    are_refused(&World::new(), &attempts);
+}
+
+/// The kubelet writes the files of a downwardAPI volume into the node's memory, which no container's limit counts.
+#[test]
+fn what_the_kubelet_writes_of_the_pod_itself_is_bounded_too() {
+    let items: Vec<Value> = (0..60)
+        .map(|n| json!({"path": format!("f{n}"), "fieldRef": {"fieldPath": "metadata.annotations['big']"}}))
+        .collect();
+    for source in [
+        json!({"downwardAPI": {"items": items}}),
+        json!({"projected": {"sources": [{"downwardAPI": {"items": items}}]}}),
+    ] {
+        let mut object = modest();
+        let template = &mut object["spec"]["template"];
+        template["metadata"]["annotations"]["big"] = json!("x".repeat(200_000));
+        let volumes: Vec<Value> = (0..4)
+            .map(|n| {
+                let mut volume = source.clone();
+                volume["name"] = json!(format!("d{n}"));
+                volume
+            })
+            .collect();
+        template["spec"]["volumes"] = json!([{"name": "v", "configMap": {"name": "settings", "optional": true}}]);
+        template["spec"]["volumes"].as_array_mut().expect("a list").extend(volumes);
+        match World::new().attempt(&object) {
+            Outcome::Refused(why) => {
+                assert!(why.contains("the files and variables of the pod have more than"), "{why}")
+            }
+            Outcome::Runs(_) => panic!("51 MB"),
+        }
+    }
+}
+
 #[test]
 fn no_name_is_a_path_an_option_or_somebody_elses() {
     let attempts = [

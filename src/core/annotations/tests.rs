@@ -87,6 +87,22 @@ fn names_are_corrected_and_values_explained() {
 }
 
 #[test]
+fn of_many_or_long_ones_a_few_words_are_said() {
+    let many: serde_json::Map<String, Value> = (0..8_000).map(|n| (format!("{OURS}x{n:05}"), json!(""))).collect();
+    let of_many = said(json!({}), Value::Object(many), json!({}));
+    assert_eq!(of_many.len(), TOLD + 1);
+    assert!(of_many[TOLD].contains("has more annotations and labels"), "{}", of_many[TOLD]);
+    let long = "y".repeat(8_000);
+    let named: serde_json::Map<String, Value> =
+        KNOWN.iter().map(|(name, ..)| ((*name).to_owned(), json!(long))).collect();
+    let of_long = said(json!({}), Value::Object(named), json!({}));
+    assert!(of_long.iter().map(String::len).sum::<usize>() < 32 << 10, "{of_long:?}");
+    let list = format!("{long};{long}");
+    let of_list = said(json!({}), json!({"daemonlet.dev/after": list}), json!({}));
+    assert!(of_list[0].len() < 2_000, "{}", of_list[0].len());
+}
+
+#[test]
 fn labels_and_places() {
     for (name, value, expected) in [
         ("mode", "Static", "\"Static\" is neither static nor bootstrap (write one of the two)"),

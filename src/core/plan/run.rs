@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
-use crate::core::model::IntOrPercent;
 use crate::core::model::Mode;
 use crate::core::model::Source;
 use crate::core::model::StartGate;
@@ -113,7 +112,7 @@ impl Planner<'_> {
         if outdated.is_empty() && !needs_word {
             self.record.pending_update = None;
         }
-        let surge = may_surge(&target.daemon_set) && !target.rollback;
+        let surge = target.daemon_set.allows_surge() && !target.rollback;
         let outdated = self.worth_keeping_first(outdated);
         match (current.split_last(), outdated.split_first()) {
             (Some((new, older)), Some((old, others))) => {
@@ -409,16 +408,6 @@ impl Planner<'_> {
         self.replacing = None;
         self.refresh(old);
         self.show(old);
-    }
-}
-
-/// Whether the DaemonSet asks for surge (upstream's `AllowsSurge`).
-fn may_surge(daemon_set: &DaemonSet) -> bool {
-    match daemon_set.update_strategy {
-        UpdateStrategy::RollingUpdate { max_surge, .. } => {
-            !matches!(max_surge, IntOrPercent::Int(0) | IntOrPercent::Percent(0))
-        }
-        UpdateStrategy::OnDelete => false,
     }
 }
 

@@ -72,6 +72,12 @@ impl Resources {
         own.plus(Self { pods: 0, ..Self::of_list(overhead) })
     }
 
+    /// The larger one of each.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory), pods: self.pods.max(other.pods) }
+    }
+
     /// The sum of each.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -110,26 +116,31 @@ pub struct Requester<'a> {
     pub key: &'a ObjectKey,
     /// What its instances on this node request, also those that end; `None`: there are none, and none returns.
     pub running: Option<Resources>,
+    /// The most that a single one of them requests.
+    pub largest: Option<Resources>,
     /// What a first instance would request, where one may start here.
     pub asked: Option<Resources>,
 }
 
 /// Why a new instance of `key` that requests `own` has no room among `requesters` (by key) on a node with `allocatable`.
-/// One that requests no more than what runs of it has room.
+/// One that requests no more than one that runs of it has room. If it `surges`, one that runs stays beside it.
 pub fn refusal(
     share: Share,
     allocatable: Resources,
     requesters: &[Requester<'_>],
     key: &ObjectKey,
-    own: Resources,
+    (own, surges): (Resources, bool),
 ) -> Option<FieldError> {
-    let running = requesters.iter().find(|requester| requester.key == key).and_then(|requester| requester.running);
-    if running.is_some_and(|running| own.is_within(running)) {
+    let requester = requesters.iter().find(|requester| requester.key == key);
+    let largest = requester.and_then(|requester| requester.largest);
+    if largest.is_some_and(|largest| own.is_within(largest)) {
         return None;
     }
+    let running = requester.and_then(|requester| requester.running);
+    let stays = largest.filter(|_| surges).unwrap_or_default();
     let bound = allocatable.share(share);
     let others = || requesters.iter().filter(|requester| requester.key != key);
-    let mut taken = others().filter_map(|requester| requester.running).fold(Resources::default(), Resources::plus);
+    let mut taken = others().filter_map(|requester| requester.running).fold(stays, Resources::plus);
     let firsts = others().filter(|requester| requester.running.is_none() && (running.is_some() || requester.key < key));
     for first in firsts.filter_map(|requester| requester.asked) {
         let with = taken.plus(first);
@@ -139,7 +150,12 @@ pub fn refusal(
         field: "spec.template.spec.containers".to_owned(),
         reason: format!(
             "requests {own} (of memory its limits count); of policy.max-requests = \"{share}\" ({bound} on this node) \
-             {taken} are taken by other daemons"
+             {taken} are taken by other {}",
+            if stays == Resources::default() {
+                "daemons"
+            } else {
+                "daemons and its own pod that stays beside a new one (maxSurge)"
+            }
         ),
         hint: Some(format!(
             "request less, raise policy.max-requests (for all namespaces that are not trusted together), or {}",
@@ -190,7 +206,7 @@ mod tests {
         assert_eq!(of("0", "64Mi"), Resources { cpu: 1, memory: 64 * MIB, pods: 1 });
         assert_eq!(of("80Mi", "64Mi").memory, 80 * MIB, "the API server refuses that");
         let huge = of("0", "1Ei");
-        assert!(refusal(Share(10), mem(1 << 20), &[], &ObjectKey::new("t", "a"), huge).is_some());
+        assert!(refusal(Share(10), mem(1 << 20), &[], &ObjectKey::new("t", "a"), (huge, false)).is_some());
         let whole = json!({"spec": {"resources": {"limits": {"memory": "9Mi"}}, "containers": [
             {"resources": {"requests": {"memory": "1Mi"}, "limits": {"memory": "1Ei"}}},
         ]}});
@@ -207,6 +223,7 @@ mod tests {
         let requester = |at: usize, running: Option<u64>, asked: Option<u64>| Requester {
             key: &keys[at],
             running: running.map(mem),
+            largest: running.map(mem),
             asked: asked.map(mem),
         };
         let requesters = [
@@ -215,17 +232,48 @@ mod tests {
             requester(2, Some(50), None),
             requester(3, None, Some(10)),
         ];
-        let fits = |at: usize, own: u64| refusal(Share(10), mem(1000), &requesters, &keys[at], mem(own)).is_none();
+        let fits =
+            |at: usize, own: u64| refusal(Share(10), mem(1000), &requesters, &keys[at], (mem(own), false)).is_none();
         assert!(!fits(0, 70), "50 are taken by what runs");
         assert!(fits(1, 40), "what has no room takes none");
         assert!(fits(2, 50) && fits(2, 20), "what runs stays");
         assert!(!fits(2, 51), "it may not grow into what others were given");
         assert!(fits(3, 10) && !fits(3, 11));
-        let said = refusal(Share(10), mem(1000), &requesters, &keys[3], mem(11)).unwrap();
+        let said = refusal(Share(10), mem(1000), &requesters, &keys[3], (mem(11), false)).unwrap();
         assert_eq!(
             said.reason,
             "requests cpu 0m, memory 11 MiB, pods 0 (of memory its limits count); of policy.max-requests = \"10%\" (cpu 0m, \
              memory 100 MiB, pods 0 on this node) cpu 0m, memory 90 MiB, pods 0 are taken by other daemons"
+        );
+    }
+
+    #[test]
+    fn however_often_a_surge_begins_anew_all_that_runs_stays_within_the_share() {
+        let key = ObjectKey::new("t", "a");
+        let refused = |instances: &[u64], own: u64| {
+            let each = || instances.iter().copied().map(mem);
+            let requester = Requester {
+                key: &key,
+                running: each().reduce(Resources::plus),
+                largest: each().reduce(Resources::max),
+                asked: None,
+            };
+            refusal(Share(10), mem(1000), &[requester], &key, (mem(own), true))
+        };
+        // One instance stays, and the other is replaced by the next template again and again.
+        let mut instances = vec![40];
+        for own in (41..1000).step_by(7) {
+            if refused(&instances, own).is_none() {
+                instances = vec![40, own];
+            }
+            assert!(instances.iter().sum::<u64>() <= 100, "{instances:?}");
+        }
+        assert_eq!(instances, [40, 48]);
+        assert!(refused(&[60], 60).is_none() && refused(&[60], 61).is_some(), "no more than what runs, it surges once");
+        let said = refused(&[60], 61).unwrap().reason;
+        assert!(
+            said.ends_with("are taken by other daemons and its own pod that stays beside a new one (maxSurge)"),
+            "{said}"
         );
     }
 

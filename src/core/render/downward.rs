@@ -14,9 +14,11 @@ use crate::core::quantity::Quantity;
 use crate::core::quantity::parse_json;
 use crate::core::render::RenderInput;
 use crate::core::render::containers::ByName;
+use crate::core::render::context::RenderContext;
 use crate::core::render::json::Object;
 use crate::core::render::payload;
 use crate::core::render::payload::Payload;
+use crate::core::render::unfolding::FIELD;
 
 /// The pod's metadata as its containers see it.
 pub(super) struct PodView<'a> {
@@ -79,6 +81,19 @@ pub(super) fn project(
         let mode = payload::mode(item, "mode").unwrap_or(payload.mode);
         let file = payload.owner.file(value.into(), mode);
         payload.insert(item.str_at("path"), file, &format!("{field}.path"));
+    }
+}
+
+/// Counts the files of a downwardAPI source that the kubelet writes: they are in the node's memory as those that we write.
+pub(super) fn spend(ctx: &mut RenderContext<'_>, pod: &PodView<'_>, source: &Value, field: &str) {
+    let file = |item: &Value| {
+        let value = item.at("fieldRef").and_then(|reference| field_value(pod, reference.str_at("fieldPath")));
+        item.str_at("path").len() + value.map_or(FIELD, |value| value.len())
+    };
+    for (index, item) in source.list_at("items").iter().enumerate() {
+        if !ctx.spend(file(item), &format!("{field}.items[{index}]")) {
+            return;
+        }
     }
 }
 

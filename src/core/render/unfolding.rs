@@ -14,7 +14,7 @@ use crate::core::render::expansion;
 use crate::core::render::json::Object;
 
 /// What a field of the pod has at most that is no annotation: a name, an address, a number.
-const FIELD: usize = 256;
+pub(super) const FIELD: usize = 256;
 
 /// The lengths of variables, in bytes.
 #[derive(Default)]

@@ -128,6 +128,13 @@ fn files(
         }
     };
     if kept {
+        for source in sources
+            .iter()
+            .filter_map(|source| source.get("downwardAPI"))
+            .chain((kind == "downwardAPI").then_some(source))
+        {
+            downward::spend(ctx, pod, source, &field);
+        }
         return None;
     }
     let (files, tokens) = (payload::VolumeFiles::new(), BTreeSet::new());

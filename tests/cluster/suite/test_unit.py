@@ -95,6 +95,15 @@ class Unit(unittest.TestCase):
         self.machine.run("systemctl", "start", "daemonlet.service")
         never(lambda: self.machine.cri.of("steady-") != [before], 2, "a started agent changed what ran")
 
+    def test_no_process_of_ours_is_reached_through_proc(self):
+        # As a container of a tenant that sees the host's processes: root, with the capabilities that a runtime gives by default.
+        given = ("chown", "dac_override", "fowner", "fsetid", "kill", "mknod", "net_bind_service", "net_raw", "setfcap", "setgid", "setpcap", "setuid", "sys_chroot")
+        tenant = ["setpriv", "--bounding-set=-all," + ",".join(f"+{name}" for name in given)]
+        agent = self.machine.run("systemctl", "show", "--value", "--property=MainPID", "daemonlet.service").strip()
+        told = self.machine.run(*tenant, "sh", "-c", f"sleep 60 & ls /proc/$!/root/etc > /dev/null && echo seen; kill $!; ls /proc/{agent}/root/ 2>&1; head -c 1 /proc/{agent}/environ 2>&1", check=False)
+        self.assertIn("seen", told, "a process that has no more rights is reached, so this can see")
+        self.assertEqual(told.count("Permission denied"), 2, told)
+
     def test_the_journal_has_the_daemons_name_as_a_field(self):
         before = self.machine_running()
         self.machine.run("daemonlet", "restart", "kube-system/steady")

@@ -10,32 +10,59 @@ use super::trusting;
 use crate::core::images::reference;
 use crate::core::model::FieldError;
 
-/// Folders of sockets, devices and credentials.
-const SENSITIVE: [&str; 7] =
-    ["/dev", "/etc/kubernetes", "/root", "/run", "/var/lib/containerd", "/var/lib/kubelet", "/var/run"];
+/// Places of sockets, devices and credentials. `/proc` leads into the root folder of each process with no more rights, and to
+/// its memory; below `/sys` lie file systems that are writable where the runtime has no mounts that are read only throughout.
+const SENSITIVE: [&str; 24] = [
+    "/dev",
+    "/etc/daemonlet",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/shadow",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/etc/systemd",
+    "/home",
+    "/proc",
+    "/root",
+    "/run",
+    "/sys",
+    "/var/lib/containerd",
+    "/var/lib/containers",
+    "/var/lib/crio",
+    "/var/lib/daemonlet",
+    "/var/lib/docker",
+    "/var/lib/etcd",
+    "/var/lib/k0s",
+    "/var/lib/kubelet",
+    "/var/lib/rancher",
+    "/var/run",
+    "/var/spool/cron",
+];
 
 /// Whether at, below or above `path` are sockets or credentials of the node: whoever reads there is soon root on it.
 pub(super) fn leads_to_sockets(path: &str) -> bool {
-    !below(path).is_empty() || above(path).is_some()
+    let places = || SENSITIVE.iter().map(Path::new);
+    !below(path, places()).is_empty() || above(path, places()).is_some()
 }
 
-/// The sensitive folders at or below `path`.
-fn below(path: &str) -> Vec<&'static str> {
-    SENSITIVE.into_iter().filter(|sensitive| Path::new(sensitive).starts_with(path)).collect()
+/// Those of `places` at or below `path`.
+fn below<'a>(path: &str, places: impl Iterator<Item = &'a Path>) -> Vec<String> {
+    places.filter(|place| place.starts_with(path)).map(|place| place.display().to_string()).collect()
 }
 
-/// The sensitive folder that `path` lies in.
-fn above(path: &str) -> Option<&'static str> {
-    SENSITIVE.into_iter().find(|sensitive| Path::new(path).starts_with(sensitive))
+/// The one of `places` that `path` lies in.
+fn above<'a>(path: &str, mut places: impl Iterator<Item = &'a Path>) -> Option<&'a Path> {
+    places.find(|place| Path::new(path).starts_with(place))
 }
 
-/// Granted paths by which a pod becomes root on the node.
-pub fn broad_paths(grants: &BTreeMap<String, Grant>) -> Vec<FieldError> {
+/// Granted paths by which a pod becomes root on the node; `own` are the places that daemonlet is configured to use.
+pub fn broad_paths(grants: &BTreeMap<String, Grant>, own: &[&Path]) -> Vec<FieldError> {
+    let places = || SENSITIVE.iter().map(Path::new).chain(own.iter().copied());
     let of = |(namespace, grant): (&String, &Grant)| {
         let broad = |path: &String| {
-            let places = match (below(path), above(path)) {
+            let places = match (below(path, places()), above(path, places())) {
                 (below, _) if !below.is_empty() => format!("reaches {}", below.join(", ")),
-                (_, Some(above)) => format!("lies in {above}"),
+                (_, Some(above)) => format!("lies in {}", above.display()),
                 (_, None) => return None,
             };
             Some(FieldError {
@@ -89,7 +116,7 @@ mod tests {
     fn a_path_that_leads_to_root_on_the_node_is_named() {
         let of = |path: &str| {
             let grant = Grant { host_paths: vec![path.to_owned()], ..Grant::default() };
-            broad_paths(&BTreeMap::from([("a".to_owned(), grant)])).pop()
+            broad_paths(&BTreeMap::from([("a".to_owned(), grant)]), &[Path::new("/srv/state")]).pop()
         };
         for path in [
             "/",
@@ -105,16 +132,22 @@ mod tests {
             "//var//lib/kubelet/pods",
             "/dev",
             "/root/.ssh",
+            "/proc",
+            "/proc/1",
+            "/sys/kernel",
+            "/var/lib/daemonlet",
         ] {
             let found = of(path).unwrap_or_else(|| panic!("{path}"));
             assert_eq!(found.field, "policy.grants.\"a\".host-paths");
             assert!(leads_to_sockets(path));
         }
-        for path in ["/var/log", "/proc", "/sys", "/srv", "/var/lib/kube", "/etc/cni", "/runner", "/opt/cni/bin"] {
+        for path in ["/var/log", "/srv/x", "/opt", "/var/lib/kube", "/etc/cni", "/runner", "/opt/cni/bin"] {
             assert_eq!(of(path), None, "{path}");
             assert!(!leads_to_sockets(path));
         }
-        assert!(of("/var").unwrap().reason.contains("it reaches /var/lib/containerd, /var/lib/kubelet, /var/run, and"));
+        assert!(of("/var/lib/k").is_none());
+        assert!(of("/srv").unwrap().reason.contains("it reaches /srv/state, and"));
+        assert!(of("/srv/state/x").unwrap().reason.contains("it lies in /srv/state, and"));
         assert!(of("/run/x").unwrap().reason.contains("it lies in /run, and"));
     }
 

@@ -4,6 +4,7 @@
 //! others: the kubelet treats every static pod as critical, and never evicts it.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::Value;
 use serde_json::json;
@@ -28,6 +29,7 @@ use crate::core::policy::pod_security::Enforced;
 use crate::core::policy::pod_security::PodSecurityVersion;
 use crate::core::quantity;
 use crate::core::render;
+use crate::core::validate::patch_fields;
 
 /// How the names of the priority classes begin that only the cluster's own pods are to have.
 const SYSTEM_CLASS: &str = "system-";
@@ -35,6 +37,10 @@ const SYSTEM_CLASS: &str = "system-";
 const HIGHEST_PRIORITY: i64 = 1_000_000_000;
 /// What a `hostPath` volume below a granted path may be: nothing that the kubelet would make, no socket, no device.
 const PATH_TYPES: [&str; 3] = ["", "Directory", "File"];
+/// The folders of the containers' logs. Whoever makes a folder where a log is to be stops that container.
+const LOGS: [&str; 2] = ["/var/log/pods", "/var/log/containers"];
+const MAKES_LOGS: &str = "the kubelet makes what is missing of such a path, and where a container's log is to be that stops \
+                          the container: a part of the folder of logs is only for trusted namespaces";
 const GRACE_PERIOD: &str = "terminationGracePeriodSeconds";
 
 /// Adds what the pod of `daemon_set` does against `rules`.
@@ -54,6 +60,7 @@ pub(super) fn violations(rules: &PodRules, daemon_set: &DaemonSet, found: &mut V
     pod.volumes(found);
     pod.limits(found);
     pod.grace_periods(found);
+    pod.unknown_fields(template, found);
     pod.env_files(found);
     pod.pulls(&daemon_set.patched_template()["spec"], found);
     pod.annotations(daemon_set.patched_template(), found);
@@ -167,6 +174,17 @@ impl Confined<'_> {
                 let reason = "a path of the host is mounted without propagation".to_owned();
                 found.push(error(&place, reason, format!("leave it out, or {}", self.trust)));
             }
+            for mount in container.list_at("volumeMounts").iter().filter(|mount| mount["name"] == name) {
+                let (part, expanded) = (mount.str_at("subPath"), mount.str_at("subPathExpr"));
+                if makes_logs(path, part) || makes_logs(path, expanded) {
+                    let place = format!("{place}.volumeMounts[{}]", mount.str_at("mountPath"));
+                    found.push(error(
+                        &place,
+                        MAKES_LOGS.to_owned(),
+                        format!("mount the whole folder, or {}", self.trust),
+                    ));
+                }
+            }
         }
     }
 
@@ -269,6 +287,12 @@ impl Confined<'_> {
         }
     }
 
+    /// What this version does not know, no rule judges, and a newer kubelet may obey.
+    fn unknown_fields(&self, template: &Value, found: &mut Vec<FieldError>) {
+        let hint = || Some(format!("leave it out, or {}", self.trust));
+        found.extend(patch_fields(template, "spec.template").into_iter().map(|e| FieldError { hint: hint(), ..e }));
+    }
+
     fn lift(&self) -> String {
         format!("set policy.local-storage = true ({NODE_WIDE}), or {}", self.trust)
     }
@@ -276,6 +300,14 @@ impl Confined<'_> {
     fn key(&self, key: &str) -> String {
         format!("policy.grants.{:?}.{key}", self.namespace)
     }
+}
+
+/// Whether a mount of `part` of the host's `path` may be of what lies in a folder of logs.
+fn makes_logs(path: &str, part: &str) -> bool {
+    let whole = Path::new(path).join(part.trim_start_matches('/'));
+    let is_inside = |logs: &&str| whole.strip_prefix(logs).is_ok_and(|rest| rest.components().next().is_some());
+    let may_be = |logs: &&str| Path::new(logs).starts_with(path) || Path::new(path).starts_with(logs);
+    LOGS.iter().any(is_inside) || part.contains("$(") && LOGS.iter().any(may_be)
 }
 
 /// Whether a quantity is more than nothing.

@@ -105,7 +105,10 @@ impl ObservedState<'_> {
         let requesters =
             self.tenants.requesters.get_or_init(|| self.subjects.iter().filter_map(|s| self.requester(s)).collect());
         match self.state.node.allocatable {
-            Some(allocatable) => room::refusal(self.config.max_requests, allocatable, requesters, &daemon_set.key, own),
+            Some(allocatable) => {
+                let own = (own, daemon_set.allows_surge());
+                room::refusal(self.config.max_requests, allocatable, requesters, &daemon_set.key, own)
+            }
             None if requesters
                 .iter()
                 .any(|requester| *requester.key == daemon_set.key && requester.running.is_some()) =>
@@ -142,7 +145,8 @@ impl ObservedState<'_> {
         let is_over = record.instances.is_empty();
         let may_return = is_over && matches!(subject.desired, Desired::Wanted { .. } | Desired::Held { .. });
         let returning = record.definition().filter(|d| may_return && is_confined(d));
-        let running = instances.chain(returning).map(|d| self.requested(d)).reduce(Resources::plus);
+        let each = instances.chain(returning).map(|d| self.requested(d));
+        let (running, largest) = (each.clone().reduce(Resources::plus), each.reduce(Resources::max));
         let asked = match &subject.desired {
             Desired::Wanted { daemon_set, .. } if policy.confines(daemon_set).is_some() => {
                 let selector = self.namespace_selector(daemon_set);
@@ -151,6 +155,11 @@ impl ObservedState<'_> {
             }
             _ => None,
         };
-        (running.is_some() || asked.is_some()).then_some(Requester { key: &subject.record.key, running, asked })
+        (running.is_some() || asked.is_some()).then_some(Requester {
+            key: &subject.record.key,
+            running,
+            largest,
+            asked,
+        })
     }
 }

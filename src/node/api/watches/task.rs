@@ -47,7 +47,7 @@ const RESUMES: u32 = 3;
 /// A ServiceAccount is not watched, but read again after about this time. Upstream reads it only when a pod is created; its
 /// tokens are requested anyway. Immutable objects are watched as others: one that is replaced counts for the next pod.
 const READ_AGAIN: Duration = Duration::from_secs(600);
-/// What has no room is read again after about this time.
+/// What has no room is read again after about this time, then each time after twice as long, up to [`READ_AGAIN`].
 const NO_ROOM_AGAIN: Duration = Duration::from_secs(60);
 
 /// A referenced object is watched up to this long after it was first read. All nodes of a cluster read a new
@@ -79,6 +79,11 @@ enum WatchEnd {
     NoRoom,
 }
 
+/// When an object is read again that had no room for the `times`th time.
+fn no_room_again(times: u32) -> Duration {
+    NO_ROOM_AGAIN.saturating_mul(1 << times.saturating_sub(1).min(8)).min(READ_AGAIN)
+}
+
 impl WatchTask {
     pub(super) fn spawn(self, context: &Arc<WatchContext>) -> AbortHandle {
         context.store.open(&self.scope);
@@ -96,6 +101,7 @@ impl WatchTask {
         let mut retry = Retry::new(context.link.clone(), priority, context.order.clone());
         let mut gone_back = context.etcd_rollback.gone_back();
         let mut cache_read_policy = context.cache_read_policy(&self.scope);
+        let mut without_room = 0;
         loop {
             gone_back.mark_unchanged();
             let ended = tokio::select! {
@@ -109,7 +115,10 @@ impl WatchTask {
             let rest = match ended {
                 WatchEnd::Relist => continue,
                 WatchEnd::NotWatched => READ_AGAIN,
-                WatchEnd::NoRoom => NO_ROOM_AGAIN,
+                WatchEnd::NoRoom => {
+                    without_room += 1;
+                    no_room_again(without_room)
+                }
             };
             let rest = tokio::time::timeout(rest.mul_f64(0.5 + backoff::random()), gone_back.changed());
             let room = context.store.room(&self.scope);
