@@ -423,7 +423,8 @@ impl Laws {
             if daemon.wanted().is_none() || daemon.is_on_new_disk || is_forgotten {
                 self.placed.remove(&name);
             }
-            let may_wait = node.not_ready.is_some() && !self.placed.contains(&name);
+            // A mode that nobody knows changes nothing, and so starts nothing either.
+            let may_wait = (node.not_ready.is_some() || daemon.is_mistyped()) && !self.placed.contains(&name);
             let is_wanted = daemon.has_run && daemon.wanted().is_some() && !may_wait;
             if !is_wanted || here.contains(name.as_str()) || !is_whole {
                 self.without.remove(&name);
