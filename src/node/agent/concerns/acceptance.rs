@@ -203,7 +203,9 @@ impl Acceptance {
         let times = self.asked.map_or(0, |(_, times)| times);
         let usual = ASK_AGAIN * if times > 1 { 2 } else { 1 };
         let pause = pressing.unwrap_or(usual);
-        let due = self.asked.map_or(now, |(asked, _)| (asked + pause).min(now + pause));
+        // A clock that was set back makes nothing wait longer.
+        self.asked = self.asked.map(|(asked, times)| (asked.min(now), times));
+        let due = self.asked.map_or(now, |(asked, _)| asked + pause);
         if due <= now {
             // What is asked early makes no other one late.
             let is_late = late.iter().any(|late| !self.early.contains(&late.uid));

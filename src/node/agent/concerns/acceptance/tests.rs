@@ -119,6 +119,16 @@ fn what_has_room_is_not_asked_about_before_it_is_late() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_makes_no_question_wait() {
+    let (mut acceptance, mut records) = (Acceptance::default(), records());
+    assert!(look(&mut acceptance, &records, &seen(SOON, "1500m", 0)));
+    let set_back = |after: Span| Observation { steady: after, ..seen(after - Span::from_secs(3_600), "1500m", 0) };
+    records.values_mut().for_each(|record| record.not_after(set_back(SOON).now));
+    look(&mut acceptance, &records, &set_back(SOON));
+    assert!(look(&mut acceptance, &records, &set_back(SOON + LATE)));
+}
+
+#[test]
 fn while_the_api_server_does_not_answer_the_sandboxes_of_the_runtime_tell_what_ends() {
     let (mut acceptance, records) = (Acceptance::default(), records());
     let down = |sandboxes: &[&str]| {

@@ -51,6 +51,17 @@ fn a_failure_is_waited_out_and_a_conflict_is_none() {
     assert_eq!(c.due(), Some(at(0) + AGAIN + PERIOD));
 }
 
+#[test]
+fn a_clock_that_is_set_back_makes_nothing_wait_longer() {
+    let mut c = claims(None);
+    c.ended(None, at(5_000));
+    c.accepted = Some(c.wanted.clone());
+    c.want(c.wanted.clone(), at(1_000), 0.0);
+    assert_eq!(c.due(), Some(at(1_000) + INSIST));
+    c.accepted = None;
+    assert!(c.due() <= Some(at(1_000) + PATIENCE), "{:?}", c.due());
+}
+
 fn daemon_set() -> DaemonSet {
     let template =
         json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
