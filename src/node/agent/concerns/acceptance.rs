@@ -381,8 +381,9 @@ impl Acceptance {
             let answered = self.answers_since.map_or(late.waited, |since| late.waited.min(observation.steady - since));
             asked.is_none_or(|asked| !(Span::ZERO..acceptance::ask_again(answered)).contains(&(now - *asked)))
         };
-        let answers = self.answers_since.is_some();
-        let ask_api: Vec<Late> = late.iter().filter(|late| answers && is_due(late)).cloned().collect();
+        // An API server that does not let pods be read may have the kubelet's events all the same.
+        let is_linked = observation.is_linked();
+        let ask_api: Vec<Late> = late.iter().filter(|late| is_linked && is_due(late)).cloned().collect();
         self.asked_api.extend(ask_api.iter().map(|late| (late.uid.clone(), now)));
         Request::AskAboutLate { late, ask_api, look_for_preemption: times > 0, at: now }
     }

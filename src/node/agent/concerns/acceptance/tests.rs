@@ -119,6 +119,17 @@ fn what_has_room_is_not_asked_about_before_it_is_late() {
 }
 
 #[test]
+fn an_api_server_that_does_not_let_pods_be_read_is_asked_about_what_is_late() {
+    let mut forbidden = seen(LATE, "1000m", 0);
+    let api = forbidden.api.as_mut().unwrap();
+    let failure = crate::node::api::ApiFailure::new(crate::node::api::FailureKind::Forbidden, "403");
+    Arc::make_mut(&mut api.snapshot).scopes.entry(Scope::Pods).or_default().error = Some((failure, CREATED));
+    assert!(look(&mut Acceptance::default(), &records(), &forbidden));
+    forbidden.api.as_mut().unwrap().link = crate::node::api::Link::Connecting;
+    assert!(!look(&mut Acceptance::default(), &records(), &forbidden), "there is no connection");
+}
+
+#[test]
 fn a_clock_that_is_set_back_makes_no_question_wait() {
     let (mut acceptance, mut records) = (Acceptance::default(), records());
     assert!(look(&mut acceptance, &records, &seen(SOON, "1500m", 0)));
