@@ -192,6 +192,7 @@ impl Node {
     /// Nothing of what the agent remembers can be used.
     fn forget(&mut self) {
         self.forget_data();
+        self.forget_clock();
         self.restored_in = Some(self.booted);
         self.daemons.iter_mut().filter(|daemon| daemon.file.is_none()).for_each(|daemon| daemon.highest = 0);
     }
