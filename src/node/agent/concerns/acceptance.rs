@@ -308,12 +308,10 @@ impl Acceptance {
         let mirror = api.and_then(|api| evidence::mirror(api, &record.key.namespace, instance, node));
         let begun = observation.steady - (observation.now - since);
         let at_work = self.at_work.zip(self.last_at_work).map(|(first, last)| last - first.max(begun));
-        let made = |pod: &RuntimePod| {
-            let born = instance.created.max(observation.boot.at);
-            let made =
-                |sandbox: &crate::core::health::SandboxFact| observation.boot.present(sandbox.made, observation.now);
-            pod.alive || pod.fact.sandboxes.iter().any(|sandbox| made(sandbox) >= born)
-        };
+        // A sandbox of an earlier boot, or of before the manifest, says nothing.
+        let born = instance.created.max(observation.boot.at);
+        let is_its = |made: Timestamp| observation.boot.present(made, observation.now) >= born;
+        let made = |pod: &RuntimePod| pod.alive || pod.fact.sandboxes.iter().any(|sandbox| is_its(sandbox.made));
         let spec = instance.daemon_set.as_ref().and_then(|d| d.pod_template().get("spec"));
         let host_network = spec.and_then(|s| s.get("hostNetwork")) == Some(&Value::Bool(true));
         AcceptanceEvidence {
@@ -321,7 +319,8 @@ impl Acceptance {
                 || (instance.started && instance.created >= observation.boot.at)
                 || mirror.is_some()
                 || observation.runtime_pod(uid).is_some_and(made)
-                || matches!(sandboxes, Some(Ok(pods)) if pods.contains(uid)),
+                || matches!(sandboxes, Some(Ok(pods)) if pods.contains(uid))
+                || answer.and_then(|answer| answer.fallen.get(uid)).is_some_and(|made| is_its(*made)),
             asked: answer.is_some(),
             no_runtime_view: match sandboxes {
                 Some(Ok(_)) if self.is_kubelets => None,

@@ -130,6 +130,22 @@ fn an_api_server_that_does_not_let_pods_be_read_is_asked_about_what_is_late() {
 }
 
 #[test]
+fn a_sandbox_that_does_not_stand_shows_that_its_pod_was_accepted_if_it_is_of_this_boot() {
+    let of = |made: Timestamp| {
+        let (mut acceptance, records) = (Acceptance::default(), records());
+        let mut observation = seen(LATE, "1000m", 0);
+        let about = BTreeSet::from(["uid-2".to_owned()]);
+        let fallen = BTreeMap::from([("uid-2".to_owned(), made)]);
+        observation.replies = vec![Reply::LateAnswered(LateAnswer { about, fallen, ..LateAnswer::default() })];
+        look(&mut acceptance, &records, &seen(LATE - ms(1), "1000m", 0));
+        look(&mut acceptance, &records, &observation);
+        acceptance.of(&records[&bench::key()].instances[0])
+    };
+    assert_eq!(of(CREATED), Accepted::Yes);
+    assert_ne!(of(CREATED - ms(1)), Accepted::Yes);
+}
+
+#[test]
 fn a_clock_that_is_set_back_makes_no_question_wait() {
     let (mut acceptance, mut records) = (Acceptance::default(), records());
     assert!(look(&mut acceptance, &records, &seen(SOON, "1500m", 0)));
