@@ -228,7 +228,7 @@ fn remove_fields(value: &mut Value) {
     LATER.iter().for_each(|field| drop(object.remove(*field)));
 }
 
-fn remove_tree(disk: &Arc<Simulated>, path: &Path) {
+pub(crate) fn remove_tree(disk: &Arc<Simulated>, path: &Path) {
     let files: &dyn Disk = &**disk;
     if files.open_folder(&DiskHandle::Start, path, Links::Refuse).is_ok() {
         for name in files.list(path).unwrap_or_default() {

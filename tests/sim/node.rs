@@ -576,6 +576,7 @@ impl Node {
                     self.daemons[daemon].origin_is_lost &= !is_known;
                 }
                 for (path, data) in backup {
+                    self.as_world(|disk| super::machine::remove_tree(disk, &path));
                     self.as_world(|disk| disk.put(path, data));
                 }
                 self.end = Some(End::Kill { back: 1_000 });
