@@ -66,7 +66,8 @@ pub(crate) struct Laws {
     removed: BTreeMap<String, i64>,
     /// Since when a daemon that ran has been without a manifest, in time that counts.
     without: BTreeMap<String, i64>,
-    /// Whether what was remembered is lost, and no API server has said all of it since: nothing starts without its data.
+    /// Whether what was remembered is lost, and API server and folders have not said all of it since: nothing starts without
+    /// its data.
     knows_nothing: bool,
     checked_at: i64,
     /// When an agent last ran.
@@ -117,6 +118,11 @@ impl Laws {
     pub(crate) fn moved(&mut self, node: &Node, what: Move) {
         self.note(node, format!("-- {what:?}"));
         self.knows_nothing |= matches!(what, Move::Damage { piece: Piece::Inputs | Piece::Seal, .. });
+        if matches!(what, Move::Damage { piece: Piece::Record, .. }) {
+            // Of what has no manifest then, nothing tells that it ran here: its start is a first one.
+            let here: BTreeSet<&String> = self.manifests.values().map(|manifest| &manifest.daemon).collect();
+            self.placed.retain(|daemon| here.contains(daemon));
+        }
         if matches!(what, Move::Clock { .. } | Move::ClockWhileDown { .. } | Move::Suspend { .. }) {
             // The agent's times are by the wall clock.
             self.wait_anew(node);
@@ -248,9 +254,15 @@ impl Laws {
         }
         let text = (&*node.disk as &dyn Disk).text(path).unwrap_or_default();
         if let Some(manifest) = super::kubelet::parse(&file, &text).filter(|m| !m.daemon.is_empty()) {
-            if !by_world && self.removed.contains_key(&manifest.uid) && !node.has_older_state() {
-                let what = format!("{} of {}", manifest.uid, manifest.daemon);
-                self.violate(node.steady, "a UID whose manifest was removed never comes back", what);
+            if !by_world && self.removed.contains_key(&manifest.uid) {
+                if node.has_older_state() {
+                    // An older state folder does not know that it went, and from here on it is there again.
+                    self.removed.remove(&manifest.uid);
+                    self.removed_by_agent.remove(&manifest.uid);
+                } else {
+                    let what = format!("{} of {}", manifest.uid, manifest.daemon);
+                    self.violate(node.steady, "a UID whose manifest was removed never comes back", what);
+                }
             }
             if !by_world && manifest.revision == THEIRS {
                 self.violate(node.steady, "what another cluster defines does not run", manifest.name.clone());
@@ -411,7 +423,8 @@ impl Laws {
     fn not_without(&mut self, node: &Node, is_up: bool) {
         let passed = node.steady - self.checked_at;
         let here: BTreeSet<&str> = self.manifests.values().map(|manifest| manifest.daemon.as_str()).collect();
-        self.knows_nothing &= !node.is_reachable() || !node.server.lock().unwrap().refusals.is_empty();
+        let is_heard = node.is_reachable() && node.server.lock().unwrap().refusals.is_empty();
+        self.knows_nothing &= !is_heard || !node.is_mounted;
         let mut late = None;
         for daemon in &node.daemons {
             let name = format!("{SPACE}/{}", daemon.name);
@@ -423,7 +436,8 @@ impl Laws {
             if daemon.wanted().is_none() || daemon.is_on_new_disk || is_forgotten {
                 self.placed.remove(&name);
             }
-            let may_wait = node.not_ready.is_some() && !self.placed.contains(&name);
+            // A mode that nobody knows changes nothing, and so starts nothing either.
+            let may_wait = (node.not_ready.is_some() || daemon.is_mistyped()) && !self.placed.contains(&name);
             let is_wanted = daemon.has_run && daemon.wanted().is_some() && !may_wait;
             if !is_wanted || here.contains(name.as_str()) || !is_whole {
                 self.without.remove(&name);

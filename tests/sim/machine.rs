@@ -192,6 +192,7 @@ impl Node {
     /// Nothing of what the agent remembers can be used.
     fn forget(&mut self) {
         self.forget_data();
+        self.forget_clock();
         self.restored_in = Some(self.booted);
         self.daemons.iter_mut().filter(|daemon| daemon.file.is_none()).for_each(|daemon| daemon.highest = 0);
     }
@@ -227,7 +228,7 @@ fn remove_fields(value: &mut Value) {
     LATER.iter().for_each(|field| drop(object.remove(*field)));
 }
 
-fn remove_tree(disk: &Arc<Simulated>, path: &Path) {
+pub(crate) fn remove_tree(disk: &Arc<Simulated>, path: &Path) {
     let files: &dyn Disk = &**disk;
     if files.open_folder(&DiskHandle::Start, path, Links::Refuse).is_ok() {
         for name in files.list(path).unwrap_or_default() {

@@ -234,8 +234,8 @@ pub(crate) struct Node {
     revisions: u64,
     pub(crate) other: Option<api::Etcd>,
     pub(crate) end: Option<End>,
-    /// Copies of the state folder, to come back as backups.
-    backup: Option<BTreeMap<PathBuf, Vec<u8>>>,
+    /// A copy of the state folder, to come back as a backup, and the name that the node had.
+    backup: Option<(String, BTreeMap<PathBuf, Vec<u8>>)>,
     pub(crate) is_mounted: bool,
     faults: Vec<Fault>,
     pub(crate) is_state_open: bool,
@@ -563,7 +563,11 @@ impl Node {
                 let fileless = self.daemons.iter_mut().filter(|daemon| daemon.file.is_none());
                 fileless.for_each(|daemon| (daemon.highest, daemon.data_may_go_back) = (0, true));
                 self.forget_clock();
-                let backup = self.backup.take().unwrap_or_default();
+                let (name, backup) = self.backup.take().unwrap_or_default();
+                if name != self.name {
+                    // Of what was replaced since for the node's name it does not say so: that is replaced once more.
+                    self.daemons.iter_mut().for_each(|daemon| daemon.allowed += 1);
+                }
                 let inputs = backup.get(&Path::new(STATE).join("inputs.json"));
                 let inputs = String::from_utf8_lossy(inputs.map_or(&[], Vec::as_slice)).into_owned();
                 for daemon in 0..self.daemons.len() {
@@ -572,6 +576,7 @@ impl Node {
                     self.daemons[daemon].origin_is_lost &= !is_known;
                 }
                 for (path, data) in backup {
+                    self.as_world(|disk| super::machine::remove_tree(disk, &path));
                     self.as_world(|disk| disk.put(path, data));
                 }
                 self.end = Some(End::Kill { back: 1_000 });
@@ -921,7 +926,7 @@ impl Node {
             Move::OpenState { .. } => {}
             Move::CopyState { seconds } => {
                 let now: BTreeMap<PathBuf, Vec<u8>> = self.state_files();
-                self.backup = Some(now);
+                self.backup = Some((self.name.clone(), now));
                 self.heal_after(seconds, Heal::Backup);
             }
             Move::Rename { renaming, reach } => self.rename(renaming, reach),

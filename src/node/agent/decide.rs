@@ -166,8 +166,8 @@ fn decide_in_order(
 /// Watches and asks for exactly what the daemons name; not for what is `beyond` the bounds of their namespaces.
 fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond: tenant::Beyond) -> Option<Request> {
     let api = observation.snapshot()?;
-    // Nothing is planned then, and nothing is known to be needed no more.
-    observation.manifests.current()?;
+    // Else nothing but data is planned, and nothing is known to be needed no more.
+    let is_planned = observation.manifests.current().is_some();
     let mut objects: BTreeSet<ObjectRef> = plan.daemons.iter().flat_map(|d| d.references.iter().cloned()).collect();
     let tokens: BTreeSet<TokenRequest> = plan.daemons.iter().flat_map(|d| d.tokens.iter().cloned()).collect();
     let mut ours: BTreeMap<ObjectKey, Arc<DaemonSet>> = BTreeMap::new();
@@ -190,14 +190,14 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
     let runs: BTreeSet<&ObjectKey> =
         plan.daemons.iter().filter(|d| d.record.live().next().is_some()).map(|d| &d.key).collect();
     let unlisted = api.lists(&Scope::DaemonSets) == 0;
-    if unlisted || !unconfirmed.is_empty() {
+    if unlisted || !unconfirmed.is_empty() || !is_planned {
         tenant::extend(&mut objects, &state.inputs.objects, &state.policy);
     }
     let folders = &observation.folders.objects;
     let is_overridden = |reference: &ObjectRef| folders.get(reference).is_some_and(|entry| is_override(&entry.value));
     let definitions = &state.definitions;
     let is_kept = |key: &ObjectKey| {
-        unlisted || runs.contains(key) || unconfirmed.contains(key) || definitions.refused(key).is_some()
+        unlisted || !is_planned || runs.contains(key) || unconfirmed.contains(key) || definitions.refused(key).is_some()
     };
     state.inputs.follow(api, &ours, &objects, is_kept, is_overridden);
     tenant::forget(&mut state.inputs, api, &objects, &state.policy);
@@ -206,7 +206,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
     if !unlisted {
         tenant::forget_definitions(&mut state.inputs.daemon_sets, &state.policy, (definitions, &state.records));
     }
-    Some(Request::Follow { objects, tokens })
+    is_planned.then_some(Request::Follow { objects, tokens })
 }
 
 /// Asks for what the API defines of daemons that only an outline is known of, and of those that there is room for now.

@@ -122,14 +122,19 @@ impl ObservedFolders {
                 FolderState::Unsure { reason: "its file cannot be read, and what runs may be of a newer version" }
             }
             // Else it would count again as soon as it can be read.
-            FolderState::Absent if record.ignored_file.is_some() && self.view.may_define_more() => {
-                FolderState::Unsure { reason: "a file or folder is empty or cannot be read" }
+            FolderState::Absent if record.ignored_file.is_some() && self.may_define(key) => {
+                FolderState::Unsure { reason: "a file or folder is empty or broken, or cannot be read" }
             }
             FolderState::Absent if unknown && !made_from(record).is_some_and(|path| self.view.is_masked(path)) => {
                 FolderState::Unsure { reason: "no file defines it, and where it came from is not remembered" }
             }
             state => state,
         }
+    }
+
+    /// Whether a file may be meant to define `key`, though none does.
+    fn may_define(&self, key: &ObjectKey) -> bool {
+        self.view.may_define_more() || self.view.problems_of(key).next().is_some()
     }
 }
 

@@ -305,7 +305,9 @@ mod tests {
             let (folders, _) = process(&folder, RememberedFiles::default(), None);
             matches!(folders.state(&key, &BTreeMap::new(), &record), FolderState::Unsure { .. })
         };
-        for text in [&b""[..], &[0; 40], &FILE.as_bytes()[..60]] {
+        let cut =
+            b"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {namespace: a, name: net}\nspec: {template: meta}\n";
+        for text in [&b""[..], &[0; 40], &FILE.as_bytes()[..60], cut] {
             fs::write(folder.join("x.yaml"), text).unwrap();
             assert_eq!((is_unsure(Some("f")), is_unsure(None)), (true, false), "{text:?}");
         }

@@ -133,9 +133,9 @@ impl Sealing {
         self.trouble.as_ref().map(|(_, again)| *again)
     }
 
-    /// Whether what failed is due again.
+    /// Whether what failed is due again. A clock that was set back makes it wait no longer.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
-        self.again_at().is_some_and(|again| now >= again)
+        self.again_at().is_some_and(|again| again <= now || again > now + AGAIN)
     }
 
     /// Whether what is on disk waits to be opened.

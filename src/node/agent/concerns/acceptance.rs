@@ -203,7 +203,9 @@ impl Acceptance {
         let times = self.asked.map_or(0, |(_, times)| times);
         let usual = ASK_AGAIN * if times > 1 { 2 } else { 1 };
         let pause = pressing.unwrap_or(usual);
-        let due = self.asked.map_or(now, |(asked, _)| (asked + pause).min(now + pause));
+        // A clock that was set back makes nothing wait longer.
+        self.asked = self.asked.map(|(asked, times)| (asked.min(now), times));
+        let due = self.asked.map_or(now, |(asked, _)| asked + pause);
         if due <= now {
             // What is asked early makes no other one late.
             let is_late = late.iter().any(|late| !self.early.contains(&late.uid));
@@ -306,12 +308,10 @@ impl Acceptance {
         let mirror = api.and_then(|api| evidence::mirror(api, &record.key.namespace, instance, node));
         let begun = observation.steady - (observation.now - since);
         let at_work = self.at_work.zip(self.last_at_work).map(|(first, last)| last - first.max(begun));
-        let made = |pod: &RuntimePod| {
-            let born = instance.created.max(observation.boot.at);
-            let made =
-                |sandbox: &crate::core::health::SandboxFact| observation.boot.present(sandbox.made, observation.now);
-            pod.alive || pod.fact.sandboxes.iter().any(|sandbox| made(sandbox) >= born)
-        };
+        // A sandbox of an earlier boot, or of before the manifest, says nothing.
+        let born = instance.created.max(observation.boot.at);
+        let is_its = |made: Timestamp| observation.boot.present(made, observation.now) >= born;
+        let made = |pod: &RuntimePod| pod.alive || pod.fact.sandboxes.iter().any(|sandbox| is_its(sandbox.made));
         let spec = instance.daemon_set.as_ref().and_then(|d| d.pod_template().get("spec"));
         let host_network = spec.and_then(|s| s.get("hostNetwork")) == Some(&Value::Bool(true));
         AcceptanceEvidence {
@@ -319,7 +319,8 @@ impl Acceptance {
                 || (instance.started && instance.created >= observation.boot.at)
                 || mirror.is_some()
                 || observation.runtime_pod(uid).is_some_and(made)
-                || matches!(sandboxes, Some(Ok(pods)) if pods.contains(uid)),
+                || matches!(sandboxes, Some(Ok(pods)) if pods.contains(uid))
+                || answer.and_then(|answer| answer.fallen.get(uid)).is_some_and(|made| is_its(*made)),
             asked: answer.is_some(),
             no_runtime_view: match sandboxes {
                 Some(Ok(_)) if self.is_kubelets => None,
@@ -379,8 +380,9 @@ impl Acceptance {
             let answered = self.answers_since.map_or(late.waited, |since| late.waited.min(observation.steady - since));
             asked.is_none_or(|asked| !(Span::ZERO..acceptance::ask_again(answered)).contains(&(now - *asked)))
         };
-        let answers = self.answers_since.is_some();
-        let ask_api: Vec<Late> = late.iter().filter(|late| answers && is_due(late)).cloned().collect();
+        // An API server that does not let pods be read may have the kubelet's events all the same.
+        let is_linked = observation.is_linked();
+        let ask_api: Vec<Late> = late.iter().filter(|late| is_linked && is_due(late)).cloned().collect();
         self.asked_api.extend(ask_api.iter().map(|late| (late.uid.clone(), now)));
         Request::AskAboutLate { late, ask_api, look_for_preemption: times > 0, at: now }
     }

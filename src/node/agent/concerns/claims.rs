@@ -279,6 +279,7 @@ impl Claims {
     pub(in super::super) fn want(&mut self, status: Status, at: Timestamp, spread: f64) {
         self.wanted = status;
         // A clock that was set back makes nothing wait longer.
+        (self.next, self.insist_at) = (self.next.min(at + AGAIN), self.insist_at.min(at + INSIST));
         let known = self.patient.filter(|patient| *patient <= at + PATIENCE);
         let patient = known.unwrap_or(at + PATIENCE.mul_f64(0.5 + spread / 2.0));
         self.patient = (self.wanted != self.live).then_some(patient);

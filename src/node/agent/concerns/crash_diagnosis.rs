@@ -60,7 +60,8 @@ impl CrashDiagnoses {
         self.by_uid.retain(|uid, _| crashing.contains_key(uid));
         for (uid, at) in crashing {
             let known = self.by_uid.get(&uid);
-            if known.is_some_and(|state| state.at == at || state.under_way || observation.now - state.asked < AGAIN) {
+            let is_early = |asked| (Span::ZERO..AGAIN).contains(&(observation.now - asked));
+            if known.is_some_and(|state| state.at == at || state.under_way || is_early(state.asked)) {
                 continue;
             }
             let diagnosis = known.and_then(|state| state.diagnosis.clone());

@@ -74,6 +74,11 @@ pub(in super::super) struct ToTouch {
 impl KubeletResync {
     /// Notes when the API server comes back after it was seen to be away.
     pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) {
+        // A clock that was set back makes nothing wait longer.
+        let now = observation.now;
+        self.touched.values_mut().for_each(|touched| touched.until = touched.until.min(now + FOR));
+        self.due = self.due.iter().map(|due| (*due).min(now + AFTER[AFTER.len() - 1])).collect();
+        self.api_back = self.api_back.map(|back| back.min(now));
         let Some(api) = &observation.api else { return };
         match &api.link {
             Link::Down { .. } if self.link_was_down => {}
@@ -289,6 +294,16 @@ mod tests {
         assert_eq!(restarts(at(99)), 0, "it may have started since");
         assert_eq!(restarts(at(100)), 1);
         assert_eq!(restarts(at(101)), 0, "once an instance");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_nothing_wait_longer() {
+        let mut resync = KubeletResync::default();
+        resync.was_touched("u", "w".to_owned(), "m".to_owned(), at(5_000));
+        resync.schedule(at(5_000));
+        let runtime = Knowledge::Current(Arc::new(Vec::new()));
+        resync.observe(&Observation::of(None, runtime, 1_000), &mut Log::default());
+        assert!(resync.due() <= Some(at(1_000) + FOR), "{:?}", resync.due());
     }
 
     #[test]

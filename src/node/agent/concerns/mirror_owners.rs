@@ -159,6 +159,8 @@ impl MirrorOwners {
             self.tried.insert(pod.to_owned(), tried);
             return to == To::Node;
         };
+        // A clock that was set back makes nothing wait longer.
+        tried.again = tried.again.min(now + FORBIDDEN);
         let due = tried.again <= now;
         if due {
             tried.again = now + AGAIN;

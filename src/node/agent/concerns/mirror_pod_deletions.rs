@@ -61,6 +61,8 @@ impl MirrorPodDeletions {
             let deletion = self.sent.entry(uid.clone()).or_insert(Deletion { at: observation.now, answer: None });
             deletion.answer = Some(answer);
         }
+        // A clock that was set back makes nothing wait longer.
+        self.sent.values_mut().for_each(|deletion| deletion.at = deletion.at.min(observation.now));
         self.sent.retain(|_, deletion| observation.now - deletion.at < REMEMBERED);
     }
 

@@ -141,6 +141,22 @@ pub(in crate::node::agent) fn decided(observation: &Observation, state: &AgentSt
 }
 
 #[test]
+fn what_the_api_server_has_of_what_is_known_is_remembered_though_the_manifest_folder_cannot_be_read() {
+    let config = config();
+    let mut state = state(&config);
+    let namespace = ObjectRef::new(Kind::Namespace, "", &key().namespace);
+    let entry = |version| Entry { version, value: Arc::new(json!({})) };
+    state.inputs.objects.insert(namespace.clone(), entry(1));
+    let mut snapshot = Snapshot::default();
+    snapshot.objects.insert(namespace.clone(), entry(2));
+    snapshot.scopes.entry(Scope::DaemonSets).or_default().lists = 1;
+    let unreadable = Observation { manifests: Knowledge::Unreadable("EIO".to_owned()), ..observation(Some(snapshot)) };
+    let decision = decided(&unreadable, &state, &config);
+    assert_eq!(decision.state.inputs.objects.get(&namespace).map(|entry| entry.version), Some(2));
+    assert!(!decision.requests.iter().any(|r| matches!(r, Request::Follow { .. })), "all that was needed still may be");
+}
+
+#[test]
 fn a_manifest_folder_that_cannot_be_read_ends_and_starts_nothing_and_the_pass_runs_to_its_end() {
     let config = config();
     let mut state = state(&config);

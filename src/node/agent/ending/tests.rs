@@ -144,7 +144,9 @@ fn a_runtime_is_asked_lately_and_must_be_the_kubelets() {
         "the mirror pod is one"
     );
     let gone = |ends: &Ends<'_>| sandbox(&ending("b", EndConfirmation::Reported), ends);
-    assert_eq!(gone(&known(Some(&pending))), Evidence::Gone);
+    let never_started = Instance { started: false, ..ending("b", EndConfirmation::Reported) };
+    assert_eq!(sandbox(&never_started, &known(None)), Evidence::Gone);
+    assert_ne!(gone(&known(None)), Evidence::Gone, "it showed them before");
     assert_eq!(gone(&known(Some(&running))), Evidence::Running, "the kubelet shows its containers");
     assert_eq!(gone(&Ends { mirror: Some(&pending), ..ends(&observation) }), Evidence::Running);
     let listed = Instance { listed: true, ..ending("b", EndConfirmation::Reported) };
@@ -283,14 +285,16 @@ fn a_pod_that_the_kubelet_works_on_is_not_gone_before_its_sandbox_was_seen() {
     assert_eq!(of(&unseen, None, 5_000), Evidence::Gone);
     let late = END + LETS_GO.as_millis();
     assert_eq!(of(&unseen, Some(&mirror), late), Evidence::Gone, "a kubelet that is away holds nothing up");
-    assert_eq!(of(&ending("b", EndConfirmation::Reported), Some(&mirror), 5_000), Evidence::Gone);
+    let listed = Instance { listed: true, ..ending("b", EndConfirmation::Reported) };
+    assert_eq!(of(&listed, Some(&mirror), 5_000), Evidence::Gone);
 }
 
 #[test]
 fn a_list_that_is_older_than_the_end_says_nothing() {
     let mut observation = observation(lists(&[]), None, 5_000);
     let of = |observation: &Observation| {
-        sandbox(&ending("b", EndConfirmation::Reported), &Ends { is_kubelets: true, ..ends(observation) })
+        let listed = Instance { listed: true, ..ending("b", EndConfirmation::Reported) };
+        sandbox(&listed, &Ends { is_kubelets: true, ..ends(observation) })
     };
     observation.runtime_as_of = Timestamp::from_millis(END - 1);
     assert!(matches!(of(&observation), Evidence::Unknown(_)));

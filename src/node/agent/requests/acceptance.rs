@@ -15,6 +15,7 @@ use crate::node::agent::failure;
 use crate::node::api::Api;
 use crate::node::api::PodEvent;
 use crate::node::cri::Cri;
+use crate::node::cri::Sandbox;
 use crate::node::cri::SandboxState;
 use crate::node::kubelet::HEALTHZ;
 
@@ -40,6 +41,9 @@ pub(in crate::node::agent) struct Late {
 pub(in crate::node::agent) struct LateAnswer {
     /// Pods with a sandbox; or why that is not known. `None`: no runtime is configured.
     pub(in crate::node::agent) sandboxes: Option<Result<BTreeSet<String>, String>>,
+    /// When the newest sandbox was made of those instances that have one which does not stand.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(in crate::node::agent) fallen: BTreeMap<String, Timestamp>,
     pub(in crate::node::agent) network_ready: Option<bool>,
     pub(in crate::node::agent) kubelet_answers: bool,
     /// Whether the kubelet said which pods it has.
@@ -70,7 +74,12 @@ pub(super) async fn ask(clients: &Clients, question: AboutLate) -> LateAnswer {
     let about = question.late.iter().map(|late| late.uid.clone()).collect();
     let mut answer = LateAnswer { about, ..LateAnswer::default() };
     if let Some(cri) = &clients.cri {
-        answer.sandboxes = Some(sandboxes(cri).await);
+        let sandboxes = sandboxes(cri).await;
+        for (uid, made) in sandboxes.iter().flatten().filter_map(|s| Some((&s.uid, fallen(s, &answer.about)?))) {
+            let newest = answer.fallen.entry(uid.clone()).or_insert(made);
+            *newest = made.max(*newest);
+        }
+        answer.sandboxes = Some(sandboxes.map(standing));
         answer.network_ready = cri.network_ready().await.ok();
     }
     if let Some(Ok(reports)) = async { Some(clients.kubelet.as_ref()?.pods().await) }.await {
@@ -115,10 +124,19 @@ async fn ask_api(api: &Api, node: &str, question: &AboutLate, answer: &mut LateA
     }
 }
 
+async fn sandboxes(cri: &Cri) -> Result<Vec<Sandbox>, String> {
+    cri.sandboxes().await.map_err(|error| failure::of(&error, None).message)
+}
+
 /// UIDs of the pods whose sandboxes stand.
-async fn sandboxes(cri: &Cri) -> Result<BTreeSet<String>, String> {
-    let sandboxes = cri.sandboxes().await.map_err(|error| failure::of(&error, None).message)?;
-    Ok(sandboxes.into_iter().filter(|s| s.state == SandboxState::Ready).map(|s| s.uid).collect())
+fn standing(sandboxes: Vec<Sandbox>) -> BTreeSet<String> {
+    sandboxes.into_iter().filter(|s| s.state == SandboxState::Ready).map(|s| s.uid).collect()
+}
+
+/// When a sandbox of one of those was made, if it does not stand.
+fn fallen(sandbox: &Sandbox, about: &BTreeSet<String>) -> Option<Timestamp> {
+    let is_fallen = sandbox.state != SandboxState::Ready && about.contains(&sandbox.uid);
+    is_fallen.then(|| Timestamp::from_millis(sandbox.created_at_ns / 1_000_000))
 }
 
 /// Whether a kubelet on this node says that it is well.

@@ -119,6 +119,43 @@ fn what_has_room_is_not_asked_about_before_it_is_late() {
 }
 
 #[test]
+fn an_api_server_that_does_not_let_pods_be_read_is_asked_about_what_is_late() {
+    let mut forbidden = seen(LATE, "1000m", 0);
+    let api = forbidden.api.as_mut().unwrap();
+    let failure = crate::node::api::ApiFailure::new(crate::node::api::FailureKind::Forbidden, "403");
+    Arc::make_mut(&mut api.snapshot).scopes.entry(Scope::Pods).or_default().error = Some((failure, CREATED));
+    assert!(look(&mut Acceptance::default(), &records(), &forbidden));
+    forbidden.api.as_mut().unwrap().link = crate::node::api::Link::Connecting;
+    assert!(!look(&mut Acceptance::default(), &records(), &forbidden), "there is no connection");
+}
+
+#[test]
+fn a_sandbox_that_does_not_stand_shows_that_its_pod_was_accepted_if_it_is_of_this_boot() {
+    let of = |made: Timestamp| {
+        let (mut acceptance, records) = (Acceptance::default(), records());
+        let mut observation = seen(LATE, "1000m", 0);
+        let about = BTreeSet::from(["uid-2".to_owned()]);
+        let fallen = BTreeMap::from([("uid-2".to_owned(), made)]);
+        observation.replies = vec![Reply::LateAnswered(LateAnswer { about, fallen, ..LateAnswer::default() })];
+        look(&mut acceptance, &records, &seen(LATE - ms(1), "1000m", 0));
+        look(&mut acceptance, &records, &observation);
+        acceptance.of(&records[&bench::key()].instances[0])
+    };
+    assert_eq!(of(CREATED), Accepted::Yes);
+    assert_ne!(of(CREATED - ms(1)), Accepted::Yes);
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_no_question_wait() {
+    let (mut acceptance, mut records) = (Acceptance::default(), records());
+    assert!(look(&mut acceptance, &records, &seen(SOON, "1500m", 0)));
+    let set_back = |after: Span| Observation { steady: after, ..seen(after - Span::from_secs(3_600), "1500m", 0) };
+    records.values_mut().for_each(|record| record.not_after(set_back(SOON).now));
+    look(&mut acceptance, &records, &set_back(SOON));
+    assert!(look(&mut acceptance, &records, &set_back(SOON + LATE)));
+}
+
+#[test]
 fn while_the_api_server_does_not_answer_the_sandboxes_of_the_runtime_tell_what_ends() {
     let (mut acceptance, records) = (Acceptance::default(), records());
     let down = |sandboxes: &[&str]| {
