@@ -26,6 +26,7 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectMap;
 use crate::core::model::Source;
 use crate::core::model::TokenRequest;
+use crate::core::outline;
 use crate::core::overlays;
 use crate::core::policy::Covered;
 use crate::core::policy::Policy;
@@ -175,6 +176,11 @@ impl PolicyTest {
         if !self.policy.allows_namespace(namespace) {
             let why = format!("namespace {namespace} is not among policy.namespaces");
             return vec![(why, Some(format!("add {namespace:?} to policy.namespaces")))];
+        }
+        let is_bounded = daemon_set.source == Source::Api && self.policy.bounds(namespace);
+        let unread = outline::would_be_too_large(&daemon_set.template, &daemon_set.annotations).filter(|_| is_bounded);
+        if let Some(error) = unread {
+            return vec![(error.to_string(), error.hint)];
         }
         let errors = match self.policy.within_bounds(DaemonSet::clone(daemon_set)) {
             Ok(_) => self.refused(daemon_set, lacks),

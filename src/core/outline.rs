@@ -29,6 +29,18 @@ pub const OF_TEMPLATE: (usize, usize) = (LONGEST_PART + LONGEST_STATUS, MOST_VAL
 /// No key that is looked for has more bytes.
 const LONGEST_KEY: usize = 16;
 
+/// Why a spec with `template`, or metadata with these `annotations`, would not be read, as far as they tell: the API server writes
+/// the whole object and knows more of it.
+pub fn would_be_too_large(template: &Value, annotations: &BTreeMap<String, String>) -> Option<FieldError> {
+    let length = |part: String| part.len();
+    let parts = [
+        ("spec", length(template.to_string())),
+        ("metadata", length(Value::from_iter(annotations.clone()).to_string())),
+    ];
+    let (field, _) = parts.into_iter().find(|(_, length)| *length > LONGEST_PART)?;
+    too_large(&serde_json::json!({"spec": [field, format!("has more than {LONGEST_PART} bytes as JSON")]}))
+}
+
 /// What the metadata of a DaemonSet say before the rest of it is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]

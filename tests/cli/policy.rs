@@ -83,6 +83,21 @@ fn every_broken_rule_is_named_and_that_there_is_no_configuration() {
     assert_eq!((told, ran.err.lines().count()), (!installed, usize::from(!installed)), "{ran:?}");
 }
 
+/// An agent does not read it: it is bounded as the API server writes it, where each such character is six.
+#[test]
+fn what_no_agent_reads_is_refused_too() {
+    let long = format!("{{name: c, args: [\"{}\"],", "\\u0001".repeat(100_000));
+    let scratch =
+        Scratch::new(&[("c.toml", CONFIG), ("long.yaml", &daemon_set("a", "i:1").replace("{name: c,", &long))]);
+    let ran = run(["policy", "test", "--config", &scratch.text("c.toml"), "-f", &scratch.text("long.yaml")]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.out.starts_with("refused a/x: spec: has more than 524288 bytes as JSON\n  hint: "),
+        "{}",
+        &ran.out[..200]
+    );
+}
+
 /// What the agent refuses whatever `[policy]` allows is refused here, with the words of `render`.
 #[test]
 fn what_no_static_pod_can_have_is_refused_too() {

@@ -206,6 +206,9 @@ pub struct Answers {
     pub ahead: Option<Span>,
     /// Whether the Node is registered; `None`: unknown.
     pub registered: Option<bool>,
+    /// Whether paths of the host are granted, and the Node does not say that its runtime makes all that is mounted below them
+    /// read only, too.
+    pub is_writable_below: bool,
     /// Whether the cluster has NodeDaemons, or why that is unknown.
     pub crd: Result<bool, String>,
     /// Who coordinates, and the time; `None`: the cluster has no NodeDaemons.
@@ -266,6 +269,12 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
         ),
         None => Finding::warn("Node", format!("{node} could not be read"), "see the rights below"),
     });
+    if answers.is_writable_below {
+        let reason = "file systems that are mounted below the granted host-paths are writable: this node's container runtime has \
+                      no mounts that are read only throughout";
+        let hint = "grant no path with mounts below it, or use containerd 2.0 or CRI-O 1.30";
+        findings.push(Finding::warn("policy", reason, hint));
+    }
     findings.extend(denied(answers));
     findings.extend(policies::examine(&answers.probes));
     findings.push(crd(&answers.crd));

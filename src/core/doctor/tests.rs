@@ -297,6 +297,7 @@ fn answers() -> api::Answers {
         denied: Vec::new(),
         asked: 30,
         unasked: None,
+        is_writable_below: false,
         left_out: 0,
         unlisted: None,
         daemons: vec![(daemon_set("daemonlet"), Mode::Static, Vec::new())],
@@ -371,6 +372,11 @@ fn an_api_server_is_judged_by_what_it_says() {
             api::Answers { left_out: 3, ..answers() },
             Severity::Warn,
             "those of 3 DaemonSets that run here are not checked",
+        ),
+        (
+            api::Answers { is_writable_below: true, ..answers() },
+            Severity::Warn,
+            "mounted below the granted host-paths are writable",
         ),
         (
             api::Answers { unlisted: Some("it expired".into()), ..answers() },

@@ -122,6 +122,8 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
     let (denied, unasked) = asker.denied(&wanted).await;
     let endpoint = connector.endpoint().map(|e| format!("{}:{}", e.host, e.port)).unwrap_or_default();
     let git = version.body["gitVersion"].as_str().unwrap_or("of unknown version").to_owned();
+    let is_granted = config.grants.values().any(|grant| !grant.host_paths.is_empty());
+    let is_writable_below = is_granted && node.as_ref().is_ok_and(|node| !is_read_only_throughout(&node.body));
     let node_version = node
         .as_ref()
         .ok()
@@ -145,6 +147,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
             Err(failure) if failure.kind == FailureKind::NotFound => Some(false),
             Err(_) => None,
         },
+        is_writable_below,
         crd,
         coordinator,
         denied,
@@ -158,6 +161,13 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
         service: asker.service().await,
     };
     ApiFindings { facts: ApiFacts::Answers(Box::new(answers)), node_version }
+}
+
+/// Whether `node` says that its runtime mounts recursively read only where no RuntimeClass names another handler.
+fn is_read_only_throughout(node: &Value) -> bool {
+    let default =
+        node.list_at(["status", "runtimeHandlers"]).iter().filter(|handler| handler.str_at("name").is_empty());
+    default.into_iter().any(|handler| handler.flag_at(["features", "recursiveReadOnlyMounts"]))
 }
 
 /// A ServiceAccount whose tokens one of `rights` is for.
