@@ -83,6 +83,9 @@ pub(super) struct SavedInputs {
     pub(super) tokens: Vec<IssuedToken>,
     /// Where daemons from files came from.
     origins: Vec<(ObjectKey, FolderOrigin)>,
+    /// Fingerprints of files that override what the API has had a newer version of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    superseded: Vec<(ObjectKey, String)>,
     /// What the folders' files last defined of what is in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     files: Vec<SavedFile>,
@@ -264,6 +267,10 @@ pub(super) struct RememberedInputs {
     pub(super) incomplete: bool,
     /// Where daemons from files came from: whether their absence is evidence.
     pub(super) origins: BTreeMap<ObjectKey, FolderOrigin>,
+    /// Fingerprints of files that override, by daemon, since the API has had a newer version than the one remembered when
+    /// they began to: they count again once they change.
+    #[serde(default)]
+    pub(super) superseded: BTreeMap<ObjectKey, String>,
     /// What the folders' files last defined of what is in use.
     #[serde(default)]
     pub(super) files: RememberedFiles,
@@ -302,6 +309,7 @@ impl RememberedInputs {
             unread: saved.unread,
             incomplete: saved.incomplete,
             origins: saved.origins.into_iter().collect(),
+            superseded: saved.superseded.into_iter().collect(),
             files: RememberedFiles::restore(saved.files),
             coordinated: saved.coordinated,
             rollback_data,
@@ -351,6 +359,7 @@ impl RememberedInputs {
                 .map(|(key, rollback_data)| (key.clone(), objects::values(&rollback_data.objects)))
                 .collect(),
             origins: self.origins.iter().map(|(k, o)| (k.clone(), o.clone())).collect(),
+            superseded: self.superseded.iter().map(|(key, file)| (key.clone(), file.clone())).collect(),
             files: self.files.to_save(),
         }
     }
@@ -366,7 +375,7 @@ impl RememberedInputs {
             &self.node_names,
             &self.node,
             self.node_since,
-            (&self.unread, self.incomplete, &self.origins),
+            (&self.unread, self.incomplete, &self.origins, &self.superseded),
             &self.files,
             self.coordinated,
         )
