@@ -228,6 +228,9 @@ impl ReportInputs<'_> {
             let reason = format!("its namespace has more than {} DaemonSets for the agents", bounds::KNOWN_DAEMON_SETS);
             terms = explain::not_selected(&reason);
         }
+        let is_unseen = status.is_none() && terms.is_empty();
+        let selector = Some(self.config.selector.as_str()).filter(|text| is_unseen && !text.is_empty());
+        terms.extend(explain::not_seen(selector));
         ExplainReport {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),
