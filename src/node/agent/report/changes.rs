@@ -199,6 +199,19 @@ mod tests {
     }
 
     #[test]
+    fn a_revision_that_waits_while_another_runs_is_held() {
+        let mut daemon = plan::empty(DaemonRecord::new(ObjectKey::new("a", "net"), 0));
+        (daemon.summary.state, daemon.summary.reason) = (State::Running, "updates are paused".to_owned());
+        let of = |daemon: &DaemonPlan| {
+            let plan = Plan { daemons: vec![daemon.clone()], removals_held: false, ..Plan::default() };
+            held(&plan, true).into_iter().map(|held| (held.reason, held.wanted_revision)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&daemon), []);
+        daemon.summary.wanted_revision = Some("r2".to_owned());
+        assert_eq!(of(&daemon), [("updates are paused".to_owned(), Some("r2".to_owned()))]);
+    }
+
+    #[test]
     fn a_pull_is_pending_until_it_is_done() {
         let [image, words] = ["r/a:1", "r/a:1: not found"].map(str::to_owned);
         let since = crate::core::time::Timestamp::default();
