@@ -27,6 +27,11 @@ use crate::node::checkpoint;
 use crate::node::folders::FolderOrigin;
 use crate::node::recording::marks;
 
+mod node_view;
+
+pub(super) use node_view::major_minor;
+pub(super) use node_view::node_view;
+
 use super::boot::Boot;
 use super::objects;
 use super::objects::Values;
@@ -427,30 +432,6 @@ impl RememberedInputs {
         }
         objects::remember(&mut self.objects, api, used, is_overridden);
     }
-}
-
-/// The Node of the API as decisions see it.
-pub(super) fn node_view(value: &Value) -> NodeView {
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let labels = value.pointer("/metadata/labels").and_then(Value::as_object);
-    let taints = value.pointer("/spec/taints").cloned().unwrap_or_default();
-    NodeView {
-        name: text("/metadata/name").unwrap_or_default(),
-        uid: text("/metadata/uid"),
-        labels: labels.into_iter().flatten().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect(),
-        taints: serde_json::from_value(taints).unwrap_or_default(),
-        kubelet_version: text("/status/nodeInfo/kubeletVersion").filter(|v| !v.is_empty()),
-        allocatable: value.pointer("/status/allocatable").and_then(crate::core::node::allocatable),
-        unschedulable: value.pointer("/spec/unschedulable").is_some_and(|is| is == true),
-        registered: true,
-    }
-}
-
-/// Major and minor of a version such as `v1.36.2`.
-pub(super) fn major_minor(version: &str) -> Option<(u32, u32)> {
-    let mut parts = version.trim_start_matches('v').split('.');
-    let number = |part: Option<&str>| part?.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok();
-    Some((number(parts.next())?, number(parts.next())?))
 }
 
 #[cfg(test)]
