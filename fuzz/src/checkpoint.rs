@@ -86,6 +86,7 @@ fn use_record(mut record: DaemonRecord, store: &CheckpointStore) {
             remembered: daemon_set.as_ref(),
             confirmation: Confirmation::Gone,
             has_file: false,
+            is_superseded: false,
         };
         let _ = sources::resolve(&known, &record, &Policy::default(), &ObjectMap::default());
     }

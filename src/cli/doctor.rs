@@ -1,4 +1,4 @@
-//! `daemonlet doctor`: what is wrong with this node and its cluster, and how to mend it.
+//! `daemonlet doctor`: what is wrong with this node and its cluster, and how to fix it.
 
 use clap::Args;
 
@@ -18,7 +18,7 @@ use crate::core::status::StatusReport;
 use crate::node::doctor;
 use crate::node::socket::SocketOperation;
 
-/// Check this node and its cluster, and say how to mend what is wrong
+/// Check this node and its cluster, and say how to fix what is wrong
 ///
 /// One line a check: ok, warn, bad or skip, with a hint below. Run it as root, also while the agent runs:
 /// another user's checks are skipped where only root may read.

@@ -73,7 +73,7 @@ const OF_DAEMONLET: [Examples; 25] = [
         "generate rbac",
         &[("daemonlet generate rbac -f kube-flannel.yml | kubectl apply -f -", "the rights that flannel's data need")],
     ),
-    ("retry", &[("daemonlet retry kube-system/kube-proxy", "after you have mended what made it fail")]),
+    ("retry", &[("daemonlet retry kube-system/kube-proxy", "after you have fixed what made it fail")]),
     ("approve", &[("daemonlet approve kube-system/gpu-driver", "once nothing on this node needs the old one")]),
     (
         "release",
@@ -121,7 +121,7 @@ const OF_PLUGIN: [Examples; 9] = [
     ("resume", &[("kubectl daemonlet resume kube-system/kube-proxy", "they follow again")]),
     ("promote", &[("kubectl daemonlet promote kube-system/kube-proxy", "go on to the next step")]),
     ("abort", &[("kubectl daemonlet abort kube-system/kube-proxy", "back to the released revision")]),
-    ("retry", &[("kubectl daemonlet retry kube-system/kube-proxy", "after you have mended what made it fail")]),
+    ("retry", &[("kubectl daemonlet retry kube-system/kube-proxy", "after you have fixed what made it fail")]),
 ];
 
 /// `daemonlet` with examples.

@@ -15,8 +15,8 @@ use crate::node::socket::SocketOperation;
 
 /// Show why a DaemonSet does or does not run on this node
 ///
-/// Exit code: 0 it runs or does not belong here, 1 it, or a newer version of it, is refused, failing, held, stale or
-/// unknown, or there is no such DaemonSet.
+/// Exit code: 0 it runs or does not belong here, 1 it, or a newer version of it, is refused, failing, not accepted,
+/// held, stale or unknown, or there is no such DaemonSet.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

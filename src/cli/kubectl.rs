@@ -69,6 +69,7 @@ enum KubectlOutputFormat {
 enum KubectlCommand {
     /// Show what runs on a node and why, or why not
     Explain {
+        /// The node's name
         node: String,
         /// One DaemonSet
         #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]

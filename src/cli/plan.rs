@@ -17,7 +17,8 @@ use crate::node::socket::SocketOperation;
 /// Show what one pass would change on this node; changes nothing
 ///
 /// Exit code: 0 nothing to do, 4 changes pending, also those that wait for something: an image, a Secret, the
-/// coordinator; with none of them 1 if something is refused, failing, not accepted, held, stale or unknown.
+/// coordinator, the end of a pause; also if a volume is stale; with none of them 1 if something is refused, failing, not
+/// accepted, held or unknown.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -46,8 +47,12 @@ fn exit(report: &PlanReport) -> Exit {
 
 /// Whether there is nothing to do, and nothing that would be done if something were not missing.
 fn is_empty(report: &PlanReport) -> bool {
-    let waits = |held: &HeldDaemon| held.state == State::Waiting || !held.stale_volumes.is_empty();
     report.changes.is_empty() && !report.held.iter().any(waits)
+}
+
+fn waits(held: &HeldDaemon) -> bool {
+    let replaces = held.wanted_revision.is_some() && !held.state.is_bad();
+    held.state == State::Waiting || !held.stale_volumes.is_empty() || replaces
 }
 
 /// The report as people read it.
@@ -71,7 +76,7 @@ pub(super) fn human(report: &PlanReport) -> String {
         let what = match held.state {
             _ if changes => format!("and it is {state}"),
             // The reason says that it waits, and for what.
-            State::Waiting if !reason.is_empty() => "nothing yet".to_owned(),
+            _ if !reason.is_empty() && !held.state.is_bad() && waits(held) => "nothing yet".to_owned(),
             State::Waiting => format!("nothing yet, it is {state}"),
             _ => format!("nothing, it is {state}"),
         };
@@ -106,7 +111,15 @@ mod tests {
         };
         let held = |state| {
             let [namespace, name, reason] = ["a", "b", ""].map(str::to_owned);
-            vec![HeldDaemon { namespace, name, state, reason, stale_volumes: Vec::new(), hint: None }]
+            vec![HeldDaemon {
+                namespace,
+                name,
+                state,
+                reason,
+                stale_volumes: Vec::new(),
+                hint: None,
+                wanted_revision: None,
+            }]
         };
         assert_eq!(exit(&report), Exit::Success);
         for (state, expected) in [
@@ -119,6 +132,9 @@ mod tests {
             report.held = held(state);
             assert_eq!(exit(&report), expected, "{state:?}");
         }
+        report.held = held(State::Running);
+        report.held[0].wanted_revision = Some("r2".to_owned());
+        assert_eq!(exit(&report), Exit::Pending, "a revision waits, such as for the end of a pause");
         report.held = held(State::Waiting);
         let [pod, volume, since, reason] = ["p", "v", "2026-01-01T00:00:00Z", "missing x"].map(str::to_owned);
         report.held[0].stale_volumes.push(StaleVolume { pod, volume, since, missing: Vec::new(), reason });
@@ -143,18 +159,24 @@ mod tests {
             reason: reason.to_owned(),
             stale_volumes: Vec::new(),
             hint: (state == State::Refused).then(|| "do it".to_owned()),
+            wanted_revision: (state == State::Running).then(|| "r2".to_owned()),
         };
         let mut report = PlanReport {
             schema_version: 1,
             node: "n".to_owned(),
             agent_running: true,
             changes: Vec::new(),
-            held: vec![held("b", State::Refused, "spec: no"), held("c", State::Waiting, "waits for Secret a/s")],
+            held: vec![
+                held("b", State::Refused, "spec: no"),
+                held("c", State::Waiting, "waits for Secret a/s"),
+                held("p", State::Running, "updates are paused"),
+            ],
             problems: Vec::new(),
             left_alone: Vec::new(),
         };
         let lines = "a/b: nothing, it is refused: spec: no\n  hint: do it\n\
-                     a/c: nothing yet: waits for Secret a/s\n";
+                     a/c: nothing yet: waits for Secret a/s\n\
+                     a/p: nothing yet: updates are paused\n";
         assert_eq!(human(&report), lines);
         let [namespace, name, action] = ["a", "d", "write manifest x"].map(str::to_owned);
         report.changes.push(PlannedChange { namespace, name, action, reason: String::new() });

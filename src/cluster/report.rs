@@ -9,7 +9,7 @@ pub(super) fn log(reports: &[Notice]) {
     for report in reports {
         match report {
             Notice::Unreadable(kind, why) => {
-                tracing::warn!(?kind, "the coordinator's watch failed: {why}; trying again");
+                tracing::warn!(?kind, "{why}");
             }
             Notice::Unclaimed(key, node) => {
                 tracing::warn!(daemonset = %key, "the approval for node {node} was not claimed and is withdrawn");

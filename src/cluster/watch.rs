@@ -23,6 +23,8 @@ use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::enrolment;
 use crate::core::model::ObjectKey;
+use crate::node::api::ApiFailure;
+use crate::node::api::FailureKind;
 
 use super::inputs::ClusterEvent;
 use super::inputs::ClusterEvents;
@@ -121,7 +123,7 @@ pub(super) async fn follow(kind: WatchedKind, client: kube::Client, term: u64, e
             Ok(Event::Apply(object)) => Change::Present(kind, Box::new(value(object)), false),
             Ok(Event::Delete(object)) => Change::Gone(kind, Box::new(value(object))),
             Err(error) => {
-                let words = error.to_string();
+                let words = unreadable(kind, &ApiFailure::from_watcher(&error));
                 let is_new = words != reported;
                 reported.clone_from(&words);
                 let _ = events.send(ClusterEvent::Unreadable(term, kind, is_new.then_some(words))).await;
@@ -138,6 +140,23 @@ pub(super) async fn follow(kind: WatchedKind, client: kube::Client, term: u64, e
             return;
         }
     }
+}
+
+/// What a watch that failed means, and what to do about it.
+fn unreadable(kind: WatchedKind, failure: &ApiFailure) -> String {
+    let (why, hint) = match (failure.kind, kind) {
+        (FailureKind::NotFound, WatchedKind::NodeDaemons) => {
+            ("the API server does not serve them".to_owned(), "; hint: apply nodedaemons.yaml of this version")
+        }
+        (FailureKind::NotFound, _) => ("the API server does not serve them".to_owned(), ""),
+        (FailureKind::Forbidden, _) => (failure.message.clone(), "; hint: apply coordinator-rbac.yaml of this version"),
+        _ => (failure.message.clone(), ""),
+    };
+    let follows = match kind {
+        WatchedKind::CertificateRequests => "no agent's certificate is approved",
+        _ => "nothing is rolled out",
+    };
+    format!("the coordinator cannot watch {}: {why}; until it can, {follows}; trying again{hint}", kind.plural())
 }
 
 /// Whether the API server answers that it does not serve what was listed, or does not let it be read any more.
@@ -164,5 +183,24 @@ mod tests {
         }
         let list = watcher::Error::InitialListFailed(kube::Error::Api(status(404)));
         assert!(!is_refused(&list), "it begins with a list as it is, after a pause");
+    }
+
+    #[test]
+    fn a_watch_that_fails_is_told_in_one_sentence_with_what_to_do() {
+        let told = |kind, words: &str, code| {
+            let status = Box::new(Status::failure(words, "").with_code(code));
+            let error = watcher::Error::InitialListFailed(kube::Error::Api(status));
+            unreadable(kind, &ApiFailure::from_watcher(&error))
+        };
+        assert_eq!(
+            told(WatchedKind::NodeDaemons, "404 page not found", 404),
+            "the coordinator cannot watch nodedaemons: the API server does not serve them; until it can, nothing is \
+             rolled out; trying again; hint: apply nodedaemons.yaml of this version"
+        );
+        assert_eq!(
+            told(WatchedKind::Nodes, "nodes is forbidden: no", 403),
+            "the coordinator cannot watch nodes: nodes is forbidden: no (403); until it can, nothing is rolled out; \
+             trying again; hint: apply coordinator-rbac.yaml of this version"
+        );
     }
 }

@@ -76,6 +76,12 @@ pub fn not_selected(reason: &str) -> Vec<Term> {
     vec![term("source", None, Source::Api.to_string()), not_covered(reason)]
 }
 
+/// Of a DaemonSet that no source shows, what the API server is not asked for; `selector`: that of the configuration.
+pub fn not_seen(selector: Option<&str>) -> Vec<Term> {
+    let text = |selector| format!("{selector:?} leaves out each DaemonSet of the API that it does not match");
+    selector.map(|selector| term("selector of the configuration", None, text(selector))).into_iter().collect()
+}
+
 fn not_covered(reason: &str) -> Term {
     term("mode and policy", Some(false), reason.to_owned())
 }

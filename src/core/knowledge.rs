@@ -61,6 +61,10 @@ pub const OVERRIDE_ANNOTATION: &str = "daemonlet.dev/override";
 pub const OVERRIDE_HINT: &str =
     "annotate the object in the file with daemonlet.dev/override: \"true\" to use it instead";
 
+/// What to do about a file that overrides, once the API has a newer version.
+pub const SUPERSEDED_HINT: &str =
+    "delete the file, or change it: it then counts until the API server has another version";
+
 /// What the API server says of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiAnswer<T> {

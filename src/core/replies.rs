@@ -34,7 +34,7 @@ pub struct PlanReport {
     pub left_alone: Vec<LeftAlone>,
 }
 
-/// A daemon that does not run as it should, but for which there is nothing to do now.
+/// A daemon that does not run as it should, or not at the wanted revision, but for which there is nothing to do now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldDaemon {
@@ -50,6 +50,9 @@ pub struct HeldDaemon {
     /// Volumes of what runs that keep their last data: each is a change that is pending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stale_volumes: Vec<StaleVolume>,
+    /// The revision that is to replace what runs, and waits for what the reason says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted_revision: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -111,6 +111,8 @@ pub struct KnownDefinition<'a> {
     pub confirmation: Confirmation,
     /// Whether a file defines it, or did while it ran: the file then gave it its mode.
     pub has_file: bool,
+    /// Whether the API has had a newer version since the file, which overrides, is as it is.
+    pub is_superseded: bool,
 }
 
 impl KnownDefinition<'_> {
@@ -221,7 +223,8 @@ fn by_sources(
     policy: Judge<'_>,
     objects: &dyn ObjectSource,
 ) -> Desired {
-    if let Some(folder) = folder_of(known, record).filter(|folder| is_override(folder) && !is_newer(known)) {
+    let overrides = |folder: &&Arc<DaemonSet>| is_override(folder) && !known.is_superseded && !is_newer(known);
+    if let Some(folder) = folder_of(known, record).filter(overrides) {
         return wanted(folder, folder_mode(folder), None);
     }
     let is_of_a_file = |d: &Arc<DaemonSet>| d.source != Source::Api;

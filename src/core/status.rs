@@ -27,6 +27,9 @@ pub struct StatusReport {
     pub schema_version: u32,
     /// The node's name.
     pub node: String,
+    /// The kubelet's version as last known, such as `v1.36.2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_version: Option<String>,
     /// The agent itself.
     pub agent: AgentStatus,
     /// The daemons, by namespace and name.

@@ -30,7 +30,8 @@ use crate::node::fsx::Real;
 /// Gathers everything; `status` is the agent's report, `agent` how it answered.
 pub async fn examine(config: &Config, agent: &AgentFinding, status: Option<&StatusReport>) -> Vec<Finding> {
     let ((runtime, makes_image_volumes), api) = tokio::join!(runtime(config), api::facts(config, status));
-    let version = api.node_version.or_else(|| config.kubelet_version.clone());
+    let known = status.and_then(|status| status.kubelet_version.clone());
+    let version = api.node_version.or_else(|| config.kubelet_version.clone()).or(known);
     let manifests = manifests::facts(&config.manifest_dir);
     let kubelet = kubelet::facts(config, version);
     let closed = access::closed(config, Path::new(&kubelet.path));

@@ -46,6 +46,12 @@ pub(super) async fn pause(
     key: &ObjectKey,
     is_paused: bool,
 ) -> Result<Vec<String>, CommandFailure> {
+    if !is_paused {
+        let live = cluster::get(client, &daemon_set(key)).await.map_err(cluster::failed)?;
+        if live["metadata"]["annotations"].get(PAUSED).is_none() {
+            return Ok(vec![format!("{key}: it is not paused (no annotation {PAUSED}); nothing is changed")]);
+        }
+    }
     let value = is_paused.then_some("true");
     let patch = json!({"metadata": {"annotations": {PAUSED: value}}});
     cluster::patch(client, &daemon_set(key), &patch).await.map_err(cluster::failed)?;

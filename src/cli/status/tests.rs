@@ -37,6 +37,7 @@ fn report(daemons: Vec<DaemonStatus>) -> StatusReport {
     StatusReport {
         schema_version: 1,
         node: "n1".into(),
+        kubelet_version: None,
         agent: AgentStatus {
             running: true,
             since: None,

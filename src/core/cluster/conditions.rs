@@ -67,16 +67,27 @@ pub struct GoingBack {
 pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static str, String); 3] {
     let c = &facts.counters;
     let to_do = c.desired_number_scheduled.saturating_sub(c.updated_number_scheduled);
+    let left = match (to_do, c.desired_number_scheduled) {
+        (1, 1) => "1 of 1 node is left".to_owned(),
+        (1, all) => format!("1 of {all} nodes is left"),
+        (_, all) => format!("{to_do} of {all} nodes are left"),
+    };
     let progressing = match (to_do, facts.held) {
         _ if facts.back.is_some() => facts.back.as_ref().map(going_back).unwrap_or_default(),
-        (0, _) => (false, "Complete", format!("{} nodes have the current revision", c.updated_number_scheduled)),
+        (0, _) => (
+            false,
+            "Complete",
+            match c.updated_number_scheduled {
+                1 => "1 node has the current revision".to_owned(),
+                nodes => format!("{nodes} nodes have the current revision"),
+            },
+        ),
         (_, "") => {
-            let words = format!("{to_do} of {} nodes are left", c.desired_number_scheduled);
             let waiting = facts.waiting.filter(|(_, nodes)| *nodes > 0);
             let waiting = waiting.map_or_else(String::new, |(when, nodes)| format!(": {}", when.words_of(nodes)));
-            (true, "RollingOut", words + &waiting)
+            (true, "RollingOut", left + &waiting)
         }
-        (_, held) => (false, "Held", format!("{to_do} of {} nodes are left: {held}", c.desired_number_scheduled)),
+        (_, held) => (false, "Held", format!("{left}: {held}")),
     };
     let degraded = match (facts.trouble, facts.causes.is_empty()) {
         (Some((reason, words)), _) => (true, reason, words.to_owned()),

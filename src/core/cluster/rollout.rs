@@ -303,7 +303,10 @@ impl RolloutPlan {
             }
             None => {
                 let old = view.all(|i| view.nodes[i].should_run && view.is_old(i)).count();
-                let words = format!("{} nodes are kept on the old revision", reach.kept);
+                let words = match reach.kept {
+                    1 => "1 node is kept on the old revision".to_owned(),
+                    kept => format!("{kept} nodes are kept on the old revision"),
+                };
                 (old.saturating_sub(on_the_way).saturating_sub(reach.kept), words)
             }
         };

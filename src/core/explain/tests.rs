@@ -159,3 +159,10 @@ fn the_api_servers_word_has_its_revision_and_time() {
     let taken = answer(&said(AdmissionVerdict::Admitted(std::sync::Arc::new(daemon_set(json!({}))))), "then");
     assert_eq!((taken.holds, taken.text.as_str()), (Some(true), "it accepts the pod (revision 5d5, then)"));
 }
+
+#[test]
+fn of_what_is_not_seen_the_selector_of_the_configuration_is_named_if_there_is_one() {
+    assert_eq!(not_seen(None), []);
+    let terms = not_seen(Some("team=infra"));
+    assert_eq!(terms[0].text, "\"team=infra\" leaves out each DaemonSet of the API that it does not match");
+}

@@ -115,6 +115,10 @@ pub fn why_not_ready(pod: &Value) -> String {
     match (message.is_empty(), phase) {
         (false, _) => message.to_owned(),
         (true, "") => "not ready yet".to_owned(),
+        // The kubelet gives a message: the control plane says it of all pods of a Node that it does not hear.
+        (true, _) if condition(pod, "ContainersReady").is_some_and(|c| c.str_at("status") == "True") => {
+            "its containers are ready, the node is not Ready".to_owned()
+        }
         (true, phase) => format!("phase {phase}, not ready yet"),
     }
 }

@@ -183,3 +183,15 @@ fn the_last_line_of_a_log_is_the_last_that_says_something() {
     let long = log(&format!("{at} stdout F {}", "é".repeat(1_000))).unwrap();
     assert_eq!(long.chars().count(), LONGEST_LINE + 1);
 }
+
+#[test]
+fn where_the_containers_are_ready_and_the_kubelet_gives_no_message_the_node_is_the_cause() {
+    let pod = |containers_ready: &str, message: &str| {
+        let ready = json!({"type": "Ready", "status": "False", "message": message});
+        let containers = json!({"type": "ContainersReady", "status": containers_ready});
+        why_not_ready(&json!({"status": {"phase": "Running", "conditions": [ready, containers]}}))
+    };
+    assert_eq!(pod("True", ""), "its containers are ready, the node is not Ready");
+    assert_eq!(pod("False", ""), "phase Running, not ready yet");
+    assert_eq!(pod("True", "a readiness gate is not met"), "a readiness gate is not met");
+}

@@ -112,6 +112,7 @@ fn every_metric_is_taken_from_the_facts() {
     let status = StatusReport {
         schema_version: 1,
         node: "n1".into(),
+        kubelet_version: None,
         agent: AgentStatus {
             running: true,
             since: None,

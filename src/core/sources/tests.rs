@@ -97,6 +97,7 @@ impl<'a> SourcesCase<'a> {
             remembered: self.remembered,
             confirmation: self.confirmation,
             has_file: self.has_file,
+            is_superseded: false,
         };
         match resolve(&known, record, &self.policy, &namespaces()) {
             Desired::Wanted { daemon_set, mode, note } => {
@@ -268,6 +269,7 @@ fn a_checkpoint_that_is_behind_what_runs_takes_nothing_back() {
             remembered: Some(remembered),
             confirmation: Confirmation::Unasked,
             has_file: false,
+            is_superseded: false,
         };
         match resolve(&known, &record, &Policy::default(), &namespaces()) {
             Desired::Wanted { daemon_set, .. } => (daemon_set.generation.unwrap(), daemon_set.uid.clone().unwrap()),
@@ -582,6 +584,7 @@ fn where_nothing_runs_and_no_file_defines_it_nobody_is_asked() {
         remembered: None,
         confirmation: Confirmation::Unasked,
         has_file: false,
+        is_superseded: false,
     };
     let policy = Policy::default();
     let resolved = resolve(&gone, &record(Some("ds-uid"), false), &policy, &namespaces());
@@ -610,6 +613,7 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
         remembered: None,
         confirmation: Confirmation::Unasked,
         has_file: true,
+        is_superseded: false,
     };
     let present = known(ApiState::Present(&changed));
     let mut running = record(Some("ds-uid"), true);

@@ -22,7 +22,6 @@ use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::State;
 use crate::core::set_aside::SuspectTurn;
-use crate::core::sources;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -171,18 +170,29 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
     let mut objects: BTreeSet<ObjectRef> = plan.daemons.iter().flat_map(|d| d.references.iter().cloned()).collect();
     let tokens: BTreeSet<TokenRequest> = plan.daemons.iter().flat_map(|d| d.tokens.iter().cloned()).collect();
     let mut ours: BTreeMap<ObjectKey, Arc<DaemonSet>> = BTreeMap::new();
-    // What a folder's overrides stays as it was remembered: else every version of the API's would be that one.
     // What is not confirmed to be gone is not forgotten, though nothing of it runs at this moment.
     let unconfirmed: BTreeSet<&ObjectKey> = plan.daemons.iter().filter(|d| is_in_doubt(d)).map(|d| &d.key).collect();
-    let is_frozen = |key: &ObjectKey| {
-        state.inputs.daemon_sets.contains_key(key)
-            && observation.folders.get(key).is_some_and(|d| sources::is_override(d))
-    };
     // What is not selected, or refused, does not take the place of what last was.
     let is_selected = |d: &&DaemonPlan| {
         d.summary.source == Some(Source::Api) && d.summary.mode.is_some() && d.summary.state != State::Held
     };
-    for key in plan.daemons.iter().filter(is_selected).map(|d| &d.key).filter(|key| !is_frozen(key)) {
+    let selected: BTreeSet<&ObjectKey> = plan.daemons.iter().filter(is_selected).map(|d| &d.key).collect();
+    let overrides: BTreeMap<&ObjectKey, &str> = observation.folders.overrides().collect();
+    state.inputs.superseded.retain(|key, file| overrides.get(key) == Some(&file.as_str()));
+    for (key, file) in &overrides {
+        let (known, shown) = (state.inputs.daemon_sets.get(*key), state.definitions.get(key));
+        if selected.contains(key) && known.zip(shown).is_some_and(|(known, shown)| !shown.defines_the_same(known)) {
+            state.inputs.superseded.insert((*key).clone(), (*file).to_owned());
+        }
+    }
+    // What a folder's overrides stays as it was remembered: else every version of the API's would be that one.
+    let frozen: BTreeSet<&ObjectKey> =
+        overrides.into_keys().filter(|key| !state.inputs.superseded.contains_key(*key)).collect();
+    let is_first = |key: &&ObjectKey| {
+        !state.inputs.daemon_sets.contains_key(*key) && state.policy.allows_namespace(&key.namespace)
+    };
+    let followed = selected.into_iter().filter(|key| !frozen.contains(key));
+    for key in followed.chain(frozen.iter().copied().filter(is_first)) {
         if let Some(daemon_set) = state.definitions.get(key) {
             ours.insert(key.clone(), Arc::clone(daemon_set));
         }
@@ -197,7 +207,12 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
     let is_overridden = |reference: &ObjectRef| folders.get(reference).is_some_and(|entry| is_override(&entry.value));
     let definitions = &state.definitions;
     let is_kept = |key: &ObjectKey| {
-        unlisted || !is_planned || runs.contains(key) || unconfirmed.contains(key) || definitions.refused(key).is_some()
+        unlisted
+            || !is_planned
+            || runs.contains(key)
+            || frozen.contains(key)
+            || unconfirmed.contains(key)
+            || definitions.refused(key).is_some()
     };
     state.inputs.follow(api, &ours, &objects, is_kept, is_overridden);
     tenant::forget(&mut state.inputs, api, &objects, &state.policy);

@@ -34,6 +34,24 @@ impl ObservedFolders {
         self.view.daemon_set(key)
     }
 
+    /// The DaemonSets that override the API's, with the fingerprints of their files.
+    pub(super) fn overrides(&self) -> impl Iterator<Item = (&ObjectKey, &str)> {
+        let overriding = self.view.daemon_sets().filter(|daemon_set| sources::is_override(daemon_set));
+        overriding.filter_map(|daemon_set| Some((&daemon_set.key, self.fingerprint(&daemon_set.key)?)))
+    }
+
+    /// Whether the file of `key` is as it was when the API got a newer version of it.
+    pub(super) fn is_superseded(&self, key: &ObjectKey, superseded: &BTreeMap<ObjectKey, String>) -> bool {
+        superseded.get(key).is_some_and(|file| self.fingerprint(key) == Some(file))
+    }
+
+    fn fingerprint(&self, key: &ObjectKey) -> Option<&str> {
+        match self.view.state(key, None) {
+            FolderState::Present { fingerprint, .. } => Some(fingerprint),
+            FolderState::Absent | FolderState::Unsure { .. } => None,
+        }
+    }
+
     /// The file that defines an object which is no DaemonSet.
     pub(super) fn file_of(&self, reference: &ObjectRef) -> Option<String> {
         let defines = |file: &&Arc<crate::node::folders::FileView>| file.objects.iter().any(|(r, _)| r == reference);

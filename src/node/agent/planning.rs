@@ -11,6 +11,7 @@ use crate::core::bounds;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::identity::template_hash;
 use crate::core::knowledge::OVERRIDE_HINT;
+use crate::core::knowledge::SUPERSEDED_HINT;
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
@@ -223,6 +224,7 @@ fn desired<'a>(
             remembered: remembered.as_ref(),
             confirmation: state.concerns.removal_guard.confirmation(key, about, observation.now),
             has_file: state.inputs.origins.contains_key(key),
+            is_superseded: observation.folders.is_superseded(key, &state.inputs.superseded),
         };
         let desired = sources::resolve(&known, record, Judge::new(&state.policy, &cache.verdicts), objects);
         let (mode, why) = match &desired {
@@ -289,7 +291,11 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
         let hash = |daemon_set| template_hash(&facts.revision(daemon_set)).to_owned();
         if used.is_some_and(|used| hash(used) != hash(file)) {
             let source = &file.source;
-            let note = format!("{source} is passed over: the API server's version is used; hint: {OVERRIDE_HINT}");
+            let (version, hint) = match sources::is_override(file) {
+                true => ("newer version", SUPERSEDED_HINT),
+                false => ("version", OVERRIDE_HINT),
+            };
+            let note = format!("{source} is passed over: the API server's {version} is used; hint: {hint}");
             daemon.summary.notes.push(Note::Other(note));
         }
     }

@@ -27,6 +27,11 @@ use crate::node::checkpoint;
 use crate::node::folders::FolderOrigin;
 use crate::node::recording::marks;
 
+mod node_view;
+
+pub(super) use node_view::major_minor;
+pub(super) use node_view::node_view;
+
 use super::boot::Boot;
 use super::objects;
 use super::objects::Values;
@@ -83,6 +88,9 @@ pub(super) struct SavedInputs {
     pub(super) tokens: Vec<IssuedToken>,
     /// Where daemons from files came from.
     origins: Vec<(ObjectKey, FolderOrigin)>,
+    /// Fingerprints of files that override what the API has had a newer version of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    superseded: Vec<(ObjectKey, String)>,
     /// What the folders' files last defined of what is in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     files: Vec<SavedFile>,
@@ -264,6 +272,10 @@ pub(super) struct RememberedInputs {
     pub(super) incomplete: bool,
     /// Where daemons from files came from: whether their absence is evidence.
     pub(super) origins: BTreeMap<ObjectKey, FolderOrigin>,
+    /// Fingerprints of files that override, by daemon, since the API has had a newer version than the one remembered when
+    /// they began to: they count again once they change.
+    #[serde(default)]
+    pub(super) superseded: BTreeMap<ObjectKey, String>,
     /// What the folders' files last defined of what is in use.
     #[serde(default)]
     pub(super) files: RememberedFiles,
@@ -302,6 +314,7 @@ impl RememberedInputs {
             unread: saved.unread,
             incomplete: saved.incomplete,
             origins: saved.origins.into_iter().collect(),
+            superseded: saved.superseded.into_iter().collect(),
             files: RememberedFiles::restore(saved.files),
             coordinated: saved.coordinated,
             rollback_data,
@@ -351,6 +364,7 @@ impl RememberedInputs {
                 .map(|(key, rollback_data)| (key.clone(), objects::values(&rollback_data.objects)))
                 .collect(),
             origins: self.origins.iter().map(|(k, o)| (k.clone(), o.clone())).collect(),
+            superseded: self.superseded.iter().map(|(key, file)| (key.clone(), file.clone())).collect(),
             files: self.files.to_save(),
         }
     }
@@ -366,7 +380,7 @@ impl RememberedInputs {
             &self.node_names,
             &self.node,
             self.node_since,
-            (&self.unread, self.incomplete, &self.origins),
+            (&self.unread, self.incomplete, &self.origins, &self.superseded),
             &self.files,
             self.coordinated,
         )
@@ -418,30 +432,6 @@ impl RememberedInputs {
         }
         objects::remember(&mut self.objects, api, used, is_overridden);
     }
-}
-
-/// The Node of the API as decisions see it.
-pub(super) fn node_view(value: &Value) -> NodeView {
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let labels = value.pointer("/metadata/labels").and_then(Value::as_object);
-    let taints = value.pointer("/spec/taints").cloned().unwrap_or_default();
-    NodeView {
-        name: text("/metadata/name").unwrap_or_default(),
-        uid: text("/metadata/uid"),
-        labels: labels.into_iter().flatten().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect(),
-        taints: serde_json::from_value(taints).unwrap_or_default(),
-        kubelet_version: text("/status/nodeInfo/kubeletVersion").filter(|v| !v.is_empty()),
-        allocatable: value.pointer("/status/allocatable").and_then(crate::core::node::allocatable),
-        unschedulable: value.pointer("/spec/unschedulable").is_some_and(|is| is == true),
-        registered: true,
-    }
-}
-
-/// Major and minor of a version such as `v1.36.2`.
-pub(super) fn major_minor(version: &str) -> Option<(u32, u32)> {
-    let mut parts = version.trim_start_matches('v').split('.');
-    let number = |part: Option<&str>| part?.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok();
-    Some((number(parts.next())?, number(parts.next())?))
 }
 
 #[cfg(test)]

@@ -188,7 +188,10 @@ impl ReportInputs<'_> {
         let planned = self.last.plan.daemons.iter().find(|d| d.key == *key);
         let (mut terms, mut status) = (Vec::new(), planned.and_then(|d| self.daemon_status(d)));
         let overlays = planned.and_then(|planned| planned.overlays.clone());
-        let overlaid = from_api.or(folder).map(|daemon_set| overlays::with(daemon_set, overlays));
+        // What is planned says which of the two counts.
+        let counts = planned.and_then(|planned| planned.summary.source.as_ref());
+        let of_folder = folder.filter(|_| counts.is_some_and(|source| *source != Source::Api));
+        let overlaid = of_folder.or(from_api).or(folder).map(|daemon_set| overlays::with(daemon_set, overlays));
         if let Some(daemon_set) = &overlaid {
             let covered = match (daemon_set.source == Source::Api, folder) {
                 (true, folder) => self.state.policy.covers(daemon_set, folder),
@@ -225,6 +228,9 @@ impl ReportInputs<'_> {
             let reason = format!("its namespace has more than {} DaemonSets for the agents", bounds::KNOWN_DAEMON_SETS);
             terms = explain::not_selected(&reason);
         }
+        let is_unseen = status.is_none() && terms.is_empty();
+        let selector = Some(self.config.selector.as_str()).filter(|text| is_unseen && !text.is_empty());
+        terms.extend(explain::not_seen(selector));
         ExplainReport {
             schema_version: SCHEMA_VERSION,
             node: self.config.node_name.clone(),

@@ -115,7 +115,7 @@ impl ApiFailure {
     }
 
     /// From an error of a watch.
-    pub(super) fn from_watcher(error: &watcher::Error) -> Self {
+    pub(crate) fn from_watcher(error: &watcher::Error) -> Self {
         match error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)

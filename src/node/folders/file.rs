@@ -105,6 +105,13 @@ pub(super) fn unreadable(path: &Path, error: &io::Error) -> InputProblem {
     InputProblem { reason, ..about(path) }
 }
 
+/// The problem of a file without a document that was wrong before.
+pub(super) fn empty(path: &Path) -> InputProblem {
+    let reason = "has no document; what it last defined and runs stays in force";
+    let hint = "write the file anew; to end what runs of it, remove the file or link it to /dev/null";
+    InputProblem { reason: reason.to_owned(), hint: Some(hint.to_owned()), ..about(path) }
+}
+
 /// The problem of a file at whose path another file system was mounted when it last counted.
 pub(super) fn unmounted(path: &Path) -> InputProblem {
     let reason = "is not read: the file system of its folder is not mounted; what it last defined stays in force";

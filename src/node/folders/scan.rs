@@ -19,6 +19,7 @@ use super::ScannedFolder;
 use super::file;
 use super::identity;
 use super::rest::Rest;
+use crate::core::input::InputProblem;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::node::fsx::FileKind;
@@ -267,10 +268,14 @@ fn is_hidden_by_trouble(before: &FileView, folder: &Path, view: &FolderView) -> 
 
 /// What is left in force of a file that is empty now: objects of daemons that run, and nothing that would start.
 fn objects_alone(file: &Arc<FileView>) -> Arc<FileView> {
-    if file.daemon_sets.is_empty() && !file.complete && !file.held {
+    // What was wrong in it is not there any more.
+    let problems: Vec<InputProblem> = file.problems.first().map(|_| file::empty(&file.path)).into_iter().collect();
+    if file.daemon_sets.is_empty() && !file.complete && !file.held && file.problems == problems {
         return Arc::clone(file);
     }
-    Arc::new(FileView { daemon_sets: Vec::new(), complete: false, quiet: false, held: false, ..FileView::clone(file) })
+    let (daemon_sets, unknown_fields) = (Vec::new(), Vec::new());
+    let now = FileView { daemon_sets, problems, unknown_fields, ..FileView::clone(file) };
+    Arc::new(FileView { complete: false, quiet: false, held: false, ..now })
 }
 
 /// The same file, which has something at its path.

@@ -157,6 +157,27 @@ fn an_empty_file_ends_nothing_that_runs_and_a_link_to_dev_null_does() {
 }
 
 #[test]
+fn the_problem_of_a_broken_file_that_is_emptied_is_that_it_has_no_document() {
+    let mut folders = Folders::new();
+    folders.write(0, "a.yaml", &daemon_set("a", "i"));
+    folders.later();
+    folders.write(0, "a.yaml", "{{");
+    folders.later();
+    assert!(folders.problems()[0].starts_with("/usr/a.yaml:1:"), "{:?}", folders.problems());
+    for text in ["", "# nothing\n"] {
+        folders.write(0, "a.yaml", text);
+        for _ in 0..2 {
+            folders.later();
+            let problems = folders.problems();
+            assert!(matches!(&problems[..], [one] if one.contains("has no document")), "{problems:?}");
+        }
+    }
+    fs::remove_file(folders.paths[0].join("a.yaml")).unwrap();
+    folders.later();
+    assert_eq!(folders.problems(), [""; 0]);
+}
+
+#[test]
 fn a_file_without_a_document_is_an_empty_one() {
     for text in ["# nothing\n", "---\n", "---\n# a\n---\n", "null\n", " \n\n", "\u{feff}", "\u{feff}# x\n---\n"] {
         let mut folders = Folders::new();

@@ -29,6 +29,7 @@ fn pass() -> Pass {
     let status = StatusReport {
         schema_version: 1,
         node: "n1".into(),
+        kubelet_version: None,
         agent,
         daemons: Vec::new(),
         problems: Vec::new(),

@@ -63,6 +63,7 @@ fn what_was_handed_over_does_not_come_back_when_its_label_is_taken_away() {
             remembered: None,
             confirmation: Confirmation::Unasked,
             has_file: false,
+            is_superseded: false,
         };
         sources::resolve(&known, record, &Policy::default(), &ObjectMap::default())
     };

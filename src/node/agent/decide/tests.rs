@@ -1,5 +1,8 @@
 //! Whole passes: an observation in, a decision out.
 
+use std::time::Duration;
+use std::time::SystemTime;
+
 use serde_json::Value;
 use serde_json::json;
 
@@ -24,12 +27,19 @@ use crate::node::agent::executor::EffectOutcome;
 use crate::node::agent::executor::RecordFate;
 use crate::node::agent::inputs::Purpose;
 use crate::node::agent::inputs_on_disk::Pause;
+use crate::node::agent::remembered_inputs::RememberedInputs;
 use crate::node::agent::render_cache::VersionedOptions;
 use crate::node::agent::requests::Reply;
+use crate::node::api::Definition;
 use crate::node::api::Entry;
 use crate::node::api::Link;
 use crate::node::api::Sighting;
 use crate::node::api::Snapshot;
+use crate::node::folders;
+use crate::node::folders::FolderView;
+use crate::node::folders::Rests;
+use crate::node::folders::ScanTime;
+use crate::node::fsx::Real;
 use crate::node::manifests::Manifest;
 use crate::node::manifests::Scan;
 
@@ -666,4 +676,61 @@ fn of_a_daemon_whose_effects_failed_the_cluster_reads_what_is_in_force_and_why()
     state.failed.insert(key(), "no space left".to_owned());
     let failing = crate::core::status::State::Failing;
     assert_eq!(told(&state, &plan), Some((1, Some(failing), "no space left".to_owned())));
+}
+
+#[test]
+fn a_file_that_overrides_gives_way_once_to_a_newer_version_of_the_api_and_comes_back_only_when_it_changes() {
+    let config = config();
+    let mut state = state(&config);
+    let folder = tempfile::tempdir().unwrap();
+    let write = |image: &str| {
+        let mut file = object("", json!({}));
+        file["apiVersion"] = json!("apps/v1");
+        file["kind"] = json!("DaemonSet");
+        file["metadata"]["annotations"] = json!({"daemonlet.dev/override": "true"});
+        file["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+        std::fs::write(folder.path().join("net.json"), file.to_string()).unwrap();
+    };
+    let mut now = 2_000_000;
+    // Whose version counts after each of some passes.
+    let mut passes = |state: &mut AgentState, of_api: Option<(&str, u64)>| -> Vec<DefinedIn> {
+        let seen = |_| {
+            let api = of_api.map(|(image, version)| {
+                let mut object = object("d", json!({}));
+                object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+                let definition = Definition::of(&object, version);
+                let mut api = Snapshot::default();
+                api.daemon_sets.insert(key(), definition);
+                api
+            });
+            let mut observation = observation(Some(api.unwrap_or_default()));
+            now += 1_000;
+            observation.now = Timestamp::from_millis(now);
+            let look = ScanTime {
+                steady: Duration::from_secs(9),
+                wall: SystemTime::now() + Duration::from_secs(3600),
+                first: None,
+            };
+            let dir = [folder.path().to_owned()];
+            let view = folders::read(&Real::shared(), &dir, &FolderView::default(), &mut Rests::default(), look);
+            observation.folders.view = Arc::new(view);
+            let decision = decided(&observation, state, &config);
+            let source = decision.daemon(&key()).unwrap().summary.source.clone().unwrap();
+            let outcome = EffectOutcome { records: [(key(), RecordFate::OnDisk)].into(), ..EffectOutcome::default() };
+            *state = AgentState::commit(decision.state, &decision.plan, &outcome, observation.now);
+            if source == DefinedIn::Api { DefinedIn::Api } else { DefinedIn::File { path: "".into() } }
+        };
+        (0..3).map(seen).collect()
+    };
+    let (api, file) = (DefinedIn::Api, DefinedIn::File { path: "".into() });
+    let all = |source: &DefinedIn| vec![source.clone(); 3];
+    write("file:1");
+    assert_eq!(passes(&mut state, Some(("i:1", 1))), all(&file));
+    assert_eq!(passes(&mut state, Some(("i:2", 2))), all(&api), "it is newer, and nothing goes back");
+    state.inputs = RememberedInputs::restore(state.inputs.to_save(&[]), &state.records);
+    assert_eq!(passes(&mut state, None), all(&api), "nor at a start without the API server");
+    write("file:2");
+    assert_eq!(passes(&mut state, None), all(&file), "the owner wants this one now");
+    assert_eq!(passes(&mut state, Some(("i:2", 2))), all(&file), "of the same version as before");
+    assert_eq!(passes(&mut state, Some(("i:3", 3))), all(&api));
 }

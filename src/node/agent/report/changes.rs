@@ -13,17 +13,22 @@ use crate::node::agent::observation::Observation;
 use crate::node::folders::FileView;
 use crate::node::images::PullProgress;
 
-/// The daemons that do not run as they should and for which a plan has nothing to do, and all that are
-/// refused or lack something for their data; `looked`: whether anybody has looked how they are.
+/// The daemons that do not run as they should, or not at the wanted revision, and for which a plan has nothing to do, and
+/// all that are refused or lack something for their data; `looked`: whether anybody has looked how they are.
 pub(super) fn held(plan: &Plan, looked: bool) -> Vec<HeldDaemon> {
     let is_held = |d: &&DaemonPlan| match d.summary.state {
         _ if !d.summary.stale.is_empty() => true,
         State::Refused | State::Held => true,
         State::Failing | State::NotAccepted | State::Waiting => d.actions.is_empty(),
         State::Unknown => d.actions.is_empty() && looked,
-        _ => false,
+        _ => d.actions.is_empty() && awaited(d).is_some(),
     };
     plan.daemons.iter().filter(is_held).map(hold).collect()
+}
+
+/// The revision that is to replace what runs as soon as something lets it; one that failed here is not tried again.
+fn awaited(daemon: &DaemonPlan) -> Option<&String> {
+    daemon.summary.wanted_revision.as_ref().filter(|_| daemon.summary.failed.is_none())
 }
 
 fn hold(daemon: &DaemonPlan) -> HeldDaemon {
@@ -33,6 +38,7 @@ fn hold(daemon: &DaemonPlan) -> HeldDaemon {
         state: daemon.summary.state,
         reason: daemon.summary.reason.clone(),
         stale_volumes: daemon.summary.stale.clone(),
+        wanted_revision: awaited(daemon).cloned(),
         hint: Some(daemon.summary.hints.join("; ")).filter(|hint| !hint.is_empty()),
     }
 }
@@ -190,6 +196,19 @@ mod tests {
 
     fn tokens_of(plan: &Plan, observation: &Observation, node: Option<&str>) -> Vec<String> {
         tokens(plan, observation, node).into_iter().map(|change| change.reason).collect()
+    }
+
+    #[test]
+    fn a_revision_that_waits_while_another_runs_is_held() {
+        let mut daemon = plan::empty(DaemonRecord::new(ObjectKey::new("a", "net"), 0));
+        (daemon.summary.state, daemon.summary.reason) = (State::Running, "updates are paused".to_owned());
+        let of = |daemon: &DaemonPlan| {
+            let plan = Plan { daemons: vec![daemon.clone()], removals_held: false, ..Plan::default() };
+            held(&plan, true).into_iter().map(|held| (held.reason, held.wanted_revision)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&daemon), []);
+        daemon.summary.wanted_revision = Some("r2".to_owned());
+        assert_eq!(of(&daemon), [("updates are paused".to_owned(), Some("r2".to_owned()))]);
     }
 
     #[test]

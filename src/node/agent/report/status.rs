@@ -52,6 +52,7 @@ impl Reporter {
             refused: refused_counts(refused.map(|daemon| daemon.refused_field.as_deref())),
             schema_version: SCHEMA_VERSION,
             node: view.config.node_name.clone(),
+            kubelet_version: view.state.node.kubelet_version.clone(),
             agent: AgentStatus {
                 running: view.is_running(),
                 since: view.is_running().then(|| view.state.started.to_string()),

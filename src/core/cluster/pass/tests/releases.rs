@@ -213,7 +213,7 @@ fn a_node_that_cannot_take_the_revision_holds_nobody_up() {
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"phase": "refused"}), json!([])));
     let (status, reason, message) = condition(&view.plan(NOW), "Progressing");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Held"));
-    assert_eq!(message, "1 of 4 nodes are left: 1 node cannot take it");
+    assert_eq!(message, "1 of 4 nodes is left: 1 node cannot take it");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_node_whose_agent_leaves_the_daemon_alone_holds_nobody_up() {
     NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
     let plan = view.plan(NOW + rollout::UNCLAIMED);
     assert_eq!((released(&plan).1.as_str(), status(&plan)["numberUnavailable"].as_i64()), ("Complete", Some(1)));
-    assert_eq!(condition(&plan, "Progressing").2, "1 of 4 nodes are left: 1 node cannot take it");
+    assert_eq!(condition(&plan, "Progressing").2, "1 of 4 nodes is left: 1 node cannot take it");
     // It says something of it: it is counted again, from now on.
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"phase": "waiting", "instances": []}), json!([])));
     assert_eq!(condition(&view.plan(NOW + rollout::UNCLAIMED), "Degraded").1, "AsExpected");
