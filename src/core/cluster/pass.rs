@@ -7,6 +7,7 @@
 mod approvals;
 mod broken;
 mod cut_off;
+mod delays;
 mod facts;
 mod outcome;
 mod releases;
@@ -49,6 +50,7 @@ use super::snapshot::StockPodClaim;
 use super::snapshot::Told;
 use super::snapshot::WatchedDaemon;
 use super::state::CoordinatorState;
+pub use delays::NodeDelay;
 use outcome::RolloutOutcome;
 use stages::Advance;
 use told::AgentFact;
@@ -130,8 +132,8 @@ pub struct ClusterPlan {
     pub passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// Nodes that should run a DaemonSet and whose agents report without a word of it, since when, by DaemonSet.
     pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
-    /// Nodes on which what has begun, or is to start, is not ready though their agents are heard, since when, by DaemonSet.
-    pub not_ready: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
+    /// Since when what has begun on nodes, or is to start, is not ready, and since when they claim, by DaemonSet.
+    pub delays: BTreeMap<ObjectKey, BTreeMap<String, NodeDelay>>,
     /// Current revisions that are halted: a halt that is not written yet is the same in each pass.
     pub halts: BTreeMap<ObjectKey, KnownHalt>,
     /// Nodes whose approvals the API server refuses, though others come before them in this pass.
@@ -162,7 +164,7 @@ impl ClusterPlan {
         }
         carry(&state.passed_over, key, &mut self.passed_over);
         carry(&state.unmentioned, key, &mut self.unmentioned);
-        carry(&state.not_ready, key, &mut self.not_ready);
+        carry(&state.delays, key, &mut self.delays);
         carry(&state.halts, key, &mut self.halts);
         carry(&state.decided, key, &mut self.decided);
         carry(&state.broken, key, &mut self.broken);
@@ -380,12 +382,12 @@ fn note_nodes(
     if !unmentioned.is_empty() {
         plan.unmentioned.insert(key.clone(), unmentioned);
     }
-    let not_ready = facts::not_ready(known, daemon);
-    plan.look(not_ready.values().map(|since| *since + facts::deadline(daemon)).filter(|at| *at > now));
-    if !not_ready.is_empty() {
-        plan.not_ready.insert(key.clone(), not_ready);
+    let delays = delays::plan(known, daemon);
+    plan.look(delays.values().filter_map(|delay| delay.ends(daemon)).filter(|at| *at > now));
+    if !delays.is_empty() {
+        plan.delays.insert(key.clone(), delays);
     }
-    plan.look(facts.iter().filter_map(|node| facts::claim_ends(daemon, node)).filter(|at| *at > now));
+    plan.look(facts.iter().filter_map(|node| delays::claim_ends(known, daemon, node)).filter(|at| *at > now));
     plan.mirrors.extend(facts::mirrors(known, daemon));
 }
 

@@ -90,7 +90,7 @@ impl ClusterWorld {
         let plan = super::plan(&self.view, &self.state, settings, now);
         self.state.passed_over.clone_from(&plan.passed_over);
         self.state.unmentioned.clone_from(&plan.unmentioned);
-        self.state.not_ready.clone_from(&plan.not_ready);
+        self.state.delays.clone_from(&plan.delays);
         self.state.halts.clone_from(&plan.halts);
         self.state.decided.clone_from(&plan.decided);
         self.state.broken.clone_from(&plan.broken);
