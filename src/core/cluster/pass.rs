@@ -11,6 +11,7 @@ mod delays;
 mod facts;
 mod outcome;
 mod releases;
+mod remembered;
 mod revisions;
 mod rules;
 mod stages;
@@ -270,6 +271,9 @@ fn count_refused(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, ref
 fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: &mut ClusterPlan) {
     let Basis { view, now, .. } = *known;
     plan.decided.insert(key.clone(), daemon.uid.clone());
+    let restored = remembered::restored(view, daemon);
+    let is_restored = restored.is_some();
+    let daemon = restored.as_ref().unwrap_or(daemon);
     let conflict = conflict(known, daemon, plan);
     let facts = facts::nodes(known, daemon);
     note_nodes(known, key, daemon, &facts, plan);
@@ -308,7 +312,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         now + known.state.ahead,
     );
     let unnoted = current.and_then(|current| releases::unnoted_retry(known, daemon, current));
-    rules.hold = rules.hold.or(unnoted);
+    rules.hold = rules.hold.or(unnoted).or_else(|| is_restored.then(|| remembered::HOLD.to_owned()));
     plan.look(rules::looks_again(&daemon.daemon_set, now + known.state.ahead).map(|at| at - known.state.ahead));
     let advance = match &rules.hold {
         _ if is_aborted || halted.is_some() => Advance::Stopped,
@@ -332,7 +336,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let is_stopped = halted.is_some() || is_aborted;
     let released = releases::released(daemon, current, &facts, (&rules, &rolled), now, is_stopped);
     let released = released.map(|(released, first)| (facts::by_its_name(view, daemon, released), first));
-    if let Some(to) = way_back(view, daemon, &facts, halted.as_ref(), is_aborted) {
+    marks.extend(released.as_ref().and_then(|(released, _)| remembered::mark(view, daemon, released)));
+    if let Some(to) = way_back(view, daemon, &facts, halted.as_ref(), is_aborted).filter(|_| !is_restored) {
         let facts = facts::returning(view, daemon, &facts, to);
         rolled = rollout::plan(&RolloutRules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
         let why = if is_aborted { "it was aborted" } else { "it failed" };

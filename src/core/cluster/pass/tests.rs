@@ -263,6 +263,9 @@ fn what_the_live_status_says_already_is_not_written() {
     let mut live = status(&first);
     live["conditions"].as_array_mut().unwrap().insert(0, json!({"type": "Foreign", "status": "Maybe"}));
     view.put(WatchedKind::DaemonSets, daemon_set("two", json!({}), live.clone()));
+    let mut marked = revision("two", 2);
+    marked["metadata"]["annotations"] = json!({"daemonlet.dev/released": "u/3"});
+    view.put(WatchedKind::Revisions, marked);
     assert_eq!(view.plan(NOW + ms(5_000)).writes, []);
     // Somebody wrote nonsense: it is put right, and the foreign condition stays.
     live["numberReady"] = json!(17);
