@@ -197,7 +197,17 @@ pub(super) fn stepped_against(
     let is_silence = silent > 2 && silent >= rollout::resolve(&IntOrPercent::Percent(33), nodes().count());
     let enough = if is_silence { able } else { able.saturating_sub(dead) };
     let is_of_these = steps::parse(&before.of) == steps::parse(text);
-    let is_early = new.step > before.step && is_of_these && done < size.min(enough);
+    // A node on which it failed, or that has had its time with it, is waited for no more.
+    let is_lost = |entry: &&NodeEntry| {
+        let told = entry.report.as_ref().and_then(|report| report.told(daemon.key));
+        let mut live = told.iter().flat_map(|told| &*told.instances).filter(|i| !i.ending);
+        let has_had_time = live.any(|i| i.revision == daemon.wanted && i.created + rollout::UNCLAIMED <= now);
+        !has_it(entry)
+            && slots::running(view, entry).is_some_and(|(hash, _)| hash == daemon.hash)
+            && (has_failed(entry) || has_had_time)
+    };
+    let lost = nodes().filter(is_lost).count();
+    let is_early = new.step > before.step && is_of_these && done + lost < size.min(enough + lost);
     if is_early {
         return Some(format!("goes to step {} with {done} nodes of {size}", new.step));
     }

@@ -59,8 +59,8 @@ pub struct Memory {
     pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// See [`pass::ClusterPlan::unmentioned`].
     pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
-    /// See [`pass::ClusterPlan::not_ready`].
-    pub(super) not_ready: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
+    /// See [`pass::ClusterPlan::delays`].
+    pub(super) delays: BTreeMap<ObjectKey, BTreeMap<String, pass::NodeDelay>>,
     /// See [`pass::ClusterPlan::halts`].
     pub(super) halts: BTreeMap<ObjectKey, KnownHalt>,
     /// See [`pass::ClusterPlan::decided`].
@@ -204,8 +204,8 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
     let (passed_over, unmentioned, halts, events) = (plan.passed_over, plan.unmentioned, plan.halts, told.next);
-    let (decided, broken, not_ready) = (plan.decided, plan.broken, plan.not_ready);
-    let memory = Memory { passed_over, unmentioned, not_ready, halts, decided, broken, few, left_out, events, wanted };
+    let (decided, broken, delays) = (plan.decided, plan.broken, plan.delays);
+    let memory = Memory { passed_over, unmentioned, delays, halts, decided, broken, few, left_out, events, wanted };
     decision.memory = is_planned.then_some(memory);
     decision
 }

@@ -111,6 +111,8 @@ pub struct RevisionFact {
     pub broken: BrokenNodes,
     /// The annotation with the step that its rollout is in, if it has one.
     pub step: Option<String>,
+    /// When it was released last: a generation of its DaemonSet. None if that was another object.
+    pub released: Option<i64>,
 }
 
 impl RevisionFact {
@@ -195,6 +197,13 @@ pub enum RevisionWrite {
         name: String,
         /// The nodes.
         broken: BrokenNodes,
+    },
+    /// Note that it is the released one.
+    Released {
+        /// Its name.
+        name: String,
+        /// At which generation of the DaemonSet.
+        generation: i64,
     },
     /// Note whose failures of it count no more.
     Retried {

@@ -7,9 +7,11 @@
 mod approvals;
 mod broken;
 mod cut_off;
+mod delays;
 mod facts;
 mod outcome;
 mod releases;
+mod remembered;
 mod revisions;
 mod rules;
 mod stages;
@@ -49,6 +51,7 @@ use super::snapshot::StockPodClaim;
 use super::snapshot::Told;
 use super::snapshot::WatchedDaemon;
 use super::state::CoordinatorState;
+pub use delays::NodeDelay;
 use outcome::RolloutOutcome;
 use stages::Advance;
 use told::AgentFact;
@@ -130,8 +133,8 @@ pub struct ClusterPlan {
     pub passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// Nodes that should run a DaemonSet and whose agents report without a word of it, since when, by DaemonSet.
     pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
-    /// Nodes on which what has begun, or is to start, is not ready though their agents are heard, since when, by DaemonSet.
-    pub not_ready: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
+    /// Since when what has begun on nodes, or is to start, is not ready, and since when they claim, by DaemonSet.
+    pub delays: BTreeMap<ObjectKey, BTreeMap<String, NodeDelay>>,
     /// Current revisions that are halted: a halt that is not written yet is the same in each pass.
     pub halts: BTreeMap<ObjectKey, KnownHalt>,
     /// Nodes whose approvals the API server refuses, though others come before them in this pass.
@@ -162,7 +165,7 @@ impl ClusterPlan {
         }
         carry(&state.passed_over, key, &mut self.passed_over);
         carry(&state.unmentioned, key, &mut self.unmentioned);
-        carry(&state.not_ready, key, &mut self.not_ready);
+        carry(&state.delays, key, &mut self.delays);
         carry(&state.halts, key, &mut self.halts);
         carry(&state.decided, key, &mut self.decided);
         carry(&state.broken, key, &mut self.broken);
@@ -268,6 +271,9 @@ fn count_refused(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, ref
 fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: &mut ClusterPlan) {
     let Basis { view, now, .. } = *known;
     plan.decided.insert(key.clone(), daemon.uid.clone());
+    let restored = remembered::restored(view, daemon);
+    let is_restored = restored.is_some();
+    let daemon = restored.as_ref().unwrap_or(daemon);
     let conflict = conflict(known, daemon, plan);
     let facts = facts::nodes(known, daemon);
     note_nodes(known, key, daemon, &facts, plan);
@@ -306,7 +312,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         now + known.state.ahead,
     );
     let unnoted = current.and_then(|current| releases::unnoted_retry(known, daemon, current));
-    rules.hold = rules.hold.or(unnoted);
+    rules.hold = rules.hold.or(unnoted).or_else(|| is_restored.then(|| remembered::HOLD.to_owned()));
     plan.look(rules::looks_again(&daemon.daemon_set, now + known.state.ahead).map(|at| at - known.state.ahead));
     let advance = match &rules.hold {
         _ if is_aborted || halted.is_some() => Advance::Stopped,
@@ -330,7 +336,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     let is_stopped = halted.is_some() || is_aborted;
     let released = releases::released(daemon, current, &facts, (&rules, &rolled), now, is_stopped);
     let released = released.map(|(released, first)| (facts::by_its_name(view, daemon, released), first));
-    if let Some(to) = way_back(view, daemon, &facts, halted.as_ref(), is_aborted) {
+    marks.extend(released.as_ref().and_then(|(released, _)| remembered::mark(view, daemon, released)));
+    if let Some(to) = way_back(view, daemon, &facts, halted.as_ref(), is_aborted).filter(|_| !is_restored) {
         let facts = facts::returning(view, daemon, &facts, to);
         rolled = rollout::plan(&RolloutRules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
         let why = if is_aborted { "it was aborted" } else { "it failed" };
@@ -380,12 +387,12 @@ fn note_nodes(
     if !unmentioned.is_empty() {
         plan.unmentioned.insert(key.clone(), unmentioned);
     }
-    let not_ready = facts::not_ready(known, daemon);
-    plan.look(not_ready.values().map(|since| *since + facts::deadline(daemon)).filter(|at| *at > now));
-    if !not_ready.is_empty() {
-        plan.not_ready.insert(key.clone(), not_ready);
+    let delays = delays::plan(known, daemon);
+    plan.look(delays.values().filter_map(|delay| delay.ends(daemon)).filter(|at| *at > now));
+    if !delays.is_empty() {
+        plan.delays.insert(key.clone(), delays);
     }
-    plan.look(facts.iter().filter_map(|node| facts::claim_ends(daemon, node)).filter(|at| *at > now));
+    plan.look(facts.iter().filter_map(|node| delays::claim_ends(known, daemon, node)).filter(|at| *at > now));
     plan.mirrors.extend(facts::mirrors(known, daemon));
 }
 

@@ -21,6 +21,10 @@ pub const ABORTED: &str = "Aborted";
 /// Annotation of a ControllerRevision: its rollout is halted, since when, why, and on which nodes it failed.
 pub const HALTED_ANNOTATION: &str = "daemonlet.dev/halted";
 
+/// Annotation of a ControllerRevision: the UID of the DaemonSet and the generation of it at which it was last released. The
+/// one with the highest generation is the released one where the status does not say which that is.
+pub const RELEASED_ANNOTATION: &str = "daemonlet.dev/released";
+
 /// A revision that every node which could take it has had available.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Released {

@@ -18,6 +18,7 @@ use super::liveness;
 use super::liveness::MirrorPodLookup;
 use super::pass::ObjectWrite;
 use super::released::HALTED_ANNOTATION;
+use super::released::RELEASED_ANNOTATION;
 use super::released::RETRIED_ANNOTATION;
 use super::snapshot::ClusterSnapshot;
 use super::snapshot::StockPodClaim;
@@ -82,6 +83,8 @@ pub enum RevisionChange {
     Step,
     /// It has broken other nodes than before.
     Broken,
+    /// It is released.
+    Released,
 }
 
 /// One exchange with the API server.
@@ -180,6 +183,9 @@ impl fmt::Display for RequestTarget {
             Self::Revision(key, RevisionChange::Halt, name) => write!(f, "halt of revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Step, name) => write!(f, "step of revision {name} of {key}"),
             Self::Revision(key, RevisionChange::Broken, name) => write!(f, "broken nodes of revision {name} of {key}"),
+            Self::Revision(key, RevisionChange::Released, name) => {
+                write!(f, "release mark of revision {name} of {key}")
+            }
             Self::Certificate(name, _) => write!(f, "certificatesigningrequest {name}"),
             Self::Pod(claim) => write!(f, "pod {} on node {}", claim.pod, claim.node),
             Self::Mirror(look) => write!(f, "pod {} on node {}", look.pod, look.node),
@@ -210,6 +216,7 @@ pub(super) fn target(write: &ObjectWrite) -> RequestTarget {
         }
         history::RevisionWrite::Step { name, .. } => (RevisionChange::Step, name),
         history::RevisionWrite::Broken { name, .. } => (RevisionChange::Broken, name),
+        history::RevisionWrite::Released { name, .. } => (RevisionChange::Released, name),
     };
     RequestTarget::Revision(key, change, name.clone())
 }
@@ -329,6 +336,11 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
         history::RevisionWrite::Broken { name, broken } => {
             let (of, _, mut metadata, version) = of(&name)?;
             metadata["annotations"] = json!({BROKEN_ANNOTATION: broken.annotation()});
+            (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata})))
+        }
+        history::RevisionWrite::Released { name, generation } => {
+            let (of, _, mut metadata, version) = of(&name)?;
+            metadata["annotations"] = json!({RELEASED_ANNOTATION: format!("{}/{generation}", daemon.uid)});
             (version, Call::Patch(WatchedKind::Revisions, of, json!({"metadata": metadata})))
         }
         history::RevisionWrite::Retried { name, nodes } => {

@@ -23,6 +23,7 @@ use outage::unreachable;
 use progress::NodeProgress;
 use progress::RolloutView;
 pub use taken::Stuck;
+pub(super) use taken::names;
 use withdraw::Reach;
 
 mod canary;

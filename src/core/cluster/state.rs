@@ -21,6 +21,7 @@ use super::node_daemons::LeaseTerm;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pace::Pace;
+use super::pass::NodeDelay;
 use super::released::KnownHalt;
 use super::requests::CoordinatorReply;
 use super::requests::RequestOutcome;
@@ -40,8 +41,8 @@ pub struct CoordinatorState {
     pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
     /// See [`super::pass::ClusterPlan::unmentioned`].
     pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
-    /// See [`super::pass::ClusterPlan::not_ready`].
-    pub(super) not_ready: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
+    /// See [`super::pass::ClusterPlan::delays`].
+    pub(super) delays: BTreeMap<ObjectKey, BTreeMap<String, NodeDelay>>,
     /// See [`super::pass::ClusterPlan::halts`].
     pub(super) halts: BTreeMap<ObjectKey, KnownHalt>,
     /// See [`super::pass::ClusterPlan::broken`].
@@ -218,7 +219,7 @@ impl CoordinatorState {
             self.decided = memory.decided;
             self.passed_over = memory.passed_over;
             self.unmentioned = memory.unmentioned;
-            self.not_ready = memory.not_ready;
+            self.delays = memory.delays;
             self.few = memory.few;
             self.left_out = memory.left_out;
             self.halts = memory.halts;

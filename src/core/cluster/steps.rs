@@ -154,6 +154,10 @@ pub(super) struct StepFacts<'a> {
     pub(super) have: usize,
     /// Those of them that have it available.
     pub(super) done: usize,
+    /// Those of them that have it, and on which it failed or which are away for good: nobody waits for them.
+    pub(super) lost: usize,
+    /// The first of those that have it and not available; empty if there is none.
+    pub(super) unavailable: &'a str,
     /// Whether so many nodes are away, or have a dead agent, that the others do not speak for the step.
     pub(super) is_frozen: bool,
     /// Whether a hold is ended by hand.
@@ -198,11 +202,19 @@ pub(super) fn course(
         let nodes = size(step);
         let is_last = state.step == last;
         let place = format!("step {} of {last} ({nodes} of {} nodes)", state.step, facts.desired);
+        let is_promoted = facts.promoted == Promotion::Of(state.step);
         let limit = |words: String| StepLimit { nodes, is_last, words };
-        // Where fewer nodes can take it than the step has, those are enough.
-        let is_done = facts.done > 0 && facts.done >= nodes.min(facts.able);
+        let waits_for = || match facts.unavailable {
+            "" => place.clone(),
+            names => format!("{place}: it is not available on {names}"),
+        };
+        // Where fewer nodes can take it than the step has, those are enough. One at least shows that it works, or a
+        // person says so.
+        let begun = facts.done + facts.lost;
+        let is_shown = facts.done > 0 || is_promoted && begun > 0;
+        let is_done = is_shown && begun >= nodes.min(facts.able + facts.lost);
         if is_last || !is_done && state.since.is_none() {
-            return (limit(place), state, None);
+            return (limit(waits_for()), state, None);
         }
         if facts.is_frozen {
             return (limit(format!("{place}: too many nodes are unreachable or have a dead agent")), state, None);
@@ -212,14 +224,14 @@ pub(super) fn course(
         let since = since.filter(|since| *since <= facts.now).unwrap_or(facts.now);
         state.since = Some(since.to_string());
         let until = since + step.hold;
-        let is_over = facts.promoted == Promotion::Of(state.step) || until <= facts.now;
+        let is_over = is_promoted || until <= facts.now;
         if !is_over {
             let void = facts.promoted.words();
             let words = format!("{place} holds until {until}, or `kubectl daemonlet promote`{void}");
             return (limit(words), state, Some(until));
         }
         if !is_done {
-            return (limit(format!("{place}: not all of them are available")), state, None);
+            return (limit(waits_for()), state, None);
         }
         (state.step, state.since) = (state.step + 1, None);
     }
@@ -247,7 +259,17 @@ mod tests {
     }
 
     fn facts(done: usize, now: i64) -> StepFacts<'static> {
-        StepFacts { desired: 40, able: 40, have: done, done, is_frozen: false, promoted: Promotion::None, now: at(now) }
+        StepFacts {
+            desired: 40,
+            able: 40,
+            have: done,
+            done,
+            lost: 0,
+            unavailable: "",
+            is_frozen: false,
+            promoted: Promotion::None,
+            now: at(now),
+        }
     }
 
     #[test]
@@ -286,6 +308,22 @@ mod tests {
         assert!(course((&steps, "s"), &second, few).1.since.is_some());
         let fewer = StepState { step: 9, ..StepState::first(1, "s") };
         assert_eq!(course((&steps, "s"), &fewer, facts(0, 0)).1.step, 3, "the annotation had more of them");
+    }
+
+    #[test]
+    fn nodes_on_which_it_failed_hold_no_step_up_and_one_that_is_available_or_a_person_shows_that_it_works() {
+        let steps = parse("2; 50%, 1h; 100%").unwrap();
+        let state = StepState::first(1, "s");
+        let lost = |done, lost| StepFacts { able: 40 - lost, lost, unavailable: "b", ..facts(done, 1_000) };
+        assert_eq!(course((&steps, "s"), &state, lost(1, 1)).1.step, 2);
+        let (limit, same, _) = course((&steps, "s"), &state, lost(0, 2));
+        assert_eq!((same.step, limit.words.as_str()), (1, "step 1 of 3 (2 of 40 nodes): it is not available on b"));
+        assert_eq!(course((&steps, "s"), &state, lost(0, 1)).1.step, 1);
+        let promoted = StepFacts { promoted: Promotion::Of(1), ..lost(0, 2) };
+        assert_eq!(course((&steps, "s"), &state, promoted).1.step, 2);
+        let second = StepState { step: 2, since: Some(at(1_000).to_string()), ..state };
+        let later = StepFacts { now: at(3_601_000), ..lost(19, 1) };
+        assert_eq!(course((&steps, "s"), &second, later).1.step, 3, "also after the hold");
     }
 
     #[test]

@@ -284,6 +284,10 @@ impl Planner<'_> {
             return Some(target);
         }
         let why = match found {
+            ReleasedDefinition::Known(known) if is_paused(daemon_set) && !self.placed(&known).should_run => {
+                let why = "the newest revision is for this node and is paused, and the released one is not for it";
+                format!("{why} ({}); hint: resume the rollout", self.placed(&known).reason)
+            }
             ReleasedDefinition::Known(daemon_set) => {
                 self.summary.wanted_revision = Some(target.revision);
                 let why = format!("it starts with the released revision {}: the newer one is held", released.hash);

@@ -368,7 +368,8 @@ fn a_status_waits_for_its_turn_and_the_end_of_a_rollout_does_not() {
         coordinator
             .changed(WatchedKind::NodeDaemons, node_daemons(name, "9", json!([]), json!({"instances": instance})));
     }
-    assert_eq!(targets(&coordinator.pass(vec![])), [STATUS]);
+    let mark = format!("release mark of revision net-{} of kube-system/net", hash("two"));
+    assert_eq!(targets(&coordinator.pass(vec![])), [mark.as_str(), STATUS]);
 }
 
 #[test]

@@ -20,6 +20,7 @@ fn revision(name: &str, number: i64, image: &str) -> RevisionFact {
         owned: true,
         created: at(0),
         halted: None,
+        released: None,
         step: None,
         retried: BTreeSet::new(),
         broken: BrokenNodes::default(),

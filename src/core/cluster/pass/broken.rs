@@ -22,7 +22,7 @@ use crate::core::time::Timestamp;
 use crate::core::update_trigger::UpdateTrigger;
 
 use super::Basis;
-use super::facts;
+use super::delays;
 use super::min_ready;
 use super::stages;
 
@@ -167,7 +167,7 @@ fn suspect(
         NodeVerdict::Broken
     } else if is_well || is_leaving {
         NodeVerdict::Innocent
-    } else if noted.has(uid) || took.is_some_and(|took| since < took + facts::deadline(daemon)) {
+    } else if noted.has(uid) || took.is_some_and(|took| since < took + delays::deadline(daemon)) {
         NodeVerdict::Broken
     } else {
         NodeVerdict::Innocent

@@ -12,7 +12,7 @@ use crate::core::cluster::snapshot::WatchedNode;
 use crate::core::time::Timestamp;
 
 use super::Basis;
-use super::facts::deadline;
+use super::delays::deadline;
 use super::facts::is_ready;
 use super::told::AgentFact;
 

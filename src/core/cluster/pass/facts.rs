@@ -14,39 +14,36 @@ use crate::core::cluster::released::Released;
 use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::requests::SendError;
-use crate::core::cluster::rollout::InstanceFact;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::NodeEntry;
-use crate::core::cluster::snapshot::Told;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::snapshot::WatchedNode;
+use crate::core::model::FIRST_INSTALL;
 use crate::core::model::ObjectKey;
-use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::model::SPREAD_KEY;
 use crate::core::model::TOPOLOGY_KEY;
 use crate::core::status::State;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-use crate::core::annotations::progress_deadline;
-
 use super::Basis;
 use super::broken::Broken;
 use super::cut_off;
+use super::delays;
 use super::rules;
 use super::stages;
 use super::status;
 use super::told::NodeRow;
 
-/// The progress deadline where none is written.
-const DEADLINE: Span = Span::from_secs(600);
 /// A refusal counts so much longer than until its node may be tried again: it may not be its turn.
 const REFUSED_FOR: Span = Span::from_secs(10);
 /// The cause of nodes that are late, and of which nothing else is told.
 const LATE: &str = "not available within the progress deadline";
+/// The cause of nodes that start nothing though nothing holds it.
+const WAITS: &str = "waits to start, and NodeDaemons says for what,";
 /// The cause of nodes that are lost.
 const LOST: &str = "its Node was deleted after it took the revision and before it was available";
 
@@ -56,8 +53,6 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
     let canary = rules::canary(&daemon.daemon_set);
     let passed_over = known.of_it(&known.state.passed_over, daemon);
     let unmentioned = known.of_it(&known.state.unmentioned, daemon);
-    let not_ready = known.of_it(&known.state.not_ready, daemon);
-    let deadline = deadline(daemon);
     let annotation = |name: &str| daemon.daemon_set.annotations.get(name);
     let (zone, spread) = (annotation(TOPOLOGY_KEY), annotation(SPREAD_KEY));
     // It works: who is not ready with it now has another reason.
@@ -82,11 +77,11 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             continue;
         }
         let is_claimed = told.is_some_and(|told| told.replacing);
-        // It has been among those that are not ready for the progress deadline.
-        let late = is_past(not_ready, name, deadline);
         let is_ready = node.ready && (!agent.is_dead() || is_ready(known, daemon, name));
-        let has_begun = is_claimed || told.is_some_and(|t| newest(t).is_some_and(|i| i.revision == daemon.wanted));
-        let claimed = approval.filter(|given| is_claimed && given.revision == daemon.wanted).map(|given| given.at);
+        let has_begun = told.is_some_and(|told| delays::has_begun(daemon, told));
+        let late = delays::before(known, daemon, name).is_over(daemon, has_begun, known.now);
+        let claimed = approval.filter(|given| is_claimed && given.revision == daemon.wanted);
+        let claimed = claimed.map(|given| delays::claimed_at(known, daemon, (name, given)));
         all.push(NodeFact {
             name,
             should_run,
@@ -144,42 +139,9 @@ pub(super) fn unmentioned(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap
     found.map(|row| (row.name.to_owned(), since(row.name).unwrap_or(known.now))).collect()
 }
 
-/// Nodes where the wanted revision or nothing runs, or that are being replaced, and where what runs is not ready though
-/// the agent is heard: since when.
-pub(super) fn not_ready(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<String, Timestamp> {
-    let before = known.of_it(&known.state.not_ready, daemon);
-    let is_it = |NodeRow { entry, agent, told, .. }: &NodeRow<'_>| {
-        let Some(node) = entry.node.as_ref().filter(|node| node.reachable && daemon.belongs(entry)) else {
-            return false;
-        };
-        let told = told.filter(|told| told.uid.is_none_or(|uid| uid == daemon.uid_name));
-        let is_heard = agent.liveness == AgentLiveness::Alive;
-        let waits = |told: &Told| {
-            let newest = newest(told);
-            let has_begun = told.replacing || newest.is_none_or(|newest| newest.revision == daemon.wanted);
-            has_begun && !(node.ready && newest.is_some_and(|newest| newest.ready_since.is_some()))
-        };
-        is_heard && told.is_some_and(waits)
-    };
-    // A clock that was set back makes none of them wait longer.
-    let since = |name: &str| before.and_then(|before| before.get(name)).copied().filter(|since| *since <= known.now);
-    let found = known.nodes_with(daemon.key).filter(is_it);
-    found.map(|row| (row.name.to_owned(), since(row.name).unwrap_or(known.now))).collect()
-}
-
-fn newest(told: &Told) -> Option<&InstanceFact> {
-    told.instances.iter().rev().find(|instance| !instance.ending)
-}
-
 /// The value of a Node's label; nodes without it are one group, too.
 fn label<'a>(node: &'a WatchedNode, key: &str) -> &'a str {
     node.view.labels.get(key).map_or("", String::as_str)
-}
-
-/// Within this time a new instance has to be available.
-pub(super) fn deadline(daemon: &WatchedDaemon) -> Span {
-    let written = daemon.daemon_set.annotations.get(PROGRESS_DEADLINE).and_then(|text| progress_deadline(text));
-    written.unwrap_or(DEADLINE)
 }
 
 /// Whether reports of nodes that had some have just gone though their Nodes are there, as when somebody deletes the
@@ -187,12 +149,6 @@ pub(super) fn deadline(daemon: &WatchedDaemon) -> Span {
 pub(super) fn are_reports_lost(known: &Basis<'_>, facts: &[NodeFact<'_>]) -> bool {
     let is_lost = |node: &NodeFact<'_>| node.unreported_until.is_some() && known.state.liveness.has_reported(node.name);
     facts.iter().any(|node| node.should_run && is_lost(node))
-}
-
-/// When a node is late that has claimed the wanted revision and still has what ran before.
-pub(super) fn claim_ends(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> Option<Timestamp> {
-    let claimed = node.approval.filter(|given| node.replacing && given.revision == daemon.wanted)?;
-    Some(claimed.at + deadline(daemon))
 }
 
 /// The released revision, by the name that its ControllerRevision has now: nodes that join look it up by that.
@@ -368,9 +324,18 @@ pub(super) fn causes(
         }
     }
     let named: BTreeSet<String> = causes.values().flatten().cloned().collect();
-    let is_late = |n: &NodeFact<'_>| n.late || claim_ends(daemon, n).is_some_and(|at| at <= known.now);
+    let is_late = |n: &NodeFact<'_>| n.late || delays::claim_ends(known, daemon, n).is_some_and(|at| at <= known.now);
+    // Where nothing holds it, what a node waits for is an object or another daemon.
+    let asks = daemon.daemon_set.annotations.contains_key(FIRST_INSTALL) && daemon.released.is_none();
+    let is_free = rolled.is_open && !asks;
     for node in facts.iter().filter(|n| is_late(n) && n.ready && n.is_heard() && !named.contains(n.name)) {
-        causes.entry(LATE.to_owned()).or_default().push(node.name.to_owned());
+        let told = view.report(node.name).and_then(|report| report.told(daemon.key));
+        let cause = match told.is_some_and(delays::waits) {
+            true if is_free => WAITS,
+            true => continue,
+            false => LATE,
+        };
+        causes.entry(cause.to_owned()).or_default().push(node.name.to_owned());
     }
     causes
 }

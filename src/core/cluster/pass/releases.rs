@@ -26,6 +26,7 @@ use crate::core::time::Timestamp;
 
 use super::Basis;
 use super::broken::Broken;
+use super::delays;
 use super::facts;
 use super::min_ready;
 use super::rules;
@@ -166,7 +167,7 @@ pub(super) fn released(
     // One that went away with it, or is not well, is waited for as long as it may yet count as failed.
     let may_fail_yet = |n: &NodeFact<'_>| {
         let newest = n.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
-        let is_waited_for = newest.is_some_and(|i| i.created + facts::deadline(daemon) > now);
+        let is_waited_for = newest.is_some_and(|i| i.created + delays::deadline(daemon) > now);
         n.belongs && !n.failed && is_waited_for && !has_it(n)
     };
     let before = RolloutStatus::of(&daemon.status, daemon.generation).released;

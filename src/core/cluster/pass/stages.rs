@@ -3,6 +3,7 @@
 use crate::core::annotations;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::history::RevisionWrite;
+use crate::core::cluster::liveness::AgentLiveness;
 use crate::core::cluster::released;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::requests::RequestTarget;
@@ -21,6 +22,7 @@ use crate::core::model::PROMOTED;
 use crate::core::model::STEPS;
 use crate::core::time::Timestamp;
 
+use super::delays::deadline;
 use super::min_ready;
 use super::rules;
 
@@ -72,19 +74,29 @@ pub(super) fn stage(
     }
     let promoted = written.get(PROMOTED).and_then(|text| promoted(text, &current.name, number));
     let promoted = Promotion::of(promoted, &steps);
-    let (mut desired, mut able, mut have, mut done) = (0, 0, 0, 0);
+    let (mut desired, mut able, mut have, mut done, mut lost) = (0, 0, 0, 0, 0);
+    let mut unavailable = Vec::new();
     for node in facts.iter().filter(|node| node.should_run) {
         let live = || node.instances.iter().filter(|i| !i.ending && i.revision == daemon.wanted);
         let is_available = live().any(|i| rollout::available(node.ready, i, min_ready(daemon), now));
+        let has_it = live().next().is_some();
+        // One that has just taken it and is away may have been cut off by it: its deadline decides.
+        let is_gone = || !node.reachable || node.agent == AgentLiveness::Dead;
+        let had_time = || live().all(|i| i.created + deadline(daemon) <= now);
+        let is_lost = has_it && !is_available && (node.failed || is_gone() && had_time());
         desired += 1;
         // A node that is only away can take it.
-        able += usize::from(is_available || !node.failed && (node.able || !node.reachable));
-        have += usize::from(live().next().is_some());
+        able += usize::from(is_available || !is_lost && !node.failed && (node.able || !node.reachable));
+        have += usize::from(has_it);
         done += usize::from(is_available);
+        lost += usize::from(is_lost);
+        unavailable.extend((has_it && !is_available).then_some(node.name));
     }
+    let unavailable = rollout::names(&unavailable);
     let is_away = rollout::is_outage(rules, facts) || rollout::is_silence(rules, facts);
     let is_frozen = advance == Advance::Held || is_away;
-    let of_nodes = StepFacts { desired, able, have, done, is_frozen, promoted, now };
+    let unavailable = unavailable.as_str();
+    let of_nodes = StepFacts { desired, able, have, done, lost, unavailable, is_frozen, promoted, now };
     let (mut limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
     if advance == Advance::Held {
         return Stage { limit: Some(limit), ..Stage::default() };

@@ -90,7 +90,7 @@ impl ClusterWorld {
         let plan = super::plan(&self.view, &self.state, settings, now);
         self.state.passed_over.clone_from(&plan.passed_over);
         self.state.unmentioned.clone_from(&plan.unmentioned);
-        self.state.not_ready.clone_from(&plan.not_ready);
+        self.state.delays.clone_from(&plan.delays);
         self.state.halts.clone_from(&plan.halts);
         self.state.decided.clone_from(&plan.decided);
         self.state.broken.clone_from(&plan.broken);
@@ -263,6 +263,9 @@ fn what_the_live_status_says_already_is_not_written() {
     let mut live = status(&first);
     live["conditions"].as_array_mut().unwrap().insert(0, json!({"type": "Foreign", "status": "Maybe"}));
     view.put(WatchedKind::DaemonSets, daemon_set("two", json!({}), live.clone()));
+    let mut marked = revision("two", 2);
+    marked["metadata"]["annotations"] = json!({"daemonlet.dev/released": "u/3"});
+    view.put(WatchedKind::Revisions, marked);
     assert_eq!(view.plan(NOW + ms(5_000)).writes, []);
     // Somebody wrote nonsense: it is put right, and the foreign condition stays.
     live["numberReady"] = json!(17);

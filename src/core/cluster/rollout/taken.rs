@@ -42,7 +42,7 @@ impl RolloutPlan {
 }
 
 /// The first of these names.
-pub(super) fn names(nodes: &[&str]) -> String {
+pub(in crate::core::cluster) fn names(nodes: &[&str]) -> String {
     let (shown, more) = nodes.split_at(nodes.len().min(SHOWN));
     let more = if more.is_empty() { "" } else { ", …" };
     format!("{}{more}", shown.join(", "))

@@ -506,7 +506,7 @@ fn what_waits_for_a_trigger_is_withdrawn_when_that_or_the_rollout_ends() {
     assert_eq!(withdrawn(&drain, &[NodeFact { failed: true, ..nodes[0].clone() }]), [0]);
     assert_eq!(withdrawn(&drain, &[NodeFact { able: false, ..nodes[0].clone() }]), [0], "its agent is dead");
     let away = NodeFact { able: false, reachable: false, ready: false, ..nodes[0].clone() };
-    assert!(withdrawn(&drain, &[away]).is_empty(), "a node that is down may be drained");
+    assert_eq!(withdrawn(&drain, &[away]), [0], "a node that is down is given it anew");
 }
 
 #[test]
@@ -526,6 +526,23 @@ fn steps_partition_and_canaries_bound_what_waits_for_a_trigger() {
     let first = NodeFact { canary: true, ..standing("b", UpdateTrigger::Boot) };
     let nodes = [standing("a", UpdateTrigger::Boot), first];
     assert_eq!(plan(&canary, ms(0), &nodes, NOW).withdraw, [0]);
+}
+
+#[test]
+fn what_waits_for_a_trigger_on_a_node_that_is_away_keeps_no_place() {
+    let drain = on(UpdateTrigger::Drain);
+    let step = Some(StepLimit { nodes: 1, is_last: false, words: "step 1".to_owned() });
+    let away = NodeFact { reachable: false, ..standing("a", UpdateTrigger::Drain) };
+    let staged = NodeFact { staged: true, ..away.clone() };
+    let withdrawn = |node: NodeFact<'_>| plan(&drain, ms(0), &[node, self::node("b", OLD)], NOW).withdraw;
+    assert_eq!((withdrawn(away.clone()), withdrawn(staged)), (vec![0], NO_NODE.to_vec()));
+    let many = ["a", "b", "c"].map(|name| NodeFact { name, ..away.clone() });
+    assert_eq!(plan(&drain, ms(0), &many, NOW).withdraw, NO_NODE, "an outage takes nothing back");
+    // Another node takes its place, in the step and in the zones.
+    let rest = NodeFact { approval: None, ..away };
+    let of = |zone, fact| NodeFact { zone: Some(zone), ..fact };
+    let nodes = [of("z1", rest), of("z2", node("b", OLD))];
+    assert_eq!(approves(&RolloutRules { step, ..drain }, &nodes), ["b"]);
 }
 
 #[test]

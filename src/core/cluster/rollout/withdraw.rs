@@ -8,6 +8,7 @@ use super::RolloutPlan;
 use super::UNCLAIMED;
 use super::canary;
 use super::earlier;
+use super::is_outage;
 use super::order;
 use super::progress::NodeProgress;
 use super::progress::RolloutView;
@@ -76,7 +77,8 @@ pub(super) fn over_budget(view: &RolloutView<'_>, plan: &mut RolloutPlan) {
 }
 
 /// Withdraws what is beyond the reach: steps, partition, zones and canary nodes may have changed since it was given. Nor
-/// does one that waits for a trigger stand on a node whose agent cannot take the revision any more.
+/// does one that waits for a trigger stand on a node that is away or whose agent cannot take the revision any more: it would
+/// keep the place of another in its step and its zone.
 pub(super) fn beyond_reach(view: &RolloutView<'_>, reach: &Reach, withdraw: &mut Vec<usize>) {
     let waits = |index: usize| {
         let node = &view.nodes[index];
@@ -84,10 +86,14 @@ pub(super) fn beyond_reach(view: &RolloutView<'_>, reach: &Reach, withdraw: &mut
     };
     let waiting: Vec<usize> = view.all(waits).collect();
     let zone = if reach.is_canary { None } else { order::within_zone(view, &mut Vec::new()) };
+    // What so many nodes were given they are not given anew one by one.
+    let is_outage = is_outage(view.rules, view.nodes);
     let is_out = |index: &usize| {
         let node: &NodeFact<'_> = &view.nodes[*index];
         let is_elsewhere = zone.is_some() && node.zone != zone;
-        is_elsewhere || reach.is_canary && !node.canary || node.waits_for_trigger() && node.reachable && !node.able
+        // One that is staged swaps at its next boot, whatever is withdrawn.
+        let is_unable = if node.reachable { !node.able } else { !is_outage && !node.staged };
+        is_elsewhere || reach.is_canary && !node.canary || node.waits_for_trigger() && is_unable
     };
     let (out, rest): (Vec<usize>, Vec<usize>) = waiting.into_iter().partition(is_out);
     let is_given = |index: usize| view.nodes[index].is_under_way() && !out.contains(&index);

@@ -17,6 +17,7 @@ use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::history::RevisionHolder;
 use crate::core::cluster::released::HALTED_ANNOTATION;
 use crate::core::cluster::released::Halted;
+use crate::core::cluster::released::RELEASED_ANNOTATION;
 use crate::core::cluster::released::RETRIED_ANNOTATION;
 use crate::core::cluster::steps::STEP_ANNOTATION;
 use crate::core::field_filter;
@@ -294,6 +295,10 @@ fn whole(object: &Value, daemon: &WatchedDaemon) -> KnownRevision {
         created: objects::time(object.str_at(["metadata", "creationTimestamp"])),
         halted: annotation(HALTED_ANNOTATION).map(Halted::of),
         step: annotation(STEP_ANNOTATION).map(str::to_owned),
+        released: annotation(RELEASED_ANNOTATION).and_then(|mark| {
+            let (uid, generation) = mark.split_once('/')?;
+            generation.parse().ok().filter(|_| uid == daemon.uid)
+        }),
         broken: annotation(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default(),
         retried: annotation(RETRIED_ANNOTATION).into_iter().flat_map(|t| t.split(',')).map(str::to_owned).collect(),
     };

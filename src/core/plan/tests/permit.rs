@@ -243,6 +243,19 @@ fn a_first_instance_has_the_released_revision_while_nodes_are_kept_on_it() {
     assert_eq!(first(&kept(RolloutStatus::default())), ["start uid-b-0"], "an open rollout keeps nobody");
     assert_eq!(first(&DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..kept(held()) }), ["start uid-b-0"]);
     assert_eq!(first(&DaemonSet { rollout: held(), ..of_api("b") }), ["start uid-b-0"], "nothing was ever released");
+    // The newest is for more nodes than the released one: these wait while it is paused.
+    let mut paused = kept(RolloutStatus::default());
+    paused.annotations.insert("daemonlet.dev/paused".to_owned(), "true".to_owned());
+    let mut narrow = of_api("a");
+    narrow.template["spec"]["nodeSelector"] = json!({"pool": "a"});
+    let mut bench = Bench::new();
+    bench.world.permission = Some(withheld());
+    bench.world.released = Some(ReleasedDefinition::Known(Arc::new(narrow)));
+    assert!(bench.pass(&wanted(&paused)).is_empty());
+    let plan = bench.plan(&wanted(&paused));
+    assert_eq!(plan.summary.state, State::Waiting);
+    assert!(plan.summary.reason.contains("the released one is not for it"), "{}", plan.summary.reason);
+    assert_eq!(bench.pass(&wanted(&kept(RolloutStatus::default()))), ["start uid-b-0"], "it is resumed");
     // It has the newer one once that is approved.
     let mut bench = Bench::new();
     bench.world.permission = Some(withheld());

@@ -41,10 +41,65 @@ pub(super) fn with_one_released(annotations: Value) -> ClusterWorld {
     let first = view.plan(NOW);
     assert_eq!(released(&first), ("True".to_owned(), "Complete".to_owned(), message("one")));
     live(&mut view, "one", json!({}), &first);
+    view.put(WatchedKind::Revisions, marked("one", 1, 2));
     assert_eq!(view.plan(NOW + ms(1)).writes, [], "what the API server stores of it is what is wanted");
     live(&mut view, "two", annotations, &first);
     view.put(WatchedKind::Revisions, revision("two", 2));
     view
+}
+
+/// A revision that was released at this generation.
+fn marked(image: &str, number: i64, generation: i64) -> Value {
+    let mut revision = revision(image, number);
+    revision["metadata"]["annotations"] = json!({"daemonlet.dev/released": format!("u/{generation}")});
+    revision
+}
+
+/// The revisions that a plan marks as released, with the generations.
+fn marks(plan: &ClusterPlan) -> Vec<(&str, i64)> {
+    let of = |write| match write {
+        &ObjectWrite::Revision { write: history::RevisionWrite::Released { ref name, generation }, .. } => {
+            Some((name.as_str(), generation))
+        }
+        _ => None,
+    };
+    plan.writes.iter().filter_map(of).collect()
+}
+
+#[test]
+fn the_released_revision_is_known_though_somebody_writes_the_conditions_anew() {
+    // It is marked once, and again when it is released again after another one.
+    let mut view = with_one_released(json!({}));
+    assert_eq!(marks(&view.plan(NOW)), []);
+    view.put(WatchedKind::Revisions, revision("one", 1));
+    let name = format!("net-{}", hash("one"));
+    assert_eq!(marks(&view.plan(NOW)), [(name.as_str(), 3)]);
+    view.put(WatchedKind::Revisions, marked("one", 1, 2));
+    view.put(WatchedKind::Revisions, marked("two", 2, 7));
+    assert_eq!(marks(&view.plan(NOW)), [(name.as_str(), 8)]);
+    // The status is lost: the revision is held, as it would be, and nothing is approved before that is written again.
+    let paused = json!({"daemonlet.dev/paused": "true"});
+    for (annotations, status) in [
+        (json!({}), json!({})),
+        (json!({}), json!({"conditions": [{"type": "StatusUpdate", "status": "True"}]})),
+        (paused, json!({})),
+    ] {
+        let mut view = with_one_released(json!({}));
+        view.put(WatchedKind::DaemonSets, wanted("two", annotations.clone(), status));
+        view.state = CoordinatorState::default();
+        let plan = view.plan(NOW);
+        assert_eq!(released(&plan), ("False".to_owned(), "Held".to_owned(), message("one")));
+        assert_eq!((approved(&plan), marks(&plan)), (vec![], vec![]));
+        live(&mut view, "two", annotations.clone(), &plan);
+        assert_eq!(approved(&view.plan(NOW + ms(1))).len(), usize::from(annotations == json!({})));
+    }
+    // Of another object of that name no mark counts.
+    let mut other = marked("one", 1, 2);
+    other["metadata"]["annotations"] = json!({"daemonlet.dev/released": "other/2"});
+    let mut view = with_one_released(json!({}));
+    view.put(WatchedKind::Revisions, other);
+    view.put(WatchedKind::DaemonSets, wanted("two", json!({}), json!({})));
+    assert_eq!(approved(&view.plan(NOW)).len(), 1);
 }
 
 fn halt(plan: &ClusterPlan) -> Option<Halted> {
@@ -166,8 +221,8 @@ fn a_halt_outlives_the_nodes_on_which_it_failed_and_is_about_one_revision() {
     assert_eq!(approved(&plan), [("a".to_owned(), hash("three"))]);
     assert!(!self::status(&plan)["conditions"].to_string().contains("Halted"));
     // Coming back to it finds it halted; somebody who takes the annotation away ends that.
-    let back = wanted("two", json!({}), json!({}));
-    view.put(WatchedKind::DaemonSets, back);
+    let status = view.view.daemons.values().next().unwrap().status.clone();
+    view.put(WatchedKind::DaemonSets, wanted("two", json!({}), status));
     assert!(approved(&view.plan(NOW)).is_empty());
     let mut ended = revision("two", 4);
     ended["metadata"]["uid"] = json!("r2");

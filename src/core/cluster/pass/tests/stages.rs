@@ -252,6 +252,54 @@ fn what_does_not_become_available_within_the_deadline_has_failed_though_its_agen
 }
 
 #[test]
+fn the_time_that_a_node_waited_is_no_part_of_its_progress_deadline() {
+    let deadline = ms(600_000);
+    let waits = |name: &str| report(name, "two", json!({"instances": [], "phase": "waiting"}), json!([]));
+    let starts =
+        || json!({"instances": [{"pod": "p", "revision": hash("two"), "created": (NOW + ms(600_000)).to_string()}]});
+    for begins in
+        [report("a", "two", starts(), json!([])), report("a", "two", json!({"replacing": hash("two")}), json!([]))]
+    {
+        let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0"}));
+        view.put(WatchedKind::NodeDaemons, waits("a"));
+        view.plan(NOW);
+        view.plan(NOW + deadline);
+        let mut begins = begins;
+        begins["status"]["daemons"][0]["instances"][0].as_object_mut().map(|i| i.remove("readySince"));
+        view.put(WatchedKind::NodeDaemons, begins);
+        for (at, halts) in [(deadline, false), (deadline + deadline - ms(1), false), (deadline + deadline, true)] {
+            assert_eq!(!view.plan(NOW + at).halts.is_empty(), halts, "{at:?}");
+        }
+    }
+    // Nobody says of one that is held that it is late; where nothing holds it, it is told that it waits.
+    for (annotations, told) in [
+        (json!({"daemonlet.dev/paused": "true"}), ""),
+        (json!({}), "waits to start, and NodeDaemons says for what, on 1 node: a"),
+    ] {
+        let mut view = with_one_released(annotations);
+        view.put(WatchedKind::NodeDaemons, waits("a"));
+        NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+        view.plan(NOW);
+        assert_eq!(condition(&view.plan(NOW + deadline), "Degraded").2, told);
+    }
+}
+
+#[test]
+fn a_claim_has_its_progress_deadline_from_when_it_is_seen_however_old_its_approval_is() {
+    let given = (NOW - ms(3_600_000)).to_string();
+    let approvals = json!([{"namespace": "kube-system", "name": "net", "uid": "u", "revision": hash("two"),
+        "approvedAt": given, "when": "drain"}]);
+    let annotations = json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/update": "drain"});
+    let mut view = with_one_released(annotations);
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"replacing": hash("two")}), approvals));
+    assert_eq!(condition(&view.plan(NOW), "Degraded").1, "AsExpected");
+    view.put(WatchedKind::Nodes, node("a", "Unknown"));
+    for (at, halts) in [(1, false), (599_999, false), (600_000, true)] {
+        assert_eq!(!view.plan(NOW + ms(at)).halts.is_empty(), halts, "{at}");
+    }
+}
+
+#[test]
 fn an_abort_begins_the_steps_anew_and_a_closed_window_does_not_keep_back_what_all_have() {
     let stopped = json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/aborted": format!("net-{}", hash("two"))});
     let mut view = with_one_released(stopped);

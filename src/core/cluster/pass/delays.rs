@@ -1,0 +1,110 @@
+//! How long nodes take: since when what they begin is not ready, and since when they claim.
+//!
+//! Owns from when the progress deadline of a node counts. Must not decide what follows when it is over.
+
+use std::collections::BTreeMap;
+
+use crate::core::annotations::progress_deadline;
+use crate::core::cluster::liveness::AgentLiveness;
+use crate::core::cluster::rollout::ApprovalFact;
+use crate::core::cluster::rollout::InstanceFact;
+use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::snapshot::Told;
+use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::model::PROGRESS_DEADLINE;
+use crate::core::status::State;
+use crate::core::time::Span;
+use crate::core::time::Timestamp;
+
+use super::Basis;
+use super::told::NodeRow;
+
+/// The progress deadline where none is written.
+const DEADLINE: Span = Span::from_secs(600);
+
+/// What one node takes its time for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeDelay {
+    /// Since when what it has begun, or is to begin, is not ready though its agent is heard. The time that it waited does
+    /// not count once it has begun.
+    not_ready: Option<Timestamp>,
+    /// Whether it has begun: it claims, or an instance of the wanted revision was there.
+    has_begun: bool,
+    /// Since when its agent is seen to claim an approval.
+    claimed: Option<Timestamp>,
+}
+
+/// Within this time a new instance has to be available.
+pub(super) fn deadline(daemon: &WatchedDaemon) -> Span {
+    let written = daemon.daemon_set.annotations.get(PROGRESS_DEADLINE).and_then(|text| progress_deadline(text));
+    written.unwrap_or(DEADLINE)
+}
+
+impl NodeDelay {
+    /// When the progress deadline of what is not ready is over.
+    pub(super) fn ends(&self, daemon: &WatchedDaemon) -> Option<Timestamp> {
+        self.not_ready.map(|since| since + deadline(daemon))
+    }
+
+    /// Whether that is over for what runs there now, which `has_begun` or is still to begin.
+    pub(super) fn is_over(&self, daemon: &WatchedDaemon, has_begun: bool, now: Timestamp) -> bool {
+        self.ends(daemon).is_some_and(|at| at <= now) && (self.has_begun || !has_begun)
+    }
+}
+
+/// Whether a node has begun the wanted revision: it claims, or has an instance of it.
+pub(super) fn has_begun(daemon: &WatchedDaemon, told: &Told) -> bool {
+    told.replacing || newest(told).is_some_and(|newest| newest.revision == daemon.wanted)
+}
+
+/// Whether nothing runs on a node, and its agent waits: for the coordinator's word, for what holds the rollout, or for an
+/// object.
+pub(super) fn waits(told: &Told) -> bool {
+    told.instances.is_empty() && !told.replacing && told.phase == Some(State::Waiting)
+}
+
+/// Nodes where the wanted revision or nothing runs and is not ready though the agent is heard, and those that claim.
+pub(super) fn plan(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<String, NodeDelay> {
+    let all = known.nodes_with(daemon.key).filter_map(|row| Some((row.name.to_owned(), of(known, daemon, &row)?)));
+    all.filter(|(_, delay)| *delay != NodeDelay::default()).collect()
+}
+
+fn of(known: &Basis<'_>, daemon: &WatchedDaemon, row: &NodeRow<'_>) -> Option<NodeDelay> {
+    let told = row.told.filter(|told| told.uid.is_none_or(|uid| uid == daemon.uid_name))?;
+    let before = before(known, daemon, row.name);
+    // A clock that was set back makes none of them wait longer.
+    let since = |before: Option<Timestamp>| before.filter(|since| *since <= known.now).unwrap_or(known.now);
+    let newest = newest(told);
+    let is_begun = has_begun(daemon, told);
+    let node = row.entry.node.as_ref().filter(|node| node.reachable && daemon.belongs(row.entry));
+    let is_ready = node.is_some_and(|node| node.ready) && newest.is_some_and(|newest| newest.ready_since.is_some());
+    let is_heard = row.agent.liveness == AgentLiveness::Alive;
+    let is_late_yet = node.is_some() && is_heard && (is_begun || newest.is_none()) && !is_ready;
+    // An instance that is made anew has no more time.
+    let has_begun = is_late_yet && (is_begun || before.has_begun && !waits(told));
+    let not_ready = is_late_yet.then(|| since(before.not_ready.filter(|_| before.has_begun == has_begun)));
+    Some(NodeDelay { not_ready, has_begun, claimed: told.replacing.then(|| since(before.claimed)) })
+}
+
+fn newest(told: &Told) -> Option<&InstanceFact> {
+    told.instances.iter().rev().find(|instance| !instance.ending)
+}
+
+/// What the last pass knew of a node.
+pub(super) fn before(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> NodeDelay {
+    known.of_it(&known.state.delays, daemon).and_then(|of| of.get(node)).copied().unwrap_or_default()
+}
+
+/// When a node has claimed the approval that it has. One that waits for a trigger may have been given long before.
+pub(super) fn claimed_at(known: &Basis<'_>, daemon: &WatchedDaemon, (node, given): (&str, ApprovalFact)) -> Timestamp {
+    match given.when {
+        None => given.at,
+        Some(_) => before(known, daemon, node).claimed.filter(|at| *at <= known.now).unwrap_or(known.now),
+    }
+}
+
+/// When a node is late that has claimed the wanted revision and still has what ran before.
+pub(super) fn claim_ends(known: &Basis<'_>, daemon: &WatchedDaemon, node: &NodeFact<'_>) -> Option<Timestamp> {
+    let claimed = node.approval.filter(|given| node.replacing && given.revision == daemon.wanted)?;
+    Some(claimed_at(known, daemon, (node.name, claimed)) + deadline(daemon))
+}

@@ -1,0 +1,57 @@
+//! The released revision, as its ControllerRevision remembers it where the status of the DaemonSet has lost it: somebody
+//! wrote the conditions anew, or the DaemonSet was let go and is taken back.
+//!
+//! Owns the mark, and what is decided by it. Must not decide which revision is released.
+
+use serde_json::json;
+
+use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::history::RevisionWrite;
+use crate::core::cluster::released;
+use crate::core::cluster::released::FirstInstances;
+use crate::core::cluster::released::Released;
+use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::json::Json;
+
+/// Why nothing is approved meanwhile.
+pub(super) const HOLD: &str = "its status names no released revision any more, and does so again first";
+
+fn its<'a>(view: &'a ClusterSnapshot, daemon: &WatchedDaemon) -> impl Iterator<Item = &'a RevisionFact> {
+    let uid = daemon.uid.clone();
+    let its = view.revisions.values().filter(move |known| known.controller.as_ref() == Some(&uid));
+    its.map(|known| &known.revision)
+}
+
+/// The DaemonSet with the condition `Released` as it is to be written again, where its status has none and a
+/// ControllerRevision says which one it was. Nobody takes this condition for the one that is written.
+pub(super) fn restored(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> Option<WatchedDaemon> {
+    if RolloutStatus::of(&daemon.status, daemon.generation).released.is_some() {
+        return None;
+    }
+    let last = its(view, daemon).filter(|known| known.released.is_some()).max_by_key(|known| known.released)?;
+    let known = Released { name: last.name.clone(), hash: last.hash.clone(), generation: daemon.generation };
+    let (_, reason, message) = released::words(&known, FirstInstances::Held);
+    let mut conditions = daemon.status.list_at("conditions").to_vec();
+    conditions.retain(|condition| condition.str_at("type") != released::RELEASED);
+    conditions.push(json!({"type": released::RELEASED, "status": "Unknown", "reason": reason, "message": message}));
+    let mut restored = daemon.clone();
+    match restored.status.as_object_mut() {
+        Some(status) => drop(status.insert("conditions".to_owned(), json!(conditions))),
+        None => restored.status = json!({ "conditions": conditions }),
+    }
+    restored.released = view.names.find(&last.hash);
+    Some(restored)
+}
+
+/// The mark of the released revision, if that is to be written: it is the latest of all.
+pub(super) fn mark(view: &ClusterSnapshot, daemon: &WatchedDaemon, released: &Released) -> Option<RevisionWrite> {
+    let of = its(view, daemon).find(|known| known.name == released.name && known.hash == released.hash)?;
+    let latest = its(view, daemon).filter(|known| known.name != of.name).filter_map(|known| known.released).max();
+    if of.released.is_some() && of.released > latest {
+        return None;
+    }
+    let generation = latest.map_or(daemon.generation, |latest| daemon.generation.max(latest + 1));
+    Some(RevisionWrite::Released { name: of.name.clone(), generation })
+}
