@@ -141,6 +141,9 @@ pub(super) fn told_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) 
     let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash);
     let is_aborted = is_aborted(daemon, current);
     let is_stopped = is_aborted || current.is_some_and(|current| current.revision.halted.is_some());
+    // Of one that is released there is nothing to take back, and what it is told by may be lost.
+    let is_free = RolloutStatus::of(status, 0).released.is_some_and(|released| released.hash == daemon.hash);
+    let is_stopped = is_stopped && !(is_aborted && is_free);
     let is_told = condition(HALTED).is_some_and(|c| c.str_at("status") == "True");
     if status.get("conditions").is_some() && is_stopped && !is_told {
         return Some("does not tell that it is halted or aborted".to_owned());
