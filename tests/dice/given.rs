@@ -162,7 +162,9 @@ pub(super) fn told_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) 
         is_counted && slots::running(view, entry).is_none_or(|(revision, _)| revision != daemon.hash)
     };
     let lacking = view.nodes.values().filter(lacks_it).count();
-    let is_new = before.is_none_or(|before| before.hash != told.hash);
+    // What was released before the status lost it is released again.
+    let is_marked = before.is_none() && current.is_some_and(|current| current.revision.released.is_some());
+    let is_new = !is_marked && before.is_none_or(|before| before.hash != told.hash);
     let may_lack = DEAD.max(view.nodes.len() / 3);
     (is_new && lacking > may_lack).then(|| format!("releases {} that {lacking} nodes do not have", told.hash))
 }
