@@ -141,6 +141,9 @@ pub(super) fn told_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) 
     let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash);
     let is_aborted = is_aborted(daemon, current);
     let is_stopped = is_aborted || current.is_some_and(|current| current.revision.halted.is_some());
+    // Of one that is released there is nothing to take back, and what it is told by may be lost.
+    let is_free = RolloutStatus::of(status, 0).released.is_some_and(|released| released.hash == daemon.hash);
+    let is_stopped = is_stopped && !(is_aborted && is_free);
     let is_told = condition(HALTED).is_some_and(|c| c.str_at("status") == "True");
     if status.get("conditions").is_some() && is_stopped && !is_told {
         return Some("does not tell that it is halted or aborted".to_owned());
@@ -159,7 +162,9 @@ pub(super) fn told_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) 
         is_counted && slots::running(view, entry).is_none_or(|(revision, _)| revision != daemon.hash)
     };
     let lacking = view.nodes.values().filter(lacks_it).count();
-    let is_new = before.is_none_or(|before| before.hash != told.hash);
+    // What was released before the status lost it is released again.
+    let is_marked = before.is_none() && current.is_some_and(|current| current.revision.released.is_some());
+    let is_new = !is_marked && before.is_none_or(|before| before.hash != told.hash);
     let may_lack = DEAD.max(view.nodes.len() / 3);
     (is_new && lacking > may_lack).then(|| format!("releases {} that {lacking} nodes do not have", told.hash))
 }

@@ -12,6 +12,7 @@ use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::core::cluster::broken::BROKEN_ANNOTATION;
 use crate::core::cluster::broken::BrokenNodes;
+use crate::core::cluster::conditions;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released;
@@ -22,12 +23,14 @@ use crate::core::cluster::released::RETRIED_ANNOTATION;
 use crate::core::cluster::released::RETRIED_BYTES;
 use crate::core::cluster::released::Released;
 use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::rollout;
 use crate::core::cluster::steps;
 use crate::core::cluster::steps::STEP_ANNOTATION;
 use crate::core::cluster::steps::StepState;
 use crate::core::json::Json;
 use crate::core::model::ABORTED;
 use crate::core::model::CANARY;
+use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::model::PAUSED;
 use crate::core::model::PROMOTED;
@@ -40,22 +43,59 @@ fn daemon_set(key: &ObjectKey) -> String {
     format!("/apis/apps/v1/namespaces/{}/daemonsets/{}", key.namespace, key.name)
 }
 
+/// Who obeys what is written of a DaemonSet's rollouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Obeyed {
+    /// The coordinator.
+    Coordinated,
+    /// Agents that run it by their configuration, if there are any: it has no mode label, and no coordinator reports on it.
+    Unknown,
+    /// Nobody: its label gives it to the DaemonSet controller.
+    Not,
+}
+
+impl Obeyed {
+    fn of(daemon_set: &Value) -> Self {
+        let mode = daemon_set.at(["metadata", "labels", MODE_LABEL]).and_then(Value::as_str);
+        let conditions = daemon_set.list_at(["status", "conditions"]);
+        match mode {
+            Some("static") => Self::Coordinated,
+            Some(_) => Self::Not,
+            None if conditions::without_ours(conditions).len() < conditions.len() => Self::Coordinated,
+            None => Self::Unknown,
+        }
+    }
+}
+
+/// The refusal of what nobody would carry out.
+fn unheeded(key: &ObjectKey) -> CommandFailure {
+    let message = format!("{key}: it is not coordinated ({MODE_LABEL} is not \"static\"): nobody would obey");
+    let hint = format!("`kubectl rollout -n {} undo ds/{}` is for the DaemonSet controller", key.namespace, key.name);
+    CommandFailure::new(Exit::Refused, message).hint(&hint)
+}
+
 /// Pauses the rollouts of a DaemonSet, or lets them go on; gives the lines that are to be said.
 pub(super) async fn pause(
     client: &kube::Client,
     key: &ObjectKey,
     is_paused: bool,
 ) -> Result<Vec<String>, CommandFailure> {
-    if !is_paused {
-        let live = cluster::get(client, &daemon_set(key)).await.map_err(cluster::failed)?;
-        if live["metadata"]["annotations"].get(PAUSED).is_none() {
-            return Ok(vec![format!("{key}: it is not paused (no annotation {PAUSED}); nothing is changed")]);
-        }
+    let live = cluster::get(client, &daemon_set(key)).await.map_err(cluster::failed)?;
+    if !is_paused && live["metadata"]["annotations"].get(PAUSED).is_none() {
+        return Ok(vec![format!("{key}: it is not paused (no annotation {PAUSED}); nothing is changed")]);
+    }
+    let obeyed = Obeyed::of(&live);
+    if is_paused && obeyed == Obeyed::Not {
+        return Err(unheeded(key));
     }
     let value = is_paused.then_some("true");
     let patch = json!({"metadata": {"annotations": {PAUSED: value}}});
     cluster::patch(client, &daemon_set(key), &patch).await.map_err(cluster::failed)?;
     let said = match is_paused {
+        true if obeyed == Obeyed::Unknown => format!(
+            "{key}: {PAUSED}=true is written, but it has no label {MODE_LABEL} and no coordinator reports on it: only \
+             agents that run it by their configuration obey"
+        ),
         true => format!(
             "{key}: paused ({PAUSED}=true); nodes that have claimed their approval finish, nodes that join start with \
              the released revision"
@@ -135,6 +175,12 @@ impl Current {
         self.revision["metadata"]["annotations"][name].as_str()
     }
 
+    /// Whether the coordinator says this of the rollout.
+    fn is_told(&self, words: &str) -> bool {
+        let conditions = self.status().0.list_at("conditions");
+        conditions.iter().any(|c| c.str_at("type") == "Progressing" && c.str_at("message").contains(words))
+    }
+
     /// The number of its ControllerRevision.
     fn number(&self) -> i64 {
         self.revision.get("revision").and_then(Value::as_i64).unwrap_or(0)
@@ -192,6 +238,10 @@ fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandF
             }
             Ok((format!("{}/{size}", state.step), format!("step {} ({size})", state.step)))
         }
+        // A promotion ends the wait for canary nodes, and there are none.
+        (None, Some(_)) if current.is_told(rollout::NO_CANARY) => {
+            Err(refused(rollout::NO_CANARY.to_owned()).hint("label a node, or correct the annotation"))
+        }
         (None, Some(_)) => Ok(("canary".to_owned(), "the canary phase".to_owned())),
         (None, None) => Err(refused(format!("it has neither steps nor canary nodes ({STEPS}, {CANARY})"))),
     }
@@ -243,6 +293,9 @@ fn way_back(daemon_set: &Value, released: Option<&Released>, key: &ObjectKey) ->
 /// Takes the rollout of a DaemonSet back; gives the lines that are to be said.
 pub(super) async fn abort(client: &kube::Client, key: &ObjectKey) -> Result<Vec<String>, CommandFailure> {
     let current = current(client, key).await?;
+    if Obeyed::of(&current.daemon_set) != Obeyed::Coordinated {
+        return Err(unheeded(key));
+    }
     let name = &current.name;
     let Ok(released) = current.released() else {
         let message = format!("{key}: every node that can take revision {name} has it: there is no rollout to abort");
@@ -346,6 +399,33 @@ mod tests {
             let written = begins_anew(promoted, "net-a");
             assert_eq!(written.get(PROMOTED), is_void.then_some(&Value::Null), "{promoted:?}");
         }
+    }
+
+    #[test]
+    fn a_label_or_the_conditions_of_the_coordinator_say_who_obeys() {
+        let ours = json!([{"type": "Available", "status": "True", "reason": "AllAvailable"}]);
+        for (labels, conditions, wanted) in [
+            (json!({MODE_LABEL: "static"}), json!([]), Obeyed::Coordinated),
+            (json!({MODE_LABEL: "bootstrap"}), ours.clone(), Obeyed::Not),
+            (json!({}), ours, Obeyed::Coordinated),
+            (json!({}), json!([{"type": "Available", "status": "True", "reason": "Theirs"}]), Obeyed::Unknown),
+            (Value::Null, Value::Null, Obeyed::Unknown),
+        ] {
+            let daemon_set = json!({"metadata": {"labels": labels}, "status": {"conditions": conditions}});
+            assert_eq!(Obeyed::of(&daemon_set), wanted, "{daemon_set}");
+        }
+    }
+
+    #[test]
+    fn a_canary_phase_without_canary_nodes_is_not_promoted() {
+        let of = |told: &str| {
+            let status = json!({"conditions": [{"type": "Progressing", "status": "False", "message": told}]});
+            let daemon_set = json!({"metadata": {"annotations": {CANARY: "canary=yes"}}, "status": status});
+            let current = Current { daemon_set, revision: json!({}), name: "net-b".to_owned(), hash: "b".to_owned() };
+            hold(&current, &ObjectKey::new("n", "net"))
+        };
+        assert!(of("2 of 4 nodes are left: the canary nodes have to be available for a while").is_ok());
+        assert!(of(&format!("4 of 4 nodes are left: {}", rollout::NO_CANARY)).is_err());
     }
 
     #[test]

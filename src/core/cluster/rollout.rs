@@ -16,6 +16,7 @@ use crate::core::update_trigger::UpdateTrigger;
 use super::liveness::AgentLiveness;
 use super::names::Name;
 use super::steps::StepLimit;
+pub use canary::NONE as NO_CANARY;
 use outage::is_away;
 pub use outage::is_outage;
 pub use outage::is_silence;

@@ -14,8 +14,7 @@ use super::taken::names;
 use super::withdraw::Reach;
 
 /// Why no node goes first.
-pub(super) const NONE: &str =
-    "the canary selector (annotation daemonlet.dev/canary) selects no node that the daemon is for";
+pub const NONE: &str = "the canary selector (annotation daemonlet.dev/canary) selects no node that the daemon is for";
 
 /// Leaves of the `candidates` the canary nodes while these alone have it. Where none are left, the plan says why.
 pub(super) fn limit(view: &RolloutView<'_>, reach: &Reach, candidates: &mut Vec<usize>, plan: &mut RolloutPlan) {
