@@ -8,6 +8,7 @@ mod api;
 mod definitions;
 mod disk;
 mod folders;
+mod found;
 mod kubelet;
 mod manifests;
 mod way;

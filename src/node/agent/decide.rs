@@ -133,13 +133,12 @@ fn decide_in_order(
     }
     requests.extend(state.concerns.claims.requests(observation, &state.node));
     requests.extend(state.concerns.node_lease.requests(observation, &state.node));
+    let unlinked = state.unlinked(observation);
     if config.startup_taint && state.goal == Goal::Run {
-        let unlinked = state.unlinked(observation);
         requests.extend(state.concerns.startup_taint.requests(observation, &plan.startup_taint, unlinked));
     }
     // A teardown takes them away while pods end.
     if config.node_conditions && state.goal != Goal::Once {
-        let unlinked = state.unlinked(observation);
         requests.extend(state.concerns.node_conditions.requests(observation, &plan.node_conditions, unlinked));
     }
     let events = state.concerns.stock.report(&plan, &config.node_name, &mut log);
