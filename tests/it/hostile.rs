@@ -254,7 +254,7 @@ fn no_value_in_any_field_leads_out_of_the_pod_or_panics() {
 
 /// Annotations and labels that this program, the kubelet, the DaemonSet controller, admission or the container runtime
 /// reads.
-const NAMES: [&str; 51] = [
+const NAMES: [&str; 52] = [
     "daemonlet.dev/mode",
     "daemonlet.dev/static",
     "daemonlet.dev/daemonset",
@@ -275,6 +275,7 @@ const NAMES: [&str; 51] = [
     "daemonlet.dev/rollback",
     "daemonlet.dev/paused",
     "daemonlet.dev/halted",
+    "daemonlet.dev/released",
     "daemonlet.dev/broken",
     "daemonlet.dev/aborted",
     "daemonlet.dev/promoted",

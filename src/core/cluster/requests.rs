@@ -290,6 +290,7 @@ fn revision(view: &ClusterSnapshot, key: ObjectKey, write: history::RevisionWrit
             annotations.remove(RETRIED_ANNOTATION);
             annotations.remove(STEP_ANNOTATION);
             annotations.remove(BROKEN_ANNOTATION);
+            annotations.remove(RELEASED_ANNOTATION);
             let object = json!({
                 "apiVersion": "apps/v1",
                 "kind": "ControllerRevision",

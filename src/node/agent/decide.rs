@@ -177,7 +177,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
     };
     let selected: BTreeSet<&ObjectKey> = plan.daemons.iter().filter(is_selected).map(|d| &d.key).collect();
     let overrides: BTreeMap<&ObjectKey, &str> = observation.folders.overrides().collect();
-    state.inputs.superseded.retain(|key, file| overrides.get(key) == Some(&file.as_str()));
+    state.inputs.superseded.retain(|key, file| !observation.folders.is_another(key, file));
     for (key, file) in &overrides {
         let (known, shown) = (state.inputs.daemon_sets.get(*key), state.definitions.get(key));
         if selected.contains(key) && known.zip(shown).is_some_and(|(known, shown)| !shown.defines_the_same(known)) {

@@ -45,6 +45,18 @@ impl ObservedFolders {
         superseded.get(key).is_some_and(|file| self.fingerprint(key) == Some(file))
     }
 
+    /// Whether no file overrides the API's `key` any more as the file with that fingerprint did. What is not to be read now says
+    /// nothing.
+    pub(super) fn is_another(&self, key: &ObjectKey, file: &str) -> bool {
+        match self.view.state(key, None) {
+            FolderState::Present { fingerprint, .. } => {
+                fingerprint != file || !self.get(key).is_some_and(|daemon_set| sources::is_override(daemon_set))
+            }
+            FolderState::Absent => true,
+            FolderState::Unsure { .. } => false,
+        }
+    }
+
     fn fingerprint(&self, key: &ObjectKey) -> Option<&str> {
         match self.view.state(key, None) {
             FolderState::Present { fingerprint, .. } => Some(fingerprint),

@@ -146,7 +146,9 @@ fn suspect(
 ) -> Option<Suspect> {
     let newest = fact.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
     let claimed = fact.approval.filter(|given| fact.replacing && given.revision == daemon.wanted);
-    let took = newest.map(|newest| newest.created).or(claimed.map(|given| given.at));
+    let took = newest
+        .map(|newest| newest.created)
+        .or(claimed.map(|given| delays::claimed_at(known, daemon, (fact.name, given))));
     // One on which it failed has perhaps gone back.
     if took.is_none() && !fact.failed {
         return None;

@@ -69,7 +69,8 @@ pub(super) fn plan(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<String
     all.filter(|(_, delay)| *delay != NodeDelay::default()).collect()
 }
 
-fn of(known: &Basis<'_>, daemon: &WatchedDaemon, row: &NodeRow<'_>) -> Option<NodeDelay> {
+/// What a node takes its time for in this pass; `None`: its agent says nothing of the daemon.
+pub(super) fn of(known: &Basis<'_>, daemon: &WatchedDaemon, row: &NodeRow<'_>) -> Option<NodeDelay> {
     let told = row.told.filter(|told| told.uid.is_none_or(|uid| uid == daemon.uid_name))?;
     let before = before(known, daemon, row.name);
     // A clock that was set back makes none of them wait longer.
@@ -91,7 +92,7 @@ fn newest(told: &Told) -> Option<&InstanceFact> {
 }
 
 /// What the last pass knew of a node.
-pub(super) fn before(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> NodeDelay {
+fn before(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> NodeDelay {
     known.of_it(&known.state.delays, daemon).and_then(|of| of.get(node)).copied().unwrap_or_default()
 }
 

@@ -62,7 +62,9 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         since.and_then(|since| since.get(name)).is_some_and(|since| *since + span <= known.now)
     };
     let mut all = Vec::new();
-    for NodeRow { name, entry, agent, told } in known.nodes_with(daemon.key) {
+    for row in known.nodes_with(daemon.key) {
+        let delay = delays::of(known, daemon, &row);
+        let NodeRow { name, entry, agent, told } = row;
         let Some(node) = &entry.node else { continue };
         let (should_run, belongs) = (daemon.should_run(entry), daemon.belongs(entry));
         let report = entry.report.as_ref();
@@ -79,7 +81,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         let is_claimed = told.is_some_and(|told| told.replacing);
         let is_ready = node.ready && (!agent.is_dead() || is_ready(known, daemon, name));
         let has_begun = told.is_some_and(|told| delays::has_begun(daemon, told));
-        let late = delays::before(known, daemon, name).is_over(daemon, has_begun, known.now);
+        let late = delay.is_some_and(|delay| delay.is_over(daemon, has_begun, known.now));
         let claimed = approval.filter(|given| is_claimed && given.revision == daemon.wanted);
         let claimed = claimed.map(|given| delays::claimed_at(known, daemon, (name, given)));
         all.push(NodeFact {

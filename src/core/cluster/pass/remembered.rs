@@ -3,6 +3,7 @@
 //!
 //! Owns the mark, and what is decided by it. Must not decide which revision is released.
 
+use serde_json::Value;
 use serde_json::json;
 
 use crate::core::cluster::history::RevisionFact;
@@ -31,7 +32,9 @@ pub(super) fn restored(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> Option
         return None;
     }
     let last = its(view, daemon).filter(|known| known.released.is_some()).max_by_key(|known| known.released)?;
-    let known = Released { name: last.name.clone(), hash: last.hash.clone(), generation: daemon.generation };
+    // What else the status says is of the template that it was written for.
+    let generation = daemon.status.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0);
+    let known = Released { name: last.name.clone(), hash: last.hash.clone(), generation };
     let (_, reason, message) = released::words(&known, FirstInstances::Held);
     let mut conditions = daemon.status.list_at("conditions").to_vec();
     conditions.retain(|condition| condition.str_at("type") != released::RELEASED);

@@ -33,6 +33,9 @@ use super::WatchedKind;
 use super::objects;
 use super::objects::strings;
 
+/// No generation is as high: JSON's numbers end there.
+const MOST_GENERATIONS: i64 = 1 << 53;
+
 /// The labels of an orphan have no more bytes, as JSON; one that has more is taken over by no DaemonSet.
 const LABELS: usize = 4 << 10;
 /// What is read of one annotation, in bytes.
@@ -297,7 +300,7 @@ fn whole(object: &Value, daemon: &WatchedDaemon) -> KnownRevision {
         step: annotation(STEP_ANNOTATION).map(str::to_owned),
         released: annotation(RELEASED_ANNOTATION).and_then(|mark| {
             let (uid, generation) = mark.split_once('/')?;
-            generation.parse().ok().filter(|_| uid == daemon.uid)
+            generation.parse().ok().filter(|number| (0..MOST_GENERATIONS).contains(number) && uid == daemon.uid)
         }),
         broken: annotation(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default(),
         retried: annotation(RETRIED_ANNOTATION).into_iter().flat_map(|t| t.split(',')).map(str::to_owned).collect(),

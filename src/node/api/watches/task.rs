@@ -104,6 +104,7 @@ impl WatchTask {
         let mut without_room = 0;
         loop {
             gone_back.mark_unchanged();
+            let began = Instant::now();
             let ended = tokio::select! {
                 biased;
                 // Its sender lives as long as the context.
@@ -115,6 +116,10 @@ impl WatchTask {
             let rest = match ended {
                 WatchEnd::Relist => continue,
                 WatchEnd::NotWatched => READ_AGAIN,
+                WatchEnd::NoRoom if began.elapsed() > READ_AGAIN => {
+                    without_room = 1;
+                    NO_ROOM_AGAIN
+                }
                 WatchEnd::NoRoom => {
                     without_room += 1;
                     no_room_again(without_room)

@@ -285,6 +285,21 @@ fn the_time_that_a_node_waited_is_no_part_of_its_progress_deadline() {
 }
 
 #[test]
+fn what_is_ready_now_is_not_late_however_long_nobody_looked() {
+    let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0"}));
+    let starts = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": NOW.to_string()}]});
+    let mut begins = report("a", "two", starts, json!([]));
+    begins["status"]["daemons"][0]["instances"][0].as_object_mut().map(|i| i.remove("readySince"));
+    view.put(WatchedKind::NodeDaemons, begins.clone());
+    view.plan(NOW);
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    assert!(view.plan(NOW + ms(1_200_000)).halts.is_empty());
+    view.put(WatchedKind::NodeDaemons, begins);
+    view.plan(NOW + ms(1_200_001));
+    assert!(!view.plan(NOW + ms(1_800_001)).halts.is_empty(), "it has its deadline again");
+}
+
+#[test]
 fn a_claim_has_its_progress_deadline_from_when_it_is_seen_however_old_its_approval_is() {
     let given = (NOW - ms(3_600_000)).to_string();
     let approvals = json!([{"namespace": "kube-system", "name": "net", "uid": "u", "revision": hash("two"),
