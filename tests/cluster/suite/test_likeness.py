@@ -81,14 +81,15 @@ class World:
                 if "deletionTimestamp" not in p["metadata"] and p["spec"].get("nodeName")}
 
     def revisions(self):
-        """The history: number, data, labels and annotations of each, without what depends on a hash."""
+        """The history: number, data, labels and annotations of each, without what depends on a hash and our own mark of what was released."""
         history = []
         for item in self.admin.list("controllerrevisions", "kube-system", labels="app=net"):
             meta = item["metadata"]
             labels = {**meta["labels"], "controller-revision-hash": meta["name"] == "net-" + meta["labels"]["controller-revision-hash"]}
             owner = [{key: ref.get(key) for key in ("apiVersion", "kind", "name", "controller", "blockOwnerDeletion")}
                      for ref in meta["ownerReferences"]]
-            history.append((item["revision"], json.dumps(item["data"], sort_keys=True), labels, meta.get("annotations", {}), owner))
+            annotations = {name: text for name, text in meta.get("annotations", {}).items() if name != "daemonlet.dev/released"}
+            history.append((item["revision"], json.dumps(item["data"], sort_keys=True), labels, annotations, owner))
         return sorted(history, key=lambda revision: revision[0])
 
     def rest(self, what, updated=NODES, desired=NODES):
