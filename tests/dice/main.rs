@@ -693,6 +693,10 @@ impl Life {
         let daemon = self.daemon();
         let Some(text) = daemon["metadata"]["annotations"][STEPS].as_str() else { return };
         let released = RolloutStatus::of(&daemon["status"], 0).released.is_some_and(|released| released.hash == hash);
+        // One that is halted begins the steps anew, and what was approved before is judged by `halt_holds`.
+        if self.halted(hash).is_some() {
+            return;
+        }
         if released || self.now < self.unbound || agent::hash_of(&daemon["spec"]["template"]) != hash {
             return;
         }
@@ -710,7 +714,7 @@ impl Life {
         let has = self.nodes.values().filter(|node| node.running.as_ref().is_some_and(|r| r.hash == hash)).count();
         assert!(
             has <= allowed,
-            "{name} is the {has}th with {hash} in step {} of {text}, {} had it",
+            "{name} is the {has}th with {hash} in step {} of {text} ({annotation:?}), {} had it",
             state.step,
             self.had
         );

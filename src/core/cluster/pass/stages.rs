@@ -101,6 +101,10 @@ pub(super) fn stage(
     if advance == Advance::Held {
         return Stage { limit: Some(limit), ..Stage::default() };
     }
+    // A further step is noted before anything is approved of it: who comes after this coordinator goes on from there.
+    if let Some(noted) = steps.get(before.step.saturating_sub(1)).filter(|_| state.step > before.step) {
+        (limit.nodes, limit.is_last) = (rollout::resolve(&noted.nodes, desired).max(1).max(have), false);
+    }
     let target = RequestTarget::Revision(daemon.daemon_set.key.clone(), RevisionChange::Step, current.name.clone());
     if let Some(why) = retries.failure(&target).filter(|_| known.as_ref() != Some(&state)) {
         // Since when it holds is not known in the next pass: a time would be another one each time.
