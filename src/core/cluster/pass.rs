@@ -199,12 +199,16 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
         }
         if !told::is_ours(&known, daemon, &mut plan) {
             match told::is_let_go(&known, daemon) {
-                true => plan.writes.extend(status::let_go(daemon).map(|status| ObjectWrite::Status {
-                    key: key.clone(),
-                    status,
-                    nodes: 0,
-                    at_once: false,
-                })),
+                true => {
+                    // It may be taken back.
+                    plan.halts.extend(state.halts.get(key).map(|halt| (key.clone(), halt.clone())));
+                    plan.writes.extend(status::let_go(daemon).map(|status| ObjectWrite::Status {
+                        key: key.clone(),
+                        status,
+                        nodes: 0,
+                        at_once: false,
+                    }));
+                }
                 false => plan.carry_over(state, key),
             }
             continue;
