@@ -202,12 +202,8 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
                 true => {
                     // It may be taken back.
                     plan.halts.extend(state.halts.get(key).map(|halt| (key.clone(), halt.clone())));
-                    plan.writes.extend(status::let_go(daemon).map(|status| ObjectWrite::Status {
-                        key: key.clone(),
-                        status,
-                        nodes: 0,
-                        at_once: false,
-                    }));
+                    let write = |status| ObjectWrite::Status { key: key.clone(), status, nodes: 0, at_once: false };
+                    plan.writes.extend(status::let_go(daemon).map(write));
                 }
                 false => plan.carry_over(state, key),
             }

@@ -101,8 +101,10 @@ pub(super) fn stage(
     if advance == Advance::Held {
         return Stage { limit: Some(limit), ..Stage::default() };
     }
-    // A further step is noted before anything is approved of it: who comes after this coordinator goes on from there.
-    if let Some(noted) = steps.get(before.step.saturating_sub(1)).filter(|_| state.step > before.step) {
+    // A further step that was reached without some nodes is noted before anything is approved of it: the next pass may find
+    // that they are not lost.
+    let is_further = lost > 0 && state.step > before.step;
+    if let Some(noted) = steps.get(before.step.saturating_sub(1)).filter(|_| is_further) {
         (limit.nodes, limit.is_last) = (rollout::resolve(&noted.nodes, desired).max(1).max(have), false);
     }
     let target = RequestTarget::Revision(daemon.daemon_set.key.clone(), RevisionChange::Step, current.name.clone());
