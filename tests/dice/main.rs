@@ -693,10 +693,6 @@ impl Life {
         let daemon = self.daemon();
         let Some(text) = daemon["metadata"]["annotations"][STEPS].as_str() else { return };
         let released = RolloutStatus::of(&daemon["status"], 0).released.is_some_and(|released| released.hash == hash);
-        // One that is halted begins the steps anew, and what was approved before is judged by `halt_holds`.
-        if self.halted(hash).is_some() {
-            return;
-        }
         if released || self.now < self.unbound || agent::hash_of(&daemon["spec"]["template"]) != hash {
             return;
         }

@@ -70,7 +70,7 @@ impl Ends<'_> {
             _ if instance.listed => !self.has_lost_all,
             Phase::Ending { confirmed_by: EndConfirmation::NotAccepted, .. } => true,
             Phase::Ending { confirmed_by: EndConfirmation::ByRuntime, .. } => !self.is_contradicted(),
-            // The kubelet has shown containers of it, and this runtime never has: it is no witness when the mirror pod goes.
+            // The kubelet has shown containers of it, and this runtime never has: what it lists proves nothing when the mirror pod goes.
             Phase::Ending { .. } if instance.started && instance.created >= self.observation.boot.at => false,
             _ => self.is_kubelets && !self.is_contradicted(),
         }
