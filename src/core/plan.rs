@@ -207,6 +207,9 @@ pub struct Summary {
     pub refused_field: Option<String>,
     /// Whether the coordinator withholds its approval.
     pub awaits_approval: bool,
+    /// Whether nothing of it starts here before its rollout has come further.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_rollout: bool,
     /// What its replacement waits for, which nothing else withholds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub awaited: Option<AwaitedTrigger>,

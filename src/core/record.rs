@@ -53,6 +53,7 @@ pub use progress::DataCandidate;
 pub use progress::FailedRevision;
 pub use progress::Failure;
 pub use progress::Good;
+pub use progress::KnownRelease;
 pub use progress::LastRun;
 pub use progress::Progress;
 pub use progress::Retried;
@@ -126,6 +127,10 @@ pub struct DaemonRecord {
     /// The revision of which the kubelet itself last said that it rejects it: it has read the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<String>,
+    /// The revision that the DaemonSet last said to be released: it counts while its status says nothing of that, as after
+    /// its mode was taken away and put back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_release: Option<KnownRelease>,
     /// Since when a first instance waits only for what nobody has said anything of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unheard_since: Option<Timestamp>,
@@ -290,6 +295,7 @@ impl DaemonRecord {
             answer: None,
             backoff: None,
             rejected: None,
+            known_release: None,
             unheard_since: None,
             this_boot: None,
             bootstrap: false,

@@ -107,6 +107,7 @@ mod tests {
             overlays: None,
             approval: None,
             replacing: false,
+            awaits_rollout: false,
             staged: false,
             failed: false,
             late: false,

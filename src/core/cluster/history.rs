@@ -292,8 +292,9 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
         }
         None => {
             let template = wanted.template.value();
-            let (label, data) = (label(&template, wanted.collisions), data(&template));
-            let name = format!("{}-{label}", wanted.name);
+            // Pods have the label, too, and agents do not count collisions.
+            let (hash, label, data) = (hash(&template, wanted.collisions), hash(&template, None), data(&template));
+            let name = format!("{}-{hash}", wanted.name);
             let own = known.iter().any(|r| r.name == name).then_some(RevisionHolder::Other);
             writes.extend(match own.or_else(|| wanted.others.get(name.as_str()).copied()) {
                 Some(RevisionHolder::Other) => Some(RevisionWrite::Collision),
@@ -328,9 +329,9 @@ fn cleanup(wanted: &Wanted<'_>, old: &[&RevisionFact]) -> Vec<RevisionWrite> {
     deletable.take(surplus).map(|r| RevisionWrite::Delete { name: r.name.clone() }).collect()
 }
 
-/// The label of a new revision: the hash of its canonical template, with the collision count behind it as
-/// upstream's `ComputeHash` appends it (eight bytes, least first).
-pub fn label(template: &Value, collisions: Option<i32>) -> String {
+/// The hash of a canonical template, with the collision count behind it as upstream's `ComputeHash` appends it (eight
+/// bytes, least first). Without that it is the label of a new revision, with it the end of its name.
+pub fn hash(template: &Value, collisions: Option<i32>) -> String {
     identity::revision_hash_with(&canonical::template(template).to_string(), collisions)
 }
 

@@ -166,6 +166,9 @@ pub struct DaemonReport {
     /// Why an image of the wanted revision cannot be pulled, while the old instance stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_failed: Option<String>,
+    /// Whether nothing of it starts here before its rollout has come further.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_rollout: bool,
     /// A pod of a DaemonSet controller that is here beside a `static` instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stock_pod: Option<String>,

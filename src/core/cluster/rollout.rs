@@ -136,6 +136,8 @@ pub struct NodeFact<'a> {
     pub approval: Option<ApprovalFact>,
     /// Whether its agent has claimed one: it replaces.
     pub replacing: bool,
+    /// Whether its agent starts nothing before the rollout is open to nodes that join.
+    pub awaits_rollout: bool,
     /// Whether its agent replaces at the next boot: it claims an approval that waits for that.
     pub staged: bool,
     /// Whether the wanted revision has failed there, or cannot be made there.

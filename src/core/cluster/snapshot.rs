@@ -272,6 +272,8 @@ pub struct Told {
     pub(super) is_static: bool,
     /// Whether an image of the wanted revision cannot be pulled there.
     pub(super) pull_failed: bool,
+    /// Whether nothing starts there before the rollout has come further.
+    pub(super) awaits_rollout: bool,
     /// A pod of that controller that is here all the same.
     pub(super) stock_pod: Option<Box<str>>,
 }

@@ -118,10 +118,13 @@ impl Planner<'_> {
         self.show_ended(reason);
     }
 
-    /// It is not ours here. Of labels that were taken away, as after a hand-over, only the number is remembered.
+    /// It is not ours here. Of labels that were taken away, as after a hand-over, only the number is remembered, and what
+    /// was released: they may be put back.
     pub(super) fn left(&mut self, reason: &str, taken_away: bool) {
         if taken_away && self.record.instances.is_empty() {
+            let known_release = self.record.known_release.take();
             self.record.retire();
+            self.record.known_release = known_release;
         }
         self.keep(State::LeftAlone, reason);
     }

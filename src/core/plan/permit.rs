@@ -25,6 +25,7 @@ use crate::core::overlays;
 use crate::core::policy::Admission;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
+use crate::core::record::KnownRelease;
 use crate::core::record::LastRun;
 use crate::core::record::PendingUpdate;
 use crate::core::time::Span;
@@ -284,10 +285,13 @@ impl Planner<'_> {
             return Some(target);
         }
         let why = match found {
-            ReleasedDefinition::Known(known) if is_paused(daemon_set) && !self.placed(&known).should_run => {
-                let why = "the newest revision is for this node and is paused, and the released one is not for it";
-                format!("{why} ({}); hint: resume the rollout", self.placed(&known).reason)
-            }
+            ReleasedDefinition::Known(known) if !self.placed(&known).should_run => format!(
+                "revision {} is held, and the released one, {}, is not for this node ({}): it starts once the rollout is \
+                 open to nodes that join",
+                target.revision,
+                released.hash,
+                self.placed(&known).reason
+            ),
             ReleasedDefinition::Known(daemon_set) => {
                 self.summary.wanted_revision = Some(target.revision);
                 let why = format!("it starts with the released revision {}: the newer one is held", released.hash);
@@ -315,16 +319,28 @@ impl Planner<'_> {
             ),
         };
         self.summary.state = State::Waiting;
+        self.summary.awaits_rollout = true;
         self.summary.wanted_revision = Some(target.revision);
         self.add_reason(&why);
         None
     }
 
-    /// The released revision that first instances have in place of the target, as far as the DaemonSet says.
-    fn kept_on<'t>(&self, target: &'t Target) -> Option<&'t Released> {
+    /// Remembers which revision is released, as far as the DaemonSet says so.
+    pub(super) fn note_released(&mut self, daemon_set: &DaemonSet) {
+        let known = daemon_set.uid.clone().zip(daemon_set.rollout.released.clone());
+        if let Some((uid, released)) = known {
+            self.record.known_release = Some(KnownRelease { uid, released });
+        }
+    }
+
+    /// The released revision that first instances have in place of the target, as far as the DaemonSet says, or once said
+    /// and the coordinator has not said again.
+    fn kept_on<'t>(&'t self, target: &'t Target) -> Option<&'t Released> {
         let daemon_set = &target.daemon_set;
         let rollout = &daemon_set.rollout;
-        let released = rollout.released.as_ref().filter(|released| released.hash != template_hash(&target.revision))?;
+        let known = self.record.known_release.as_ref().filter(|known| daemon_set.uid.as_ref() == Some(&known.uid));
+        let released = rollout.released.as_ref().or(known.map(|known| &known.released));
+        let released = released.filter(|released| released.hash != template_hash(&target.revision))?;
         let is_partitioned = || {
             daemon_set
                 .annotations
@@ -334,6 +350,7 @@ impl Planner<'_> {
         };
         let is_kept = rollout.is_held
             || rollout.is_behind
+            || rollout.released.is_none()
             || rollout.halted.is_some()
             || is_paused(daemon_set)
             || is_partitioned();

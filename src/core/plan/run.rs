@@ -57,6 +57,7 @@ impl Planner<'_> {
         // of that name does.
         let returns = daemon_set.source == Source::Api && self.record.api_uid == daemon_set.uid;
         if daemon_set.source == Source::Api {
+            self.note_released(daemon_set);
             self.record.api_uid.clone_from(&daemon_set.uid);
             self.record.ignored_file = None;
         }

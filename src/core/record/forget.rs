@@ -31,9 +31,11 @@ pub fn forget<'a>(records: impl Iterator<Item = &'a DaemonRecord>, floor: u64, m
 }
 
 impl DaemonRecord {
-    /// Whether it contains nothing but its number.
+    /// Whether it contains nothing but its number, and perhaps what was released.
     pub fn is_bare(&self) -> bool {
-        self.instances.is_empty() && *self == Self::new(self.key.clone(), self.next_incarnation)
+        let known_release = self.known_release.clone();
+        let bare = || Self { known_release, ..Self::new(self.key.clone(), self.next_incarnation) };
+        self.instances.is_empty() && *self == bare()
     }
 
     /// Removes everything except what outlives the daemon: its number, folders still to be cleared, and the file that

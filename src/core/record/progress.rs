@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::core::cluster::released::Released;
 use crate::core::model::DaemonSet;
 use crate::core::named::named;
 use crate::core::time::Timestamp;
@@ -99,6 +100,16 @@ pub struct LastRun {
     /// Whether it did not run yet: an instance ended for it by a claimed approval.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub claimed: bool,
+}
+
+/// A released revision of a DaemonSet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KnownRelease {
+    /// The UID of the DaemonSet.
+    pub uid: String,
+    /// The revision.
+    pub released: Released,
 }
 
 /// Data under observation.

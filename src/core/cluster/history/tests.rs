@@ -54,7 +54,7 @@ fn data_is_written_as_go_writes_it() {
 #[test]
 fn the_first_revision_is_number_one_and_the_next_one_more() {
     let first = planned("a", &[], 10, &[], None);
-    let label = label(&template_of("a"), None);
+    let label = hash(&template_of("a"), None);
     assert_eq!(
         first.writes,
         [RevisionWrite::Create {
@@ -123,11 +123,13 @@ fn the_oldest_go_beyond_the_limit_and_what_runs_stays() {
 
 #[test]
 fn a_name_that_other_data_has_counts_a_collision_and_the_count_makes_another_name() {
-    let name = format!("net-{}", label(&template_of("a"), None));
+    let name = format!("net-{}", hash(&template_of("a"), None));
     let known = [revision(&name, 1, "other")];
     assert_eq!(planned("a", &known, 10, &[], None).writes, [RevisionWrite::Collision]);
     let history = planned("a", &known, 10, &[], Some(1));
-    assert!(matches!(&history.writes[..], [RevisionWrite::Create { name: n, .. }] if *n != name), "{history:?}");
+    let [RevisionWrite::Create { name: other, label, .. }] = &history.writes[..] else { panic!("{history:?}") };
+    assert_ne!(*other, name);
+    assert_eq!(*label, hash(&template_of("a"), None), "pods have it, too");
 }
 
 #[test]

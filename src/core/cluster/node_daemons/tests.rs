@@ -42,6 +42,7 @@ fn full() -> Value {
         staged: Some(text()),
         failed: Some(FailedReport { revision: text(), cause: text(), message: text() }),
         pull_failed: Some(text()),
+        awaits_rollout: true,
         stock_pod: Some(text()),
         previous: Some(text()),
     };

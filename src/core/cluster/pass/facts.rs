@@ -106,6 +106,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             overlays: told.and_then(|t| t.overlays),
             approval,
             replacing: told.is_some_and(|t| t.replacing),
+            awaits_rollout: told.is_some_and(|t| t.awaits_rollout),
             staged: told.is_some_and(|t| t.staged),
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || late && has_begun && !is_released

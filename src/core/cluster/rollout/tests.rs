@@ -59,6 +59,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         overlays: None,
         approval: None,
         replacing: false,
+        awaits_rollout: false,
         staged: false,
         failed: false,
         late: false,
@@ -85,6 +86,8 @@ fn the_budget_is_kept_and_unavailable_nodes_come_first() {
     let all_broken = [node("a", OLD_BROKEN), node("b", OLD_BROKEN)];
     assert_eq!(approves(&rules(1), &all_broken), ["a", "b"], "nothing is lost by replacing them");
     assert_eq!(approves(&rules(1), &[node("a", OLD), node("b", &[])]), NONE, "a node between old and new takes one");
+    let waits = NodeFact { awaits_rollout: true, ..node("b", &[]) };
+    assert_eq!(approves(&rules(1), &[node("a", OLD), waits]), ["a"], "one that waits for the rollout takes none");
     assert_eq!(approves(&rules(1), &[node("a", OLD), approved("b", NOW)]), NONE);
 }
 

@@ -202,6 +202,7 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
         previous: report.previous.map(|p| names.of(&p)),
         phase: report.phase,
         pull_failed: report.pull_failed.is_some(),
+        awaits_rollout: report.awaits_rollout,
         is_static: report.mode == Some(Mode::Static),
         stock_pod: report.stock_pod.filter(|pod| is_pod_name(pod)).map(String::into_boxed_str),
     };

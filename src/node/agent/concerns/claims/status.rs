@@ -233,6 +233,7 @@ fn report(
             message: f.failure.message.clone(),
         }),
         pull_failed: daemon.summary.pull_failed.clone(),
+        awaits_rollout: daemon.summary.awaits_rollout,
         stock_pod: daemon.summary.stock_pod.clone(),
         previous: record.previous.as_ref().map(|p| template_hash(&p.revision).to_owned()),
     }
