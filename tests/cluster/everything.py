@@ -6,9 +6,9 @@
                             (`make test-long`)
     everything.py --fast    format, clippy, cargo's tests and 200 simulated lives (`make check`)
 
-The tools are made while the lints run, and the simulator and the dice run on what the cluster tests leave of
-the processors; the tests that assert times wait for them. A failed step does not stop the next one: whoever
-reads the output sees all that is wrong.
+The tools are made while the lints run and cargo's tests are built, and the simulator and the dice run on what all
+others leave of the processors; the tests that assert times wait for them. A failed step does not stop the next one:
+whoever reads the output sees all that is wrong.
 """
 
 import os
@@ -27,6 +27,7 @@ from kit import tools  # noqa: E402
 from kit.daemons import CORPUS  # noqa: E402
 
 REPO = HERE.parent.parent
+_SIMULATOR = [sys.executable, "-u", REPO / "tests" / "sim" / "run.py"]
 _CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
 _CLUSTER = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
 
@@ -37,6 +38,7 @@ class Tally:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
         self._idle = set()
+        self._lock = threading.Lock()
 
     def step(self, name, argv, pattern=None, env=None, idle=False):
         """Runs a step; adds what its output counts, or the step itself.
@@ -63,7 +65,8 @@ class Tally:
             counts = [int(child.returncode == 0), int(child.returncode != 0), 0]
         elif child.returncode and not counts[1]:
             counts[1] = 1  # it broke before it could count
-        self.passed, self.failed, self.skipped = (a + b for a, b in zip((self.passed, self.failed, self.skipped), counts))
+        with self._lock:
+            self.passed, self.failed, self.skipped = (a + b for a, b in zip((self.passed, self.failed, self.skipped), counts))
         block.append(f"=== {name}: {'ok' if child.returncode == 0 else 'FAILED'}, {time.monotonic() - began:.0f} s\n")
         print("".join(block if idle else block[-1:]), end="", flush=True)
         return child.returncode == 0
@@ -90,57 +93,65 @@ def main():
         return 0 if unknown == ["--help"] else 2
     fast, long = "--fast" in sys.argv[1:], "--long" in sys.argv[1:]
     tally = Tally()
-    env = dict(os.environ)
-    run = [sys.executable, "-u", HERE / "run.py"]
-    making = None
-    if fast:
-        # The oracles are asked where they are already built.
-        if tools.bin_dir().exists():
-            env["DAEMONLET_TOOLS"] = str(tools.bin_dir())
-    else:
-        began = time.monotonic()
-        making = subprocess.Popen([*run, "--build"], stdout=subprocess.DEVNULL)
-    tally.step("format", ["cargo", "fmt", "--all", "--check"])
-    tally.step("format of the fuzz targets", ["cargo", "fmt", "--manifest-path", REPO / "fuzz" / "Cargo.toml", "--check"])
-    tally.step("clippy", ["cargo", "clippy", "--quiet", "--all-targets", "--features", "simulation", "--", "-D", "warnings"])
-    made = not making or making.wait() == 0
-    if making:
-        print(f"=== tools: {'ok' if made else 'FAILED'}, {time.monotonic() - began:.0f} s, lints included", flush=True)
-        tally.failed += not made
-        if made:
-            env["DAEMONLET_TOOLS"] = str(tools.bin_dir())
-    tally.step("cargo test", ["cargo", "test", "--quiet", "--no-fail-fast"], _CARGO, env)
     # The same lives each time: this fails for a change, and not by chance. New ones: `make sim`, `make test-long`.
     lives = ["--lives", "20000"] if long else ["--lives", "200" if fast else "600", "--seed", "1"]
-    simulator = [sys.executable, "-u", REPO / "tests" / "sim" / "run.py"]
-
-    def simulate(idle):
-        tally.step("simulator", [*simulator, *lives], idle=idle)
-        if not fast:
-            tally.step("dice", [*simulator, "--dice"], _CARGO, idle=idle)
-
-    if not fast:
-        # Once each, and slowly, so that they do not rot; of those with 20,000 parts the unit tests have smaller ones.
-        tally.step("benches", ["cargo", "bench", "--quiet", "--profile", "dev", "--bench", "core", "--", "--test", "^[^2]"])
-    if long:
-        env["DAEMONLET_LONG"] = "1"
-        tally.step("fuzz targets", [sys.executable, "-u", REPO / "fuzz" / "run.py", "--seconds", "600"], _CLUSTER)
-    # What cargo's tests have built is what the clusters run.
-    if making and made:
-        beside = threading.Thread(target=simulate, args=(True,))
-        beside.start()
-        try:
-            tally.step("cluster tests", [*run, "--beside"], _CLUSTER, env)
-            beside.join()
-            tally.step("cluster tests that run alone", [*run, "--alone"], _CLUSTER, env)
-        finally:
-            tally.stop()
+    if fast:
+        _check(tally, dict(os.environ))
+        tally.step("simulator", [*_SIMULATOR, *lives])
     else:
-        simulate(False)
+        _everything(tally, lives, long)
     if not CORPUS.is_dir():
         print(f"not tested: published manifests (there is no folder {CORPUS})")
     print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped")
     return 1 if tally.failed else 0
+
+
+def _check(tally, env, making=None):
+    """The lints and cargo's tests; these ask the oracles where the tools are made, and wait for that."""
+    began = time.monotonic()
+    tally.step("format", ["cargo", "fmt", "--all", "--check"])
+    tally.step("format of the fuzz targets", ["cargo", "fmt", "--manifest-path", REPO / "fuzz" / "Cargo.toml", "--check"])
+    tally.step("clippy", ["cargo", "clippy", "--quiet", "--all-targets", "--features", "simulation", "--", "-D", "warnings"])
+    test = ["cargo", "test", "--quiet", "--no-fail-fast"]
+    made = not making
+    if making:
+        tally.step("build of cargo's tests", [*test, "--no-run"])
+        made = making.wait() == 0
+        print(f"=== tools: {'ok' if made else 'FAILED'}, {time.monotonic() - began:.0f} s, lints and builds included", flush=True)
+        tally.failed += not made
+    if made and tools.bin_dir().exists():
+        env["DAEMONLET_TOOLS"] = str(tools.bin_dir())
+    tally.step("cargo test", test, _CARGO, env)
+    return made
+
+
+def _everything(tally, lives, long):
+    """All steps of `make test`."""
+
+    def simulate():
+        tally.step("simulator", [*_SIMULATOR, *lives], idle=True)
+        tally.step("dice", [*_SIMULATOR, "--dice"], _CARGO, idle=True)
+
+    env = dict(os.environ)
+    run = [sys.executable, "-u", HERE / "run.py"]
+    making = subprocess.Popen([*run, "--build"], stdout=subprocess.DEVNULL)
+    beside = threading.Thread(target=simulate)
+    beside.start()
+    try:
+        made = _check(tally, env, making)
+        # Once each, and slowly, so that they do not rot; of those with 20,000 parts the unit tests have smaller ones.
+        tally.step("benches", ["cargo", "bench", "--quiet", "--profile", "dev", "--bench", "core", "--", "--test", "^[^2]"])
+        if long:
+            env["DAEMONLET_LONG"] = "1"
+            tally.step("fuzz targets", [sys.executable, "-u", REPO / "fuzz" / "run.py", "--seconds", "600"], _CLUSTER)
+        # What cargo's tests have built is what the clusters run.
+        if made:
+            tally.step("cluster tests", [*run, "--beside"], _CLUSTER, env)
+        beside.join()
+        if made:
+            tally.step("cluster tests that run alone", [*run, "--alone"], _CLUSTER, env)
+    finally:
+        tally.stop()
 
 
 if __name__ == "__main__":
