@@ -2,6 +2,7 @@
 //!
 //! Owns the numbers and the wording of a refusal. Nothing is left out to get below a bound.
 
+mod measure;
 mod quota;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,6 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::core::json::Json;
 use crate::core::model::Author;
 use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
@@ -19,8 +19,9 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
 use crate::core::policy::PodRules;
-use crate::core::policy::TRUST;
 
+use measure::size;
+pub use measure::values;
 pub use quota::Quota;
 pub use quota::QuotaUse;
 
@@ -328,196 +329,5 @@ pub fn of(namespace: &str, author: Author, rules: &PodRules) -> &'static Bound {
     }
 }
 
-impl Bound {
-    /// Everything of which `template` has more than this; [`Self::data`] is counted where it is rendered.
-    pub fn exceeded_by(&self, template: &Value) -> Vec<FieldError> {
-        let spec = template.get("spec").unwrap_or(&Value::Null);
-        let containers = || spec.list_at("initContainers").iter().chain(spec.list_at("containers"));
-        let of_containers =
-            |fields: [&str; 2]| containers().flat_map(|c| fields.map(|field| c.list_at(field).len())).sum::<usize>();
-        let volumes = spec.list_at("volumes");
-        let (values, bytes) = size(template);
-        let counts = [
-            ("spec.containers", "containers", containers().count(), self.containers),
-            ("spec.volumes", "volumes", volumes.len(), self.volumes),
-            ("spec.containers[].volumeMounts", "mounts", of_containers(["volumeMounts", "volumeDevices"]), self.mounts),
-            ("spec.volumes[].items", "sources and items", volumes.iter().map(items).sum(), self.items),
-            ("spec.containers[].volumeMounts", "folders in its paths", folders(spec), self.folders),
-            ("spec.containers[].env", "variables and sources", of_containers(["env", "envFrom"]), self.variables),
-            ("spec.containers[].args", "arguments", of_containers(["command", "args"]), self.arguments),
-            ("spec.containers[].ports", "ports", of_containers(["ports", ""]), self.ports),
-            ("spec.tolerations", "tolerations", spec.list_at("tolerations").len(), self.tolerations),
-            ("spec.affinity", "terms", terms(spec), self.terms),
-            ("", "values", values, self.values),
-            ("", "bytes", bytes, self.template),
-        ];
-        let over = counts.into_iter().filter(|(_, _, count, most)| count > most);
-        let told = |(field, what, count, most): (&str, &str, usize, usize)| FieldError {
-            field: ["spec.template", field].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("."),
-            reason: format!("has {count} {what}; at most {most} are allowed"),
-            hint: Some(self.hint()),
-        };
-        over.map(told).collect()
-    }
-
-    /// Everything of which a DaemonSet has more than this, in its template and beside it.
-    pub fn exceeded_by_daemon_set(&self, object: &Value) -> Vec<FieldError> {
-        let mut over = self.exceeded_by(object.at(["spec", "template"]).unwrap_or(&Value::Null));
-        for path in [["metadata", "labels"], ["metadata", "annotations"], ["spec", "selector"]] {
-            let (values, bytes) = object.at(path).map_or((0, 0), size);
-            let counts = [("values", values, self.values / 16), ("bytes", bytes, self.template)];
-            let told = |(what, count, most): (&str, usize, usize)| FieldError {
-                field: path.join("."),
-                reason: format!("has {count} {what}; at most {most} are allowed"),
-                hint: Some(self.hint()),
-            };
-            over.extend(counts.into_iter().filter(|(_, count, most)| count > most).map(told));
-        }
-        over
-    }
-
-    /// What to do where it is exceeded.
-    pub fn hint(&self) -> String {
-        match self == &TENANT {
-            true => format!(
-                "use fewer, or add the namespace to policy.trusted-namespaces, whose bounds are higher, and {TRUST}"
-            ),
-            false => "use fewer, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)".to_owned(),
-        }
-    }
-}
-
-/// The sources and items of a volume.
-fn items(volume: &Value) -> usize {
-    let items = |source: &Value| -> usize {
-        ["configMap", "secret", "downwardAPI"].iter().map(|kind| source.list_at([*kind, "items"]).len()).sum()
-    };
-    let sources = volume.list_at(["projected", "sources"]);
-    items(volume) + sources.len() + sources.iter().map(items).sum::<usize>()
-}
-
-/// The folders in the paths that are made for a pod where they are missing.
-fn folders(spec: &Value) -> usize {
-    let parts = |path: &str| path.split('/').filter(|part| !part.is_empty()).count();
-    let texts =
-        |value: &Value, fields: &[&str]| fields.iter().map(|field| parts(value.str_at([*field]))).sum::<usize>();
-    let of_items = |source: &Value| -> usize {
-        let lists = ["configMap", "secret", "downwardAPI"].map(|kind| source.list_at([kind, "items"]));
-        lists.into_iter().flatten().map(|item| texts(item, &["path"]).saturating_sub(1)).sum()
-    };
-    let of_source = |source: &Value| -> usize {
-        of_items(source) + texts(source.get("serviceAccountToken").unwrap_or(&Value::Null), &["path"]).saturating_sub(1)
-    };
-    let of_volume = |volume: &Value| -> usize {
-        of_items(volume) + volume.list_at(["projected", "sources"]).iter().map(of_source).sum::<usize>()
-    };
-    let of_container = |container: &Value| -> usize {
-        let mounts =
-            container.list_at("volumeMounts").iter().map(|m| texts(m, &["mountPath", "subPath", "subPathExpr"]));
-        let devices = container.list_at("volumeDevices").iter().map(|device| texts(device, &["devicePath"]));
-        mounts.chain(devices).sum::<usize>() + texts(container, &["workingDir", "terminationMessagePath"])
-    };
-    let containers = spec.list_at("initContainers").iter().chain(spec.list_at("containers"));
-    containers.map(of_container).sum::<usize>() + spec.list_at("volumes").iter().map(of_volume).sum::<usize>()
-}
-
-/// The terms of a pod's affinities.
-fn terms(spec: &Value) -> usize {
-    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-    let of = |kind: &&str| {
-        let lists = [REQUIRED, PREFERRED].map(|list| spec.list_at(["affinity", *kind, list]).len());
-        let node = spec.list_at(["affinity", *kind, REQUIRED, "nodeSelectorTerms"]).len();
-        lists.iter().sum::<usize>() + node
-    };
-    ["nodeAffinity", "podAffinity", "podAntiAffinity"].iter().map(of).sum()
-}
-
-/// How many values `list` has.
-pub fn values(list: &[Value]) -> usize {
-    list.iter().map(|value| size(value).0).sum()
-}
-
-/// How many values `value` is, and how many bytes its names and texts have.
-fn size(value: &Value) -> (usize, usize) {
-    let add = |(values, bytes), (more, long)| (values + more, bytes + long);
-    match value {
-        Value::String(text) => (1, text.len()),
-        Value::Array(items) => items.iter().map(size).fold((1, 0), add),
-        Value::Object(map) => map.iter().map(|(name, value)| add(size(value), (0, name.len()))).fold((1, 0), add),
-        Value::Null | Value::Bool(_) | Value::Number(_) => (1, 0),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    type Shape<'a> = &'a dyn Fn(usize) -> Value;
-
-    fn list(count: usize, item: &Value) -> Value {
-        vec![item.clone(); count].into()
-    }
-
-    #[test]
-    fn what_runs_is_not_pushed_out_of_a_namespace_by_what_is_new() {
-        let keys: Vec<ObjectKey> = (0..=DAEMON_SETS).map(|n| ObjectKey::new("a", format!("d-{n:03}"))).collect();
-        let other = ObjectKey::new("b", "z");
-        let all = |runs: &'static [usize]| {
-            let of = keys.iter().enumerate().map(move |(number, key)| (key, runs.contains(&number)));
-            of.chain([(&other, false)])
-        };
-        let last = keys.last().expect("a key");
-        assert_eq!(beyond(all(&[])), [last].into(), "the first by name");
-        assert_eq!(beyond(all(&[DAEMON_SETS])), [&keys[DAEMON_SETS - 1]].into(), "what runs, then by name");
-        assert_eq!(beyond(all(&[]).filter(|(key, _)| *key != last)), [].into());
-        assert_eq!(beyond(keys.iter().map(|key| (key, true))), [].into(), "what runs stays");
-    }
-
-    #[test]
-    fn each_thing_has_a_bound_that_is_named_with_the_count() {
-        let empty = json!({});
-        let pod = |spec: Value| json!({"spec": spec});
-        let container = |field: &str, count, item: &Value| pod(json!({"containers": [{field: list(count, item)}]}));
-        let required = "requiredDuringSchedulingIgnoredDuringExecution";
-        let shapes: [(&str, usize, Shape<'_>); 12] = [
-            ("containers: has 101 containers", 100, &|n| pod(json!({"containers": list(n, &empty)}))),
-            ("volumes: has 257 volumes", 256, &|n| pod(json!({"volumes": list(n, &empty)}))),
-            ("volumeMounts: has 513 mounts", 512, &|n| container("volumeMounts", n, &empty)),
-            ("items: has 257 sources and items", 256, &|n| {
-                let projected = json!({"projected": {"sources": [{"secret": {"items": list(n - 1, &empty)}}]}});
-                pod(json!({"volumes": [projected]}))
-            }),
-            ("volumeMounts: has 769 folders", 768, &|n| {
-                container("volumeMounts", 1, &json!({"mountPath": "/v".repeat(n - 3), "subPath": "a/b/c"}))
-            }),
-            ("volumeMounts: has 769 folders", 768, &|n| {
-                let token = json!({"serviceAccountToken": {"path": "a/token"}});
-                let item = json!({"path": format!("{}file", "a/".repeat(n - 2))});
-                let projected = json!({"projected": {"sources": [{"configMap": {"items": [item]}}, token]}});
-                pod(json!({"volumes": [projected], "containers": [{"workingDir": "/w"}]}))
-            }),
-            ("env: has 513 variables", 512, &|n| container("env", n, &empty)),
-            ("args: has 1025 arguments", 1024, &|n| container("args", n, &empty)),
-            ("ports: has 129 ports", 128, &|n| container("ports", n, &empty)),
-            ("tolerations: has 65 tolerations", 64, &|n| pod(json!({"tolerations": list(n, &empty)}))),
-            ("affinity: has 65 terms", 64, &|n| {
-                let terms = json!({required: {"nodeSelectorTerms": list(n, &empty)}});
-                pod(json!({"affinity": {"nodeAffinity": terms}}))
-            }),
-            ("spec.template: has 8193 values", 8192, &|n| list(n - 1, &Value::Null)),
-        ];
-        for (expected, most, shape) in shapes {
-            assert_eq!(TENANT.exceeded_by(&shape(most)), [], "{expected}");
-            let errors: Vec<_> = TENANT.exceeded_by(&shape(most + 1)).iter().map(ToString::to_string).collect();
-            assert!(errors.len() == 1 && errors[0].contains(expected), "{expected}: {errors:?}");
-            assert_eq!(EVERYONE.exceeded_by(&shape(most + 1)), [], "{expected}");
-        }
-        let text = |bytes: usize| json!({"k": "x".repeat(bytes - 1)});
-        assert_eq!(TENANT.exceeded_by(&text(256 << 10)), []);
-        let errors = TENANT.exceeded_by(&text((256 << 10) + 1));
-        assert_eq!(errors[0].reason, "has 262145 bytes; at most 262144 are allowed");
-    }
-}
+mod tests;

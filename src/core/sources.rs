@@ -14,17 +14,20 @@ use crate::core::model::Source;
 use crate::core::policy::Admission;
 use crate::core::policy::Covered;
 use crate::core::policy::Judge;
-use crate::core::policy::Policy;
 use crate::core::policy::TooLarge;
 use crate::core::policy::namespace_of;
 use crate::core::policy::same_template;
 use crate::core::record::DaemonRecord;
 
+mod absent;
 mod folder;
 mod hold;
 mod patched;
 mod uncovered;
 
+use absent::last_known;
+use absent::resolve_absent;
+use absent::resolve_remembered;
 pub use folder::differs_from_unknown;
 use folder::folder_mode;
 use folder::folder_of;
@@ -338,97 +341,6 @@ fn resolve_deleting(known: &KnownDefinition<'_>, daemon_set: &DaemonSet, record:
 
 fn orphaned() -> Desired {
     Desired::Orphaned { reason: "the DaemonSet is deleted and its pods are kept (orphan)".to_owned() }
-}
-
-fn resolve_absent(known: &KnownDefinition<'_>, by_event: bool, record: &DaemonRecord, policy: &Policy) -> Desired {
-    if record.api_uid.is_none() {
-        // The API never had it: the folder alone decides.
-        return resolve_folder(known, record, "the API does not have it");
-    }
-    if let FolderState::Present { fingerprint, .. } = known.folder
-        && record.ignored_file.as_deref().is_some_and(|ignored| ignored != fingerprint)
-    {
-        // The file changed after the deletion: the node's owner wants it again.
-        return resolve_folder(known, record, "the API does not have it");
-    }
-    if known.confirmation != Confirmation::Gone && is_narrowed(known, record, policy) {
-        // The configured selector may hide it.
-        let why = Hold::Narrowed("the DaemonSets that this node's configuration selects do not contain it".to_owned());
-        return match held(known, record, None, why) {
-            Desired::Held { daemon_set, mode, why, .. } => {
-                Desired::Held { daemon_set, mode, why, ask: known.confirmation == Confirmation::Unasked }
-            }
-            other => other,
-        };
-    }
-    let reason = if by_event { "the DaemonSet was deleted" } else { "the DaemonSet is not in the API any more" };
-    match &known.confirmation {
-        Confirmation::Gone => Desired::Gone {
-            reason: reason.to_owned(),
-            by_list: !by_event,
-            ignore_file: ignored_from_now(known, record),
-        },
-        _ if record.instances.is_empty() && record.ignored_file.is_some() => {
-            Desired::Gone { reason: reason.to_owned(), by_list: false, ignore_file: ignored_from_now(known, record) }
-        }
-        // Nothing of it runs or has run just now, and no file defines it: there is nothing to be careful with.
-        _ if record.instances.is_empty()
-            && known.remembered.is_none()
-            && matches!(known.folder, FolderState::Absent) =>
-        {
-            Desired::Gone { reason: reason.to_owned(), by_list: false, ignore_file: None }
-        }
-        Confirmation::Failed(why) => {
-            Desired::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
-        }
-        // The configured selector hides it from the watch: it exists and is not ours.
-        Confirmation::NotCovered => {
-            Desired::Gone { reason: "it is not selected any more".to_owned(), by_list: false, ignore_file: None }
-        }
-        Confirmation::StillThere => Desired::Unsure { reason: format!("{reason}, but a direct look still shows it") },
-        Confirmation::Unasked => Desired::Confirm { reason: reason.to_owned() },
-    }
-}
-
-/// The newest version that the API is known to have had. The checkpoint may be behind: where it could not be
-/// saved, what runs here was made from a later one, and does not go back. Nor does what has ended to be replaced.
-fn last_known<'a>(remembered: Option<&'a Arc<DaemonSet>>, record: &'a DaemonRecord) -> Option<&'a Arc<DaemonSet>> {
-    let has_ended = record.last.iter().chain(&record.previous).map(|run| &run.daemon_set);
-    let made_from = record.instances.iter().filter_map(|i| i.daemon_set.as_ref()).chain(has_ended);
-    let of_the_api = made_from.filter(|d| d.source == Source::Api && d.uid.is_some() && d.uid == record.api_uid);
-    let is_later = |d: &&Arc<DaemonSet>| {
-        remembered.is_none_or(|remembered| d.uid != remembered.uid || d.generation > remembered.generation)
-    };
-    of_the_api.filter(is_later).max_by_key(|d| d.generation).or(remembered)
-}
-
-fn resolve_remembered(
-    known: &KnownDefinition<'_>,
-    daemon_set: &Arc<DaemonSet>,
-    record: &DaemonRecord,
-    rules: PolicyAndObjects<'_>,
-) -> Desired {
-    let policy = rules.0;
-    let folder = match known.folder {
-        FolderState::Present { daemon_set, .. } => Some(daemon_set),
-        _ => None,
-    };
-    match (covers(rules, daemon_set, folder, record), folder) {
-        (Covered::Yes(mode), None) => match by_rules(daemon_set, record, policy) {
-            Some(reason) => held(known, record, Some(mode), Hold::Forbidden(reason)),
-            None => wanted(daemon_set, mode, None),
-        },
-        (Covered::Yes(mode), Some(_)) => wanted(daemon_set, mode, None),
-        (Covered::No(reason), Some(folder)) => match of_the_api(record, folder) {
-            Some(running) => wanted(running, folder_mode(folder), Some(reason)),
-            // What runs may be the API's, which the folder's would be a step back from.
-            None if record.live().any(|instance| instance.daemon_set.is_none()) => Desired::Unsure { reason },
-            None => wanted(folder, folder_mode(folder), None),
-        },
-        (Covered::No(reason), None) if known.has_file && record.runs() => Desired::Unsure { reason },
-        (Covered::No(reason), None) if record.runs() => held(known, record, None, Hold::Narrowed(reason)),
-        (Covered::No(reason), None) => Desired::Left { reason, taken_away: false },
-    }
 }
 
 fn wanted(daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<String>) -> Desired {

@@ -3,6 +3,7 @@
 //! Owns the translation from objects to facts, and what is known completely. UIDs and revisions are numbers here: a pass compares millions of them.
 
 mod certificates;
+mod change;
 mod clocks;
 mod daemon_sets;
 mod objects;
@@ -30,87 +31,18 @@ use crate::core::time::Timestamp;
 use super::history::Template;
 use super::names::Name;
 use super::names::Names;
-use super::node_daemons;
 use super::node_daemons::Spec;
 use super::rollout::ApprovalFact;
 use super::rollout::InstanceFact;
 
 pub use certificates::OpenCertificateRequest;
+pub use change::Change;
+pub use change::KINDS;
+pub use change::WatchedKind;
 use clocks::FirstSeen;
 use outlines::DaemonSetOutline;
 pub use revisions::KnownRevision;
 use revisions::RevisionOutline;
-
-/// What is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum WatchedKind {
-    /// `nodes`.
-    Nodes,
-    /// `daemonsets`.
-    DaemonSets,
-    /// `nodedaemons`.
-    NodeDaemons,
-    /// `controllerrevisions`.
-    Revisions,
-    /// `namespaces`, for their node selectors.
-    Namespaces,
-    /// `certificatesigningrequests`, where nodes' identities are approved.
-    CertificateRequests,
-}
-
-impl WatchedKind {
-    /// The resource's name in URLs.
-    pub fn plural(self) -> &'static str {
-        match self {
-            Self::Nodes => "nodes",
-            Self::DaemonSets => "daemonsets",
-            Self::NodeDaemons => node_daemons::PLURAL,
-            Self::Revisions => "controllerrevisions",
-            Self::Namespaces => "namespaces",
-            Self::CertificateRequests => "certificatesigningrequests",
-        }
-    }
-}
-
-/// The kinds without which nothing is rolled out.
-pub const KINDS: [WatchedKind; 5] = [
-    WatchedKind::Nodes,
-    WatchedKind::DaemonSets,
-    WatchedKind::NodeDaemons,
-    WatchedKind::Revisions,
-    WatchedKind::Namespaces,
-];
-
-/// Something that a watch told.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Change {
-    /// A list begins.
-    Begin(WatchedKind),
-    /// An object exists; `listed`: as part of the list.
-    Present(WatchedKind, Box<Value>, bool),
-    /// An object is gone.
-    Gone(WatchedKind, Box<Value>),
-    /// The list is complete.
-    Complete(WatchedKind),
-    /// An object as an answer to one of our own requests shows it.
-    Written(WatchedKind, Box<Value>),
-    /// An object of [`ClusterSnapshot::unread`] as a GET shows it.
-    Read(WatchedKind, Box<Value>),
-}
-
-impl Change {
-    /// What the watch that told it is about.
-    pub fn kind(&self) -> WatchedKind {
-        match self {
-            Self::Begin(kind)
-            | Self::Present(kind, _, _)
-            | Self::Gone(kind, _)
-            | Self::Complete(kind)
-            | Self::Written(kind, _)
-            | Self::Read(kind, _) => *kind,
-        }
-    }
-}
 
 /// An agent's word that a pod of a DaemonSet controller is on its node, beside ours.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

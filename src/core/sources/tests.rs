@@ -12,6 +12,7 @@ use crate::core::model::ObjectRef;
 use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::policy::PodRules;
+use crate::core::policy::Policy;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::LastRun;

@@ -1,0 +1,87 @@
+use super::*;
+
+#[test]
+fn a_rollout_that_begins_anew_holds_again() {
+    for (promoted, is_void) in [
+        (Some("net-a/3/1/1"), true),
+        (Some("net-a/3/canary"), true),
+        (Some("net-ab/3/1/1"), false),
+        (Some("net-a"), false),
+        (None, false),
+    ] {
+        let written = begins_anew(promoted, "net-a");
+        assert_eq!(written.get(PROMOTED), is_void.then_some(&Value::Null), "{promoted:?}");
+    }
+}
+
+#[test]
+fn a_label_or_the_conditions_of_the_coordinator_say_who_obeys() {
+    let ours = json!([{"type": "Available", "status": "True", "reason": "AllAvailable"}]);
+    for (labels, conditions, wanted) in [
+        (json!({MODE_LABEL: "static"}), json!([]), Obeyed::Coordinated),
+        (json!({MODE_LABEL: "bootstrap"}), ours.clone(), Obeyed::Not),
+        (json!({}), ours, Obeyed::Coordinated),
+        (json!({}), json!([{"type": "Available", "status": "True", "reason": "Theirs"}]), Obeyed::Unknown),
+        (Value::Null, Value::Null, Obeyed::Unknown),
+    ] {
+        let daemon_set = json!({"metadata": {"labels": labels}, "status": {"conditions": conditions}});
+        assert_eq!(Obeyed::of(&daemon_set), wanted, "{daemon_set}");
+    }
+}
+
+#[test]
+fn a_canary_phase_without_canary_nodes_is_not_promoted() {
+    let of = |told: &str| {
+        let status = json!({"conditions": [{"type": "Progressing", "status": "False", "message": told}]});
+        let daemon_set = json!({"metadata": {"annotations": {CANARY: "canary=yes"}}, "status": status});
+        let current = Current { daemon_set, revision: json!({}), name: "net-b".to_owned(), hash: "b".to_owned() };
+        hold(&current, &ObjectKey::new("n", "net"))
+    };
+    assert!(of("2 of 4 nodes are left: the canary nodes have to be available for a while").is_ok());
+    assert!(of(&format!("4 of 4 nodes are left: {}", rollout::NO_CANARY)).is_err());
+}
+
+#[test]
+fn what_has_no_hold_is_not_promoted() {
+    let of = |annotations: Value, marks: Value, released: &str| {
+        let message = format!("ControllerRevision net-{released} (hash {released}) at generation 1");
+        let status = json!({"conditions": [{"type": "Released", "status": "True", "message": message}]});
+        let daemon_set = json!({"metadata": {"generation": 1, "annotations": annotations}, "status": status});
+        let revision = json!({"metadata": {"annotations": marks}, "revision": 3});
+        let current = Current { daemon_set, revision, name: "net-b".to_owned(), hash: "b".to_owned() };
+        hold(&current, &ObjectKey::new("n", "net"))
+    };
+    let steps = "1, 10m; 50%, 10m; 100%";
+    let state = |step: usize| StepState { step, ..StepState::first(3, steps) }.annotation();
+    let by_steps = || json!({STEPS: steps});
+    let (step, words) = of(by_steps(), json!({}), "a").unwrap();
+    assert_eq!((step.as_str(), words.as_str()), ("1/1", "step 1 (1)"));
+    assert_eq!(of(by_steps(), json!({STEP_ANNOTATION: state(2)}), "a").unwrap().0, "2/50%");
+    assert_eq!(of(json!({CANARY: "a=b"}), json!({}), "a").unwrap().0, "canary");
+    for (annotations, marks, released, why) in [
+        (by_steps(), json!({STEP_ANNOTATION: state(3)}), "a", "step 3 (100%) is the last one"),
+        (by_steps(), json!({}), "b", "every node that can take revision net-b has it"),
+        (json!({CANARY: "a=b"}), json!({}), "b", "every node that can take revision net-b has it"),
+        (by_steps(), json!({HALTED_ANNOTATION: "by hand"}), "a", "revision net-b is halted: by hand"),
+        (json!({STEPS: steps, ABORTED: "net-b"}), json!({}), "a", "revision net-b is aborted"),
+        (json!({}), json!({}), "a", "it has neither steps nor canary nodes"),
+    ] {
+        let failure = of(annotations, marks, released).err().map(|failure| failure.errors);
+        assert!(failure.as_ref().is_some_and(|errors| errors[0].0.contains(why)), "{why}: {failure:?}");
+    }
+}
+
+#[test]
+fn an_abort_says_where_nodes_stay_as_they_are() {
+    let released = Released { name: "net-a".to_owned(), hash: "a".to_owned(), generation: 1 };
+    let key = ObjectKey::new("n", "net");
+    let of = |strategy: &str, paused: &str| {
+        let daemon_set = json!({"metadata": {"annotations": {PAUSED: paused}},
+            "spec": {"updateStrategy": {"type": strategy}}});
+        way_back(&daemon_set, Some(&released), &key)
+    };
+    assert!(of("RollingUpdate", "false").starts_with("nodes that have it go back to net-a"));
+    assert!(of("RollingUpdate", "true").contains("until `kubectl daemonlet resume n/net`"));
+    assert!(of("OnDelete", "false").ends_with("OnDelete: nodes keep what they have"));
+    assert!(way_back(&json!({}), None, &key).ends_with("nodes keep what they have"));
+}

@@ -1,0 +1,127 @@
+use serde_json::json;
+
+use super::*;
+use crate::core::model::ObjectKey;
+use crate::core::plan;
+use crate::core::record::DaemonRecord;
+use crate::core::time::Timestamp;
+use crate::node::api::ApiFailure;
+use crate::node::api::FailureKind;
+use crate::node::api::ScopeState;
+
+#[test]
+fn what_the_api_server_refuses_is_noted_at_each_daemon_that_names_it() {
+    let object = |name: &str| ObjectRef::new(Kind::ConfigMap, "a", name);
+    let naming = |names: &[&str]| {
+        let plan = plan::empty(DaemonRecord::new(ObjectKey::new("a", "d"), 1));
+        DaemonPlan { references: names.iter().map(|name| object(name)).collect(), ..plan }
+    };
+    let mut api = Snapshot::default();
+    for (name, kind) in [("closed", FailureKind::Forbidden), ("later", FailureKind::Timeout)] {
+        let error = Some((ApiFailure::new(kind, "no"), Timestamp::from_secs(0)));
+        api.scopes.insert(Scope::Object(object(name)), ScopeState { error, ..ScopeState::default() });
+    }
+    let daemons = vec![naming(&["later", "open"]), naming(&["closed", "open"])];
+    let mut plan = Plan { daemons, ..Plan::default() };
+    note_refused(Some(&api), &mut plan);
+    let notes = plan.daemons.iter().map(|daemon| daemon.summary.notes.iter().map(ToString::to_string).collect());
+    let told = "ConfigMap a/closed: the API server does not let the agent read it: no; what runs keeps the data that \
+                it has";
+    assert_eq!(notes.collect::<Vec<Vec<_>>>(), [vec![], vec![told.to_owned()]]);
+}
+
+#[test]
+fn a_folders_object_does_not_take_the_place_of_what_has_no_room() {
+    let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
+    let policy = Policy::new(None, "", vec!["a".to_owned()]).unwrap();
+    let entry = |text: &str| Entry { version: 1, value: Arc::new(json!({"data": {"k": text}})) };
+    let folders = Versioned::from([(named.clone(), entry("folder"))]);
+    let remembered = Versioned::from([(named.clone(), entry("remembered"))]);
+    let (silent, mut full, mut without) = (Snapshot::default(), Snapshot::default(), Snapshot::default());
+    full.scopes.insert(Scope::Object(named.clone()), ScopeState { lists: 1, ..ScopeState::default() });
+    without.scopes.clone_from(&full.scopes);
+    full.no_room(&named);
+    let (none, unread) = (BTreeSet::new(), BTreeSet::from([named.clone()]));
+    for (api, remembered, unread, expected) in [
+        (Some(&full), &Versioned::new(), &none, None),
+        (Some(&full), &remembered, &none, Some("remembered")),
+        (Some(&silent), &Versioned::new(), &unread, None),
+        (Some(&silent), &Versioned::new(), &none, Some("folder")),
+        (Some(&without), &Versioned::new(), &unread, Some("folder")),
+        (None, &Versioned::new(), &unread, Some("folder")),
+    ] {
+        let objects = Objects {
+            api,
+            folders: &folders,
+            remembered,
+            unread,
+            policy: &policy,
+            rollback_data: None,
+            live: true,
+            has_run: true,
+            is_closed: false,
+            are_folders_unread: false,
+        };
+        let found = match objects.lookup(&named) {
+            Lookup::Present(value) => text_at(value, &["data", "k"]),
+            Lookup::Unknown => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, expected, "{api:?}");
+    }
+}
+
+#[test]
+fn what_is_sealed_may_be_newer_than_a_folders_secret_for_what_runs_with_it() {
+    let secret = ObjectRef::new(Kind::Secret, "kube-system", "s");
+    let entry = |annotations: Value| {
+        let value = json!({"metadata": {"annotations": annotations}, "data": {"a": "Vj0x"}});
+        Entry { version: 1, value: Arc::new(value) }
+    };
+    let plain = Versioned::from([(secret.clone(), entry(json!({})))]);
+    let overriding = Versioned::from([(secret.clone(), entry(json!({OVERRIDE_ANNOTATION: "true"})))]);
+    let (silent, nothing, policy) = (Snapshot::default(), Versioned::new(), Policy::default());
+    let sealed = Objects {
+        api: Some(&silent),
+        folders: &plain,
+        remembered: &nothing,
+        unread: &BTreeSet::new(),
+        policy: &policy,
+        rollback_data: None,
+        live: false,
+        has_run: true,
+        is_closed: true,
+        are_folders_unread: false,
+    };
+    assert_eq!(sealed.lookup(&secret), Lookup::Unknown);
+    for (objects, why) in [
+        (Objects { has_run: false, ..sealed }, "nothing ran with another one"),
+        (Objects { is_closed: false, ..sealed }, "nothing is remembered"),
+        (Objects { api: None, ..sealed }, "no API server had another one"),
+        (Objects { folders: &overriding, ..sealed }, "the node's owner says that it counts"),
+    ] {
+        assert!(matches!(objects.lookup(&secret), Lookup::Present(_)), "{why}");
+    }
+}
+
+#[test]
+fn what_a_folder_may_have_and_cannot_be_read_is_unknown_and_not_absent() {
+    let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
+    let (nothing, policy, unread) = (Versioned::new(), Policy::default(), BTreeSet::new());
+    let lookup = |are_folders_unread| {
+        let objects = Objects {
+            api: None,
+            folders: &nothing,
+            remembered: &nothing,
+            unread: &unread,
+            policy: &policy,
+            rollback_data: None,
+            live: true,
+            has_run: true,
+            is_closed: false,
+            are_folders_unread,
+        };
+        matches!(objects.lookup(&named), Lookup::Absent)
+    };
+    assert_eq!([true, false].map(lookup), [false, true]);
+}

@@ -1,0 +1,82 @@
+use serde_json::json;
+
+use super::super::decide::tests::key;
+use super::super::decide::tests::observation;
+use super::super::decide::tests::state;
+use super::*;
+use crate::core::knowledge::Knowledge;
+use crate::core::model::DaemonSet;
+use crate::core::plan;
+use crate::core::plan::Evidence;
+use crate::core::plan::Stock;
+use crate::core::record::Fingerprint;
+use crate::core::record::HandOver;
+use crate::node::api::Entry;
+use crate::node::api::Snapshot;
+
+#[test]
+fn who_holds_what_an_instance_needs_is_named_while_the_kubelet_does_not_accept_it() {
+    let ports = |port: u64, phase: &str| {
+        let spec = json!({"containers": [{"ports": [{"hostPort": port}]}]});
+        Entry { version: 1, value: Arc::new(json!({"spec": spec, "status": {"phase": phase}})) }
+    };
+    let mut api = Snapshot::default();
+    api.scopes.entry(Scope::Pods).or_default().lists = 1;
+    for (name, port, phase) in
+        [("holder", 80, "Running"), ("other", 81, "Running"), ("ended", 80, "Failed"), ("net-11111-n1", 80, "Pending")]
+    {
+        api.pods.insert(ObjectKey::new("kube-system", name), ports(port, phase));
+    }
+    let mut record = state(&super::super::decide::tests::config()).records.remove(&key()).unwrap();
+    let definition = record.instances[0].daemon_set.as_deref().cloned().unwrap();
+    let template = json!({"spec": {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}});
+    record.instances[0].daemon_set = Some(Arc::new(DaemonSet { template, ..definition }));
+    let notes = |record: DaemonRecord| {
+        let mut plan = Plan { daemons: vec![plan::empty(record)], ..Plan::default() };
+        note_lacks(&observation(Some(api.clone())), "n1", &mut plan);
+        plan.daemons[0].summary.notes.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(notes(record.clone()), Vec::<String>::new(), "it runs");
+    let cause = RestartCause::NotAccepted { reason: "NodePorts".to_owned() };
+    record.order_restart("uid-1", cause, observation(None).now, &Fingerprint::Unknown);
+    assert_eq!(notes(record), ["host port TCP 80 is held by pod kube-system/holder"]);
+}
+
+#[test]
+fn a_runtime_that_has_lost_all_says_nothing_of_the_pod_that_was_handed_over_to() {
+    let config = super::super::decide::tests::config();
+    let mut state = state(&config);
+    let known =
+        HandOver { boot: "b".to_owned(), pod: "net-x".to_owned(), uid: "stock".to_owned(), done: false, missing: None };
+    let mut observation = observation(None);
+    observation.runtime = Knowledge::Current(Arc::new(Vec::new()));
+    for (listed, expected) in [(false, false), (true, true)] {
+        state.records.get_mut(&key()).unwrap().instances[0].listed = listed;
+        let definition = state.records[&key()].instances[0].daemon_set.clone().unwrap();
+        let stock = |_: &[Subject<'_>], facts: &ObservedState<'_>| facts.stock(&definition, Some(&known));
+        let stock = with_facts(&observation, &state, &config, &RenderCache::default(), stock);
+        assert_eq!(matches!(stock, Stock::Lost(Evidence::Unknown(_))), expected, "{stock:?}");
+    }
+}
+
+#[test]
+fn a_node_counts_its_wait_for_a_daemon_while_the_api_server_answers() {
+    let config = Config { startup_taint: true, ..super::super::decide::tests::config() };
+    let mut state = state(&config);
+    let instance = &mut state.records.get_mut(&key()).unwrap().instances[0];
+    let mut definition = instance.daemon_set.as_deref().cloned().unwrap();
+    definition.labels.insert(crate::core::model::MODE_LABEL.to_owned(), "static".to_owned());
+    definition.annotations.insert(crate::core::model::STARTUP_TAINT.to_owned(), "true".to_owned());
+    instance.daemon_set = Some(Arc::new(definition));
+    let answers = observation(Some(Snapshot::default()));
+    let mut away = answers.clone();
+    away.api.as_mut().unwrap().link = crate::node::api::Link::Connecting;
+    for (observation, expected) in [(away, None), (answers.clone(), Some(answers.now))] {
+        let plan = plan(&observation, &state, &config, &mut RenderCache::default());
+        assert_eq!(plan.startup_taint.awaited.len(), 1);
+        assert_eq!(plan.daemons[0].record.this_boot.as_ref().and_then(|this| this.awaited_since), expected);
+    }
+    state.passes = 0;
+    let plan = plan(&answers, &state, &config, &mut RenderCache::default());
+    assert_eq!(plan.daemons[0].record.this_boot.as_ref().and_then(|this| this.awaited_since), None, "unlinked");
+}
