@@ -149,8 +149,8 @@ impl Policy {
     }
 
     /// What the rules for pods have against `daemon_set` of the API, if anything; each with what would allow it.
-    pub fn forbids(&self, daemon_set: &DaemonSet) -> Option<String> {
-        words(&self.violations(daemon_set))
+    pub fn forbids(&self, daemon_set: &DaemonSet) -> Option<Vec<FieldError>> {
+        some(&self.violations(daemon_set))
     }
 
     /// What `daemon_set` of the API does against the rules: that which exceeds the bounds, else at most [`TOLD`] of the
@@ -279,6 +279,11 @@ impl Policy {
     pub fn allows_namespace(&self, namespace: &str) -> bool {
         self.namespaces.iter().any(|allowed| allowed == "*" || allowed == namespace)
     }
+/// Errors, if there are any.
+fn some(errors: &[FieldError]) -> Option<Vec<FieldError>> {
+    (!errors.is_empty()).then(|| errors.to_vec())
+}
+
 }
 
 /// Errors in one line, each with its hint; `None` without any.

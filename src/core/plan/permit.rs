@@ -168,6 +168,7 @@ impl Planner<'_> {
             return None;
         }
         self.note_awaited(target, withheld);
+        self.add_hints(withheld.hint().map(str::to_owned));
         let is_open = matches!(
             withheld,
             Withheld::NotApproved | Withheld::OlderResource | Withheld::NotRead | Withheld::Until(_)
@@ -285,8 +286,9 @@ impl Planner<'_> {
         }
         let why = match found {
             ReleasedDefinition::Known(known) if is_paused(daemon_set) && !self.placed(&known).should_run => {
+                self.add_hints(["resume the rollout".to_owned()]);
                 let why = "the newest revision is for this node and is paused, and the released one is not for it";
-                format!("{why} ({}); hint: resume the rollout", self.placed(&known).reason)
+                format!("{why} ({})", self.placed(&known).reason)
             }
             ReleasedDefinition::Known(daemon_set) => {
                 self.summary.wanted_revision = Some(target.revision);
@@ -303,11 +305,13 @@ impl Planner<'_> {
                 self.summary.notes.push(Note::Other(why));
                 return Some(target);
             }
-            ReleasedDefinition::Gone => format!(
-                "revision {} is held and the released one, ControllerRevision {}, is gone or holds something else; hint: \
-                 resume the rollout, or write a template that works",
-                target.revision, released.name
-            ),
+            ReleasedDefinition::Gone => {
+                self.add_hints(["resume the rollout, or write a template that works".to_owned()]);
+                format!(
+                    "revision {} is held and the released one, ControllerRevision {}, is gone or holds something else",
+                    target.revision, released.name
+                )
+            }
             ReleasedDefinition::Unknown => format!(
                 "revision {} is held, and the released one, ControllerRevision {}, has not been read yet; rbac.yaml of \
                  this version lets agents read it",
