@@ -69,6 +69,9 @@ fn what_is_left_alone_is_told_how_it_is_selected() {
     assert_eq!(hint(&default, "kube-system", &[]), (LeftAloneCause::ModeLabelled, label.to_owned()));
     let both = format!("{}; and {open}", label.replace("kube-system", "a"));
     assert_eq!(hint(&default, "a", &[]), (LeftAloneCause::ModeLabelled, both));
+    let respelt = label.replace("to run it here", "the modes are static and bootstrap");
+    let misspelt = &[("daemonlet.dev/mode", "statik")];
+    assert_eq!(hint(&default, "kube-system", misspelt), (LeftAloneCause::UnknownMode, respelt));
     assert_eq!(hint(&default, "a", STATIC), (LeftAloneCause::Namespace, format!("to run it here: {open}")));
     let selector = policy(None, "tier=node", &["a"]);
     let wanted = "to run it here: label it as selector tier=node wants".to_owned();
