@@ -17,6 +17,8 @@ fn bad_usage_is_exit_code_2_on_standard_error() {
         (vec!["run", "--once", "--print-config"], "cannot be used with"),
         (vec!["explain", "cni"], "expected NAMESPACE/NAME"),
         (vec!["retry", "cni"], "expected NAMESPACE/NAME"),
+        (vec!["release"], "not provided:\n  <NAMESPACE/NAME|--all>"),
+        (vec!["release", "--all", "a/b"], "cannot be used with"),
         (vec!["render", "-f", "x", "--api-endpoint", "x"], "expected host:port, not \"x\""),
         (vec!["render", "-f", "x", "--node-name", "X"], "\"X\" is no node name"),
         (vec!["render", "-f", "x", "--json", "-o", "yaml"], "--json and -o yaml ask for two formats of one output"),
