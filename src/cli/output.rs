@@ -19,6 +19,14 @@ pub(super) const COLUMNS: usize = 120;
 /// A terminal that says that it has fewer columns does not know.
 pub(super) const NARROWEST: usize = 20;
 
+/// How wide lines of standard output may be: as the terminal, as `COLUMNS` says where there is none, and at most
+/// [`COLUMNS`].
+pub(super) fn width() -> usize {
+    let terminal = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    let said = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal.or_else(said).filter(|columns| *columns >= NARROWEST).unwrap_or(COLUMNS).min(COLUMNS)
+}
+
 /// Writes text to standard output, without anything that a terminal would obey. That nobody reads it any more is no
 /// error.
 pub(super) fn data(text: &str) -> Result<(), CommandFailure> {

@@ -107,6 +107,21 @@ fn help_knows_commands_and_topics() {
     assert!(all.out.lines().all(|line| line.len() <= 100), "{}", all.out);
     assert_eq!(help(&["generate", "rbac"]).out, run(["generate", "rbac", "--help"]).out);
     assert!(help(&["exit-codes"]).out.starts_with("## Exit codes\n"));
+    let topics = all.out.split("daemonlet help TOPIC:\n").nth(1).unwrap().split([',', '\n']).map(str::trim);
+    for topic in topics.filter(|topic| !topic.is_empty()) {
+        for (columns, widest) in [(None, 120), (Some("80"), 80), (Some("500"), 120)] {
+            let mut command = crate::program();
+            command.args(["help", topic]);
+            match columns {
+                Some(columns) => command.env("COLUMNS", columns),
+                None => command.env_remove("COLUMNS"),
+            };
+            let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+            // Code stays as it is.
+            let long = text.lines().find(|line| line.chars().count() > widest && !line.starts_with("    "));
+            assert_eq!((long, text.contains("\n|")), (None, false), "{topic} at {columns:?}");
+        }
+    }
     let unknown = help(&["exit", "codes"]);
     assert_eq!((unknown.code, unknown.out.as_str()), (2, ""));
     assert!(
