@@ -3,7 +3,8 @@
 //! Owns the two sinks and the choice between them. Must not be used by `core`, which returns notes.
 //!
 //! Every field of an event (`daemonset`, `revision`, `pod`, …) reaches the journal as a field of
-//! its own with an upper-case name, so that `journalctl DAEMONSET=kube-system/cni` works.
+//! its own with an upper-case name, so that `journalctl DAEMONSET=kube-system/cni` works. `journalctl` shows messages without
+//! their fields: one with a `daemonset` begins with it.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -123,11 +124,15 @@ fn as_record(event: &Event<'_>, send: impl FnOnce(&::log::Record<'_>)) {
         &::log::Record::builder()
             .level(level)
             .target(metadata.target())
+    let message = match fields.pairs.iter().find(|(name, _)| *name == "daemonset") {
+        Some((_, daemonset)) => format!("{daemonset}: {}", fields.message),
+        None => fields.message,
+    };
             .module_path(metadata.module_path())
             .file(metadata.file())
             .line(metadata.line())
             .key_values(&pairs.as_slice())
-            .args(format_args!("{}", escape::line(&fields.message)))
+            .args(format_args!("{}", escape::line(&message)))
             .build(),
     );
 }
