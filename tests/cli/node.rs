@@ -291,6 +291,24 @@ fn doctor_judges_nothing_that_its_user_may_not_read() {
         match command.output() {
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
             output => break output.unwrap(),
+#[test]
+fn one_pass_says_on_one_stream_what_is_wrong_and_on_the_other_what_it_did() {
+    let node = Node::new(&[("good.yaml", GOOD), ("refused.yaml", &refused()), ("syntax.yaml", SYNTAX)]);
+    let ran = node.ask(&["run", "--once"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    for problem in ["a static pod cannot claim a persistent volume", "syntax.yaml:1:4: unclosed bracket"] {
+        assert_eq!((ran.out.matches(problem).count(), ran.err.matches(problem).count()), (1, 0), "{problem}: {ran:?}");
+    }
+    assert!(ran.err.contains(" info  rendered good-") && ran.err.contains("daemonset=a/good"), "{}", ran.err);
+    // An agent that goes on has no other place for it.
+    let mut command = program();
+    command.args(["run", "--config", &node.0.text("c.toml")]).stderr(Stdio::piped()).stdin(Stdio::null());
+    let mut agent = Agent(command.spawn().unwrap());
+    let log = std::io::BufReader::new(agent.0.stderr.take().unwrap());
+    let mut lines = std::io::BufRead::lines(log).map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("warn  refused: spec.template")), "it ends without a word");
+}
+
         }
     };
     let told = String::from_utf8(output.stdout).unwrap();
