@@ -251,6 +251,43 @@ fn without_an_agent_each_command_ends_as_the_table_says() {
     }
 }
 
+/// What `boot-guard --clean` says after `before`, in a network of its own; `None` where nothing here makes one.
+fn clean_in_a_network_of_its_own(before: &str) -> Option<crate::Run> {
+    let unshare = |words: &str| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net", "sh", "-c", words]).stdin(Stdio::null());
+        command.output().ok()
+    };
+    unshare("nft list tables").filter(|output| output.status.success())?;
+    let program = env!("CARGO_BIN_EXE_daemonlet");
+    let output = unshare(&format!("set -e; {before}; {program} boot-guard --clean; nft list tables"))?;
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Some(crate::Run { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) })
+}
+
+#[test]
+fn boot_guard_clean_removes_its_own_table_and_no_other() {
+    let Some(nothing) = clean_in_a_network_of_its_own("true") else { return };
+    nothing.is(0, "", "");
+    let left = "nft add table inet daemonlet-boot-guard; nft add table inet other";
+    clean_in_a_network_of_its_own(left).unwrap().is(0, "table inet other\n", "");
+}
+
+#[test]
+fn boot_guard_clean_says_who_may_run_it() {
+    let scratch = Scratch::new(&[]);
+    let copy = crate::readable_copy(&scratch);
+    let mut command = std::process::Command::new(copy);
+    command.args(["boot-guard", "--clean"]);
+    let output = crate::as_nobody(&mut command);
+    let told = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    let [error, hint] = lines.as_slice() else { panic!("{told}") };
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(error.starts_with("error: nftables: table daemonlet-boot-guard is not removed: "), "{told}");
+    assert_eq!(*hint, "hint: run this as root, with CAP_NET_ADMIN, as the unit daemonlet-boot-guard does");
+}
+
 /// What the program prints on a terminal; `None` where nothing here makes one.
 fn on_a_terminal(words: &str, variables: &[(&str, &str)]) -> Option<String> {
     let mut script = std::process::Command::new("script");
