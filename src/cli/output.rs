@@ -150,3 +150,37 @@ impl Colour {
         self.paint("36", text)
     }
 }
+
+/// Asserts that no text in `report` begins a line of its own or has a colour where `shown` shows it to people.
+#[cfg(test)]
+pub(super) fn assert_unforgeable<T: Serialize + DeserializeOwned>(report: &T, shown: impl Fn(&T) -> String) {
+    const FORGED: &str = "\n\x1b[32mforged\x1b[0m\r";
+    fn texts(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
+        match value {
+            serde_json::Value::String(_) => found.push(path.to_owned()),
+            serde_json::Value::Array(items) => {
+                items.iter().enumerate().for_each(|(index, item)| texts(item, &format!("{path}/{index}"), found));
+            }
+            serde_json::Value::Object(members) => {
+                members.iter().for_each(|(name, member)| texts(member, &format!("{path}/{name}"), found));
+            }
+            _ => {}
+        }
+    }
+    let read = |value: &serde_json::Value| serde_json::from_value::<T>(value.clone());
+    let (mut value, mut paths, mut forged) = (serde_json::to_value(report).unwrap(), Vec::new(), 0);
+    texts(&value, "", &mut paths);
+    for path in paths {
+        let mut other = value.clone();
+        let text = other.pointer_mut(&path).unwrap();
+        *text = format!("{}{FORGED}", text.as_str().unwrap()).into();
+        // A state or a mode is none of these.
+        if read(&other).is_ok() {
+            (value, forged) = (other, forged + 1);
+        }
+    }
+    let (plain, shown) = (shown(report), shown(&read(&value).unwrap()));
+    assert!(forged > 0 && shown.contains("\\u001b[32mforged"), "{shown}");
+    assert!(!shown.contains(['\x1b', '\r']), "{shown:?}");
+    assert_eq!(shown.lines().count(), plain.lines().count(), "{shown}");
+}

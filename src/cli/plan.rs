@@ -200,5 +200,6 @@ mod tests {
         report.changes[0].name = "b".to_owned();
         let beside = lines.replacen("nothing, it", "and it", 1);
         assert_eq!(human(&report), format!("a/b: write manifest x\n{beside}"));
+        output::assert_unforgeable(&report, human);
     }
 }

@@ -81,6 +81,7 @@ mod tests {
             human(&report),
             "a/b on n1: released: remove manifest a-b-x.yaml\na/c on n1: not released: it is not held, it is running\n"
         );
+        output::assert_unforgeable(&report, human);
         (report.released, report.refused) = (Vec::new(), Vec::new());
         assert_eq!(human(&report), "nothing is held on n1\n");
     }

@@ -51,11 +51,9 @@ pub(super) async fn read(client: &kube::Client) -> Result<ClusterOverview, Comma
     if !cluster.too_large.is_empty() {
         let names: Vec<String> = cluster.too_large.iter().take(NAMED).map(ToString::to_string).collect();
         let number = cluster.too_large.len();
-        let text = format!(
-            "{number} DaemonSets are not shown as the API has them, because they are too large: {}",
-            names.join(", ")
-        );
-        output::remarks(&format!("{text}{}\n", if number > NAMED { ", …" } else { "" }));
+        let more = if number > NAMED { ", …" } else { "" };
+        let text = "DaemonSets are not shown as the API has them, because they are too large";
+        output::remarks(&output::line(format!("{number} {text}: {}{more}", names.join(", "))));
     }
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", LEASE.0, LEASE.1);
     cluster.coordinator = match leader(client, &path).await {
