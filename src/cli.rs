@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::config::ConfigError;
 use crate::core::time::Span;
 use crate::log;
+use crate::log::StateTold;
 use crate::node::agent::AgentError;
 use crate::node::api::words;
 
@@ -204,8 +205,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Starts logging as the configuration says.
-fn start_log(config: &Config) -> Result<(), CommandFailure> {
-    log::init(&config.log_level, config.log_target).map_err(|error| {
+fn start_log(config: &Config, state: StateTold) -> Result<(), CommandFailure> {
+    log::init(&config.log_level, config.log_target, state).map_err(|error| {
         let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
         CommandFailure::new(Exit::Unreadable, format!("{error}{source}"))
     })

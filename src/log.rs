@@ -3,7 +3,8 @@
 //! Owns the two sinks and the choice between them. Must not be used by `core`, which returns notes.
 //!
 //! Every field of an event (`daemonset`, `revision`, `pod`, …) reaches the journal as a field of
-//! its own with an upper-case name, so that `journalctl DAEMONSET=kube-system/cni` works.
+//! its own with an upper-case name, so that `journalctl DAEMONSET=kube-system/cni` works. `journalctl` shows messages without
+//! their fields: one with a `daemonset` begins with it.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -25,6 +26,18 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::LogTarget;
 use crate::core::escape;
+
+/// The target of lines that say how daemons and the node are, and not what is done.
+pub const STATE: &str = "daemonlet::node::agent::report::news::state";
+
+/// Who says how daemons and the node are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateTold {
+    /// The log.
+    InLog,
+    /// The command, when it ends: on standard error, which may be the same terminal, the log leaves it out.
+    AtEnd,
+}
 
 /// Logging could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -48,12 +61,12 @@ pub enum LogError {
     },
 }
 
-/// Starts logging for the process: `filter` is a level or a filter.
+/// Starts logging for the process: `filter` is a level or a filter. The journal has every line, whoever says more.
 ///
 /// # Errors
 /// A filter that does not parse, and a journal that was demanded and is not there; with
 /// [`LogTarget::Auto`] standard error takes its place.
-pub fn init(filter: &str, target: LogTarget) -> Result<(), LogError> {
+pub fn init(filter: &str, target: LogTarget, state: StateTold) -> Result<(), LogError> {
     let targets: Targets = filter.parse().map_err(|_| LogError::Filter { filter: filter.to_owned() })?;
     // It logs bodies that it cannot read, and such a body may be that of a Secret.
     // kube's watcher dumps the same failures that the agent tells in words.
@@ -65,7 +78,7 @@ pub fn init(filter: &str, target: LogTarget) -> Result<(), LogError> {
         LogTarget::Auto => None,
     };
     let colour = has_colours(&std::io::stderr());
-    let stderr = journal.is_none().then_some(StderrLayer { colour });
+    let stderr = journal.is_none().then_some(StderrLayer { colour, state });
     tracing_subscriber::registry()
         .with(journal.with_filter(targets.clone()))
         .with(stderr.with_filter(targets))
@@ -111,6 +124,10 @@ fn as_record(event: &Event<'_>, send: impl FnOnce(&::log::Record<'_>)) {
     event.record(&mut fields);
     let pairs: Vec<(&str, _)> = fields.pairs.iter().map(|(name, value)| (*name, escape::line(value))).collect();
     let pairs: Vec<(&str, &str)> = pairs.iter().map(|(name, value)| (*name, &**value)).collect();
+    let message = match fields.pairs.iter().find(|(name, _)| *name == "daemonset") {
+        Some((_, daemonset)) => format!("{daemonset}: {}", fields.message),
+        None => fields.message,
+    };
     let metadata = event.metadata();
     let level = match *metadata.level() {
         Level::ERROR => ::log::Level::Error,
@@ -127,7 +144,7 @@ fn as_record(event: &Event<'_>, send: impl FnOnce(&::log::Record<'_>)) {
             .file(metadata.file())
             .line(metadata.line())
             .key_values(&pairs.as_slice())
-            .args(format_args!("{}", escape::line(&fields.message)))
+            .args(format_args!("{}", escape::line(&message)))
             .build(),
     );
 }
@@ -135,10 +152,14 @@ fn as_record(event: &Event<'_>, send: impl FnOnce(&::log::Record<'_>)) {
 /// Writes every event as one line to standard error.
 struct StderrLayer {
     colour: bool,
+    state: StateTold,
 }
 
 impl<S: Subscriber> Layer<S> for StderrLayer {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        if self.state == StateTold::AtEnd && event.metadata().target() == STATE {
+            return;
+        }
         let mut fields = LogFields::default();
         event.record(&mut fields);
         let line = line(&crate::clock::exact(), *event.metadata().level(), &fields, self.colour);

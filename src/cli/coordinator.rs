@@ -12,6 +12,7 @@ use crate::cli::start_log;
 use crate::cluster;
 use crate::config::Config;
 use crate::core::cluster::pass::Settings;
+use crate::log::StateTold;
 use crate::node::api;
 
 /// Coordinate the cluster's rollouts without running an agent (one Deployment of it does)
@@ -38,7 +39,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         CommandFailure::new(Exit::Unreadable, format!("coordinator.kubeconfig: {}", api::words(&error)))
             .hint("make it as /usr/share/doc/daemonlet/docs/coordinator.md says, or correct the key or the file")
     })?;
-    start_log(&config)?;
+    start_log(&config, StateTold::InLog)?;
     let runtime = event_loop()?;
     runtime.block_on(async {
         let signals = |error| CommandFailure::new(Exit::Refused, format!("cannot receive signals: {error}"));

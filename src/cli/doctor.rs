@@ -126,8 +126,10 @@ mod tests {
             Finding::warn("agent", "not running", "start it"),
             Finding::skipped("API server", "/k"),
         ];
+        let report = DoctorReport::new("n1", findings);
+        output::assert_unforgeable(&report, |report| human(report, Colour::none()));
         assert_eq!(
-            human(&DoctorReport::new("n1", findings), Colour::none()),
+            human(&report, Colour::none()),
             "ok    kubelet     runs\n\
              bad   clock       90 s behind the API server's\n      hint: set it\n\
              warn  agent       not running\n      hint: start it\n\

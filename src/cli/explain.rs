@@ -125,8 +125,10 @@ mod tests {
                 hint: Some("make it one".into()),
             }],
         };
+        let key = ObjectKey::new("kube-system", "cni");
+        output::assert_unforgeable(&report, |report| human(report, &key, Colour::none()));
         assert_eq!(
-            human(&report, &ObjectKey::new("kube-system", "cni"), Colour::none()),
+            human(&report, &key, Colour::none()),
             "kube-system/cni on n1: unknown: no such DaemonSet could be read\n       source: API\n  \
              yes  node selector: a = b\n  no   taint: x=y:NoSchedule: no toleration matches\n  \
              no   f.yaml:3: not an object\n       hint: make it one\n"

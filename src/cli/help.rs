@@ -1,5 +1,6 @@
 //! `daemonlet help`: the help of a command, or a part of the pages that the packages install.
 
+mod layout;
 #[cfg(test)]
 mod part;
 mod topics;
@@ -43,7 +44,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         && let Some(index) = TOPICS.iter().position(|(topic, ..)| topic == name)
     {
         let (_, page, _) = TOPICS[index];
-        output::data(&format!("{}\nMore: /usr/share/doc/daemonlet/docs/{page}\n", about(index)))?;
+        let about = layout::laid_out(about(index).trim_end(), output::width());
+        output::data(&format!("{about}\nMore: /usr/share/doc/daemonlet/docs/{page}\n"))?;
         return Ok(Exit::Success);
     }
     let found = arguments.what.iter().try_fold(&mut command, |command, name| command.find_subcommand_mut(name));

@@ -19,6 +19,14 @@ pub(super) const COLUMNS: usize = 120;
 /// A terminal that says that it has fewer columns does not know.
 pub(super) const NARROWEST: usize = 20;
 
+/// How wide lines of standard output may be: as the terminal, as `COLUMNS` says where there is none, and at most
+/// [`COLUMNS`].
+pub(super) fn width() -> usize {
+    let terminal = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    let said = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal.or_else(said).filter(|columns| *columns >= NARROWEST).unwrap_or(COLUMNS).min(COLUMNS)
+}
+
 /// Writes text to standard output, without anything that a terminal would obey. That nobody reads it any more is no
 /// error.
 pub(super) fn data(text: &str) -> Result<(), CommandFailure> {
@@ -141,4 +149,38 @@ impl Colour {
     pub(super) fn cyan(self, text: &str) -> String {
         self.paint("36", text)
     }
+}
+
+/// Asserts that no text in `report` begins a line of its own or has a colour where `shown` shows it to people.
+#[cfg(test)]
+pub(super) fn assert_unforgeable<T: Serialize + DeserializeOwned>(report: &T, shown: impl Fn(&T) -> String) {
+    const FORGED: &str = "\n\x1b[32mforged\x1b[0m\r";
+    fn texts(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
+        match value {
+            serde_json::Value::String(_) => found.push(path.to_owned()),
+            serde_json::Value::Array(items) => {
+                items.iter().enumerate().for_each(|(index, item)| texts(item, &format!("{path}/{index}"), found));
+            }
+            serde_json::Value::Object(members) => {
+                members.iter().for_each(|(name, member)| texts(member, &format!("{path}/{name}"), found));
+            }
+            _ => {}
+        }
+    }
+    let read = |value: &serde_json::Value| serde_json::from_value::<T>(value.clone());
+    let (mut value, mut paths, mut forged) = (serde_json::to_value(report).unwrap(), Vec::new(), 0);
+    texts(&value, "", &mut paths);
+    for path in paths {
+        let mut other = value.clone();
+        let text = other.pointer_mut(&path).unwrap();
+        *text = format!("{}{FORGED}", text.as_str().unwrap()).into();
+        // A state or a mode is none of these.
+        if read(&other).is_ok() {
+            (value, forged) = (other, forged + 1);
+        }
+    }
+    let (plain, shown) = (shown(report), shown(&read(&value).unwrap()));
+    assert!(forged > 0 && shown.contains("\\u001b[32mforged"), "{shown}");
+    assert!(!shown.contains(['\x1b', '\r']), "{shown:?}");
+    assert_eq!(shown.lines().count(), plain.lines().count(), "{shown}");
 }

@@ -51,7 +51,8 @@ fn is_empty(report: &PlanReport) -> bool {
 }
 
 fn waits(held: &HeldDaemon) -> bool {
-    let replaces = held.wanted_revision.is_some() && !held.state.is_bad();
+    // What is refused, or held by the configuration, does not wait: nothing but a person changes that.
+    let replaces = held.wanted_revision.is_some() && !matches!(held.state, State::Refused | State::Held);
     held.state == State::Waiting || !held.stale_volumes.is_empty() || replaces
 }
 
@@ -77,7 +78,7 @@ pub(super) fn human(report: &PlanReport) -> String {
             _ if changes => format!("and it is {state}"),
             // The reason says that it waits, and for what.
             _ if !reason.is_empty() && !held.state.is_bad() && waits(held) => "nothing yet".to_owned(),
-            State::Waiting => format!("nothing yet, it is {state}"),
+            _ if waits(held) => format!("nothing yet, it is {state}"),
             _ => format!("nothing, it is {state}"),
         };
         text.push_str(&format!("{}/{}: {what}{reason}\n", held.namespace, held.name));
@@ -135,6 +136,21 @@ mod tests {
         report.held = held(State::Running);
         report.held[0].wanted_revision = Some("r2".to_owned());
         assert_eq!(exit(&report), Exit::Pending, "a revision waits, such as for the end of a pause");
+        for (state, expected) in [
+            (State::Failing, Exit::Pending),
+            (State::NotAccepted, Exit::Pending),
+            (State::Unknown, Exit::Pending),
+            (State::Refused, Exit::Refused),
+            (State::Held, Exit::Refused),
+        ] {
+            report.held[0].state = state;
+            assert_eq!(exit(&report), expected, "{state:?}, and a revision waits");
+        }
+        report.held = [held(State::Failing), held(State::Waiting)].concat();
+        assert_eq!(exit(&report), Exit::Pending, "the highest code counts");
+        assert_eq!(human(&report), "a/b: nothing, it is failing\na/b: nothing yet, it is waiting\n");
+        report.held[0].wanted_revision = Some("r2".to_owned());
+        assert!(human(&report).starts_with("a/b: nothing yet, it is failing\n"));
         report.held = held(State::Waiting);
         let [pod, volume, since, reason] = ["p", "v", "2026-01-01T00:00:00Z", "missing x"].map(str::to_owned);
         report.held[0].stale_volumes.push(StaleVolume { pod, volume, since, missing: Vec::new(), reason });
@@ -184,5 +200,6 @@ mod tests {
         report.changes[0].name = "b".to_owned();
         let beside = lines.replacen("nothing, it", "and it", 1);
         assert_eq!(human(&report), format!("a/b: write manifest x\n{beside}"));
+        output::assert_unforgeable(&report, human);
     }
 }

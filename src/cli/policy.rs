@@ -100,7 +100,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
             (format!("{why}{with}"), of_patch.hint)
         }));
         if said.is_empty() {
-            text.push_str(&format!("{} {key}\n", colour.green("allowed")));
+            text.push_str(&format!("{} {}", colour.green("allowed"), output::line(key.to_string())));
         }
         let unread = (list == Some(None))
             .then(|| "its overlays are not judged: their ConfigMap is not among the files".to_owned());

@@ -1,5 +1,6 @@
 //! `daemonlet release`: what this node's configuration no longer selects ends.
 
+use clap::ArgGroup;
 use clap::Args;
 
 use crate::cli::CommandFailure;
@@ -19,14 +20,15 @@ use crate::node::socket::SocketOperation;
 /// again, it starts again. Needs root. Without a running agent the daemon ends when the agent starts.
 /// Exit code: 0 released, 1 something is not.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true)))]
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
     /// The DaemonSets
-    #[arg(value_name = "NAMESPACE/NAME", value_parser = explain::key, required_unless_present = "all")]
+    #[arg(value_name = "NAMESPACE/NAME", value_parser = explain::key, group = "what")]
     daemon_sets: Vec<ObjectKey>,
     /// Release everything that is held
-    #[arg(long, conflicts_with = "daemon_sets")]
+    #[arg(long, group = "what")]
     all: bool,
     /// Print JSON (schemaVersion 1)
     #[arg(long)]
@@ -79,6 +81,7 @@ mod tests {
             human(&report),
             "a/b on n1: released: remove manifest a-b-x.yaml\na/c on n1: not released: it is not held, it is running\n"
         );
+        output::assert_unforgeable(&report, human);
         (report.released, report.refused) = (Vec::new(), Vec::new());
         assert_eq!(human(&report), "nothing is held on n1\n");
     }

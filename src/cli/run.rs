@@ -21,6 +21,7 @@ use crate::config;
 use crate::config::Config;
 use crate::core::status::DaemonStatus;
 use crate::core::status::State;
+use crate::log::StateTold;
 use crate::node::agent;
 use crate::node::agent::Agent;
 use crate::node::agent::Ended;
@@ -75,7 +76,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         let message = "node-name: `run --once` needs it written: every pod's UID contains the node's name";
         return Err(CommandFailure::new(Exit::Unreadable, message).hint("set node-name in the configuration"));
     }
-    start_log(&config)?;
+    start_log(&config, if arguments.once { StateTold::AtEnd } else { StateTold::InLog })?;
     match start(config, arguments)? {
         AfterRun::End(exit) => Ok(exit),
         AfterRun::Again => again(),

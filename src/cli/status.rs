@@ -188,9 +188,12 @@ pub(super) fn left_alone(groups: &[LeftAlone], colour: Colour) -> String {
             more => format!(" and {more} more"),
         };
         let named = daemon_sets.join(", ");
-        text.push_str(&format!("left alone ({}): {count} {what} of the API: {named}{more}\n", cause.as_str()));
+        text.push_str(&output::line(format!(
+            "left alone ({}): {count} {what} of the API: {named}{more}",
+            cause.as_str()
+        )));
         let first = if *count == 1 { String::new() } else { format!("{}: ", daemon_sets.first().map_or("", |s| s)) };
-        text.push_str(&format!("{} {first}{hint}\n", colour.cyan("hint:")));
+        text.push_str(&format!("{} {}", colour.cyan("hint:"), output::line(format!("{first}{hint}"))));
     }
     text
 }

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::core::manifest;
 use crate::core::model::STARTING_TAINT;
 use crate::core::status::Problem;
+use crate::log::StateTold;
 use crate::node::agent;
 use crate::node::agent::AgentError;
 use crate::node::agent::Leftover;
@@ -48,7 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         output::lines(would(&config, &drain))?;
         return Ok(if drain.problems.is_empty() { Exit::Success } else { Exit::Refused });
     }
-    start_log(&config)?;
+    start_log(&config, StateTold::InLog)?;
     let runtime = event_loop()?;
     let drain = runtime.block_on(async {
         let agent =

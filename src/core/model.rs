@@ -327,6 +327,11 @@ impl FieldError {
     }
 }
 
+/// What is wrong with all of `errors`, in one line and without hints.
+pub fn joined(errors: &[FieldError]) -> String {
+    errors.iter().map(FieldError::to_string).collect::<Vec<_>>().join("; ")
+}
+
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.reason)

@@ -149,8 +149,8 @@ impl Policy {
     }
 
     /// What the rules for pods have against `daemon_set` of the API, if anything; each with what would allow it.
-    pub fn forbids(&self, daemon_set: &DaemonSet) -> Option<String> {
-        words(&self.violations(daemon_set))
+    pub fn forbids(&self, daemon_set: &DaemonSet) -> Option<Vec<FieldError>> {
+        some(&self.violations(daemon_set))
     }
 
     /// What `daemon_set` of the API does against the rules: that which exceeds the bounds, else at most [`TOLD`] of the
@@ -223,10 +223,7 @@ impl Policy {
             Err(cause) => cause,
         };
         Covered::No(match cause {
-            LeftAloneCause::UnknownMode => {
-                let value = labels.get(MODE_LABEL).map(String::as_str).unwrap_or_default();
-                format!("label {MODE_LABEL} is {value:?}, which is neither static nor bootstrap")
-            }
+            LeftAloneCause::UnknownMode => mistyped(labels),
             LeftAloneCause::ModeLabelled => format!("it has no label {MODE_LABEL}, and default-mode is labelled"),
             LeftAloneCause::Selector => format!("its labels do not match selector {}", self.selector),
             LeftAloneCause::Namespace => {
@@ -264,7 +261,8 @@ impl Policy {
         let ObjectKey { namespace, name } = key;
         let label = format!("kubectl -n {namespace} label --overwrite daemonset {name} {MODE_LABEL}=static");
         let mut steps = match cause {
-            LeftAloneCause::ModeLabelled | LeftAloneCause::UnknownMode => vec![format!("to run it here: {label}")],
+            LeftAloneCause::ModeLabelled => vec![format!("to run it here: {label}")],
+            LeftAloneCause::UnknownMode => vec![respelt(key)],
             LeftAloneCause::Selector => vec![format!("to run it here: label it as selector {} wants", self.selector)],
             LeftAloneCause::Namespace => Vec::new(),
         };
@@ -279,6 +277,11 @@ impl Policy {
     pub fn allows_namespace(&self, namespace: &str) -> bool {
         self.namespaces.iter().any(|allowed| allowed == "*" || allowed == namespace)
     }
+}
+
+/// Errors, if there are any.
+fn some(errors: &[FieldError]) -> Option<Vec<FieldError>> {
+    (!errors.is_empty()).then(|| errors.to_vec())
 }
 
 /// Errors in one line, each with its hint; `None` without any.
@@ -308,7 +311,25 @@ pub fn checked(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldErro
 
 /// Whether the mode label has a value that is none.
 pub fn is_mistyped(labels: &BTreeMap<String, String>) -> bool {
-    labels.get(MODE_LABEL).is_some_and(|value| !matches!(value.as_str(), "static" | "bootstrap"))
+    labels.get(MODE_LABEL).is_some_and(|value| is_no_mode(value))
+}
+
+/// Whether this value of the mode label is none.
+pub fn is_no_mode(value: &str) -> bool {
+    !matches!(value, "static" | "bootstrap")
+}
+
+/// What is wrong with a mode label that has a value that is none.
+pub fn mistyped(labels: &BTreeMap<String, String>) -> String {
+    let value = labels.get(MODE_LABEL).map(String::as_str).unwrap_or_default();
+    format!("label {MODE_LABEL} is {value:?}, which is neither static nor bootstrap")
+}
+
+/// What to do about the mode label of the DaemonSet `key`, which has a value that is none.
+pub fn respelt(ObjectKey { namespace, name }: &ObjectKey) -> String {
+    format!(
+        "the modes are static and bootstrap: kubectl -n {namespace} label --overwrite daemonset {name} {MODE_LABEL}=static"
+    )
 }
 
 pub(crate) fn same_template(one: &DaemonSet, other: &DaemonSet) -> bool {

@@ -308,7 +308,7 @@ fn resolve_present(
     let policy = rules.0;
     match (covers(rules, daemon_set, folder_of(known, record), record), folder_of(known, record)) {
         (Covered::Yes(mode), None) => match by_rules(daemon_set, record, policy) {
-            Some(reason) => held(known, record, Some(mode), Hold::Forbidden(reason)),
+            Some(errors) => held(known, record, Some(mode), Hold::Forbidden(errors)),
             None => wanted(daemon_set, mode, None),
         },
         (Covered::Yes(mode), Some(_)) => wanted(daemon_set, mode, None),

@@ -27,15 +27,20 @@ impl<S: Subscriber> Layer<S> for JournalLines {
 }
 
 #[test]
-fn every_field_of_an_event_is_a_key_value_of_the_record() {
+fn every_field_of_an_event_is_a_key_value_of_the_record_and_the_message_names_the_daemon_set() {
     let kept = JournalLines::default();
     let subscriber = tracing_subscriber::registry().with(kept.clone());
     tracing::subscriber::with_default(subscriber, || {
         let pod = "cni-7x2kp";
         tracing::warn!(daemonset = "kube-system/cni", pod, incarnation = 3, mode = ?"static", "not ready: {}", "probe");
     });
-    let expected =
-        ["WARN not ready: probe", "daemonset=kube-system/cni", "pod=cni-7x2kp", "incarnation=3", "mode=\"static\""];
+    let expected = [
+        "WARN kube-system/cni: not ready: probe",
+        "daemonset=kube-system/cni",
+        "pod=cni-7x2kp",
+        "incarnation=3",
+        "mode=\"static\"",
+    ];
     assert_eq!(*kept.0.lock().unwrap(), expected);
 }
 

@@ -51,6 +51,9 @@ const ANSWERED: Span = Span::from_secs(10);
 /// The images of one future instance.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct WantedImages {
+    /// The DaemonSet, as the log names it.
+    #[serde(skip)]
+    pub daemonset: String,
     pub pod: PullFor,
     pub images: Vec<PodImage>,
     /// The known pull secrets, by name. No recording has them.
@@ -235,7 +238,8 @@ impl Work {
                     ASK_AGAIN
                 }
                 Err(PullFailure::Image(words, refusal)) => {
-                    tracing::warn!(pod = self.wish.pod.name, "{words}; retrying while it is needed");
+                    let (daemonset, pod) = (&self.wish.daemonset, &self.wish.pod.name);
+                    tracing::warn!(daemonset, pod, "{words}; retrying while it is needed");
                     self.tell(PullProgress::Failed { words, refusal });
                     let wait = retry;
                     retry = (retry * 2).min(LAST_RETRY);
@@ -272,7 +276,8 @@ impl Work {
                 Ok(()) => drop(self.pulled.insert(image)),
                 Err(PullFailure::Image(words, Refusal::Away)) if present => {
                     let note = format!("{words}; it starts with the image that is on the node");
-                    tracing::warn!(pod = self.wish.pod.name, "{note}");
+                    let (daemonset, pod) = (&self.wish.daemonset, &self.wish.pod.name);
+                    tracing::warn!(daemonset, pod, "{note}");
                     self.notes.push(note);
                 }
                 Err(failure) => return Err(failure),

@@ -18,6 +18,8 @@ mod world;
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -39,6 +41,28 @@ impl Run {
     #[track_caller]
     fn is(&self, code: i32, out: &str, err: &str) {
         assert_eq!((self.code, self.out.as_str(), self.err.as_str()), (code, out, err));
+    }
+}
+
+/// A copy of the program in `scratch` that everybody may run.
+fn readable_copy(scratch: &Scratch) -> PathBuf {
+    fs::set_permissions(scratch.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = scratch.path("daemonlet");
+    fs::copy(env!("CARGO_BIN_EXE_daemonlet"), &copy).unwrap();
+    copy
+}
+
+/// What `command`, of a copy, prints to a user who is not root.
+fn as_nobody(command: &mut Command) -> std::process::Output {
+    if nix::unistd::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    // Another test's child may hold the copy open for writing until it executes its own program.
+    loop {
+        match command.output() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+            output => break output.unwrap(),
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::process::Stdio;
 use std::time::Duration;
@@ -274,25 +273,14 @@ fn doctor_judges_nothing_that_its_user_may_not_read() {
     let node = Node::new(&[("good.yaml", GOOD)]);
     drop(node.start());
     let mode = |path: &std::path::Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-    mode(&node.0.path(""), 0o755);
-    let copy = node.0.path("daemonlet");
-    std::fs::copy(env!("CARGO_BIN_EXE_daemonlet"), &copy).unwrap();
+    let copy = crate::readable_copy(&node.0);
     let manifest = node.0.path("m").join(&node.manifests()[0]);
     // Without a right for anyone, so that only root may read it, whoever runs this test.
     mode(&manifest, 0o000);
     mode(&node.0.path("s"), 0o000);
     let mut command = std::process::Command::new(copy);
     command.args(["doctor", "--config", &node.0.text("c.toml")]);
-    if nix::unistd::geteuid().is_root() {
-        command.uid(65534).gid(65534);
-    }
-    // Another test's child may hold the copy open for writing until it executes its own program.
-    let output = loop {
-        match command.output() {
-            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
-            output => break output.unwrap(),
-        }
-    };
+    let output = crate::as_nobody(&mut command);
     let told = String::from_utf8(output.stdout).unwrap();
     let line = |check: &str| told.lines().find(|line| line[6..].starts_with(check)).unwrap_or_default().to_owned();
     let manifest = format!("not checked: this user may not read {}", manifest.display());
@@ -301,6 +289,24 @@ fn doctor_judges_nothing_that_its_user_may_not_read() {
     assert!(!told.contains("move it out"), "{told}");
     assert!(told.ends_with(" skipped: run it as root\n"), "{told}");
     mode(&node.0.path("s"), 0o700);
+}
+
+#[test]
+fn one_pass_says_on_one_stream_what_is_wrong_and_on_the_other_what_it_did() {
+    let node = Node::new(&[("good.yaml", GOOD), ("refused.yaml", &refused()), ("syntax.yaml", SYNTAX)]);
+    let ran = node.ask(&["run", "--once"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    for problem in ["a static pod cannot claim a persistent volume", "syntax.yaml:1:4: unclosed bracket"] {
+        assert_eq!((ran.out.matches(problem).count(), ran.err.matches(problem).count()), (1, 0), "{problem}: {ran:?}");
+    }
+    assert!(ran.err.contains(" info  rendered good-") && ran.err.contains("daemonset=a/good"), "{}", ran.err);
+    // An agent that goes on has no other place for it.
+    let mut command = program();
+    command.args(["run", "--config", &node.0.text("c.toml")]).stderr(Stdio::piped()).stdin(Stdio::null());
+    let mut agent = Agent(command.spawn().unwrap());
+    let log = std::io::BufReader::new(agent.0.stderr.take().unwrap());
+    let mut lines = std::io::BufRead::lines(log).map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("warn  refused: spec.template")), "it ends without a word");
 }
 
 #[test]

@@ -178,6 +178,26 @@ fn standard_input_is_read_and_named() {
 }
 
 #[test]
+fn an_output_that_names_no_folder_is_a_format() {
+    let scratch = Scratch::new(&[("a.yaml", GOOD)]);
+    let file = scratch.text("a.yaml");
+    let rendered = |more: &[&str]| {
+        let mut command = crate::program();
+        command.args(["render", "--node-name", "n1", "-f", &file]).args(more).current_dir(scratch.path(""));
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let plain = rendered(&[]);
+    assert!(plain.0 == Some(0) && plain.1.contains("kind: Pod"), "{plain:?}");
+    assert!(plain.2.starts_with("rendered kube-system/"), "what is said stays beside the manifests: {plain:?}");
+    for format in ["-", "yaml"] {
+        assert_eq!(rendered(&["-o", format]), plain, "-o {format}");
+    }
+    assert_eq!(rendered(&["-o", "json"]), rendered(&["--json"]));
+    assert_eq!(crate::names(&scratch.path("")), ["a.yaml"], "no folder of such a name");
+}
+
+#[test]
 fn a_node_file_decides_placement_and_gives_the_name() {
     let edge = node("{role: edge}");
     let scratch = Scratch::new(&[("a.yaml", GOOD), ("edge.yaml", &edge), ("core.yaml", &node("{role: core}"))]);

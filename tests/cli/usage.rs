@@ -17,6 +17,8 @@ fn bad_usage_is_exit_code_2_on_standard_error() {
         (vec!["run", "--once", "--print-config"], "cannot be used with"),
         (vec!["explain", "cni"], "expected NAMESPACE/NAME"),
         (vec!["retry", "cni"], "expected NAMESPACE/NAME"),
+        (vec!["release"], "not provided:\n  <NAMESPACE/NAME|--all>"),
+        (vec!["release", "--all", "a/b"], "cannot be used with"),
         (vec!["render", "-f", "x", "--api-endpoint", "x"], "expected host:port, not \"x\""),
         (vec!["render", "-f", "x", "--node-name", "X"], "\"X\" is no node name"),
         (vec!["render", "-f", "x", "--json", "-o", "yaml"], "--json and -o yaml ask for two formats of one output"),
@@ -105,6 +107,21 @@ fn help_knows_commands_and_topics() {
     assert!(all.out.lines().all(|line| line.len() <= 100), "{}", all.out);
     assert_eq!(help(&["generate", "rbac"]).out, run(["generate", "rbac", "--help"]).out);
     assert!(help(&["exit-codes"]).out.starts_with("## Exit codes\n"));
+    let topics = all.out.split("daemonlet help TOPIC:\n").nth(1).unwrap().split([',', '\n']).map(str::trim);
+    for topic in topics.filter(|topic| !topic.is_empty()) {
+        for (columns, widest) in [(None, 120), (Some("80"), 80), (Some("500"), 120)] {
+            let mut command = crate::program();
+            command.args(["help", topic]);
+            match columns {
+                Some(columns) => command.env("COLUMNS", columns),
+                None => command.env_remove("COLUMNS"),
+            };
+            let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+            // Code stays as it is.
+            let long = text.lines().find(|line| line.chars().count() > widest && !line.starts_with("    "));
+            assert_eq!((long, text.contains("\n|")), (None, false), "{topic} at {columns:?}");
+        }
+    }
     let unknown = help(&["exit", "codes"]);
     assert_eq!((unknown.code, unknown.out.as_str()), (2, ""));
     assert!(
@@ -232,6 +249,43 @@ fn without_an_agent_each_command_ends_as_the_table_says() {
         assert_eq!(blind.code, 1, "{words:?}: {blind:?}");
         assert!(!blind.out.contains("nothing of daemonlet is on n1"), "{words:?}: {blind:?}");
     }
+}
+
+/// What `boot-guard --clean` says after `before`, in a network of its own; `None` where nothing here makes one.
+fn clean_in_a_network_of_its_own(before: &str) -> Option<crate::Run> {
+    let unshare = |words: &str| {
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net", "sh", "-c", words]).stdin(Stdio::null());
+        command.output().ok()
+    };
+    unshare("nft list tables").filter(|output| output.status.success())?;
+    let program = env!("CARGO_BIN_EXE_daemonlet");
+    let output = unshare(&format!("set -e; {before}; {program} boot-guard --clean; nft list tables"))?;
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Some(crate::Run { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) })
+}
+
+#[test]
+fn boot_guard_clean_removes_its_own_table_and_no_other() {
+    let Some(nothing) = clean_in_a_network_of_its_own("true") else { return };
+    nothing.is(0, "", "");
+    let left = "nft add table inet daemonlet-boot-guard; nft add table inet other";
+    clean_in_a_network_of_its_own(left).unwrap().is(0, "table inet other\n", "");
+}
+
+#[test]
+fn boot_guard_clean_says_who_may_run_it() {
+    let scratch = Scratch::new(&[]);
+    let copy = crate::readable_copy(&scratch);
+    let mut command = std::process::Command::new(copy);
+    command.args(["boot-guard", "--clean"]);
+    let output = crate::as_nobody(&mut command);
+    let told = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    let [error, hint] = lines.as_slice() else { panic!("{told}") };
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(error.starts_with("error: nftables: table daemonlet-boot-guard is not removed: "), "{told}");
+    assert_eq!(*hint, "hint: run this as root, with CAP_NET_ADMIN, as the unit daemonlet-boot-guard does");
 }
 
 /// What the program prints on a terminal; `None` where nothing here makes one.

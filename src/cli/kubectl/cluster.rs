@@ -16,6 +16,7 @@ use crate::clock;
 use crate::core::cluster::overview::ClusterOverview;
 use crate::core::cluster::overview::Leader;
 use crate::core::json::Json;
+use crate::core::model::ObjectKey;
 use crate::node::api;
 use crate::node::api::FailureKind;
 
@@ -48,15 +49,7 @@ pub(super) async fn read(client: &kube::Client) -> Result<ClusterOverview, Comma
     while let Some(page) = pages.next(client).await.map_err(failed)? {
         page.into_iter().for_each(|object| cluster.add(object));
     }
-    if !cluster.too_large.is_empty() {
-        let names: Vec<String> = cluster.too_large.iter().take(NAMED).map(ToString::to_string).collect();
-        let number = cluster.too_large.len();
-        let text = format!(
-            "{number} DaemonSets are not shown as the API has them, because they are too large: {}",
-            names.join(", ")
-        );
-        output::remarks(&format!("{text}{}\n", if number > NAMED { ", …" } else { "" }));
-    }
+    output::remarks(&not_shown(&cluster.too_large));
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", LEASE.0, LEASE.1);
     cluster.coordinator = match leader(client, &path).await {
         Ok(leader) => leader,
@@ -64,6 +57,18 @@ pub(super) async fn read(client: &kube::Client) -> Result<ClusterOverview, Comma
         Err(failure) => Leader { unknown: failure.message, ..Leader::default() },
     };
     Ok(cluster)
+}
+
+/// Which DaemonSets are not shown as the API has them, in one line; nothing without any.
+fn not_shown(too_large: &[ObjectKey]) -> String {
+    let number = too_large.len();
+    if number == 0 {
+        return String::new();
+    }
+    let names: Vec<String> = too_large.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = if number > NAMED { ", …" } else { "" };
+    let text = "DaemonSets are not shown as the API has them, because they are too large";
+    output::line(format!("{number} {text}: {}{more}", names.join(", ")))
 }
 
 /// Who holds the Lease at `path`. The clock here may be another than its holder's: one that looks expired is looked at
@@ -178,6 +183,17 @@ mod tests {
 
     use super::*;
     use crate::core::time::at;
+
+    #[test]
+    fn names_of_what_is_too_large_are_one_line() {
+        assert_eq!(not_shown(&[]), "");
+        let keys: Vec<ObjectKey> = (0..=NAMED).map(|n| ObjectKey::new("a", format!("b{n}\n\x1b[31mc"))).collect();
+        let told = not_shown(&keys);
+        assert!(
+            told.starts_with("6 DaemonSets are not shown as the API has them, because they are too large: a/b0\\n")
+        );
+        assert!(told.ends_with(", …\n") && told.lines().count() == 1 && !told.contains('\x1b'), "{told:?}");
+    }
 
     #[test]
     fn a_lease_of_another_name_is_not_taken_for_none() {

@@ -17,6 +17,7 @@ use crate::core::cluster::overview::OverviewNode;
 use crate::core::escape;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
+use crate::core::policy;
 use crate::core::policy::Admission;
 use crate::core::policy::Covered;
 use crate::core::record::Cause;
@@ -132,9 +133,14 @@ fn human(report: &ExplainedNode, colour: Colour) -> String {
 pub(super) fn one(cluster: &ClusterOverview, name: &str, key: &ObjectKey, json: bool) -> Result<Exit, CommandFailure> {
     let node = find(cluster, name)?;
     let told = cluster.report(node, key);
+    let mut hints = Vec::new();
     let terms = cluster.daemons.get(key).map(|daemon| {
         let covered = match told.and_then(|told| told.mode).or_else(|| cluster.mode(key)) {
             Some(mode) => Covered::Yes(mode),
+            None if policy::is_mistyped(&daemon.daemon_set.labels) => {
+                hints.push(policy::respelt(key));
+                Covered::No(policy::mistyped(&daemon.daemon_set.labels))
+            }
             None => Covered::No("it has no mode label, and no agent runs it".to_owned()),
         };
         // What the node's owner forbids is in what its agent says.
@@ -152,7 +158,7 @@ pub(super) fn one(cluster: &ClusterOverview, name: &str, key: &ObjectKey, json: 
         node: name.to_owned(),
         agent_running: node.report.is_some(),
         terms: terms.unwrap_or_default(),
-        status: known.then(|| status(key, place.as_ref(), told)),
+        status: known.then(|| DaemonStatus { hints, ..status(key, place.as_ref(), told) }),
         problems: Vec::new(),
     };
     let text = match json {

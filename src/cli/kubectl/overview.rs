@@ -6,6 +6,7 @@ use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::cli::output;
 use crate::cli::output::Colour;
+use crate::cli::status;
 use crate::cli::table;
 use crate::cli::table::Cell;
 use crate::clock;
@@ -32,8 +33,9 @@ fn human(overview: &Overview, colour: Colour, now: Timestamp) -> String {
     let (leader, is_missing) = overview.coordinator.words(now);
     let leader = format!("coordinator: {leader}");
     let leader = if is_missing { colour.yellow(&leader) + "\n" } else { output::line(leader) };
+    let left_alone = status::left_alone(&overview.left_alone, colour);
     if overview.daemon_sets.is_empty() {
-        return format!("{leader}no node runs daemons by daemonlet\n");
+        return format!("{leader}no node runs daemons by daemonlet\n{left_alone}");
     }
     let head = ["DAEMONSET", "REVISION", "ROLLOUT", "UPDATED", "READY", "NODES"];
     let rows: Vec<Vec<Cell>> = overview.daemon_sets.iter().map(|rollout| row(rollout, colour)).collect();
@@ -48,6 +50,7 @@ fn human(overview: &Overview, colour: Colour, now: Timestamp) -> String {
             text.push('\n');
         }
     }
+    text.push_str(&left_alone);
     let late: Vec<Vec<Cell>> = overview
         .daemon_sets
         .iter()
@@ -128,6 +131,8 @@ pub(super) fn state(place: &DaemonOnNode, colour: Colour) -> Cell {
 mod tests {
     use super::*;
     use crate::core::cluster::overview::Leader;
+    use crate::core::status::LeftAlone;
+    use crate::core::status::LeftAloneCause;
     use crate::core::status::State;
     use crate::core::time::at;
 
@@ -189,7 +194,7 @@ mod tests {
         assert!(blind.words(at(31_000)).0.contains("has not renewed"), "that says more");
         let held = "2 of 3 nodes are left: paused".to_owned();
         let daemon_sets = vec![Rollout { nodes, held, ..rollout(3, 1, 1) }];
-        let overview = Overview { schema_version: 1, coordinator, daemon_sets };
+        let mut overview = Overview { schema_version: 1, coordinator, daemon_sets, left_alone: Vec::new() };
         assert!(
             human(&overview, Colour::none(), at(31_000))
                 .starts_with("coordinator: one has not renewed its Lease for 31 s: no rollout goes on\nDAEMONSET")
@@ -205,9 +210,19 @@ mod tests {
              n2    kube-system/net  running  old       no     not replaced yet\n\
              n3    kube-system/net  missing  old       no     no agent\n"
         );
+        overview.left_alone = vec![LeftAlone {
+            cause: LeftAloneCause::UnknownMode,
+            count: 2,
+            daemon_sets: vec!["a/b".to_owned(), "a/c\n\x1b[32m".to_owned()],
+            hint: "label it".to_owned(),
+        }];
+        let told = human(&overview, Colour::none(), at(1_000));
+        let named =
+            "left alone (unknown mode): 2 DaemonSets of the API: a/b, a/c\\n\\u001b[32m\nhint: a/b: label it\n\nNODE";
+        assert!(told.contains(named), "{told}");
         let nodes = vec![place("n1", Some(State::StandingBy), false, "the DaemonSet controller's pod net-x is here")];
         let daemon_sets = vec![Rollout { nodes, ..rollout(0, 0, 0) }];
-        let overview = Overview { daemon_sets, ..overview };
+        let overview = Overview { daemon_sets, left_alone: Vec::new(), ..overview };
         assert_eq!(
             human(&overview, Colour::none(), at(1_000)),
             "coordinator: one since t\n\

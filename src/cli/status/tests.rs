@@ -5,6 +5,7 @@ use crate::core::status::AgentStatus;
 use crate::core::status::LeftAloneCause;
 use crate::core::status::Passes;
 use crate::core::status::Problem;
+use crate::core::status::PullStatus;
 
 fn daemon(name: &str, state: State) -> DaemonStatus {
     DaemonStatus {
@@ -100,6 +101,19 @@ fn the_table_has_a_line_a_daemon_and_problems_below() {
          problem: /etc/x: is bad\n\
          hint: mend it\n"
     );
+    let hint = "label it".to_owned();
+    report.left_alone =
+        vec![LeftAlone { cause: LeftAloneCause::UnknownMode, count: 1, daemon_sets: vec!["a/b".to_owned()], hint }];
+    let pulling = &mut report.daemons[0];
+    (pulling.notes, pulling.hints) = (vec!["a note".to_owned()], vec!["a hint".to_owned()]);
+    pulling.replacing = Some("r2".to_owned());
+    pulling.pull = Some(PullStatus { image: "x:2".into(), number: 1, count: 2, since: "now".into() });
+    for screen in [None, Some(Screen { width: output::COLUMNS, now: Timestamp::from_secs(0) })] {
+        output::assert_unforgeable(&report, |report| {
+            human(report, Colour::none(), screen)
+                + &live::lines(report, screen.map(|screen| screen.now), Colour::none())
+        });
+    }
 }
 
 #[test]

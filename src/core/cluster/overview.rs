@@ -33,6 +33,10 @@ use crate::core::node;
 use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
 use crate::core::placement::Placement;
+use crate::core::policy;
+use crate::core::status::LEFT_ALONE_NAMED;
+use crate::core::status::LeftAlone;
+use crate::core::status::LeftAloneCause;
 use crate::core::status::State;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -103,6 +107,9 @@ pub struct Overview {
     pub coordinator: Leader,
     /// The DaemonSets that agents run, by namespace and name.
     pub daemon_sets: Vec<Rollout>,
+    /// Those that no agent runs because their mode label has a value that is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_alone: Vec<LeftAlone>,
 }
 
 /// Who holds the coordinator's Lease.
@@ -316,9 +323,27 @@ impl ClusterOverview {
 
     /// Everything, or the DaemonSets of one namespace.
     pub fn overview(&self, namespace: Option<&str>) -> Overview {
-        let keys = self.keys().into_iter().filter(|key| namespace.is_none_or(|wanted| key.namespace == wanted));
-        let daemon_sets = keys.map(|key| self.rollout(&key)).collect();
-        Overview { schema_version: SCHEMA_VERSION, coordinator: self.coordinator.clone(), daemon_sets }
+        let is_asked = |key: &&ObjectKey| namespace.is_none_or(|wanted| key.namespace == wanted);
+        let keys = self.keys();
+        let mistyped: Vec<&ObjectKey> = self.mistyped(&keys).filter(is_asked).collect();
+        let left_alone = mistyped.first().map(|first| LeftAlone {
+            cause: LeftAloneCause::UnknownMode,
+            count: mistyped.len(),
+            daemon_sets: mistyped.iter().take(LEFT_ALONE_NAMED).map(ToString::to_string).collect(),
+            hint: policy::respelt(first),
+        });
+        Overview {
+            schema_version: SCHEMA_VERSION,
+            coordinator: self.coordinator.clone(),
+            daemon_sets: keys.iter().filter(is_asked).map(|key| self.rollout(key)).collect(),
+            left_alone: left_alone.into_iter().collect(),
+        }
+    }
+
+    /// The DaemonSets that are not `ours` because their mode label has a value that is none.
+    fn mistyped<'a>(&'a self, ours: &'a [ObjectKey]) -> impl Iterator<Item = &'a ObjectKey> {
+        let mistyped = self.daemons.iter().filter(|(_, daemon)| policy::is_mistyped(&daemon.daemon_set.labels));
+        mistyped.map(|(key, _)| key).filter(|key| ours.binary_search(key).is_err())
     }
 
     fn rollout(&self, key: &ObjectKey) -> Rollout {

@@ -198,22 +198,32 @@ impl Withheld {
             Self::NotRead => "it has not been read yet whether the coordinator has approved it for this node",
             Self::Until(trigger) => trigger.words(),
             Self::NotServed => {
-                "the API server does not serve NodeDaemons, which hold the coordinator's approvals, or they cannot be \
-                 read; hint: apply nodedaemons.yaml and rbac.yaml of this version, or annotate the DaemonSet \
-                 daemonlet.dev/coordination=none to let each node change by itself"
+                "the API server does not serve NodeDaemons, which hold the coordinator's approvals, or they cannot be read"
             }
             Self::OlderResource => {
                 "the NodeDaemons in the cluster are older than this agent and drop which overlays apply to this node, so \
-                 that no coordinator can approve them; hint: apply nodedaemons.yaml of this version"
+                 that no coordinator can approve them"
             }
             Self::LeaseNotRead => {
                 "it is approved, and the coordinator's Lease cannot be read, as it is before each change"
             }
             Self::Paused => "the annotation daemonlet.dev/paused holds it",
             Self::Halted => "its rollout is halted or aborted; `kubectl daemonlet retry` lets it go on",
-            Self::NoCoordinator => {
-                "the cluster has no NodeDaemons, which hold the coordinator's approvals; hint: install a coordinator, or \
-                 remove the annotation daemonlet.dev/first-install"
+            Self::NoCoordinator => "the cluster has no NodeDaemons, which hold the coordinator's approvals",
+        }
+    }
+
+    /// What to do about it, if the rollout does not go on by itself and the words do not say it.
+    pub fn hint(self) -> Option<&'static str> {
+        match self {
+            Self::NotServed => Some(
+                "apply nodedaemons.yaml and rbac.yaml of this version, or annotate the DaemonSet \
+                 daemonlet.dev/coordination=none to let each node change by itself",
+            ),
+            Self::OlderResource => Some("apply nodedaemons.yaml of this version"),
+            Self::NoCoordinator => Some("install a coordinator, or remove the annotation daemonlet.dev/first-install"),
+            Self::NotApproved | Self::NotRead | Self::Until(_) | Self::LeaseNotRead | Self::Paused | Self::Halted => {
+                None
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Mode;
 use crate::core::model::Source;
+use crate::core::model::joined;
 use crate::core::sources::Hold;
 
 use super::Action;
@@ -47,8 +48,17 @@ impl Planner<'_> {
             Hold::Refused(reason) => {
                 self.hold_refused(reason, "correct the DaemonSet; until then its last valid version counts");
             }
-            Hold::Overlays(reason) => {
-                let reason = format!("the overlays cannot be applied: {reason}");
+            Hold::TooLarge(errors) => {
+                self.add_hints(errors.iter().filter_map(|error| error.hint.clone()));
+                let reason = format!("the API's version is refused: {}", joined(errors));
+                self.hold_refused(&reason, "correct the DaemonSet; until then its last valid version counts");
+            }
+            Hold::Overlays(errors) => {
+                let (first, others) = errors.split_at(errors.len().min(1));
+                self.add_hints(first.iter().filter_map(|error| error.hint.clone()));
+                let more =
+                    if others.is_empty() { String::new() } else { format!(" (and {} more errors)", others.len()) };
+                let reason = format!("the overlays cannot be applied: {}{more}", joined(first));
                 self.hold_refused(&reason, "correct the list of overlays, or the DaemonSet");
             }
             Hold::Narrowed(reason) if self.record.runs() => {
@@ -58,8 +68,10 @@ impl Planner<'_> {
                 ));
                 self.hint_release();
             }
-            Hold::Forbidden(reason) if self.record.runs() => {
+            Hold::Forbidden(errors) if self.record.runs() => {
                 self.summary.state = State::Held;
+                self.add_hints(errors.iter().filter_map(|error| error.hint.clone()));
+                let reason = joined(errors);
                 self.add_reason(&format!("[policy] would not let it start any more: {reason}; it stays as it is"));
                 self.hint_release();
             }

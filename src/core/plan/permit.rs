@@ -169,6 +169,7 @@ impl Planner<'_> {
             return None;
         }
         self.note_awaited(target, withheld);
+        self.add_hints(withheld.hint().map(str::to_owned));
         let is_open = matches!(
             withheld,
             Withheld::NotApproved | Withheld::OlderResource | Withheld::NotRead | Withheld::Until(_)
@@ -307,11 +308,13 @@ impl Planner<'_> {
                 self.summary.notes.push(Note::Other(why));
                 return Some(target);
             }
-            ReleasedDefinition::Gone => format!(
-                "revision {} is held and the released one, ControllerRevision {}, is gone or holds something else; hint: \
-                 resume the rollout, or write a template that works",
-                target.revision, released.name
-            ),
+            ReleasedDefinition::Gone => {
+                self.add_hints(["resume the rollout, or write a template that works".to_owned()]);
+                format!(
+                    "revision {} is held and the released one, ControllerRevision {}, is gone or holds something else",
+                    target.revision, released.name
+                )
+            }
             ReleasedDefinition::Unknown => format!(
                 "revision {} is held, and the released one, ControllerRevision {}, has not been read yet; rbac.yaml of \
                  this version lets agents read it",

@@ -864,6 +864,10 @@ fn a_manifest_that_comes_back_in_another_boot_ends_anew() {
     assert_eq!((*since, boot.as_str(), *confirmed_by), (bench.now, "boot-2", EndConfirmation::ByTime));
 }
 
+fn error() -> FieldError {
+    FieldError { field: "spec".to_owned(), reason: "is wrong".to_owned(), hint: None }
+}
+
 fn held(why: Hold) -> Desired {
     Desired::Held { daemon_set: Arc::new(daemon_set("a")), mode: Mode::Static, why, ask: false }
 }
@@ -878,6 +882,12 @@ fn what_is_held_keeps_its_revision_and_its_data_fresh_and_says_so() {
         let summary = bench.plan(desired).summary;
         assert_eq!((summary.state, summary.releasable, summary.mode), (state, releasable, Some(Mode::Static)));
         assert!(!summary.hints.is_empty() && !summary.reason.is_empty(), "{summary:?}");
+    }
+    let errors = || vec![FieldError { hint: Some("do it".to_owned()), ..error() }];
+    for why in [Hold::Forbidden(errors()), Hold::TooLarge(errors()), Hold::Overlays(errors())] {
+        let summary = bench.plan(&held(why)).summary;
+        assert!(summary.reason.contains(&error().to_string()) && !summary.reason.contains("hint"), "{summary:?}");
+        assert_eq!((summary.hints[0].as_str(), summary.hints.len()), ("do it", 2), "{summary:?}");
     }
     bench.world.stale_volumes.insert("uid-a-0".to_owned());
     assert_eq!(bench.pass(&narrowed), ["refresh uid-a-0 volumes=true manifest=false"]);
@@ -904,7 +914,7 @@ fn what_the_rules_hold_returns_as_it_was_and_nothing_else_starts() {
         bench.now += GONE_AFTER;
         bench.pass(&desired)
     };
-    assert_eq!(lost_manifest(Hold::Forbidden("host ports".to_owned())), ["finish uid-a-0", "start uid-a-1"]);
+    assert_eq!(lost_manifest(Hold::Forbidden(vec![error()])), ["finish uid-a-0", "start uid-a-1"]);
     assert_eq!(lost_manifest(Hold::Narrowed("namespace x".to_owned())), ["finish uid-a-0"]);
     let mut bench = Bench::running("a");
     bench.pass(&wanted(&daemon_set("b")));

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::core::model::UpdateStrategy;
+use crate::core::model::joined;
 
 fn daemon_set(namespace: &str, labels: &[(&str, &str)], image: &str) -> DaemonSet {
     DaemonSet {
@@ -68,6 +69,9 @@ fn what_is_left_alone_is_told_how_it_is_selected() {
     assert_eq!(hint(&default, "kube-system", &[]), (LeftAloneCause::ModeLabelled, label.to_owned()));
     let both = format!("{}; and {open}", label.replace("kube-system", "a"));
     assert_eq!(hint(&default, "a", &[]), (LeftAloneCause::ModeLabelled, both));
+    let respelt = label.replace("to run it here", "the modes are static and bootstrap");
+    let misspelt = &[("daemonlet.dev/mode", "statik")];
+    assert_eq!(hint(&default, "kube-system", misspelt), (LeftAloneCause::UnknownMode, respelt));
     assert_eq!(hint(&default, "a", STATIC), (LeftAloneCause::Namespace, format!("to run it here: {open}")));
     let selector = policy(None, "tier=node", &["a"]);
     let wanted = "to run it here: label it as selector tier=node wants".to_owned();
@@ -109,7 +113,7 @@ fn too_much_of_one_thing_is_refused_unless_the_namespace_is_trusted() {
         container["securityContext"] = json!({"readOnlyRootFilesystem": true});
         daemon_set
     };
-    let refused = Policy::default().forbids(&with_volumes("a", 257)).expect("a refusal");
+    let refused = joined(&Policy::default().forbids(&with_volumes("a", 257)).expect("a refusal"));
     assert!(refused.starts_with("spec.template.spec.volumes: has 257 volumes; at most 256 are allowed"), "{refused}");
     let none = json!({});
     let admitted = Policy::default().admit(&with_volumes("a", 257), Lookup::Present(&none));
@@ -119,7 +123,9 @@ fn too_much_of_one_thing_is_refused_unless_the_namespace_is_trusted() {
     let volume = |index| json!({"name": format!("v-{index}"), "hostPath": {"path": "/"}});
     many.template["spec"]["volumes"] = (0..200).map(volume).collect();
     let told = Policy::default().forbids(&many).expect("a refusal");
-    assert!(told.contains("; spec.template: breaks 188 more rules of [policy] (hint: "), "{told}");
+    let last = told.last().expect("a refusal");
+    assert_eq!(last.to_string(), "spec.template: breaks 188 more rules of [policy]");
+    assert!(last.hint.is_some());
     assert_eq!(Policy::default().refusals(&many, Lookup::Present(&none)).len(), 200, "a person sees all");
     assert_eq!(Policy::default().forbids(&with_volumes("kube-system", 257)), None);
 }

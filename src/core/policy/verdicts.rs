@@ -18,7 +18,7 @@ use super::Admission;
 use super::Policy;
 use super::admission;
 use super::pod_security::Enforced;
-use super::words;
+use super::some;
 
 struct PolicyVerdict {
     /// Held so that the address it is found by stays its own.
@@ -105,8 +105,8 @@ impl<'a> Judge<'a> {
     }
 
     /// [`Policy::forbids`].
-    pub fn forbids(&self, daemon_set: &Arc<DaemonSet>) -> Option<String> {
-        self.violations(daemon_set, words)
+    pub fn forbids(&self, daemon_set: &Arc<DaemonSet>) -> Option<Vec<FieldError>> {
+        self.violations(daemon_set, some)
     }
 
     /// Whether [`Policy::forbids`] has nothing against `daemon_set`.

@@ -109,7 +109,7 @@ pub(super) fn resolve_remembered(
     };
     match (covers(rules, daemon_set, folder, record), folder) {
         (Covered::Yes(mode), None) => match by_rules(daemon_set, record, policy) {
-            Some(reason) => held(known, record, Some(mode), Hold::Forbidden(reason)),
+            Some(errors) => held(known, record, Some(mode), Hold::Forbidden(errors)),
             None => wanted(daemon_set, mode, None),
         },
         (Covered::Yes(mode), Some(_)) => wanted(daemon_set, mode, None),

@@ -6,8 +6,10 @@
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
+use crate::core::model::FieldError;
 use crate::core::model::Mode;
 use crate::core::model::Source;
+use crate::core::model::joined;
 use crate::core::policy::Covered;
 use crate::core::policy::Judge;
 use crate::core::policy::Policy;
@@ -31,22 +33,22 @@ pub enum Hold {
     Refused(String),
     /// The configuration of this node no longer selects it, which alone ends nothing; why it does not.
     Narrowed(String),
+    /// The newest definition has more than its namespace, which is not trusted, may have.
+    TooLarge(Vec<FieldError>),
     /// Its overlays cannot be applied to the newest definition; why not.
-    Overlays(String),
+    Overlays(Vec<FieldError>),
     /// `[policy]` no longer lets such a pod start, which ends nothing, either; what it has against it.
-    Forbidden(String),
+    Forbidden(Vec<FieldError>),
     /// Nothing defines it now, and nothing proves that it is gone; why.
     Undefined(String),
 }
 
 impl Hold {
-    fn into_reason(self) -> String {
+    /// In one line, without what to do about it.
+    fn reason(&self) -> String {
         match self {
-            Self::Refused(reason)
-            | Self::Narrowed(reason)
-            | Self::Overlays(reason)
-            | Self::Forbidden(reason)
-            | Self::Undefined(reason) => reason,
+            Self::Refused(reason) | Self::Narrowed(reason) | Self::Undefined(reason) => reason.clone(),
+            Self::TooLarge(errors) | Self::Overlays(errors) | Self::Forbidden(errors) => joined(errors),
         }
     }
 }
@@ -63,14 +65,14 @@ pub(super) fn unless_released(desired: Desired, record: &DaemonRecord, policy: &
             }
             _ => false,
         };
-    match &desired {
-        Desired::Held { why: Hold::Narrowed(reason) | Hold::Forbidden(reason) | Hold::Undefined(reason), .. }
-        | Desired::Kept { reason }
-            if is_released =>
-        {
-            Desired::Gone { reason: format!("it is released: {reason}"), by_list: false, ignore_file: None }
-        }
-        _ => desired,
+    let reason = match &desired {
+        Desired::Held { why: why @ (Hold::Narrowed(_) | Hold::Forbidden(_) | Hold::Undefined(_)), .. } => why.reason(),
+        Desired::Kept { reason } => reason.clone(),
+        _ => return desired,
+    };
+    match is_released {
+        true => Desired::Gone { reason: format!("it is released: {reason}"), by_list: false, ignore_file: None },
+        false => desired,
     }
 }
 
@@ -78,12 +80,9 @@ pub(super) fn unless_released(desired: Desired, record: &DaemonRecord, policy: &
 pub(super) fn unless_overlays_refused(desired: Desired, known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
     let Desired::Wanted { daemon_set, .. } = &desired else { return desired };
     let errors = daemon_set.overlays.as_ref().map_or(&[][..], |overlays| overlays.refused());
-    match errors.split_first() {
-        Some((first, others)) if record.definition().is_some() => {
-            let more = if others.is_empty() { String::new() } else { format!(" (and {} more errors)", others.len()) };
-            held(known, record, None, Hold::Overlays(format!("{}{more}", first.with_hint())))
-        }
-        _ => desired,
+    match !errors.is_empty() && record.definition().is_some() {
+        true => held(known, record, None, Hold::Overlays(errors.to_vec())),
+        false => desired,
     }
 }
 
@@ -96,7 +95,11 @@ pub(super) fn is_narrowed(known: &KnownDefinition<'_>, record: &DaemonRecord, po
 }
 
 /// What the rules for pods have against both what runs and the newest definition.
-pub(super) fn by_rules(daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, judge: Judge<'_>) -> Option<String> {
+pub(super) fn by_rules(
+    daemon_set: &Arc<DaemonSet>,
+    record: &DaemonRecord,
+    judge: Judge<'_>,
+) -> Option<Vec<FieldError>> {
     let running = record.definition().filter(|running| running.source == Source::Api)?;
     let why = judge.forbids(running)?;
     (record.runs() && !judge.allows(daemon_set)).then_some(why)
@@ -106,7 +109,7 @@ pub(super) fn by_rules(daemon_set: &Arc<DaemonSet>, record: &DaemonRecord, judge
 pub(super) fn held(known: &KnownDefinition<'_>, record: &DaemonRecord, mode: Option<Mode>, why: Hold) -> Desired {
     let last = last_known(known.remembered, record);
     let Some(daemon_set) = record.definition().or(last) else {
-        return Desired::Unsure { reason: why.into_reason() };
+        return Desired::Unsure { reason: why.reason() };
     };
     let last = if record.bootstrap { Mode::Bootstrap } else { Mode::Static };
     let mode = mode.or(daemon_set.mode_label()).unwrap_or(last);
@@ -126,11 +129,14 @@ pub(super) fn resolve_too_large(
         Covered::No(reason) => return resolve_uncovered(known, reason.clone(), record, &rules.0),
     };
     let running = record.definition().filter(|running| record.runs() && running.source == Source::Api);
-    if let Some(reason) = running.and_then(|running| rules.0.forbids(running)) {
-        return held(known, record, Some(mode), Hold::Forbidden(reason));
+    if let Some(errors) = running.and_then(|running| rules.0.forbids(running)) {
+        return held(known, record, Some(mode), Hold::Forbidden(errors));
     }
     match resolve_invalid(known, &too_large.reason(), record, rules) {
         Desired::Unsure { .. } => Desired::Refused { mode, errors: too_large.errors.clone() },
+        Desired::Held { daemon_set, mode, why: Hold::Refused(_), ask } => {
+            Desired::Held { daemon_set, mode, why: Hold::TooLarge(too_large.errors.clone()), ask }
+        }
         desired => desired,
     }
 }

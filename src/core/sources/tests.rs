@@ -113,7 +113,7 @@ impl<'a> SourcesCase<'a> {
             Desired::Gone { by_list, ignore_file, .. } => format!("gone by_list={by_list} ignore={ignore_file:?}"),
             Desired::Orphaned { .. } => "orphaned".into(),
             Desired::Confirm { .. } => "confirm".into(),
-            Desired::Held { mode, why: Hold::Refused(_) | Hold::Overlays(_), .. } => {
+            Desired::Held { mode, why: Hold::Refused(_) | Hold::TooLarge(_) | Hold::Overlays(_), .. } => {
                 format!("held as refused, {mode:?}")
             }
             Desired::Held { mode, why: Hold::Narrowed(_) | Hold::Forbidden(_) | Hold::Undefined(_), ask, .. } => {

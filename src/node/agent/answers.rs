@@ -114,7 +114,7 @@ impl Agent {
             state.set_record(record);
         }
         let asked = state.concerns.admission_dry_runs.forget(key);
-        tracing::info!(daemonset = %key, "a retry of {key} was asked for");
+        tracing::info!(daemonset = %key, "a retry was asked for");
         let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
         let next = decision.daemon(key).map(|daemon| steps(daemon, decision.state.unlinked(&observation).is_none()));
         self.state = state;
@@ -146,7 +146,7 @@ impl Agent {
         };
         let mut state = self.state.clone();
         state.set_record(DaemonRecord { by_hand: Some(awaited.revision.clone()), ..record });
-        tracing::info!(daemonset = %key, "revision {} of {key} was approved by hand", awaited.revision);
+        tracing::info!(daemonset = %key, "revision {} was approved by hand", awaited.revision);
         let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
         let linked = decision.state.unlinked(&observation).is_none();
         let next = decision.daemon(key).map(|daemon| (steps(daemon, linked), daemon.summary.reason.clone()));
@@ -173,7 +173,7 @@ impl Agent {
         let mut selected = release::select(&self.config.node_name, &self.state.records, &before.plan, keys);
         let keys: Vec<ObjectKey> = selected.records.iter().map(|record| record.key.clone()).collect();
         for record in selected.records {
-            tracing::info!(daemonset = %record.key, "a release of {} was asked for", record.key);
+            tracing::info!(daemonset = %record.key, "a release was asked for");
             self.state.set_record(record);
         }
         let decision = decide(&observation, &self.state, &self.config, &mut self.render_cache);
@@ -226,7 +226,7 @@ impl Agent {
             decision = decide(&observation, &self.state, &self.config, &mut self.render_cache);
         } else {
             self.state = state;
-            tracing::info!(daemonset = %key, "a restart of {key} was asked for");
+            tracing::info!(daemonset = %key, "a restart was asked for");
         }
         let unsure = (!can_see_the_end && !observation.api_answers()).then(|| {
             "runtime-endpoint is not set, and the API server, which would show it, does not answer".to_owned()

@@ -1,6 +1,9 @@
 //! Log lines of a pass, as values: what decides does not log.
 
 use crate::core::model::ObjectKey;
+use crate::core::record::DaemonRecord;
+
+use super::state::Records;
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -29,6 +32,14 @@ impl LogLine {
     pub(super) fn daemonset(&mut self, key: &ObjectKey) -> &mut Self {
         self.daemonset = Some(key.to_string());
         self
+    }
+
+    /// Of the DaemonSet that has such a record, if one has.
+    pub(super) fn daemonset_of(&mut self, records: &Records, is_it: impl Fn(&DaemonRecord) -> bool) -> &mut Self {
+        match records.values().find(|record| is_it(record)) {
+            Some(record) => self.daemonset(&record.key),
+            None => self,
+        }
     }
 
     /// Of this pod.

@@ -216,7 +216,11 @@ impl ReportInputs<'_> {
                 status = Some(DaemonStatus { notes, ..self.left_alone_status(key, cause) });
             }
         }
-        let outline = self.last.observation.snapshot().and_then(|api| api.outline(key));
+        let api = self.last.observation.snapshot();
+        if folder.is_none() && status.is_none() && api.is_some_and(|api| api.mistyped().any(|one| one == key)) {
+            status = Some(self.left_alone_status(key, LeftAloneCause::UnknownMode));
+        }
+        let outline = api.and_then(|api| api.outline(key));
         if let (None, Some(labels)) = (from_api.or(folder), outline.map(UnselectedDaemonSet::labels))
             && let Err(cause) = self.state.policy.mode_of(&key.namespace, &labels, None)
             && let Covered::No(reason) = self.state.policy.covers_labels(&key.namespace, &labels, None)
@@ -256,3 +260,6 @@ impl ReportInputs<'_> {
 pub(super) fn to_json(value: &impl serde::Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_else(|error| json!({"error": error.to_string()}))
 }
+
+#[cfg(test)]
+mod tests;

@@ -273,7 +273,8 @@ pub(super) fn withdraw_secrets(executor: &mut Executor, state: &AgentState) {
         );
     }
     let records = state.records.values().filter(|record| !unread.contains(record.key.namespace.as_str()));
-    for instance in records.flat_map(|record| &record.instances) {
+    let instances = records.flat_map(|record| record.instances.iter().map(move |instance| (&record.key, instance)));
+    for (daemon, instance) in instances {
         // Without its definition the agent cannot write them again.
         let Some(daemon_set) = &instance.daemon_set else { continue };
         let harmless = harmless(daemon_set);
@@ -281,7 +282,8 @@ pub(super) fn withdraw_secrets(executor: &mut Executor, state: &AgentState) {
         let has_gate = daemon_set.gate == StartGate::Has;
         let stays = |volume: &str| harmless.contains(volume) || has_gate && volume == GATE;
         if let Err(error) = executor.volumes.withdraw(&instance.uid, stays) {
-            tracing::warn!(pod = instance.pod_name, "{}", failure::of(&error, None).message);
+            let (daemonset, pod) = (daemon.to_string(), &instance.pod_name);
+            tracing::warn!(daemonset, pod, "{}", failure::of(&error, None).message);
         }
     }
     tracing::info!("the machine shuts down: secrets are sealed on disk, and gone from the volumes");

@@ -247,10 +247,10 @@ impl AgentState {
             false => RuntimeChoice::of(self.runtime_is_kubelets, &self.records, config),
         };
         concerns.acceptance.observe(observation, &self.records, self.started, runtime, node);
-        concerns.mirror_pod_deletions.observe(observation, log);
-        concerns.mirror_labels.observe(observation, log);
+        concerns.mirror_pod_deletions.observe(observation, &self.records, log);
+        concerns.mirror_labels.observe(observation, &self.records, log);
         concerns.mirror_owners.observe(observation, log);
-        concerns.stuck_sandboxes.observe(observation, log);
+        concerns.stuck_sandboxes.observe(observation, &self.records, log);
         concerns.admission_dry_runs.observe(observation, log);
         let deletions = &concerns.mirror_pod_deletions;
         let surroundings = Surroundings {

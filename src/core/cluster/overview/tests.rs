@@ -89,6 +89,28 @@ fn what_only_folders_know_is_shown_too_and_what_is_not_ours_is_not() {
 }
 
 #[test]
+fn a_mode_that_is_misspelt_is_told_once_for_all_and_not_of_what_agents_run() {
+    let of_mode = |name: String, mode: &str| {
+        let mut object = daemon_set("net:1");
+        (object["metadata"]["name"], object["metadata"]["uid"]) = (json!(name), json!("u"));
+        object["metadata"]["labels"] = json!({"daemonlet.dev/mode": mode});
+        object
+    };
+    let mut objects: Vec<Value> = (0..5).map(|n| of_mode(format!("x-{n}"), "statik")).collect();
+    objects.extend([of_mode("net".to_owned(), "Static"), of_mode("good".to_owned(), "static")]);
+    let reports = [report("n1", "running", "any", true)];
+    let cluster = ClusterOverview::new(&[node("n1", true, false)], &objects, &reports, &[]);
+    let overview = cluster.overview(None);
+    let shown: Vec<&str> = overview.daemon_sets.iter().map(|rollout| rollout.name.as_str()).collect();
+    assert_eq!(shown, ["good", "net"]);
+    let [alone] = overview.left_alone.as_slice() else { panic!("{:?}", overview.left_alone) };
+    assert_eq!((alone.cause, alone.count), (LeftAloneCause::UnknownMode, 5));
+    assert_eq!(alone.daemon_sets, ["kube-system/x-0", "kube-system/x-1", "kube-system/x-2"]);
+    assert!(alone.hint.ends_with("daemonset x-0 daemonlet.dev/mode=static"), "{}", alone.hint);
+    assert!(cluster.overview(Some("default")).left_alone.is_empty());
+}
+
+#[test]
 fn claims_and_failures_are_reasons() {
     let mut told = report("n1", "replacing", "old", true);
     told["status"]["daemons"][0]["replacing"] = json!("new");

@@ -211,6 +211,7 @@ fn a_claimed_replacement_goes_on_though_approvals_are_lost() {
     assert_eq!(bench.pass(&wanted(&of_api("c"))), ["finish uid-a-0", "start uid-b-1"]);
     let plan = bench.plan(&wanted(&of_api("c")));
     assert!(plan.summary.reason.contains("revision c waits: the API server does not serve NodeDaemons"), "{plan:?}");
+    assert!(!plan.summary.reason.contains("apply") && plan.summary.hints[0].starts_with("apply "), "{plan:?}");
 }
 
 /// `b` is wanted while nodes are kept on `a`.
@@ -395,7 +396,7 @@ fn a_first_install_starts_only_with_a_claimed_word() {
     let desired = wanted(&first_install(of_api("a")));
     let mut bench = Bench::new();
     for (permission, why) in [
-        (None, "install a coordinator"),
+        (None, "the cluster has no NodeDaemons"),
         (
             Some(withheld()),
             "first instance here waits for the coordinator's approval (daemonlet.dev/first-install): the coo",
@@ -407,6 +408,8 @@ fn a_first_install_starts_only_with_a_claimed_word() {
         assert_eq!(bench.pass(&desired), NONE, "{permission:?}");
         let plan = bench.plan(&desired);
         assert!(plan.summary.reason.contains(why), "{}", plan.summary.reason);
+        let is_hinted = plan.summary.hints.iter().any(|hint| hint.starts_with("install a coordinator"));
+        assert_eq!(is_hinted, permission.is_none(), "{:?}", plan.summary.hints);
         let claims = permission == Some(Permission::Approved);
         assert_eq!((plan.summary.state, plan.replacing.is_some()), (State::Waiting, claims), "{permission:?}");
         bench.now += ms(3_600_000);

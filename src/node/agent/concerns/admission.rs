@@ -30,10 +30,10 @@ impl AdmissionDryRuns {
             let Reply::DryRun { question, reply } = reply else { continue };
             let (key, verdict) = (&question.daemon_set.key, judge(&question.daemon_set, reply));
             match &verdict {
-                DryRunVerdict::Admitted(_) => log.debug(format!("the API server accepts the pod of {key}")),
-                DryRunVerdict::Refused(words) => log.debug(format!("the API server refuses the pod of {key}: {words}")),
+                DryRunVerdict::Admitted(_) => log.debug("the API server accepts its pod"),
+                DryRunVerdict::Refused(words) => log.debug(format!("the API server refuses its pod: {words}")),
                 DryRunVerdict::Unanswered(why) => log
-                    .warn(format!("the API server could not be asked about the pod of {key}: {}", why.why))
+                    .warn(format!("the API server could not be asked about its pod: {}", why.why))
                     .hint(why.hint.as_deref()),
             }
             .daemonset(key);

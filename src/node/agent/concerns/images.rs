@@ -197,5 +197,11 @@ fn wish(daemon: &DaemonPlan, objects: &Objects<'_>, node: &str) -> Option<Wanted
         namespace: daemon.key.namespace.clone(),
         uid: rendering.identity.uid.clone(),
     };
-    Some(WantedImages { pod, images: rendered.pod.images.clone(), secrets, secrets_version: version.finish() })
+    Some(WantedImages {
+        daemonset: daemon.key.to_string(),
+        pod,
+        images: rendered.pod.images.clone(),
+        secrets,
+        secrets_version: version.finish(),
+    })
 }

@@ -252,12 +252,15 @@ impl KubeletResync {
             return Vec::new();
         }
         let mut requests = Vec::new();
-        for instance in records.values().flat_map(DaemonRecord::live).filter(|i| i.created < back) {
+        let live = records.values().flat_map(|record| record.live().map(move |instance| (&record.key, instance)));
+        for (daemon, instance) in live.filter(|(_, instance)| instance.created < back) {
             let mut pods = observation.runtime_pods().iter();
             let crashed = pods.find(|p| p.uid == instance.uid && p.crashing && p.running_since.is_none());
             let Some(crashed) = crashed.filter(|_| self.restarted.insert(instance.uid.clone())) else { continue };
             let pod = instance.pod_name.clone();
-            log.info(format!("restarting {pod}: it was in crash back-off when the API server came back")).pod(&pod);
+            log.info(format!("restarting {pod}: it was in crash back-off when the API server came back"))
+                .daemonset(daemon)
+                .pod(&pod);
             requests.push(Request::RestartSandboxes { pod, sandboxes: crashed.sandboxes.clone() });
         }
         requests

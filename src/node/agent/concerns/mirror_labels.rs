@@ -12,6 +12,8 @@ use crate::core::json::at;
 use crate::core::json::text_at;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
 
 use super::super::evidence;
 use super::super::log::Log;
@@ -27,10 +29,17 @@ pub(in super::super) struct MirrorLabels(BTreeMap<String, Value>);
 
 impl MirrorLabels {
     /// Reports patches that failed.
-    pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) {
+    pub(in super::super) fn observe(&mut self, observation: &Observation, records: &Records, log: &mut Log) {
         for reply in &observation.replies {
             if let Reply::MirrorPodNotLabelled { pod, failure } = reply {
-                log.warn(format!("labels of mirror pod {pod} are not corrected: {failure}")).pod(&pod.name);
+                let is_it = |instance: &Instance| {
+                    pod.name.strip_prefix(&instance.pod_name).is_some_and(|node| node.starts_with('-'))
+                };
+                let has_it =
+                    |record: &DaemonRecord| record.key.namespace == pod.namespace && record.instances.iter().any(is_it);
+                log.warn(format!("labels of mirror pod {pod} are not corrected: {failure}"))
+                    .daemonset_of(records, has_it)
+                    .pod(&pod.name);
             }
         }
     }

@@ -21,6 +21,7 @@ use super::super::log::Log;
 use super::super::observation::Observation;
 use super::super::requests::Reply;
 use super::super::requests::Request;
+use super::super::state::Records;
 
 /// How long after a manifest's removal the kubelet has seen it: the file system notifies it.
 const KUBELET_SEES: Span = Span::from_millis(150);
@@ -51,11 +52,13 @@ enum DeletionAnswer {
 
 impl MirrorPodDeletions {
     /// Takes the answers that have come.
-    pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) {
+    pub(in super::super) fn observe(&mut self, observation: &Observation, records: &Records, log: &mut Log) {
         for reply in &observation.replies {
             let Reply::MirrorPodDeleted { uid, result } = reply else { continue };
             if let Err(failure) = result {
-                log.warn(format!("mirror pod {uid} is not marked as ending, and still gets traffic: {failure}"));
+                let is_it = |instance: &Instance| instance.mirror.as_ref().is_some_and(|mirror| mirror.uid == *uid);
+                log.warn(format!("mirror pod {uid} is not marked as ending, and still gets traffic: {failure}"))
+                    .daemonset_of(records, |record| record.instances.iter().any(is_it));
             }
             let answer = if result.is_ok() { DeletionAnswer::Deleted } else { DeletionAnswer::Failed };
             let deletion = self.sent.entry(uid.clone()).or_insert(Deletion { at: observation.now, answer: None });

@@ -51,7 +51,7 @@ impl Preempted {
             let came = records.values().filter(|record| !is_of(&entry.value, record));
             let came = came.filter_map(|record| Some((came_before(record, at)?, &record.key))).max();
             if let Some((_, daemon)) = came {
-                log.warn(format!("the kubelet ended pod {pod} to make room for {daemon}")).daemonset(daemon);
+                log.warn(format!("the kubelet ended pod {pod} to make room for it")).daemonset(daemon);
                 self.by_daemon.entry(daemon.clone()).or_default().push((pod.clone(), now));
             }
         }

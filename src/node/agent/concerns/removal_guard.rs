@@ -204,7 +204,7 @@ impl RemovalGuard {
             if observation.api.is_none() || asked.is_some() {
                 continue;
             }
-            log.info(format!("asking the API server itself whether {key} is gone")).daemonset(key);
+            log.info("asking the API server itself whether it is gone").daemonset(key);
             self.confirmations.insert(key.clone(), ConfirmationAnswer { about, at: now, answer: None });
             let api_uid = records.get(key).and_then(|record| record.api_uid.clone());
             requests.push(Request::ConfirmRemoval { key: key.clone(), about, api_uid, cluster: cluster.cloned() });

@@ -4,10 +4,12 @@
 //! or ended count. A kubelet that was started without an API server removes nothing until it has heard from one
 //! (`deletePod`: "sources aren't ready yet"), and one that sees a manifest go at that time skips the deletion for good.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use crate::core::health::ContainerFact;
 use crate::core::health::Does;
+use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
@@ -64,7 +66,7 @@ fn verdict(instance: &Instance, runs: bool, waited: Span, kubelet: KubeletView) 
 
 impl StuckSandboxes {
     /// Follows when the API server answers, and reports what failed.
-    pub(in super::super) fn observe(&mut self, observation: &Observation, log: &mut Log) {
+    pub(in super::super) fn observe(&mut self, observation: &Observation, records: &Records, log: &mut Log) {
         let answers = observation.api_answers();
         if answers || self.api_answered {
             // Up to the moment at which it was found to be away, a kubelet may have heard from it.
@@ -73,7 +75,10 @@ impl StuckSandboxes {
         self.api_answered = answers;
         for reply in &observation.replies {
             if let Reply::SandboxesNotStopped { pod, why } = reply {
-                log.warn(format!("a sandbox of {pod} is not stopped: {why}")).pod(pod);
+                let is_it = |instance: &Instance| instance.pod_name == *pod;
+                let has_it =
+                    |record: &DaemonRecord| record.ended.contains_key(pod) || record.instances.iter().any(is_it);
+                log.warn(format!("a sandbox of {pod} is not stopped: {why}")).daemonset_of(records, has_it).pod(pod);
             }
         }
     }
@@ -107,7 +112,7 @@ impl StuckSandboxes {
             }
             news
         };
-        for (_, instance) in plan.ended_manifests() {
+        for (daemon, instance) in plan.ended_manifests() {
             let waited = now - instance.phase.since().unwrap_or(now);
             let pods = observation.runtime_pods().iter();
             for pod in pods.filter(|p| p.uid == instance.uid && !p.sandboxes.is_empty()) {
@@ -119,14 +124,19 @@ impl StuckSandboxes {
                 let grace = evidence::grace_period(instance).max(Span::from_secs(1));
                 if stop(&instance.pod_name, &instance.uid, &pod.sandboxes, grace) {
                     let pod = &instance.pod_name;
-                    log.info(format!("stopping the sandbox of {pod}: it is to end and {why}")).pod(pod);
+                    log.info(format!("stopping the sandbox of {pod}: it is to end and {why}"))
+                        .daemonset(&daemon.key)
+                        .pod(pod);
                 }
             }
         }
-        let ended: BTreeSet<&String> = records.values().flat_map(|r: &DaemonRecord| r.ended.keys()).collect();
-        for pod in observation.runtime_pods().iter().filter(|p| ended.contains(&p.uid) && !p.sandboxes.is_empty()) {
+        let ended = records.values().flat_map(|r: &DaemonRecord| r.ended.keys().map(move |uid| (uid, &r.key)));
+        let ended: BTreeMap<&String, &ObjectKey> = ended.collect();
+        for pod in observation.runtime_pods().iter().filter(|p| !p.sandboxes.is_empty()) {
+            let Some(daemon) = ended.get(&pod.uid) else { continue };
             if stop(&pod.uid, &pod.uid, &pod.sandboxes, Span::from_secs(1)) {
-                log.warn(format!("stopping a sandbox of an instance that has ended (UID {})", pod.uid));
+                log.warn(format!("stopping a sandbox of an instance that has ended (UID {})", pod.uid))
+                    .daemonset(daemon);
             }
         }
         if observation.runtime.current().is_some() {

@@ -17,6 +17,7 @@ use crate::core::status::StaleVolume;
 use crate::core::status::State;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::log::STATE;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::executor::EffectOutcome;
 use crate::node::agent::failure::EffectFailure;
@@ -118,10 +119,10 @@ impl Reported {
     pub(super) fn problems(&mut self, problems: &[Problem]) {
         for problem in problems.iter().filter(|p| !self.problems.contains(p)) {
             let hint = problem.hint.as_deref();
-            tracing::warn!(object = problem.object, hint, "{}: {}", problem.object, problem.reason);
+            tracing::warn!(target: STATE, object = problem.object, hint, "{}: {}", problem.object, problem.reason);
         }
         for problem in self.problems.iter().filter(|p| !problems.contains(p)) {
-            tracing::info!(object = problem.object, "{}: no longer: {}", problem.object, problem.reason);
+            tracing::info!(target: STATE, object = problem.object, "{}: no longer: {}", problem.object, problem.reason);
         }
         self.problems = problems.to_vec();
     }
@@ -137,7 +138,7 @@ impl NewsReporter<'_> {
                 return;
             }
             let hint = failure.hint.as_deref();
-            tracing::error!(daemonset, hint, "{}: {}; trying again", plan.key, failure.message);
+            tracing::error!(target: STATE, daemonset, hint, "{}; trying again", failure.message);
             self.event(plan, EventKind::Warning, ("Failed", "Apply"), &failure.message, On::Node);
             return;
         }
@@ -182,7 +183,7 @@ impl NewsReporter<'_> {
         if *state != State::Waiting {
             self.reported.waits.said.remove(&plan.key);
         } else if self.reported.waits.is_news(&plan.key, reason, self.now) {
-            tracing::info!(daemonset, "{reason}");
+            tracing::info!(target: STATE, daemonset, "{reason}");
         }
         let said = (*state, reason.clone());
         let before = self.reported.daemons.insert(plan.key.clone(), said.clone());
@@ -191,14 +192,14 @@ impl NewsReporter<'_> {
         }
         match state {
             State::Refused => {
-                tracing::warn!(daemonset, "refused: {reason}");
+                tracing::warn!(target: STATE, daemonset, "refused: {reason}");
                 // The words may name this node's pod.
                 let cause = plan.summary.refused_field.as_ref().unwrap_or(reason);
                 self.event(plan, EventKind::Warning, ("Refused", "Render"), reason, On::DaemonSet(cause));
             }
             State::Held => {
                 let hint = plan.summary.hints.first().map(String::as_str);
-                tracing::warn!(daemonset, hint, "held: {reason}");
+                tracing::warn!(target: STATE, daemonset, hint, "held: {reason}");
                 self.event(plan, EventKind::Warning, ("Held", "Select"), reason, On::Node);
             }
             _ => tracing::debug!(daemonset, state = state.as_str(), "{reason}"),
@@ -261,7 +262,7 @@ impl NewsReporter<'_> {
             !before.contains(&name(stale)) && !is_remembered
         };
         for stale in plan.summary.stale.iter().filter(is_new) {
-            tracing::warn!(daemonset, pod = stale.pod, volume = stale.volume, "{stale}");
+            tracing::warn!(target: STATE, daemonset, pod = stale.pod, volume = stale.volume, "{stale}");
             let (note, cause) = (format!("Node {}: {stale}", self.node), format!("{} {}", stale.volume, stale.reason));
             self.event(plan, EventKind::Warning, ("VolumeStale", "Refresh"), &note, On::DaemonSet(&cause));
         }
@@ -288,7 +289,7 @@ impl NewsReporter<'_> {
             return;
         }
         let note = now.1.iter().map(FieldError::with_hint).collect::<Vec<_>>().join("; ");
-        tracing::warn!(daemonset = plan.key.to_string(), "{note}");
+        tracing::warn!(target: STATE, daemonset = plan.key.to_string(), "{note}");
         self.event(plan, EventKind::Warning, ("NotUnderstood", "Read"), &note, On::DaemonSet(&note));
         self.reported.unknown_fields.insert(plan.key.clone(), now);
     }

@@ -117,17 +117,22 @@ impl ReportInputs<'_> {
         })
     }
 
-    /// The DaemonSets of the API of which nothing is here because the configuration does not select them, by cause.
+    /// The DaemonSets of the API of which nothing is here because the configuration does not select them, by cause: also
+    /// those that it would select if their mode were one.
     pub(super) fn left_alone(&self) -> Vec<LeftAlone> {
         let shown: BTreeSet<&ObjectKey> =
             self.last.plan.daemons.iter().filter(|plan| is_shown(plan)).map(|plan| &plan.key).collect();
         let mut groups: BTreeMap<LeftAloneCause, LeftAlone> = BTreeMap::new();
-        let outlines = self.last.observation.snapshot().into_iter().flat_map(Snapshot::outlines);
-        for (key, outline) in outlines {
+        let api = self.last.observation.snapshot();
+        let mistyped = api.into_iter().flat_map(Snapshot::mistyped).map(|key| (key, LeftAloneCause::UnknownMode));
+        let outlines = api.into_iter().flat_map(Snapshot::outlines);
+        let outlines = outlines.filter_map(|(key, outline)| {
+            Some((key, self.state.policy.mode_of(&key.namespace, &outline.labels(), None).err()?))
+        });
+        for (key, cause) in mistyped.chain(outlines) {
             if shown.contains(key) || self.last.observation.folders.get(key).is_some() {
                 continue;
             }
-            let Err(cause) = self.state.policy.mode_of(&key.namespace, &outline.labels(), None) else { continue };
             let group = groups.entry(cause).or_insert_with(|| LeftAlone {
                 cause,
                 count: 0,

@@ -141,7 +141,7 @@ impl AgentState {
                 continue;
             }
             let pods = self.records.get(key).into_iter().flat_map(|r| r.live().map(|i| i.pod_name.as_str()));
-            log.info(format!("{key} adopts {}", pods.collect::<Vec<_>>().join(", "))).daemonset(key);
+            log.info(format!("adopts {}", pods.collect::<Vec<_>>().join(", "))).daemonset(key);
             adopters.push(key.clone());
         }
         adopters

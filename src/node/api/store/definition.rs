@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::core::bounds;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
+use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::outline;
@@ -52,6 +53,9 @@ pub struct Definition {
     pub converted: Converted,
     /// Whether its pods are to stay when it is deleted (orphan), even if it is invalid.
     pub(super) orphans: bool,
+    /// Whether its mode label has a value that is none, whatever else is wrong with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_mistyped: bool,
     /// [`fingerprint`] of its source.
     pub(super) fingerprint: u64,
     /// [`bounds::weight`], where what is kept of its namespace is bounded; else 0.
@@ -74,7 +78,9 @@ impl Definition {
         };
         let weight = policy.and(converted.as_ref().ok()).map_or(0, |daemon_set| bounds::weight(daemon_set));
         let (orphans, fingerprint) = (is_orphaning(value), fingerprint(value));
-        Self { version: 0, converted, orphans, fingerprint, weight }
+        let mode = value.at(["metadata", "labels", MODE_LABEL]).and_then(Value::as_str);
+        let is_mistyped = mode.is_some_and(policy::is_no_mode);
+        Self { version: 0, converted, orphans, is_mistyped, fingerprint, weight }
     }
 
     /// Gives up what it defines: the namespace of `key` has no room for it.
@@ -94,12 +100,15 @@ impl Definition {
     /// What `daemon_set` is.
     #[cfg(test)]
     pub(crate) fn test(daemon_set: &Arc<DaemonSet>, version: u64) -> Self {
-        Self { version, converted: Ok(Arc::clone(daemon_set)), orphans: false, fingerprint: version, weight: 0 }
+        let is_mistyped = policy::is_mistyped(&daemon_set.labels);
+        let converted = Ok(Arc::clone(daemon_set));
+        Self { version, converted, orphans: false, is_mistyped, fingerprint: version, weight: 0 }
     }
 
     /// Whether the two definitions differ, regardless of their versions.
     pub(super) fn differs(&self, other: &Self) -> bool {
-        self.converted != other.converted || self.orphans != other.orphans
+        let about = |one: &Self| (one.orphans, one.is_mistyped);
+        self.converted != other.converted || about(self) != about(other)
     }
 }
 

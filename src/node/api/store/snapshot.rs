@@ -266,6 +266,11 @@ impl Snapshot {
         self.not_selected.iter()
     }
 
+    /// The DaemonSets that are read whole, and whose mode label has a value that is none.
+    pub fn mistyped(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.daemon_sets.iter().filter(|(_, definition)| definition.is_mistyped).map(|(key, _)| key)
+    }
+
     /// Whether a DaemonSet is known to exist, and no more of it.
     pub fn is_unread(&self, key: &ObjectKey) -> bool {
         self.not_selected.contains_key(key)
