@@ -272,6 +272,8 @@ pub struct Told {
     pub(super) is_static: bool,
     /// Whether an image of the wanted revision cannot be pulled there.
     pub(super) pull_failed: bool,
+    /// The revision that needs objects there which do not exist, and these in words, escaped.
+    pub missing: Option<(Name, Name)>,
     /// A pod of that controller that is here all the same.
     pub(super) stock_pod: Option<Box<str>>,
 }

@@ -58,8 +58,8 @@ fn of_told(told: &mut Told, new: &mut impl FnMut(&mut Name)) {
         instance.overlays.iter_mut().for_each(&mut *new);
     }
     told.uid.iter_mut().chain(&mut told.overlays).chain(&mut told.previous).for_each(&mut *new);
-    if let Some((revision, cause)) = &mut told.failed {
+    for (revision, words) in told.failed.iter_mut().chain(&mut told.missing) {
         new(revision);
-        new(cause);
+        new(words);
     }
 }
