@@ -35,6 +35,7 @@ use super::Basis;
 use super::broken::Broken;
 use super::cut_off;
 use super::delays;
+use super::revisions;
 use super::rules;
 use super::stages;
 use super::status;
@@ -227,8 +228,7 @@ pub(super) fn refused<'a>(known: &Basis<'_>, facts: &[NodeFact<'a>], target: Nam
 /// The ControllerRevision of a revision of a DaemonSet, if it is there.
 fn revision<'a>(view: &'a ClusterSnapshot, daemon: &WatchedDaemon, name: Name) -> Option<&'a RevisionFact> {
     let hash = view.names.text(name);
-    let mut its = view.revisions.values().filter(|known| known.controller.as_ref() == Some(&daemon.uid));
-    its.find(|known| known.revision.hash == hash).map(|known| &known.revision)
+    revisions::of(view, daemon).find(|known| known.hash == hash)
 }
 
 /// The revision that the whole rollout goes back to: it is halted, and the DaemonSet asks for that. The released one,
