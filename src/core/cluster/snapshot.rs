@@ -258,8 +258,8 @@ pub struct Told {
     pub(super) overlays: Option<Name>,
     /// The mirror pod of the newest instance that does not end.
     pub(super) pod: Option<Box<str>>,
-    /// Whether it claims an approval.
-    pub replacing: bool,
+    /// The revision whose approval it claims, if it claims one.
+    pub replacing: Option<Name>,
     /// Whether it claims one for the next boot.
     pub(super) staged: bool,
     /// The revision that failed, and the cause.

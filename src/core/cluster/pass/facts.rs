@@ -83,7 +83,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         if !should_run && !is_away && is_nothing_there {
             continue;
         }
-        let is_claimed = told.is_some_and(|told| told.replacing);
+        let is_claimed = told.is_some_and(|told| told.replacing.is_some());
         // What a dead agent last said of objects may be long over.
         let lacks = !agent.is_dead() && told.is_some_and(|told| missing(daemon, told).is_some());
         let is_ready = node.ready && (!agent.is_dead() || is_ready(known, daemon, name));
@@ -114,7 +114,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             instances: told.map_or(&[], |t| &t.instances),
             overlays: told.and_then(|t| t.overlays),
             approval,
-            replacing: told.is_some_and(|t| t.replacing),
+            replacing: is_claimed,
             staged: told.is_some_and(|t| t.staged),
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || late && has_begun && !is_released

@@ -19,6 +19,7 @@ use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
 use crate::core::dns;
 use crate::core::escape;
+use crate::core::identity::template_hash;
 use crate::core::json::Json;
 use crate::core::model::Lookup;
 use crate::core::model::Mode;
@@ -199,7 +200,7 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
         overlays: digest(names, &report.overlays),
         pod,
         uid: (!report.uid.is_empty()).then(|| names.of(&report.uid)),
-        replacing: report.replacing.is_some(),
+        replacing: report.replacing.map(|claim| names.of(template_hash(&claim))),
         staged: report.staged.is_some(),
         failed: report.failed.map(|f| (names.of(&f.revision), names.of(cause(&f.cause)))),
         previous: report.previous.map(|p| names.of(&p)),

@@ -57,7 +57,8 @@ fn of_told(told: &mut Told, new: &mut impl FnMut(&mut Name)) {
         new(&mut instance.revision);
         instance.overlays.iter_mut().for_each(&mut *new);
     }
-    told.uid.iter_mut().chain(&mut told.overlays).chain(&mut told.previous).for_each(&mut *new);
+    let names = told.uid.iter_mut().chain(&mut told.overlays).chain(&mut told.previous);
+    names.chain(&mut told.replacing).for_each(&mut *new);
     for (revision, words) in told.failed.iter_mut().chain(&mut told.missing) {
         new(revision);
         new(words);

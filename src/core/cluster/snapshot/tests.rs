@@ -94,7 +94,7 @@ fn an_agent_that_says_something_new_each_time_fills_no_table() {
         assert_eq!((told.uid, text(told.previous), text(told.failed.map(|f| f.0))), (Some(uid), "r0", "r1"));
         assert_eq!((text(told.failed.map(|f| f.1)), view.names.text(told.instances[0].revision)), ("image", "r0"));
         let missing = (text(told.missing.map(|m| m.0)), text(told.missing.map(|m| m.1)));
-        assert_eq!(missing, ("r1", "ConfigMap n/c"));
+        assert_eq!((missing, text(told.replacing)), (("r1", "ConfigMap n/c"), "r1"));
     }
 }
 
