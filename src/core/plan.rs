@@ -14,6 +14,7 @@ mod hold;
 mod instance;
 mod jitter;
 mod lost_data;
+mod missing;
 mod not_accepted;
 mod note;
 mod overlays;
@@ -35,6 +36,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::core::cluster::node_daemons::MissingReport;
 use crate::core::dry_run::Question;
 use crate::core::escape;
 use crate::core::model::Mode;
@@ -216,6 +218,9 @@ pub struct Summary {
     /// Why an image of the wanted revision cannot be pulled, while the old instance stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_failed: Option<String>,
+    /// What the target needs and what does not exist, while an instance of another revision stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<MissingReport>,
     /// The name of a pod of the DaemonSet controller that runs beside a `static` instance.
     pub stock_pod: Option<String>,
     /// The wanted revision, if it failed here.
@@ -231,8 +236,8 @@ const HINTS: usize = 20;
 impl Summary {
     /// Bounds the texts, which quote what others wrote: a template, a registry, a container.
     fn shorten(&mut self) {
-        let texts = self.pull_failed.iter_mut().chain(&mut self.hints).chain([&mut self.reason]);
-        for text in texts {
+        let missing = self.missing.as_mut().map(|missing| &mut missing.message);
+        for text in self.pull_failed.iter_mut().chain(missing).chain(&mut self.hints).chain([&mut self.reason]) {
             if let Cow::Owned(short) = escape::short(text, escape::TEXT) {
                 *text = short;
             }

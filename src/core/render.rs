@@ -186,6 +186,9 @@ pub struct RenderedPod {
     pub tokens: BTreeSet<TokenRequest>,
     /// Everything that is missing.
     pub waiting_for: Vec<Missing>,
+    /// What of that is known not to exist: API objects and keys in them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<Missing>,
     /// Which parts it holds back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldPart>,
@@ -216,6 +219,7 @@ impl RenderedPod {
             references: self.references.clone(),
             tokens: self.tokens.clone(),
             waiting_for: self.waiting_for.clone(),
+            absent: self.absent.clone(),
             held: self.held.clone(),
             notes: self.notes.clone(),
             data_version: self.data_version.clone(),
@@ -331,6 +335,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
         references: std::mem::take(&mut ctx.references),
         tokens: std::mem::take(&mut ctx.tokens),
         waiting_for: std::mem::take(&mut ctx.waiting_for).into_iter().collect(),
+        absent: std::mem::take(&mut ctx.absent).into_iter().collect(),
         notes: std::mem::take(&mut ctx.notes),
         images,
         pull_secrets,

@@ -75,10 +75,12 @@ pub(super) enum Ailment {
     Waits,
     /// The agent claims a revision, and never carries the replacement out.
     Claims,
+    /// A revision needs an object that does not exist: the agent says so, and claims nothing where an instance runs.
+    Lacks,
 }
 
 /// What a report is made from.
-type Told = (bool, Option<(String, Timestamp, Option<Timestamp>)>, [Option<String>; 4]);
+type Told = (bool, Option<(String, Timestamp, Option<Timestamp>)>, [Option<String>; 5]);
 
 /// What an agent reads of a DaemonSet.
 struct Definition {
@@ -368,7 +370,9 @@ impl Node {
         let is_wanted = target.as_deref() == Some(wanted);
         let is_back = target.is_some() && target == self.previous && !daemon.status.is_behind;
         let is_known = is_wanted || is_back;
-        let is_stopped = daemon.is_paused || daemon.status.halted.is_some() && is_wanted;
+        let lacks = |revision: &String| self.running.is_some() && self.ailment(revision) == Some(Ailment::Lacks);
+        let is_halted = daemon.status.halted.is_some() && is_wanted;
+        let is_stopped = daemon.is_paused || is_halted || target.as_ref().is_some_and(lacks);
         let when = approval.as_ref().and_then(|approval| approval.when);
         let is_for_boot = when == Some(UpdateTrigger::Boot);
         if is_stopped || !is_for_boot || self.staged.as_ref().is_some_and(|(hash, _)| target.as_ref() != Some(hash)) {
@@ -398,7 +402,11 @@ impl Node {
             }
             _ => {}
         }
-        // What is wanted no more is given back.
+        // What is wanted no more is given back, and what cannot start.
+        let lacks = |claim: &String| self.running.is_some() && self.ailment(claim) == Some(Ailment::Lacks);
+        if self.replacing.as_ref().is_some_and(lacks) {
+            self.replacing = None;
+        }
         self.replacing.take_if(|claim| claim.as_str() != wanted && !(is_back && target.as_ref() == Some(claim)));
         // The old one ends first.
         if let Some(target) = self.replacing.clone().filter(|_| had_claimed || self.running.is_none())
@@ -428,7 +436,7 @@ impl Node {
             let is_ours = self.is_ours();
             let running = self.running.as_ref().map(|running| (running.hash.clone(), running.created, running.ready));
             let staged = self.staged.as_ref().map(|(hash, _)| hash.clone());
-            let marks = [self.replacing.clone(), self.failed.clone(), self.previous.clone(), staged];
+            let marks = [self.replacing.clone(), self.failed.clone(), self.previous.clone(), staged, self.missing()];
             let told = Some((is_ours, running, marks));
             match api.shared(WatchedKind::NodeDaemons, &key) {
                 // Nothing else writes its status.
@@ -465,6 +473,13 @@ impl Node {
         approvals.find(|approval| approval.uid == daemon.uid)
     }
 
+    /// The wanted revision, where it lacks something, and no rollout of it is stopped.
+    fn missing(&self) -> Option<String> {
+        let daemon = self.daemon.as_ref().filter(|daemon| !daemon.is_paused && daemon.status.halted.is_none())?;
+        let is_old = self.running.as_ref().is_some_and(|running| running.hash != daemon.hash);
+        (is_old && self.ailment(&daemon.hash) == Some(Ailment::Lacks)).then(|| daemon.hash.clone())
+    }
+
     fn status(&self, is_ours: bool) -> Value {
         if !is_ours {
             return json!({"agentVersion": "1", "daemons": []});
@@ -479,8 +494,10 @@ impl Node {
             .collect();
         let failed =
             self.failed.as_ref().map(|revision| json!({"revision": revision, "cause": "not ready", "message": "m"}));
+        let missing =
+            self.missing().map(|revision| json!({"revision": revision, "message": "ConfigMap kube-system/net"}));
         json!({"agentVersion": "1", "daemons": [{"namespace": KEY.0, "name": KEY.1, "uid": "u", "mode": "static",
-            "phase": "running", "instances": instances, "replacing": self.replacing, "failed": failed, "staged": self.staged.as_ref().map(|(hash, _)| hash),
+            "phase": "running", "instances": instances, "replacing": self.replacing, "failed": failed, "missing": missing, "staged": self.staged.as_ref().map(|(hash, _)| hash),
             "previous": self.previous}]})
     }
 }

@@ -35,7 +35,7 @@ pub(super) enum Oddness {
 }
 
 const ODD: [Oddness; 4] = [Oddness::Mistyped, Oddness::Unselected, Oddness::Unlabelled, Oddness::Stock];
-const AILMENTS: [Ailment; 3] = [Ailment::Fails, Ailment::Waits, Ailment::Claims];
+const AILMENTS: [Ailment; 4] = [Ailment::Fails, Ailment::Waits, Ailment::Claims, Ailment::Lacks];
 
 /// The source of a seed, where its life has such moves.
 pub(super) fn of(seed: u64) -> Option<Dice> {
@@ -55,7 +55,7 @@ impl Life {
 
     fn odd_move(&mut self, edges: &mut Dice) {
         let (image, mut annotations) = (self.image(), self.daemon()["metadata"]["annotations"].clone());
-        match edges.below(11) {
+        match edges.below(12) {
             0..3 => {
                 let (names, ailment, wanted) = (self.names(), edges.one_of(&AILMENTS), self.wanted());
                 let name = names[edges.below(names.len())].clone();
@@ -66,6 +66,11 @@ impl Life {
                 let mended = self.nodes.values_mut().filter_map(|node| node.mend().then(|| node.name.clone()));
                 let words = format!("{:?} are mended", mended.collect::<Vec<_>>());
                 self.tell(words);
+            }
+            11 => {
+                let wanted = self.wanted();
+                self.tell(format!("an object that {wanted} needs is gone"));
+                self.nodes.values_mut().for_each(|node| node.ails(Ailment::Lacks, &wanted));
             }
             4..6 => self.rename_a_revision(edges),
             6..8 => {

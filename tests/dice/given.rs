@@ -59,10 +59,13 @@ pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest],
     let mode = daemon.daemon_set.labels.get(MODE_LABEL).map(String::as_str);
     for (entry, new) in &given {
         let runs = slots::running(view, entry).map(|(revision, _)| revision);
+        let told = entry.report.as_ref().and_then(|report| report.told(daemon.key));
+        let lacks = told.and_then(|told| told.missing).is_some_and(|(revision, _)| revision == daemon.wanted);
         let wrong = match (new.revision == daemon.hash, current) {
             _ if daemon.refused.is_some() => "its definition is refused",
             _ if mode == Some("bootstrap") => "it is let go",
             _ if annotation(PAUSED) == Some("true") => "it is paused",
+            (true, _) if lacks => "its node lacks an object",
             (true, None) => "it has no ControllerRevision",
             (true, _) if is_stopped => "it is halted or aborted",
             (true, _) if annotation(PARTITION).is_some_and(|text| text.parse::<usize>().is_err()) => {

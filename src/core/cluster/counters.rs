@@ -96,6 +96,7 @@ mod tests {
             ready: true,
             reachable: true,
             able: true,
+            lacks: false,
             agent: AgentLiveness::Alive,
             reports: true,
             left_alone: false,

@@ -169,6 +169,9 @@ pub struct DaemonReport {
     /// Whether nothing of it starts here before its rollout has come further.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub awaits_rollout: bool,
+    /// What another revision that is to run needs and what does not exist, while the old instance stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<MissingReport>,
     /// A pod of a DaemonSet controller that is here beside a `static` instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stock_pod: Option<String>,
@@ -218,6 +221,16 @@ pub struct FailedReport {
     /// The kind of cause.
     pub cause: String,
     /// The words of who says it.
+    pub message: String,
+}
+
+/// What a revision lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MissingReport {
+    /// The hash of the revision.
+    pub revision: String,
+    /// The objects, and keys in them, that it needs and that do not exist.
     pub message: String,
 }
 

@@ -20,6 +20,7 @@ pub use canary::NONE as NO_CANARY;
 use outage::is_away;
 pub use outage::is_outage;
 pub use outage::is_silence;
+pub use outage::is_unproven;
 use outage::unreachable;
 use progress::NodeProgress;
 use progress::RolloutView;
@@ -114,6 +115,8 @@ pub struct NodeFact<'a> {
     pub reachable: bool,
     /// Whether it can take the wanted revision: it has an agent, which does not refuse it for reasons of its own.
     pub able: bool,
+    /// Whether its agent says that the wanted revision needs an object which does not exist.
+    pub lacks: bool,
     /// Whether its agent lives, as far as that is known.
     pub agent: AgentLiveness,
     /// Whether its agent reports.

@@ -190,8 +190,8 @@ pub struct Told {
     pub(super) overlays: Option<Name>,
     /// The mirror pod of the newest instance that does not end.
     pub(super) pod: Option<Box<str>>,
-    /// Whether it claims an approval.
-    pub replacing: bool,
+    /// The revision whose approval it claims, if it claims one.
+    pub replacing: Option<Name>,
     /// Whether it claims one for the next boot.
     pub(super) staged: bool,
     /// The revision that failed, and the cause.
@@ -206,6 +206,8 @@ pub struct Told {
     pub(super) pull_failed: bool,
     /// Whether nothing starts there before the rollout has come further.
     pub(super) awaits_rollout: bool,
+    /// The revision that needs objects there which do not exist, and these in words, escaped.
+    pub missing: Option<(Name, Name)>,
     /// A pod of that controller that is here all the same.
     pub(super) stock_pod: Option<Box<str>>,
 }

@@ -181,13 +181,13 @@ impl Planner<'_> {
         let rendering = self.facts.rendering(daemon_set, incarnation, target.data);
         let images = self.facts.images(&rendering, true);
         self.pull = rendering.result.is_ok().then_some(rendering);
-        Some(match images {
-            Images::Failed(failed) => {
-                self.summary.pull_failed = Some(failed.clone());
-                format!("{}; {failed}", withheld.words())
-            }
-            Images::Present | Images::Pulling(_) | Images::Handed(_) => withheld.words().to_owned(),
-        })
+        let lacks = self.look_ahead(target);
+        self.summary.pull_failed = match images {
+            Images::Failed(failed) => Some(failed),
+            Images::Present | Images::Pulling(_) | Images::Handed(_) => None,
+        };
+        let words = [Some(withheld.words()), lacks.as_deref(), self.summary.pull_failed.as_deref()];
+        Some(words.into_iter().flatten().collect::<Vec<_>>().join("; "))
     }
 
     /// Whether the images of a revision that waits for its approval are pulled: each node begins at a moment of its own

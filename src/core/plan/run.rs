@@ -357,6 +357,9 @@ impl Planner<'_> {
             if state == State::Refused {
                 self.summary.state = State::Refused;
             }
+            if old.revision != target.revision {
+                self.note_missing(target);
+            }
             return self.add_reason(&format!("revision {wanted} cannot start, the old instance stays: {lacks}"));
         };
         if at_boot {

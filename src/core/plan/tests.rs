@@ -2,6 +2,7 @@ mod boot;
 mod bootstrap;
 mod dry_run;
 mod lost_data;
+mod missing;
 mod not_accepted;
 mod overlays;
 mod permit;
@@ -68,6 +69,8 @@ struct DaemonWorld {
     waiting_for: Vec<Missing>,
     /// Which parts that holds back; none: the whole pod.
     held: Vec<HeldPart>,
+    /// What the revision with an image refers to, and why it cannot have that.
+    needs: BTreeMap<String, (ObjectRef, Option<HeldPart>)>,
     /// What admission waits for.
     unjudged: Option<Missing>,
     /// Whether admission refuses everything.
@@ -122,6 +125,7 @@ impl Facts for DaemonWorld {
             _ => data_version,
         };
         *self.rendered.borrow_mut() += 1;
+        let (waiting_for, held, references) = self.lacks(&image(daemon_set));
         let identity = Identity {
             uid: format!("uid-{}-{incarnation}", image(daemon_set)),
             pod_name: format!("{}-{incarnation}", daemon_set.key.name),
@@ -145,13 +149,11 @@ impl Facts for DaemonWorld {
                 pod: RenderedPod {
                     pod: json!({}),
                     volumes: Vec::new(),
-                    references: self.references.clone(),
+                    references,
                     tokens: BTreeSet::new(),
-                    waiting_for: self.waiting_for.clone(),
-                    held: match (self.held.is_empty(), self.waiting_for.is_empty()) {
-                        (true, false) => vec![HeldPart { missing: self.waiting_for.clone(), ..HeldPart::default() }],
-                        _ => self.held.clone(),
-                    },
+                    waiting_for,
+                    absent: held.iter().filter(|held| !held.unheard).flat_map(|held| held.missing.clone()).collect(),
+                    held,
                     notes: Vec::new(),
                     data_version: data_version.clone(),
                     images: Vec::new(),
@@ -324,6 +326,21 @@ impl Facts for DaemonWorld {
 }
 
 impl DaemonWorld {
+    /// What a rendering waits for, which parts that holds back, and what it refers to.
+    fn lacks(&self, image: &str) -> (Vec<Missing>, Vec<HeldPart>, BTreeSet<ObjectRef>) {
+        let mut references = self.references.clone();
+        if let Some((reference, held)) = self.needs.get(image) {
+            references.insert(reference.clone());
+            let held: Vec<HeldPart> = held.iter().cloned().collect();
+            return (held.iter().flat_map(|held| held.missing.clone()).collect(), held, references);
+        }
+        let held = match (self.held.is_empty(), self.waiting_for.is_empty()) {
+            (true, false) => vec![HeldPart { missing: self.waiting_for.clone(), ..HeldPart::default() }],
+            _ => self.held.clone(),
+        };
+        (self.waiting_for.clone(), held, references)
+    }
+
     /// Executes a plan as the shell does, all of it.
     fn apply(&mut self, plan: &DaemonPlan) {
         for action in &plan.actions {

@@ -48,6 +48,8 @@ pub(super) struct RenderContext<'a> {
     pub(super) references: BTreeSet<ObjectRef>,
     pub(super) tokens: BTreeSet<TokenRequest>,
     pub(super) waiting_for: BTreeSet<Missing>,
+    /// What of that is known not to exist.
+    pub(super) absent: BTreeSet<Missing>,
     pub(super) notes: Vec<FieldError>,
     pub(super) errors: Vec<FieldError>,
     pub(super) volumes: Vec<VolumeData>,
@@ -74,6 +76,7 @@ impl<'a> RenderContext<'a> {
             references: BTreeSet::new(),
             tokens: BTreeSet::new(),
             waiting_for: BTreeSet::new(),
+            absent: BTreeSet::new(),
             notes: Vec::new(),
             errors: Vec::new(),
             volumes: Vec::new(),
@@ -137,7 +140,7 @@ impl<'a> RenderContext<'a> {
             }
             Lookup::Absent | Lookup::Deleted(_) if optional => {}
             Lookup::Unknown if optional && self.is_from_folder() => {}
-            Lookup::Absent | Lookup::Deleted(_) => self.miss(kind.as_str(), name, ""),
+            Lookup::Absent | Lookup::Deleted(_) => self.lack(self.namespace(), kind, name, ""),
             Lookup::Unknown => self.not_heard(self.missing(kind.as_str(), self.namespace(), name, "")),
         }
         self.record(kind, name, "", None);
@@ -155,6 +158,12 @@ impl<'a> RenderContext<'a> {
         let missing = self.missing(kind, namespace, name, key);
         self.obstacles.miss(missing.clone(), false);
         self.waiting_for.insert(missing);
+    }
+
+    /// Records that an object, or a key in one, is missing and known not to exist.
+    pub(super) fn lack(&mut self, namespace: &str, kind: Kind, name: &str, key: &str) {
+        self.miss_in(kind.as_str(), namespace, name, key);
+        self.absent.insert(self.missing(kind.as_str(), namespace, name, key));
     }
 
     /// Records that something is not known yet.

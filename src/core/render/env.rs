@@ -138,7 +138,7 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
             let value = payload::value(kind, object, key);
             ctx.record(kind, object_name, key, value.as_deref());
             if value.is_none() {
-                ctx.miss(kind.as_str(), object_name, key);
+                ctx.lack(ctx.namespace(), kind, object_name, key);
             }
             if !ctx.spend_on_variable(name.len() + value.as_deref().map_or(0, <[u8]>::len), &field, &from) {
                 return Vec::new();
@@ -203,7 +203,7 @@ fn resolve_one<'a>(
     if object.is_some() {
         ctx.record(kind, object_name, key, value.as_deref());
         if value.is_none() && !optional {
-            ctx.miss(kind.as_str(), object_name, key);
+            ctx.lack(ctx.namespace(), kind, object_name, key);
         }
     }
     if value.is_none() && optional {

@@ -21,7 +21,7 @@ pub(super) fn require(ctx: &mut RenderContext<'_>) {
             let missing = ctx.missing(Kind::ConfigMap.as_str(), &config_map.namespace, &config_map.name, "");
             match unheard {
                 true => ctx.not_heard(missing),
-                false => ctx.miss(Kind::ConfigMap.as_str(), &config_map.name, ""),
+                false => ctx.lack(ctx.namespace(), Kind::ConfigMap, &config_map.name, ""),
             }
             ctx.begin(Part::Pod);
         }

@@ -182,7 +182,7 @@ impl<'a> Payload<'_, 'a> {
                 self.insert(path, file, field);
             }
             None if optional => {}
-            None => self.ctx.miss(found.kind.as_str(), found.name, key),
+            None => self.ctx.lack(self.ctx.namespace(), found.kind, found.name, key),
         }
     }
 

@@ -70,10 +70,8 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
             Lookup::Present(object) => {
                 (object.get("value").map(canonical::untouched), object.text_at("preemptionPolicy"))
             }
-            Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown => {
-                ctx.miss_in(Kind::PriorityClass.as_str(), "", &class, "");
-                return;
-            }
+            Lookup::Absent | Lookup::Deleted(_) => return ctx.lack("", Kind::PriorityClass, &class, ""),
+            Lookup::Unknown => return ctx.miss_in(Kind::PriorityClass.as_str(), "", &class, ""),
         },
     };
     let policy = policy.unwrap_or("PreemptLowerPriority");
@@ -127,10 +125,8 @@ pub(super) fn overhead(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     let class = spec.text_at("runtimeClassName");
     let fixed = match class.map(|class| (class, ctx.look_up(Kind::RuntimeClass, class))) {
         Some((_, Lookup::Present(object))) => object.at(["overhead", "podFixed"]),
-        Some((class, Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown)) => {
-            ctx.miss_in(Kind::RuntimeClass.as_str(), "", class, "");
-            return;
-        }
+        Some((class, Lookup::Absent | Lookup::Deleted(_))) => return ctx.lack("", Kind::RuntimeClass, class, ""),
+        Some((class, Lookup::Unknown)) => return ctx.miss_in(Kind::RuntimeClass.as_str(), "", class, ""),
         None => None,
     };
     match fixed {

@@ -59,7 +59,8 @@ pub(super) fn apply(ctx: &mut RenderContext<'_>, account: &str, spec: &mut Objec
 /// Adds the default token volume. Returns the ServiceAccount, if it is known.
 pub(super) fn mount<'a>(ctx: &mut RenderContext<'a>, account: &str, spec: &mut Object) -> Option<&'a Value> {
     let of_pod = spec.at("automountServiceAccountToken").and_then(Value::as_bool);
-    let object = match ctx.look_up(Kind::ServiceAccount, account) {
+    let lookup = ctx.look_up(Kind::ServiceAccount, account);
+    let object = match lookup {
         Lookup::Present(object) => Some(object),
         Lookup::Absent | Lookup::Deleted(_) | Lookup::Unknown => None,
     };
@@ -68,7 +69,10 @@ pub(super) fn mount<'a>(ctx: &mut RenderContext<'a>, account: &str, spec: &mut O
         ctx.refuse("spec.template.spec.serviceAccountName", reason, "give it fewer imagePullSecrets");
     }
     if of_pod.is_none() && object.is_none() {
-        ctx.miss(Kind::ServiceAccount.as_str(), account, "");
+        match lookup {
+            Lookup::Unknown => ctx.miss(Kind::ServiceAccount.as_str(), account, ""),
+            _ => ctx.lack(ctx.namespace(), Kind::ServiceAccount, account, ""),
+        }
     }
     let of_account = || object?.get("automountServiceAccountToken")?.as_bool();
     if of_pod.or_else(of_account).unwrap_or(true) {

@@ -3,6 +3,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::core::model::Kind;
+use crate::core::render::RenderedPod;
 use crate::core::render::fixture::Fixture;
 use crate::core::render::fixture::files;
 
@@ -169,4 +170,31 @@ fn a_node_name_that_leaves_no_room_is_refused() {
     fixture.options.node_name = "n".repeat(253);
     let refused = fixture.render().unwrap_err();
     assert!(refused.errors.iter().any(|e| e.field == "metadata.name"), "{refused:?}");
+}
+
+#[test]
+fn what_nobody_has_said_anything_of_and_what_is_no_object_is_not_absent() {
+    let lacks = |complete: bool| {
+        let main = json!({"name": "main", "image": "main:1",
+            "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "some", "key": "other"}}}],
+            "envFrom": [{"secretRef": {"name": "gone"}}, {"secretRef": {"name": "optional", "optional": true}}]});
+        let mut fixture = Fixture::new(json!({"priorityClassName": "class", "runtimeClassName": "runtime",
+            "serviceAccountName": "account", "containers": [main]}));
+        fixture.put(Kind::ConfigMap, "some", json!({"data": {"key": "x"}}));
+        fixture.objects.complete = complete;
+        let pod = fixture.rendered();
+        assert!(waiting(&pod).contains(&"ServiceAccountToken kube-system/account".to_owned()), "{:?}", waiting(&pod));
+        let waiting_for = pod.absent.clone();
+        waiting(&RenderedPod { waiting_for, ..pod })
+    };
+    let key = "ConfigMap kube-system/some other";
+    let all = [
+        key,
+        "PriorityClass /class",
+        "RuntimeClass /runtime",
+        "Secret kube-system/gone",
+        "ServiceAccount kube-system/account",
+    ];
+    assert_eq!(lacks(true), all);
+    assert_eq!(lacks(false), [key], "of the others no source has said that they do not exist");
 }

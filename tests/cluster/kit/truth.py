@@ -211,7 +211,7 @@ class Truth:
             for one in reports[name].get("daemons", []):
                 if (one["namespace"], one["name"]) == (self.namespace, self.daemon):
                     has_failed = one.get("failed", {}).get("revision") == wanted or one.get("phase") in _TROUBLE
-                    troubled.update({name} if has_failed or one.get("pullFailed") else ())
+                    troubled.update({name} if has_failed or one.get("pullFailed") or one.get("missing", {}).get("revision") == wanted else ())
         return troubled
 
     def _look(self):

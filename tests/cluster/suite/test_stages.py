@@ -45,12 +45,14 @@ class StagesTest(Coordinated):
         cls.all_have()
 
     @classmethod
-    def change(cls, **annotations):
-        """A new image, with these annotations alone; gives the image's number."""
+    def change(cls, needs=None, **annotations):
+        """A new image, with these annotations alone, which may need a ConfigMap; gives the image's number."""
         cls.number += 1
         it = daemonset("net", labels=STATIC, terminationGracePeriodSeconds=0, automountServiceAccountToken=False)
         it["metadata"] |= {"namespace": "kube-system", "annotations": {OURS + k.replace("_", "-"): v for k, v in annotations.items()}}
         it["spec"]["template"]["spec"]["containers"][0]["image"] = f"example.org/net:{cls.number}"
+        if needs:
+            it["spec"]["template"]["spec"]["volumes"] = [{"name": "config", "configMap": {"name": needs}}]
         it["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 4}}
         cls.admin.apply(it)
         return cls.number
@@ -212,3 +214,28 @@ class StagesTest(Coordinated):
         until(lambda: self.condition("Progressing")[0] == "RolledBack", SOON, "that is told")
         self.assertRegex(self.condition("Progressing")[1], r"^it was aborted: no node has it any more; \d nodes? with an older revision than it keep that$")
         never(lambda: self.images() != others | {node: released}, QUIET, "another node changes")
+
+    def test_7_a_template_that_needs_an_object_which_does_not_exist_waits_for_it(self):
+        self.change()
+        self.all_have()
+        before, written = self.images(), lambda: {n["metadata"]["name"]: n["metadata"]["generation"] for n in self.admin.list("nodedaemons")}
+        generations = written()
+        self.change(needs="later", pre_pull="4s")
+        cause = "needs an object that does not exist (ConfigMap kube-system/later) on 4 nodes: hollow-0, hollow-1, hollow-2, hollow-3"
+        until(lambda: self.condition("Degraded") == ("Failing", cause), SOON, f"it is named: {self.condition('Degraded')}")
+        until(lambda: self.condition("Progressing") == ("Held", "4 of 4 nodes are left: 4 nodes cannot take it"), SOON, "it is held")
+        approved = lambda: [n for n in self.admin.list("nodedaemons") if n["spec"].get("approvals")]
+        until(lambda: not approved(), SOON, "approvals are withdrawn")
+        never(approved, QUIET, "a node is approved")
+        more = {node: generation - generations[node] for node, generation in written().items()}
+        self.assertLessEqual(max(more.values()), 2, f"each is approved once at most: {more}")
+        self.assertEqual(self.images(), before, "no node changes")
+        self.assertEqual(self.condition("Released")[0], "RollingOut")
+        told = self.daemonlet(code=1)
+        self.assertIn(cause, told)
+        self.assertIn("it needs an object that does not exist (ConfigMap kube-system/later)", told)
+        self.admin.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "later", "namespace": "kube-system"}})
+        began = time.monotonic()
+        self.all_have()
+        self.assertLess(time.monotonic() - began, 30)
+        until(lambda: self.condition("Degraded")[0] == "AsExpected", SOON, "nothing is missing")

@@ -24,7 +24,7 @@ CRD = "crd/nodedaemons.daemonlet.dev"
 LATER_ANNOTATION = "daemonlet.dev/by-building"
 LATER = {"later": {"type": "string"}}
 # What a first version could do without.
-YOUNG = {"approvals": ("overlays", "when", "lease"), "daemons": ("overlays", "staged", "pullFailed", "stockPod", "previous")}
+YOUNG = {"approvals": ("overlays", "when", "lease"), "daemons": ("overlays", "staged", "pullFailed", "missing", "stockPod", "previous")}
 
 
 class VersionsTest(Coordinated):

@@ -43,6 +43,7 @@ fn full() -> Value {
         failed: Some(FailedReport { revision: text(), cause: text(), message: text() }),
         pull_failed: Some(text()),
         awaits_rollout: true,
+        missing: Some(MissingReport { revision: text(), message: text() }),
         stock_pod: Some(text()),
         previous: Some(text()),
     };
@@ -131,9 +132,10 @@ fn each_list_and_each_text_of_a_status_is_bounded_by_the_schema_as_by_the_agent(
         &status["properties"]["worst"],
         &daemon["message"],
         &daemon["pullFailed"],
+        &daemon["missing"]["properties"]["message"],
         &daemon["failed"]["properties"]["message"],
     ];
-    assert_eq!(texts.map(|text| &text["maxLength"]), [&json!(WORDS); 4]);
+    assert_eq!(texts.map(|text| &text["maxLength"]), [&json!(WORDS); 5]);
     let long = Status { worst: "x".repeat(WORDS + 1), daemons: vec![DaemonReport::default(); DAEMONS + 1], ..full };
     assert_eq!(refused_by_schema(&long).len(), 2, "{:?}", refused_by_schema(&long));
 }

@@ -78,7 +78,7 @@ pub(super) fn withdraw_gone(known: &Basis<'_>, ours: &BTreeSet<(Name, Name)>, pl
     for (node, entry) in &known.view.nodes {
         let Some(report) = &entry.report else { continue };
         let stands = |key: Name, uid: Name| {
-            let is_claimed = || report.told(key).is_some_and(|told| told.replacing);
+            let is_claimed = || report.told(key).is_some_and(|told| told.replacing.is_some());
             is_known(key, uid) && (entry.node.is_some() || is_claimed())
         };
         if report.approvals.iter().all(|(key, uid, _)| stands(*key, *uid)) {

@@ -28,7 +28,7 @@ pub struct NodeDelay {
     /// Since when what it has begun, or is to begin, is not ready though its agent is heard. The time that it waited does
     /// not count once it has begun.
     not_ready: Option<Timestamp>,
-    /// Whether it has begun: it claims, or an instance of the wanted revision was there.
+    /// Whether it has begun: it claims it, or an instance of the wanted revision was there.
     has_begun: bool,
     /// Since when its agent is seen to claim an approval.
     claimed: Option<Timestamp>,
@@ -52,15 +52,15 @@ impl NodeDelay {
     }
 }
 
-/// Whether a node has begun the wanted revision: it claims, or has an instance of it.
+/// Whether a node has begun the wanted revision: it claims it, or has an instance of it.
 pub(super) fn has_begun(daemon: &WatchedDaemon, told: &Told) -> bool {
-    told.replacing || newest(told).is_some_and(|newest| newest.revision == daemon.wanted)
+    told.replacing == Some(daemon.wanted) || newest(told).is_some_and(|newest| newest.revision == daemon.wanted)
 }
 
 /// Whether nothing runs on a node, and its agent waits: for the coordinator's word, for what holds the rollout, or for an
 /// object.
 pub(super) fn waits(told: &Told) -> bool {
-    told.instances.is_empty() && !told.replacing && told.phase == Some(State::Waiting)
+    told.instances.is_empty() && told.replacing.is_none() && told.phase == Some(State::Waiting)
 }
 
 /// Nodes where the wanted revision or nothing runs and is not ready though the agent is heard, and those that claim.
@@ -84,7 +84,7 @@ pub(super) fn of(known: &Basis<'_>, daemon: &WatchedDaemon, row: &NodeRow<'_>) -
     // An instance that is made anew has no more time.
     let has_begun = is_late_yet && (is_begun || before.has_begun && !waits(told));
     let not_ready = is_late_yet.then(|| since(before.not_ready.filter(|_| before.has_begun == has_begun)));
-    Some(NodeDelay { not_ready, has_begun, claimed: told.replacing.then(|| since(before.claimed)) })
+    Some(NodeDelay { not_ready, has_begun, claimed: told.replacing.map(|_| since(before.claimed)) })
 }
 
 fn newest(told: &Told) -> Option<&InstanceFact> {

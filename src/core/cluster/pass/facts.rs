@@ -1,6 +1,7 @@
 //! The nodes as one DaemonSet's rollout sees them.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
@@ -19,6 +20,7 @@ use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::NodeEntry;
+use crate::core::cluster::snapshot::Told;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::snapshot::WatchedNode;
 use crate::core::model::FIRST_INSTALL;
@@ -33,6 +35,7 @@ use super::Basis;
 use super::broken::Broken;
 use super::cut_off;
 use super::delays;
+use super::revisions;
 use super::rules;
 use super::stages;
 use super::status;
@@ -44,6 +47,8 @@ const REFUSED_FOR: Span = Span::from_secs(10);
 const LATE: &str = "not available within the progress deadline";
 /// The cause of nodes that start nothing though nothing holds it.
 const WAITS: &str = "waits to start, and NodeDaemons says for what,";
+/// The cause of nodes that lack an object.
+pub(super) const MISSING: &str = "needs an object that does not exist";
 /// The cause of nodes that are lost.
 const LOST: &str = "its Node was deleted after it took the revision and before it was available";
 
@@ -78,7 +83,9 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         if !should_run && !is_away && is_nothing_there {
             continue;
         }
-        let is_claimed = told.is_some_and(|told| told.replacing);
+        let is_claimed = told.is_some_and(|told| told.replacing.is_some());
+        // What a dead agent last said of objects may be long over.
+        let lacks = !agent.is_dead() && told.is_some_and(|told| missing(daemon, told).is_some());
         let is_ready = node.ready && (!agent.is_dead() || is_ready(known, daemon, name));
         let has_begun = told.is_some_and(|told| delays::has_begun(daemon, told));
         let late = delay.is_some_and(|delay| delay.is_over(daemon, has_begun, known.now));
@@ -95,7 +102,9 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             able: report.is_some()
                 && !agent.is_dead()
                 && told.is_none_or(|t| t.phase != Some(State::Refused))
-                && !is_left_alone,
+                && !is_left_alone
+                && !lacks,
+            lacks,
             agent: agent.liveness,
             reports: report.is_some(),
             left_alone: is_left_alone,
@@ -105,8 +114,8 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             instances: told.map_or(&[], |t| &t.instances),
             overlays: told.and_then(|t| t.overlays),
             approval,
-            replacing: told.is_some_and(|t| t.replacing),
             awaits_rollout: told.is_some_and(|t| t.awaits_rollout),
+            replacing: is_claimed,
             staged: told.is_some_and(|t| t.staged),
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || late && has_begun && !is_released
@@ -220,8 +229,7 @@ pub(super) fn refused<'a>(known: &Basis<'_>, facts: &[NodeFact<'a>], target: Nam
 /// The ControllerRevision of a revision of a DaemonSet, if it is there.
 fn revision<'a>(view: &'a ClusterSnapshot, daemon: &WatchedDaemon, name: Name) -> Option<&'a RevisionFact> {
     let hash = view.names.text(name);
-    let mut its = view.revisions.values().filter(|known| known.controller.as_ref() == Some(&daemon.uid));
-    its.find(|known| known.revision.hash == hash).map(|known| &known.revision)
+    revisions::of(view, daemon).find(|known| known.hash == hash)
 }
 
 /// The revision that the whole rollout goes back to: it is halted, and the DaemonSet asks for that. The released one,
@@ -287,6 +295,23 @@ fn has_taken(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
     node.replacing || has_wanted(daemon, node)
 }
 
+/// What the wanted revision needs and what does not exist, as an agent says.
+fn missing(daemon: &WatchedDaemon, told: &Told) -> Option<Name> {
+    told.missing.filter(|(revision, _)| *revision == daemon.wanted).map(|(_, objects)| objects)
+}
+
+/// The cause of nodes that lack an object, with what most of them say: their words are not the coordinator's, and one says no
+/// more than the others.
+pub(super) fn missing_words(known: &Basis<'_>, daemon: &WatchedDaemon) -> String {
+    let mut said: BTreeMap<&str, usize> = BTreeMap::new();
+    for objects in known.nodes_with(daemon.key).filter_map(|row| missing(daemon, row.told?)) {
+        *said.entry(known.view.names.text(objects)).or_default() += 1;
+    }
+    let others = if said.len() > 1 { ", elsewhere others" } else { "" };
+    let most = said.into_iter().max_by_key(|(objects, count)| (*count, Reverse(*objects)));
+    format!("{MISSING} ({}{others})", most.map_or("", |(objects, _)| objects))
+}
+
 /// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; agents that do not
 /// claim what they are given; nodes that are lost, those that keep the rollout from going on, and those that are late.
 pub(super) fn causes(
@@ -309,6 +334,9 @@ pub(super) fn causes(
     }
     for node in facts.iter().filter(|n| n.passed_over) {
         add("approval not claimed", node.name);
+    }
+    for node in facts.iter().filter(|n| n.lacks) {
+        add(MISSING, node.name);
     }
     for node in facts.iter().filter(|n| n.refused_until.is_some()) {
         add("the API server refuses to keep its approvals", node.name);

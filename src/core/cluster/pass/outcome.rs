@@ -79,6 +79,10 @@ impl RolloutOutcome<'_> {
             cause: cause.to_owned(),
         };
         plan.troubles.extend(causes.iter().map(|(cause, nodes)| (trouble("Degraded", cause), nodes.len().max(1))));
+        // An event names no object: each other word would be another event.
+        if let Some(nodes) = causes.remove(facts::MISSING) {
+            causes.insert(facts::missing_words(known, daemon), nodes);
+        }
         plan.troubles.extend(self.halted.iter().map(|halted| (trouble(events::HALTED, &halted.cause), 1)));
         if let Some((what, why)) = self.current.and_then(|current| facts::unwritten(known, daemon, current)) {
             plan.troubles.insert(trouble("Degraded", &format!("{what}; the condition Degraded says why")), 1);

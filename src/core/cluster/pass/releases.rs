@@ -177,7 +177,7 @@ pub(super) fn released(
     let may_release = !is_held
         && (rolled.is_through && !is_kept(&daemon.daemon_set) || is_on_delete || before.is_none())
         && facts.iter().all(|n| !(n.should_run && n.reachable && (n.unreported_until.is_some() || !n.is_heard())))
-        && !rollout::is_silence(rules, facts)
+        && !rollout::is_unproven(rules, facts)
         && !facts.iter().any(may_fail_yet);
     let mut counting = facts.iter().filter(|n| n.should_run && n.reachable && n.able && !n.failed).peekable();
     let is_released = may_release && counting.peek().is_some() && counting.all(has_it);

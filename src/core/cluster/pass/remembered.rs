@@ -6,7 +6,6 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::history::RevisionWrite;
 use crate::core::cluster::released;
 use crate::core::cluster::released::FirstInstances;
@@ -16,14 +15,10 @@ use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::json::Json;
 
+use super::revisions;
+
 /// Why nothing is approved meanwhile.
 pub(super) const HOLD: &str = "its status names no released revision any more, and does so again first";
-
-fn its<'a>(view: &'a ClusterSnapshot, daemon: &WatchedDaemon) -> impl Iterator<Item = &'a RevisionFact> {
-    let uid = daemon.uid.clone();
-    let its = view.revisions.values().filter(move |known| known.controller.as_ref() == Some(&uid));
-    its.map(|known| &known.revision)
-}
 
 /// The DaemonSet with the condition `Released` as it is to be written again, where its status has none and a
 /// ControllerRevision says which one it was. Nobody takes this condition for the one that is written.
@@ -31,7 +26,8 @@ pub(super) fn restored(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> Option
     if RolloutStatus::of(&daemon.status, daemon.generation).released.is_some() {
         return None;
     }
-    let last = its(view, daemon).filter(|known| known.released.is_some()).max_by_key(|known| known.released)?;
+    let last =
+        revisions::of(view, daemon).filter(|known| known.released.is_some()).max_by_key(|known| known.released)?;
     // What else the status says is of the template that it was written for.
     let generation = daemon.status.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0);
     let known = Released { name: last.name.clone(), hash: last.hash.clone(), generation };
@@ -50,8 +46,9 @@ pub(super) fn restored(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> Option
 
 /// The mark of the released revision, if that is to be written: it is the latest of all.
 pub(super) fn mark(view: &ClusterSnapshot, daemon: &WatchedDaemon, released: &Released) -> Option<RevisionWrite> {
-    let of = its(view, daemon).find(|known| known.name == released.name && known.hash == released.hash)?;
-    let latest = its(view, daemon).filter(|known| known.name != of.name).filter_map(|known| known.released).max();
+    let of = revisions::of(view, daemon).find(|known| known.name == released.name && known.hash == released.hash)?;
+    let latest =
+        revisions::of(view, daemon).filter(|known| known.name != of.name).filter_map(|known| known.released).max();
     if of.released.is_some() && of.released > latest {
         return None;
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::core::cluster::history;
+use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::history::RevisionHolder;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::released::RolloutStatus;
@@ -13,6 +14,7 @@ use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::snapshot::ClusterSnapshot;
+use crate::core::cluster::snapshot::KnownRevision;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::ObjectKey;
 use crate::core::time::Timestamp;
@@ -66,6 +68,22 @@ pub(super) fn refused(known: &Basis<'_>, key: &ObjectKey, plan: &history::Revisi
     Some(format!("its ControllerRevision cannot be written, and nothing is rolled out without it: {why}"))
 }
 
+/// The ControllerRevisions of a namespace: those of others, of which there may be many, cost nothing.
+fn of_namespace<'a>(
+    view: &'a ClusterSnapshot,
+    namespace: &str,
+) -> impl Iterator<Item = (&'a ObjectKey, &'a KnownRevision)> {
+    let from = ObjectKey::new(namespace, "");
+    view.revisions.range(from.clone()..).take_while(move |(key, _)| key.namespace == from.namespace)
+}
+
+/// The ControllerRevisions of a DaemonSet: what names it as its owner in another namespace is none.
+pub(super) fn of<'a>(view: &'a ClusterSnapshot, daemon: &WatchedDaemon) -> impl Iterator<Item = &'a RevisionFact> {
+    let (uid, namespace) = (daemon.uid.clone(), &daemon.daemon_set.key.namespace);
+    let its = of_namespace(view, namespace).filter(move |(_, known)| known.controller.as_ref() == Some(&uid));
+    its.map(|(_, known)| &known.revision)
+}
+
 /// The revisions of a DaemonSet, and orphans that match its selector; those of others whose names begin as its own; and
 /// what lets those go that its selector does not match any more.
 fn known_revisions<'a>(
@@ -74,8 +92,7 @@ fn known_revisions<'a>(
     daemon: &WatchedDaemon,
 ) -> (Vec<history::RevisionFact>, BTreeMap<&'a str, RevisionHolder>, Vec<history::RevisionWrite>) {
     let (mut own, mut others, mut releases) = (Vec::new(), BTreeMap::new(), Vec::new());
-    let from = ObjectKey::new(&key.namespace, "");
-    for (of, known) in view.revisions.range(from..).take_while(|(of, _)| of.namespace == key.namespace) {
+    for (of, known) in of_namespace(view, &key.namespace) {
         let is_own = known.controller.as_ref().is_none_or(|uid| *uid == daemon.uid);
         if is_own && known.is_selected_by(daemon) {
             own.push(known.revision.clone());

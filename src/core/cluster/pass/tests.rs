@@ -642,6 +642,7 @@ fn a_name_that_somebody_elses_revision_has_is_waited_for_or_counted_as_a_collisi
 
 mod adversary;
 mod back;
+mod missing;
 mod releases;
 mod stages;
 mod unread;

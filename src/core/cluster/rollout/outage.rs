@@ -12,10 +12,20 @@ const UNREACHABLE_FLOOR: usize = 2;
 
 /// Whether so many of the nodes are unreachable or have a dead agent that the others do not speak for all.
 pub fn is_silence(rules: &RolloutRules, nodes: &[NodeFact<'_>]) -> bool {
-    let is_dead = |node: &&NodeFact<'_>| node.should_run && node.reachable && node.agent == AgentLiveness::Dead;
+    are_many(rules, nodes, |node| node.agent == AgentLiveness::Dead)
+}
+
+/// The same with those that cannot take the revision before an object exists: the others do not show that it works.
+pub fn is_unproven(rules: &RolloutRules, nodes: &[NodeFact<'_>]) -> bool {
+    are_many(rules, nodes, |node| node.agent == AgentLiveness::Dead || node.lacks)
+}
+
+/// Whether too many nodes are unreachable, or are such.
+fn are_many(rules: &RolloutRules, nodes: &[NodeFact<'_>], is_such: impl Fn(&NodeFact<'_>) -> bool) -> bool {
     let (unreachable, all) = unreachable(nodes);
-    let silent = unreachable + nodes.iter().filter(is_dead).count();
-    silent > UNREACHABLE_FLOOR && silent >= resolve(&rules.max_unreachable, all)
+    let such = nodes.iter().filter(|node| node.should_run && node.reachable && is_such(node)).count();
+    let many = unreachable + such;
+    many > UNREACHABLE_FLOOR && many >= resolve(&rules.max_unreachable, all)
 }
 
 /// Whether so many of the nodes are unreachable that nothing goes on.

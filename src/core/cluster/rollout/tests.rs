@@ -48,6 +48,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         ready: true,
         reachable: true,
         able: true,
+        lacks: false,
         agent: AgentLiveness::Alive,
         reports: true,
         left_alone: false,

@@ -52,11 +52,12 @@ pub(super) fn settled(view: &RolloutView<'_>, plan: &mut RolloutPlan) {
         // An API server with an older resource drops what an approval waits for.
         let is_other = view.is_old(index) && approval.is_standing() && approval.when != rules.when;
         let is_void = !node.wants(rules, approval.pair()) || is_other || rules.hold.is_some();
-        let void = is_void || node.failed || !view.counts(index);
+        let lacks = node.lacks && view.is_old(index);
+        let void = is_void || node.failed || lacks || !view.counts(index);
         if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
             // Where a trigger was written since it was given, its node waits for that, and claims nothing else.
-            if late && approval.when == rules.when {
+            if late && !lacks && approval.when == rules.when {
                 plan.unclaimed.push(index);
             }
         }

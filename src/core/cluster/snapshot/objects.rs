@@ -18,6 +18,8 @@ use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
 use crate::core::dns;
+use crate::core::escape;
+use crate::core::identity::template_hash;
 use crate::core::json::Json;
 use crate::core::model::Lookup;
 use crate::core::model::Mode;
@@ -36,6 +38,8 @@ use super::WatchedNode;
 
 /// What one agent's word is taken of, so that none can fill the coordinator: as many daemons.
 const DAEMONS: usize = 512;
+/// So many bytes of the names of objects that a revision lacks are kept.
+const OBJECTS: usize = 256;
 /// A pod's name has no more bytes.
 const POD_NAME: usize = 253;
 
@@ -196,17 +200,23 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
         overlays: digest(names, &report.overlays),
         pod,
         uid: (!report.uid.is_empty()).then(|| names.of(&report.uid)),
-        replacing: report.replacing.is_some(),
+        replacing: report.replacing.map(|claim| names.of(template_hash(&claim))),
         staged: report.staged.is_some(),
         failed: report.failed.map(|f| (names.of(&f.revision), names.of(cause(&f.cause)))),
         previous: report.previous.map(|p| names.of(&p)),
         phase: report.phase,
         pull_failed: report.pull_failed.is_some(),
         awaits_rollout: report.awaits_rollout,
+        missing: report.missing.map(|missing| (names.of(&missing.revision), names.of(&objects(&missing.message)))),
         is_static: report.mode == Some(Mode::Static),
         stock_pod: report.stock_pod.filter(|pod| is_pod_name(pod)).map(String::into_boxed_str),
     };
     (key, told)
+}
+
+/// What a revision lacks, as a condition shows it.
+fn objects(text: &str) -> String {
+    escape::short(&escape::line(text), OBJECTS).into_owned()
 }
 
 /// Why a revision failed, in the words that agents have for it: each other word would be another event.

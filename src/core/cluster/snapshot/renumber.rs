@@ -57,9 +57,10 @@ fn of_told(told: &mut Told, new: &mut impl FnMut(&mut Name)) {
         new(&mut instance.revision);
         instance.overlays.iter_mut().for_each(&mut *new);
     }
-    told.uid.iter_mut().chain(&mut told.overlays).chain(&mut told.previous).for_each(&mut *new);
-    if let Some((revision, cause)) = &mut told.failed {
+    let names = told.uid.iter_mut().chain(&mut told.overlays).chain(&mut told.previous);
+    names.chain(&mut told.replacing).for_each(&mut *new);
+    for (revision, words) in told.failed.iter_mut().chain(&mut told.missing) {
         new(revision);
-        new(cause);
+        new(words);
     }
 }

@@ -56,6 +56,7 @@ fn tells(name: &str, noise: &str) -> Value {
     let one = |daemon: &str, revision: &str| {
         json!({"namespace": "n", "name": daemon, "uid": "u", "replacing": "r1", "previous": "r0", "phase": "running",
             "failed": {"revision": "r1", "cause": "image", "message": ""},
+            "missing": {"revision": "r1", "message": "ConfigMap n/c"},
             "instances": [{"pod": "p", "revision": revision, "created": "2026-01-01T00:00:00Z"}]})
     };
     let approvals =
@@ -92,6 +93,8 @@ fn an_agent_that_says_something_new_each_time_fills_no_table() {
         let text = |name: Option<Name>| view.names.text(name.unwrap());
         assert_eq!((told.uid, text(told.previous), text(told.failed.map(|f| f.0))), (Some(uid), "r0", "r1"));
         assert_eq!((text(told.failed.map(|f| f.1)), view.names.text(told.instances[0].revision)), ("image", "r0"));
+        let missing = (text(told.missing.map(|m| m.0)), text(told.missing.map(|m| m.1)));
+        assert_eq!((missing, text(told.replacing)), (("r1", "ConfigMap n/c"), "r1"));
     }
 }
 

@@ -238,6 +238,8 @@ fn what_does_not_become_available_within_the_deadline_has_failed_though_its_agen
         assert!(!is_halted(&mut view, NOW + deadline - ms(1)));
         assert!(is_halted(&mut view, NOW + deadline));
     }
+    // What was wanted before is claimed there: that says nothing of this revision.
+    assert!(!is_halted(&mut begun(starts("one", json!({"replacing": hash("three")}))), NOW + deadline));
     // One that was ready meanwhile begins anew, and of one that runs nothing yet no revision is to blame.
     let mut view = begun(starts("two", json!({})));
     view.put(WatchedKind::NodeDaemons, report("a", "two", json!({}), json!([])));

@@ -37,7 +37,7 @@ const DETAILED: usize = 20;
 const REPORTS: usize = 1 << 20;
 
 /// How many bytes the texts of one kind may have in a whole report, and each of them at least and at most.
-const TEXTS: usize = 192 << 10;
+const TEXTS: usize = 144 << 10;
 const SHORTEST: usize = 128;
 const LONGEST: usize = 1024;
 
@@ -177,7 +177,8 @@ fn shorten(reports: &mut [DaemonReport]) {
 /// What a report says in words.
 fn texts(report: &mut DaemonReport) -> impl Iterator<Item = &mut String> {
     let failed = report.failed.as_mut().map(|failed| &mut failed.message);
-    [&mut report.message].into_iter().chain(&mut report.pull_failed).chain(failed)
+    let missing = report.missing.as_mut().map(|missing| &mut missing.message);
+    [&mut report.message].into_iter().chain(&mut report.pull_failed).chain(failed).chain(missing)
 }
 
 fn waits(daemon: &DaemonPlan) -> bool {
@@ -205,7 +206,8 @@ fn report(
             pod,
         }
     };
-    let is_well = daemon.summary.state == State::Running && daemon.summary.pull_failed.is_none();
+    let summary = &daemon.summary;
+    let is_well = summary.state == State::Running && summary.pull_failed.is_none() && summary.missing.is_none();
     // The newest are what counts.
     let older = record.instances.len().saturating_sub(INSTANCES);
     let mut message = match failed {
@@ -234,6 +236,7 @@ fn report(
         }),
         pull_failed: daemon.summary.pull_failed.clone(),
         awaits_rollout: daemon.summary.awaits_rollout,
+        missing: daemon.summary.missing.clone(),
         stock_pod: daemon.summary.stock_pod.clone(),
         previous: record.previous.as_ref().map(|p| template_hash(&p.revision).to_owned()),
     }
@@ -259,6 +262,7 @@ fn ready_since(readiness: &Readiness, reported: Option<&InstanceReport>) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::cluster::node_daemons::MissingReport;
     use crate::core::cluster::node_daemons::tests::refused_by_schema;
     use crate::core::time::at;
 
@@ -328,6 +332,7 @@ mod tests {
             phase: Some(State::Refused),
             message: text.clone(),
             pull_failed: Some(text.clone()),
+            missing: Some(MissingReport { message: text.clone(), ..Default::default() }),
             failed: Some(FailedReport { message: text.clone(), ..Default::default() }),
             instances: vec![instance.clone(); INSTANCES],
             ..DaemonReport::default()
@@ -401,6 +406,7 @@ mod tests {
             phase: Some(State::Waiting),
             message: long(),
             pull_failed: Some(long()),
+            missing: Some(MissingReport { revision: "r".to_owned(), message: long() }),
             failed: Some(FailedReport { revision: "r".to_owned(), cause: "image".to_owned(), message: long() }),
             ..DaemonReport::default()
         };

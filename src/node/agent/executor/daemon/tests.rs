@@ -55,6 +55,7 @@ fn rendering(uid: &str, pod_name: &str) -> Arc<RenderResult> {
         references: BTreeSet::new(),
         tokens: BTreeSet::new(),
         waiting_for: Vec::new(),
+        absent: Vec::new(),
         held: Vec::new(),
         notes: Vec::new(),
         data_version: String::new(),

@@ -1,0 +1,60 @@
+//! What another revision needs that does not exist, while an instance of the old one stays.
+//!
+//! Owns what is said of it: the coordinator approves no node that lacks something. What nobody has said anything of yet is
+//! not missing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::core::cluster::node_daemons::MissingReport;
+use crate::core::identity::template_hash;
+use crate::core::model::DaemonSet;
+use crate::core::policy::Admission;
+use crate::core::rendering::RenderResult;
+use crate::core::rendering::Rendered;
+
+use super::Planner;
+use super::instance::describe;
+use super::progress::Target;
+
+impl Planner<'_> {
+    /// Notes the objects that a target refers to which waits for its approval, so that it is known by then which of them
+    /// exist. Its tokens are requested once it is approved. Gives what does not exist, in words.
+    pub(super) fn look_ahead(&mut self, target: &Target) -> Option<String> {
+        for rendering in self.renderings(target) {
+            self.references.extend(rendered(&rendering).flat_map(|rendered| &rendered.pod.references).cloned());
+        }
+        self.note_missing(target)
+    }
+
+    /// Notes what the target needs and what does not exist, if an instance stays for that. Gives it in words.
+    pub(super) fn note_missing(&mut self, target: &Target) -> Option<String> {
+        let renderings = self.renderings(target);
+        let all = renderings.iter().flat_map(rendered).flat_map(|rendered| &rendered.pod.absent);
+        let all: BTreeSet<String> = all.map(describe).collect();
+        if all.is_empty() {
+            return None;
+        }
+        let message = all.into_iter().collect::<Vec<_>>().join(", ");
+        if self.record.live().next().is_some() {
+            let revision = template_hash(&target.revision).to_owned();
+            self.summary.missing = Some(MissingReport { revision, message: message.clone() });
+        }
+        Some(format!("it needs an object that does not exist ({message})"))
+    }
+
+    /// The renderings of the target's next instance as it is written and as admission last changed it, as far as policy
+    /// allows them.
+    fn renderings(&self, target: &Target) -> Vec<Arc<RenderResult>> {
+        let written = &target.daemon_set;
+        let admitted = Some(self.last_admitted(written)).filter(|admitted| !Arc::ptr_eq(admitted, written));
+        let is_allowed =
+            |daemon_set: &&Arc<DaemonSet>| matches!(self.facts.admission(daemon_set), Admission::Allowed(_));
+        let render = |daemon_set| self.facts.rendering(daemon_set, self.record.next_incarnation, target.data);
+        [written].into_iter().chain(admitted).filter(is_allowed).map(render).collect()
+    }
+}
+
+fn rendered(rendering: &Arc<RenderResult>) -> impl Iterator<Item = &Rendered> {
+    rendering.result.iter()
+}
