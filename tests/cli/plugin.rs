@@ -247,3 +247,23 @@ fn nothing_that_a_cluster_holds_forges_a_line_or_a_colour() {
     }
     assert!(seen >= 16, "{seen} of the texts have something of it");
 }
+
+#[test]
+fn a_misspelt_mode_is_told_with_the_command_that_mends_it() {
+    let mut all = answers();
+    let mut misspelt = released(&rollouts()[0]);
+    (misspelt["metadata"]["name"], misspelt["metadata"]["uid"]) = (json!("spelt"), json!("spelt"));
+    misspelt["metadata"]["labels"] = json!({"daemonlet.dev/mode": "statik"});
+    all.get_mut("/apis/apps/v1/daemonsets").unwrap()["items"].as_array_mut().unwrap().push(misspelt);
+    let told = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        String::from_utf8(against(&words, all.clone(), "not found").stdout).unwrap()
+    };
+    let mend = "hint: the modes are static and bootstrap: kubectl -n kube-system label --overwrite daemonset spelt \
+                daemonlet.dev/mode=static\n";
+    let (all_of_it, one) = (told(&[]), told(&["explain", "n1", "kube-system/spelt"]));
+    let named = format!("left alone (unknown mode): 1 DaemonSet of the API: kube-system/spelt\n{mend}");
+    assert!(all_of_it.contains(&named), "{all_of_it}");
+    let why = "no   mode and policy: label daemonlet.dev/mode is \"statik\", which is neither static nor bootstrap\n";
+    assert!(one.contains(why) && one.contains(mend), "{one}");
+}

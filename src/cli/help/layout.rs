@@ -4,8 +4,6 @@
 
 /// Between two columns of a table.
 const GAP: usize = 2;
-/// So wide a column may be made for its longest word.
-const WORD: usize = 30;
 
 /// `part` at most `width` wide, as far as its code and its longest words let it.
 pub(super) fn laid_out(part: &str, width: usize) -> String {
@@ -68,12 +66,15 @@ fn cells(line: &str) -> Vec<String> {
 }
 
 /// Rows below their head, each cell in lines of its column's width. Where a cell has several lines, a blank line parts
-/// the rows.
+/// the rows. Where the longest words alone are too wide, each cell has a line of its own.
 fn table(rows: &[Vec<String>], width: usize) -> String {
     let is_rule =
         |row: &&Vec<String>| !row.iter().all(|cell| !cell.is_empty() && cell.chars().all(|c| "-:".contains(c)));
     let rows: Vec<&Vec<String>> = rows.iter().filter(is_rule).collect();
     let widths = widths(&rows, width);
+    if let (true, Some((head, body))) = (width < total(&widths), rows.split_first()) {
+        return body.iter().map(|row| record(head, row, width)).collect::<Vec<_>>().join("\n");
+    }
     let line = |parts: &[&str]| {
         let cells = parts.iter().zip(&widths).map(|(part, width)| format!("{part:<width$}"));
         format!("{}\n", cells.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end())
@@ -96,8 +97,24 @@ fn table(rows: &[Vec<String>], width: usize) -> String {
     format!("{}{rule}{body}", head.concat())
 }
 
+/// A row, each cell but the first with the head of its column.
+fn record(head: &[String], row: &[String], width: usize) -> String {
+    let mut text = String::new();
+    for (number, (cell, head)) in row.iter().zip(head).enumerate().filter(|(_, (cell, _))| !cell.is_empty()) {
+        let (said, indent) = if number == 0 { (cell.clone(), "") } else { (format!("{head}: {cell}"), "  ") };
+        let lines = wrapped(&said, width.saturating_sub(indent.len() + 2));
+        text.push_str(&format!("{indent}{}\n", lines.join(&format!("\n{indent}  "))));
+    }
+    text
+}
+
+/// How wide columns of these widths are together.
+fn total(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+}
+
 /// How wide each column is: as its widest cell, but for the widest ones, which share what is left of `width`. None is
-/// narrower than its longest word, as far as that goes.
+/// narrower than its longest word.
 fn widths(rows: &[&Vec<String>], width: usize) -> Vec<usize> {
     let columns = rows.iter().map(|row| row.len()).max().unwrap_or_default();
     let of = |column: usize, measure: fn(&str) -> usize| {
@@ -105,11 +122,11 @@ fn widths(rows: &[&Vec<String>], width: usize) -> Vec<usize> {
     };
     let longest = |cell: &str| cell.split_whitespace().map(|word| word.chars().count()).max().unwrap_or_default();
     let full: Vec<usize> = (0..columns).map(|column| of(column, |cell| cell.chars().count())).collect();
-    let least: Vec<usize> = (0..columns).map(|column| of(column, longest).min(WORD)).collect();
-    let room = width.saturating_sub(GAP * columns.saturating_sub(1));
-    let at_most = |most: usize| full.iter().zip(&least).map(move |(full, least)| (*full).min(most.max(*least)));
-    let most = (1..=width).rev().find(|most| at_most(*most).sum::<usize>() <= room).unwrap_or(1);
-    at_most(most).collect()
+    let least: Vec<usize> = (0..columns).map(|column| of(column, longest)).collect();
+    let at_most = |most: usize| -> Vec<usize> {
+        full.iter().zip(&least).map(|(full, least)| (*full).min(most.max(*least))).collect()
+    };
+    (1..=width).rev().map(at_most).find(|widths| total(widths) <= width).unwrap_or(least.clone())
 }
 
 /// `text` in lines of at most `width`, cut between words; a longer word has a line of its own. At least one line.
@@ -144,6 +161,10 @@ mod tests {
         assert_eq!(
             laid_out(page, 80),
             "key    what\n-----  -----------------------\n`a|b`  one two three four five\nc      six\n"
+        );
+        assert_eq!(
+            laid_out(page, 11),
+            "`a|b`\n  what:\n    one two\n    three\n    four\n    five\n\nc\n  what:\n    six\n"
         );
     }
 

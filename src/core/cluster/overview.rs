@@ -33,18 +33,16 @@ use crate::core::node;
 use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
 use crate::core::placement::Placement;
-use crate::core::policy;
-use crate::core::status::LEFT_ALONE_NAMED;
 use crate::core::status::LeftAlone;
-use crate::core::status::LeftAloneCause;
 use crate::core::status::State;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::core::validate;
 
-mod words;
+mod left_alone;
+mod reason;
 
-use words::reason;
+use reason::reason;
 
 /// The version of the JSON schema of [`Overview`].
 pub const SCHEMA_VERSION: u32 = 1;
@@ -325,25 +323,12 @@ impl ClusterOverview {
     pub fn overview(&self, namespace: Option<&str>) -> Overview {
         let is_asked = |key: &&ObjectKey| namespace.is_none_or(|wanted| key.namespace == wanted);
         let keys = self.keys();
-        let mistyped: Vec<&ObjectKey> = self.mistyped(&keys).filter(is_asked).collect();
-        let left_alone = mistyped.first().map(|first| LeftAlone {
-            cause: LeftAloneCause::UnknownMode,
-            count: mistyped.len(),
-            daemon_sets: mistyped.iter().take(LEFT_ALONE_NAMED).map(ToString::to_string).collect(),
-            hint: policy::respelt(first),
-        });
         Overview {
             schema_version: SCHEMA_VERSION,
             coordinator: self.coordinator.clone(),
             daemon_sets: keys.iter().filter(is_asked).map(|key| self.rollout(key)).collect(),
-            left_alone: left_alone.into_iter().collect(),
+            left_alone: self.left_alone(&keys, namespace),
         }
-    }
-
-    /// The DaemonSets that are not `ours` because their mode label has a value that is none.
-    fn mistyped<'a>(&'a self, ours: &'a [ObjectKey]) -> impl Iterator<Item = &'a ObjectKey> {
-        let mistyped = self.daemons.iter().filter(|(_, daemon)| policy::is_mistyped(&daemon.daemon_set.labels));
-        mistyped.map(|(key, _)| key).filter(|key| ours.binary_search(key).is_err())
     }
 
     fn rollout(&self, key: &ObjectKey) -> Rollout {

@@ -218,13 +218,15 @@ class StagesTest(Coordinated):
     def test_7_a_template_that_needs_an_object_which_does_not_exist_waits_for_it(self):
         self.change()
         self.all_have()
-        before, written = self.images(), lambda: {n["metadata"]["name"]: n["metadata"]["generation"] for n in self.admin.list("nodedaemons")}
-        generations = written()
+        approved = lambda: [n for n in self.admin.list("nodedaemons") if n["spec"].get("approvals")]
+        written = lambda: {n["metadata"]["name"]: n["metadata"]["generation"] for n in self.admin.list("nodedaemons")}
+        until(lambda: not approved(), SOON, "approvals of before are done")
+        never(approved, QUIET, "a node is approved though nothing changes")
+        before, generations = self.images(), written()
         self.change(needs="later", pre_pull="4s")
         cause = "needs an object that does not exist (ConfigMap kube-system/later) on 4 nodes: hollow-0, hollow-1, hollow-2, hollow-3"
         until(lambda: self.condition("Degraded") == ("Failing", cause), SOON, f"it is named: {self.condition('Degraded')}")
         until(lambda: self.condition("Progressing") == ("Held", "4 of 4 nodes are left: 4 nodes cannot take it"), SOON, "it is held")
-        approved = lambda: [n for n in self.admin.list("nodedaemons") if n["spec"].get("approvals")]
         until(lambda: not approved(), SOON, "approvals are withdrawn")
         never(approved, QUIET, "a node is approved")
         more = {node: generation - generations[node] for node, generation in written().items()}

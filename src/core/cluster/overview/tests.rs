@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::core::status::LeftAloneCause;
 
 fn node(name: &str, ready: bool, taint: bool) -> Value {
     let taints = if taint { json!([{"key": "only", "effect": "NoSchedule"}]) } else { json!([]) };

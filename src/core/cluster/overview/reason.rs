@@ -1,6 +1,6 @@
-//! What is said of one daemon on one node, in words.
+//! Why a daemon is not as it should be on a node, as its agent says.
 //!
-//! Owns the order of the reasons. Must not look at other nodes.
+//! Owns the words of `kubectl daemonlet` for it. Must not judge whether it is bad.
 
 use crate::core::cluster::node_daemons::Approval;
 use crate::core::cluster::node_daemons::DaemonReport;
@@ -23,6 +23,7 @@ fn awaited(node: &OverviewNode, report: &DaemonReport) -> Option<String> {
     Some(format!("revision {revision} waits: {}{images}", when.words()))
 }
 
+/// Why a daemon is not as it should be on a node, in one line; empty: it is.
 pub(super) fn reason(node: &OverviewNode, report: &DaemonReport) -> String {
     let mut parts = Vec::new();
     if !node.ready {
