@@ -303,7 +303,12 @@ impl DaemonRecord {
 
     /// Whether an instance runs, or one has ended to return.
     pub fn runs(&self) -> bool {
-        self.instances.iter().any(|i| matches!(i.phase, Phase::Live | Phase::Ending { returns: true, .. }))
+        self.staying().next().is_some()
+    }
+
+    /// The instances that run or end to return, oldest first.
+    pub fn staying(&self) -> impl Iterator<Item = &Instance> {
+        self.instances.iter().filter(|i| matches!(i.phase, Phase::Live | Phase::Ending { returns: true, .. }))
     }
 
     /// Whether there is an instance, of which something may run, or one is to return.

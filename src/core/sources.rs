@@ -316,7 +316,7 @@ fn resolve_present(
 /// What the newest instance runs, or what ran before it ended to be replaced, if it came from the API and differs from
 /// `folder`.
 fn of_the_api<'a>(record: &'a DaemonRecord, folder: &Arc<DaemonSet>) -> Option<&'a Arc<DaemonSet>> {
-    let newest = record.instances.iter().rev().find_map(|instance| instance.daemon_set.as_ref());
+    let newest = record.staying().filter_map(|instance| instance.daemon_set.as_ref()).last();
     let has_ended = || record.last.as_ref().or(record.previous.as_ref()).map(|run| &run.daemon_set);
     let newest = newest.or_else(has_ended)?;
     (newest.source == Source::Api && !same_template(newest, folder)).then_some(newest)
@@ -391,10 +391,11 @@ fn resolve_absent(known: &KnownDefinition<'_>, by_event: bool, record: &DaemonRe
 }
 
 /// The newest version that the API is known to have had. The checkpoint may be behind: where it could not be
-/// saved, what runs here was made from a later one, and does not go back. Nor does what has ended to be replaced.
+/// saved, what runs here was made from a later one, and does not go back. Nor does what has ended to be replaced. What
+/// ends for good says nothing: it was deleted, or is not ours any more.
 fn last_known<'a>(remembered: Option<&'a Arc<DaemonSet>>, record: &'a DaemonRecord) -> Option<&'a Arc<DaemonSet>> {
     let has_ended = record.last.iter().chain(&record.previous).map(|run| &run.daemon_set);
-    let made_from = record.instances.iter().filter_map(|i| i.daemon_set.as_ref()).chain(has_ended);
+    let made_from = record.staying().filter_map(|i| i.daemon_set.as_ref()).chain(has_ended);
     let of_the_api = made_from.filter(|d| d.source == Source::Api && d.uid.is_some() && d.uid == record.api_uid);
     let is_later = |d: &&Arc<DaemonSet>| {
         remembered.is_none_or(|remembered| d.uid != remembered.uid || d.generation > remembered.generation)
