@@ -165,6 +165,9 @@ pub struct Instance {
     pub pod_name: String,
     /// Its incarnation number.
     pub incarnation: u64,
+    /// The name of the node that the UID contains. `None`: it was made before names were noted, or its template is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
     /// The hash of its revision.
     pub revision: String,
     /// The DaemonSet at the time when the instance was made, with its revision. `None` for an adopted instance whose
@@ -247,6 +250,7 @@ impl Instance {
             uid: uid.to_owned(),
             pod_name: pod_name.to_owned(),
             incarnation,
+            node_name: None,
             revision: revision.to_owned(),
             daemon_set: None,
             data_version: String::new(),
@@ -305,7 +309,12 @@ impl DaemonRecord {
 
     /// Whether an instance runs, or one has ended to return.
     pub fn runs(&self) -> bool {
-        self.instances.iter().any(|i| matches!(i.phase, Phase::Live | Phase::Ending { returns: true, .. }))
+        self.staying().next().is_some()
+    }
+
+    /// The instances that run or end to return, oldest first.
+    pub fn staying(&self) -> impl Iterator<Item = &Instance> {
+        self.instances.iter().filter(|i| matches!(i.phase, Phase::Live | Phase::Ending { returns: true, .. }))
     }
 
     /// Whether there is an instance, of which something may run, or one is to return.

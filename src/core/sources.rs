@@ -319,7 +319,7 @@ fn resolve_present(
 /// What the newest instance runs, or what ran before it ended to be replaced, if it came from the API and differs from
 /// `folder`.
 fn of_the_api<'a>(record: &'a DaemonRecord, folder: &Arc<DaemonSet>) -> Option<&'a Arc<DaemonSet>> {
-    let newest = record.instances.iter().rev().find_map(|instance| instance.daemon_set.as_ref());
+    let newest = record.staying().filter_map(|instance| instance.daemon_set.as_ref()).last();
     let has_ended = || record.last.as_ref().or(record.previous.as_ref()).map(|run| &run.daemon_set);
     let newest = newest.or_else(has_ended)?;
     (newest.source == Source::Api && !same_template(newest, folder)).then_some(newest)

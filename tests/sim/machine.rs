@@ -32,7 +32,7 @@ use super::node::STATE;
 const NAMES: [&str; 3] = ["n1", "n2", "n3"];
 /// Fields that older versions of the agent did not write.
 const LATER: [&str; 9] =
-    ["thisBoot", "accepted", "unheardSince", "previous", "answer", "nodeNames", "reached", "boot", "rollbackData"];
+    ["thisBoot", "accepted", "unheardSince", "previous", "answer", "reached", "boot", "rollbackData", "nodeName"];
 
 impl Node {
     pub(crate) fn rename(&mut self, renaming: Renaming, reach: Reach) {
@@ -161,10 +161,16 @@ impl Node {
             self.forget_clock();
         }
         self.end = Some(End::Kill { back: 1_000 });
-        for (path, data) in self.state_files() {
+        let files = self.state_files();
+        let read = |data: &[u8]| -> Option<Value> {
+            serde_json::from_str(String::from_utf8_lossy(data).split_once('\n')?.1).ok()
+        };
+        let inputs = files.get(&Path::new(STATE).join("inputs.json")).and_then(|data| read(data));
+        let told = [Value::from(self.name.as_str()), inputs.unwrap_or_default()["node"]["name"].clone()];
+        for (path, data) in files {
             let text = String::from_utf8_lossy(&data).into_owned();
             let Some((_, json)) = text.split_once('\n') else { continue };
-            let Ok(mut value) = serde_json::from_str::<Value>(json) else { continue };
+            let Some(mut value) = read(&data) else { continue };
             if text.starts_with("daemonlet-checkpoint/1 ") {
                 assert_eq!(checkpoint(1, json.trim_end()), text, "it is written as the agent writes it");
             }
@@ -172,7 +178,7 @@ impl Node {
                 Version::NewFormat => {}
                 Version::NewFields => add_fields(&mut value),
                 // Under which name an instance was made, nothing else tells (not-mended).
-                Version::Older if has_untold_name(&value, &self.name) => continue,
+                Version::Older if has_untold_name(&value, &told) => continue,
                 Version::Older => remove_fields(&mut value),
             }
             let number = if version == Version::NewFormat { 2 } else { 1 };
@@ -217,15 +223,18 @@ fn add_fields(value: &mut Value) {
     }
 }
 
-/// Whether the node has had a name that is neither the one of today nor that of the Node that is remembered.
-fn has_untold_name(inputs: &Value, today: &str) -> bool {
-    let names = inputs["nodeNames"].as_array().into_iter().flatten();
-    names.into_iter().any(|name| name != today && *name != inputs["node"]["name"])
+/// Whether an instance was made under a name that nothing but its record tells.
+fn has_untold_name(record: &Value, told: &[Value]) -> bool {
+    let mut names = record["instances"].as_array().into_iter().flatten().map(|instance| &instance["nodeName"]);
+    names.any(|name| name.is_string() && !told.contains(name))
 }
 
 fn remove_fields(value: &mut Value) {
     let Some(object) = value.as_object_mut() else { return };
     LATER.iter().for_each(|field| drop(object.remove(*field)));
+    if let Some(Value::Array(instances)) = object.get_mut("instances") {
+        instances.iter_mut().for_each(remove_fields);
+    }
 }
 
 pub(crate) fn remove_tree(disk: &Arc<Simulated>, path: &Path) {

@@ -1020,6 +1020,8 @@ impl Node {
             && self.clock_set_at < self.booted
             // Of what was adopted without a record it is not known that it has a gate.
             && self.damaged_at < self.booted - 60_000
+            // Without its inputs an agent does not know in which boot another last ran: it closes no gate.
+            && self.inputs_damaged_at.is_none_or(|at| at < self.booted - 60_000)
             // What was touched at a time that is still to come may have been touched in this boot.
             && self.latest < self.booted + self.wall.get()
             && !self.forgets()

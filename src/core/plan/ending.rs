@@ -99,6 +99,8 @@ impl Planner<'_> {
         }
         self.record.ignored_file = ignore_file.map(str::to_owned);
         self.record.pending_update = None;
+        // Nor does anything that ran before return, while what ends still does.
+        (self.record.last, self.record.previous, self.record.returns) = (None, None, false);
         self.end_returns();
         let live: Vec<String> = self.record.live().filter(|i| !i.orphaned).map(|i| i.uid.clone()).collect();
         for uid in live {

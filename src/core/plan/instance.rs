@@ -219,6 +219,7 @@ impl Planner<'_> {
         let data_version = if waiting.is_empty() { rendered.pod.data_version.clone() } else { String::new() };
         self.record.bootstrap = self.summary.mode == Some(Mode::Bootstrap);
         let instance = Instance {
+            node_name: Some(self.context.node.name.clone()),
             daemon_set: Some(daemon_set.with_gate(match rendered.pod.has_gate {
                 true => StartGate::Has,
                 false => StartGate::None,

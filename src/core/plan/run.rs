@@ -216,6 +216,9 @@ impl Planner<'_> {
                 // What admission returned for the template stays with the instance, and so does its gate.
                 let admitted = known.and_then(|d| d.admitted.clone());
                 let gate = known.map_or_else(|| gate_on_disk(self.facts, daemon_set, instance), |d| d.gate);
+                if known.is_none() {
+                    instance.node_name = Some(self.context.node.name.clone());
+                }
                 instance.daemon_set = Some(daemon_set.with_admitted(admitted.as_ref()).with_gate(gate));
             }
         }

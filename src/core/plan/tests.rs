@@ -41,6 +41,7 @@ use crate::core::record::EndConfirmation;
 use crate::core::record::Failure;
 use crate::core::record::Fingerprint;
 use crate::core::record::HandOver;
+use crate::core::record::LastRun;
 use crate::core::record::PendingUpdate;
 use crate::core::record::Phase;
 use crate::core::record::RestartCause;
@@ -779,7 +780,10 @@ fn an_unapproved_change_of_an_api_daemon_waits_for_its_turn() {
 fn a_gone_daemon_ends_is_finished_and_keeps_its_number() {
     let mut bench = Bench::running("a");
     let desired = Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None };
+    bench.record.previous =
+        Some(LastRun { revision: "before".to_owned(), daemon_set: daemon_set("before"), claimed: false });
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+    assert!(bench.record.previous.is_none(), "what ran before does not return, either");
     bench.world.running.clear();
     bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0"]);

@@ -82,13 +82,14 @@ pub(super) fn resolve_absent(
 }
 
 /// The newest version that the API is known to have had. The checkpoint may be behind: where it could not be
-/// saved, what runs here was made from a later one, and does not go back. Nor does what has ended to be replaced.
+/// saved, what runs here was made from a later one, and does not go back. Nor does what has ended to be replaced. What
+/// ends for good says nothing: it was deleted, or is not ours any more.
 pub(super) fn last_known<'a>(
     remembered: Option<&'a Arc<DaemonSet>>,
     record: &'a DaemonRecord,
 ) -> Option<&'a Arc<DaemonSet>> {
     let has_ended = record.last.iter().chain(&record.previous).map(|run| &run.daemon_set);
-    let made_from = record.instances.iter().filter_map(|i| i.daemon_set.as_ref()).chain(has_ended);
+    let made_from = record.staying().filter_map(|i| i.daemon_set.as_ref()).chain(has_ended);
     let of_the_api = made_from.filter(|d| d.source == Source::Api && d.uid.is_some() && d.uid == record.api_uid);
     let is_later = |d: &&Arc<DaemonSet>| {
         remembered.is_none_or(|remembered| d.uid != remembered.uid || d.generation > remembered.generation)

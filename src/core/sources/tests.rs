@@ -303,6 +303,13 @@ fn with_nothing_remembered_what_runs_and_came_from_the_api_is_not_taken_back_to_
         "wanted from API, Static",
         "it is replaced"
     );
+    // What ends for good was deleted, whether its file is ignored or there is none.
+    let mut deleted = runs.clone();
+    deleted.instances[0].phase = Phase::ending(at(0), "the DaemonSet was deleted");
+    deleted.ignored_file = Some("f1".to_owned());
+    let gone = "gone by_list=false ignore=Some(\"f1\")";
+    assert_eq!(SourcesCase::new(folder(), ApiState::Unknown).desired(&deleted), gone);
+    assert_eq!(SourcesCase::new(FolderState::Absent, ApiState::Unknown).desired(&deleted), "unsure");
     (ended.previous, ended.last) = (None, run());
     assert_eq!(SourcesCase::new(folder(), ApiState::Unknown).desired(&ended), "wanted from API, Static", "it returns");
     runs.api_uid = Some("another".to_owned());

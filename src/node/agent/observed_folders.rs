@@ -14,6 +14,7 @@ use crate::core::record::DaemonRecord;
 use crate::core::sources;
 use crate::core::sources::FolderState;
 use crate::core::status::Problem;
+use crate::node::folders::FileView;
 use crate::node::folders::FolderOrigin;
 
 use super::observation::ObservedFolders;
@@ -66,15 +67,23 @@ impl ObservedFolders {
 
     /// The file that defines an object which is no DaemonSet.
     pub(super) fn file_of(&self, reference: &ObjectRef) -> Option<String> {
-        let defines = |file: &&Arc<crate::node::folders::FileView>| file.objects.iter().any(|(r, _)| r == reference);
-        self.view.files.iter().rev().find(defines).map(|file| file.path.display().to_string())
+        self.defining(reference).map(|file| file.path.display().to_string())
     }
 
     /// Whether the file that defines an object which is no DaemonSet does not rest: it may be another version than what
     /// runs was made with.
     pub(super) fn is_restless(&self, reference: &ObjectRef) -> bool {
-        let file = self.view.files.iter().rev().find(|file| file.objects.iter().any(|(r, _)| r == reference));
-        file.is_some_and(|file| file.is_restless())
+        self.defining(reference).is_some_and(|file| file.is_restless())
+    }
+
+    /// Whether the file that defines an object which is no DaemonSet is known from an earlier process alone, and what it is
+    /// now does not rest.
+    pub(super) fn is_unread_change(&self, reference: &ObjectRef) -> bool {
+        self.defining(reference).is_some_and(|file| file.is_restless() && !file.complete)
+    }
+
+    fn defining(&self, reference: &ObjectRef) -> Option<&Arc<FileView>> {
+        self.view.files.iter().rev().find(|file| file.objects.iter().any(|(r, _)| r == reference))
     }
 
     /// What is wrong with `key` in the files; where no file names it, what may hide it.

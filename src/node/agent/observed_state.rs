@@ -173,7 +173,7 @@ impl Facts for ObservedState<'_> {
         let inputs = RenderCacheInputs { objects: &objects, ..inputs };
         let rendering = self.render_cache.rendering(daemon_set, incarnation, (live, data), inputs);
         let is_away = data == Data::Rollback && rollback_data.is_none();
-        let doubtful = if live { self.doubtful(&rendering) } else { Vec::new() };
+        let doubtful = if live { self.doubtful(&rendering) } else { self.unread(&rendering, has_run) };
         if !(self.observation.seal.is_closed || is_away && live || !doubtful.is_empty()) {
             return rendering;
         }

@@ -63,9 +63,6 @@ pub(super) struct SavedInputs {
     /// The folder of the manifests in that boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     manifest_dir: Option<PathBuf>,
-    /// The names that this node has had, the last one first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    node_names: Vec<String>,
     /// The resource version that the cluster's history had reached.
     #[serde(default)]
     reached: u64,
@@ -247,9 +244,6 @@ pub(super) struct RememberedInputs {
     /// The folder of the manifests in that boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) manifest_dir: Option<PathBuf>,
-    /// The names that this node has had, the one that it has first: UIDs contain them.
-    #[serde(default)]
-    pub(super) node_names: Vec<String>,
     /// The resource version that the cluster's history has reached. It alone is not worth a write.
     pub(super) reached: u64,
     /// The Node as the API last had it.
@@ -301,11 +295,6 @@ impl RememberedInputs {
             boot: saved.boot,
             clocks: saved.clocks,
             manifest_dir: saved.manifest_dir,
-            // Checkpoints before names were noted have the Node's.
-            node_names: match (saved.node_names.is_empty(), &saved.node) {
-                (true, Some(node)) => vec![node.name.clone()],
-                _ => saved.node_names,
-            },
             reached: saved.reached,
             node: saved.node,
             node_since: saved.node_since,
@@ -349,7 +338,6 @@ impl RememberedInputs {
             boot: self.boot.clone(),
             clocks: self.clocks.clone(),
             manifest_dir: self.manifest_dir.clone(),
-            node_names: self.node_names.clone(),
             reached: self.reached,
             node: self.node.clone(),
             node_since: self.node_since,
@@ -377,7 +365,6 @@ impl RememberedInputs {
             &self.cluster_uid,
             &self.boot,
             (&self.clocks, &self.manifest_dir),
-            &self.node_names,
             &self.node,
             self.node_since,
             (&self.unread, self.incomplete, &self.origins, &self.superseded),

@@ -18,6 +18,8 @@ use super::ObservedState;
 
 /// When a runtime that did not answer, or is not believed, is asked again while something waits for its word.
 const RUNTIME_AGAIN: Span = Span::from_secs(1);
+/// How long a process waits with what returns for a file that it has not read yet, because that does not rest.
+const READ_WITHIN: Span = Span::from_secs(10);
 
 /// The Secrets of a rendering that may be sealed.
 pub(super) fn sealed<'r>(rendering: &'r RenderResult, objects: &Objects<'_>) -> impl Iterator<Item = &'r ObjectRef> {
@@ -68,5 +70,16 @@ impl ObservedState<'_> {
                     || is_incomplete && self.objects.is_unlisted(reference))
         };
         rendered.pod.references.iter().filter(is_doubtful).collect()
+    }
+
+    /// The objects of a rendering of what returns that the folders define, while a change of their file waits to be read by
+    /// this process: what ran may have had more than what an earlier process remembered.
+    pub(super) fn unread<'r>(&self, rendering: &'r RenderResult, has_run: bool) -> Vec<&'r ObjectRef> {
+        let Ok(rendered) = &rendering.result else { return Vec::new() };
+        let is_waited_for = has_run && self.observation.steady < READ_WITHIN;
+        let is_unread = |reference: &&ObjectRef| {
+            self.objects.is_folders(reference) && self.observation.folders.is_unread_change(reference)
+        };
+        rendered.pod.references.iter().filter(|_| is_waited_for).filter(is_unread).collect()
     }
 }
