@@ -781,7 +781,7 @@ fn a_gone_daemon_ends_is_finished_and_keeps_its_number() {
     let mut bench = Bench::running("a");
     let desired = Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None };
     bench.record.previous =
-        Some(LastRun { revision: "before".to_owned(), daemon_set: daemon_set("before"), claimed: false });
+        Some(LastRun { revision: "before".to_owned(), daemon_set: daemon_set("before").into(), claimed: false });
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
     assert!(bench.record.previous.is_none(), "what ran before does not return, either");
     bench.world.running.clear();
