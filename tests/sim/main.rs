@@ -59,7 +59,11 @@ fn main() {
         }
     }));
     if std::env::var_os("DAEMONLET_SIM_LOG").is_some() {
-        let _ = daemonlet::log::init("daemonlet=debug", daemonlet::config::LogTarget::Stderr);
+        let _ = daemonlet::log::init(
+            "daemonlet=debug",
+            daemonlet::config::LogTarget::Stderr,
+            daemonlet::log::StateTold::InLog,
+        );
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let kubeconfig = folder.path().join("kubeconfig");
