@@ -14,6 +14,9 @@ mod trigger;
 mod turn;
 mod unrecorded;
 
+use crate::core::model::Mode;
+use crate::core::model::Source;
+use crate::core::render::Missing;
 use crate::core::time::at;
 use crate::core::time::ms;
 use std::cell::RefCell;

@@ -1,0 +1,96 @@
+//! What is said of a daemon after a pass.
+//!
+//! Owns the values, and how long their texts may be. Must not decide anything.
+
+use std::borrow::Cow;
+
+use crate::core::cluster::node_daemons::MissingReport;
+use crate::core::escape;
+use crate::core::model::Mode;
+use crate::core::model::Source;
+use crate::core::record::FailedRevision;
+use crate::core::render::Missing;
+use crate::core::status::StaleVolume;
+use crate::core::status::State;
+use crate::core::status::WaitingContainer;
+use crate::core::time::Timestamp;
+
+use super::AwaitedTrigger;
+use super::Note;
+
+/// What to report about a daemon after a pass.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Summary {
+    pub state: State,
+    /// The reason for users; empty if there is none.
+    pub reason: String,
+    /// Where its definition comes from.
+    pub source: Option<Source>,
+    pub mode: Option<Mode>,
+    /// The revision of the reported instance.
+    pub revision: String,
+    /// The wanted revision, if it differs.
+    pub wanted_revision: Option<String>,
+    /// The pod's name without the node's.
+    pub pod: String,
+    pub uid: String,
+    /// Whether it is ready; `None`: unknown.
+    pub ready: Option<bool>,
+    /// Since when it is in this state, if known.
+    pub since: Option<Timestamp>,
+    pub waiting_for: Vec<Missing>,
+    /// Parts of what runs that keep their last data.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stale: Vec<StaleVolume>,
+    /// Containers of what runs that wait for their environment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting_containers: Vec<WaitingContainer>,
+    /// Whether the node is to carry the taint `daemonlet.dev/starting` until it is Ready.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_workload_away: bool,
+    /// Remarks, such as what was left out.
+    pub notes: Vec<Note>,
+    /// What to do.
+    pub hints: Vec<String>,
+    /// The first field that is refused.
+    pub refused_field: Option<String>,
+    /// Whether the coordinator withholds its approval.
+    pub awaits_approval: bool,
+    /// Whether nothing of it starts here before its rollout has come further.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_rollout: bool,
+    /// What its replacement waits for, which nothing else withholds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub awaited: Option<AwaitedTrigger>,
+    /// Why an image of the wanted revision cannot be pulled, while the old instance stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_failed: Option<String>,
+    /// What the target needs and what does not exist, while an instance of another revision stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<MissingReport>,
+    /// The name of a pod of the DaemonSet controller that runs beside a `static` instance.
+    pub stock_pod: Option<String>,
+    /// The wanted revision, if it failed here.
+    pub failed: Option<FailedRevision>,
+    /// Whether it stays only because nobody has let it go: `release` ends it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub releasable: bool,
+}
+
+/// How many hints about one daemon there are at most.
+const HINTS: usize = 20;
+
+impl Summary {
+    /// Bounds the texts, which quote what others wrote: a template, a registry, a container.
+    pub(super) fn shorten(&mut self) {
+        let missing = self.missing.as_mut().map(|missing| &mut missing.message);
+        for text in self.pull_failed.iter_mut().chain(missing).chain(&mut self.hints).chain([&mut self.reason]) {
+            if let Cow::Owned(short) = escape::short(text, escape::TEXT) {
+                *text = short;
+            }
+        }
+        let more = self.hints.len().saturating_sub(HINTS);
+        self.hints.truncate(HINTS);
+        self.hints.extend((more > 0).then(|| format!("mend these first: {more} more hints are left out")));
+    }
+}
