@@ -207,8 +207,9 @@ impl StartOrder {
 fn is_awaited(plan: &DaemonPlan, boot: &str) -> bool {
     let this_boot = plan.record.this_boot.as_ref().filter(|this| this.boot == boot);
     let was_ready = this_boot.is_some_and(|this| this.ready || this.steady);
-    // What is not installed here yet and needs the coordinator's word may come after others.
-    let is_uninvited = plan.summary.awaits_approval && plan.record.live().next().is_none();
+    // What is not installed here yet and needs the coordinator's word, or its rollout, may come after others.
+    let awaits = plan.summary.awaits_approval || plan.summary.awaits_rollout;
+    let is_uninvited = awaits && plan.record.live().next().is_none();
     !was_ready
         && !is_uninvited
         && match plan.summary.state {

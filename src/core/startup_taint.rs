@@ -233,7 +233,7 @@ fn standing(plan: &DaemonPlan, boot: &str) -> Standing {
     }
     let runs = record.live().next().is_some();
     // It is not installed here yet, and others may have to come first.
-    if plan.summary.awaits_approval && !runs {
+    if (plan.summary.awaits_approval || plan.summary.awaits_rollout) && !runs {
         return Standing::NotHere;
     }
     match plan.summary.state {

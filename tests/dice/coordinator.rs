@@ -16,8 +16,10 @@ use daemonlet::core::cluster::requests::RequestTarget;
 use daemonlet::core::cluster::snapshot::Change;
 use daemonlet::core::cluster::snapshot::ClusterSnapshot;
 use daemonlet::core::cluster::snapshot::KINDS;
+use daemonlet::core::cluster::snapshot::WatchedDaemon;
 use daemonlet::core::cluster::snapshot::WatchedKind;
 use daemonlet::core::cluster::state::CoordinatorState;
+use daemonlet::core::model::MODE_LABEL;
 use daemonlet::core::time::Span;
 use daemonlet::core::time::Timestamp;
 use serde_json::json;
@@ -184,10 +186,14 @@ impl Process {
     pub(super) fn deliver(&mut self, api: &mut Api, now: Timestamp, checks: bool) -> bool {
         let Some((term, request)) = self.sent.pop_front() else { return false };
         let holds = self.held.as_ref().is_some_and(|(_, renewed)| now < *renewed + GIVE_UP);
+        let mode = |daemon: &WatchedDaemon| daemon.daemon_set.labels.get(MODE_LABEL).cloned();
+        let is_let_go = self.snapshot.daemons.values().all(|daemon| mode(daemon).is_none());
         let (answer, change) = match holds || !checks {
             true => api.carry_out(request.call, now),
             false => (RequestOutcome::NotSent, None),
         };
+        // That it is taken back has not come here yet: what is let go is claimed by nobody.
+        api.claim_lost.take_if(|_| is_let_go);
         if term == self.term {
             if let Some(change) = change {
                 Arc::make_mut(&mut self.snapshot).take(change);

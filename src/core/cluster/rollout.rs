@@ -162,6 +162,11 @@ impl NodeFact<'_> {
         revision == rules.wanted && overlays == self.overlays
     }
 
+    /// Whether nothing runs there because its agent waits for this very rollout.
+    pub fn awaits_it(&self) -> bool {
+        self.awaits_rollout && self.instances.is_empty() && self.approval.is_none() && !self.replacing
+    }
+
     /// Whether what it last said may be believed: its agent lives, or its mirror pod was looked up.
     pub fn is_heard(&self) -> bool {
         self.agent != AgentLiveness::Unheard
@@ -229,7 +234,7 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
     withdraw::over_budget(&view, &mut plan);
     let reach = Reach::of(&view);
     plan.is_through = reach.is_whole;
-    plan.is_open = rules.hold.is_none() && reach.is_whole;
+    plan.is_open = rules.hold.is_none() && (reach.is_whole || view.runs_nowhere());
     withdraw::beyond_reach(&view, &reach, &mut plan.withdraw);
     let waits = |i: usize| nodes[i].waits_for_trigger() && view.is_old(i) && !plan.withdraw.contains(&i);
     plan.waiting = view.all(waits).count();
@@ -261,6 +266,13 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
 }
 
 impl RolloutView<'_> {
+    /// Whether nodes wait for the rollout and none of all has anything: nobody can be kept on what ran before.
+    fn runs_nowhere(&self) -> bool {
+        let has_nothing =
+            |i: usize| self.progress[i] == NodeProgress::Missing && self.nodes[i].unreported_until.is_none();
+        self.nodes.iter().any(NodeFact::awaits_it) && self.all(|i| self.counts(i)).all(has_nothing)
+    }
+
     /// Whether a node may be given an approval: nothing stands against it, and it has none.
     fn may_be_approved(&self, index: usize) -> bool {
         let node = &self.nodes[index];

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::core::cluster::node_daemons::MissingReport;
+use crate::core::dry_run::FRESH;
 use crate::core::identity::template_hash;
 use crate::core::model::DaemonSet;
 use crate::core::policy::Admission;
@@ -23,6 +24,10 @@ impl Planner<'_> {
     pub(super) fn look_ahead(&mut self, target: &Target) -> Option<String> {
         for rendering in self.renderings(target) {
             self.references.extend(rendered(&rendering).flat_map(|rendered| &rendered.pod.references).cloned());
+        }
+        let answered = self.record.answer.as_ref().map(|answer| answer.at + FRESH);
+        if let Some(at) = answered.filter(|at| *at > self.context.now) {
+            self.wake(at);
         }
         self.note_missing(target)
     }
@@ -43,11 +48,12 @@ impl Planner<'_> {
         Some(format!("it needs an object that does not exist ({message})"))
     }
 
-    /// The renderings of the target's next instance as it is written and as admission last changed it, as far as policy
-    /// allows them.
+    /// The renderings of the target's next instance as it is written and as admission has just changed it, as far as policy
+    /// allows them. What admission adds may be another object by now: only who is approved asks it again.
     fn renderings(&self, target: &Target) -> Vec<Arc<RenderResult>> {
         let written = &target.daemon_set;
-        let admitted = Some(self.last_admitted(written)).filter(|admitted| !Arc::ptr_eq(admitted, written));
+        let is_fresh = self.record.answer.as_ref().is_some_and(|answer| self.context.now - answer.at < FRESH);
+        let admitted = Some(self.last_admitted(written)).filter(|admitted| is_fresh && !Arc::ptr_eq(admitted, written));
         let is_allowed =
             |daemon_set: &&Arc<DaemonSet>| matches!(self.facts.admission(daemon_set), Admission::Allowed(_));
         let render = |daemon_set| self.facts.rendering(daemon_set, self.record.next_incarnation, target.data);

@@ -285,14 +285,19 @@ impl Planner<'_> {
             self.summary.notes.push(Note::Other(why));
             return Some(target);
         }
+        let is_read = !matches!(found, ReleasedDefinition::Unknown);
         let why = match found {
-            ReleasedDefinition::Known(known) if !self.placed(&known).should_run => format!(
-                "revision {} is held, and the released one, {}, is not for this node ({}): it starts once the rollout is \
-                 open to nodes that join",
-                target.revision,
-                released.hash,
-                self.placed(&known).reason
-            ),
+            ReleasedDefinition::Known(known)
+                if self.placed(daemon_set).should_run && !self.placed(&known).should_run =>
+            {
+                format!(
+                    "revision {} is held, and the released one, {}, is not for this node ({}): it starts once the rollout is \
+                     open to nodes that join",
+                    target.revision,
+                    released.hash,
+                    self.placed(&known).reason
+                )
+            }
             ReleasedDefinition::Known(daemon_set) => {
                 self.summary.wanted_revision = Some(target.revision);
                 let why = format!("it starts with the released revision {}: the newer one is held", released.hash);
@@ -322,7 +327,7 @@ impl Planner<'_> {
             ),
         };
         self.summary.state = State::Waiting;
-        self.summary.awaits_rollout = true;
+        self.summary.awaits_rollout = is_read;
         self.summary.wanted_revision = Some(target.revision);
         self.add_reason(&why);
         None

@@ -304,7 +304,9 @@ fn missing(daemon: &WatchedDaemon, told: &Told) -> Option<Name> {
 /// more than the others.
 pub(super) fn missing_words(known: &Basis<'_>, daemon: &WatchedDaemon) -> String {
     let mut said: BTreeMap<&str, usize> = BTreeMap::new();
-    for objects in known.nodes_with(daemon.key).filter_map(|row| missing(daemon, row.told?)) {
+    let heard = known.nodes_with(daemon.key).filter(|row| !row.agent.is_dead());
+    let told = heard.filter_map(|row| row.told).filter(|told| told.uid.is_none_or(|uid| uid == daemon.uid_name));
+    for objects in told.filter_map(|told| missing(daemon, told)) {
         *said.entry(known.view.names.text(objects)).or_default() += 1;
     }
     let others = if said.len() > 1 { ", elsewhere others" } else { "" };

@@ -85,8 +85,9 @@ pub(super) fn stage(
         let had_time = || live().all(|i| i.created + deadline(daemon) <= now);
         let is_lost = has_it && !is_available && (node.failed || is_gone() && had_time());
         desired += 1;
-        // A node that is only away can take it, and so can one that lacks an object once that exists.
-        let can = node.able || node.lacks || !node.reachable;
+        // A node that is only away can take it, and so can one that lacks an object once that exists; not one that starts
+        // nothing before the last step.
+        let can = (node.able || node.lacks || !node.reachable) && !node.awaits_it();
         able += usize::from(is_available || !is_lost && !node.failed && can);
         have += usize::from(has_it);
         done += usize::from(is_available);

@@ -116,7 +116,7 @@ impl<'a> RolloutView<'a> {
             NodeProgress::Both(_) => true,
             _ if node.replacing || node.broken || self.is_given_slot(index) => true,
             // It waits for this very rollout, which would wait for it.
-            NodeProgress::Missing if node.awaits_rollout => false,
+            NodeProgress::Missing if node.awaits_it() => false,
             NodeProgress::Missing | NodeProgress::Old(false) => (is_known || rules.exact) && !self.surges,
             NodeProgress::Old(true) => false,
         }

@@ -146,6 +146,21 @@ fn a_node_that_breaks_under_the_new_revision_counts_also_with_taints_that_are_no
 }
 
 #[test]
+fn nothing_waits_for_a_node_that_waits_for_the_rollout() {
+    let canaries = RolloutRules { canary_hold: Some(ms(0)), ..rules(5) };
+    let waits = || NodeFact { awaits_rollout: true, canary: true, ..node("c", &[]) };
+    let tried = NodeFact { canary: true, ..node("b", NEW) };
+    assert_eq!(approves(&canaries, &[node("a", OLD), tried, waits()]), ["a"]);
+    assert_eq!(approves(&canaries, &[node("a", OLD), waits()]), NONE, "nobody has tried it");
+    let promoted = RolloutRules { is_canary_promoted: true, ..canaries.clone() };
+    assert_eq!(approves(&promoted, &[node("a", OLD), waits()]), ["a"]);
+    let is_open = |rules: &RolloutRules, nodes: &[NodeFact<'_>]| plan(rules, ms(0), nodes, NOW).is_open;
+    assert!(!is_open(&canaries, &[node("a", OLD), waits()]));
+    assert!(is_open(&canaries, &[waits(), node("d", &[])]), "nobody can be kept on the old one");
+    assert!(!is_open(&RolloutRules { hold: Some("paused".to_owned()), ..canaries }, &[waits()]));
+}
+
+#[test]
 fn an_outage_holds_also_where_the_daemon_does_not_tolerate_its_taints() {
     let away = |name| NodeFact { reachable: false, ..tainted(node(name, OLD)) };
     let nodes = [node("a", OLD), node("b", OLD), node("c", OLD), away("d"), away("e"), away("f")];

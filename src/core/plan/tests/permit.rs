@@ -283,6 +283,12 @@ fn a_node_that_the_newest_revision_selects_and_the_released_one_does_not_waits_f
         assert_eq!((plan.summary.state, plan.summary.awaits_rollout), (State::Waiting, true));
         assert!(plan.summary.reason.contains("is not for this node (nodeSelector"), "{}", plan.summary.reason);
         assert_eq!(bench.pass(&wanted(&kept(RolloutStatus::default()))), ["start uid-b-0"], "it is open");
+        // One for which the newest is not, either, waits for nothing.
+        let mut bench = Bench::new();
+        bench.node.taints = vec![Taint { key: "reserved".into(), value: String::new(), effect: "NoSchedule".into() }];
+        bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
+        let plan = bench.plan(&wanted(&daemon_set));
+        assert_eq!((plan.summary.state, plan.summary.awaits_rollout), (State::NotSelected, false));
     }
 }
 

@@ -59,6 +59,23 @@ fn a_rollout_goes_by_steps_which_the_revision_keeps() {
 }
 
 #[test]
+fn a_step_is_done_without_the_nodes_that_wait_for_the_last_one() {
+    let steps = "50%, 10m; 100%";
+    let mut view = with_one_released(json!({"daemonlet.dev/steps": steps}));
+    view.put(WatchedKind::Revisions, in_step(&StepState::first(2, steps)));
+    view.put(WatchedKind::NodeDaemons, on_two(NODES[0]));
+    for name in &NODES[1..] {
+        let waits = json!({"phase": "waiting", "instances": [], "awaitsRollout": true});
+        view.put(WatchedKind::NodeDaemons, report(name, "one", waits, json!([])));
+    }
+    let plan = view.plan(NOW + ms(5_000));
+    assert!(step(&plan).is_some_and(|state| state.since.is_some()), "{:?}", step(&plan));
+    view.put(WatchedKind::Revisions, in_step(&step(&plan).unwrap()));
+    let plan = view.plan(NOW + ms(605_000));
+    assert_eq!((step(&plan).unwrap().step, released(&plan).1.as_str()), (2, "RollingOut"));
+}
+
+#[test]
 fn a_hold_is_ended_by_hand_for_this_revision_and_step_alone() {
     let first = StepState { since: Some(NOW.to_string()), ..StepState::first(2, STEPS) };
     let words = [("two", "1/1", 2), ("two", "2/2", 0), ("one", "1/1", 0), ("two", "1", 0), ("two", "1/25%", 0)];
