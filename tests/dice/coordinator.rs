@@ -44,8 +44,8 @@ pub(super) struct Process {
     held: Option<(LeaseTerm, Timestamp)>,
     running: Option<LeaseTerm>,
     term: u64,
-    /// Requests on their way, each of a term.
-    pub(super) sent: VecDeque<(u64, ClusterRequest)>,
+    /// Requests on their way.
+    sent: VecDeque<Sent>,
     replies: Vec<CoordinatorReply>,
     /// Stopped in its tracks until then; what it was about to send goes out when it wakes.
     pub(super) frozen: Timestamp,
@@ -55,6 +55,16 @@ pub(super) struct Process {
     pub(super) lost: Lost,
     /// A law that its last pass broke.
     pub(super) broken: Option<String>,
+}
+
+/// A request on its way.
+#[derive(Clone, Debug)]
+struct Sent {
+    /// The term in which it was decided.
+    term: u64,
+    request: ClusterRequest,
+    /// Whether the DaemonSet was let go, as far as the process had read: then nothing of it is claimed.
+    is_let_go: bool,
 }
 
 /// Whether a process is stopped between its look at the Lease and a write.
@@ -76,7 +86,7 @@ impl Process {
 
     /// Whether it is stopped here and now.
     pub(super) fn springs(&mut self) -> bool {
-        let is_approval = |(_, request): &(u64, ClusterRequest)| matches!(request.target, RequestTarget::Approvals(_));
+        let is_approval = |sent: &Sent| matches!(sent.request.target, RequestTarget::Approvals(_));
         let springs = self.trap == Trap::Set && self.sent.front().is_some_and(is_approval);
         if springs {
             self.trap = Trap::Sprung;
@@ -177,22 +187,22 @@ impl Process {
         let is_dead = |node: &str| self.state.liveness.dead_since(node).is_some();
         let stepped = || given::stepped_against(view, &decision.requests, is_dead, now);
         self.broken = beyond.or(lost).or_else(against).or_else(told).or_else(stepped);
-        self.sent.extend(decision.requests.iter().cloned().map(|request| (self.term, request)));
+        let mode = |daemon: &WatchedDaemon| daemon.daemon_set.labels.get(MODE_LABEL).cloned();
+        let (term, is_let_go) = (self.term, view.daemons.values().all(|daemon| mode(daemon).is_none()));
+        self.sent.extend(decision.requests.iter().cloned().map(|request| Sent { term, request, is_let_go }));
         self.state.commit(decision, now);
     }
 
     /// The oldest request on its way reaches the API server. `checks`: whether it is still checked that the Lease is
     /// held, which a process that is stopped right then does not.
     pub(super) fn deliver(&mut self, api: &mut Api, now: Timestamp, checks: bool) -> bool {
-        let Some((term, request)) = self.sent.pop_front() else { return false };
+        let Some(Sent { term, request, is_let_go }) = self.sent.pop_front() else { return false };
         let holds = self.held.as_ref().is_some_and(|(_, renewed)| now < *renewed + GIVE_UP);
-        let mode = |daemon: &WatchedDaemon| daemon.daemon_set.labels.get(MODE_LABEL).cloned();
-        let is_let_go = self.snapshot.daemons.values().all(|daemon| mode(daemon).is_none());
         let (answer, change) = match holds || !checks {
             true => api.carry_out(request.call, now),
             false => (RequestOutcome::NotSent, None),
         };
-        // That it is taken back has not come here yet: what is let go is claimed by nobody.
+        // It was taken back after that was decided.
         api.claim_lost.take_if(|_| is_let_go);
         if term == self.term {
             if let Some(change) = change {
