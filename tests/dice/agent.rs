@@ -360,7 +360,7 @@ impl Node {
                 self.replacing = None;
             }
         } else if !daemon.needs_word() {
-            self.running = Some(self.first(api, daemon, now));
+            self.running = self.first(api, daemon, now);
         }
         let mut replaced = None;
         let approval = self.approval(daemon);
@@ -454,17 +454,23 @@ impl Node {
         }
     }
 
-    /// A first instance: of the released revision while nodes are kept on it (R40).
-    fn first(&self, api: &Api, daemon: &Definition, now: Timestamp) -> Running {
+    /// A first instance: of the released revision while nodes are kept on it. Where its ControllerRevision is gone, nothing
+    /// while the newer one is paused or halted (R40).
+    fn first(&self, api: &Api, daemon: &Definition, now: Timestamp) -> Option<Running> {
         let status = &daemon.status;
-        let is_held = status.is_held || status.is_behind || status.halted.is_some();
-        let released = status.released.as_ref().filter(|_| is_held).and_then(|released| {
+        let is_stopped = daemon.is_paused || status.halted.is_some();
+        let is_held = status.is_held || status.is_behind || is_stopped;
+        let kept = status.released.as_ref().filter(|released| is_held && released.hash != daemon.hash);
+        let released = kept.and_then(|released| {
             let revision = api.get(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &released.name))?;
             history::template(&revision["data"])
         });
+        if kept.is_some() && released.is_none() && is_stopped {
+            return None;
+        }
         let (hash, is_bad) = definition(released.as_ref().unwrap_or(&daemon.template));
         let is_bad = is_bad || self.is_spoilt(&hash);
-        Running::new(hash, is_bad, now)
+        Some(Running::new(hash, is_bad, now))
     }
 
     fn approval(&self, daemon: &Definition) -> Option<Approval> {
