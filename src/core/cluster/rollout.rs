@@ -266,7 +266,7 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
 }
 
 impl RolloutView<'_> {
-    /// Whether nodes wait for the rollout and none of all has anything: nobody can be kept on what ran before.
+    /// Whether nodes wait for the rollout and no node runs anything: no node can be kept on the old revision.
     fn runs_nowhere(&self) -> bool {
         let has_nothing =
             |i: usize| self.progress[i] == NodeProgress::Missing && self.nodes[i].unreported_until.is_none();

@@ -57,13 +57,13 @@ fn settles(node: &NodeFact<'_>, rules: &RolloutRules, hold: Span) -> Option<Time
 }
 
 /// Whether there are canary nodes, and all of them have had the wanted revision for long enough. Who promotes it does not
-/// wait for those that cannot take it; one that starts nothing before the rollout is open is waited for by nobody.
+/// wait for those that cannot take it. A node that starts nothing before the rollout is open never counts.
 pub(super) fn are_settled(view: &RolloutView<'_>, hold: Span) -> bool {
     let (rules, hold) = (view.rules, view.min_ready + hold);
     let is_settled = |n: &NodeFact<'_>| n.is_heard() && settles(n, rules, hold).is_some_and(|at| at <= view.now);
     let is_passed =
         |n: &NodeFact<'_>| n.awaits_it() || rules.is_canary_promoted && (n.failed || !n.able || !n.reachable);
-    // Somebody has tried it, or a person says that nobody needs to.
+    // A canary node has tried the revision, or an operator has promoted it without.
     let is_tried = canaries(view).any(|n| !n.awaits_it() || rules.is_canary_promoted);
     is_tried && canaries(view).all(|n| is_settled(n) || is_passed(n))
 }

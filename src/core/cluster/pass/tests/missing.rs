@@ -122,4 +122,13 @@ fn what_one_agent_says_of_objects_is_bounded_and_no_agent_speaks_for_the_others(
     ["b", "c"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, config(name)));
     let words = condition(&view.plan(NOW), "Degraded").2;
     assert_eq!(words, format!("{CAUSE} (ConfigMap kube-system/config, elsewhere others) on 3 nodes: a, b, c"));
+    // Of an earlier DaemonSet of that name.
+    for name in ["b", "c"] {
+        let mut earlier = config(name);
+        earlier["status"]["daemons"][0]["uid"] = json!("earlier");
+        view.put(WatchedKind::NodeDaemons, earlier);
+    }
+    view.put(WatchedKind::NodeDaemons, lacks("a", "two", "Secret kube-system/key", json!([])));
+    let words = condition(&view.plan(NOW), "Degraded").2;
+    assert!(words.contains(&format!("{CAUSE} (Secret kube-system/key) on 1 node: a")), "{words}");
 }
