@@ -91,7 +91,7 @@ class CoordinationTest(RolledOut):
         self.truth.excuse(seconds=0)
 
     def test_4_a_halt_outlives_the_node_on_which_it_failed_and_the_coordinator(self):
-        self.annotate(max_failed="0", progress_deadline="4s")
+        self.annotate(max_failed="0")
         self.change("4")
         until(lambda: "4" in self.images().values(), SOON, "the first node has it")
         bad = next(name for name, image in self.images().items() if image == "4")
@@ -163,7 +163,6 @@ class CoordinationTest(RolledOut):
 
     def test_7_a_node_that_breaks_and_is_deleted_counts_also_for_another_coordinator(self):
         next(iter(self.agents.values())).start()
-        self.annotate(max_failed="0", progress_deadline=None)
         victim = self.join()
         until(lambda: self.images().get(victim) == "6", SOON, "it has an instance")
         self.annotate(canary=f"kubernetes.io/hostname={victim}", canary_hold="1h")
