@@ -360,7 +360,8 @@ fn lay<'a>(
     laid
 }
 
-/// Writes those volumes of one pod that differ from the state last `seen`.
+/// Writes those volumes of one pod that differ from the state last `seen`. One that cannot be written keeps no other from its
+/// data; the first error is given.
 #[expect(clippy::too_many_arguments, reason = "what is written, where, and the three things that are told of it")]
 fn write_pod<'v>(
     target: &VolumesRoot,
@@ -372,15 +373,21 @@ fn write_pod<'v>(
     first: &mut Vec<String>,
     unsynced: &mut Unsynced,
 ) -> Result<(), VolumeError> {
+    let mut failed = Ok(());
     for volume in volumes {
         let content = fingerprint(volume);
         if seen.get(&volume.name).is_some_and(|seen| seen.content == content && seen.holds(pod)) {
             continue;
         }
         seen.remove(&volume.name);
-        let result = write::write(target, pod, volume, unsynced);
-        let (change, stamps) =
-            result.map_err(|source| VolumeError::Write { uid: uid.to_owned(), volume: volume.name.clone(), source })?;
+        let (change, stamps) = match write::write(target, pod, volume, unsynced) {
+            Ok(written) => written,
+            Err(source) => {
+                let error = VolumeError::Write { uid: uid.to_owned(), volume: volume.name.clone(), source };
+                failed = failed.and(Err(error));
+                continue;
+            }
+        };
         seen.insert(volume.name.clone(), SeenVolume { content, stamps });
         match change {
             write::VolumeChange::None => {}
@@ -392,7 +399,7 @@ fn write_pod<'v>(
             }
         }
     }
-    Ok(())
+    failed
 }
 
 /// A hash of the wanted content of a volume; equal contents have equal hashes within this process.

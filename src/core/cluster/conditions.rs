@@ -74,14 +74,16 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
     };
     let progressing = match (to_do, facts.held) {
         _ if facts.back.is_some() => facts.back.as_ref().map(going_back).unwrap_or_default(),
-        (0, _) => (
-            false,
-            "Complete",
-            match c.updated_number_scheduled {
+        (0, held) => {
+            let all = match c.updated_number_scheduled {
                 1 => "1 node has the current revision".to_owned(),
                 nodes => format!("{nodes} nodes have the current revision"),
-            },
-        ),
+            };
+            match held {
+                "" => (false, "Complete", all),
+                held => (false, "Held", format!("{all}, and not all have the overlays of now: {held}")),
+            }
+        }
         (_, "") => {
             let waiting = facts.waiting.filter(|(_, nodes)| *nodes > 0);
             let waiting = waiting.map_or_else(String::new, |(when, nodes)| format!(": {}", when.words_of(nodes)));

@@ -113,7 +113,7 @@ mod tests {
             failed: false,
             late: false,
             broken: false,
-            passed_over: false,
+            passed_over: None,
             refused_until: None,
         };
         let nodes = [

@@ -21,6 +21,7 @@ use super::observation::Leadership;
 use super::pass;
 use super::pass::FewAgents;
 use super::pass::ObjectWrite;
+use super::pass::PassedOver;
 use super::pass::Settings;
 use super::released::KnownHalt;
 use super::requests;
@@ -56,7 +57,7 @@ pub struct ClusterDecision {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     /// See [`pass::ClusterPlan::passed_over`].
-    pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    pub(super) passed_over: BTreeMap<ObjectKey, PassedOver>,
     /// See [`pass::ClusterPlan::unmentioned`].
     pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// See [`pass::ClusterPlan::delays`].

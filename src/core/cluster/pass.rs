@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::core::annotations;
+use crate::core::model::IntOrPercent;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
 use crate::core::time::Span;
@@ -83,7 +84,7 @@ pub enum ObjectWrite {
         status: Value,
         /// On how many nodes it should run.
         nodes: usize,
-        /// A rollout has ended: it does not wait for its turn.
+        /// A rollout has ended, or is stopped: it does not wait for its turn.
         at_once: bool,
     },
     /// What a node may replace.
@@ -116,6 +117,15 @@ pub struct FewAgents {
     pub should: usize,
 }
 
+/// Nodes whose agents did not claim an approval in time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PassedOver {
+    /// The revision that was wanted then.
+    pub revision: String,
+    /// When that was last found of each.
+    pub nodes: BTreeMap<String, Timestamp>,
+}
+
 /// What a pass found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterPlan {
@@ -130,7 +140,7 @@ pub struct ClusterPlan {
     /// Approvals that are withdrawn because no agent claimed them in time: DaemonSet and node.
     pub unclaimed: Vec<(ObjectKey, String)>,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
-    pub passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    pub passed_over: BTreeMap<ObjectKey, PassedOver>,
     /// Nodes that should run a DaemonSet and whose agents report without a word of it, since when, by DaemonSet.
     pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// Since when what has begun on nodes, or is to start, is not ready, and since when they claim, by DaemonSet.
@@ -191,7 +201,7 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
     let told = told::by_daemon(view);
     let known = Basis { view, state, settings, agents: &agents, told: &told, now };
     let mut plan = ClusterPlan::default();
-    let mut ours = BTreeSet::new();
+    let (mut ours, mut judged) = (BTreeSet::new(), BTreeSet::new());
     let unread = view.with_unread_revisions();
     for (key, daemon) in &view.daemons {
         if daemon.daemon_set.deleting {
@@ -213,15 +223,21 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
         match &daemon.refused {
             // Its history is not known yet, and what is halted stands there.
             _ if unread.contains(key) => plan.carry_over(state, key),
-            Some(refused) => count_refused(&known, key, daemon, refused, &mut plan),
-            None => coordinate(&known, key, daemon, &mut plan),
+            Some(refused) => {
+                count_refused(&known, key, daemon, refused, &mut plan);
+                approvals::withdraw_refused(&known, daemon, &mut plan);
+            }
+            None => {
+                judged.insert((daemon.key, daemon.uid_name));
+                coordinate(&known, key, daemon, &mut plan);
+            }
         }
     }
     view.unread_daemons().for_each(|key| plan.carry_over(state, key));
     let beyond = view.beyond().into_iter();
     plan.troubles.extend(beyond.map(|(key, uid, count)| (events::too_many_daemon_sets(key, uid), count)));
     approvals::withdraw_gone(&known, &ours, &mut plan);
-    approvals::name_the_lease(&known, &mut plan);
+    approvals::name_the_lease(&known, &judged, &mut plan);
     let specs = std::mem::take(&mut plan.specs).into_iter();
     plan.writes.extend(specs.map(|(node, spec)| ObjectWrite::Approvals { node, spec }));
     plan
@@ -252,7 +268,7 @@ fn count(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], now: Timestamp) -> (cou
 }
 
 /// Plans a DaemonSet whose definition is refused: its counters, by the last definition that was not, where one is known.
-/// What was approved stands, and no revision goes: nothing is known of what is wanted.
+/// No revision goes: nothing is known of what is wanted.
 fn count_refused(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, refused: &str, plan: &mut ClusterPlan) {
     let is_defined = !daemon.hash.is_empty() && !owners::is_gated(&daemon.daemon_set);
     let nodes = (is_defined && conflict(known, daemon, plan).is_none()).then(|| facts::nodes(known, daemon));
@@ -324,6 +340,9 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     marks.extend(stage.write);
     plan.look(stage.look_again);
     rules.step = stage.limit;
+    if facts::goes_back(daemon, &facts) {
+        (rules.partition, rules.canary_hold) = (IntOrPercent::Int(0), None);
+    }
     if rules.hold.is_none() {
         rules.hold = releases::failed_overlays(known, daemon, &facts);
     }
@@ -369,8 +388,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         is_gated: gated,
     };
     outcome.tell(known, key, daemon, &facts, plan);
-    let silent = facts::silent(&facts, &rolled, target);
-    plan.passed_over.extend((!silent.is_empty()).then(|| (key.clone(), silent)));
+    let nodes = facts::silent(&facts, &rolled, target, now);
+    plan.passed_over.extend((!nodes.is_empty()).then(|| (key.clone(), PassedOver { revision: daemon.hash.clone(), nodes })));
 }
 
 /// Remembers what is to be seen of each node alone, and when it will change by time alone.

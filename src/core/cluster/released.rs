@@ -59,7 +59,7 @@ pub enum FirstInstances {
 }
 
 impl FirstInstances {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "Complete",
             Self::RollingOut => "RollingOut",

@@ -146,12 +146,12 @@ pub struct NodeFact<'a> {
     /// Whether the wanted revision has failed there, or cannot be made there.
     pub failed: bool,
     /// Whether what has begun there, or is to start there, has not been available for the progress deadline, while its
-    /// agent was heard.
+    /// agent was heard, or what it has claimed has not begun since.
     pub late: bool,
     /// Whether it took the wanted revision and was not well with it when its report was lost, as far as that is known.
     pub broken: bool,
-    /// Whether its agent did not claim an approval of the wanted revision in time: others come first.
-    pub passed_over: bool,
+    /// When its agent was last found not to have claimed an approval of the wanted revision in time: others come first.
+    pub passed_over: Option<Timestamp>,
     /// Where the API server has just refused to keep its approvals: when they may be tried again. Others come first.
     pub refused_until: Option<Timestamp>,
 }
@@ -266,11 +266,12 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
 }
 
 impl RolloutView<'_> {
-    /// Whether nodes wait for the rollout and no node runs anything: no node can be kept on the old revision.
+    /// Whether nodes wait for the rollout and no node runs another revision: none can be kept on the old one. Of a node that
+    /// has not reported that is not known.
     fn runs_nowhere(&self) -> bool {
-        let has_nothing =
-            |i: usize| self.progress[i] == NodeProgress::Missing && self.nodes[i].unreported_until.is_none();
-        self.nodes.iter().any(NodeFact::awaits_it) && self.all(|i| self.counts(i)).all(has_nothing)
+        let runs_another = |node: &NodeFact<'_>| node.live().any(|i| i.revision != self.rules.wanted);
+        let may_run = |node: &NodeFact<'_>| node.unreported_until.is_some() || node.replacing || runs_another(node);
+        self.nodes.iter().any(NodeFact::awaits_it) && !self.nodes.iter().any(may_run)
     }
 
     /// Whether a node may be given an approval: nothing stands against it, and it has none.
@@ -314,6 +315,12 @@ impl RolloutPlan {
     fn allowed(&mut self, view: &RolloutView<'_>, reach: &Reach) -> usize {
         let is_given = |i: usize| view.is_old(i) && (view.nodes[i].approval.is_some() || view.nodes[i].staged);
         let on_the_way = view.all(is_given).count();
+        let stands_still = |i: usize| view.nodes[i].failed || view.nodes[i].late;
+        let takes = |i: usize| view.takes_slot(i) && (view.counts(i) || view.is_given_slot(i));
+        let is_moving = match &view.rules.step {
+            Some(_) => view.all(|i| is_given(i) && !stands_still(i)).next().is_some(),
+            None => view.all(|i| (is_given(i) || takes(i)) && !stands_still(i)).next().is_some(),
+        };
         let (allowed, words) = match &view.rules.step {
             // Nodes that run nothing yet are no part of a step.
             Some(step) => {
@@ -329,7 +336,7 @@ impl RolloutPlan {
                 (old.saturating_sub(on_the_way).saturating_sub(reach.kept), words)
             }
         };
-        if allowed == 0 && on_the_way == 0 && (view.rules.step.is_some() || self.slots == 0) {
+        if allowed == 0 && !is_moving {
             self.held = words;
         }
         allowed

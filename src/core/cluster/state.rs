@@ -22,6 +22,7 @@ use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pace::Pace;
 use super::pass::NodeDelay;
+use super::pass::PassedOver;
 use super::released::KnownHalt;
 use super::requests::CoordinatorReply;
 use super::requests::RequestOutcome;
@@ -38,7 +39,7 @@ pub struct CoordinatorState {
     /// How far the wall clock, by which windows open and close, is ahead of the time of this term.
     pub(super) ahead: Span,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
-    pub(super) passed_over: BTreeMap<ObjectKey, BTreeSet<String>>,
+    pub(super) passed_over: BTreeMap<ObjectKey, PassedOver>,
     /// See [`super::pass::ClusterPlan::unmentioned`].
     pub(super) unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// See [`super::pass::ClusterPlan::delays`].

@@ -23,6 +23,7 @@ use super::PolicyAndObjects;
 use super::covers;
 use super::folder_of;
 use super::last_known;
+use super::may_be_older;
 use super::resolve_uncovered;
 use super::wanted;
 
@@ -150,6 +151,10 @@ pub(super) fn resolve_invalid(
 ) -> Desired {
     let folder = folder_of(known, record);
     if let (None, Some(folder), None) = (known.remembered, folder, &record.api_uid) {
+        // What runs may be of the API, and the folder's a step back from it.
+        if may_be_older(known.folder, record) {
+            return Desired::Unsure { reason: format!("the API's version is refused: {reason}") };
+        }
         let note = format!("the API's version is refused, the folder's stays in force: {reason}");
         return wanted(folder, folder.mode_label().unwrap_or(Mode::Static), Some(note));
     }

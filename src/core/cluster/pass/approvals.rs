@@ -92,15 +92,36 @@ pub(super) fn withdraw_gone(known: &Basis<'_>, ours: &BTreeSet<(Name, Name)>, pl
     }
 }
 
-/// What stands was approved by whoever held the Lease, or believed to: agents claim what names the present holder.
-pub(super) fn name_the_lease(known: &Basis<'_>, plan: &mut ClusterPlan) {
+/// Withdraws the approvals of a DaemonSet whose definition is refused that are not claimed: nobody judges whether they are to
+/// stand.
+pub(super) fn withdraw_refused(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) {
+    let key = &daemon.daemon_set.key;
+    for (node, entry) in &known.view.nodes {
+        let Some(report) = &entry.report else { continue };
+        let is_claimed = report.told(daemon.key).is_some_and(|told| told.replacing.is_some());
+        if !is_claimed && report.approvals.iter().any(|(of, uid, _)| *of == daemon.key && *uid == daemon.uid_name) {
+            let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());
+            spec.approvals.retain(|a| a.namespace != key.namespace || a.name != key.name);
+        }
+    }
+}
+
+/// What stands was approved by whoever held the Lease, or believed to: agents claim what names the present holder. What
+/// was not `judged` in this pass (key and UID) keeps the name of the former one: nobody knows yet whether it is to stand.
+pub(super) fn name_the_lease(known: &Basis<'_>, judged: &BTreeSet<(Name, Name)>, plan: &mut ClusterPlan) {
     let Some(lease) = known.state.lease() else { return };
-    let is_earlier = |approval: &Approval| approval.lease.as_ref() != Some(lease);
+    let names = &known.view.names;
+    let is_judged = |approval: &Approval| {
+        let key = names.find(&ObjectKey::new(&approval.namespace, &approval.name).to_string());
+        key.zip(names.find(&approval.uid)).is_some_and(|of| judged.contains(&of))
+    };
+    let is_earlier = |approval: &Approval| approval.lease.as_ref() != Some(lease) && is_judged(approval);
     for (node, entry) in known.view.nodes.iter().filter(|(_, entry)| entry.node.is_some()) {
         let Some(report) = entry.report.as_ref().filter(|_| !known.state.approved.contains(node)) else { continue };
         if report.spec.approvals.iter().any(is_earlier) {
             let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());
-            spec.approvals.iter_mut().for_each(|approval| approval.lease = Some(lease.clone()));
+            let earlier = spec.approvals.iter_mut().filter(|approval| is_earlier(approval));
+            earlier.for_each(|approval| approval.lease = Some(lease.clone()));
         }
     }
 }

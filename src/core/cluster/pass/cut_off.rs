@@ -16,8 +16,8 @@ use super::delays::deadline;
 use super::facts::is_ready;
 use super::told::AgentFact;
 
-/// Whether a node has taken the wanted revision, is unreachable or its agent dead since, and has not reported within the
-/// progress deadline that it is available: the revision may have cut it off.
+/// Whether a node has taken or claimed the wanted revision, is unreachable or its agent dead since, and has not reported
+/// within the progress deadline that it is available: the revision may have cut it off.
 pub(super) fn is_cut_off(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
@@ -25,11 +25,13 @@ pub(super) fn is_cut_off(
     (name, node, agent): (&str, &WatchedNode, &AgentFact),
     claimed: Option<Timestamp>,
 ) -> bool {
-    if node.reachable && (!agent.is_dead() || is_ready(known, daemon, name)) {
+    let newest = told.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
+    // That what ran before is ready says nothing of a claim, but where it is to run until the next boot.
+    let tells = newest.is_some() || told.staged;
+    if node.reachable && (!agent.is_dead() || tells && is_ready(known, daemon, name)) {
         return false;
     }
     let deadline = deadline(daemon);
-    let newest = told.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
     // The report of a new instance may not have come any more.
     let Some(took) = newest.map(|newest| newest.created).or(claimed) else { return false };
     // One that goes away long after its update has another reason.

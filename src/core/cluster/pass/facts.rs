@@ -56,7 +56,8 @@ const LOST: &str = "its Node was deleted after it took the revision and before i
 /// have one.
 pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFact<'a>> {
     let canary = rules::canary(&daemon.daemon_set);
-    let passed_over = known.of_it(&known.state.passed_over, daemon);
+    // What they did not claim of another revision says nothing of this one.
+    let passed_over = known.of_it(&known.state.passed_over, daemon).filter(|of| of.revision == daemon.hash);
     let unmentioned = known.of_it(&known.state.unmentioned, daemon);
     let annotation = |name: &str| daemon.daemon_set.annotations.get(name);
     let (zone, spread) = (annotation(TOPOLOGY_KEY), annotation(SPREAD_KEY));
@@ -91,6 +92,8 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         let late = delay.is_some_and(|delay| delay.is_over(daemon, has_begun, known.now));
         let claimed = approval.filter(|given| is_claimed && given.revision == daemon.wanted);
         let claimed = claimed.map(|given| delays::claimed_at(known, daemon, (name, given)));
+        let stays = told.is_some_and(|told| !told.staged && told.instances.iter().all(|i| i.revision != daemon.wanted));
+        let is_claim_late = stays && claimed.is_some_and(|at| at + delays::deadline(daemon) <= known.now);
         all.push(NodeFact {
             name,
             should_run,
@@ -120,9 +123,10 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || late && has_begun && !is_released
                 || told.is_some_and(|t| cut_off::is_cut_off(known, daemon, t, (name, node, agent), claimed)),
-            late,
+            late: late || is_claim_late,
             broken: cut_off::is_broken(known, daemon, current, (name, node), report),
-            passed_over: passed_over.is_some_and(|nodes| nodes.contains(name)),
+            // A clock that was set back puts none of them behind all others.
+            passed_over: passed_over.and_then(|of| of.nodes.get(name)).map(|at| (*at).min(known.now)),
             refused_until: agent.refused_until.filter(|until| *until + REFUSED_FOR > known.now),
         });
     }
@@ -207,12 +211,17 @@ pub(super) fn released(daemon: &WatchedDaemon) -> Option<Name> {
     daemon.released.filter(|released| *released != daemon.wanted)
 }
 
-/// Nodes whose agents did not claim an approval of `target`: others come before them.
-pub(super) fn silent(facts: &[NodeFact<'_>], rolled: &RolloutPlan, target: Name) -> BTreeSet<String> {
+/// Nodes whose agents did not claim an approval of `target`, and when that was found: others come before them.
+pub(super) fn silent(
+    facts: &[NodeFact<'_>],
+    rolled: &RolloutPlan,
+    target: Name,
+    now: Timestamp,
+) -> BTreeMap<String, Timestamp> {
     let has_it = |n: &NodeFact<'_>| n.instances.iter().any(|i| i.revision == target && i.overlays == n.overlays);
     let answers = |n: &&NodeFact<'_>| n.replacing || has_it(n);
-    let silent = facts.iter().filter(|n| n.passed_over && !answers(n));
-    silent.chain(rolled.unclaimed.iter().map(|i| &facts[*i])).map(|n| n.name.to_owned()).collect()
+    let silent = facts.iter().filter(|n| !answers(n)).filter_map(|n| Some((n.name.to_owned(), n.passed_over?)));
+    silent.chain(rolled.unclaimed.iter().map(|i| (facts[*i].name.to_owned(), now))).collect()
 }
 
 /// When approvals of a node are tried again that the API server has refused to keep.
@@ -256,6 +265,13 @@ pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[
     let number = |name: Name| revision(view, daemon, name).map_or(0, |known| known.number);
     let able = found.into_iter().filter(|(name, _)| !is_halted(*name));
     able.max_by_key(|(name, count)| (*count, number(*name))).map(|(name, _)| name)
+}
+
+/// Whether nodes go back from another revision to the released one, which is wanted again: that works, so neither a
+/// partition nor canary nodes keep them on the other.
+pub(super) fn goes_back(daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> bool {
+    let runs_another = |n: &NodeFact<'_>| n.instances.iter().any(|i| !i.ending && i.revision != daemon.wanted);
+    stages::is_released(daemon) && !rules::is_on_delete(&daemon.daemon_set) && facts.iter().any(runs_another)
 }
 
 /// The nodes as a rollout back to `to` sees them: those that have taken the wanted revision return to it, if they ran it
@@ -334,7 +350,7 @@ pub(super) fn causes(
             _ => {}
         }
     }
-    for node in facts.iter().filter(|n| n.passed_over) {
+    for node in facts.iter().filter(|n| n.passed_over.is_some()) {
         add("approval not claimed", node.name);
     }
     for node in facts.iter().filter(|n| n.lacks) {

@@ -106,7 +106,8 @@ impl RolloutOutcome<'_> {
         let counts = !self.is_gated && self.refused.is_none();
         if let Some(status) = status::patch(daemon, counts.then_some(&self.counters), &told, known.now) {
             let nodes = self.counters.desired_number_scheduled;
-            let at_once = counts && status::ends(&daemon.status, &self.counters);
+            let stops = status::stops(&daemon.status, &status);
+            let at_once = stops || counts && status::ends(&daemon.status, &self.counters);
             plan.writes.push(ObjectWrite::Status { key: key.clone(), status, nodes, at_once });
         }
     }

@@ -172,10 +172,12 @@ pub(super) fn released(
     };
     let before = RolloutStatus::of(&daemon.status, daemon.generation).released;
     let is_on_delete = rules::is_on_delete(&daemon.daemon_set);
+    // Also where it is away: the rollout is to come to it.
+    let runs_another = facts.iter().any(|n| n.belongs && n.instances.iter().any(|i| !i.ending && i.revision != daemon.wanted));
     // A node without a report may have the old one, and so may those that are kept on it, and of an agent that was not
     // heard yet nothing is certain. A few nodes do not speak for all.
     let may_release = !is_held
-        && (rolled.is_through && !is_kept(&daemon.daemon_set) || is_on_delete || before.is_none())
+        && (rolled.is_through && !is_kept(&daemon.daemon_set) || is_on_delete || before.is_none() && !runs_another)
         && facts.iter().all(|n| !(n.should_run && n.reachable && (n.unreported_until.is_some() || !n.is_heard())))
         && !rollout::is_unproven(rules, facts)
         && !facts.iter().any(may_fail_yet);

@@ -83,16 +83,22 @@ pub(super) fn stage(
         // One that has just taken it and is away may have been cut off by it: its deadline decides.
         let is_gone = || !node.reachable || node.agent == AgentLiveness::Dead;
         let had_time = || live().all(|i| i.created + deadline(daemon) <= now);
-        let is_lost = has_it && !is_available && (node.failed || is_gone() && had_time());
+        // One that claims it and failed before it had it keeps its place in the step.
+        let claims = node.replacing && !has_it;
+        let is_lost = match has_it {
+            true => !is_available && (node.failed || is_gone() && had_time()),
+            false => claims && node.failed,
+        };
         desired += 1;
         // A node that is only away can take it, and so can one that lacks an object once that exists; not one that starts
         // nothing before the last step.
         let can = (node.able || node.lacks || !node.reachable) && !node.awaits_it();
         able += usize::from(is_available || !is_lost && !node.failed && can);
-        have += usize::from(has_it);
+        have += usize::from(has_it || is_lost);
         done += usize::from(is_available);
         lost += usize::from(is_lost);
-        unavailable.extend((has_it && !is_available).then_some(node.name));
+        let is_waited_for = has_it || claims && (is_lost || node.late);
+        unavailable.extend((is_waited_for && !is_available).then_some(node.name));
     }
     let unavailable = rollout::names(&unavailable);
     let is_away = rollout::is_outage(rules, facts) || rollout::is_silence(rules, facts);

@@ -7,7 +7,11 @@ use serde_json::json;
 
 use crate::core::cluster::conditions;
 use crate::core::cluster::counters::Counters;
+use crate::core::cluster::released::FirstInstances;
+use crate::core::cluster::released::HALTED;
+use crate::core::cluster::released::RELEASED;
 use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::json::Json;
 use crate::core::status::State;
 use crate::core::time::Timestamp;
 
@@ -74,6 +78,16 @@ pub(super) fn let_go(daemon: &WatchedDaemon) -> Option<Value> {
 pub(super) fn ends(live: &Value, counters: &Counters) -> bool {
     let before: Counters = serde_json::from_value(live.clone()).unwrap_or_default();
     is_done(counters) && !(is_done(&before) && before.desired_number_scheduled > 0)
+}
+
+/// Whether a status with this `patch` says, and the `live` one does not, that the rollout is halted, or that nodes which join
+/// are kept on the released revision.
+pub(super) fn stops(live: &Value, patch: &Value) -> bool {
+    let is_halted = |c: &Value| c.str_at("type") == HALTED && c.str_at("status") == "True";
+    let is_held = |c: &Value| c.str_at("type") == RELEASED && c.str_at("reason") == FirstInstances::Held.as_str();
+    let says = |status: &Value, is_so: &dyn Fn(&Value) -> bool| status.list_at("conditions").iter().any(is_so);
+    let is_news = |is_so: &dyn Fn(&Value) -> bool| says(patch, is_so) && !says(live, is_so);
+    is_news(&is_halted) || is_news(&is_held)
 }
 
 fn is_done(counters: &Counters) -> bool {

@@ -529,8 +529,10 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
     let live = json!({"observedGeneration": 3, "conditions": [{"type": "Foreign", "status": "Maybe"}]});
     view.put(WatchedKind::DaemonSets, refused("8", live));
     let plan = view.plan(NOW);
-    let [ObjectWrite::Status { status: written, .. }] = plan.writes.as_slice() else { panic!("{:?}", plan.writes) };
-    assert_eq!(written.get("observedGeneration"), None);
+    let [ObjectWrite::Status { status: written, .. }, ObjectWrite::Approvals { spec, .. }] = plan.writes.as_slice() else {
+        panic!("{:?}", plan.writes)
+    };
+    assert_eq!((written.get("observedGeneration"), spec.approvals.len()), (None, 0));
     assert_eq!(
         (&written["desiredNumberScheduled"], &written["numberReady"]),
         (&json!(4), &json!(4)),
@@ -550,11 +552,13 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
     // Writes are conditional on these; who looks again sees the same.
     assert_eq!((view.view.daemons[&key].resource_version.as_str(), view.view.daemons[&key].generation), ("8", 4));
     view.put(WatchedKind::DaemonSets, refused("9", written.clone()));
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
     assert_eq!(view.view.daemons[&key].resource_version, "9");
     assert_eq!(view.plan(NOW + ms(5_000)).writes, []);
     // It goes away, or is mended.
     let mut going = refused("10", json!({}));
     going["metadata"]["deletionTimestamp"] = json!("2023-01-01T00:00:00Z");
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), approval("two", FAILED_AT)));
     view.put(WatchedKind::DaemonSets, going);
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan), []);
@@ -645,6 +649,7 @@ mod back;
 mod missing;
 mod releases;
 mod stages;
+mod stuck;
 mod unread;
 
 #[test]

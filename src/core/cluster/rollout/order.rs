@@ -5,6 +5,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use crate::core::time::Timestamp;
+
 use super::NodeFact;
 use super::progress::NodeProgress;
 use super::progress::RolloutView;
@@ -43,15 +45,23 @@ pub(super) fn within_zone<'a>(view: &RolloutView<'a>, candidates: &mut Vec<usize
     let open = zones.iter().filter(|(_, zone)| zone.left > 0);
     let rank = |zone: &Zone| (zone.under_way, zone.begun, zone.unavailable);
     let next = open.max_by_key(|(name, zone)| (rank(zone), Reverse(**name))).map(|(name, _)| *name);
-    // Where only such are left, they are tried zone by zone, too.
-    let next = next.or_else(|| candidates.iter().filter_map(|index| view.nodes[*index].zone).min())?;
+    // Where only such are left, they are tried zone by zone, too; each has its turn.
+    let later = later(view);
+    let turns = candidates.iter().filter_map(|index| Some((later(&view.nodes[*index]), view.nodes[*index].zone?)));
+    let next = next.or_else(|| turns.min().map(|(_, zone)| zone))?;
     candidates.retain(|index| view.nodes[*index].zone == Some(next));
     (zones.len() > 1).then_some(next)
 }
 
 /// Whether others come before a node: it has not taken what it was given.
 fn comes_last(node: &NodeFact<'_>) -> bool {
-    node.passed_over || node.refused_until.is_some()
+    node.passed_over.is_some() || node.refused_until.is_some()
+}
+
+/// Whose turn comes later, among those that others come before. Who was not passed over at all comes first.
+fn later(view: &RolloutView<'_>) -> impl Fn(&NodeFact<'_>) -> (Option<Timestamp>, Option<Timestamp>) + use<> {
+    let are_few = view.nodes.iter().filter(|node| node.refused_until.is_some()).count() <= REFUSED;
+    move |node| (node.refused_until.filter(|_| are_few), node.passed_over)
 }
 
 /// Others come before so many nodes whose approvals the API server refuses. If it refuses more, what it lacks is a right of
@@ -59,12 +69,11 @@ fn comes_last(node: &NodeFact<'_>) -> bool {
 const REFUSED: usize = 8;
 
 /// Sorts the `candidates`: those that others come before last (of those whose approvals are refused, the one that is tried
-/// next first), unavailable ones first, spread over the values of the spread key, then by name. This is upstream's order but
+/// next first; of those that did not claim theirs, the one that was given it longest ago), unavailable ones first, spread over the values of the spread key, then by name. This is upstream's order but
 /// for the chance in it.
 pub(super) fn sort(view: &RolloutView<'_>, candidates: &mut [usize]) {
     let nodes = view.nodes;
-    let are_few = nodes.iter().filter(|node| node.refused_until.is_some()).count() <= REFUSED;
-    let later = |node: &NodeFact<'_>| (node.refused_until.filter(|_| are_few), node.passed_over);
+    let later = later(view);
     let kind = |index: usize| (later(&nodes[index]), view.progress[index] != NodeProgress::Old(false));
     candidates.sort_by_key(|index| (kind(*index), nodes[*index].name));
     let mut taken: BTreeMap<Option<&str>, usize> = BTreeMap::new();

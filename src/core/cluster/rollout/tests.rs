@@ -65,7 +65,7 @@ fn node<'a>(name: &'a str, instances: &'a [InstanceFact]) -> NodeFact<'a> {
         failed: false,
         late: false,
         broken: false,
-        passed_over: false,
+        passed_over: None,
         refused_until: None,
     }
 }
@@ -379,12 +379,12 @@ fn one_zone_comes_after_the_other() {
     assert_eq!(of(new("a1"), away, old("b1"), old("b2")), ["b1", "b2"], "who cannot take a slot holds no zone up");
     for waits in [
         node("a2", &[]),
-        NodeFact { passed_over: true, ..old("a2") },
+        NodeFact { passed_over: Some(NOW), ..old("a2") },
         NodeFact { refused_until: Some(NOW + ms(1)), ..old("a2") },
     ] {
         assert_eq!(of(new("a1"), waits, old("b1"), old("b2")), ["b1", "b2"], "nor who waits, or takes nothing");
     }
-    let last = [NodeFact { passed_over: true, ..old("a2") }, NodeFact { passed_over: true, ..old("b2") }];
+    let last = [NodeFact { passed_over: Some(NOW), ..old("a2") }, NodeFact { passed_over: Some(NOW), ..old("b2") }];
     assert_eq!(of(new("a1"), last[0].clone(), new("b1"), last[1].clone()), ["a2"], "zone by zone in the end, too");
     let waits = [in_zone("a", new("a1")), in_zone("a", node("a2", OLD)), in_zone("b", old("b1"))];
     let canary = NodeFact { canary: true, ..waits[2].clone() };
