@@ -135,7 +135,9 @@ impl<T: Copy> ObjectSources<T> {
         }
         match self.api {
             ApiAnswer::Present(api) => Some((Origin::Api, api)),
-            ApiAnswer::Gone | ApiAnswer::NotConfigured => folder,
+            ApiAnswer::Gone => folder,
+            // What it last said is not void because nobody asks it any more.
+            ApiAnswer::NotConfigured => self.remembered.map(|remembered| (Origin::Remembered, remembered)).or(folder),
             ApiAnswer::Unread | ApiAnswer::Nothing => {
                 let remembered = self.remembered.map(|remembered| (Origin::Remembered, remembered));
                 let record = self.record.map(|record| (Origin::Record, record));
@@ -174,7 +176,9 @@ mod tests {
         assert_eq!(of(ObjectSources { remembered: None, record: None, ..unread }), None, "the folder is older");
         assert_eq!(of(ObjectSources { api: ApiAnswer::Gone, ..ALL }), Some((Origin::Folder, 4)), "it counts again");
         assert_eq!(of(ObjectSources { api: ApiAnswer::Gone, folder: None, ..ALL }), None);
-        assert_eq!(of(ObjectSources { api: ApiAnswer::NotConfigured, ..ALL }), Some((Origin::Folder, 4)));
+        let unasked = ObjectSources { api: ApiAnswer::NotConfigured, ..ALL };
+        assert_eq!(of(unasked), Some((Origin::Remembered, 2)), "a lost kubeconfig takes nothing back");
+        assert_eq!(of(ObjectSources { remembered: None, ..unasked }), Some((Origin::Folder, 4)));
     }
 
     #[test]

@@ -253,7 +253,17 @@ fn by_sources(
             }
             None => resolve_folder(known, record, "the API has not answered yet"),
         },
-        ApiState::None => resolve_folder(known, record, "there is no API server to ask"),
+        ApiState::None => {
+            let why = "there is no API server to ask";
+            match folder_of(known, record).and_then(|folder| of_the_api(record, folder)) {
+                // A configuration that was changed, or a lost file, is no reason to go back to the folder's version.
+                Some(_) if known.remembered.is_some() && record.runs() => {
+                    let why = format!("{why}, and what runs is the version that it last had");
+                    held(known, record, None, Hold::Narrowed(why))
+                }
+                _ => resolve_folder(known, record, why),
+            }
+        }
     }
 }
 

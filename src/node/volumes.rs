@@ -168,14 +168,15 @@ impl Volumes {
         let fail = |source| VolumeError::Pod { uid: uid.to_owned(), source };
         let pod = self.target.make_pod(&self.disk, uid).map_err(fail)?;
         let (mut first, mut unsynced) = (Vec::new(), Unsynced::default());
-        let mut result = self.write_all(&pod, uid, &volumes, &mut written, &mut first, &mut unsynced);
-        if result.is_ok() && !written.is_empty() {
-            result = unsynced.sync(|| self.above(&pod), || {}).map_err(fail);
-        }
-        if result.is_err() {
+        let result = self.write_all(&pod, uid, &volumes, &mut written, &mut first, &mut unsynced);
+        let synced = match written.is_empty() {
+            true => Ok(()),
+            false => unsynced.sync(|| self.above(&pod), || {}).map_err(fail),
+        };
+        if synced.is_err() {
             self.unwrite(&pod, uid, &first);
         }
-        result.map(|()| written)
+        result.and(synced).map(|()| written)
     }
 
     /// Writes the volumes of many new pods, and syncs all of them together with `others`; a following

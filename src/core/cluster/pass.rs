@@ -389,7 +389,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     };
     outcome.tell(known, key, daemon, &facts, plan);
     let nodes = facts::silent(&facts, &rolled, target, now);
-    plan.passed_over.extend((!nodes.is_empty()).then(|| (key.clone(), PassedOver { revision: daemon.hash.clone(), nodes })));
+    plan.passed_over
+        .extend((!nodes.is_empty()).then(|| (key.clone(), PassedOver { revision: daemon.hash.clone(), nodes })));
 }
 
 /// Remembers what is to be seen of each node alone, and when it will change by time alone.

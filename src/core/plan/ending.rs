@@ -14,6 +14,9 @@ use super::ManifestFact;
 use super::Planner;
 use super::State;
 
+/// An instance whose manifest is still there so long after its end goes on running.
+const UNREMOVED: Span = Span::from_secs(60);
+
 impl Planner<'_> {
     /// Finishes ended instances whose sandboxes are gone; looks again soon at the others.
     pub(super) fn finish_ended(&mut self) {
@@ -23,6 +26,10 @@ impl Planner<'_> {
             let Phase::Ending { since, reason, confirmed_by, .. } = &instance.phase else { continue };
             if self.facts.manifest(&instance.uid) != ManifestFact::Missing {
                 self.ends_again(&instance.uid);
+                if now - *since >= UNREMOVED {
+                    // Its manifest cannot be removed, so it runs: what it reads does not get old meanwhile.
+                    self.refresh_volumes(&instance);
+                }
                 // The agent crashed between record and removal, or the manifest was put back from outside.
                 self.actions.push(Action::End {
                     uid: instance.uid.clone(),

@@ -23,6 +23,7 @@ use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::overlays;
 use crate::core::policy::Admission;
+use crate::core::record::Cause;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::KnownRelease;
@@ -45,6 +46,7 @@ use super::jitter::jitter;
 use super::overlays::are_missing;
 use super::overlays::is_same_template;
 use super::progress::Target;
+use super::progress::deadline_of;
 
 /// See [`PRE_PULL`].
 const PULLS_WITHIN: Span = Span::from_secs(600);
@@ -128,6 +130,7 @@ impl Planner<'_> {
                 self.replacing = Some(target.revision.clone());
                 None
             }
+            Permission::Withheld(_) if self.lacks_its_image(target, old) => None,
             Permission::Withheld(withheld) => {
                 self.stage(target, withheld);
                 let why = self.withheld(target, withheld)?;
@@ -331,6 +334,30 @@ impl Planner<'_> {
         self.summary.wanted_revision = Some(target.revision);
         self.add_reason(&why);
         None
+    }
+
+    /// Whether `old` is a first instance of the released revision that never ran because its image could not be pulled
+    /// within the progress deadline: then the newest starts in its place, unless that is halted or paused.
+    fn lacks_its_image(&mut self, target: &Target, old: &Instance) -> bool {
+        let daemon_set = &target.daemon_set;
+        let is_stopped = is_paused(daemon_set) || daemon_set.rollout.halted.is_some();
+        let released = self.kept_on(target).filter(|released| released.hash == template_hash(&old.revision));
+        let Some(hash) = released.map(|released| released.hash.clone()).filter(|_| !is_stopped) else { return false };
+        let failure = self.facts.failure(old).filter(|failure| failure.cause == Cause::Image);
+        if old.available.is_some() || failure.is_none() {
+            return false;
+        }
+        let at = old.created.max(self.context.booted) + deadline_of(daemon_set);
+        if self.context.now < at {
+            self.wake(at);
+            return false;
+        }
+        let why = format!("the image of its released revision {hash} could not be pulled in time: the newest starts");
+        self.summary.notes.push(Note::Other(why));
+        // Once the other has ended this is no first instance any more.
+        let (revision, daemon_set) = (target.revision.clone(), Arc::clone(daemon_set));
+        self.record.last = Some(LastRun { revision, daemon_set, claimed: false });
+        true
     }
 
     /// Remembers which revision is released, as far as the DaemonSet says so.

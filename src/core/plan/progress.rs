@@ -307,7 +307,7 @@ impl Planner<'_> {
 }
 
 /// The progress deadline.
-fn deadline_of(daemon_set: &DaemonSet) -> Span {
+pub(super) fn deadline_of(daemon_set: &DaemonSet) -> Span {
     daemon_set.annotations.get(PROGRESS_DEADLINE).and_then(|text| progress_deadline(text)).unwrap_or(DEFAULT_DEADLINE)
 }
 

@@ -140,6 +140,24 @@ impl Planner<'_> {
         }
     }
 
+    /// Brings the data of an instance up to date whose manifest was to be removed and is still there.
+    pub(super) fn refresh_volumes(&mut self, instance: &Instance) {
+        let Some(daemon_set) = &instance.daemon_set else { return };
+        let data = if instance.pinned { Data::Rollback } else { Data::Current };
+        let rendering = self.facts.rendering(daemon_set, instance.incarnation, data);
+        if rendering.identity.uid != instance.uid {
+            return;
+        }
+        if let Ok(rendered) = &rendering.result {
+            self.note(rendered);
+        }
+        let kept = self.with_gate(KeptParts::of(instance, &rendering)).volumes;
+        if self.facts.volumes(&rendering, &kept) == VolumesFact::Differ {
+            let rendering = Arc::clone(&rendering);
+            self.actions.push(Action::Refresh { rendering, volumes: true, manifest: false, kept });
+        }
+    }
+
     /// The gate stays as it is while it is closed. Nothing else that is missing keeps it so.
     fn with_gate(&self, mut kept: KeptParts) -> KeptParts {
         match self.gate.is_closed() {

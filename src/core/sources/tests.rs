@@ -295,6 +295,15 @@ fn with_nothing_remembered_what_runs_and_came_from_the_api_is_not_taken_back_to_
         "wanted from file, Static",
         "no API is configured"
     );
+    let mut newer = DaemonSet::clone(&api);
+    newer.template = json!({"spec": {"containers": [{"name": "main", "image": "example.org/newer"}]}});
+    let newer = Arc::new(newer);
+    runs.instances[0].daemon_set = Some(Arc::clone(&newer));
+    let unasked = || SourcesCase { remembered: Some(&newer), ..SourcesCase::new(folder(), ApiState::None) };
+    assert_eq!(unasked().desired(&runs), "held, Static, ask=false", "a lost kubeconfig takes nothing back");
+    runs.released = true;
+    assert!(unasked().desired(&runs).starts_with("gone"), "its owner lets it go");
+    (runs.released, runs.instances[0].daemon_set) = (false, Some(Arc::clone(&api)));
     let mut ended = record(Some("ds-uid"), false);
     let run = || Some(LastRun { revision: "r".to_owned(), daemon_set: Arc::clone(&api), claimed: false });
     ended.previous = run();
@@ -550,8 +559,12 @@ fn an_invalid_version_keeps_what_runs() {
     let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
     assert_eq!(
         SourcesCase::new(folder, invalid()).desired(&record(None, true)),
-        "wanted from file, Static with a note"
+        "unsure",
+        "what runs is known by its manifest alone, and may be newer"
     );
+    let mut own = record(None, true);
+    own.instances[0].daemon_set = Some(Arc::clone(&file));
+    assert_eq!(SourcesCase::new(folder, invalid()).desired(&own), "wanted from file, Static with a note");
 }
 
 #[test]
@@ -573,7 +586,9 @@ fn what_is_too_large_ends_nothing_and_without_its_label_it_is_not_ours() {
     let file = file();
     let folder = FolderState::Present { daemon_set: &file, fingerprint: "f1" };
     let beside = SourcesCase::new(folder, ApiState::TooLarge(&ours));
-    assert_eq!(beside.desired(&record(None, true)), "wanted from file, Static with a note");
+    let mut own = record(None, true);
+    own.instances[0].daemon_set = Some(Arc::clone(&file));
+    assert_eq!(beside.desired(&own), "wanted from file, Static with a note");
     let unlabelled = too_large(Covered::No("no label".to_owned()));
     let case = || SourcesCase::new(FolderState::Absent, ApiState::TooLarge(&unlabelled));
     assert_eq!(case().desired(&record(None, false)), "left");

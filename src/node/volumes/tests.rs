@@ -336,18 +336,18 @@ fn errors_name_volume_and_path() {
 
 #[test]
 fn a_first_version_that_was_not_waited_for_is_written_anew() {
-    let (root, mut volumes) = root();
-    let good = volume(&[("a", "1")]);
-    // Sorts after the good one, and cannot be made: a file is where its folder is to be.
-    let bad = VolumeData { name: "in-the-way".to_owned(), ..volume(&[("a", "1")]) };
-    let way = place(root.path()).with_file_name("in-the-way");
-    fs::create_dir_all(way.parent().unwrap()).unwrap();
-    fs::write(&way, "").unwrap();
-    volumes.write(UID, &[good.clone(), bad.clone()]).unwrap_err();
-    assert!(!place(root.path()).join("..data").exists(), "it is in force and may not be on the disk");
-    fs::remove_file(&way).unwrap();
-    let written = volumes.write(UID, &[good, bad]).unwrap();
-    assert_eq!(written.published.len(), 2, "{written:?}");
+    let disk = fsx::Simulated::shared();
+    let root = Path::new("/kubelet");
+    disk.make_folder(&root.join("pods"));
+    let mut volumes = Volumes::new(Arc::clone(&disk) as Shared, VolumesRoot::kubelet(root));
+    let data = || [volume(&[("a", "1")])];
+    disk.fail(fsx::Doing::Sync, root, nix::errno::Errno::EIO);
+    volumes.write(UID, &data()).unwrap_err();
+    let has = || disk.load(&place(root).join("a"), 9).is_ok();
+    assert!(!has(), "it would be in force and may not be on the disk");
+    disk.mend(root);
+    assert_eq!(volumes.write(UID, &data()).unwrap().published.len(), 1);
+    assert!(has());
 }
 
 #[test]
@@ -438,4 +438,20 @@ fn a_token_is_written_although_its_volume_keeps_the_rest() {
     assert_eq!((read("token"), read("d/ca")), ("2".to_owned(), "C".to_owned()));
     assert!(volumes.write(UID, [&tokens]).unwrap().is_empty() && volumes.intact(UID));
     assert_eq!(mode(&place(root.path()).join("..data/token")), 0o600);
+}
+
+#[test]
+fn a_volume_that_cannot_be_written_keeps_no_other_from_its_data() {
+    let (root, mut volumes) = root();
+    let token = |data: &str| VolumeData { name: "token".to_owned(), ..volume(&[("token", data)]) };
+    volumes.write(UID, &[volume(&[("a", "1")]), token("1")]).unwrap();
+    fs::remove_dir_all(place(root.path())).unwrap();
+    fs::write(place(root.path()), "in the way").unwrap();
+    let error = volumes.write(UID, &[volume(&[("a", "2")]), token("2")]).unwrap_err();
+    assert_eq!(error.to_string(), format!("cannot write volume config of pod UID {UID}"));
+    let read = place(root.path()).parent().unwrap().join("token/token");
+    assert_eq!(fs::read_to_string(read).unwrap(), "2");
+    fs::remove_file(place(root.path())).unwrap();
+    let written = volumes.write(UID, &[volume(&[("a", "2")]), token("2")]).unwrap();
+    assert_eq!(written.published.into_iter().collect::<Vec<_>>(), ["config"]);
 }

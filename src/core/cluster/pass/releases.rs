@@ -173,7 +173,8 @@ pub(super) fn released(
     let before = RolloutStatus::of(&daemon.status, daemon.generation).released;
     let is_on_delete = rules::is_on_delete(&daemon.daemon_set);
     // Also where it is away: the rollout is to come to it.
-    let runs_another = facts.iter().any(|n| n.belongs && n.instances.iter().any(|i| !i.ending && i.revision != daemon.wanted));
+    let runs_another =
+        facts.iter().any(|n| n.belongs && n.instances.iter().any(|i| !i.ending && i.revision != daemon.wanted));
     // A node without a report may have the old one, and so may those that are kept on it, and of an agent that was not
     // heard yet nothing is certain. A few nodes do not speak for all.
     let may_release = !is_held

@@ -529,7 +529,8 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
     let live = json!({"observedGeneration": 3, "conditions": [{"type": "Foreign", "status": "Maybe"}]});
     view.put(WatchedKind::DaemonSets, refused("8", live));
     let plan = view.plan(NOW);
-    let [ObjectWrite::Status { status: written, .. }, ObjectWrite::Approvals { spec, .. }] = plan.writes.as_slice() else {
+    let [ObjectWrite::Status { status: written, .. }, ObjectWrite::Approvals { spec, .. }] = plan.writes.as_slice()
+    else {
         panic!("{:?}", plan.writes)
     };
     assert_eq!((written.get("observedGeneration"), spec.approvals.len()), (None, 0));

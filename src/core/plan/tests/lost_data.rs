@@ -77,3 +77,17 @@ fn what_cannot_be_written_is_not_left_to_the_kubelet() {
     assert_eq!(plan.summary.state, State::Waiting);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
 }
+
+#[test]
+fn what_cannot_be_ended_because_its_manifest_stays_reads_no_old_data() {
+    let mut bench = Bench::running("a");
+    let manifests = bench.world.manifests.clone();
+    assert_eq!(bench.pass(&wanted(&daemon_set("b"))), ["end uid-a-0"]);
+    // The manifest folder takes no change.
+    bench.world.manifests = manifests;
+    bench.world.stale_volumes.insert("uid-a-0".to_owned());
+    assert_eq!(bench.plan(&wanted(&daemon_set("b"))).actions.iter().map(short).collect::<Vec<_>>(), ["end uid-a-0"]);
+    bench.now += Span::from_secs(60);
+    let actions: Vec<String> = bench.plan(&wanted(&daemon_set("b"))).actions.iter().map(short).collect();
+    assert_eq!(actions, ["refresh uid-a-0 volumes=true manifest=false", "end uid-a-0"]);
+}

@@ -328,6 +328,36 @@ fn a_released_revision_that_cannot_be_had_is_waited_for_or_passed_over() {
 }
 
 #[test]
+fn a_released_revision_whose_image_cannot_be_pulled_is_passed_over_after_the_deadline() {
+    let held = |halted: bool| {
+        let halted = halted.then(|| "it failed on 2 nodes".to_owned());
+        wanted(&kept(RolloutStatus { is_held: true, halted, ..RolloutStatus::default() }))
+    };
+    let first = |cause: Cause| {
+        let mut bench = Bench::new();
+        bench.world.permission = Some(withheld());
+        bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
+        assert_eq!(bench.pass(&held(false)), ["start uid-a-0"]);
+        bench.fails("uid-a-0", Failure { cause, message: "404".to_owned() });
+        bench
+    };
+    let mut bench = first(Cause::Image);
+    let begun = bench.now;
+    bench.now = begun + Span::from_secs(599);
+    assert_eq!(bench.pass(&held(false)), NONE);
+    bench.now = begun + Span::from_secs(600);
+    assert_eq!(bench.pass(&held(true)), NONE, "a halted one starts nowhere");
+    assert_eq!(bench.pass(&held(false)), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&held(false)), ["finish uid-a-0", "start uid-b-1"]);
+    // What ran, or fails for another reason, waits for its approval.
+    let mut bench = first(Cause::CrashLoop);
+    bench.now += Span::from_secs(600);
+    assert_eq!(bench.pass(&held(false)), NONE);
+}
+
+#[test]
 fn pulls_ahead_of_an_approval_are_spread_and_what_fails_is_told() {
     let within = |window: &str| {
         let mut daemon_set = of_api("b");

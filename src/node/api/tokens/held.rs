@@ -28,6 +28,8 @@ use crate::node::recording::marks;
 
 /// The kubelet's `maxTTL`: a token is renewed at this age at the latest.
 const MAX_AGE: Span = Span::from_mins(24 * 60);
+/// One that another boot received is renewed so long after the boot at the latest.
+const FIRST_RENEWAL: Span = Span::from_mins(10);
 /// It is renewed after this share of its lifetime at the latest (the kubelet: 20 % before the end).
 const RENEW_AT: f64 = 0.8;
 /// It is renewed up to this share of its lifetime earlier, so that a thousand nodes do not ask at once.
@@ -166,8 +168,10 @@ impl HeldToken {
         let held = self.received.map(|received| up - received);
         // With a wall clock far ahead, a new token would be requested for ever.
         let settled = held.is_none_or(|held| held > life / 10);
-        // The age of one that is of the future is not known.
-        let is_ageless = held.is_none() && wall < self.issued;
+        // The age of one that is of the future is not known. Nor is that of any that another boot received: the clock of a
+        // machine without a battery goes on where it stopped.
+        let first = FIRST_RENEWAL.mul_f64(0.1 + 0.9 * self.spread / SPREAD);
+        let is_ageless = held.is_none() && (wall < self.issued || up >= first);
         is_ageless || held.is_some_and(|held| held >= age) || (settled && wall >= self.issued + age)
     }
 }

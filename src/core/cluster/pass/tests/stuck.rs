@@ -42,7 +42,11 @@ fn a_claim_of_a_dead_agent_has_failed_after_the_deadline_though_what_ran_before_
     let plan = with_a_dead(&mut view, 600);
     let told = condition(&plan, "Progressing");
     assert_eq!((told.0.as_str(), told.1.as_str()), ("False", "Held"));
-    assert!(told.2.ends_with("the budget is taken by nodes on which it failed or does not become available: a"), "{}", told.2);
+    assert!(
+        told.2.ends_with("the budget is taken by nodes on which it failed or does not become available: a"),
+        "{}",
+        told.2
+    );
     assert!(approved(&plan).is_empty(), "it keeps its slot");
     // One that has what it claimed until the next boot waits for that.
     let mut view = with_one_released(json!({"daemonlet.dev/update": "boot"}));
@@ -95,7 +99,9 @@ fn nodes_that_take_nothing_have_turns() {
     }
     assert_eq!(turns, ["a", "b", "c", "d", "a", "b", "c", "d"]);
     // Another revision finds none of them passed over.
-    view.put(WatchedKind::DaemonSets, daemon_set("three", json!({}), json!({})));
+    let mut three = daemon_set("three", json!({}), json!({}));
+    three["metadata"]["generation"] = json!(4);
+    view.put(WatchedKind::DaemonSets, three);
     view.put(WatchedKind::Revisions, revision("three", 3));
     let plan = view.plan(now);
     assert_eq!(approved(&plan), [("a".to_owned(), hash("three"))]);
@@ -168,9 +174,8 @@ fn a_halt_is_told_before_approvals_are_withdrawn() {
     let mut view = with_one_released(json!({}));
     ["a", "b"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
     let plan = view.plan(NOW);
-    let at_once = |plan: &ClusterPlan| {
-        plan.writes.iter().any(|write| matches!(write, ObjectWrite::Status { at_once: true, .. }))
-    };
+    let at_once =
+        |plan: &ClusterPlan| plan.writes.iter().any(|write| matches!(write, ObjectWrite::Status { at_once: true, .. }));
     assert_eq!(condition(&plan, "Halted").0, "True");
     assert!(at_once(&plan));
     let mut two = daemon_set("two", json!({}), status(&plan));
