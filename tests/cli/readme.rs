@@ -245,6 +245,35 @@ fn the_page_of_the_configuration_has_every_key_with_its_default_and_no_other() {
     }
 }
 
+/// The folders that no package makes: an empty folder of DaemonSets would say that all of them are gone.
+const MADE_BY_HAND: [&str; 2] = ["/etc/daemonlet/daemonsets.d", "/etc/daemonlet/daemonlet.d"];
+
+#[test]
+fn what_the_pages_write_into_a_folder_of_a_node_makes_the_folder_first() {
+    let mut seen = 0;
+    for (path, page) in pages() {
+        let of_scripts = blocks(&page, "sh").into_iter().map(|lines| lines.join("\n"));
+        let of_lines = page.split('`').skip(1).step_by(2).filter(|span| span.starts_with(|c: char| c.is_lowercase()));
+        for script in of_scripts.chain(of_lines.map(|span| span.replace('\n', " "))) {
+            let writes = |line: &&str| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let is_there = |word: &&str| MADE_BY_HAND.iter().any(|folder| word.starts_with(folder));
+                words.iter().any(|word| ["install", "cp", "mv", "ln", ">"].contains(word)) && words.iter().any(is_there)
+            };
+            for line in script.lines().filter(writes) {
+                let makes = line.contains("install -D ") || script.contains("mkdir -p /etc/daemonlet/");
+                assert!(makes, "{path}: {line}: the folder may not be there");
+                seen += 1;
+            }
+        }
+        // What a person writes there with an editor; cloud-init (`path:`) makes folders itself.
+        let by_hand = page.lines().any(|line| line.contains("# /etc/daemonlet/daemonlet.d/") || line.contains("`50-local.toml`"));
+        assert!(!by_hand || page.contains("/etc/daemonlet/daemonlet.d"), "{path}: nothing makes the folder of drop-ins");
+        assert!(!by_hand || page.contains("mkdir -p "), "{path}: nothing makes the folder of drop-ins");
+    }
+    assert!(seen > 4, "the commands are not found: {seen}");
+}
+
 #[test]
 fn every_annotation_is_described() {
     let page = read("docs/daemonsets.md");
