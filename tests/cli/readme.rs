@@ -267,8 +267,12 @@ fn what_the_pages_write_into_a_folder_of_a_node_makes_the_folder_first() {
             }
         }
         // What a person writes there with an editor; cloud-init (`path:`) makes folders itself.
-        let by_hand = page.lines().any(|line| line.contains("# /etc/daemonlet/daemonlet.d/") || line.contains("`50-local.toml`"));
-        assert!(!by_hand || page.contains("/etc/daemonlet/daemonlet.d"), "{path}: nothing makes the folder of drop-ins");
+        let by_hand =
+            page.lines().any(|line| line.contains("# /etc/daemonlet/daemonlet.d/") || line.contains("`50-local.toml`"));
+        assert!(
+            !by_hand || page.contains("/etc/daemonlet/daemonlet.d"),
+            "{path}: nothing makes the folder of drop-ins"
+        );
         assert!(!by_hand || page.contains("mkdir -p "), "{path}: nothing makes the folder of drop-ins");
     }
     assert!(seen > 4, "the commands are not found: {seen}");

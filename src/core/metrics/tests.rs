@@ -82,6 +82,7 @@ fn daemon(name: &str, state: State, reason: &str) -> DaemonStatus {
         replacing: None,
         stale_volumes: Vec::new(),
         keeps_workload_away: false,
+        awaits_rollout: false,
         waiting_containers: Vec::new(),
         waiting_for: Vec::new(),
         notes: Vec::new(),
@@ -108,6 +109,7 @@ fn every_metric_is_taken_from_the_facts() {
     failed.stale_volumes = vec![StaleVolume { pod, volume, since, missing: Vec::new(), reason }];
     let mut awaited = daemon("w", State::Waiting, "");
     awaited.keeps_workload_away = true;
+    awaited.awaits_rollout = true;
     awaited.waiting_for = vec![Missing::daemon(&ObjectKey::new("kube-system", "a"))];
     let status = StatusReport {
         schema_version: 1,
@@ -185,6 +187,7 @@ fn every_metric_is_taken_from_the_facts() {
         "daemonlet_refused_daemons{reason=\"spec.template.spec.volumes.persistentVolumeClaim\",node=\"n1\"} 2",
         "daemonlet_failed_revision{namespace=\"kube-system\",daemonset=\"a\",revision=\"8b4d\",cause=\"crash_loop\",node=\"n1\"} 1",
         "daemonlet_start_order_waiting{namespace=\"kube-system\",daemonset=\"w\",node=\"n1\"} 1",
+        "daemonlet_rollout_waiting{namespace=\"kube-system\",daemonset=\"w\",node=\"n1\"} 1",
         "daemonlet_startup_taint_awaited{namespace=\"kube-system\",daemonset=\"w\",node=\"n1\"} 1",
         "daemonlet_volume_refresh_blocked{namespace=\"kube-system\",daemonset=\"a\",pod=\"a-1\",volume=\"config\",node=\"n1\"} 1",
         "daemonlet_api_connected{node=\"n1\"} 0",

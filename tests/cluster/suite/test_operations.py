@@ -195,7 +195,7 @@ class OperationsTest(Coordinated):
         self.assertRegex(text, r'daemonlet_api_connected\{node="hollow-\d"\} 1\n')
         self.assertRegex(text, r'daemonlet_api_watch_up\{watch="nodedaemons",node="hollow-\d"\} 1\n')
         self.assertRegex(self.scrape("/healthz"), r"^ok: the last pass ended \d+ s ago")
-        self.assertIn("18 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
+        self.assertIn("20 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
         promtool("test", "rules", MONITORING / "rules-test.yaml")
         # What only shows while something is wrong is in the table all the same.
         table = (MONITORING / "METRICS.md").read_text(encoding="utf-8")
@@ -206,7 +206,7 @@ class OperationsTest(Coordinated):
                                          "daemonlet_certificate_expiry_timestamp_seconds",
                                          "daemonlet_token_expiry_timestamp_seconds", "daemonlet_token_problems",
                                          "daemonlet_volume_refresh_blocked", "daemonlet_start_order_waiting",
-                                         "daemonlet_startup_taint_awaited"}
+                                         "daemonlet_startup_taint_awaited", "daemonlet_rollout_waiting"}
                          | {name for name in known if name.startswith(("daemonlet_coordinator_", "daemonlet_daemonset_"))})
         dashboards = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(MONITORING.glob("dashboard*.json"))]
         self.assertEqual([one["uid"] for one in dashboards], ["daemonlet-node", "daemonlet"])
