@@ -138,18 +138,24 @@ fn the_readme_begins_with_the_two_commands_and_is_short() {
     assert!(readme.lines().count() <= 130, "the README is to be read in two minutes: move something to docs");
 }
 
+/// How a command of ours begins: the program's own, and the plugin's.
+const OURS: [&str; 2] = ["daemonlet ", "kubectl daemonlet "];
+
+fn is_ours(line: &str) -> bool {
+    OURS.iter().any(|start| line.starts_with(start))
+}
+
 /// `text` between backticks that begins with the program's name, one command each.
 fn commands(text: &str) -> Vec<String> {
-    let spans =
-        text.split('`').skip(1).step_by(2).filter(|span| span.starts_with("daemonlet ") && !span.contains('\n'));
-    spans.map(str::to_owned).collect()
+    let spans = text.split('`').skip(1).step_by(2).map(|span| span.split_whitespace().collect::<Vec<_>>().join(" "));
+    spans.filter(|span| is_ours(span)).collect()
 }
 
 /// The commands in the blocks of shell commands of `page`.
 fn scripted(page: &str) -> Vec<String> {
     let lines = blocks(page, "sh").concat();
     let lines = lines.iter().map(|line| line.split(" #").next().unwrap().trim());
-    lines.filter(|line| line.starts_with("daemonlet ")).map(str::to_owned).collect()
+    lines.filter(|line| is_ours(line)).map(str::to_owned).collect()
 }
 
 #[test]
@@ -167,11 +173,14 @@ fn every_command_that_is_named_is_one_with_its_options() {
     assert!(named.len() > 30, "{named:?}");
     for (file, command) in named {
         // A pipe's first program; what is optional, too; and `…` for more of the same.
-        let words = command.split(['|', '>']).next().unwrap().replace(['[', ']', '…', ','], "");
+        let words = command.split(['|', '>']).next().unwrap().replace(['[', ']', '…', ',', '\\'], "");
         // What a message fills in is a DaemonSet's name.
         let filled = |word| if str::starts_with(word, '{') { "a/b" } else { word };
         let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).map(filled).collect();
-        let parsed = daemonlet::cli::command().try_get_matches_from(&words);
+        let parsed = match words[0] {
+            "kubectl" => daemonlet::cli::plugin().try_get_matches_from(&words[1..]),
+            _ => daemonlet::cli::command().try_get_matches_from(&words),
+        };
         let is_whole = |error: &clap::Error| {
             // A command named without what it works on.
             error.kind() == clap::error::ErrorKind::MissingRequiredArgument
