@@ -87,6 +87,57 @@ fn systemd_finds_nothing_to_say_about_the_units() {
 }
 
 #[test]
+fn purge_removes_what_was_noted_and_says_what_stays() {
+    let scratch = Scratch::new(&[
+        ("var/.state-dirs", "ROOT/srv\nROOT/mixed\n"),
+        ("srv/daemons/a.json", ""),
+        ("srv/identity/client.pem", ""),
+        ("srv/identity/kubeconfig-path", "ROOT/elsewhere/ours\n"),
+        ("srv/floor.json", ""),
+        ("elsewhere/ours", "client-key: ROOT/srv/identity/client.pem\n"),
+        ("mixed/daemons/a.json", ""),
+        ("mixed/identity/kubeconfig-path", "ROOT/elsewhere/theirs\n"),
+        ("mixed/mine", ""),
+        ("elsewhere/theirs", "token: a\n"),
+        ("etc/kubeconfig", "client-key: ROOT/srv/identity/client.pem\n"),
+        ("etc/mine.toml", ""),
+    ]);
+    let root = scratch.text("");
+    let root = root.trim_end_matches('/');
+    let placed = |text: &str| text.replace("ROOT", root);
+    for path in ["var/.state-dirs", "srv/identity/kubeconfig-path", "mixed/identity/kubeconfig-path"] {
+        scratch.write(path, &placed(&fs::read_to_string(scratch.path(path)).unwrap()));
+    }
+    // No configuration is left that could say where anything is.
+    let script = read("packaging/deb/postrm")
+        .replace("/var/lib/daemonlet", &placed("ROOT/var"))
+        .replace("/etc/daemonlet", &placed("ROOT/etc"))
+        .replace("/run/daemonlet", &placed("ROOT/run"))
+        .replace("/run/systemd/system", "/nowhere")
+        .replace("deb-systemd-helper", "no-such-helper");
+    let run = Command::new("sh").args(["-c", &script, "postrm", "purge"]).output().unwrap();
+    let said = String::from_utf8([run.stdout, run.stderr].concat()).unwrap();
+    assert!(run.status.success(), "{said}");
+    for line in [
+        "daemonlet: removed ROOT/srv: the checkpoint, with Secrets, tokens and the node's certificate",
+        "daemonlet: removed the checkpoint from ROOT/mixed; other files are there, and stay",
+        "daemonlet: removed ROOT/elsewhere/ours, which daemonlet enroll wrote",
+        "daemonlet: removed ROOT/etc/kubeconfig, which daemonlet enroll wrote",
+        "daemonlet: ROOT/elsewhere/theirs stays: daemonlet enroll did not write it",
+        "daemonlet: ROOT/etc has files of yours and stays:\n  ROOT/etc/mine.toml",
+    ] {
+        assert!(said.contains(&placed(line)), "{line}: {said}");
+    }
+    let is_there = |path: &str| scratch.path(path).exists();
+    assert!(["mixed/mine", "elsewhere/theirs", "etc/mine.toml"].into_iter().all(is_there));
+    assert!(
+        !["srv", "var", "mixed/daemons", "mixed/identity", "elsewhere/ours", "etc/kubeconfig"]
+            .into_iter()
+            .any(is_there)
+    );
+}
+
+#[test]
 fn the_resource_is_printed_as_it_is_shipped() {
     run(["generate", "crd"]).is(0, &read("packaging/k8s/nodedaemons.yaml"), "");
 }

@@ -2,16 +2,18 @@
 
 import os
 import re
-import shlex
+import shutil
 import subprocess
 import sys
 import unittest
 
 from kit import tools
+from kit.agent import binary
 from kit.control_plane import ControlPlane
 from kit.daemons import daemonset
 from kit.sandbox import scratch
 from kit.wait import until
+from suite import removal
 
 BASE = ("nodedaemons", "rbac", "admission-policies", "coordinator-rbac", "coordinator-deployment")
 OVERLAYS = ("wide-rbac", "approver", "dry-run-admission", "startup-taint", "node-conditions")
@@ -81,14 +83,28 @@ class Deploy(unittest.TestCase):
         self.admin.apply(daemonset("net", "kube-system", labels={"daemonlet.dev/mode": "static"}))
         self.admin.create("leases", {"metadata": {"name": "daemonlet-coordinator", "namespace": "kube-system"}})
         self.assertGreater(len(self.named()), 10)
-        page = (tools.REPO / "docs" / "removal.md").read_text(encoding="utf-8")
-        (part,) = re.findall(r"(?ms)^## Uninstall from a cluster$(.*?)(?=^##|\Z)", page)
-        lines = [line for block in re.findall(r"(?ms)^ *```sh$(.*?)^ *```$", part) for line in block.replace("\\\n", " ").splitlines()]
-        commands = [shlex.split(line, comments=True)[1:] for line in lines if line.strip().startswith("kubectl ")]
-        self.assertEqual(len(commands), 3, commands)
-        for words in commands:
-            here = [word.replace("/usr/share/daemonlet", str(tools.REPO / "packaging")) for word in words]
-            print(f"          {self.admin.kubectl(*here)}")
+        # A machine with kubectl and the package. test_packages runs what the page says on a node.
+        machine = scratch() / "machine"
+        programs = machine / "programs"
+        programs.mkdir(parents=True)
+        (programs / "kubectl").symlink_to(tools.program("kubectl"))
+        (programs / "daemonlet").symlink_to(binary())
+        shutil.copytree(tools.REPO / "packaging" / "k8s", machine / "share" / "k8s")
+        environment = os.environ | {"KUBECONFIG": str(self.admin.kubeconfig), "PATH": f"{programs}:{os.environ['PATH']}"}
+        example = tools.REPO / "examples" / "recipes" / "kube-proxy.yaml"
+        run = lambda line: subprocess.run(["bash", "-e", "-o", "pipefail", "-c", line], cwd=machine, env=environment, check=True, timeout=120)
+        run(f"daemonlet generate rbac -f {example} | kubectl apply -f -")
+        self.assertIn("daemonlet", self.admin.kubectl("get", "roles", "-n", "kube-system", "-o", "name"))
+        ran = 0
+        for line in removal.commands("Uninstall from a cluster"):
+            if line.startswith("apt purge "):
+                shutil.rmtree(machine / "share")
+                (programs / "daemonlet").unlink()
+            if removal.is_of_a_node(line):
+                continue
+            run(line.replace("/usr/share/daemonlet", f"{machine}/share").replace("FILES", str(example)))
+            ran += 1
+        self.assertEqual(ran, 5)
         until(lambda: not self.named(), 60, "nothing of it is left")
         self.assertNotIn("daemonlet.dev/mode", self.admin.get("daemonsets", "net", "kube-system")["metadata"].get("labels", {}))
 

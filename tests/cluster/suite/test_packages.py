@@ -18,6 +18,7 @@ from kit.net import Lan
 from kit.sandbox import scratch
 from kit.wait import never
 from kit.wait import until
+from suite import removal
 from suite.story import Story
 
 OLD, NEW = "0.0.9", "0.1.0"
@@ -256,6 +257,15 @@ class Packages(Story):
         self.apt("install", f"/root/{WORLD.new[0].name}")
         self.says("1 daemon, ", 60)
         self.assertEqual(self.runs(), daemon)
+
+    def test_what_the_page_of_removal_says_leaves_nothing_on_the_node(self):
+        for line in filter(removal.is_of_a_node, removal.commands("Uninstall from a cluster")):
+            self.machine.run("sh", "-ec", line.replace("apt purge", "apt-get -y purge"), seconds=120)
+        self.assertEqual(self.machine.cri.of("steady-"), [])
+        self.assertEqual(self.machine.run("ls", MANIFESTS), "")
+        left = self.machine.run("sh", "-c", "find / -xdev -path /proc -prune -o -name '*daemonlet*' -print | grep -v '^/root/\\|^/srv/\\|/var/lib/dpkg\\|/var/lib/systemd/deb\\|/var/cache\\|/var/log'",
+                                check=False)
+        self.assertEqual(left.split(), ["/etc/daemonlet"], "the kubeconfig is the test's")
 
 
 class Rpm(unittest.TestCase):
