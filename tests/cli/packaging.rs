@@ -179,7 +179,9 @@ fn the_deployment_of_the_coordinator_fits_its_rights_and_its_configuration() {
     assert_eq!(version, env!("CARGO_PKG_VERSION"), "the image of this version");
     assert!(read("packaging/Containerfile").contains(&format!("daemonlet:{version} ")));
     let config = of_kind("ConfigMap");
-    assert_eq!(pod["volumes"][0]["configMap"]["name"], config["metadata"]["name"]);
+    let sources = pod["volumes"][0]["projected"]["sources"].as_array().unwrap();
+    assert!(sources.iter().all(|source| source["configMap"]["name"] == config["metadata"]["name"]));
+    assert!(sources.iter().any(|source| source["configMap"]["items"][0]["path"] == "daemonlet.toml"));
     let (file, text) = config["data"].as_object().unwrap().iter().next().unwrap();
     assert_eq!(words[2], format!("{}/{file}", container["volumeMounts"][0]["mountPath"].as_str().unwrap()));
     let scratch = Scratch::new(&[("c.toml", text.as_str().unwrap())]);
@@ -248,7 +250,9 @@ fn script(arguments: &[&str]) -> Option<(bool, String)> {
 fn kustomizations_and_chart_are_in_step_with_the_objects() {
     let Some(checked) = script(&["packaging/deploy.py", "--check"]) else { return };
     assert_eq!(checked, (true, String::new()));
-    let chosen = ["packaging/deploy.py", "--render", "approver=true", "image=example.org/d:1", "apiServerPort=443"];
+    let more = "configuration=[policy]\ntrusted-namespaces = [\"kube-system\", \"net\"]";
+    let chosen =
+        ["packaging/deploy.py", "--render", "approver=true", "image=example.org/d:1", "apiServerPort=443", more];
     let (_, text) = script(&chosen).unwrap();
     let objects: Vec<serde_json::Value> = daemonlet::core::yaml::read_documents(&text)
         .into_iter()
@@ -262,16 +266,28 @@ fn kustomizations_and_chart_are_in_step_with_the_objects() {
     assert_eq!(container["env"][1]["value"], "443");
     assert!(named("ClusterRole", "daemonlet-approver").is_some());
     assert!(named("ClusterRole", "daemonlet-agent-wide").is_none());
-    let config = named("ConfigMap", "daemonlet-coordinator").unwrap()["data"]["daemonlet.toml"].as_str().unwrap();
-    let scratch = Scratch::new(&[("c.toml", config)]);
-    run(["run", "--check-config", "--config", &scratch.text("c.toml")]).is(0, "", "");
-    let shown = run(["run", "--print-config", "--config", &scratch.text("c.toml")]);
-    assert!(shown.out.lines().any(|line| line.starts_with("approve-nodes = true")), "{}", shown.out);
-    // The overlay patches the whole file: it has to be the chart's.
+    // Each key of the ConfigMap where the Deployment mounts it.
+    let pod = &named("Deployment", "daemonlet-coordinator").unwrap()["spec"]["template"]["spec"];
+    let sources = pod["volumes"][0]["projected"]["sources"].as_array().unwrap();
+    let items: Vec<_> = sources.iter().flat_map(|source| source["configMap"]["items"].as_array().unwrap()).collect();
+    let config = named("ConfigMap", "daemonlet-coordinator").unwrap()["data"].as_object().unwrap();
+    let scratch = Scratch::new(&[]);
+    for (key, text) in config {
+        let item = items.iter().find(|item| item["key"] == *key).unwrap_or_else(|| panic!("{key} is not mounted"));
+        scratch.write(item["path"].as_str().unwrap(), text.as_str().unwrap());
+    }
+    run(["run", "--check-config", "--config", &scratch.text("daemonlet.toml")]).is(0, "", "");
+    let shown = run(["run", "--print-config", "--config", &scratch.text("daemonlet.toml")]);
+    for line in
+        ["approve-nodes = true", "trusted-namespaces = [\"kube-system\", \"net\"]", "kubeconfig = \"in-cluster\""]
+    {
+        assert!(shown.out.lines().any(|shown| shown.starts_with(line)), "{line}: {}", shown.out);
+    }
+    // The overlay's key is the chart's.
     let overlay = read("deploy/kustomize/overlays/approver/kustomization.yaml");
     let patch = &daemonlet::core::yaml::read_documents(&overlay)[0].value.clone().unwrap()["patches"][0]["patch"];
     let patch = daemonlet::core::yaml::read_documents(patch.as_str().unwrap())[0].value.clone().unwrap();
-    assert_eq!(patch["data"]["daemonlet.toml"], config);
+    assert_eq!(patch["data"]["approve-nodes.toml"], config["approve-nodes.toml"]);
 }
 
 #[test]

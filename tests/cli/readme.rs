@@ -36,8 +36,14 @@ pub(crate) fn pages() -> Vec<(String, String)> {
 pub(crate) fn blocks<'a>(page: &'a str, language: &str) -> Vec<Vec<&'a str>> {
     let mut found = Vec::new();
     let mut inside: Option<(&str, Vec<&str>)> = None;
+    let mut indent = 0;
     for line in page.lines() {
-        match (line.strip_prefix("```"), &mut inside) {
+        let fence = line.trim_start().strip_prefix("```");
+        if fence.is_some() && inside.is_none() {
+            indent = line.len() - line.trim_start().len();
+        }
+        let line = line.get(indent..).unwrap_or_default();
+        match (fence, &mut inside) {
             (Some(language), None) => inside = Some((language, Vec::new())),
             (Some(_), Some(_)) => found.extend(inside.take()),
             (None, Some((_, lines))) => lines.push(line),
@@ -46,6 +52,17 @@ pub(crate) fn blocks<'a>(page: &'a str, language: &str) -> Vec<Vec<&'a str>> {
     }
     assert!(inside.is_none(), "a block of code has no end");
     found.into_iter().filter(|(of, _)| *of == language).map(|(_, lines)| lines).collect()
+}
+
+/// `page` without its blocks of code.
+fn prose(page: &str) -> String {
+    let mut is_code = false;
+    let is_prose = |line: &&str| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_fence && !is_code
+    };
+    page.lines().filter(is_prose).collect::<Vec<_>>().join("\n")
 }
 
 /// The commands of the console blocks of `page`, each with the lines shown below it.
@@ -162,7 +179,7 @@ fn scripted(page: &str) -> Vec<String> {
 fn every_command_that_is_named_is_one_with_its_options() {
     let mut named: Vec<(String, String)> = Vec::new();
     for (path, page) in pages() {
-        named.extend(scripted(&page).into_iter().chain(commands(&page)).map(|command| (path.clone(), command)));
+        named.extend(scripted(&page).into_iter().chain(commands(&prose(&page))).map(|command| (path.clone(), command)));
     }
     // Hints and messages, which break their strings anywhere.
     for file in crate::sources(&root().join("src")) {
@@ -185,6 +202,7 @@ fn every_command_that_is_named_is_one_with_its_options() {
             // A command named without what it works on.
             error.kind() == clap::error::ErrorKind::MissingRequiredArgument
                 || error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                || error.kind() == clap::error::ErrorKind::DisplayHelp
         };
         if let Err(error) = parsed.map(drop) {
             assert!(is_whole(&error), "{file}: {command}: {error}");
@@ -262,7 +280,8 @@ fn what_the_pages_write_into_a_folder_of_a_node_makes_the_folder_first() {
     let mut seen = 0;
     for (path, page) in pages() {
         let of_scripts = blocks(&page, "sh").into_iter().map(|lines| lines.join("\n"));
-        let of_lines = page.split('`').skip(1).step_by(2).filter(|span| span.starts_with(|c: char| c.is_lowercase()));
+        let plain = prose(&page);
+        let of_lines = plain.split('`').skip(1).step_by(2).filter(|span| span.starts_with(|c: char| c.is_lowercase()));
         for script in of_scripts.chain(of_lines.map(|span| span.replace('\n', " "))) {
             let writes = |line: &&str| {
                 let words: Vec<&str> = line.split_whitespace().collect();

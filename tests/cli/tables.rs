@@ -75,7 +75,11 @@ fn fields(file: &str, start: &str) -> BTreeSet<String> {
     let line = source[..from].rfind('\n').map_or(0, |at| at + 1);
     let indent = source[line..].len() - source[line..].trim_start().len();
     let end = format!("\n{}}}", " ".repeat(indent));
-    let body = &source[from..from + source[from..].find(&end).unwrap()];
+    let first = source[from..].lines().next().unwrap();
+    let body = match first.strip_suffix(" },") {
+        Some(fields) => fields.replace(" { ", "\n").replace(", ", "\n"),
+        None => source[from..from + source[from..].find(&end).unwrap()].to_owned(),
+    };
     let mut found = BTreeSet::new();
     let mut flattened = false;
     for line in body.lines().skip(1).map(str::trim) {

@@ -56,18 +56,18 @@ class Deploy(unittest.TestCase):
         folder = scratch() / "mine"
         folder.mkdir()
         path = os.path.relpath(KUSTOMIZE, folder)
-        # As docs/installation.md has it.
-        (folder / "kustomization.yaml").write_text(
-            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
-            f"resources:\n- {path}/base\ncomponents:\n" + "".join(f"- {path}/overlays/{name}\n" for name in OVERLAYS)
-            + "images:\n- name: daemonlet\n  newName: registry.example.org/daemonlet\n", encoding="utf-8")
+        page = (tools.REPO / "docs" / "installation.md").read_text(encoding="utf-8")
+        (shown,) = re.findall(r"(?ms)^```yaml\n(apiVersion: kustomize.*?)^```$", page)
+        self.assertEqual(set(re.findall(r"overlays/([\w-]+)", shown)), set(OVERLAYS))
+        (folder / "kustomization.yaml").write_text(shown.replace("daemonlet/deploy/kustomize", path), encoding="utf-8")
+        configuration = '[policy]\ntrusted-namespaces = ["kube-system", "kube-flannel"]'
         files = self.packaged("rbac-wide", "approver-rbac", "rbac-dry-run", "startup-taint", "node-conditions")
         self.assertNotEqual(self.missing(*files), "")
         self.admin.kubectl("apply", "-k", str(folder))
         self.assertEqual(self.missing(*files), "")
         argv = [sys.executable, tools.REPO / "packaging" / "deploy.py", "--render", "wideRbac=true", "approver=true", "dryRunAdmission=true", "startupTaint=true"]
         chart = lambda *more: subprocess.run([*argv, *more], capture_output=True, text=True, check=True).stdout
-        self.assertEqual(self.missing(text=chart("image=registry.example.org/daemonlet:0.1.0")), "")
+        self.assertEqual(self.missing(text=chart("image=registry.example.org/daemonlet:0.1.0", f"configuration={configuration}")), "")
         self.assertIn("replicas: 3", self.missing(text=chart("replicas=3")))
         # The namespace goes when its controller runs, as in the story after this one.
         self.admin.kubectl("delete", "--wait=false", "-k", str(folder))
