@@ -357,8 +357,24 @@ fn install_writes_what_the_packages_have_and_keeps_the_hosts_configuration() {
     let second = run(["install", "--root", &host]);
     assert_eq!(second.out.matches("wrote ").count(), 1, "{second:?}");
     assert_eq!(installed("etc/daemonlet/daemonlet.toml"), "mine");
-    scratch.write("host/var/lib/dpkg/info/daemonlet.list", "");
+    // What dpkg leaves of a package that was removed and not purged.
+    scratch.write("host/var/lib/dpkg/info/daemonlet.list", "/.\n/etc\n/etc/daemonlet/daemonlet.toml\n");
+    fs::create_dir_all(scratch.path("host/etc/systemd/system")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", scratch.path("host/etc/systemd/system/daemonlet.service")).unwrap();
+    let removed = run(["install", "--root", &host]);
+    assert_eq!(removed.code, 0, "{removed:?}");
+    assert!(removed.err.contains("next, on the host: systemctl unmask daemonlet daemonlet-boot-guard && "), "{removed:?}");
+    scratch.write("host/var/lib/dpkg/info/daemonlet.list", "/.\n/usr/bin/daemonlet\n");
     let packaged = run(["install", "--root", &host]);
     assert_eq!((packaged.code, packaged.out.as_str()), (1, ""));
     assert!(packaged.err.contains("a package has installed daemonlet here"), "{packaged:?}");
+    // The page takes all of it away again.
+    let page = read("docs/removal.md");
+    let part = page.split("## Remove what daemonlet install wrote").nth(1).unwrap().split("\n## ").next().unwrap();
+    for line in part.lines().filter(|line| line.starts_with("rm ")) {
+        let line = line.replace(" /", &format!(" {host}/")).replace("rm ", "rm -f ");
+        assert!(Command::new("sh").args(["-ec", &line]).status().unwrap().success(), "{line}");
+    }
+    let left = Command::new("find").args([&host, "-type", "f"]).output().unwrap();
+    assert_eq!(String::from_utf8(left.stdout).unwrap(), format!("{host}/var/lib/dpkg/info/daemonlet.list\n"));
 }
