@@ -250,7 +250,7 @@ fn script(arguments: &[&str]) -> Option<(bool, String)> {
 fn kustomizations_and_chart_are_in_step_with_the_objects() {
     let Some(checked) = script(&["packaging/deploy.py", "--check"]) else { return };
     assert_eq!(checked, (true, String::new()));
-    let more = "configuration=[policy]\ntrusted-namespaces = [\"kube-system\", \"net\"]";
+    let more = "configuration=[policy]\nnamespaces = [\"kube-system\", \"net\"]\ntrusted-namespaces = [\"kube-system\", \"net\"]";
     let chosen =
         ["packaging/deploy.py", "--render", "approver=true", "image=example.org/d:1", "apiServerPort=443", more];
     let (_, text) = script(&chosen).unwrap();
@@ -288,6 +288,29 @@ fn kustomizations_and_chart_are_in_step_with_the_objects() {
     let patch = &daemonlet::core::yaml::read_documents(&overlay)[0].value.clone().unwrap()["patches"][0]["patch"];
     let patch = daemonlet::core::yaml::read_documents(patch.as_str().unwrap())[0].value.clone().unwrap();
     assert_eq!(patch["data"]["approve-nodes.toml"], config["approve-nodes.toml"]);
+}
+
+#[test]
+fn the_readme_of_the_packages_names_only_what_they_have() {
+    let Some((true, text)) = script(&["packaging/packages.py", "--readme"]) else { return };
+    let cargo: toml::Table = read("Cargo.toml").parse().unwrap();
+    let assets = cargo["package"]["metadata"]["deb"]["assets"].to_string();
+    let is_path =
+        |word: &&str| ["examples/", "tests/", "src/", "docs/", "target/"].iter().any(|top| word.starts_with(top));
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c)));
+    let mut seen = 0;
+    for path in words.filter(is_path) {
+        let (folder, name) = path.rsplit_once('/').unwrap();
+        let kind = name.rsplit_once('.').map_or("", |(_, kind)| kind);
+        let is_there = assets.contains(path) || assets.contains(&format!("{folder}/*.{kind}"));
+        assert!(is_there && Path::new(env!("CARGO_MANIFEST_DIR")).join(path).exists(), "no package has {path}");
+        seen += 1;
+    }
+    assert!(seen > 20, "{text}");
+    assert!(!text.contains("make "), "that needs a checkout: {text}");
+    for heading in ["# daemonlet\n", "## Install it\n", "## Read on\n"] {
+        assert!(text.contains(heading), "{heading}");
+    }
 }
 
 #[test]
@@ -363,7 +386,10 @@ fn install_writes_what_the_packages_have_and_keeps_the_hosts_configuration() {
     std::os::unix::fs::symlink("/dev/null", scratch.path("host/etc/systemd/system/daemonlet.service")).unwrap();
     let removed = run(["install", "--root", &host]);
     assert_eq!(removed.code, 0, "{removed:?}");
-    assert!(removed.err.contains("next, on the host: systemctl unmask daemonlet daemonlet-boot-guard && "), "{removed:?}");
+    assert!(
+        removed.err.contains("next, on the host: systemctl unmask daemonlet daemonlet-boot-guard && "),
+        "{removed:?}"
+    );
     scratch.write("host/var/lib/dpkg/info/daemonlet.list", "/.\n/usr/bin/daemonlet\n");
     let packaged = run(["install", "--root", &host]);
     assert_eq!((packaged.code, packaged.out.as_str()), (1, ""));

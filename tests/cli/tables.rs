@@ -67,6 +67,34 @@ fn states_and_causes_are_explained() {
     assert_eq!(causes, Cause::ALL.iter().map(|cause| cause.as_str().to_owned()).collect());
 }
 
+#[test]
+fn the_manual_page_and_the_page_of_the_configuration_give_the_same_shares() {
+    let page = read("docs/configuration.md");
+    let mut seen = 0;
+    for key in daemonlet::config::keys::KEYS {
+        let doc: Vec<&str> = key.doc().collect();
+        let doc = doc.join(" ");
+        let heading =
+            if key.section().is_empty() { "### Top of the file" } else { &format!("### [{}]", key.section()) };
+        let part = &page[page.find(&format!("\n{heading}\n")).unwrap() + 1..];
+        let part = &part[..part[3..].find("\n### ").map_or(part.len(), |end| end + 3)];
+        for (at, _) in doc.match_indices('%') {
+            let start =
+                doc[..at].rfind(|c: char| c.is_alphabetic() && !"to".contains(c) || c == '"').map_or(0, |i| i + 1);
+            let share = doc[start..=at].trim();
+            assert!(part.contains(share), "{}: {heading} of docs/configuration.md does not say {share}", key.path);
+            seen += 1;
+        }
+        // What a share is of.
+        for word in ["cpu", "memory", "pods", "limits", "Ready"].into_iter().filter(|word| doc.contains(word)) {
+            let row = part.lines().find(|line| line.starts_with(&format!("| `{}` |", key.name()))).unwrap_or_default();
+            let is_said = row.contains(word) || !["policy.max-requests", "kubelet-endpoint"].contains(&key.path);
+            assert!(is_said, "{}: docs/configuration.md does not say {word}", key.path);
+        }
+    }
+    assert!(seen >= 2, "the shares are not found");
+}
+
 /// The names of the fields of what begins with `start` in a source file, as JSON has them; those of flattened ones are not
 /// among them.
 fn fields(file: &str, start: &str) -> BTreeSet<String> {
@@ -187,10 +215,13 @@ fn the_page_of_json_has_every_field_and_no_other() {
     // What is serialized and on no list above.
     for file in [STATUS, REPLIES, OVERVIEW, EXPLAINED, DIFF, RENDER] {
         let source = read(file);
-        for part in source.split("Serialize").skip(1) {
-            let Some(name) = part.split("struct ").nth(1).and_then(|rest| rest.split([' ', '<']).next()) else {
-                continue;
-            };
+        let derived =
+            source.split("#[derive(").skip(1).filter(|part| part.split(')').next().unwrap().contains("Serialize"));
+        for part in derived {
+            let line =
+                part.lines().find(|line| !line.trim_start().starts_with(['#', '/']) && line.contains('{')).unwrap();
+            let Some((_, rest)) = line.split_once("struct ") else { continue };
+            let name = rest.split([' ', '<']).next().unwrap();
             let declared = format!("struct {name}");
             let is_listed = |start: &str| start.starts_with(&declared);
             let listed =

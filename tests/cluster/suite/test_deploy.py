@@ -60,7 +60,7 @@ class Deploy(unittest.TestCase):
         (shown,) = re.findall(r"(?ms)^```yaml\n(apiVersion: kustomize.*?)^```$", page)
         self.assertEqual(set(re.findall(r"overlays/([\w-]+)", shown)), set(OVERLAYS))
         (folder / "kustomization.yaml").write_text(shown.replace("daemonlet/deploy/kustomize", path), encoding="utf-8")
-        configuration = '[policy]\ntrusted-namespaces = ["kube-system", "kube-flannel"]'
+        configuration = '[policy]\nnamespaces = ["kube-system", "kube-flannel"]\ntrusted-namespaces = ["kube-system", "kube-flannel"]'
         files = self.packaged("rbac-wide", "approver-rbac", "rbac-dry-run", "startup-taint", "node-conditions")
         self.assertNotEqual(self.missing(*files), "")
         self.admin.kubectl("apply", "-k", str(folder))
