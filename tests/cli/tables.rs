@@ -95,6 +95,54 @@ fn the_manual_page_and_the_page_of_the_configuration_give_the_same_shares() {
     assert!(seen >= 2, "the shares are not found");
 }
 
+/// The words in quotes that begin with a capital, in the part of a source file that is not for tests.
+fn capitals(file: &str) -> BTreeSet<String> {
+    let source = read(file);
+    let source = source.split("#[cfg(test)]").next().unwrap();
+    let code = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let is_word = |word: &&str| {
+        word.len() > 3 && word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(|c| c.is_ascii_alphabetic())
+    };
+    code.split('"').skip(1).step_by(2).filter(is_word).map(str::to_owned).collect()
+}
+
+fn listed(page: &str, headings: &[&str], head: &str, cell: usize) -> BTreeSet<String> {
+    let page = read(page);
+    let of = |heading: &&str| -> Vec<String> {
+        let part = section(&page, heading);
+        let tables = part.match_indices(&format!("| {head}")).map(|(at, _)| &part[at..]);
+        tables.flat_map(|table| rows(table, head)).flat_map(|row| spans(row[cell])).collect()
+    };
+    headings.iter().flat_map(of).collect()
+}
+
+#[test]
+fn every_event_and_every_reason_of_a_condition_is_on_its_page() {
+    let mut of_agents = capitals("src/node/agent/report/news.rs");
+    of_agents.extend(capitals("src/node/agent/concerns/stock_controller.rs"));
+    // What is done about the object, which the API asks for, and words of others.
+    let actions = ["Apply", "Render", "Remove", "Start", "Select", "Judge", "RollBack", "Refresh", "Read", "Run", "Ready", "True"];
+    of_agents.retain(|word| !actions.contains(&word.as_str()));
+    let on_page = listed("docs/operations.md", &["## Events"], "reason |", 0);
+    assert_eq!(on_page, of_agents);
+    let mut of_coordinator = capitals("src/core/cluster/events.rs");
+    of_coordinator.retain(|word| word.starts_with("Too") || word == "RolloutHalted");
+    of_coordinator.insert("Degraded".to_owned());
+    assert_eq!(listed("docs/coordinator.md", &["## Events"], "reason |", 0), of_coordinator);
+    // Conditions: their types are the first column.
+    let mut words = capitals("src/core/cluster/conditions.rs");
+    words.extend(capitals("src/core/cluster/released.rs"));
+    words.extend(["Conflict", "NoControllerRevision"].map(str::to_owned));
+    words.retain(|word| !["True", "False", "ControllerRevision"].contains(&word.as_str()));
+    let types = listed("docs/coordinator.md", &["## Conditions"], "condition |", 0);
+    let mut reasons = listed("docs/coordinator.md", &["## Conditions"], "condition |", 1);
+    reasons.retain(|word| word.starts_with(|c: char| c.is_ascii_uppercase()));
+    let on_page: BTreeSet<String> = types.union(&reasons).cloned().collect();
+    assert_eq!(on_page, words);
+    let outcome = capitals("src/core/cluster/pass/outcome.rs");
+    assert!(outcome.contains("Conflict") && outcome.contains("NoControllerRevision"), "{outcome:?}");
+}
+
 /// The names of the fields of what begins with `start` in a source file, as JSON has them; those of flattened ones are not
 /// among them.
 fn fields(file: &str, start: &str) -> BTreeSet<String> {

@@ -295,7 +295,13 @@ class Rpm(unittest.TestCase):
         self.addCleanup(subprocess.run, ["umount", "--lazy", root], check=True)
         # The packages that it asks for are Debian's here, which rpm does not know.
         said = self.rpm("--root", root, "--install", "--nodeps", WORLD.old[1])
-        self.assertIn("not started; start it, now and at each boot: systemctl enable --now daemonlet", said)
+        self.assertIn("nothing was started", said)
+        for unit in ("daemonlet.service", "daemonlet-boot-guard.service"):
+            self.assertIn(f"  {unit}: enabled\n", said, "Debian's presets enable what is new")
+        # The one command that the page has, too.
+        command = "systemctl enable --now daemonlet && systemctl enable daemonlet-boot-guard"
+        self.assertIn(f"start the agent now and both at each boot: {command}\n", said)
+        self.assertIn(command, (tools.REPO / "docs" / "installation.md").read_text(encoding="utf-8"))
         wants = root / "etc/systemd/system/multi-user.target.wants"
         self.assertTrue((wants / "daemonlet.service").is_symlink())
         config = root / CONFIG.lstrip("/")
