@@ -340,6 +340,54 @@ fn krew_gets_an_archive_with_its_checksum() {
     assert_eq!(platform["bin"], format!("kubectl-{}", manifest["metadata"]["name"].as_str().unwrap()));
 }
 
+/// A program for `static.py` that does what `body` says.
+fn shim(scratch: &Scratch, name: &str, body: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    scratch.write(&format!("bin/{name}"), &format!("#!/bin/sh\n{body}\n"));
+    fs::set_permissions(scratch.path(&format!("bin/{name}")), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn without_rusts_musl_the_program_is_linked_statically_all_the_same() {
+    let arch = std::env::consts::ARCH;
+    let other = if arch == "aarch64" { "x86_64" } else { "aarch64" };
+    let scratch = Scratch::new(&[]);
+    let target = scratch.text("target");
+    let built = format!("{target}/{arch}-unknown-linux-gnu/release");
+    // No musl, and a rustup that gets none.
+    shim(&scratch, "rustc", "echo /nowhere");
+    shim(&scratch, "rustup", "exit 1");
+    shim(&scratch, "readelf", "");
+    let program = "printf '#!/bin/sh\\n' >daemonlet; chmod +x daemonlet";
+    let cargo = format!(
+        "[ $1 = metadata ] && echo '{{\"target_directory\": \"{target}\"}}' && exit\nenv >{target}.env; echo \"$@\" \
+         >{target}.words\nmkdir -p {built}; cd {built}; {program}"
+    );
+    shim(&scratch, "cargo", &cargo);
+    let path = format!("{}:/usr/bin:/bin", scratch.text("bin"));
+    let script = |arch: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut python = Command::new("python3");
+        python.args(["-B", "packaging/static.py", "--arch", arch]).current_dir(root).env("PATH", &path);
+        let output = python.output().unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("no python3 here");
+        return;
+    }
+    let (is_made, said) = script(arch);
+    assert!(is_made && said.contains("linked with the C library of GNU, statically"), "{said}");
+    assert!(said.contains(&format!("{target}/{arch}-unknown-linux-musl/release/daemonlet\n")), "{said}");
+    let words = fs::read_to_string(format!("{target}.words")).unwrap();
+    assert!(words.contains(&format!("--target {arch}-unknown-linux-gnu ")), "{words}");
+    let variable = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUSTFLAGS", arch.to_uppercase());
+    let environment = fs::read_to_string(format!("{target}.env")).unwrap();
+    assert!(environment.contains(&format!("{variable}=-C target-feature=+crt-static\n")), "{environment}");
+    let (is_made, said) = script(other);
+    assert!(!is_made && said.starts_with("skipped: "), "{said}");
+}
+
 #[test]
 fn every_alert_has_its_section_in_the_runbook() {
     let read = |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();

@@ -101,7 +101,9 @@ fn capitals(file: &str) -> BTreeSet<String> {
     let source = source.split("#[cfg(test)]").next().unwrap();
     let code = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let is_word = |word: &&str| {
-        word.len() > 3 && word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(|c| c.is_ascii_alphabetic())
+        word.len() > 3
+            && word.starts_with(|c: char| c.is_ascii_uppercase())
+            && word.chars().all(|c| c.is_ascii_alphabetic())
     };
     code.split('"').skip(1).step_by(2).filter(is_word).map(str::to_owned).collect()
 }
@@ -110,7 +112,8 @@ fn listed(page: &str, headings: &[&str], head: &str, cell: usize) -> BTreeSet<St
     let page = read(page);
     let of = |heading: &&str| -> Vec<String> {
         let part = section(&page, heading);
-        let tables = part.match_indices(&format!("| {head}")).map(|(at, _)| &part[at..]);
+        let start = format!("| {head}");
+        let tables = part.match_indices(&start).map(|(at, _)| &part[at..]);
         tables.flat_map(|table| rows(table, head)).flat_map(|row| spans(row[cell])).collect()
     };
     headings.iter().flat_map(of).collect()
@@ -121,7 +124,9 @@ fn every_event_and_every_reason_of_a_condition_is_on_its_page() {
     let mut of_agents = capitals("src/node/agent/report/news.rs");
     of_agents.extend(capitals("src/node/agent/concerns/stock_controller.rs"));
     // What is done about the object, which the API asks for, and words of others.
-    let actions = ["Apply", "Render", "Remove", "Start", "Select", "Judge", "RollBack", "Refresh", "Read", "Run", "Ready", "True"];
+    let actions = [
+        "Apply", "Render", "Remove", "Start", "Select", "Judge", "RollBack", "Refresh", "Read", "Run", "Ready", "True",
+    ];
     of_agents.retain(|word| !actions.contains(&word.as_str()));
     let on_page = listed("docs/operations.md", &["## Events"], "reason |", 0);
     assert_eq!(on_page, of_agents);

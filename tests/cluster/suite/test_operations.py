@@ -222,6 +222,18 @@ class OperationsTest(Coordinated):
         file.write_text(json.dumps(rules), encoding="utf-8")
         promtool("check", "rules", file)
 
+    def test_4a_a_textfile_of_the_page_has_what_prometheus_reads(self):
+        page = (tools.REPO / "docs" / "operations.md").read_text(encoding="utf-8")
+        (line,) = [block.replace("\\\n", " ") for block in re.findall(r"(?ms)^```sh\n(.*?)^```$", page) if block.startswith("curl ")]
+        folder = scratch() / "textfile"
+        folder.mkdir()
+        line = line.replace("/var/lib/node_exporter", str(folder)).replace(":9465/", f":{METRICS}/")
+        subprocess.run(["sh", "-ec", line], check=True, timeout=20)
+        self.assertEqual([path.name for path in folder.iterdir()], ["daemonlet.prom"])
+        text = (folder / "daemonlet.prom").read_text(encoding="utf-8")
+        promtool("check", "metrics", stdin=text)
+        self.assertIn("daemonlet_last_pass_timestamp_seconds{", text)
+
     def holder(self):
         """Who holds the Lease."""
         return self.admin.get("leases", "daemonlet-coordinator", "kube-system")["spec"]["holderIdentity"]
