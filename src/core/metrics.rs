@@ -159,6 +159,9 @@ metrics! {
     /// The coordinator's conditions of each DaemonSet, by the coordinator that holds the Lease.
     DaemonSetConditions: Gauge =
         ("daemonlet_daemonset_condition", "always 1", &["namespace", "daemonset", "condition", "status", "reason"]);
+    /// When the coordinator's client certificate expires; nothing renews it. Missing where it has a token instead.
+    CoordinatorCertificateExpiry: Gauge =
+        ("daemonlet_coordinator_certificate_expiry_timestamp_seconds", "seconds since 1970", &[]);
     /// When the process started.
     ProcessStart: Gauge = ("process_start_time_seconds", "seconds since 1970", &[]);
     /// CPU time of the process.

@@ -340,6 +340,12 @@ fn krew_gets_an_archive_with_its_checksum() {
     assert_eq!(platform["bin"], format!("kubectl-{}", manifest["metadata"]["name"].as_str().unwrap()));
 }
 
+#[test]
+fn the_page_of_dependencies_names_every_build_script_and_all_unsafe_code() {
+    let Some(checked) = script(&["packaging/dependencies.py", "--check"]) else { return };
+    assert_eq!(checked, (true, String::new()));
+}
+
 /// A program for `static.py` that does what `body` says.
 fn shim(scratch: &Scratch, name: &str, body: &str) {
     use std::os::unix::fs::PermissionsExt;

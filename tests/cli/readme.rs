@@ -357,9 +357,10 @@ fn anchor(heading: &str) -> String {
     kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
-/// The targets of the links of `page`.
+/// The targets of the links of `page` to other pages.
 fn links(page: &str) -> Vec<&str> {
-    page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()).collect()
+    let links = page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
+    links.filter(|link| !link.starts_with("https://")).collect()
 }
 
 #[test]

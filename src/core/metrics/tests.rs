@@ -217,6 +217,7 @@ fn coordinator_facts() -> CoordinatorFacts {
         writes: BTreeMap::from([("written", 7)]),
         nodes: BTreeMap::from([("reports", 3)]),
         conditions: vec![condition],
+        certificate_end: Some(at(9_000)),
         ..CoordinatorFacts::default()
     }
 }
@@ -241,7 +242,8 @@ fn the_document_is_made_from_the_table() {
         "# What the agent and the coordinator tell Prometheus\n\n`[metrics] listen` says where the agent does, and \
          `[coordinator] metrics-listen` where the coordinator does;\n`/healthz` is beside each. \
          `daemonlet_coordinator_…` and `daemonlet_daemonset_condition` are the coordinator's,\n`process_…` is of both, \
-         and the rest is the agent's. Each of the agent's has the label `node`, too.\n\n{}",
+         and the rest is the agent's. Each of the agent's has the label `node`, too.\nThe coordinator's have \
+         none: it need not run on a node of its cluster, and `instance`, which Prometheus adds, tells which one it is.\n\n{}",
         table()
     );
     if std::env::var_os("UPDATE_GENERATED").is_some() {
@@ -266,4 +268,6 @@ fn dashboards_and_rules_name_only_metrics_that_exist() {
     assert!(named.len() > 20, "{named:?}");
     let unknown: Vec<&String> = named.iter().filter(|name| !known.contains(name.as_str())).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
+    let unused: Vec<&&str> = known.iter().filter(|name| !named.contains(**name)).collect();
+    assert_eq!(unused, [&"process_start_time_seconds"], "no dashboard and no alert has these");
 }
