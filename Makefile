@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo loc check test test-long sim mutants fuzz bench swarm showcase packages static deploy krew repo release docs matrix cluster-tools cluster-test
+.PHONY: build demo loc check test test-long sim mutants fuzz bench swarm showcase packages static deploy krew repo release docs deny matrix cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -88,6 +88,11 @@ release:
 # The pages as a book, in target/book, if mdbook is installed, with every link looked at.
 docs:
 	python3 docs/book.py
+
+# What the program is linked with: licences, sources, duplicates and advisories by cargo-deny, and the page of the crates
+# with unsafe code or a build script. Installs cargo-deny, pinned, into the cache folder.
+deny:
+	python3 packaging/dependencies.py
 
 # Which kubelets, API servers and containerds it works with, by running each: the table in docs/versioning.md. As root;
 # the first run builds them, some ten minutes a version.

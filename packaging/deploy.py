@@ -7,7 +7,8 @@
                          prints what the chart makes of values.yaml and these values, its CRD first
 
 The chart uses a small part of Helm's templates, which this file renders without Helm: lines
-`{{- if .Values.KEY }}` and `{{- end }}`, and `{{ .Values.KEY }}` within a line. Anything else is an error here.
+`{{- if .Values.KEY }}` and `{{- end }}`, `{{ .Values.KEY | indent 4 }}`, and `{{ .Values.KEY }}` within a line. Anything
+else is an error here.
 """
 
 import re
@@ -30,9 +31,11 @@ VALUES = [
     ("coordinator-deployment.yaml", "replicas: 2 #", "replicas: {{ .Values.replicas }} #"),
     ("coordinator-deployment.yaml", 'value: "6443"\n', 'value: "{{ .Values.apiServerPort }}"\n'),
     ("coordinator-deployment.yaml", "reads /metrics there\n",
-     "reads /metrics there\n{{- if .Values.approver }}\n    approve-nodes = true\n{{- end }}\n"),
+     "reads /metrics there\n{{- if .Values.approver }}\n  approve-nodes.toml: |\n    [coordinator]\n    approve-nodes = true\n{{- end }}\n"
+     "{{- if .Values.configuration }}\n  local.toml: |\n{{ .Values.configuration | indent 4 }}\n{{- end }}\n"),
 ]
 _IF = re.compile(r"\{\{- if \.Values\.(\w+) \}\}")
+_INDENTED = re.compile(r"\{\{ \.Values\.(\w+) \| indent 4 \}\}")
 _VALUE = re.compile(r"\{\{ \.Values\.(\w+) \}\}")
 
 
@@ -97,9 +100,11 @@ def render(values):
         for line in file.read_text(encoding="utf-8").splitlines():
             chosen = _IF.fullmatch(line)
             if chosen:
-                taken.append(known[chosen.group(1)] == "true")
+                taken.append(known[chosen.group(1)] not in ("false", '""', ""))
             elif line == "{{- end }}":
                 taken.pop()
+            elif all(taken) and (indented := _INDENTED.fullmatch(line)):
+                kept += [f"    {one}" for one in known[indented.group(1)].splitlines()]
             elif all(taken):
                 kept.append(_VALUE.sub(lambda found: known[found.group(1)], line))
         text = "\n".join(kept) + "\n"

@@ -7,6 +7,7 @@
                                      the same packages around another program, for tests: nothing is built, checked
                                      or compressed well
     packages.py --lint FILE ...      only asks lintian and rpmlint
+    packages.py --readme             prints the README of the packages
     packages.py --tools              only installs cargo-deb and cargo-generate-rpm, pinned, into the cache folder
 
 Metadata is in Cargo.toml. What the repository does not have (manual pages, completions, the list of
@@ -117,6 +118,19 @@ def dependencies():
     return "\n".join(parts) + "\n"
 
 
+def readme():
+    """README without what needs a checkout: how to build, how the source is made, and examples that no package has."""
+    kept, skipped = [], False
+    for part in re.split(r"(?m)(?=^## )|\n\n", (REPO / "README.md").read_text(encoding="utf-8").strip()):
+        if part.startswith("## "):
+            skipped = part in ("## See it", "## How it is built")
+        if skipped or not part or part.startswith(("    make ", "The demo needs ")):
+            continue
+        lines = [line for line in part.splitlines() if not line.startswith(("make packages", "apt install ./target"))]
+        kept.append("\n".join(lines))
+    return "\n\n".join(kept) + "\n"
+
+
 def stage(binary, arch):
     """Everything that Cargo.toml's metadata names below `stage`."""
     shutil.rmtree(STAGE, ignore_errors=True)
@@ -127,6 +141,7 @@ def stage(binary, arch):
         compress(page.read_bytes(), page.with_name(page.name + ".gz"))
         page.unlink()
     compress(dependencies().encode(), STAGE / "DEPENDENCIES.gz")
+    (STAGE / "README.md").write_text(readme(), encoding="utf-8")
 
 
 def members(deb):
@@ -226,9 +241,13 @@ def main():
     parser.add_argument("--version")
     parser.add_argument("--out")
     parser.add_argument("--fast", action="store_true")
+    parser.add_argument("--readme", action="store_true")
     parser.add_argument("--tools", action="store_true")
     parser.add_argument("--lint", nargs="+", type=Path)
     options = parser.parse_args()
+    if options.readme:
+        print(readme(), end="")
+        return 0
     if options.lint:
         return 0 if lint(options.lint) else 1
     for name in () if options.fast else TOOLS:

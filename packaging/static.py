@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""`make static`: the program linked with musl, one file that needs no library.
+"""`make static`: the program linked statically, one file that needs no library.
 
     static.py [--arch aarch64]
 
-Needs Rust's standard library for musl (rustup fetches it) and a C compiler, which compiles the assembler and C of
-ring: for this machine one for musl (Debian: musl-tools), for another machine GNU's cross compiler (Debian:
+With musl, which needs Rust's standard library for it (rustup fetches it) and a C compiler, which compiles the assembler and C
+of ring: for this machine one for musl (Debian: musl-tools), for another machine GNU's cross compiler (Debian:
 gcc-aarch64-linux-gnu). What is built for another machine is started under qemu (Debian: qemu-user), if that is here.
+
+Where that library cannot be had, the program for this machine is linked with the C library of GNU (`+crt-static`), and lies in
+the same place; for another machine nothing is built.
 """
 
 import argparse
@@ -33,6 +36,14 @@ def compilers(arch, target):
     return {f"CC_{name}": compiler, f"CARGO_TARGET_{name.upper()}_LINKER": "rust-lld"}
 
 
+def has(target):
+    """Whether Rust's standard library for `target` is here, or rustup fetches it."""
+    told = subprocess.run(["rustc", "--print", "target-libdir", "--target", target], stdout=subprocess.PIPE, text=True, check=False)
+    if told.returncode == 0 and any(Path(told.stdout.strip()).glob("libstd-*")):
+        return True
+    return bool(shutil.which("rustup")) and subprocess.run(["rustup", "target", "add", target], check=False).returncode == 0
+
+
 def starts(program, arch):
     """Whether the program starts; None where nothing here can run it."""
     runner = [] if arch == HERE else [shutil.which(f"qemu-{arch}")]
@@ -45,16 +56,24 @@ def main():
     parser.add_argument("--arch", default=HERE, choices=("x86_64", "aarch64"))
     arch = parser.parse_args().arch
     target = f"{arch}-unknown-linux-musl"
-    found = compilers(arch, target)
+    built = target if has(target) else f"{arch}-unknown-linux-gnu"
+    if built == target:
+        found = compilers(arch, target)
+    elif arch == HERE:
+        print(f"Rust's standard library for {target} cannot be had: linked with the C library of GNU, statically", file=sys.stderr)
+        found = {f"CARGO_TARGET_{built.upper().replace('-', '_')}_RUSTFLAGS": "-C target-feature=+crt-static"}
+    else:
+        found = f"skipped: Rust's standard library for {target} cannot be had, and this machine is another one"
     if isinstance(found, str):
         print(found, file=sys.stderr)
         return 1
-    installed = subprocess.run(["rustup", "target", "list", "--installed"], stdout=subprocess.PIPE, text=True, check=True)
-    if target not in installed.stdout.split():
-        subprocess.run(["rustup", "target", "add", target], check=True)
-    subprocess.run(["cargo", "build", "--release", "--locked", "--target", target, "--bin", "daemonlet"], cwd=REPO, env=os.environ | found, check=True)
+    subprocess.run(["cargo", "build", "--release", "--locked", "--target", built, "--bin", "daemonlet"], cwd=REPO, env=os.environ | found, check=True)
     metadata = subprocess.run(["cargo", "metadata", "--format-version=1", "--no-deps", "--offline"], cwd=REPO, stdout=subprocess.PIPE, check=True).stdout
-    program = Path(json.loads(metadata)["target_directory"]) / target / "release" / "daemonlet"
+    folder = Path(json.loads(metadata)["target_directory"])
+    program = folder / target / "release" / "daemonlet"
+    if built != target:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(folder / built / "release" / "daemonlet", program)
     head = subprocess.run(["readelf", "--program-headers", program], stdout=subprocess.PIPE, text=True, check=True).stdout
     if "INTERP" in head:
         print(f"{program} needs a loader: it is not static", file=sys.stderr)

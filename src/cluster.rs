@@ -68,7 +68,7 @@ pub async fn run(options: CoordinatorOptions, stop: impl Future<Output = ()>) {
     let mut next_look = None;
     let mut started = None;
     let recorder = options.metrics_listen.clone().and_then(|listen| {
-        let served = health::HealthRecorder::serve(listen);
+        let served = health::HealthRecorder::serve(listen, options.kubeconfig.clone());
         served.inspect_err(|error| tracing::warn!("metrics of the coordinator are not served: {error}")).ok()
     });
     loop {

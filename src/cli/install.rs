@@ -27,8 +27,13 @@ const PROGRAM: &str = "usr/bin/daemonlet";
 /// What the owner may have changed.
 const CONFIGURATION: &str = "etc/daemonlet/daemonlet.toml";
 
-/// What Debian's and RPM's tools know of what they installed.
-const PACKAGED: [&str; 2] = ["var/lib/dpkg/info/daemonlet.list", "usr/share/licenses/daemonlet"];
+/// What dpkg knows of the package: the files that are there. Of a package that was removed, the configuration is left.
+const DPKG: &str = "var/lib/dpkg/info/daemonlet.list";
+/// What the rpm has, and nothing else.
+const RPM: &str = "usr/share/licenses/daemonlet";
+
+/// The unit that dpkg masks when the package is removed.
+const MASK: &str = "etc/systemd/system/daemonlet.service";
 
 /// Put this program, its units and a configuration on a host
 ///
@@ -49,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
             CommandFailure::new(Exit::Unreadable, why).hint("name the folder where the host's file system is mounted")
         );
     }
-    if let Some(owner) = PACKAGED.iter().map(|path| root.join(path)).find(|path| path.exists()) {
+    if let Some(owner) = package(root) {
         let why = format!("{}: a package has installed daemonlet here, and nothing is written", owner.display());
         return Err(CommandFailure::new(Exit::Refused, why).hint("upgrade or remove the package with its own tool"));
     }
@@ -68,11 +73,21 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         }
         output::lines([format!("{} {}", if is_same { "unchanged" } else { "wrote" }, path.display())])?;
     }
-    output::remarks(
-        "next, on the host: systemctl daemon-reload && systemd-tmpfiles --create daemonlet.conf && systemctl enable --now \
-         daemonlet && systemctl enable daemonlet-boot-guard\n",
-    );
+    let is_masked = fs::read_link(root.join(MASK)).is_ok_and(|target| target == Path::new("/dev/null"));
+    let unmask = if is_masked { "systemctl unmask daemonlet daemonlet-boot-guard && " } else { "" };
+    output::remarks(&format!(
+        "next, on the host: {unmask}systemctl daemon-reload && systemd-tmpfiles --create daemonlet.conf && systemctl enable \
+         --now daemonlet && systemctl enable daemonlet-boot-guard\n",
+    ));
     Ok(Exit::Success)
+}
+
+/// The sign of a package that has the program on the host.
+fn package(root: &Path) -> Option<PathBuf> {
+    let has_program = |list: String| list.lines().any(|line| line.trim_start_matches('/') == PROGRAM);
+    let dpkg = root.join(DPKG);
+    let is_debian = fs::read_to_string(&dpkg).is_ok_and(has_program);
+    is_debian.then_some(dpkg).or_else(|| Some(root.join(RPM)).filter(|path| path.exists()))
 }
 
 /// Writes a file beside the old one and puts it in its place: a program that runs cannot be written to.

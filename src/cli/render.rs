@@ -89,7 +89,7 @@ pub(super) struct Arguments {
     json: bool,
     /// Refuse also what has to wait for something, an object that is there twice, a kind that looks
     /// misspelt, overlays without a Node to apply them to, a kubelet older than those that daemonlet is tested
-    /// with, and input without a DaemonSet
+    /// with, input without a DaemonSet, and a Node for which none of them is
     #[arg(long)]
     strict: bool,
 }
@@ -142,6 +142,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         let nothing = is_empty.then(|| ("no DaemonSet in what was read, which --strict refuses".to_owned(), None));
         let refused: Vec<_> = nothing
             .into_iter()
+            .chain(unselected(&entries, &options.node_name))
             .chain(inputs.doubtful.iter().cloned())
             .chain(unapplied(&inputs, node.as_ref()))
             .chain(old_kubelet(&options).map(|told| (format!("{told}, which --strict refuses"), None)))
@@ -169,6 +170,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
     output::errors(&errors);
     Ok(exit)
+}
+
+/// Whether there are DaemonSets, and none is for the node.
+fn unselected(entries: &[RenderEntry], node: &str) -> Option<(String, Option<String>)> {
+    let none = !entries.is_empty() && entries.iter().all(|entry| matches!(entry, RenderEntry::NotSelected { .. }));
+    let hint = || "give a Node with the labels and taints of yours, or leave out --strict".to_owned();
+    none.then(|| (format!("no DaemonSet is for the node {node}, which --strict refuses"), Some(hint())))
 }
 
 /// The DaemonSets whose overlays are not looked at because no Node is given.

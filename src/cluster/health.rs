@@ -2,6 +2,7 @@
 //!
 //! Owns the facts of the last pass, for the thread that serves them. The loop never waits for a reader.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -11,6 +12,7 @@ use std::time::Instant;
 use crate::config::Listen;
 use crate::core::metrics;
 use crate::core::metrics::CoordinatorFacts;
+use crate::node::api::certificate_end;
 use crate::node::metrics::Health;
 use crate::node::metrics::process;
 use crate::node::metrics::server;
@@ -22,13 +24,14 @@ const HANGS_AFTER: Duration = Duration::from_secs(180);
 #[derive(Clone)]
 pub(super) struct HealthRecorder {
     since: Instant,
+    kubeconfig: PathBuf,
     last: Arc<Mutex<Option<(CoordinatorFacts, Instant)>>>,
 }
 
 impl HealthRecorder {
-    /// Serves at `listen` for as long as the process lives.
-    pub(super) fn serve(listen: Listen) -> std::io::Result<Self> {
-        let recorder = Self { since: Instant::now(), last: Arc::default() };
+    /// Serves at `listen` for as long as the process lives; `kubeconfig`: the coordinator's.
+    pub(super) fn serve(listen: Listen, kubeconfig: PathBuf) -> std::io::Result<Self> {
+        let recorder = Self { since: Instant::now(), kubeconfig, last: Arc::default() };
         server::start(listen, Arc::new(recorder.clone()))?;
         Ok(recorder)
     }
@@ -45,7 +48,11 @@ impl HealthRecorder {
 
 impl server::Exposed for HealthRecorder {
     fn exposition(&self) -> Option<String> {
-        self.last().map(|(facts, _)| metrics::coordinator(&facts, process::fact()))
+        self.last().map(|(facts, _)| {
+            // It may have been replaced since the start.
+            let certificate_end = certificate_end(&self.kubeconfig);
+            metrics::coordinator(&CoordinatorFacts { certificate_end, ..facts }, process::fact())
+        })
     }
 
     fn health(&self) -> Health {

@@ -112,8 +112,9 @@ keys! {
     kubelet_config: PathBuf = ("kubelet-config", PATH, r#""/var/lib/kubelet/config.yaml""#);
     /// The kubelet's root folder (--root-dir). Volume data goes below it.
     kubelet_root: PathBuf = ("kubelet-root", PATH, r#""/var/lib/kubelet""#);
-    /// URL of the kubelet's API, such as "https://127.0.0.1:10250". The agent asks it what runs if it
-    /// cannot ask a container runtime. "": never.
+    /// URL of the kubelet's API, such as "https://127.0.0.1:10250". The agent asks it whether daemons
+    /// are Ready while the API server does not answer, and what runs if it cannot ask a container
+    /// runtime. "": never.
     kubelet_endpoint: Option<String> = ("kubelet-endpoint", Optional(URL), r#""""#);
     /// CRI socket of the container runtime. "": none. Default: containerRuntimeEndpoint of the
     /// kubelet's configuration file; otherwise the socket of containerd, CRI-O or cri-dockerd that
@@ -199,8 +200,8 @@ keys! {
     /// The longest grace period of pods of namespaces that are not trusted: nobody can end a static pod
     /// sooner, and until then it keeps its ports, its requests and its place.
     max_grace_period: Duration = ("policy.max-grace-period", DURATION, r#""10m""#);
-    /// How much of the node's allocatable cpu and memory all pods of namespaces that are not trusted
-    /// may request together: a share such as "10%".
+    /// How much of the node's allocatable cpu, memory and pods all pods of namespaces that are not
+    /// trusted may request together: a share such as "10%". Of memory their limits count.
     max_requests: Share = ("policy.max-requests", SHARE, r#""10%""#);
     /// Patterns for the images of DaemonSets of every namespace, compared with the full name, such as
     /// "registry.example/team/daemon:1". * is any text.
@@ -245,7 +246,7 @@ keys! {
     credential_provider_bin_dir: Option<PathBuf> = ("images.credential-provider-bin-dir", Optional(PATH), r#""""#);
     /// The life of the ServiceAccount token in the volume that every pod gets if its template has none:
     /// "600s" to "8760h". The API server may give less, and no longer one than admission-policies.yaml
-    /// allows. A token is renewed when 80 % of its life have passed, and every 24 hours.
+    /// allows. A token is renewed when 75 to 80 % of its life have passed, and every 24 hours.
     default_token_expiration: Duration = ("tokens.default-expiration", TOKEN_LIFE, r#""24h""#);
     /// How Secrets and tokens lie in the state folder. "none": readable for root. "systemd-creds":
     /// encrypted for this machine. Then their data is also removed from the volumes when the machine

@@ -91,7 +91,7 @@ metrics! {
     Daemons: Gauge = ("daemonlet_daemons", "daemons", &["state"]);
     /// State and revision of each daemon; in namespaces that are not trusted, only of those that have a pod.
     DaemonState: Gauge = ("daemonlet_daemon_state", "always 1", &["namespace", "daemonset", "state", "revision"]);
-    /// Whether each daemon is ready. Missing while its readiness is unknown.
+    /// Whether each daemon that has a pod here is ready. Missing without a pod, and while its readiness is unknown.
     DaemonReady: Gauge = ("daemonlet_daemon_ready", "0 or 1", DAEMON);
     /// Daemons that are refused, by the field or rule that refuses them.
     Refusals: Gauge = ("daemonlet_refused_daemons", "daemons", &["reason"]);
@@ -100,6 +100,8 @@ metrics! {
         ("daemonlet_volume_refresh_blocked", "always 1", &["namespace", "daemonset", "pod", "volume"]);
     /// Daemons whose first start in this boot waits for others, by `daemonlet.dev/after`.
     StartOrderWaiting: Gauge = ("daemonlet_start_order_waiting", "always 1", DAEMON);
+    /// Daemons whose next instance waits for the coordinator's approval or for their rollout.
+    RolloutWaiting: Gauge = ("daemonlet_rollout_waiting", "always 1", DAEMON);
     /// Daemons until whose readiness the node is to keep workload away, by the taint `daemonlet.dev/starting`.
     StartupTaintAwaited: Gauge = ("daemonlet_startup_taint_awaited", "always 1", DAEMON);
     /// Wanted revisions that did not become available on this node in time.
@@ -157,6 +159,9 @@ metrics! {
     /// The coordinator's conditions of each DaemonSet, by the coordinator that holds the Lease.
     DaemonSetConditions: Gauge =
         ("daemonlet_daemonset_condition", "always 1", &["namespace", "daemonset", "condition", "status", "reason"]);
+    /// When the coordinator's client certificate expires; nothing renews it. Missing where it has a token instead.
+    CoordinatorCertificateExpiry: Gauge =
+        ("daemonlet_coordinator_certificate_expiry_timestamp_seconds", "seconds since 1970", &[]);
     /// When the process started.
     ProcessStart: Gauge = ("process_start_time_seconds", "seconds since 1970", &[]);
     /// CPU time of the process.

@@ -238,6 +238,9 @@ pub struct DaemonStatus {
     /// Whether the node is to carry the taint `daemonlet.dev/starting` until it is Ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_workload_away: bool,
+    /// Whether its next instance waits for the coordinator's approval, or for its rollout.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaits_rollout: bool,
 }
 
 impl DaemonStatus {

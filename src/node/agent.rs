@@ -30,6 +30,7 @@ mod inputs_on_disk;
 mod leaving;
 mod log;
 mod node_writes;
+mod noted_state;
 mod objects;
 mod observation;
 mod observed_folders;

@@ -74,6 +74,7 @@ pub use health::LinkHealth;
 pub use health::ScopeHealth;
 pub use kubeconfig::FileError;
 pub use kubeconfig::KubeconfigError;
+pub(crate) use kubeconfig::certificate_end;
 pub(crate) use kubeconfig::cluster as cluster_of_kubeconfig;
 pub use kubeconfig::endpoint;
 #[cfg(test)]

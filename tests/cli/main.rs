@@ -13,6 +13,7 @@ mod policy;
 mod readme;
 mod render;
 mod replay;
+mod tables;
 mod usage;
 mod world;
 

@@ -87,6 +87,57 @@ fn systemd_finds_nothing_to_say_about_the_units() {
 }
 
 #[test]
+fn purge_removes_what_was_noted_and_says_what_stays() {
+    let scratch = Scratch::new(&[
+        ("var/.state-dirs", "ROOT/srv\nROOT/mixed\n"),
+        ("srv/daemons/a.json", ""),
+        ("srv/identity/client.pem", ""),
+        ("srv/identity/kubeconfig-path", "ROOT/elsewhere/ours\n"),
+        ("srv/floor.json", ""),
+        ("elsewhere/ours", "client-key: ROOT/srv/identity/client.pem\n"),
+        ("mixed/daemons/a.json", ""),
+        ("mixed/identity/kubeconfig-path", "ROOT/elsewhere/theirs\n"),
+        ("mixed/mine", ""),
+        ("elsewhere/theirs", "token: a\n"),
+        ("etc/kubeconfig", "client-key: ROOT/srv/identity/client.pem\n"),
+        ("etc/mine.toml", ""),
+    ]);
+    let root = scratch.text("");
+    let root = root.trim_end_matches('/');
+    let placed = |text: &str| text.replace("ROOT", root);
+    for path in ["var/.state-dirs", "srv/identity/kubeconfig-path", "mixed/identity/kubeconfig-path"] {
+        scratch.write(path, &placed(&fs::read_to_string(scratch.path(path)).unwrap()));
+    }
+    // No configuration is left that could say where anything is.
+    let script = read("packaging/deb/postrm")
+        .replace("/var/lib/daemonlet", &placed("ROOT/var"))
+        .replace("/etc/daemonlet", &placed("ROOT/etc"))
+        .replace("/run/daemonlet", &placed("ROOT/run"))
+        .replace("/run/systemd/system", "/nowhere")
+        .replace("deb-systemd-helper", "no-such-helper");
+    let run = Command::new("sh").args(["-c", &script, "postrm", "purge"]).output().unwrap();
+    let said = String::from_utf8([run.stdout, run.stderr].concat()).unwrap();
+    assert!(run.status.success(), "{said}");
+    for line in [
+        "daemonlet: removed ROOT/srv: the checkpoint, with Secrets, tokens and the node's certificate",
+        "daemonlet: removed the checkpoint from ROOT/mixed; other files are there, and stay",
+        "daemonlet: removed ROOT/elsewhere/ours, which daemonlet enroll wrote",
+        "daemonlet: removed ROOT/etc/kubeconfig, which daemonlet enroll wrote",
+        "daemonlet: ROOT/elsewhere/theirs stays: daemonlet enroll did not write it",
+        "daemonlet: ROOT/etc has files of yours and stays:\n  ROOT/etc/mine.toml",
+    ] {
+        assert!(said.contains(&placed(line)), "{line}: {said}");
+    }
+    let is_there = |path: &str| scratch.path(path).exists();
+    assert!(["mixed/mine", "elsewhere/theirs", "etc/mine.toml"].into_iter().all(is_there));
+    assert!(
+        !["srv", "var", "mixed/daemons", "mixed/identity", "elsewhere/ours", "etc/kubeconfig"]
+            .into_iter()
+            .any(is_there)
+    );
+}
+
+#[test]
 fn the_resource_is_printed_as_it_is_shipped() {
     run(["generate", "crd"]).is(0, &read("packaging/k8s/nodedaemons.yaml"), "");
 }
@@ -128,7 +179,9 @@ fn the_deployment_of_the_coordinator_fits_its_rights_and_its_configuration() {
     assert_eq!(version, env!("CARGO_PKG_VERSION"), "the image of this version");
     assert!(read("packaging/Containerfile").contains(&format!("daemonlet:{version} ")));
     let config = of_kind("ConfigMap");
-    assert_eq!(pod["volumes"][0]["configMap"]["name"], config["metadata"]["name"]);
+    let sources = pod["volumes"][0]["projected"]["sources"].as_array().unwrap();
+    assert!(sources.iter().all(|source| source["configMap"]["name"] == config["metadata"]["name"]));
+    assert!(sources.iter().any(|source| source["configMap"]["items"][0]["path"] == "daemonlet.toml"));
     let (file, text) = config["data"].as_object().unwrap().iter().next().unwrap();
     assert_eq!(words[2], format!("{}/{file}", container["volumeMounts"][0]["mountPath"].as_str().unwrap()));
     let scratch = Scratch::new(&[("c.toml", text.as_str().unwrap())]);
@@ -197,7 +250,9 @@ fn script(arguments: &[&str]) -> Option<(bool, String)> {
 fn kustomizations_and_chart_are_in_step_with_the_objects() {
     let Some(checked) = script(&["packaging/deploy.py", "--check"]) else { return };
     assert_eq!(checked, (true, String::new()));
-    let chosen = ["packaging/deploy.py", "--render", "approver=true", "image=example.org/d:1", "apiServerPort=443"];
+    let more = "configuration=[policy]\nnamespaces = [\"kube-system\", \"net\"]\ntrusted-namespaces = [\"kube-system\", \"net\"]";
+    let chosen =
+        ["packaging/deploy.py", "--render", "approver=true", "image=example.org/d:1", "apiServerPort=443", more];
     let (_, text) = script(&chosen).unwrap();
     let objects: Vec<serde_json::Value> = daemonlet::core::yaml::read_documents(&text)
         .into_iter()
@@ -211,16 +266,51 @@ fn kustomizations_and_chart_are_in_step_with_the_objects() {
     assert_eq!(container["env"][1]["value"], "443");
     assert!(named("ClusterRole", "daemonlet-approver").is_some());
     assert!(named("ClusterRole", "daemonlet-agent-wide").is_none());
-    let config = named("ConfigMap", "daemonlet-coordinator").unwrap()["data"]["daemonlet.toml"].as_str().unwrap();
-    let scratch = Scratch::new(&[("c.toml", config)]);
-    run(["run", "--check-config", "--config", &scratch.text("c.toml")]).is(0, "", "");
-    let shown = run(["run", "--print-config", "--config", &scratch.text("c.toml")]);
-    assert!(shown.out.lines().any(|line| line.starts_with("approve-nodes = true")), "{}", shown.out);
-    // The overlay patches the whole file: it has to be the chart's.
+    // Each key of the ConfigMap where the Deployment mounts it.
+    let pod = &named("Deployment", "daemonlet-coordinator").unwrap()["spec"]["template"]["spec"];
+    let sources = pod["volumes"][0]["projected"]["sources"].as_array().unwrap();
+    let items: Vec<_> = sources.iter().flat_map(|source| source["configMap"]["items"].as_array().unwrap()).collect();
+    let config = named("ConfigMap", "daemonlet-coordinator").unwrap()["data"].as_object().unwrap();
+    let scratch = Scratch::new(&[]);
+    for (key, text) in config {
+        let item = items.iter().find(|item| item["key"] == *key).unwrap_or_else(|| panic!("{key} is not mounted"));
+        scratch.write(item["path"].as_str().unwrap(), text.as_str().unwrap());
+    }
+    run(["run", "--check-config", "--config", &scratch.text("daemonlet.toml")]).is(0, "", "");
+    let shown = run(["run", "--print-config", "--config", &scratch.text("daemonlet.toml")]);
+    for line in
+        ["approve-nodes = true", "trusted-namespaces = [\"kube-system\", \"net\"]", "kubeconfig = \"in-cluster\""]
+    {
+        assert!(shown.out.lines().any(|shown| shown.starts_with(line)), "{line}: {}", shown.out);
+    }
+    // The overlay's key is the chart's.
     let overlay = read("deploy/kustomize/overlays/approver/kustomization.yaml");
     let patch = &daemonlet::core::yaml::read_documents(&overlay)[0].value.clone().unwrap()["patches"][0]["patch"];
     let patch = daemonlet::core::yaml::read_documents(patch.as_str().unwrap())[0].value.clone().unwrap();
-    assert_eq!(patch["data"]["daemonlet.toml"], config);
+    assert_eq!(patch["data"]["approve-nodes.toml"], config["approve-nodes.toml"]);
+}
+
+#[test]
+fn the_readme_of_the_packages_names_only_what_they_have() {
+    let Some((true, text)) = script(&["packaging/packages.py", "--readme"]) else { return };
+    let cargo: toml::Table = read("Cargo.toml").parse().unwrap();
+    let assets = cargo["package"]["metadata"]["deb"]["assets"].to_string();
+    let is_path =
+        |word: &&str| ["examples/", "tests/", "src/", "docs/", "target/"].iter().any(|top| word.starts_with(top));
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c)));
+    let mut seen = 0;
+    for path in words.filter(is_path) {
+        let (folder, name) = path.rsplit_once('/').unwrap();
+        let kind = name.rsplit_once('.').map_or("", |(_, kind)| kind);
+        let is_there = assets.contains(path) || assets.contains(&format!("{folder}/*.{kind}"));
+        assert!(is_there && Path::new(env!("CARGO_MANIFEST_DIR")).join(path).exists(), "no package has {path}");
+        seen += 1;
+    }
+    assert!(seen > 20, "{text}");
+    assert!(!text.contains("make "), "that needs a checkout: {text}");
+    for heading in ["# daemonlet\n", "## Install it\n", "## Read on\n"] {
+        assert!(text.contains(heading), "{heading}");
+    }
 }
 
 #[test]
@@ -248,6 +338,60 @@ fn krew_gets_an_archive_with_its_checksum() {
     }
     assert_eq!(listed.lines().count(), files.len());
     assert_eq!(platform["bin"], format!("kubectl-{}", manifest["metadata"]["name"].as_str().unwrap()));
+}
+
+#[test]
+fn the_page_of_dependencies_names_every_build_script_and_all_unsafe_code() {
+    let Some(checked) = script(&["packaging/dependencies.py", "--check"]) else { return };
+    assert_eq!(checked, (true, String::new()));
+}
+
+/// A program for `static.py` that does what `body` says.
+fn shim(scratch: &Scratch, name: &str, body: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    scratch.write(&format!("bin/{name}"), &format!("#!/bin/sh\n{body}\n"));
+    fs::set_permissions(scratch.path(&format!("bin/{name}")), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn without_rusts_musl_the_program_is_linked_statically_all_the_same() {
+    let arch = std::env::consts::ARCH;
+    let other = if arch == "aarch64" { "x86_64" } else { "aarch64" };
+    let scratch = Scratch::new(&[]);
+    let target = scratch.text("target");
+    let built = format!("{target}/{arch}-unknown-linux-gnu/release");
+    // No musl, and a rustup that gets none.
+    shim(&scratch, "rustc", "echo /nowhere");
+    shim(&scratch, "rustup", "exit 1");
+    shim(&scratch, "readelf", "");
+    let program = "printf '#!/bin/sh\\n' >daemonlet; chmod +x daemonlet";
+    let cargo = format!(
+        "[ $1 = metadata ] && echo '{{\"target_directory\": \"{target}\"}}' && exit\nenv >{target}.env; echo \"$@\" \
+         >{target}.words\nmkdir -p {built}; cd {built}; {program}"
+    );
+    shim(&scratch, "cargo", &cargo);
+    let path = format!("{}:/usr/bin:/bin", scratch.text("bin"));
+    let script = |arch: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut python = Command::new("python3");
+        python.args(["-B", "packaging/static.py", "--arch", arch]).current_dir(root).env("PATH", &path);
+        let output = python.output().unwrap();
+        (output.status.success(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("no python3 here");
+        return;
+    }
+    let (is_made, said) = script(arch);
+    assert!(is_made && said.contains("linked with the C library of GNU, statically"), "{said}");
+    assert!(said.contains(&format!("{target}/{arch}-unknown-linux-musl/release/daemonlet\n")), "{said}");
+    let words = fs::read_to_string(format!("{target}.words")).unwrap();
+    assert!(words.contains(&format!("--target {arch}-unknown-linux-gnu ")), "{words}");
+    let variable = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUSTFLAGS", arch.to_uppercase());
+    let environment = fs::read_to_string(format!("{target}.env")).unwrap();
+    assert!(environment.contains(&format!("{variable}=-C target-feature=+crt-static\n")), "{environment}");
+    let (is_made, said) = script(other);
+    assert!(!is_made && said.starts_with("skipped: "), "{said}");
 }
 
 #[test]
@@ -290,8 +434,27 @@ fn install_writes_what_the_packages_have_and_keeps_the_hosts_configuration() {
     let second = run(["install", "--root", &host]);
     assert_eq!(second.out.matches("wrote ").count(), 1, "{second:?}");
     assert_eq!(installed("etc/daemonlet/daemonlet.toml"), "mine");
-    scratch.write("host/var/lib/dpkg/info/daemonlet.list", "");
+    // What dpkg leaves of a package that was removed and not purged.
+    scratch.write("host/var/lib/dpkg/info/daemonlet.list", "/.\n/etc\n/etc/daemonlet/daemonlet.toml\n");
+    fs::create_dir_all(scratch.path("host/etc/systemd/system")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", scratch.path("host/etc/systemd/system/daemonlet.service")).unwrap();
+    let removed = run(["install", "--root", &host]);
+    assert_eq!(removed.code, 0, "{removed:?}");
+    assert!(
+        removed.err.contains("next, on the host: systemctl unmask daemonlet daemonlet-boot-guard && "),
+        "{removed:?}"
+    );
+    scratch.write("host/var/lib/dpkg/info/daemonlet.list", "/.\n/usr/bin/daemonlet\n");
     let packaged = run(["install", "--root", &host]);
     assert_eq!((packaged.code, packaged.out.as_str()), (1, ""));
     assert!(packaged.err.contains("a package has installed daemonlet here"), "{packaged:?}");
+    // The page takes all of it away again.
+    let page = read("docs/removal.md");
+    let part = page.split("## Remove what daemonlet install wrote").nth(1).unwrap().split("\n## ").next().unwrap();
+    for line in part.lines().filter(|line| line.starts_with("rm ")) {
+        let line = line.replace(" /", &format!(" {host}/")).replace("rm ", "rm -f ");
+        assert!(Command::new("sh").args(["-ec", &line]).status().unwrap().success(), "{line}");
+    }
+    let left = Command::new("find").args([&host, "-type", "f"]).output().unwrap();
+    assert_eq!(String::from_utf8(left.stdout).unwrap(), format!("{host}/var/lib/dpkg/info/daemonlet.list\n"));
 }

@@ -36,8 +36,14 @@ pub(crate) fn pages() -> Vec<(String, String)> {
 pub(crate) fn blocks<'a>(page: &'a str, language: &str) -> Vec<Vec<&'a str>> {
     let mut found = Vec::new();
     let mut inside: Option<(&str, Vec<&str>)> = None;
+    let mut indent = 0;
     for line in page.lines() {
-        match (line.strip_prefix("```"), &mut inside) {
+        let fence = line.trim_start().strip_prefix("```");
+        if fence.is_some() && inside.is_none() {
+            indent = line.len() - line.trim_start().len();
+        }
+        let line = line.get(indent..).unwrap_or_default();
+        match (fence, &mut inside) {
             (Some(language), None) => inside = Some((language, Vec::new())),
             (Some(_), Some(_)) => found.extend(inside.take()),
             (None, Some((_, lines))) => lines.push(line),
@@ -46,6 +52,17 @@ pub(crate) fn blocks<'a>(page: &'a str, language: &str) -> Vec<Vec<&'a str>> {
     }
     assert!(inside.is_none(), "a block of code has no end");
     found.into_iter().filter(|(of, _)| *of == language).map(|(_, lines)| lines).collect()
+}
+
+/// `page` without its blocks of code.
+fn prose(page: &str) -> String {
+    let mut is_code = false;
+    let is_prose = |line: &&str| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_fence && !is_code
+    };
+    page.lines().filter(is_prose).collect::<Vec<_>>().join("\n")
 }
 
 /// The commands of the console blocks of `page`, each with the lines shown below it.
@@ -138,25 +155,31 @@ fn the_readme_begins_with_the_two_commands_and_is_short() {
     assert!(readme.lines().count() <= 130, "the README is to be read in two minutes: move something to docs");
 }
 
+/// How a command of ours begins: the program's own, and the plugin's.
+const OURS: [&str; 2] = ["daemonlet ", "kubectl daemonlet "];
+
+fn is_ours(line: &str) -> bool {
+    OURS.iter().any(|start| line.starts_with(start))
+}
+
 /// `text` between backticks that begins with the program's name, one command each.
 fn commands(text: &str) -> Vec<String> {
-    let spans =
-        text.split('`').skip(1).step_by(2).filter(|span| span.starts_with("daemonlet ") && !span.contains('\n'));
-    spans.map(str::to_owned).collect()
+    let spans = text.split('`').skip(1).step_by(2).map(|span| span.split_whitespace().collect::<Vec<_>>().join(" "));
+    spans.filter(|span| is_ours(span)).collect()
 }
 
 /// The commands in the blocks of shell commands of `page`.
 fn scripted(page: &str) -> Vec<String> {
     let lines = blocks(page, "sh").concat();
     let lines = lines.iter().map(|line| line.split(" #").next().unwrap().trim());
-    lines.filter(|line| line.starts_with("daemonlet ")).map(str::to_owned).collect()
+    lines.filter(|line| is_ours(line)).map(str::to_owned).collect()
 }
 
 #[test]
 fn every_command_that_is_named_is_one_with_its_options() {
     let mut named: Vec<(String, String)> = Vec::new();
     for (path, page) in pages() {
-        named.extend(scripted(&page).into_iter().chain(commands(&page)).map(|command| (path.clone(), command)));
+        named.extend(scripted(&page).into_iter().chain(commands(&prose(&page))).map(|command| (path.clone(), command)));
     }
     // Hints and messages, which break their strings anywhere.
     for file in crate::sources(&root().join("src")) {
@@ -167,15 +190,19 @@ fn every_command_that_is_named_is_one_with_its_options() {
     assert!(named.len() > 30, "{named:?}");
     for (file, command) in named {
         // A pipe's first program; what is optional, too; and `…` for more of the same.
-        let words = command.split(['|', '>']).next().unwrap().replace(['[', ']', '…', ','], "");
+        let words = command.split(['|', '>']).next().unwrap().replace(['[', ']', '…', ',', '\\'], "");
         // What a message fills in is a DaemonSet's name.
         let filled = |word| if str::starts_with(word, '{') { "a/b" } else { word };
         let words: Vec<&str> = words.split(' ').filter(|word| !word.is_empty()).map(filled).collect();
-        let parsed = daemonlet::cli::command().try_get_matches_from(&words);
+        let parsed = match words[0] {
+            "kubectl" => daemonlet::cli::plugin().try_get_matches_from(&words[1..]),
+            _ => daemonlet::cli::command().try_get_matches_from(&words),
+        };
         let is_whole = |error: &clap::Error| {
             // A command named without what it works on.
             error.kind() == clap::error::ErrorKind::MissingRequiredArgument
                 || error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                || error.kind() == clap::error::ErrorKind::DisplayHelp
         };
         if let Err(error) = parsed.map(drop) {
             assert!(is_whole(&error), "{file}: {command}: {error}");
@@ -245,6 +272,40 @@ fn the_page_of_the_configuration_has_every_key_with_its_default_and_no_other() {
     }
 }
 
+/// The folders that no package makes: an empty folder of DaemonSets would say that all of them are gone.
+const MADE_BY_HAND: [&str; 2] = ["/etc/daemonlet/daemonsets.d", "/etc/daemonlet/daemonlet.d"];
+
+#[test]
+fn what_the_pages_write_into_a_folder_of_a_node_makes_the_folder_first() {
+    let mut seen = 0;
+    for (path, page) in pages() {
+        let of_scripts = blocks(&page, "sh").into_iter().map(|lines| lines.join("\n"));
+        let plain = prose(&page);
+        let of_lines = plain.split('`').skip(1).step_by(2).filter(|span| span.starts_with(|c: char| c.is_lowercase()));
+        for script in of_scripts.chain(of_lines.map(|span| span.replace('\n', " "))) {
+            let writes = |line: &&str| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let is_there = |word: &&str| MADE_BY_HAND.iter().any(|folder| word.starts_with(folder));
+                words.iter().any(|word| ["install", "cp", "mv", "ln", ">"].contains(word)) && words.iter().any(is_there)
+            };
+            for line in script.lines().filter(writes) {
+                let makes = line.contains("install -D ") || script.contains("mkdir -p /etc/daemonlet/");
+                assert!(makes, "{path}: {line}: the folder may not be there");
+                seen += 1;
+            }
+        }
+        // What a person writes there with an editor; cloud-init (`path:`) makes folders itself.
+        let by_hand =
+            page.lines().any(|line| line.contains("# /etc/daemonlet/daemonlet.d/") || line.contains("`50-local.toml`"));
+        assert!(
+            !by_hand || page.contains("/etc/daemonlet/daemonlet.d"),
+            "{path}: nothing makes the folder of drop-ins"
+        );
+        assert!(!by_hand || page.contains("mkdir -p "), "{path}: nothing makes the folder of drop-ins");
+    }
+    assert!(seen > 4, "the commands are not found: {seen}");
+}
+
 #[test]
 fn every_annotation_is_described() {
     let page = read("docs/daemonsets.md");
@@ -296,9 +357,10 @@ fn anchor(heading: &str) -> String {
     kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
-/// The targets of the links of `page`.
+/// The targets of the links of `page` to other pages.
 fn links(page: &str) -> Vec<&str> {
-    page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()).collect()
+    let links = page.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
+    links.filter(|link| !link.starts_with("https://")).collect()
 }
 
 #[test]

@@ -329,6 +329,19 @@ fn strict_refuses_a_kubelet_that_is_too_old_whoever_names_it() {
 }
 
 #[test]
+fn strict_refuses_a_node_for_which_nothing_is() {
+    let both = [("a.yaml", GOOD), ("b.yaml", CONFIG_MAP)];
+    let scratch = Scratch::new(&both);
+    scratch.write("core.yaml", &node("{role: core}"));
+    let [a, b, core] = ["a.yaml", "b.yaml", "core.yaml"].map(|name| scratch.text(name));
+    let arguments = ["render", "-f", &a, &b, "--node", &core];
+    assert_eq!(run(arguments).code, 0);
+    let strict = run(arguments.iter().chain(&["--strict"]));
+    let words = "no DaemonSet is for the node n1, which --strict refuses\nhint: give a Node";
+    assert!(strict.code == 1 && strict.err.contains(words), "{strict:?}");
+}
+
+#[test]
 fn what_cannot_be_written_is_not_said_to_be_rendered() {
     let scratch = Scratch::new(&[("a.yaml", GOOD), ("file", "")]);
     let out = scratch.text("file");

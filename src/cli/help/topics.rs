@@ -15,7 +15,7 @@ pub(crate) const TOPICS: &[(&str, &str, &str)] = &[
     ("full-node", "daemonsets.md", "On a full node"),
     ("halt", "bad-revision.md", "A halt"),
     ("held", "daemonsets.md", "What is held"),
-    ("json", "cli.md", "JSON"),
+    ("json", "json.md", "JSON"),
     ("limits", "limits.md", "What a static pod cannot be"),
     ("modes", "daemonsets.md", "Modes"),
     ("night", "operations.md", "What to do at night"),

@@ -206,6 +206,7 @@ fn status(key: &ObjectKey, place: Option<&DaemonOnNode>, told: Option<&DaemonRep
         stale_volumes: Vec::new(),
         waiting_containers: Vec::new(),
         keeps_workload_away: false,
+        awaits_rollout: false,
         notes: Vec::new(),
         hints: Vec::new(),
         releasable: false,

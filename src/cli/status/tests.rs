@@ -25,6 +25,7 @@ fn daemon(name: &str, state: State) -> DaemonStatus {
         replacing: None,
         stale_volumes: Vec::new(),
         keeps_workload_away: false,
+        awaits_rollout: false,
         waiting_containers: Vec::new(),
         waiting_for: Vec::new(),
         notes: Vec::new(),

@@ -53,6 +53,7 @@ pub fn facts(
         writes: state.totals.writes.clone(),
         nodes: if leads { nodes(view, state) } else { BTreeMap::new() },
         conditions: view.daemons.values().flat_map(of_daemon_set).collect(),
+        certificate_end: None,
     }
 }
 

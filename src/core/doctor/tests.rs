@@ -548,6 +548,7 @@ fn what_is_held_is_named_with_what_would_let_it_start() {
         replacing: None,
         stale_volumes: Vec::new(),
         keeps_workload_away: false,
+        awaits_rollout: false,
         waiting_containers: Vec::new(),
         waiting_for: Vec::new(),
         notes: Vec::new(),

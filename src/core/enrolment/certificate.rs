@@ -27,6 +27,23 @@ pub enum CertificateError {
     },
 }
 
+/// The first certificate of `pem`.
+fn first(pem: &str) -> Result<x509_cert::Certificate, CertificateError> {
+    const END: &str = "-----END CERTIFICATE-----";
+    let begin = pem.find("-----BEGIN CERTIFICATE-----").ok_or(CertificateError::NotACertificate)?;
+    let end = pem[begin..].find(END).ok_or(CertificateError::NotACertificate)? + begin + END.len();
+    x509_cert::Certificate::from_pem(&pem[begin..end]).map_err(|_| CertificateError::NotACertificate)
+}
+
+fn time(time: x509_cert::time::Time) -> Timestamp {
+    Timestamp::from_secs(i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX))
+}
+
+/// When the first certificate of `pem` ends, whoever it is for; `None`: there is none.
+pub fn end_of(pem: &str) -> Option<Timestamp> {
+    Some(time(first(pem).ok()?.tbs_certificate().validity().not_after))
+}
+
 /// An agent's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
@@ -44,19 +61,12 @@ impl Certificate {
     /// # Errors
     /// It is not a certificate, or for another subject.
     pub fn read(pem: &str, node: &str) -> Result<Self, CertificateError> {
-        const END: &str = "-----END CERTIFICATE-----";
-        let begin = pem.find("-----BEGIN CERTIFICATE-----").ok_or(CertificateError::NotACertificate)?;
-        let end = pem[begin..].find(END).ok_or(CertificateError::NotACertificate)? + begin + END.len();
-        let certificate = x509_cert::Certificate::from_pem(&pem[begin..end]);
-        let certificate = certificate.map_err(|_| CertificateError::NotACertificate)?;
+        let certificate = first(pem)?;
         let certificate = certificate.tbs_certificate();
         let (subject, wanted) = (certificate.subject().to_string(), enrolment::user(node));
         if !subject.split([',', '+']).any(|part| part.trim() == format!("CN={wanted}")) {
             return Err(CertificateError::Subject { subject, wanted });
         }
-        let time = |time: x509_cert::time::Time| {
-            Timestamp::from_secs(i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX))
-        };
         let validity = certificate.validity();
         Ok(Self {
             user: wanted,

@@ -57,6 +57,8 @@ pub struct CoordinatorFacts {
     pub nodes: BTreeMap<&'static str, usize>,
     /// Its conditions of DaemonSets.
     pub conditions: Vec<DaemonSetCondition>,
+    /// When its client certificate ends, if it has one.
+    pub certificate_end: Option<Timestamp>,
 }
 
 /// The text for Prometheus. `process`: the process, if the kernel reports it.
@@ -80,6 +82,9 @@ pub fn coordinator(facts: &CoordinatorFacts, process: Option<ProcessFact>) -> St
     }
     for DaemonSetCondition { namespace, name, condition, status, reason } in &facts.conditions {
         out.sample(Id::DaemonSetConditions, &[namespace, name, condition, status, reason], 1.0);
+    }
+    if let Some(end) = facts.certificate_end {
+        out.value(Id::CoordinatorCertificateExpiry, end.as_secs_f64());
     }
     out.value(Id::ProcessStart, facts.started.as_secs_f64());
     out.process(process);

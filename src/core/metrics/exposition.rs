@@ -176,6 +176,9 @@ fn daemons(out: &mut Exposition, status: &StatusReport, rules: &PodRules) {
         if daemon.waits_for_daemons() {
             out.sample(Id::StartOrderWaiting, &[namespace, name], 1.0);
         }
+        if daemon.awaits_rollout {
+            out.sample(Id::RolloutWaiting, &[namespace, name], 1.0);
+        }
         if daemon.keeps_workload_away {
             out.sample(Id::StartupTaintAwaited, &[namespace, name], 1.0);
         }

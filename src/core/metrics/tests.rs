@@ -82,6 +82,7 @@ fn daemon(name: &str, state: State, reason: &str) -> DaemonStatus {
         replacing: None,
         stale_volumes: Vec::new(),
         keeps_workload_away: false,
+        awaits_rollout: false,
         waiting_containers: Vec::new(),
         waiting_for: Vec::new(),
         notes: Vec::new(),
@@ -108,6 +109,7 @@ fn every_metric_is_taken_from_the_facts() {
     failed.stale_volumes = vec![StaleVolume { pod, volume, since, missing: Vec::new(), reason }];
     let mut awaited = daemon("w", State::Waiting, "");
     awaited.keeps_workload_away = true;
+    awaited.awaits_rollout = true;
     awaited.waiting_for = vec![Missing::daemon(&ObjectKey::new("kube-system", "a"))];
     let status = StatusReport {
         schema_version: 1,
@@ -185,6 +187,7 @@ fn every_metric_is_taken_from_the_facts() {
         "daemonlet_refused_daemons{reason=\"spec.template.spec.volumes.persistentVolumeClaim\",node=\"n1\"} 2",
         "daemonlet_failed_revision{namespace=\"kube-system\",daemonset=\"a\",revision=\"8b4d\",cause=\"crash_loop\",node=\"n1\"} 1",
         "daemonlet_start_order_waiting{namespace=\"kube-system\",daemonset=\"w\",node=\"n1\"} 1",
+        "daemonlet_rollout_waiting{namespace=\"kube-system\",daemonset=\"w\",node=\"n1\"} 1",
         "daemonlet_startup_taint_awaited{namespace=\"kube-system\",daemonset=\"w\",node=\"n1\"} 1",
         "daemonlet_volume_refresh_blocked{namespace=\"kube-system\",daemonset=\"a\",pod=\"a-1\",volume=\"config\",node=\"n1\"} 1",
         "daemonlet_api_connected{node=\"n1\"} 0",
@@ -214,6 +217,7 @@ fn coordinator_facts() -> CoordinatorFacts {
         writes: BTreeMap::from([("written", 7)]),
         nodes: BTreeMap::from([("reports", 3)]),
         conditions: vec![condition],
+        certificate_end: Some(at(9_000)),
         ..CoordinatorFacts::default()
     }
 }
@@ -238,7 +242,8 @@ fn the_document_is_made_from_the_table() {
         "# What the agent and the coordinator tell Prometheus\n\n`[metrics] listen` says where the agent does, and \
          `[coordinator] metrics-listen` where the coordinator does;\n`/healthz` is beside each. \
          `daemonlet_coordinator_…` and `daemonlet_daemonset_condition` are the coordinator's,\n`process_…` is of both, \
-         and the rest is the agent's. Each of the agent's has the label `node`, too.\n\n{}",
+         and the rest is the agent's. Each of the agent's has the label `node`, too.\nThe coordinator's have \
+         none: it need not run on a node of its cluster, and `instance`, which Prometheus adds, tells which one it is.\n\n{}",
         table()
     );
     if std::env::var_os("UPDATE_GENERATED").is_some() {
@@ -263,4 +268,6 @@ fn dashboards_and_rules_name_only_metrics_that_exist() {
     assert!(named.len() > 20, "{named:?}");
     let unknown: Vec<&String> = named.iter().filter(|name| !known.contains(name.as_str())).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
+    let unused: Vec<&&str> = known.iter().filter(|name| !named.contains(**name)).collect();
+    assert_eq!(unused, [&"process_start_time_seconds"], "no dashboard and no alert has these");
 }

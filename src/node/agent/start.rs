@@ -48,6 +48,7 @@ use super::former_names;
 use super::inputs::Inputs;
 use super::inputs::Purpose;
 use super::inputs_on_disk::InputsOnDisk;
+use super::noted_state;
 use super::remembered_inputs::INPUTS;
 use super::remembered_inputs::RememberedInputs;
 use super::remembered_inputs::SavedInputs;
@@ -422,7 +423,10 @@ pub(super) fn lock(files: &Shared, config: &Config, held: Option<Dir>) -> Result
     }
     let Ok((dir, _)) = Dir::open_or_create(files, &path, 0o700) else { return Ok(None) };
     match dir.lock() {
-        Ok(true) => Ok(Some(dir)),
+        Ok(true) => {
+            noted_state::note(files, std::env::var_os("STATE_DIRECTORY").as_deref(), &path);
+            Ok(Some(dir))
+        }
         Ok(false) => Err(AgentError::Locked { path }),
         Err(error) => Err(AgentError::Lock { path, source: error.source }),
     }

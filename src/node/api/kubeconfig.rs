@@ -29,7 +29,9 @@ use secrecy::ExposeSecret;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::core::enrolment::end_of;
 use crate::core::render::Endpoint;
+use crate::core::time::Timestamp;
 use crate::node::api::tls;
 use crate::node::api::tls::TlsError;
 use crate::node::api::tls::TlsInput;
@@ -181,6 +183,15 @@ pub(crate) fn cluster(path: &Path, config: &Kubeconfig) -> Result<(Cluster, Opti
     let cluster = found.and_then(|named| named.cluster.clone());
     let missing = || field("clusters", unnamed("cluster", &context.cluster, current));
     Ok((cluster.ok_or_else(missing)?, context.user.clone().filter(|user| !user.is_empty())))
+}
+
+/// When the client certificate of the kubeconfig at `path` ends; `None`: it has none, or cannot be read.
+pub(crate) fn certificate_end(path: &Path) -> Option<Timestamp> {
+    let (mut reader, config) = open(path).ok()?;
+    let (_, user) = reader.context(config).ok()?;
+    let (inline, file) = (user.client_certificate_data.as_deref(), user.client_certificate.as_deref());
+    let certificate = reader.bytes("client-certificate", inline, file).ok()??;
+    end_of(&String::from_utf8_lossy(&certificate))
 }
 
 fn unnamed(kind: &str, name: &str, context: &str) -> String {

@@ -17,6 +17,8 @@ use super::key::PrivateKey;
 const FOLDER: &str = "identity";
 const CURRENT: &str = "client.pem";
 const PENDING: &str = "pending.pem";
+/// The path of the kubeconfig that uses it; the scripts of the packages read it.
+const KUBECONFIG: &str = "kubeconfig-path";
 /// Longer than any certificate chain.
 const LIMIT: u64 = 1 << 20;
 
@@ -61,6 +63,12 @@ impl IdentityFiles {
         self.dir.unlink(PENDING).map(drop)
     }
 
+    /// Notes where the kubeconfig is that uses the identity, for whoever removes the package: by then the configuration may
+    /// not say it any more.
+    pub(super) fn note_kubeconfig(state_dir: &Path, path: &Path) -> Result<(), FsError> {
+        write(&Self::open(state_dir)?.dir, KUBECONFIG, format!("{}\n", path.display()).as_bytes())
+    }
+
     /// Puts a certificate chain (PEM) and its key in force.
     pub(super) fn take(&self, chain: &str, key: &PrivateKey) -> Result<(), FsError> {
         write(&self.dir, CURRENT, format!("{}\n{}", chain.trim_end(), key.pem()).as_bytes())?;
@@ -97,5 +105,15 @@ mod tests {
         assert_eq!(files.current("n1").unwrap(), None, "it is no certificate");
         assert_eq!(mode(&path(folder.path())), 0o600);
         assert_ne!(files.pending().unwrap().public(), key.public());
+    }
+
+    #[test]
+    fn the_place_of_the_kubeconfig_is_noted_beside_the_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in ["/srv/a", "/srv/b"] {
+            IdentityFiles::note_kubeconfig(folder.path(), Path::new(path)).unwrap();
+            let noted = std::fs::read_to_string(folder.path().join("identity/kubeconfig-path")).unwrap();
+            assert_eq!(noted, format!("{path}\n"), "the scripts of the packages read it");
+        }
     }
 }

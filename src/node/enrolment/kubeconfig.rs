@@ -47,6 +47,7 @@ pub(super) fn write(path: &Path, source: &Path, state_dir: &Path) -> Result<(), 
         "current-context": "agent",
     });
     let text = yaml::write_manifest(&["Made by `daemonlet enroll`.".to_owned()], &config);
+    files::IdentityFiles::note_kubeconfig(state_dir, path)?;
     let (folder, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
     let (folder, _) = Dir::open_or_create(&Real::shared(), folder, 0o755)?;
     Ok(files::write(&folder, &name.to_string_lossy(), text.as_bytes())?)

@@ -2,16 +2,18 @@
 
 import os
 import re
-import shlex
+import shutil
 import subprocess
 import sys
 import unittest
 
 from kit import tools
+from kit.agent import binary
 from kit.control_plane import ControlPlane
 from kit.daemons import daemonset
 from kit.sandbox import scratch
 from kit.wait import until
+from suite import removal
 
 BASE = ("nodedaemons", "rbac", "admission-policies", "coordinator-rbac", "coordinator-deployment")
 OVERLAYS = ("wide-rbac", "approver", "dry-run-admission", "startup-taint", "node-conditions")
@@ -54,18 +56,18 @@ class Deploy(unittest.TestCase):
         folder = scratch() / "mine"
         folder.mkdir()
         path = os.path.relpath(KUSTOMIZE, folder)
-        # As docs/installation.md has it.
-        (folder / "kustomization.yaml").write_text(
-            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
-            f"resources:\n- {path}/base\ncomponents:\n" + "".join(f"- {path}/overlays/{name}\n" for name in OVERLAYS)
-            + "images:\n- name: daemonlet\n  newName: registry.example.org/daemonlet\n", encoding="utf-8")
+        page = (tools.REPO / "docs" / "installation.md").read_text(encoding="utf-8")
+        (shown,) = re.findall(r"(?ms)^```yaml\n(apiVersion: kustomize.*?)^```$", page)
+        self.assertEqual(set(re.findall(r"overlays/([\w-]+)", shown)), set(OVERLAYS))
+        (folder / "kustomization.yaml").write_text(shown.replace("daemonlet/deploy/kustomize", path), encoding="utf-8")
+        configuration = '[policy]\nnamespaces = ["kube-system", "kube-flannel"]\ntrusted-namespaces = ["kube-system", "kube-flannel"]'
         files = self.packaged("rbac-wide", "approver-rbac", "rbac-dry-run", "startup-taint", "node-conditions")
         self.assertNotEqual(self.missing(*files), "")
         self.admin.kubectl("apply", "-k", str(folder))
         self.assertEqual(self.missing(*files), "")
         argv = [sys.executable, tools.REPO / "packaging" / "deploy.py", "--render", "wideRbac=true", "approver=true", "dryRunAdmission=true", "startupTaint=true"]
         chart = lambda *more: subprocess.run([*argv, *more], capture_output=True, text=True, check=True).stdout
-        self.assertEqual(self.missing(text=chart("image=registry.example.org/daemonlet:0.1.0")), "")
+        self.assertEqual(self.missing(text=chart("image=registry.example.org/daemonlet:0.1.0", f"configuration={configuration}")), "")
         self.assertIn("replicas: 3", self.missing(text=chart("replicas=3")))
         # The namespace goes when its controller runs, as in the story after this one.
         self.admin.kubectl("delete", "--wait=false", "-k", str(folder))
@@ -81,14 +83,28 @@ class Deploy(unittest.TestCase):
         self.admin.apply(daemonset("net", "kube-system", labels={"daemonlet.dev/mode": "static"}))
         self.admin.create("leases", {"metadata": {"name": "daemonlet-coordinator", "namespace": "kube-system"}})
         self.assertGreater(len(self.named()), 10)
-        page = (tools.REPO / "docs" / "removal.md").read_text(encoding="utf-8")
-        (part,) = re.findall(r"(?ms)^## Uninstall from a cluster$(.*?)(?=^##|\Z)", page)
-        lines = [line for block in re.findall(r"(?ms)^ *```sh$(.*?)^ *```$", part) for line in block.replace("\\\n", " ").splitlines()]
-        commands = [shlex.split(line, comments=True)[1:] for line in lines if line.strip().startswith("kubectl ")]
-        self.assertEqual(len(commands), 3, commands)
-        for words in commands:
-            here = [word.replace("/usr/share/daemonlet", str(tools.REPO / "packaging")) for word in words]
-            print(f"          {self.admin.kubectl(*here)}")
+        # A machine with kubectl and the package. test_packages runs what the page says on a node.
+        machine = scratch() / "machine"
+        programs = machine / "programs"
+        programs.mkdir(parents=True)
+        (programs / "kubectl").symlink_to(tools.program("kubectl"))
+        (programs / "daemonlet").symlink_to(binary())
+        shutil.copytree(tools.REPO / "packaging" / "k8s", machine / "share" / "k8s")
+        environment = os.environ | {"KUBECONFIG": str(self.admin.kubeconfig), "PATH": f"{programs}:{os.environ['PATH']}"}
+        example = tools.REPO / "examples" / "recipes" / "kube-proxy.yaml"
+        run = lambda line: subprocess.run(["bash", "-e", "-o", "pipefail", "-c", line], cwd=machine, env=environment, check=True, timeout=120)
+        run(f"daemonlet generate rbac -f {example} | kubectl apply -f -")
+        self.assertIn("daemonlet", self.admin.kubectl("get", "roles", "-n", "kube-system", "-o", "name"))
+        ran = 0
+        for line in removal.commands("Uninstall from a cluster"):
+            if line.startswith("apt purge "):
+                shutil.rmtree(machine / "share")
+                (programs / "daemonlet").unlink()
+            if removal.is_of_a_node(line):
+                continue
+            run(line.replace("/usr/share/daemonlet", f"{machine}/share").replace("FILES", str(example)))
+            ran += 1
+        self.assertEqual(ran, 5)
         until(lambda: not self.named(), 60, "nothing of it is left")
         self.assertNotIn("daemonlet.dev/mode", self.admin.get("daemonsets", "net", "kube-system")["metadata"].get("labels", {}))
 

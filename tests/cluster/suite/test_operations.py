@@ -195,7 +195,7 @@ class OperationsTest(Coordinated):
         self.assertRegex(text, r'daemonlet_api_connected\{node="hollow-\d"\} 1\n')
         self.assertRegex(text, r'daemonlet_api_watch_up\{watch="nodedaemons",node="hollow-\d"\} 1\n')
         self.assertRegex(self.scrape("/healthz"), r"^ok: the last pass ended \d+ s ago")
-        self.assertIn("18 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
+        self.assertIn("21 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
         promtool("test", "rules", MONITORING / "rules-test.yaml")
         # What only shows while something is wrong is in the table all the same.
         table = (MONITORING / "METRICS.md").read_text(encoding="utf-8")
@@ -206,7 +206,7 @@ class OperationsTest(Coordinated):
                                          "daemonlet_certificate_expiry_timestamp_seconds",
                                          "daemonlet_token_expiry_timestamp_seconds", "daemonlet_token_problems",
                                          "daemonlet_volume_refresh_blocked", "daemonlet_start_order_waiting",
-                                         "daemonlet_startup_taint_awaited"}
+                                         "daemonlet_startup_taint_awaited", "daemonlet_rollout_waiting"}
                          | {name for name in known if name.startswith(("daemonlet_coordinator_", "daemonlet_daemonset_"))})
         dashboards = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(MONITORING.glob("dashboard*.json"))]
         self.assertEqual([one["uid"] for one in dashboards], ["daemonlet-node", "daemonlet"])
@@ -221,6 +221,18 @@ class OperationsTest(Coordinated):
         file = scratch() / "dashboard-rules.yaml"
         file.write_text(json.dumps(rules), encoding="utf-8")
         promtool("check", "rules", file)
+
+    def test_4a_a_textfile_of_the_page_has_what_prometheus_reads(self):
+        page = (tools.REPO / "docs" / "operations.md").read_text(encoding="utf-8")
+        (line,) = [block.replace("\\\n", " ") for block in re.findall(r"(?ms)^```sh\n(.*?)^```$", page) if block.startswith("curl ")]
+        folder = scratch() / "textfile"
+        folder.mkdir()
+        line = line.replace("/var/lib/node_exporter", str(folder)).replace(":9465/", f":{METRICS}/")
+        subprocess.run(["sh", "-ec", line], check=True, timeout=20)
+        self.assertEqual([path.name for path in folder.iterdir()], ["daemonlet.prom"])
+        text = (folder / "daemonlet.prom").read_text(encoding="utf-8")
+        promtool("check", "metrics", stdin=text)
+        self.assertIn("daemonlet_last_pass_timestamp_seconds{", text)
 
     def holder(self):
         """Who holds the Lease."""

@@ -18,6 +18,7 @@ from kit.net import Lan
 from kit.sandbox import scratch
 from kit.wait import never
 from kit.wait import until
+from suite import removal
 from suite.story import Story
 
 OLD, NEW = "0.0.9", "0.1.0"
@@ -257,6 +258,15 @@ class Packages(Story):
         self.says("1 daemon, ", 60)
         self.assertEqual(self.runs(), daemon)
 
+    def test_what_the_page_of_removal_says_leaves_nothing_on_the_node(self):
+        for line in filter(removal.is_of_a_node, removal.commands("Uninstall from a cluster")):
+            self.machine.run("sh", "-ec", line.replace("apt purge", "apt-get -y purge"), seconds=120)
+        self.assertEqual(self.machine.cri.of("steady-"), [])
+        self.assertEqual(self.machine.run("ls", MANIFESTS), "")
+        left = self.machine.run("sh", "-c", "find / -xdev -path /proc -prune -o -name '*daemonlet*' -print | grep -v '^/root/\\|^/srv/\\|/var/lib/dpkg\\|/var/lib/systemd/deb\\|/var/cache\\|/var/log'",
+                                check=False)
+        self.assertEqual(left.split(), ["/etc/daemonlet"], "the kubeconfig is the test's")
+
 
 class Rpm(unittest.TestCase):
     """The .rpm (there is no Fedora here: a root of Debian takes it)"""
@@ -285,7 +295,13 @@ class Rpm(unittest.TestCase):
         self.addCleanup(subprocess.run, ["umount", "--lazy", root], check=True)
         # The packages that it asks for are Debian's here, which rpm does not know.
         said = self.rpm("--root", root, "--install", "--nodeps", WORLD.old[1])
-        self.assertIn("not started; start it, now and at each boot: systemctl enable --now daemonlet", said)
+        self.assertIn("nothing was started", said)
+        for unit in ("daemonlet.service", "daemonlet-boot-guard.service"):
+            self.assertIn(f"  {unit}: enabled\n", said, "Debian's presets enable what is new")
+        # The one command that the page has, too.
+        command = "systemctl enable --now daemonlet && systemctl enable daemonlet-boot-guard"
+        self.assertIn(f"start the agent now and both at each boot: {command}\n", said)
+        self.assertIn(command, (tools.REPO / "docs" / "installation.md").read_text(encoding="utf-8"))
         wants = root / "etc/systemd/system/multi-user.target.wants"
         self.assertTrue((wants / "daemonlet.service").is_symlink())
         config = root / CONFIG.lstrip("/")

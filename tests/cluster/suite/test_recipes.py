@@ -22,8 +22,10 @@ ELSEWHERE = {
     "helm template": "Cilium's chart", "kubeadm upgrade": "kubeadm's cluster",
     "daemonlet generate unit-dropin": "test_packages", "systemctl": "test_packages", "apt-get install": "test_packages",
     "daemonlet run --check-config": "tests/cli",
-    "mkdir -p /etc/systemd": "the host's files", "printf '[Unit]": "the host's files", "cp -a /tmp/tree": "the host's files",
-    "rm -rf /var/lib/daemonlet": "the host's files",
+    "mkdir -p /etc/systemd": "the host's files", "printf '[Unit]": "the host's files", "cp -r /tmp/tree": "Trees",
+    "mkdir -p /etc/daemonlet": "Trees",
+    "rm -rf /var/lib/daemonlet": "the host's files", "rm -rf /etc/systemd": "the host's files",
+    "rm -f /etc/daemonlet": "the host's files",
 }
 
 
@@ -31,6 +33,50 @@ def commands(page):
     """The lines of a page's blocks `sh`, without those that go on in the next."""
     blocks = re.findall(r"(?ms)^ *```sh\n(.*?)^ *```", page.read_text(encoding="utf-8"))
     return [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+class Trees(unittest.TestCase):
+    """What the pages do to a host's files, done to a folder."""
+
+    def run_on(self, line, host):
+        """Runs a line of a page on `host` in place of the root."""
+        for folder in ("/tmp/tree", "/etc/", "/usr/"):
+            line = line.replace(f" {folder}", f" {host}{folder}")
+        if line.endswith(" /"):
+            line = f"{line[:-1]}{host}/"
+        done = subprocess.run(["bash", "-e", "-c", line], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, f"{line}: {done.stderr}")
+
+    def line(self, start):
+        """The line of the page of images that begins so."""
+        (line,) = [line for line in commands(tools.REPO / "docs" / "recipes" / "image.md") if line.startswith(start)]
+        return line
+
+    def test_a_tree_of_packers_user_becomes_roots_and_changes_no_folder_of_the_host(self):
+        host = scratch() / "packer"
+        files = ("usr/lib/daemonlet/daemonsets.d/10-demo.yaml", "etc/systemd/system-preset/10-daemonlet.preset")
+        for file in files:
+            path = host / "tmp/tree" / file
+            path.parent.mkdir(parents=True)
+            path.write_text("", encoding="utf-8")
+        for path in (host / "tmp/tree", *(host / "tmp/tree").rglob("*")):
+            os.chown(path, 1000, 1000)
+            path.chmod(0o775 if path.is_dir() else 0o664)
+        (host / "usr").mkdir(mode=0o755)
+        (host / "etc").mkdir(mode=0o711)
+        host.chmod(0o755)
+        self.run_on(self.line("cp -r /tmp/tree"), host)
+        modes = {path: oct((host / path).stat().st_mode & 0o777) for path in ("", "usr", "etc")}
+        self.assertEqual(modes, {"": "0o755", "usr": "0o755", "etc": "0o711"})
+        owners = {path.stat().st_uid for top in ("usr", "etc") for path in (host / top, *(host / top).rglob("*"))}
+        self.assertEqual(owners | {host.stat().st_uid}, {0})
+        self.assertTrue(all((host / file).exists() for file in files))
+
+    def test_a_file_of_the_image_is_masked_on_a_node_without_the_folder(self):
+        host = scratch() / "masked"
+        host.mkdir(parents=True)
+        self.run_on(self.line("mkdir -p /etc/daemonlet"), host)
+        self.assertEqual(os.readlink(host / "etc/daemonlet/daemonsets.d/10-demo.yaml"), "/dev/null")
 
 
 class Recipes(unittest.TestCase):

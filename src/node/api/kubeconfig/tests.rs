@@ -107,6 +107,21 @@ uoM1AiEAyj9iAOHNV9DRATIe9JSfvg27Y0hv4TJPB5WP5M+p+UI=
 ";
 
 #[test]
+fn the_end_of_a_client_certificate_is_read_and_nothing_else_has_one() {
+    let end = |user: &str| {
+        let case = KubeconfigCase::new(SERVER, user);
+        fs::write(case.folder.path().join("pem"), CA).unwrap();
+        certificate_end(&case.folder.path().join("k")).map(|end| end.to_string())
+    };
+    let inline = STANDARD.encode(CA);
+    assert_eq!(end("client-certificate: pem, client-key: pem").as_deref(), Some("2126-10-28T20:36:23Z"));
+    assert_eq!(end(&format!("client-certificate-data: {inline}")).as_deref(), Some("2126-10-28T20:36:23Z"));
+    assert_eq!(end("token: abc"), None);
+    assert_eq!(end("client-certificate: k, client-key: k"), None, "it is no certificate");
+    assert_eq!(certificate_end(Path::new("/nowhere")), None);
+}
+
+#[test]
 fn a_pod_has_its_server_in_the_environment_and_its_token_in_a_volume() {
     let folder = tempfile::tempdir().unwrap();
     let word = format!("in-cluster:{}", folder.path().display());
