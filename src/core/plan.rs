@@ -24,6 +24,7 @@ mod ports;
 mod progress;
 mod ready;
 mod refresh;
+mod replace;
 mod retry;
 mod run;
 mod set_aside;

@@ -297,7 +297,7 @@ const CLOCKS: [(&str, &str); 6] = [
     ("agent.rs", "measures how long a pass took"),
     ("agent/answers.rs", "measures how long a pass took"),
     ("agent/inputs", "the time comes with an observation"),
-    ("agent/recorder.rs", "its thread rests after a large pass"),
+    ("agent/recorder", "its thread rests after a large pass"),
     ("agent/start.rs", "when the agent was started"),
     ("agent/wake.rs", "sleeps until the next pass is due"),
 ];

@@ -1,9 +1,12 @@
+use serde_json::Value;
 use serde_json::json;
 
 use super::super::snapshot::Change;
 use super::super::snapshot::KINDS;
 use super::super::snapshot::WatchedKind;
 use super::*;
+use crate::core::cluster::liveness::MirrorPodLookup;
+use crate::core::cluster::node_daemons::Spec;
 use crate::core::time::at;
 use crate::core::time::ms;
 

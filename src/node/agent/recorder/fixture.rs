@@ -2,6 +2,11 @@
 //!
 //! Owns how tests record. Must not decide what is recorded.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::node::recording::export;
+use crate::node::recording::encode;
 use crate::node::fsx::Real;
 
 use super::*;

@@ -1,6 +1,8 @@
 use serde_json::json;
 
 use super::*;
+use crate::core::model::Kind;
+use crate::node::agent::objects::Values;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Good;
 

@@ -1,5 +1,6 @@
 //! Agents that start on what they find.
 
+use std::path::PathBuf;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
