@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::node::recording::export;
-use crate::node::recording::encode;
 use crate::node::fsx::Real;
+use crate::node::recording::encode;
+use crate::node::recording::export;
 
 use super::*;
 

@@ -61,8 +61,7 @@ fn of_many_waiting_daemons_of_a_tenant_each_is_told_the_first_with_the_reason_an
 fn the_schema_takes_the_longest_report() {
     // Four bytes a character, and each text longer than it may be.
     let text = "\u{1f980}".repeat(5_000);
-    let instance =
-        InstanceReport { pod: "p".repeat(507), ready_since: Some(at(0).to_string()), ..Default::default() };
+    let instance = InstanceReport { pod: "p".repeat(507), ready_since: Some(at(0).to_string()), ..Default::default() };
     let report = |number: usize| DaemonReport {
         namespace: "n".repeat(63),
         name: format!("{number:0253}"),
@@ -75,8 +74,7 @@ fn the_schema_takes_the_longest_report() {
         ..DaemonReport::default()
     };
     for (count, instances) in [(1, INSTANCES), (30, 0), (3_000, INSTANCES), (3_000, 1)] {
-        let short =
-            |number| DaemonReport { instances: vec![InstanceReport::default(); instances], ..report(number) };
+        let short = |number| DaemonReport { instances: vec![InstanceReport::default(); instances], ..report(number) };
         let daemons = bounded((0..count).map(short).collect(), &|_| true);
         let bytes = serde_json::to_string(&daemons).map_or(usize::MAX, |json| json.len());
         assert!(bytes < REPORTS + 1024, "{bytes}");
@@ -122,11 +120,7 @@ fn no_number_of_a_tenants_daemons_keeps_a_report_from_the_api_server() {
     assert!(bytes < REPORTS + 1024, "{bytes}");
     assert_eq!(told[..30], trusted);
     let last = told.last().unwrap();
-    assert_eq!(
-        (&last.namespace, last.instances.len()),
-        (&runs.namespace, 1),
-        "what runs is told before the others"
-    );
+    assert_eq!((&last.namespace, last.instances.len()), (&runs.namespace, 1), "what runs is told before the others");
     let left_out = 10_031 - told.len();
     let words = format!(
         "; {left_out} more DaemonSets of this node are not listed: a report has at most 1024 and 1048576 bytes"
@@ -160,8 +154,7 @@ fn no_text_of_a_tenant_keeps_a_report_from_the_api_server() {
 
 #[test]
 fn refused_daemons_are_counted_by_the_rule_that_refuses_them() {
-    let fields =
-        ["spec.template.spec.volumes[a].hostPath", "spec.template.spec.volumes[b].hostPath", "namespace a"];
+    let fields = ["spec.template.spec.volumes[a].hostPath", "spec.template.spec.volumes[b].hostPath", "namespace a"];
     let counted = refused_counts(fields.map(Some).into_iter().chain([None]));
     let counted: Vec<_> = counted.iter().map(|count| (count.reason.as_str(), count.count)).collect();
     assert_eq!(counted, [("other", 2), ("spec.template.spec.volumes.hostPath", 2)]);
