@@ -24,6 +24,8 @@ mod ports;
 mod progress;
 mod ready;
 mod refresh;
+mod released;
+mod replace;
 mod retry;
 mod run;
 mod set_aside;

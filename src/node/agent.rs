@@ -27,6 +27,7 @@ mod former_names;
 pub mod fuzzing;
 mod inputs;
 mod inputs_on_disk;
+mod last_pass;
 mod leaving;
 mod log;
 mod node_writes;
@@ -57,6 +58,7 @@ mod state;
 pub mod teardown;
 mod wake;
 
+use last_pass::LastPass;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,10 +67,8 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 use crate::config::Config;
-use crate::core::pass::Plan;
 use crate::core::status::Problem;
 use crate::core::status::StatusReport;
-use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::ApiOptions;
 use crate::node::fsx::DiskHandle;
@@ -122,33 +122,6 @@ pub struct Agent {
     requests: Requests,
     reporter: Reporter,
     last: LastPass,
-}
-
-/// What the last pass saw, decided and did.
-struct LastPass {
-    observation: Observation,
-    plan: Arc<Plan>,
-    outcome: EffectOutcome,
-    problems: Vec<Problem>,
-    due: Timestamp,
-    /// When the next pass is made though nothing wakes the loop.
-    next: tokio::time::Instant,
-    /// Whether nothing but news, or `due`, gives another pass anything to decide.
-    is_at_rest: bool,
-}
-
-impl Default for LastPass {
-    fn default() -> Self {
-        Self {
-            observation: Observation::default(),
-            plan: Arc::default(),
-            outcome: EffectOutcome::default(),
-            problems: Vec::new(),
-            due: Timestamp::MIN,
-            next: ClockReading::now(Timestamp::MIN).until(Timestamp::MIN),
-            is_at_rest: false,
-        }
-    }
 }
 
 impl Agent {
@@ -220,7 +193,7 @@ impl Agent {
             let bound = until.bound();
             let is_reached = match until {
                 Until::Stopped => false,
-                Until::Settled(_) => self.is_settled(),
+                Until::Settled(_) => self.last.is_settled(&self.state, self.inputs.api()),
                 Until::TornDown(_) => teardown::is_done(&self.state, &self.last),
             };
             if is_reached || bound.is_some_and(|bound| tokio::time::Instant::now() >= bound) {
@@ -331,20 +304,6 @@ impl Agent {
         self.inputs.connect(&api);
         self.reporter.connect(&self.config, &api);
         self.requests.connect(api);
-    }
-
-    /// Whether nothing is left that the API server, a pull or a file that comes to rest could still change at once.
-    fn is_settled(&self) -> bool {
-        let observation = &self.last.observation;
-        let waits = |d: &crate::core::plan::DaemonPlan| {
-            let is_asked = self.state.concerns.admission_dry_runs.is_open(&d.key);
-            let is_unread = observation.snapshot().is_some_and(|api| api.is_unread(&d.key));
-            !d.actions.is_empty() || !d.summary.waiting_for.is_empty() || is_asked || is_unread
-        };
-        let is_complete = |api: &Api| api.store().snapshot().is_complete() && !self.last.plan.daemons.iter().any(waits);
-        let rests = observation.pulls.open() == 0 && !observation.folders.view.is_held;
-        let is_unknown = self.state.concerns.removal_guard.is_unidentified(self.state.inputs.cluster_uid.as_ref());
-        rests && !self.state.asks_runtime && !is_unknown && self.inputs.api().is_none_or(is_complete)
     }
 
     /// Reads the configuration from `file` again, and with it everything that is read anyway: folders,

@@ -10,6 +10,7 @@ mod error;
 mod format;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -17,11 +18,13 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::PoisonError;
+use trust::refuse_unsafe;
+use trust::trusted;
+use trust::why_unsafe;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::node::fsx;
 use crate::node::fsx::Dir;
 use crate::node::fsx::File;
 use crate::node::fsx::FileKind;
@@ -350,21 +353,6 @@ impl UnsyncedRecord {
     }
 }
 
-/// Refuses a folder that others may write to.
-fn refuse_unsafe(path: &Path, dir: &Dir) -> Result<(), CheckpointError> {
-    let stat = dir.own_stat().map_err(|source| CheckpointError::Folder { path: path.to_owned(), source })?;
-    match why_unsafe(&stat, path) {
-        Some((why, hint)) => Err(CheckpointError::Unsafe { path: path.to_owned(), why, hint }),
-        None => Ok(()),
-    }
-}
-
-/// Why nothing in a folder can be trusted, and what to do about it.
-fn why_unsafe(stat: &Stat, path: &Path) -> Option<(String, String)> {
-    let hint = |why| (why, format!("chmod 0700 {}", path.display()));
-    fsx::other_owner(stat, path).or_else(|| fsx::open_to_others(stat).map(hint))
-}
-
 /// Gives the staged file `name` the name `file`, or removes what is not all of a record.
 fn put_in_force(dir: &Dir, name: &str, file: &str) -> Result<(), FsError> {
     if !is_whole(dir, name)? {
@@ -382,21 +370,6 @@ fn is_whole(dir: &Dir, name: &str) -> Result<bool, FsError> {
         return Ok(false);
     }
     Ok(dir.open_file(name)?.map(|file| format::is_whole(&file)).transpose()?.unwrap_or(false))
-}
-
-/// Whether only we can have written the file. Who could read it made nothing in it untrue; the next that is written nobody
-/// else reads.
-fn trusted(stat: &Stat) -> Result<(), String> {
-    if stat.kind != FileKind::File {
-        return Err("is not a regular file".to_owned());
-    }
-    if stat.uid != nix::unistd::geteuid().as_raw() {
-        return Err(format!("is owned by user {}", stat.uid));
-    }
-    if stat.mode & 0o022 != 0 {
-        return Err(format!("can be written by other users (mode {:04o})", stat.mode));
-    }
-    Ok(())
 }
 
 /// The file of the record `name`: the name itself, or shortened with a hash if it is too long or not a plain file

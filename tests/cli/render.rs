@@ -9,6 +9,8 @@ use crate::names;
 use crate::run;
 use crate::run_with_input;
 
+mod strict;
+
 const GOOD: &str = "\
 apiVersion: apps/v1
 kind: DaemonSet
@@ -217,47 +219,6 @@ fn a_node_file_decides_placement_and_gives_the_name() {
 }
 
 #[test]
-fn what_nobody_understands_is_named_with_what_was_meant_and_rendered_all_the_same() {
-    let text = GOOD
-        .replacen("kube-system}", "kube-system, annotations: {daemonlet.dev/progres-deadline: 1m}}", 1)
-        .replacen("    spec:\n", "    spec:\n      hostNetwrok: true\n", 1);
-    assert_eq!(text.lines().count(), GOOD.lines().count() + 1, "{text}");
-    let scratch = Scratch::new(&[("a.yaml", &text)]);
-    let file = scratch.text("a.yaml");
-    let rendered = run(["render", "--node-name", "n1", "-f", &file]);
-    assert_eq!(rendered.code, 0, "a doubt is no refusal: {rendered:?}");
-    let warnings = format!(
-        "  warning: {file}:1: spec.template.spec.hostNetwrok: unknown field: Kubernetes 1.36 does not have it\n  \
-         hint: did you mean hostNetwork?\n  \
-         warning: {file}: metadata.annotations[daemonlet.dev/progres-deadline]: unknown annotation; nothing is rolled out\n  \
-         hint: did you mean daemonlet.dev/progress-deadline?\n"
-    );
-    assert!(rendered.err.ends_with(&warnings), "{}", rendered.err);
-    assert!(rendered.out.contains("hostNetwrok: true"), "any unknown field stays as it is");
-    let json = run(["render", "--json", "--node-name", "n1", "-f", &file]).json();
-    assert_eq!(json["outcomes"][0]["warnings"].as_array().unwrap().len(), 2, "{json}");
-    let good = Scratch::new(&[("a.yaml", GOOD)]);
-    let json = run(["render", "--json", "--node-name", "n1", "-f", &good.text("a.yaml")]).json();
-    assert_eq!(json["outcomes"][0].get("warnings"), None);
-}
-
-#[test]
-fn strict_says_what_it_refuses() {
-    let scratch = Scratch::new(&[("a.yaml", GOOD)]);
-    let arguments = ["render", "--node-name", "n1", "-f", &scratch.text("a.yaml"), "-o", &scratch.text("out")];
-    assert_eq!(run(arguments).code, 0);
-    let strict = run(arguments.iter().chain(&["--strict"]));
-    assert_eq!(
-        (strict.code, strict.err.as_str()),
-        (
-            1,
-            "error: kube-system/cni waits for ConfigMap kube-system/cni, which --strict refuses\n\
-             hint: give what it waits for with -f, or leave out --strict\n"
-        )
-    );
-}
-
-#[test]
 fn the_words_that_kubectl_takes_after_output_name_no_folder() {
     let render = |more: &[&str]| {
         let mut words = vec!["render", "-f", "examples/demo/daemonset.yaml", "--node-name", "n1"];
@@ -267,78 +228,6 @@ fn the_words_that_kubectl_takes_after_output_name_no_folder() {
     assert_eq!(render(&["-o", "json"]).json(), render(&["--json"]).json());
     assert_eq!(render(&["-o", "yaml"]).out, render(&[]).out);
     assert!(!std::path::Path::new("json").exists() && !std::path::Path::new("yaml").exists());
-}
-
-#[test]
-fn strict_refuses_what_is_there_twice_and_kinds_that_look_misspelt() {
-    let scratch = Scratch::new(&[
-        ("a.yaml", &GOOD.replace("configMap: {name: cni}", "emptyDir: {}")),
-        ("b.yaml", &GOOD.replace("configMap: {name: cni}", "emptyDir: {}")),
-        ("c.yaml", &GOOD.replace("kind: DaemonSet", "kind: DeamonSet").replace("name: cni", "name: other")),
-        ("d.yaml", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: s}\n"),
-        ("e.yaml", "apiVersion: example.org/v1\nkind: DaemonSets\nmetadata: {name: s}\n"),
-    ]);
-    let folder = scratch.text("");
-    let arguments = ["render", "--json", "--node-name", "n1", "-f", &folder];
-    assert_eq!(run(arguments).code, 0);
-    let strict = run(arguments.iter().chain(&["--strict"]));
-    assert_eq!(strict.code, 1);
-    let [a, b, c] = ["a.yaml", "b.yaml", "c.yaml"].map(|name| scratch.text(name));
-    let twice = format!("DaemonSet kube-system/cni is there twice, in {a} and in {b}, which --strict refuses");
-    let unknown = format!("{c}:1: apps/v1 DeamonSet kube-system/other is ignored, which --strict refuses");
-    let problems = json!([
-        {"reason": twice, "hint": "the last one counts; remove the other"},
-        {"reason": unknown, "hint": "did you mean `apiVersion: apps/v1, kind: DaemonSet`?"},
-    ]);
-    assert_eq!(strict.json()["problems"], problems);
-    assert!(strict.err.contains(&twice) && strict.err.contains(&unknown), "{}", strict.err);
-}
-
-#[test]
-fn the_kubelet_that_is_rendered_for_can_be_said() {
-    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: kube-system}\nstringData: {k: v}\n";
-    let text = GOOD.replace("configMap: {name: cni}", "emptyDir: {}").replace(
-        "        volumeMounts",
-        "        env: [{name: K, valueFrom: {secretKeyRef: {name: s, key: k}}}]\n        volumeMounts",
-    );
-    let scratch = Scratch::new(&[("a.yaml", &text), ("b.yaml", secret)]);
-    let render = |version: &str| {
-        run(["render", "--json", "--node-name", "n1", "-f", &scratch.text(""), "--kubelet-version", version])
-    };
-    let newer = render("v1.35.2");
-    assert_eq!((newer.code, &newer.json()["kubeletVersion"]), (0, &json!("1.35")), "{newer:?}");
-    let older = render("1.33");
-    assert_eq!((older.code, &older.json()["kubeletVersion"]), (1, &json!("1.33")), "{older:?}");
-    assert_eq!(older.json()["outcomes"][0]["outcome"], "refused");
-    assert!(render("new").err.contains("expected a version such as v1.35.2, not \"new\""));
-    assert_eq!(older.err, "note: kubelet 1.33 is not supported: 1.34 is the oldest that daemonlet is tested with\n");
-    assert_eq!(render("1.34").err, "", "it is");
-}
-
-#[test]
-fn strict_refuses_a_kubelet_that_is_too_old_whoever_names_it() {
-    let old = node("{role: edge}") + "status: {nodeInfo: {kubeletVersion: v1.33.9}}\n";
-    let scratch = Scratch::new(&[("a.yaml", GOOD), ("b.yaml", CONFIG_MAP), ("old.yaml", &old)]);
-    let (a, b, old) = (scratch.text("a.yaml"), scratch.text("b.yaml"), scratch.text("old.yaml"));
-    let strict = run(["render", "--json", "--strict", "-f", &a, &b, "--node", &old]);
-    let reason =
-        "kubelet 1.33 is not supported: 1.34 is the oldest that daemonlet is tested with, which --strict refuses";
-    let problems = json!([{"reason": reason, "hint": null}]);
-    assert_eq!((strict.code, &strict.json()["problems"]), (1, &problems), "{strict:?}");
-    assert_eq!(strict.err, format!("error: {reason}\n"));
-}
-
-#[test]
-fn strict_refuses_a_node_for_which_nothing_is() {
-    let both = [("a.yaml", GOOD), ("b.yaml", CONFIG_MAP)];
-    let scratch = Scratch::new(&both);
-    scratch.write("core.yaml", &node("{role: core}"));
-    let [a, b, core] = ["a.yaml", "b.yaml", "core.yaml"].map(|name| scratch.text(name));
-    let arguments = ["render", "-f", &a, &b, "--node", &core];
-    assert_eq!(run(arguments).code, 0);
-    let strict = run(arguments.iter().chain(&["--strict"]));
-    let words = "no DaemonSet is for the node n1, which --strict refuses\nhint: give a Node";
-    assert!(strict.code == 1 && strict.err.contains(words), "{strict:?}");
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! A node and its agent, as far as rollouts look at them.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -11,19 +9,25 @@ use serde_json::json;
 use daemonlet::core::cluster::history;
 use daemonlet::core::cluster::node_daemons::Approval;
 use daemonlet::core::cluster::node_daemons::LeaseTerm;
-use daemonlet::core::cluster::released::RolloutStatus;
 use daemonlet::core::cluster::snapshot::WatchedKind;
 use daemonlet::core::json::Json;
-use daemonlet::core::model::FIRST_INSTALL;
-use daemonlet::core::model::MODE_LABEL;
 use daemonlet::core::model::ObjectKey;
-use daemonlet::core::model::PAUSED;
 use daemonlet::core::time::Span;
 use daemonlet::core::time::Timestamp;
 use daemonlet::core::update_trigger::UpdateTrigger;
 
 use super::KEY;
 use super::api::Api;
+
+mod definition;
+mod report;
+
+use definition::Definition;
+use definition::definition;
+pub(super) use definition::hash_of;
+use definition::is_refused;
+pub(super) use definition::needs_word;
+use definition::status;
 
 /// A new instance is ready after this, if it ever is.
 const READY_AFTER: Span = Span::from_secs(3);
@@ -34,11 +38,6 @@ const DEADLINE: Span = Span::from_secs(60);
 const LOOKED_AFTER: Span = Span::from_secs(90);
 /// What is written has reached a coordinator after this, unless that is stopped.
 const HEARD_AFTER: Span = Span::from_secs(10);
-
-thread_local! {
-    /// The hash of each template, by its image.
-    static HASHES: RefCell<BTreeMap<String, String>> = const { RefCell::new(BTreeMap::new()) };
-}
 
 /// What runs.
 #[derive(Clone, Debug)]
@@ -82,49 +81,6 @@ pub(super) enum Ailment {
 /// What a report is made from.
 type Told = (bool, Option<(String, Timestamp, Option<Timestamp>)>, [Option<String>; 5]);
 
-/// What an agent reads of a DaemonSet.
-struct Definition {
-    uid: String,
-    template: Value,
-    hash: String,
-    is_bad: bool,
-    generation: i64,
-    status: RolloutStatus,
-    has_first_install: bool,
-    is_paused: bool,
-    is_ours: bool,
-}
-
-impl Definition {
-    fn of(daemon: &Value) -> Self {
-        let template = daemon["spec"]["template"].clone();
-        let (hash, is_bad) = definition(&template);
-        let generation = daemon.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
-        let annotations = &daemon["metadata"]["annotations"];
-        Self {
-            uid: daemon.str_at(["metadata", "uid"]).to_owned(),
-            template,
-            hash,
-            is_bad,
-            generation,
-            status: status(daemon, generation),
-            has_first_install: annotations.get(FIRST_INSTALL).is_some(),
-            is_paused: annotations[PAUSED] == "true",
-            is_ours: daemon["metadata"]["labels"][MODE_LABEL] == "static",
-        }
-    }
-
-    /// Whether first instances start only with the coordinator's approval.
-    fn needs_word(&self) -> bool {
-        self.has_first_install && self.status.released.is_none()
-    }
-}
-
-/// What the status of a DaemonSet says of its rollouts.
-fn status(daemon: &Value, generation: i64) -> RolloutStatus {
-    RolloutStatus::of(daemon.get("status").unwrap_or(&Value::Null), generation)
-}
-
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) uid: String,
@@ -152,33 +108,6 @@ pub(super) struct Node {
     pub(super) claimed_of: Option<LeaseTerm>,
     /// How often it has made its NodeDaemons.
     reports: usize,
-}
-
-/// The template that a DaemonSet or a ControllerRevision has, and whether its pods never get ready.
-fn definition(template: &Value) -> (String, bool) {
-    let image = template["spec"]["containers"][0]["image"].as_str().unwrap_or_default();
-    // Nothing else of it differs, and hashes take most of a life.
-    let hash = || history::RevisionFact::hash_of(&history::data(template));
-    let hash = HASHES.with_borrow_mut(|known| known.entry(image.to_owned()).or_insert_with(hash).clone());
-    (hash, image.starts_with("bad"))
-}
-
-/// Whether a definition is refused: then nothing of it counts.
-fn is_refused(daemon: &Value) -> bool {
-    let mode = daemon["metadata"]["labels"].get(MODE_LABEL).and_then(Value::as_str);
-    let selected = &daemon["spec"]["selector"]["matchLabels"];
-    mode.is_some_and(|mode| !["static", "bootstrap"].contains(&mode))
-        || *selected != daemon["spec"]["template"]["metadata"]["labels"]
-}
-
-/// Whether first instances start only with the coordinator's approval.
-pub(super) fn needs_word(daemon: &Value) -> bool {
-    Definition::of(daemon).needs_word()
-}
-
-/// The hash of a template.
-pub(super) fn hash_of(template: &Value) -> String {
-    definition(template).0
 }
 
 impl Running {
@@ -429,31 +358,6 @@ impl Node {
         replaced
     }
 
-    /// It writes its status, where that is served, and reads what is approved.
-    fn report(&mut self, api: &mut Api, now: Timestamp, reads: bool) {
-        if reads && api.serves(WatchedKind::NodeDaemons) {
-            let key = ObjectKey::new("", &self.name);
-            let is_ours = self.is_ours();
-            let running = self.running.as_ref().map(|running| (running.hash.clone(), running.created, running.ready));
-            let staged = self.staged.as_ref().map(|(hash, _)| hash.clone());
-            let marks = [self.replacing.clone(), self.failed.clone(), self.previous.clone(), staged, self.missing()];
-            let told = Some((is_ours, running, marks));
-            match api.shared(WatchedKind::NodeDaemons, &key) {
-                // Nothing else writes its status.
-                Some(live) if told == self.told => self.read = Arc::clone(live),
-                _ => {
-                    let patch = json!({"status": self.status(is_ours)});
-                    let written = api.patch(WatchedKind::NodeDaemons, &key, &patch).ok();
-                    self.told = told.filter(|_| written.is_some());
-                    self.read = written.unwrap_or_default();
-                }
-            }
-            if let Some(running) = self.running.as_mut().filter(|running| running.ready.is_some()) {
-                running.told_ready.get_or_insert(now);
-            }
-        }
-    }
-
     /// A first instance: of the released revision while nodes are kept on it. Where its ControllerRevision is gone, nothing
     /// while the newer one is paused or halted (R40).
     fn first(&self, api: &Api, daemon: &Definition, now: Timestamp) -> Option<Running> {
@@ -477,33 +381,5 @@ impl Node {
         let approvals = self.read["spec"].list_at("approvals").iter();
         let mut approvals = approvals.filter_map(|approval| Approval::deserialize(approval).ok());
         approvals.find(|approval| approval.uid == daemon.uid)
-    }
-
-    /// The wanted revision, where it lacks something, and no rollout of it is stopped.
-    fn missing(&self) -> Option<String> {
-        let daemon = self.daemon.as_ref().filter(|daemon| !daemon.is_paused && daemon.status.halted.is_none())?;
-        let is_old = self.running.as_ref().is_some_and(|running| running.hash != daemon.hash);
-        (is_old && self.ailment(&daemon.hash) == Some(Ailment::Lacks)).then(|| daemon.hash.clone())
-    }
-
-    fn status(&self, is_ours: bool) -> Value {
-        if !is_ours {
-            return json!({"agentVersion": "1", "daemons": []});
-        }
-        let instances: Vec<Value> = self
-            .running
-            .iter()
-            .map(|running| {
-                json!({"pod": "p", "revision": running.hash, "created": running.created.to_string(),
-                    "readySince": running.ready.map(|ready| ready.to_string())})
-            })
-            .collect();
-        let failed =
-            self.failed.as_ref().map(|revision| json!({"revision": revision, "cause": "not ready", "message": "m"}));
-        let missing =
-            self.missing().map(|revision| json!({"revision": revision, "message": "ConfigMap kube-system/net"}));
-        json!({"agentVersion": "1", "daemons": [{"namespace": KEY.0, "name": KEY.1, "uid": "u", "mode": "static",
-            "phase": "running", "instances": instances, "replacing": self.replacing, "failed": failed, "missing": missing, "staged": self.staged.as_ref().map(|(hash, _)| hash),
-            "previous": self.previous}]})
     }
 }

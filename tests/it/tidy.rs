@@ -5,6 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
+mod agent;
+mod threat_model;
+
 /// What the pure core must not know.
 const IMPURE: [&str; 12] = [
     "tokio",
@@ -24,8 +27,11 @@ const IMPURE: [&str; 12] = [
 /// The most lines of code that a file has; comments, blank lines and tests at its end do not count.
 const LONGEST: usize = 350;
 
-/// Files that are longer, each with its own bound: to be split when they are next worked on.
-const LONGER: [(&str, usize); 1] = [("src/core/plan/run.rs", 375)];
+/// The most lines that a source has, whatever is on them.
+const LONGEST_OF_ALL: usize = 400;
+
+/// Where sources are.
+const SOURCES: [&str; 7] = ["benches", "examples", "fuzz/fuzz_targets", "fuzz/src", "packaging", "src", "tests"];
 
 /// What reaches a file system.
 const FILE_SYSTEM: [&str; 18] = [
@@ -204,15 +210,30 @@ fn files_are_short_and_say_what_they_own() {
             continue;
         }
         let lines = code(&text).count();
-        let longest = LONGER.iter().find(|(file, _)| path.ends_with(file)).map_or(LONGEST, |(_, bound)| *bound);
-        if lines > longest {
-            wrong.push(format!("{}: {lines} lines of code, more than {longest}", path.display()));
+        if lines > LONGEST {
+            wrong.push(format!("{}: {lines} lines of code, more than {LONGEST}", path.display()));
         }
         if !text.starts_with("//!") {
             wrong.push(format!("{}: its first line does not say what it owns", path.display()));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_source_is_longer_than_400_lines() {
+    let (mut wrong, mut kinds) = (Vec::new(), BTreeMap::from([("rs", 0), ("py", 0)]));
+    for path in SOURCES.iter().flat_map(|folder| files(&root().join(folder))) {
+        let kind = path.extension().and_then(|kind| kind.to_str()).unwrap_or_default();
+        let Some(count) = kinds.get_mut(kind) else { continue };
+        *count += 1;
+        let lines = fs::read_to_string(&path).expect("text").lines().count();
+        if lines > LONGEST_OF_ALL {
+            wrong.push(format!("{}: {lines} lines, more than {LONGEST_OF_ALL}", path.display()));
+        }
+    }
+    assert!(kinds["rs"] > 500 && kinds["py"] > 50, "{kinds:?}");
+    assert!(wrong.is_empty(), "move a part that is a thing of its own to a file of its own\n{}", wrong.join("\n"));
 }
 
 /// Type names that are defined more than once, and why.
@@ -276,112 +297,6 @@ fn every_rendering_case_has_input_and_output() {
     }
 }
 
-/// What of the agent may wait, each with what for. Nothing else in `src/node/agent` may, so that nothing changes between
-/// what a pass observes and what it decides.
-const WAITS: [(&str, &str); 11] = [
-    ("agent.rs", "the loop waits, and a pass for its inputs"),
-    ("agent/answers.rs", "an answer is a pass, and waits for its inputs"),
-    ("agent/inputs.rs", "the inputs wait for the runtime"),
-    ("agent/inputs/folders.rs", "tells the loop that a folder may have changed"),
-    ("agent/inputs/pod_status_source.rs", "asks the runtime and the kubelet"),
-    ("agent/inputs/runtime.rs", "waits for the runtime's answer, and no longer than a bound"),
-    ("agent/leaving.rs", "an agent that ends waits for its last request, and no longer than a bound"),
-    ("agent/reload.rs", "looks once at what another configuration would do"),
-    ("agent/requests", "requests are sent after the effects, each in a task of its own"),
-    ("agent/signals.rs", "waits for signals"),
-    ("agent/wake.rs", "the loop waits for something to happen"),
-];
-
-/// What of the agent may read a clock, each with what for.
-const CLOCKS: [(&str, &str); 6] = [
-    ("agent.rs", "measures how long a pass took"),
-    ("agent/answers.rs", "measures how long a pass took"),
-    ("agent/inputs", "the time comes with an observation"),
-    ("agent/recorder.rs", "its thread rests after a large pass"),
-    ("agent/start.rs", "when the agent was started"),
-    ("agent/wake.rs", "sleeps until the next pass is due"),
-];
-
-/// The code of the agent, each file by its name below `src/node`.
-fn agent() -> Vec<(String, String)> {
-    let (node, mut found) = (root().join("src/node"), Vec::new());
-    for (path, text) in sources().into_iter().filter(|(path, _)| !is_test(path)) {
-        let Ok(path) = path.strip_prefix(&node) else { continue };
-        let name = path.display().to_string();
-        if name == "agent.rs" || name.starts_with("agent/") {
-            found.push((name, code(&text).map(|(_, line)| format!("{line}\n")).collect()));
-        }
-    }
-    assert!(found.len() > 40, "only {} files", found.len());
-    found
-}
-
-/// The body of the function that is declared by `declaration`.
-fn body<'t>(text: &'t str, declaration: &str) -> &'t str {
-    let start = text.find(declaration).unwrap_or_else(|| panic!("there is no `{declaration}`"));
-    let line = text[..start].rfind('\n').map_or(0, |end| end + 1);
-    let indent = text[line..].len() - text[line..].trim_start().len();
-    let end = format!("\n{}}}\n", " ".repeat(indent));
-    text[start..].split(&end).next().unwrap_or_default()
-}
-
-/// The files that have one of `words` and are not in `list`; and what is in it for nothing.
-fn outside(list: &[(&str, &str)], words: &[&str]) -> Vec<String> {
-    let is_listed = |name: &str, place: &str| {
-        name == place || name.strip_prefix(place).is_some_and(|rest| rest.starts_with('/') || rest == ".rs")
-    };
-    let (mut wrong, mut used) = (Vec::new(), Vec::new());
-    for (name, text) in agent() {
-        let Some(word) = words.iter().find(|word| text.contains(**word)) else { continue };
-        match list.iter().find(|(place, _)| is_listed(&name, place)) {
-            Some(listed) => used.push(listed),
-            None => wrong.push(format!("{name}: `{word}`")),
-        }
-    }
-    wrong.extend(list.iter().filter(|listed| !used.contains(listed)).map(|listed| format!("idle: {listed:?}")));
-    wrong
-}
-
-#[test]
-fn a_pass_of_the_agent_waits_once_for_its_inputs() {
-    let outside = outside(&WAITS, &[".await;", ".await?", ".await\n", ".await)", ".await ", "async "]);
-    assert!(outside.is_empty(), "a pass waits for its inputs and nothing else\n{}", outside.join("\n"));
-    let files = agent();
-    let text = |name: &str| &files.iter().find(|(file, _)| file == name).expect(name).1;
-    let awaits = |text: &str| text.matches(".await").count();
-    let pass = body(text("agent.rs"), "async fn pass(");
-    assert_eq!(awaits(pass), 1, "{pass}");
-    assert!(pass.find("observe().await") < pass.find("decide("), "{pass}");
-    assert_eq!(awaits(body(text("agent.rs"), "async fn observe(")), 1);
-    assert_eq!(awaits(body(text("agent/inputs.rs"), "async fn collect(")), 1);
-    assert_eq!(awaits(body(text("agent/inputs/runtime.rs"), "async fn read(")), 1);
-    for function in ["async fn answer_plan(", "async fn retry(", "async fn release(", "async fn restart("] {
-        assert_eq!(awaits(body(text("agent/answers.rs"), function)), 1, "{function}");
-    }
-}
-
-#[test]
-fn the_agent_is_small() {
-    let files = agent();
-    let owner = files.iter().find(|(file, _)| file == "agent.rs").expect("the agent");
-    let fields = body(&owner.1, "pub struct Agent {").lines().count() - 1;
-    assert!(fields <= 8, "the agent has {fields} fields");
-    let parts: Vec<&str> =
-        files.iter().filter(|(_, text)| text.contains("impl Agent {")).map(|(file, _)| &**file).collect();
-    assert!(parts.len() <= 3, "the agent is spread over {parts:?}");
-}
-
-#[test]
-fn the_agents_clock_is_its_inputs() {
-    let outside = outside(&CLOCKS, &["clock::", "::now()", ".elapsed()"]);
-    assert!(outside.is_empty(), "the time comes with an observation\n{}", outside.join("\n"));
-    let files = agent();
-    let inputs = &files.iter().find(|(file, _)| file == "agent/inputs.rs").expect("inputs").1;
-    let collect = body(inputs, "async fn collect(");
-    let after_wait = collect.split(".await").nth(1).expect("one wait");
-    assert_eq!(after_wait.matches("clock::now()").count(), 1, "the time of an observation is read once: {after_wait}");
-}
-
 /// Where nothing may be decided by the text of a message.
 const DECIDES: [&str; 4] = ["src/config/resolve.rs", "src/core/plan", "src/core/plan.rs", "src/node/agent"];
 
@@ -427,53 +342,4 @@ fn nothing_is_decided_by_the_text_of_a_message() {
         "decide by an enum; what upstream says in words is read in core::upstream\n{}",
         wrong.join("\n")
     );
-}
-
-/// The threat model names tests: each of them exists.
-#[test]
-fn the_tests_that_the_threat_model_names_exist() {
-    let page = fs::read_to_string("docs/security.md").unwrap();
-    let model = page.split("\n## ").find(|part| part.starts_with("Tests of the threat model")).unwrap();
-    let rows = model.lines().filter(|line| line.starts_with("| ")).skip(2);
-    let named: Vec<&str> = rows
-        .filter_map(|row| row.trim_end_matches('|').rsplit_once('|'))
-        .flat_map(|(_, tests)| tests.split(',').map(|name| name.trim().trim_matches('`')))
-        .filter(|name| !name.is_empty())
-        .collect();
-    assert!(named.len() > 20, "{named:?}");
-    let sources = ["src", "tests/cluster/suite", "tests/it", "tests/cli"].map(|folder| text_below(Path::new(folder)));
-    for name in named {
-        let is_there = sources.iter().any(|text| {
-            [format!("fn {name}()"), format!("def {name}(self)")].iter().any(|start| text.contains(start.as_str()))
-        });
-        assert!(is_there, "{name}");
-    }
-}
-
-/// What the threat model says of each party has its tests, under the same name: a row may say more of whom it is about.
-#[test]
-fn the_rows_of_the_threat_model_are_those_of_its_tests() {
-    let page = fs::read_to_string("docs/security.md").unwrap();
-    let rows = |title: &str| -> Vec<String> {
-        let part = page.split("\n## ").find(|part| part.starts_with(title)).unwrap();
-        let names = part.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
-        names.filter(|name| !matches!(*name, "who" | "---")).map(str::to_owned).collect()
-    };
-    let (model, tests) = (rows("Threat model"), rows("Tests of the threat model"));
-    assert!(model.len() > 50, "{model:?}");
-    for (row, tested) in model.iter().zip(&tests) {
-        let more = row.strip_prefix(tested.as_str());
-        assert!(more.is_some_and(|more| more.is_empty() || more.starts_with([':', ' '])), "{row:?}, and {tested:?}");
-    }
-    assert_eq!(model.len(), tests.len());
-}
-
-/// Everything that the files below `folder` say.
-fn text_below(folder: &Path) -> String {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let of = |path: PathBuf| match path.is_dir() {
-        true => text_below(&path),
-        false => fs::read_to_string(&path).unwrap_or_default(),
-    };
-    entries.map(of).collect()
 }

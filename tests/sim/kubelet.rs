@@ -9,13 +9,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use daemonlet::simulation::Simulated;
-use prost::Message;
 use serde_json::Value;
 use serde_json::json;
 
 use super::api;
 use super::api::Reach;
 use super::moves::Blur;
+
+mod manifest;
+mod runtime;
+
+pub(crate) use manifest::Manifest;
+pub(crate) use manifest::parse;
 
 /// How long a start takes, and a look at the folder lets wait, in milliseconds.
 const STARTS: i64 = 700;
@@ -26,34 +31,6 @@ const HOUSEKEEPING: i64 = 2_000;
 pub(crate) const PROCESS: &str = "/proc/77/stat";
 /// The volume of a gate.
 const GATE: &str = "daemonlet-gate";
-
-/// A manifest as the kubelet takes it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Manifest {
-    pub(crate) file: String,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    /// The DaemonSet that it is of, by annotation.
-    pub(crate) daemon: String,
-    /// `REV` of its first container.
-    pub(crate) revision: u64,
-    pub(crate) grace: i64,
-    /// Volumes that the pod's data is expected in.
-    pub(crate) volumes: Vec<String>,
-    /// Whether its containers wait for the file of a gate.
-    pub(crate) has_gate: bool,
-    pub(crate) whole: Arc<Value>,
-}
-
-impl Manifest {
-    /// Those that the sandbox of its pod has.
-    fn annotations(&self) -> BTreeMap<String, String> {
-        let own = self.whole.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten();
-        let own = own.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
-        own.chain([("kubernetes.io/config.source".to_owned(), "file".to_owned())]).collect()
-    }
-}
 
 /// What a pod does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -401,226 +378,4 @@ fn status(pod: &Pod, is_running: bool) -> Value {
         "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": transition}],
         "containerStatuses": [{"name": "main", "ready": is_running, "restartCount": pod.restarts, "state": state,
             "image": "img", "imageID": "img"}]})
-}
-
-/// A manifest; `None`: the kubelet does not take it.
-pub(crate) fn parse(file: &str, text: &str) -> Option<Manifest> {
-    let whole: Value = serde_saphyr::from_str(text).ok()?;
-    let at = |path: &str| whole.pointer(path).and_then(Value::as_str).map(str::to_owned);
-    let containers = whole.pointer("/spec/containers")?.as_array()?;
-    if containers.is_empty() || whole["kind"] != "Pod" {
-        return None;
-    }
-    let env = containers[0]["env"].as_array().cloned().unwrap_or_default();
-    let revision = env.iter().find(|env| env["name"] == "REV").and_then(|env| env["value"].as_str());
-    let volumes = whole["spec"]["volumes"].as_array().cloned().unwrap_or_default();
-    let data = volumes.iter().filter(|volume| volume["emptyDir"].is_object() && volume["name"] != GATE);
-    Some(Manifest {
-        file: file.to_owned(),
-        namespace: at("/metadata/namespace").unwrap_or_else(|| "default".to_owned()),
-        name: at("/metadata/name")?,
-        uid: at("/metadata/uid").unwrap_or_else(|| format!("of-{file}")),
-        daemon: at("/metadata/annotations/daemonlet.dev~1daemonset").unwrap_or_default(),
-        revision: revision.and_then(|revision| revision.parse().ok()).unwrap_or(0),
-        grace: whole.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30),
-        volumes: data.filter_map(|volume| volume["name"].as_str().map(str::to_owned)).collect(),
-        has_gate: volumes.iter().any(|volume| volume["name"] == GATE),
-        whole: Arc::new(whole),
-    })
-}
-
-/// The runtime's messages, as far as they are answered with something.
-mod messages {
-    use std::collections::BTreeMap;
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct Metadata {
-        #[prost(string, tag = "1")]
-        pub name: String,
-        #[prost(string, tag = "2")]
-        pub uid: String,
-        #[prost(string, tag = "3")]
-        pub namespace: String,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct Sandbox {
-        #[prost(string, tag = "1")]
-        pub id: String,
-        #[prost(message, optional, tag = "2")]
-        pub metadata: Option<Metadata>,
-        #[prost(int32, tag = "3")]
-        pub state: i32,
-        #[prost(int64, tag = "4")]
-        pub created_at: i64,
-        #[prost(btree_map = "string, string", tag = "6")]
-        pub annotations: BTreeMap<String, String>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct Sandboxes {
-        #[prost(message, repeated, tag = "1")]
-        pub items: Vec<Sandbox>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct Name {
-        #[prost(string, tag = "1")]
-        pub name: String,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct Container {
-        #[prost(string, tag = "1")]
-        pub id: String,
-        #[prost(string, tag = "2")]
-        pub sandbox: String,
-        #[prost(message, optional, tag = "3")]
-        pub metadata: Option<Name>,
-        #[prost(string, tag = "5")]
-        pub image_ref: String,
-        #[prost(int32, tag = "6")]
-        pub state: i32,
-        #[prost(int64, tag = "7")]
-        pub created_at: i64,
-        #[prost(btree_map = "string, string", tag = "8")]
-        pub labels: BTreeMap<String, String>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct Containers {
-        #[prost(message, repeated, tag = "1")]
-        pub items: Vec<Container>,
-    }
-
-    /// SandboxIdRequest.
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(crate) struct Id {
-        #[prost(string, tag = "1")]
-        pub id: String,
-    }
-}
-
-impl Kubelet {
-    /// The machine has booted: the kubelet's runtime answers again.
-    pub(crate) fn forget_foreign(&mut self) {
-        if self.runtime == RuntimeState::Foreign {
-            self.runtime = RuntimeState::Answers;
-        }
-    }
-
-    /// What the runtime answers, when the wall clock shows `wall`; `None`: it does not know the method.
-    pub(crate) fn answer(&mut self, method: &str, request: &[u8], (now, wall): (i64, i64)) -> Option<Vec<u8>> {
-        let is_foreign = self.runtime == RuntimeState::Foreign;
-        let pods = || self.pods.values().filter(|_| !is_foreign);
-        let blur = |pod: &Pod| self.blurred.get(&pod.manifest.daemon).copied();
-        let nanos = |millis: i64| millis * 1_000_000;
-        match method {
-            "ListPodSandbox" => {
-                let sandbox = |pod: &Pod| messages::Sandbox {
-                    id: format!("s-{}", pod.manifest.uid),
-                    metadata: Some(messages::Metadata {
-                        name: pod.manifest.name.clone(),
-                        uid: pod.manifest.uid.clone(),
-                        namespace: pod.manifest.namespace.clone(),
-                    }),
-                    state: i32::from(
-                        pod.phase == Phase::Gone || matches!(blur(pod), Some(Blur::SandboxNotReady | Blur::Both)),
-                    ),
-                    created_at: nanos(pod.made),
-                    annotations: pod.manifest.annotations(),
-                };
-                let occupant = |name: String| messages::Sandbox {
-                    id: format!("s-{name}"),
-                    metadata: Some(messages::Metadata {
-                        name: name.clone(),
-                        uid: name,
-                        namespace: "guests".to_owned(),
-                    }),
-                    ..messages::Sandbox::default()
-                };
-                let occupants = self.room.sandboxes().filter(|_| !is_foreign).map(occupant);
-                Some(messages::Sandboxes { items: pods().map(sandbox).chain(occupants).collect() }.encode_to_vec())
-            }
-            "ListContainers" => {
-                let container = |pod: &Pod| messages::Container {
-                    id: format!("c-{}", pod.manifest.uid),
-                    sandbox: format!("s-{}", pod.manifest.uid),
-                    metadata: Some(messages::Name { name: "main".to_owned() }),
-                    image_ref: "img".to_owned(),
-                    state: match pod.phase {
-                        Phase::Running { .. } | Phase::Ending { .. } | Phase::Starting { .. }
-                            if matches!(blur(pod), Some(Blur::UnknownContainer | Blur::Both)) =>
-                        {
-                            3
-                        }
-                        Phase::Starting { .. } => 0,
-                        Phase::Running { .. } | Phase::Ending { .. } => 1,
-                        Phase::Gone => 2,
-                    },
-                    created_at: nanos(pod.made),
-                    labels: BTreeMap::from([("io.kubernetes.pod.uid".to_owned(), pod.manifest.uid.clone())]),
-                };
-                Some(
-                    messages::Containers { items: pods().filter(|pod| !pod.is_held).map(container).collect() }
-                        .encode_to_vec(),
-                )
-            }
-            "StopPodSandbox" | "RemovePodSandbox" => {
-                let id = messages::Id::decode(request).ok()?.id;
-                let uid = id.strip_prefix("s-")?.to_owned();
-                if let Some(pod) = self.pods.get_mut(&uid) {
-                    (pod.phase, pod.made) = match self.taken.contains_key(&uid) && self.runs {
-                        true => (Phase::Starting { until: now + STARTS }, wall),
-                        false => (Phase::Gone, pod.made),
-                    };
-                }
-                Some(Vec::new())
-            }
-            "Status" => Some(runtime_status()),
-            // Every image is there.
-            "ImageStatus" => Some(image_status()),
-            _ => None,
-        }
-    }
-}
-
-/// StatusResponse: the runtime and the pod network are ready.
-fn runtime_status() -> Vec<u8> {
-    #[derive(Clone, PartialEq, prost::Message)]
-    struct Condition {
-        #[prost(string, tag = "1")]
-        kind: String,
-        #[prost(bool, tag = "2")]
-        status: bool,
-    }
-    #[derive(Clone, PartialEq, prost::Message)]
-    struct Conditions {
-        #[prost(message, repeated, tag = "1")]
-        conditions: Vec<Condition>,
-    }
-    #[derive(Clone, PartialEq, prost::Message)]
-    struct Status {
-        #[prost(message, optional, tag = "1")]
-        status: Option<Conditions>,
-    }
-    let conditions = ["RuntimeReady", "NetworkReady"].map(|kind| Condition { kind: kind.to_owned(), status: true });
-    Status { status: Some(Conditions { conditions: conditions.to_vec() }) }.encode_to_vec()
-}
-
-/// ImageStatusResponse { image { id: "img", pinned: true } }.
-fn image_status() -> Vec<u8> {
-    #[derive(Clone, PartialEq, prost::Message)]
-    struct Image {
-        #[prost(string, tag = "1")]
-        id: String,
-        #[prost(bool, tag = "8")]
-        pinned: bool,
-    }
-    #[derive(Clone, PartialEq, prost::Message)]
-    struct Status {
-        #[prost(message, optional, tag = "1")]
-        image: Option<Image>,
-    }
-    Status { image: Some(Image { id: "img".to_owned(), pinned: true }) }.encode_to_vec()
 }

@@ -10,13 +10,9 @@ use std::time::Duration;
 
 use daemonlet::simulation;
 use daemonlet::simulation::AgentHandle;
-use daemonlet::simulation::RuntimeAnswer;
 use daemonlet::simulation::Simulation;
-use daemonlet::simulation::World;
 
-use super::api;
 use super::api::Reach;
-use super::kubelet::RuntimeState;
 use super::laws::Laws;
 use super::laws::Violation;
 use super::moves::Draw;
@@ -32,6 +28,11 @@ use super::node::SPACE;
 use super::node::STATE;
 use super::others::GUESTS;
 
+mod worlds;
+
+use worlds::Around;
+use worlds::Still;
+
 /// How long after the last move all faults end; and how long the agent then has.
 const REST: i64 = 300_000;
 const LAST: i64 = 900_000;
@@ -43,87 +44,6 @@ const SETTLED: Duration = Duration::from_secs(60);
 const FILES_ARE_WRITTEN: u8 = 3;
 /// So many questions for the time in one second are a loop.
 const LOOP: u64 = 5_000;
-
-/// What the agent sees of the world, for one process.
-struct Around {
-    node: Rc<RefCell<Node>>,
-    server: api::Shared,
-    wall: Rc<Cell<i64>>,
-    booted: i64,
-    suspended: Rc<Cell<i64>>,
-    /// The steady time at which the process was started, and what tokio's clock showed.
-    began: i64,
-    origin: tokio::time::Instant,
-    draw: RefCell<Draw>,
-    asked: Cell<(i64, u64)>,
-}
-
-impl Around {
-    fn steady(&self) -> i64 {
-        self.began + i64::try_from(self.origin.elapsed().as_millis()).unwrap_or(i64::MAX)
-    }
-}
-
-impl World for Around {
-    fn now(&self) -> jiff_time::Timestamp {
-        let steady = self.steady();
-        let (second, times) = self.asked.get();
-        let times = if second == steady / 1_000 { times + 1 } else { 0 };
-        self.asked.set((steady / 1_000, times));
-        assert!(times < LOOP, "the agent works without end");
-        jiff_time::Timestamp::from_millis(steady + self.wall.get())
-    }
-
-    fn uptime(&self) -> jiff_time::Span {
-        jiff_time::Span::from_millis(self.steady() - self.booted + self.suspended.get())
-    }
-
-    fn random(&self) -> f64 {
-        self.draw.borrow_mut().unit()
-    }
-
-    fn connect(&self) -> std::io::Result<Option<tokio::io::DuplexStream>> {
-        api::connect(&self.server)
-    }
-
-    fn is_kubelet_healthy(&self) -> bool {
-        self.node.try_borrow().is_ok_and(|node| node.kubelet.is_healthy())
-    }
-
-    fn seal(&self, doing: &str, input: &[u8]) -> std::io::Result<Result<Vec<u8>, String>> {
-        match self.node.try_borrow().ok().map(|node| (node.seals, node.refuses_to_seal)) {
-            Some((true, _)) => {}
-            Some((false, true)) => return Ok(Err("no TPM".to_owned())),
-            Some((false, false)) | None => return Err(std::io::ErrorKind::NotFound.into()),
-        }
-        let turned = |key: &[u8]| key.iter().map(|byte| byte ^ 0x55).collect::<Vec<u8>>();
-        Ok(match doing {
-            "encrypt" => Ok(super::node::base64(turned(input)).into_bytes()),
-            _ => super::node::from_base64(input).map(|key| turned(&key)).ok_or_else(|| "not sealed here".to_owned()),
-        })
-    }
-
-    fn is_shutting_down(&self) -> bool {
-        self.node.try_borrow().is_ok_and(|node| node.is_shutting_down)
-    }
-
-    fn runtime(&self, method: &str, request: &[u8]) -> (Duration, RuntimeAnswer) {
-        let soon = Duration::from_millis(2);
-        let Ok(mut node) = self.node.try_borrow_mut() else { return (soon, RuntimeAnswer::Silence) };
-        let now = self.steady();
-        match node.kubelet.runtime {
-            RuntimeState::Hangs => return (soon, RuntimeAnswer::Silence),
-            RuntimeState::Down => return (soon, RuntimeAnswer::Unreachable),
-            RuntimeState::Answers | RuntimeState::Foreign => {}
-        }
-        match node.kubelet.answer(method, request, (now, now + self.wall.get())) {
-            Some(message) => (soon, RuntimeAnswer::Message(message)),
-            None => (soon, RuntimeAnswer::Refused("not simulated".to_owned())),
-        }
-    }
-}
-
-use daemonlet::core::time as jiff_time;
 
 /// The configuration of every life.
 fn config(kubeconfig: &str, node: &Node) -> String {
@@ -312,43 +232,6 @@ fn idle(node: &Rc<RefCell<Node>>, laws: &mut Laws, plan: &mut Plan, until: i64) 
             }
             Some(End::Stop { .. } | End::Kill { .. }) | None => {}
         }
-    }
-}
-
-/// The world while no agent runs: files have times all the same.
-struct Still(Rc<Cell<i64>>);
-
-impl World for Still {
-    fn now(&self) -> jiff_time::Timestamp {
-        jiff_time::Timestamp::from_millis(self.0.get())
-    }
-
-    fn uptime(&self) -> jiff_time::Span {
-        jiff_time::Span::ZERO
-    }
-
-    fn random(&self) -> f64 {
-        0.5
-    }
-
-    fn connect(&self) -> std::io::Result<Option<tokio::io::DuplexStream>> {
-        Ok(None)
-    }
-
-    fn is_kubelet_healthy(&self) -> bool {
-        false
-    }
-
-    fn seal(&self, _: &str, _: &[u8]) -> std::io::Result<Result<Vec<u8>, String>> {
-        Err(std::io::ErrorKind::NotFound.into())
-    }
-
-    fn is_shutting_down(&self) -> bool {
-        false
-    }
-
-    fn runtime(&self, _: &str, _: &[u8]) -> (Duration, RuntimeAnswer) {
-        (Duration::ZERO, RuntimeAnswer::Unreachable)
     }
 }
 

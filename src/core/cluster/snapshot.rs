@@ -6,12 +6,14 @@ mod certificates;
 mod change;
 mod clocks;
 mod daemon_sets;
+mod fit;
 mod objects;
 mod outlines;
 mod renumber;
 mod revisions;
 mod room;
 
+use fit::Fit;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +24,6 @@ use crate::core::bounds::QuotaUse;
 use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
-use crate::core::placement;
 use crate::core::placement::NamespaceSelector;
 use crate::core::policy;
 use crate::core::status::State;
@@ -79,16 +80,6 @@ pub struct NodeEntry {
     pub report: Option<NodeReport>,
     /// Where its placements are kept.
     index: usize,
-}
-
-/// Whether a DaemonSet should run on a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Fit {
-    #[default]
-    No,
-    /// Only the taints keep it away by which Kubernetes says that the node is not well.
-    RunsWhenWell,
-    Runs,
 }
 
 /// A DaemonSet.
@@ -383,43 +374,6 @@ impl ClusterSnapshot {
             });
             NodeEntry { index, ..NodeEntry::default() }
         })
-    }
-}
-
-impl WatchedDaemon {
-    /// Whether it should run on the node of `entry`.
-    pub(super) fn should_run(&self, entry: &NodeEntry) -> bool {
-        self.fit(entry) == Fit::Runs
-    }
-
-    /// Whether it should run on the node of `entry` as soon as that is well: a node that is not ready or unreachable has
-    /// taints, and without a toleration the daemon should not run there until they go.
-    pub(super) fn belongs(&self, entry: &NodeEntry) -> bool {
-        self.fit(entry) != Fit::No
-    }
-
-    fn fit(&self, entry: &NodeEntry) -> Fit {
-        self.placements.get(entry.index).copied().unwrap_or_default()
-    }
-
-    fn place(&mut self, index: usize, node: &WatchedNode) {
-        if self.placements.len() <= index {
-            self.placements.resize(index + 1, Fit::No);
-        }
-        let (view, selector) = (&node.view, self.selector.as_deref());
-        self.placements[index] = if placement::should_run(view, &self.daemon_set, selector).should_run {
-            Fit::Runs
-        } else if placement::belongs(view, &self.daemon_set, selector) {
-            Fit::RunsWhenWell
-        } else {
-            Fit::No
-        };
-    }
-
-    fn place_everywhere(&mut self, nodes: &BTreeMap<String, NodeEntry>) {
-        for entry in nodes.values() {
-            entry.node.iter().for_each(|node| self.place(entry.index, node));
-        }
     }
 }
 

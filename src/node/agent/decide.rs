@@ -4,8 +4,11 @@
 //! its speed only. `plan`, `explain`, `retry`, `restart`, `teardown`, `run --once` and the running agent all call
 //! [`decide`]; they differ in the state that they pass.
 
+mod concern;
 mod put_off;
 
+use concern::Concern;
+use concern::concerns;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,13 +31,11 @@ use crate::core::time::Timestamp;
 use crate::node::api::Scope;
 
 use super::concerns::images;
-use super::concerns::removal_guard::QuestionInputs;
 use super::decision::Decision;
 use super::decision::SaveInputs;
 use super::executor::Gates;
 use super::log::Log;
 use super::objects;
-use super::objects::Objects;
 use super::objects::is_override;
 use super::objects::tenant;
 use super::observation::Observation;
@@ -279,91 +280,6 @@ fn remember(observation: &Observation, state: &mut AgentState, plan: &Plan) -> S
 /// Whether an instance is to start.
 fn starts(daemon: &DaemonPlan) -> bool {
     daemon.actions.iter().any(|action| matches!(action, Action::Start { .. }))
-}
-
-/// A concern that is asked for requests once there is a plan. None depends on what another has answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Concern {
-    Images,
-    RemovalGuard,
-    StockController,
-    AdmissionDryRuns,
-    CrashDiagnoses,
-    Acceptance,
-    RestartOrders,
-    MirrorLabels,
-    MirrorOwners,
-    MirrorPodDeletions,
-    StuckSandboxes,
-    KubeletResync,
-    Preempted,
-}
-
-impl Concern {
-    const ALL: [Self; 13] = [
-        Self::Images,
-        Self::RemovalGuard,
-        Self::StockController,
-        Self::AdmissionDryRuns,
-        Self::CrashDiagnoses,
-        Self::Acceptance,
-        Self::RestartOrders,
-        Self::MirrorLabels,
-        Self::MirrorOwners,
-        Self::MirrorPodDeletions,
-        Self::StuckSandboxes,
-        Self::KubeletResync,
-        Self::Preempted,
-    ];
-}
-
-/// The requests of every concern but claims, which are reported first.
-fn concerns(
-    order: &[Concern],
-    observation: &Observation,
-    state: &mut AgentState,
-    config: &Config,
-    plan: &mut Plan,
-    log: &mut Log,
-) -> Vec<Request> {
-    let (node, unlinked) = (&config.node_name, state.unlinked(observation));
-    let AgentState { concerns, records, definitions, inputs, policy, node: view, .. } = state;
-    let objects = Objects::today(observation, inputs, policy);
-    let known = QuestionInputs {
-        records,
-        definitions,
-        cluster: inputs.cluster_uid.as_ref(),
-        removals_delay: config.removals_delay.into(),
-    };
-    let mut requests = Vec::new();
-    for concern in order {
-        match concern {
-            Concern::Images => requests.extend(images::requests(observation, plan, &objects, node)),
-            Concern::RemovalGuard => {
-                requests.extend(concerns.removal_guard.requests(observation, plan, &known, log));
-            }
-            Concern::StockController => requests.extend(concerns.stock.requests(plan, definitions)),
-            Concern::AdmissionDryRuns => {
-                requests.extend(concerns.admission_dry_runs.requests(observation, plan, node, unlinked));
-            }
-            Concern::CrashDiagnoses => requests.extend(concerns.crash_diagnoses.requests()),
-            Concern::Acceptance => requests.extend(concerns.acceptance.requests()),
-            Concern::RestartOrders => requests.extend(concerns.restart_orders.requests(observation)),
-            Concern::MirrorLabels => requests.extend(concerns.mirror_labels.requests(observation, records, node)),
-            Concern::MirrorOwners => {
-                requests.extend(concerns.mirror_owners.requests(observation, plan, definitions, view));
-            }
-            Concern::MirrorPodDeletions => {
-                requests.extend(concerns.mirror_pod_deletions.requests(observation, plan, node));
-            }
-            Concern::StuckSandboxes => {
-                requests.extend(concerns.stuck_sandboxes.requests(observation, plan, records, state.started, log));
-            }
-            Concern::KubeletResync => requests.extend(concerns.kubelet_resync.requests(observation, records, log)),
-            Concern::Preempted => concerns.preempted.observe(observation, records, log),
-        }
-    }
-    requests
 }
 
 /// What is wrong beside single daemons.

@@ -6,6 +6,7 @@
 mod api_view;
 pub(super) mod costs;
 pub(super) mod folders;
+mod manifests;
 mod mounts;
 mod node;
 mod pod_status_source;
@@ -21,11 +22,8 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::config::Config;
-use crate::core::knowledge::Knowledge;
-use crate::core::manifest;
 use crate::core::record::DaemonRecord;
 use crate::core::set_aside::SuspectTurn;
-use crate::core::status::Problem;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
 use crate::node::api::IssuedToken;
@@ -36,19 +34,15 @@ use crate::node::folders::FirstLook;
 use crate::node::fsx::Shared;
 use crate::node::kubelet::Kubelet;
 use crate::node::manifests::ManifestDir;
-use crate::node::manifests::ManifestError;
-use crate::node::manifests::Scan;
 
 use super::boot::Boot;
 use super::concerns::volume_checks::VolumeCheckScope;
 use super::executor::Executor;
-use super::executor::problem;
 use super::failure;
 use super::observation::Observation;
 use super::observation::ObservedTokens;
 use super::observation::Seal;
 use super::observation::VolumeDataState;
-use super::planning::is_copy;
 use super::remembered_files::RememberedFiles;
 use super::render_cache::RenderCache;
 use super::requests::Requests;
@@ -297,68 +291,6 @@ impl Inputs {
         ObservedTokens { held: self.tokens.snapshot(), issued: Arc::clone(&self.issued.1), fingerprint, refused }
     }
 
-    fn read_manifests(
-        &self,
-        state: &AgentState,
-        config: &Config,
-        executor: &mut Executor,
-        problems: &mut Vec<Problem>,
-    ) -> Knowledge<Arc<Scan>> {
-        let unreadable = |error: ManifestError, problems: &mut Vec<Problem>| {
-            let failure = failure::of(&error, error.hint());
-            problems.push(problem("manifest folder", failure.clone()));
-            Knowledge::Unreadable(failure.message)
-        };
-        if executor.manifests.is_none() {
-            if let Some(why) = node::has_moved(&self.files, state, config, &self.boot) {
-                problems.push(why.clone());
-                return Knowledge::Unreadable(why.reason);
-            }
-            let opened = match state.purpose {
-                Purpose::Work => ManifestDir::open(&self.files, &config.manifest_dir).map(Some),
-                Purpose::Answer => ManifestDir::open_read_only(&self.files, &config.manifest_dir),
-            };
-            match opened {
-                Ok(mut manifests) => {
-                    let instances = state.records.values().flat_map(|record| {
-                        let names = |pod: &String| manifest::file_names(&record.key.namespace, pod);
-                        record.instances.iter().flat_map(move |i| names(&i.pod_name))
-                    });
-                    manifests.iter_mut().for_each(|folder| folder.remember(instances.clone()));
-                    executor.manifests = manifests;
-                }
-                Err(error) => return unreadable(error, problems),
-            }
-        }
-        // Nothing is watched before the manifests of a boot are there: they come first.
-        if state.passes > 0 {
-            self.watch_manifests(executor, problems);
-        }
-        let Some(manifests) = &mut executor.manifests else { return Knowledge::Current(Arc::default()) };
-        match manifests.scan() {
-            Ok(scan) => {
-                let unreadable = scan.unreadable.iter();
-                problems.extend(unreadable.map(|(file, error)| problem(file, failure::of(error, error.hint()))));
-                problems.extend(copies(&scan));
-                Knowledge::Current(scan)
-            }
-            Err(error) => {
-                executor.manifests = None;
-                unreadable(error, problems)
-            }
-        }
-    }
-
-    /// Watches the manifest folder where it is not watched yet; failing that, the next pass tries again.
-    fn watch_manifests(&self, executor: &mut Executor, problems: &mut Vec<Problem>) {
-        let wake = Arc::clone(&self.wake);
-        let manifests = executor.manifests.as_mut();
-        let Some(manifests) = manifests.filter(|manifests| !manifests.is_watched()) else { return };
-        if let Err(error) = manifests.watch(move || wake.notify_one()) {
-            problems.push(problem("manifest folder", failure::of(&error, error.hint())));
-        }
-    }
-
     fn read_seal(&mut self, executor: &mut Executor, now: Timestamp) -> Seal {
         let sealing = &mut executor.sealing;
         let is_due = sealing.is_due(now);
@@ -395,16 +327,4 @@ fn volumes(state: &AgentState, executor: &Executor, look: VolumeCheckScope) -> B
         (uid.clone(), data)
     });
     data.collect()
-}
-
-/// Manifests of ours that somebody copied: the kubelet takes one of them, and which is chance.
-fn copies(scan: &Scan) -> impl Iterator<Item = Problem> {
-    let twins = |m: &crate::node::manifests::Manifest| {
-        scan.ours.values().any(|other| other.uid == m.uid && other.file != m.file)
-    };
-    scan.ours.values().filter(move |m| is_copy(m) && twins(m)).map(|m| Problem {
-        object: m.file.clone(),
-        reason: format!("a copy of the manifest of pod {}: the kubelet takes only one of them", m.pod_name),
-        hint: Some("remove the copy from the manifest folder".to_owned()),
-    })
 }

@@ -5,6 +5,7 @@
 mod doubt;
 mod former_names;
 mod held_back;
+mod held_ports;
 mod room;
 
 use std::collections::BTreeMap;
@@ -24,7 +25,6 @@ use crate::core::model::Lookup;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
-use crate::core::model::UpdateStrategy;
 use crate::core::pass::Subject;
 use crate::core::placement::NamespaceSelector;
 use crate::core::plan::Accepted;
@@ -42,7 +42,6 @@ use crate::core::plan::Stock;
 use crate::core::plan::VolumesFact;
 use crate::core::policy::Admission;
 use crate::core::policy::namespace_of;
-use crate::core::ports;
 use crate::core::ports::HostPort;
 use crate::core::record::AcceptanceConditions;
 use crate::core::record::Cause;
@@ -54,7 +53,6 @@ use crate::core::record::Phase;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::digest;
-use crate::core::sources::Desired;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -306,24 +304,7 @@ impl Facts for ObservedState<'_> {
     }
 
     fn held_ports(&self, key: &ObjectKey, only_desired: bool) -> Vec<(String, Vec<HostPort>)> {
-        let mut held = Vec::new();
-        for record in self.state.records.values().filter(|r| r.key != *key) {
-            let wanted = match self.subjects.iter().find(|s| s.record.key == record.key).map(|s| &s.desired) {
-                Some(Desired::Gone { .. }) if only_desired => continue,
-                Some(Desired::Wanted { daemon_set: d, .. }) if d.update_strategy != UpdateStrategy::OnDelete => Some(d),
-                _ => None,
-            };
-            for instance in record.instances.iter().filter(|i| !only_desired || i.phase == Phase::Live) {
-                let Some(own) = &instance.daemon_set else { continue };
-                let mut has = ports::host_ports(own.pod_template());
-                let later = wanted.filter(|wanted| only_desired && !Arc::ptr_eq(wanted, own));
-                if let Some(later) = later.map(|wanted| ports::host_ports(wanted.pod_template())) {
-                    has.retain(|port| later.iter().any(|l| l.clashes(port)));
-                }
-                held.push((format!("{} (pod {})", record.key, instance.pod_name), has));
-            }
-        }
-        held
+        self.ports_held_by_others(key, only_desired)
     }
 
     fn permission(&self, daemon_set: &DaemonSet, revision: &str) -> Permission {

@@ -10,12 +10,10 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
-use std::time::Duration;
 use std::time::Instant;
 
 use serde::Deserialize;
@@ -33,11 +31,7 @@ use crate::core::plan::DaemonPlan;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
-use crate::node::fsx::Dir;
-use crate::node::fsx::Owner;
 use crate::node::fsx::Shared;
-use crate::node::recording::encode;
-use crate::node::recording::export;
 use crate::node::recording::redact;
 use crate::node::recording::redact::DigestKey;
 use crate::node::recording::table::PieceTable;
@@ -54,14 +48,14 @@ use super::render_cache::UsedRendering;
 use super::requests::Request;
 use super::state::AgentState;
 
+mod tape;
+
+use tape::Tape;
+
 /// A pass that brings no news is recorded once in a while, so that a recording says that there was none.
 const PERIOD: Span = Span::from_mins(10);
 /// So many passes wait for the thread at most.
 const WAITING: usize = 2;
-/// A pass that takes the thread longer is large: then it rests before the next one, which is missing if it comes before.
-const LARGE: Duration = Duration::from_millis(200);
-/// So many times as long as the large pass took. What others make large costs a fifth of a processor at most.
-const REST: u32 = 4;
 /// The file in the run folder that a recording is handed over in.
 const FILE: &str = "recording";
 
@@ -346,67 +340,5 @@ pub(super) fn config_text(config: &Config) -> Arc<str> {
     redact::without_credentials(&config.to_toml()).into()
 }
 
-/// What the thread has.
-struct Tape {
-    key: DigestKey,
-    table: PieceTable,
-    missed: Arc<AtomicU64>,
-    folder: PathBuf,
-    files: Shared,
-    rests_until: Instant,
-}
-
-/// How long nothing is recorded after a pass whose recording `took` so long.
-fn rest(took: Duration) -> Duration {
-    if took > LARGE { took * REST } else { Duration::ZERO }
-}
-
-impl Tape {
-    fn work(mut self, jobs: &mpsc::Receiver<RecorderJob>) {
-        while let Ok(job) = jobs.recv() {
-            match job {
-                RecorderJob::Keep(_) if Instant::now() < self.rests_until => {
-                    self.missed.fetch_add(1, Ordering::Relaxed);
-                }
-                RecorderJob::Keep(pass) => {
-                    let began = Instant::now();
-                    self.keep(&pass);
-                    self.rests_until = Instant::now() + rest(began.elapsed());
-                }
-                RecorderJob::Export(reply) => {
-                    let path = self.folder.join(FILE);
-                    let answer = match self.write() {
-                        Ok(()) => json!({"path": path}),
-                        Err(error) => json!({"error": format!("the recording cannot be handed over: {error}")}),
-                    };
-                    let _ = reply.send(answer);
-                }
-            }
-        }
-    }
-
-    fn keep(&mut self, pass: &RecordedPass) {
-        match encode::encode(pass, &mut self.table, &self.key, &pass.open_digests()) {
-            Ok(root) => self.table.add(pass.observation.now, root),
-            Err(error) => {
-                self.table.sweep();
-                self.missed.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(%error, "a pass cannot be recorded");
-            }
-        }
-    }
-
-    fn write(&self) -> Result<(), crate::node::fsx::FsError> {
-        let folder = Dir::open(&self.files, &self.folder)?;
-        folder.unlink(FILE)?;
-        let bytes = export::write(&self.table, self.missed.load(Ordering::Relaxed));
-        folder.create_file(FILE, &bytes, 0o600, Owner::default())?;
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 pub(super) mod fixture;
-
-#[cfg(test)]
-mod tests;

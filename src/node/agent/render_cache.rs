@@ -7,6 +7,7 @@ mod known_rendering;
 mod options;
 mod room;
 mod times;
+mod versioned;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use std::hash::DefaultHasher;
 use std::hash::Hash;
 use std::hash::Hasher;
 use std::sync::Arc;
+pub(super) use versioned::VersionedObjects;
+pub(super) use versioned::VersionedTokens;
 
 use serde_json::Value;
 
@@ -26,7 +29,6 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::model::TokenRequest;
-use crate::core::model::TokenSource;
 use crate::core::overlays;
 use crate::core::overlays::LastList;
 use crate::core::overlays::ListSource;
@@ -42,7 +44,6 @@ use crate::core::rendering::DataDigests;
 use crate::core::rendering::RenderResult;
 use crate::core::rendering::Revision;
 use crate::core::time::Span;
-use crate::node::api::TokenSnapshot;
 
 use super::objects::Objects;
 
@@ -54,36 +55,6 @@ pub(super) use known_rendering::KnownRendering;
 pub(super) use known_rendering::RenderingKey;
 pub(super) use known_rendering::UsedRendering;
 pub(super) use options::VersionedOptions;
-
-/// Objects with versions: a version changes whenever what `lookup` says does.
-pub(super) trait VersionedObjects: ObjectSource {
-    /// The version of what is known of `reference`.
-    fn version(&self, reference: &ObjectRef) -> u64;
-    /// Changes whenever [`VersionedObjects::version`] of an object for which [`VersionedObjects::follows_epoch`]
-    /// does; 0: nothing can be said of all at once.
-    fn epoch(&self) -> u64 {
-        0
-    }
-    /// Whether `version` is one that cannot change within an epoch.
-    fn follows_epoch(&self, _version: u64) -> bool {
-        false
-    }
-}
-
-/// Tokens with versions.
-pub(super) trait VersionedTokens: TokenSource {
-    /// The version of the token for `request`; 0 if there is none.
-    fn version(&self, request: &TokenRequest) -> u64;
-}
-
-impl VersionedTokens for TokenSnapshot {
-    fn version(&self, request: &TokenRequest) -> u64 {
-        let Some(token) = self.token(request) else { return 0 };
-        let mut hasher = DefaultHasher::new();
-        token.hash(&mut hasher);
-        hasher.finish() | 1
-    }
-}
 
 /// What a rendering was made from.
 struct Made {

@@ -3,7 +3,6 @@
 //! Owns what is fatal: another agent on the same state, and a configuration that names something impossible. Everything
 //! else, such as a state folder that cannot be used, is a problem that is shown and tried again.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -29,7 +28,6 @@ use crate::node::fsx::Real;
 use crate::node::fsx::Shared;
 use crate::node::kubelet::Kubelet;
 use crate::node::notify::Notifier;
-use crate::node::socket::SocketError;
 use crate::node::volumes::Volumes;
 use crate::node::volumes::VolumesRoot;
 
@@ -61,59 +59,9 @@ use super::sealing::Sealing;
 use super::state::AgentState;
 use super::state::FloorSource;
 
-/// Why the agent cannot work at all.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// The state folder cannot be used.
-    #[error("state-dir")]
-    State(#[from] CheckpointError),
-    /// Another agent has it.
-    #[error("state-dir {}: another daemonlet has it", path.display())]
-    Locked {
-        /// The state folder.
-        path: PathBuf,
-    },
-    /// The state folder cannot be locked.
-    #[error("state-dir {}: cannot lock it", path.display())]
-    Lock {
-        /// The state folder.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The socket cannot be made.
-    #[error("run-dir")]
-    Socket(#[from] SocketError),
-    /// The runtime endpoint is not one.
-    #[error(transparent)]
-    Runtime(#[from] crate::node::cri::CriError),
-    /// The kubelet's endpoint is not one.
-    #[error(transparent)]
-    Kubelet(#[from] crate::node::kubelet::KubeletError),
-    /// The label selector is none.
-    #[error("selector: {0}")]
-    Selector(String),
-    /// There is no event loop.
-    #[error("cannot start the event loop")]
-    Loop(#[source] std::io::Error),
-    /// Signals cannot be received.
-    #[error("cannot receive signals")]
-    Signals(#[source] std::io::Error),
-}
+mod error;
 
-impl AgentError {
-    /// What to do about it, if there is something to do.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            AgentError::State(error) => error.hint(),
-            AgentError::Runtime(error) => error.hint(),
-            AgentError::Kubelet(error) => error.hint(),
-            AgentError::Socket(error) => error.hint(),
-            _ => None,
-        }
-    }
-}
+pub use error::AgentError;
 
 impl Agent {
     /// Opens what the agent works on and reads what it remembers. Writes nothing but folders, and what stands for records

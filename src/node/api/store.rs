@@ -3,7 +3,6 @@
 //! Owns the last good objects and, for each watched scope, how complete the knowledge is. An error never removes
 //! anything; only a DELETED event or the end of a complete list does.
 
-use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -19,6 +18,7 @@ use crate::core::outline::is_outline;
 use crate::node::api::selection::Selection;
 
 mod definition;
+mod difference;
 mod objects;
 mod pending;
 mod pods;
@@ -33,6 +33,8 @@ pub use definition::Definition;
 pub use definition::Unusable;
 pub use definition::convert;
 use definition::is_orphaning;
+use difference::put;
+use difference::put_one;
 pub use sightings::Sighting;
 use sightings::Sightings;
 pub use snapshot::Entry;
@@ -370,39 +372,6 @@ impl Store {
             }
         });
     }
-}
-
-fn put_one(place: &mut Option<Entry>, entry: Entry) -> bool {
-    let changed = place.as_ref().is_none_or(|old| differs(&old.value, &entry.value));
-    if changed {
-        *place = Some(entry);
-    }
-    changed
-}
-
-fn put<K: Ord>(map: &mut BTreeMap<K, Entry>, key: K, entry: Entry) -> bool {
-    let changed = map.get(&key).is_none_or(|old| differs(&old.value, &entry.value));
-    if changed {
-        map.insert(key, entry);
-    }
-    changed
-}
-
-/// Whether two states of an object differ in more than their resource version, which also changes when parts are
-/// written that the store leaves out (a status, a heartbeat).
-fn differs(old: &Value, new: &Value) -> bool {
-    let (Value::Object(old), Value::Object(new)) = (old, new) else { return old != new };
-    old.len() != new.len()
-        || old.iter().any(|(key, old)| match (key.as_str(), new.get(key)) {
-            (_, None) => true,
-            ("metadata", Some(new)) => metadata_differs(old, new),
-            (_, Some(new)) => old != new,
-        })
-}
-
-fn metadata_differs(old: &Value, new: &Value) -> bool {
-    let (Value::Object(old), Value::Object(new)) = (old, new) else { return old != new };
-    old.len() != new.len() || old.iter().any(|(key, old)| key != "resourceVersion" && new.get(key) != Some(old))
 }
 
 /// An object's resource version; Kubernetes' own API server always returns a number.

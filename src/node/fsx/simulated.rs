@@ -8,12 +8,9 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::ffi::OsString;
-use std::io;
-use std::path::Component;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::LazyLock;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::time::SystemTime;
@@ -24,18 +21,17 @@ use nix::errno::Errno;
 use crate::node::fsx::Disk;
 use crate::node::fsx::DiskHandle;
 use crate::node::fsx::Doing;
-use crate::node::fsx::FileKind;
 use crate::node::fsx::Links;
-use crate::node::fsx::Owner;
-use crate::node::fsx::Stamp;
-use crate::node::fsx::Stat;
 use crate::node::fsx::changes::FolderChange;
 use crate::node::fsx::changes::Tell;
-use crate::node::fsx::changes::Watched;
-use crate::node::fsx::changes::Watching;
 
 mod disk;
+mod inode;
 mod tree;
+
+use inode::Inode;
+use inode::InodeContent;
+use inode::InodeVersion;
 
 const ROOT: u64 = 1;
 /// So many links are followed before they count as a loop.
@@ -81,35 +77,6 @@ struct SimulatedDiskState {
     /// So many changes more, then nothing works.
     left: Cell<Option<u64>>,
     now: Option<SystemTime>,
-}
-
-#[derive(Clone, Debug)]
-struct Inode {
-    now: InodeVersion,
-    /// As it is after a loss of power; `None`: empty.
-    synced: Option<InodeVersion>,
-    /// Which folder has it, under which name; of the root of a mounted file system: that of the folder below.
-    above: Option<(u64, OsString)>,
-    file_system: u64,
-}
-
-#[derive(Clone, Debug)]
-struct InodeVersion {
-    content: InodeContent,
-    mode: u32,
-    uid: u32,
-    gid: u32,
-    modified: SystemTime,
-    changed: SystemTime,
-}
-
-#[derive(Clone, Debug)]
-enum InodeContent {
-    File(Arc<Vec<u8>>),
-    Folder(BTreeMap<OsString, u64>),
-    Link(PathBuf),
-    /// `/dev/null`.
-    Device,
 }
 
 struct SimulatedListener {
@@ -392,14 +359,5 @@ impl Default for SimulatedDiskState {
             left: Cell::new(None),
             now: None,
         }
-    }
-}
-
-impl InodeVersion {
-    fn new(content: InodeContent, mode: u32, now: SystemTime) -> Self {
-        static OWN: LazyLock<(u32, u32)> =
-            LazyLock::new(|| (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw()));
-        let (uid, gid) = *OWN;
-        Self { content, mode, uid, gid, modified: now, changed: now }
     }
 }

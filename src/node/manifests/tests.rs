@@ -5,20 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inotify::Inotify;
-use inotify::WatchMask;
 use serde_json::Value;
 use serde_json::json;
-use tokio::sync::Notify;
 
 use super::ManifestDir;
 use super::ManifestError;
-use crate::core::manifest::HEAD;
 use crate::core::model::ObjectKey;
 use crate::core::yaml;
-use crate::node::fsx;
 use crate::node::fsx::Real;
-use crate::node::fsx::Shared;
+
+mod disk;
+mod watch;
 
 const NAME: &str = "kube-system-net-abcde.yaml";
 
@@ -192,42 +189,6 @@ fn drift_is_seen_and_a_spoiled_manifest_stays_ours() {
 }
 
 #[test]
-fn what_a_loss_of_power_leaves_of_a_manifest_is_put_back_and_removed_like_one_that_is_gone() {
-    let whole = bytes(&pod("a"));
-    let begun = [HEAD.as_bytes(), b"kube-system/net, revi"].concat();
-    // Cut within the UID: it reads well, with the annotation that makes it ours.
-    let metadata = "kind: Pod\nmetadata:\n  annotations: {daemonlet.dev/daemonset: a/b}\n  uid: 7ef5b46d-832c";
-    let cut = [HEAD.as_bytes(), b"a/b\n", metadata.as_bytes()].concat();
-    for (left, is_ours) in [
-        (b"".to_vec(), true),
-        (vec![0; 512], true),
-        (begun, true),
-        (cut, true),
-        (b"kind: Pod\n".to_vec(), false),
-        (b"\n".to_vec(), false),
-    ] {
-        for is_known in [true, false] {
-            let (_root, mut dir) = fresh();
-            fs::write(dir.path().join(NAME), &left).unwrap();
-            dir.remember(is_known.then(|| NAME.to_owned()).into_iter());
-            assert!(dir.scan().unwrap().ours.is_empty(), "{left:?}");
-            let written = dir.write(NAME, &whole, &pod("a"));
-            assert_eq!(written.is_ok(), is_known && is_ours, "{left:?} {written:?}");
-            if written.is_err() {
-                continue;
-            }
-            assert_eq!(dir.scan().unwrap().ours[NAME].pod_name, "a");
-            // The next process finds it so, and removes it.
-            fs::remove_file(dir.path().join(NAME)).unwrap();
-            fs::write(dir.path().join(NAME), &left).unwrap();
-            let mut next = ManifestDir::open(&Real::shared(), dir.path()).unwrap();
-            next.remember([NAME.to_owned()].into_iter());
-            assert!(next.remove(NAME).unwrap());
-        }
-    }
-}
-
-#[test]
 fn a_change_of_the_same_length_right_after_a_look_is_seen() {
     let (_root, mut dir) = fresh();
     put(&mut dir, &pod("a"));
@@ -314,74 +275,6 @@ fn names_that_the_kubelet_would_skip_are_refused() {
     }
 }
 
-/// Waits for a wake-up; gives whether there was one.
-async fn woken(wakes: &Notify, patience: Duration) -> bool {
-    tokio::time::timeout(patience, wakes.notified()).await.is_ok()
-}
-
-#[tokio::test]
-async fn the_watch_tells_of_others_and_not_of_ourselves() {
-    let (_root, mut dir) = fresh();
-    let wakes = Arc::new(Notify::new());
-    let waker = Arc::clone(&wakes);
-    dir.watch(move || waker.notify_one()).unwrap();
-    let (long, short) = (Duration::from_secs(10), Duration::from_millis(100));
-    let foreign = async |what: &str, act: &dyn Fn()| {
-        act();
-        assert!(woken(&wakes, long).await, "{what}");
-        while woken(&wakes, short).await {}
-    };
-    let path = dir.path().join(NAME);
-    put(&mut dir, &pod("a"));
-    assert!(!woken(&wakes, short).await, "our own write");
-    foreign("edit", &|| fs::write(&path, bytes(&pod("b"))).unwrap()).await;
-    put(&mut dir, &pod("a"));
-    foreign("mode", &|| fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap()).await;
-    foreign("removal", &|| fs::remove_file(&path).unwrap()).await;
-    put(&mut dir, &pod("a"));
-    assert!(!woken(&wakes, short).await, "what we made anew");
-    put(&mut dir, &pod("c"));
-    dir.scan().unwrap();
-    dir.remove(NAME).unwrap();
-    assert!(!woken(&wakes, short).await, "a write and a removal, told together");
-    let other = dir.path().join("other");
-    foreign("another file", &|| fs::write(&other, "").unwrap()).await;
-    dir.write(NAME, &bytes(&pod("a")), &pod("a")).unwrap();
-    dir.remove(NAME).unwrap();
-    dir.write(NAME, &bytes(&pod("a")), &pod("a")).unwrap();
-    fs::read(&other).unwrap();
-    fs::read_dir(dir.path()).unwrap().for_each(drop);
-    assert!(!woken(&wakes, short).await, "our own writes and removals, and what is only read");
-    let folder = dir.path().to_owned();
-    foreign("folder", &|| fs::remove_dir_all(&folder).unwrap()).await;
-    dir.scan().unwrap();
-    while woken(&wakes, short).await {}
-    foreign("file in the new folder", &|| fs::write(folder.join("x"), "").unwrap()).await;
-    foreign("the new folder is moved away", &|| fs::rename(&folder, folder.with_extension("away")).unwrap()).await;
-    dir.scan().unwrap();
-    while woken(&wakes, short).await {}
-    fs::write(folder.with_extension("away").join("y"), "").unwrap();
-    assert!(!woken(&wakes, short).await, "what is in the folder that was moved away");
-    foreign("file in the next folder", &|| fs::write(folder.join("z"), "").unwrap()).await;
-}
-
-/// What the kubelet's inotify sees of one write and one removal.
-#[test]
-fn the_kubelet_sees_one_event_for_each_step() {
-    let (_root, mut dir) = fresh();
-    let mut inotify = Inotify::init().unwrap();
-    let reading = WatchMask::ACCESS | WatchMask::OPEN | WatchMask::CLOSE;
-    inotify.watches().add(dir.path(), WatchMask::ALL_EVENTS.difference(reading)).unwrap();
-    let steps: [fn(&mut ManifestDir); 3] =
-        [|dir| put(dir, &pod("a")), |dir| put(dir, &pod("b")), |dir| assert!(dir.remove(NAME).unwrap())];
-    for step in steps {
-        step(&mut dir);
-        let mut buffer = [0; 4_096];
-        let seen: Vec<_> = inotify.read_events(&mut buffer).unwrap().collect();
-        assert!(matches!(&seen[..], [event] if event.name == Some(NAME.as_ref())), "{seen:?}");
-    }
-}
-
 #[test]
 fn a_pass_over_unchanged_files_reads_none_of_them() {
     let (_root, mut dir) = fresh();
@@ -400,52 +293,6 @@ fn a_pass_over_unchanged_files_reads_none_of_them() {
     for (name, manifest) in &first.ours {
         assert!(std::sync::Arc::ptr_eq(manifest, &second.ours[name]), "{name} was read again");
     }
-}
-
-/// A small file system of its own; `None`, with a word, where this process may not mount.
-struct Tmpfs(tempfile::TempDir);
-
-impl Tmpfs {
-    fn mount() -> Option<Self> {
-        let at = tempfile::tempdir().unwrap();
-        let flags = nix::mount::MsFlags::empty();
-        match nix::mount::mount(Some("tmpfs"), at.path(), Some("tmpfs"), flags, Some("size=64k,mode=755")) {
-            Ok(()) => Some(Self(at)),
-            Err(e) => {
-                eprintln!("skipped: a file system of its own cannot be mounted: {e}");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        nix::mount::umount(self.0.path()).unwrap();
-    }
-}
-
-#[test]
-fn a_full_or_read_only_disk_is_named_with_what_to_do_and_nothing_is_lost() {
-    let Some(disk) = Tmpfs::mount() else { return };
-    let mut dir = ManifestDir::open(&Real::shared(), disk.0.path()).unwrap();
-    put(&mut dir, &pod("a"));
-    let before = fs::read(dir.path().join(NAME)).unwrap();
-    let mut large = pod("a");
-    large["metadata"]["annotations"]["filler"] = "x".repeat(128 << 10).into();
-    let error = dir.write(NAME, &bytes(&large), &large).unwrap_err();
-    assert_eq!(error.to_string(), format!("cannot write manifest {}", dir.path().join(NAME).display()));
-    assert!(error.hint().unwrap().contains("is full"), "{:?}", error.hint());
-    assert_eq!(fs::read(dir.path().join(NAME)).unwrap(), before);
-    put(&mut dir, &pod("b"));
-
-    let flags = nix::mount::MsFlags::MS_REMOUNT | nix::mount::MsFlags::MS_RDONLY;
-    nix::mount::mount(None::<&str>, disk.0.path(), None::<&str>, flags, None::<&str>).unwrap();
-    for error in [dir.write(NAME, &bytes(&pod("c")), &pod("c")).unwrap_err(), dir.remove(NAME).unwrap_err()] {
-        assert!(error.hint().unwrap().contains("ReadWritePaths="), "{:?}", error.hint());
-    }
-    assert_eq!(dir.scan().unwrap().ours[NAME].pod_name, "b");
-    drop(dir);
 }
 
 #[test]
@@ -486,30 +333,6 @@ fn what_was_decoded_before_is_put_only_with_the_same_bytes() {
     dir.prepare(NAME, &bytes(&pod), None);
     dir.decode([(NAME, bytes(&pod).as_slice(), &pod)].into_iter());
     put(&mut dir, &pod);
-}
-
-#[test]
-fn a_loss_of_power_at_any_moment_leaves_one_manifest_or_the_other() {
-    fsx::at_every_loss_of_power(|disk, changes, kept| {
-        let (shared, path): (Shared, _) = (Arc::clone(disk) as Shared, Path::new("/manifests"));
-        let mut dir = ManifestDir::open(&shared, path).unwrap();
-        put(&mut dir, &pod("a"));
-        dir.sync().unwrap();
-        disk.stop_after(changes);
-        let written = dir.write(NAME, &bytes(&pod("b")), &pod("b")).and_then(|()| dir.sync());
-        let has_stopped = disk.heal();
-        // A kubelet that reads at this moment.
-        let now = shared.load(&path.join(NAME), u64::MAX).unwrap();
-        assert!([bytes(&pod("a")), bytes(&pod("b"))].contains(&now));
-        disk.crash(kept);
-        let mut dir = ManifestDir::open(&shared, path).unwrap();
-        let scan = dir.scan().unwrap();
-        let found = &scan.ours[NAME];
-        assert!(found.damage.is_none() && scan.unreadable.is_empty());
-        assert!(found.pod_name == "b" || written.is_err() && found.pod_name == "a", "{found:?}");
-        put(&mut dir, &pod("c"));
-        has_stopped
-    });
 }
 
 #[test]

@@ -2,26 +2,24 @@
 
 import hashlib
 import json
-import os
 import re
 import time
 import unittest
 from collections import Counter
-from urllib.parse import parse_qs
-from urllib.parse import urlsplit
 
 from kit.agent import grant
 from kit.control_plane import ControlPlane
 from kit.sandbox import scratch
 from kit.wait import never
 from kit.wait import until
+from suite.audit import AUDIT
+from suite.audit import asked
+from suite.audit import connections
+from suite.audit import memory
 from suite.bare import SOON
 from suite.bare import STATIC
 from suite.bare import WORLD
 from suite.bare import Story
-
-AUDIT = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["ResponseComplete"],
-         "rules": [{"level": "Metadata", "userGroups": ["daemonlet:nodes"]}, {"level": "None"}]}
 
 
 def setUpModule():  # noqa: N802 (unittest's name)
@@ -30,43 +28,6 @@ def setUpModule():  # noqa: N802 (unittest's name)
     policy.write_text(json.dumps(AUDIT), encoding="utf-8")
     WORLD.cluster = unittest.enterModuleContext(ControlPlane(extra=[f"--audit-policy-file={policy}", f"--audit-log-path={WORLD.audit}"]))
     grant(WORLD.cluster)
-
-
-def asked(agent):
-    """What the API server has written down of an agent's requests: [(verb, resource, namespace, name, field selector)]."""
-    requests = {}
-    for line in WORLD.audit.read_text(encoding="utf-8").splitlines():
-        event = json.loads(line)
-        if event["user"]["username"] == f"daemonlet:node:{agent.node.name}":
-            requests[event["auditID"]] = event
-    found = []
-    for event in requests.values():
-        what, query = event.get("objectRef", {}), parse_qs(urlsplit(event["requestURI"]).query)
-        sub = f"/{what['subresource']}" if "subresource" in what else ""
-        found.append((event["verb"], what.get("resource", event["requestURI"]) + sub, what.get("namespace"), what.get("name"),
-                      query.get("fieldSelector", [None])[0]))
-    return found
-
-
-def connections(agent):
-    """The TCP connections of an agent's process to the API server."""
-    pid = agent.process.pid
-    sockets = set()
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            sockets.add(os.readlink(f"/proc/{pid}/fd/{fd}"))
-        except FileNotFoundError:
-            # Closed since it was listed.
-            pass
-    lines = [line.split() for line in open(f"/proc/{pid}/net/tcp", encoding="ascii")][1:]
-    port = f"{ControlPlane.PORT:04X}"
-    return sum(1 for line in lines if line[2].endswith(f":{port}") and line[3] == "01" and f"socket:[{line[9]}]" in sockets)
-
-
-def memory(agent):
-    """Resident memory in MiB."""
-    status = open(f"/proc/{agent.process.pid}/status", encoding="ascii").read()
-    return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) / 1024
 
 
 class Rollout(Story):

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use serde_json::json;
 
@@ -16,10 +15,12 @@ use crate::core::cluster::rollout;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::KINDS;
-use crate::core::enrolment;
 use crate::core::time::at;
 use crate::core::time::ms;
 
+mod certificates;
+mod leases;
+mod replies;
 mod tenants;
 
 const NOW: Timestamp = at(1_700_000_000_000);
@@ -172,6 +173,14 @@ const STATUS: &str = "status of kube-system/net";
 const A: &str = "approvals of node a";
 const B: &str = "approvals of node b";
 
+/// A certificate request that is not approved, and whether it never will be.
+fn left(notice: &Notice) -> Option<(&str, bool)> {
+    match notice {
+        Notice::NotApproved { name, why, .. } => Some((name, matches!(why, NotApproved::LeftAlone(_)))),
+        _ => None,
+    }
+}
+
 #[test]
 fn each_write_is_conditional_on_what_it_was_decided_from() {
     let decision = Coordinator::new().pass(vec![]);
@@ -196,81 +205,6 @@ fn nothing_is_written_while_an_answer_is_missing() {
     coordinator.later(1_000);
     let third = coordinator.pass(vec![approvals]);
     assert_eq!(targets(&third), [STATUS], "a has the only slot");
-}
-
-#[test]
-fn a_reply_that_comes_late_or_twice_tells_nothing() {
-    let mut coordinator = Coordinator::new();
-    for name in ["b", "c"] {
-        coordinator.take(Change::Gone(WatchedKind::Nodes, Box::new(node(name))));
-    }
-    let first = coordinator.pass(vec![]);
-    let replies = all(&first, &refused());
-    let second = coordinator.pass([replies.clone(), replies.clone()].concat());
-    assert_eq!(second.notices.len(), 2, "each once: {:?}", second.notices);
-    let again = coordinator.observation.now + ms(1_000);
-    assert_eq!((&second.requests[..], second.next_look), (&[][..], Some(again)));
-    coordinator.later(1_000);
-    let third = coordinator.pass(vec![]);
-    assert_eq!((targets(&third), third.requests[0].number), (vec![A.to_owned(), STATUS.to_owned()], 3));
-    let late = coordinator.pass(replies);
-    assert_eq!((late.notices.len(), late.requests.len()), (0, 0), "the new ones still have no answer");
-    coordinator.pass(all(&third, &refused()));
-    coordinator.later(1_999);
-    assert_eq!(coordinator.pass(vec![]).requests, [], "it was counted as one failure more, not as two");
-    coordinator.later(1);
-    assert_eq!(coordinator.pass(vec![]).requests.len(), 2);
-}
-
-#[test]
-fn an_object_that_a_late_reply_shows_does_not_come_back() {
-    let mut coordinator = Coordinator::new();
-    let written = |version| {
-        Change::Written(WatchedKind::NodeDaemons, Box::new(node_daemons("a", version, approval(), json!({}))))
-    };
-    coordinator.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(node_daemons("a", "9", json!([]), json!({})))));
-    coordinator.take(written("8"));
-    assert!(coordinator.observation.snapshot.report("a").is_none());
-    coordinator.take(written("10"));
-    assert!(coordinator.observation.snapshot.report("a").is_some());
-}
-
-#[test]
-fn a_write_that_is_refused_with_a_conflict_waits_for_the_watch() {
-    let mut coordinator = Coordinator::new();
-    let first = coordinator.pass(vec![]);
-    let outdated = RequestOutcome::Outdated("the object has been modified".to_owned());
-    let second = coordinator.pass(all(&first, &outdated));
-    assert_eq!(second.requests, [], "nothing new is known");
-    assert!(second.notices.iter().all(|report| matches!(report, Notice::Outdated(..))));
-    coordinator.changed(WatchedKind::NodeDaemons, node_daemons("a", "8", json!([]), json!({})));
-    let third = coordinator.pass(vec![]);
-    assert_eq!((targets(&third), third.requests[0].version.as_str()), (vec![A.to_owned()], "8"));
-    // The agent has claimed meanwhile what another coordinator gave: nothing is given twice.
-    let claims = node_daemons("a", "9", approval(), json!({"replacing": hash("two")}));
-    coordinator.changed(WatchedKind::NodeDaemons, claims);
-    coordinator.later(1_000);
-    assert_eq!(
-        targets(&coordinator.pass(all(&third, &outdated))),
-        [STATUS],
-        "and a watch that is late is not waited for"
-    );
-}
-
-#[test]
-fn what_is_refused_keeps_nothing_else_from_its_turn() {
-    let mut coordinator = Coordinator::new();
-    let first = coordinator.pass(vec![]);
-    let [_, status] = all(&first, &refused()).try_into().unwrap();
-    let written = CoordinatorReply { number: 1, answer: RequestOutcome::Written };
-    let second = coordinator.pass(vec![status, written]);
-    let is_new = |report: &Notice| matches!(report, Notice::WriteFailed { is_new: true, .. });
-    assert_eq!((targets(&second), second.notices.iter().filter(|r| is_new(r)).count()), (vec![A.to_owned()], 1));
-    coordinator.later(1_000);
-    let third = coordinator.pass(all(&second, &RequestOutcome::Written));
-    assert_eq!(targets(&third), [A, STATUS], "what failed comes last");
-    let fourth = coordinator.pass(all(&third, &refused()));
-    assert_eq!(fourth.notices.iter().filter(|r| is_new(r)).count(), 1, "that of the approvals");
 }
 
 #[test]
@@ -342,15 +276,6 @@ fn what_stands_names_the_present_holder_soon_and_is_written_once_a_term() {
     coordinator.pass(all(&second, &RequestOutcome::Written));
     coordinator.later(1_000);
     assert!(!targets(&coordinator.pass(vec![])).contains(&A.to_owned()));
-}
-
-#[test]
-fn what_could_not_be_sent_is_decided_anew_at_once() {
-    let mut coordinator = Coordinator::new();
-    let first = coordinator.pass(vec![]);
-    let second = coordinator.pass(all(&first, &RequestOutcome::NotSent));
-    assert_eq!((targets(&second), second.notices.len()), (vec![A.to_owned()], 0), "the status waits for its turn");
-    assert_eq!(second.next_look, Some(NOW + ms(1_000)));
 }
 
 #[test]
@@ -433,91 +358,6 @@ fn no_more_is_sent_at_one_time_than_a_bound_and_the_rest_follows() {
     assert_eq!((first.requests.len(), lookups(&first)), (256 + 8, 8));
     let second = coordinator.pass(all(&first, &RequestOutcome::NotSent));
     assert_eq!((second.requests.len(), lookups(&second)), (256 + 8, 8), "other pods");
-}
-
-/// A certificate request of `kubelet` for the agent of node `of`.
-fn certificate_request(name: &str, kubelet: &str, of: &str, status: Value) -> Value {
-    let request = enrolment::request(of, &[4; 65], &[0x30, 0]).unwrap();
-    json!({"metadata": {"name": name, "resourceVersion": "5"}, "status": status,
-        "spec": {"signerName": enrolment::SIGNER, "usages": ["client auth"], "request": STANDARD.encode(request),
-            "username": format!("system:node:{kubelet}"), "groups": ["system:nodes"]}})
-}
-
-#[test]
-fn a_certificate_request_is_approved_for_a_node_that_is_there() {
-    let mut coordinator = Coordinator::new();
-    // It does not wait for what rollouts wait for.
-    coordinator.take(Change::Begin(WatchedKind::NodeDaemons));
-    for (name, kubelet, of) in [("own", "a", "a"), ("other-node", "a", "b"), ("early", "late", "late")] {
-        let request = certificate_request(name, kubelet, of, json!({}));
-        coordinator.changed(WatchedKind::CertificateRequests, request);
-    }
-    let first = coordinator.pass(vec![]);
-    let [sent] = &first.requests[..] else { panic!("{first:?}") };
-    let Call::Approve(name, of, approved) = &sent.call else { panic!("{sent:?}") };
-    assert_eq!((name.as_str(), of.as_str(), sent.version.as_str()), ("own", "a", "5"));
-    assert_eq!(approved["status"]["conditions"][0]["type"], "Approved");
-    assert_eq!(approved["metadata"]["resourceVersion"], "5", "what was judged is what is approved");
-    let left: Vec<(&str, bool)> = first.notices.iter().filter_map(left).collect();
-    assert_eq!(left, [("early", false), ("other-node", true)]);
-    coordinator.changed(WatchedKind::Nodes, node("late"));
-    let decided = json!({"conditions": [{"type": "Approved"}]});
-    let decided = certificate_request("own", "a", "a", decided);
-    coordinator.changed(WatchedKind::CertificateRequests, decided);
-    let second = coordinator.pass(all(&first, &RequestOutcome::Written));
-    assert_eq!(second.notices, [Notice::Approved("own".to_owned(), "a".to_owned())], "the others were reported");
-    assert_eq!(targets(&second), ["certificatesigningrequest early"], "its Node has come");
-    assert_eq!(coordinator.pass(all(&second, &RequestOutcome::Outdated("its Node is gone".to_owned()))).requests, []);
-}
-
-/// A certificate request that is not approved, and whether it never will be.
-fn left(notice: &Notice) -> Option<(&str, bool)> {
-    match notice {
-        Notice::NotApproved { name, why, .. } => Some((name, matches!(why, NotApproved::LeftAlone(_)))),
-        _ => None,
-    }
-}
-
-const LEASES: &str = "Leases in daemonlet-node-lease";
-
-#[test]
-fn the_leases_are_listed_first_and_every_fifteen_seconds_from_then_on() {
-    let mut coordinator = Coordinator::new();
-    let first = coordinator.pass_as_it_is(vec![]);
-    assert_eq!(targets(&first), [LEASES], "nothing is decided before that");
-    assert_eq!(coordinator.pass_as_it_is(vec![]).requests, []);
-    let listed = all(&first, &RequestOutcome::Leases(BTreeMap::new()));
-    let second = coordinator.pass_as_it_is(listed);
-    assert_eq!(targets(&second), [A, STATUS]);
-    coordinator.later(15_000);
-    // It does not wait for the answers to writes, which may be many.
-    let third = coordinator.pass_as_it_is(vec![]);
-    assert_eq!((targets(&third), third.requests[0].number), (vec![LEASES.to_owned()], 4));
-    let answers =
-        [all(&second, &RequestOutcome::Written), all(&third, &RequestOutcome::Leases(BTreeMap::new()))].concat();
-    let fourth = coordinator.pass_as_it_is(answers);
-    assert!(!targets(&fourth).contains(&LEASES.to_owned()));
-}
-
-#[test]
-fn a_list_of_leases_that_fails_is_told_once_and_asked_for_again_soon() {
-    let unanswered = RequestOutcome::Failed(SendError::Unanswered("too many".to_owned()));
-    for (answer, waits) in [(refused(), false), (unanswered, true)] {
-        let mut coordinator = Coordinator::new();
-        let mut asked = coordinator.pass_as_it_is(vec![]);
-        let mut told = 0;
-        for (wait, is_asked) in [(0, false), (1_000, true), (0, false), (1_000, false), (1_000, true)] {
-            coordinator.later(wait);
-            let replies = all(&asked, &answer).into_iter().take(1).collect();
-            let decision = coordinator.pass_as_it_is(replies);
-            told += decision.notices.iter().filter(|notice| matches!(notice, Notice::LeasesUnread(_))).count();
-            let targets = targets(&decision);
-            assert_eq!(targets.contains(&LEASES.to_owned()), is_asked, "{wait}: {targets:?}");
-            assert!(!(waits && targets.contains(&A.to_owned())), "{targets:?}");
-            asked.requests = decision.requests.into_iter().filter(|r| r.target == RequestTarget::Leases).collect();
-        }
-        assert_eq!(told, 1);
-    }
 }
 
 #[test]

@@ -1,20 +1,14 @@
 //! The nodes as one DaemonSet's rollout sees them.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 
 use crate::core::annotations;
-use crate::core::cluster::conditions;
 use crate::core::cluster::history::RevisionFact;
-use crate::core::cluster::liveness::AgentLiveness;
 use crate::core::cluster::liveness::MirrorPodLookup;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::released::Released;
 use crate::core::cluster::requests::RequestTarget;
-use crate::core::cluster::requests::RevisionChange;
-use crate::core::cluster::requests::SendError;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::rollout::UNCLAIMED;
@@ -23,7 +17,6 @@ use crate::core::cluster::snapshot::NodeEntry;
 use crate::core::cluster::snapshot::Told;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::snapshot::WatchedNode;
-use crate::core::model::FIRST_INSTALL;
 use crate::core::model::ObjectKey;
 use crate::core::model::SPREAD_KEY;
 use crate::core::model::TOPOLOGY_KEY;
@@ -32,25 +25,15 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::Basis;
-use super::broken::Broken;
 use super::cut_off;
 use super::delays;
 use super::revisions;
 use super::rules;
 use super::stages;
-use super::status;
 use super::told::NodeRow;
 
 /// A refusal counts so much longer than until its node may be tried again: it may not be its turn.
 const REFUSED_FOR: Span = Span::from_secs(10);
-/// The cause of nodes that are late, and of which nothing else is told.
-const LATE: &str = "not available within the progress deadline";
-/// The cause of nodes that start nothing though nothing holds it.
-const WAITS: &str = "waits to start, and NodeDaemons says for what,";
-/// The cause of nodes that lack an object.
-pub(super) const MISSING: &str = "needs an object that does not exist";
-/// The cause of nodes that are lost.
-const LOST: &str = "its Node was deleted after it took the revision and before it was available";
 
 /// Every node that should run the daemon or has an instance or an approval of it, and those that are unreachable and should
 /// have one.
@@ -236,7 +219,7 @@ pub(super) fn refused<'a>(known: &Basis<'_>, facts: &[NodeFact<'a>], target: Nam
 }
 
 /// The ControllerRevision of a revision of a DaemonSet, if it is there.
-fn revision<'a>(view: &'a ClusterSnapshot, daemon: &WatchedDaemon, name: Name) -> Option<&'a RevisionFact> {
+pub(super) fn revision<'a>(view: &'a ClusterSnapshot, daemon: &WatchedDaemon, name: Name) -> Option<&'a RevisionFact> {
     let hash = view.names.text(name);
     revisions::of(view, daemon).find(|known| known.hash == hash)
 }
@@ -312,96 +295,6 @@ fn has_taken(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
 }
 
 /// What the wanted revision needs and what does not exist, as an agent says.
-fn missing(daemon: &WatchedDaemon, told: &Told) -> Option<Name> {
+pub(super) fn missing(daemon: &WatchedDaemon, told: &Told) -> Option<Name> {
     told.missing.filter(|(revision, _)| *revision == daemon.wanted).map(|(_, objects)| objects)
-}
-
-/// The cause of nodes that lack an object, with what most of them say: their words are not the coordinator's, and one says no
-/// more than the others.
-pub(super) fn missing_words(known: &Basis<'_>, daemon: &WatchedDaemon) -> String {
-    let mut said: BTreeMap<&str, usize> = BTreeMap::new();
-    let heard = known.nodes_with(daemon.key).filter(|row| !row.agent.is_dead());
-    let told = heard.filter_map(|row| row.told).filter(|told| told.uid.is_none_or(|uid| uid == daemon.uid_name));
-    for objects in told.filter_map(|told| missing(daemon, told)) {
-        *said.entry(known.view.names.text(objects)).or_default() += 1;
-    }
-    let others = if said.len() > 1 { ", elsewhere others" } else { "" };
-    let most = said.into_iter().max_by_key(|(objects, count)| (*count, Reverse(*objects)));
-    format!("{MISSING} ({}{others})", most.map_or("", |(objects, _)| objects))
-}
-
-/// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; agents that do not
-/// claim what they are given; nodes that are lost, those that keep the rollout from going on, and those that are late.
-pub(super) fn causes(
-    known: &Basis<'_>,
-    daemon: &WatchedDaemon,
-    (facts, rolled): (&[NodeFact<'_>], &RolloutPlan),
-    broken: &Broken,
-) -> conditions::Causes {
-    let view = known.view;
-    let mut causes = conditions::Causes::new();
-    let mut add = |cause: &str, node: &str| causes.entry(cause.to_owned()).or_default().push(node.to_owned());
-    for NodeRow { name: node, told, .. } in known.nodes_with(daemon.key) {
-        let Some(told) = told else { continue };
-        match (told.failed, told.phase) {
-            (Some((revision, cause)), _) if revision == daemon.wanted => add(view.names.text(cause), node),
-            (_, Some(state)) if status::is_trouble(state) => add(state.as_str(), node),
-            _ if told.pull_failed => add("image cannot be pulled", node),
-            _ => {}
-        }
-    }
-    for node in facts.iter().filter(|n| n.passed_over.is_some()) {
-        add("approval not claimed", node.name);
-    }
-    for node in facts.iter().filter(|n| n.lacks) {
-        add(MISSING, node.name);
-    }
-    for node in facts.iter().filter(|n| n.refused_until.is_some()) {
-        add("the API server refuses to keep its approvals", node.name);
-    }
-    broken.lost.iter().for_each(|node| add(LOST, node));
-    if let Some((stuck, nodes)) = &rolled.stuck {
-        nodes.iter().for_each(|index| add(stuck.words(), facts[*index].name));
-    }
-    let counts = |node: &&NodeFact<'_>| node.should_run || node.belongs && (node.replacing || has_wanted(daemon, node));
-    for node in facts.iter().filter(counts) {
-        match node.agent {
-            AgentLiveness::Dead if node.reports => add("agent does not renew its Lease", node.name),
-            _ if !node.reports => add("no agent", node.name),
-            _ if node.left_alone => add("left alone by its agent", node.name),
-            _ => {}
-        }
-    }
-    let named: BTreeSet<String> = causes.values().flatten().cloned().collect();
-    let is_late = |n: &NodeFact<'_>| n.late || delays::claim_ends(known, daemon, n).is_some_and(|at| at <= known.now);
-    // Where nothing holds it, what a node waits for is an object or another daemon.
-    let asks = daemon.daemon_set.annotations.contains_key(FIRST_INSTALL) && daemon.released.is_none();
-    let is_free = rolled.is_open && !asks;
-    for node in facts.iter().filter(|n| is_late(n) && n.ready && n.is_heard() && !named.contains(n.name)) {
-        let told = view.report(node.name).and_then(|report| report.told(daemon.key));
-        let cause = match told.is_some_and(delays::waits) {
-            true if is_free => WAITS,
-            true => continue,
-            false => LATE,
-        };
-        causes.entry(cause.to_owned()).or_default().push(node.name.to_owned());
-    }
-    causes
-}
-
-/// What the API server refuses to keep about the rollout of the `current` revision, and its words for that: another
-/// coordinator would not know it. The words may be others at each attempt.
-pub(super) fn unwritten(known: &Basis<'_>, daemon: &WatchedDaemon, current: &RevisionFact) -> Option<(String, String)> {
-    let changes = [RevisionChange::Halt, RevisionChange::Broken, RevisionChange::Step];
-    let key = &daemon.daemon_set.key;
-    changes.into_iter().find_map(|change| {
-        let target = RequestTarget::Revision(key.clone(), change, current.name.clone());
-        let SendError::Refused(why) = known.state.retries.failure(&target)? else { return None };
-        let what = match change {
-            RevisionChange::Halt => "its halt",
-            RevisionChange::Broken => "which nodes it broke",
-            _ => "its step",
-        };
-        Some((format!("{what} cannot be noted on ControllerRevision {}", current.name), why.clone()))
-    })
 }

@@ -22,6 +22,7 @@ use super::Basis;
 use super::ClusterPlan;
 use super::ObjectWrite;
 use super::broken::Broken;
+use super::causes;
 use super::facts;
 use super::status;
 
@@ -70,7 +71,7 @@ impl RolloutOutcome<'_> {
         if !is_countable || facts::are_reports_lost(known, nodes) {
             return;
         }
-        let mut causes = facts::causes(known, daemon, (nodes, self.rolled), self.broken);
+        let mut causes = causes::causes(known, daemon, (nodes, self.rolled), self.broken);
         let trouble = |reason, cause: &str| Trouble {
             key: key.clone(),
             uid: daemon.uid.clone(),
@@ -80,11 +81,11 @@ impl RolloutOutcome<'_> {
         };
         plan.troubles.extend(causes.iter().map(|(cause, nodes)| (trouble("Degraded", cause), nodes.len().max(1))));
         // An event names no object: each other word would be another event.
-        if let Some(nodes) = causes.remove(facts::MISSING) {
-            causes.insert(facts::missing_words(known, daemon), nodes);
+        if let Some(nodes) = causes.remove(causes::MISSING) {
+            causes.insert(causes::missing_words(known, daemon), nodes);
         }
         plan.troubles.extend(self.halted.iter().map(|halted| (trouble(events::HALTED, &halted.cause), 1)));
-        if let Some((what, why)) = self.current.and_then(|current| facts::unwritten(known, daemon, current)) {
+        if let Some((what, why)) = self.current.and_then(|current| causes::unwritten(known, daemon, current)) {
             plan.troubles.insert(trouble("Degraded", &format!("{what}; the condition Degraded says why")), 1);
             causes.insert(format!("{what}: {why}"), Vec::new());
         }

@@ -1,13 +1,20 @@
+use serde_json::Value;
 use serde_json::json;
 
 use super::super::snapshot::Change;
 use super::super::snapshot::KINDS;
 use super::super::snapshot::WatchedKind;
 use super::*;
+use crate::core::cluster::liveness::MirrorPodLookup;
+use crate::core::cluster::node_daemons::Spec;
 use crate::core::time::at;
 use crate::core::time::ms;
 
 mod broken;
+mod clocks;
+mod overlays;
+mod refused;
+mod stock;
 
 const NOW: Timestamp = at(1_700_000_000_000);
 const NODES: [&str; 4] = ["a", "b", "c", "d"];
@@ -152,6 +159,10 @@ fn failing(name: &str) -> Value {
 
 fn on_two(name: &str) -> Value {
     report(name, "two", json!({"previous": hash("one")}), json!([]))
+}
+
+fn is_ours(plan: &ClusterPlan) -> bool {
+    status(plan).get("desiredNumberScheduled").is_some()
 }
 
 #[test]
@@ -337,314 +348,6 @@ fn an_unclaimed_approval_goes_with_its_node() {
     assert!(emptied.len() == 1 && of(emptied[0]), "{emptied:?}");
 }
 
-fn stock_pod(name: &str, node: &str, owner: &str, annotations: Value) -> Option<Value> {
-    let owner = json!([{"kind": "DaemonSet", "name": "net", "uid": owner, "controller": true}]);
-    Some(
-        json!({"metadata": {"namespace": "kube-system", "name": name, "ownerReferences": owner, "annotations": annotations},
-        "spec": {"nodeName": node}}),
-    )
-}
-
-fn is_ours(plan: &ClusterPlan) -> bool {
-    status(plan).get("desiredNumberScheduled").is_some()
-}
-
-#[test]
-fn the_word_of_an_agent_that_a_stock_controller_acts_counts_once_its_pod_was_seen() {
-    let tells = |pod: &str| report("b", "one", json!({"stockPod": pod}), json!([]));
-    let none = json!({});
-    let mirror = json!({"kubernetes.io/config.mirror": "x"});
-    for (pod, holds) in [
-        (None, false),
-        (stock_pod("net-x", "b", "other", none.clone()), false),
-        (stock_pod("net-x", "a", "u", none.clone()), false),
-        (stock_pod("net-y", "b", "u", none.clone()), false),
-        (stock_pod("net-x", "b", "u", mirror), false),
-        (stock_pod("net-x", "b", "u", none.clone()), true),
-    ] {
-        let mut view = world(json!({}));
-        view.put(WatchedKind::NodeDaemons, tells("net-x"));
-        let plan = view.plan(NOW);
-        let claim = plan.lookups[0].clone();
-        assert_eq!((claim.node.as_str(), claim.pod.as_str(), plan.lookups.len()), ("b", "net-x", 1));
-        assert!(is_ours(&plan), "nobody has seen it");
-        assert_eq!(view.plan(NOW + ms(1)).lookups, [], "it is asked for already");
-        view.state.claims.answered(claim, pod.as_ref());
-        let plan = view.plan(NOW + ms(2));
-        assert_eq!(!is_ours(&plan), holds, "{pod:?}");
-        assert!(!plan.writes.iter().any(|w| matches!(w, ObjectWrite::Revision { .. })));
-        // It may go while its agent goes on telling of it.
-        let again = plan.look_again.unwrap();
-        assert!(again <= NOW + ms(30_000), "{again}");
-        let lookups = view.plan(NOW + ms(30_000)).lookups;
-        view.state.claims.answered(lookups[0].clone(), None);
-        assert!(is_ours(&view.plan(NOW + ms(30_001))), "{pod:?}");
-    }
-}
-
-#[test]
-fn of_many_that_lie_one_that_does_not_is_found() {
-    let mut view = world(json!({}));
-    for number in 0..20 {
-        let name = format!("m{number:02}");
-        view.put(WatchedKind::Nodes, node(&name, "True"));
-        view.put(WatchedKind::NodeDaemons, report(&name, "one", json!({"stockPod": format!("net-{name}")}), json!([])));
-    }
-    let mut asked = BTreeSet::new();
-    for round in 0..3 {
-        let plan = view.plan(NOW + ms(round));
-        assert!(plan.lookups.len() <= 8 && is_ours(&plan));
-        asked.extend(plan.lookups.iter().map(|claim| claim.node.clone()));
-        for claim in plan.lookups {
-            let pod = (claim.node == "m19").then(|| stock_pod(&claim.pod, "m19", "u", json!({}))).flatten();
-            view.state.claims.answered(claim, pod.as_ref());
-        }
-    }
-    assert_eq!(asked.len(), 20);
-    let plan = view.plan(NOW + ms(3));
-    assert!(!is_ours(&plan));
-    assert!(condition(&plan, "Degraded").2.contains("pod net-m19 of a DaemonSet controller is on node m19"));
-    let plan = view.plan(NOW + ms(40_000));
-    assert_eq!(plan.lookups.len(), 1, "the one that holds is enough");
-    view.put(WatchedKind::NodeDaemons, report("m19", "one", json!({}), json!([])));
-    assert!(is_ours(&view.plan(NOW + ms(40_001))), "its agent tells of it no more");
-}
-
-#[test]
-fn a_node_whose_clock_is_ahead_counts_from_when_it_was_seen() {
-    const AHEAD: &str = "2023-11-14T22:33:20Z"; // 20 minutes after NOW
-    let mut view = world(json!({}));
-    let fresh = || {
-        let instance = json!([{"pod": "p", "revision": hash("two"), "created": AHEAD, "readySince": AHEAD}]);
-        report("a", "two", json!({"instances": instance}), approval("two", AHEAD))
-    };
-    let min_ready = |seconds: u32| {
-        let mut daemon = daemon_set("two", json!({}), json!({}));
-        daemon["metadata"]["generation"] = json!(10 + seconds);
-        daemon["spec"]["minReadySeconds"] = json!(seconds);
-        daemon
-    };
-    view.put(WatchedKind::NodeDaemons, fresh());
-    let plan = view.plan(NOW);
-    assert_eq!(status(&plan)["numberAvailable"], 4);
-    assert_eq!((approved(&plan), plan.look_again), (vec![], Some(NOW + rollout::HOLD)), "its slot is kept for a while");
-    view.put(WatchedKind::NodeDaemons, fresh());
-    assert_eq!(approved(&view.plan(NOW + rollout::HOLD)), [("b".to_owned(), hash("two"))]);
-    // The seconds count from when it was first told, however often that is.
-    view.put(WatchedKind::DaemonSets, min_ready(10));
-    for at in [ms(5_000), ms(9_999)] {
-        view.put(WatchedKind::NodeDaemons, fresh());
-        let plan = view.plan(NOW + at);
-        assert_eq!(
-            (status(&plan)["numberAvailable"].as_i64(), plan.look_again),
-            (Some(3), Some(NOW + ms(10_000))),
-            "{at:?}"
-        );
-    }
-    assert_eq!(status(&view.plan(NOW + ms(10_000)))["numberAvailable"], 4);
-    view.put(WatchedKind::NodeDaemons, fresh());
-    assert_eq!(status(&view.plan(NOW + ms(2_000_000)))["numberAvailable"], 4, "and never back");
-}
-
-#[test]
-fn what_becomes_ready_by_a_clock_that_is_behind_is_ready_since_it_was_seen() {
-    let behind = |seconds: i64| (NOW - ms(600_000) + ms(seconds * 1_000)).to_string();
-    let fresh = |uid: &str, ready: Option<i64>| {
-        let ready = ready.map(behind);
-        let instance = json!([{"pod": "p", "revision": hash("two"), "created": behind(0), "readySince": ready}]);
-        let mut report = report("a", "two", json!({"instances": instance}), json!([]));
-        report["metadata"]["uid"] = json!(uid);
-        report
-    };
-    let begun = || {
-        let mut view = world(json!({}));
-        let mut daemon = daemon_set("two", json!({}), json!({}));
-        daemon["metadata"]["generation"] = json!(10);
-        daemon["spec"]["minReadySeconds"] = json!(30);
-        view.put(WatchedKind::DaemonSets, daemon);
-        view.plan(NOW);
-        view
-    };
-    let available = |view: &mut ClusterWorld, at: i64| {
-        let plan = view.plan(NOW + ms(at));
-        (
-            status(&plan)["numberAvailable"].as_i64(),
-            plan.look_again.filter(|at| (NOW + ms(20_001)..NOW + ms(100_000)).contains(at)),
-        )
-    };
-    let mut view = begun();
-    view.put(WatchedKind::NodeDaemons, fresh("a", None));
-    assert_eq!(available(&mut view, 1_000), (Some(3), None));
-    for at in [5_000, 20_000, 34_999] {
-        // It is told again and again, and two of them come between two looks.
-        view.put(WatchedKind::NodeDaemons, fresh("a", Some(5)));
-        view.put(WatchedKind::NodeDaemons, fresh("a", Some(5)));
-        assert_eq!(available(&mut view, at), (Some(3), Some(NOW + ms(35_000))), "{at}");
-        assert_eq!(available(&mut view, at), (Some(3), Some(NOW + ms(35_000))), "{at}");
-    }
-    assert_eq!(available(&mut view, 35_000).0, Some(4));
-    // It is not ready for a moment, and ready anew.
-    view.put(WatchedKind::NodeDaemons, fresh("a", Some(40)));
-    assert_eq!(available(&mut view, 40_000), (Some(3), Some(NOW + ms(70_000))));
-    // What another coordinator finds ready counts by its node's clock, and so does what is reported anew.
-    let mut other = begun();
-    other.put(WatchedKind::NodeDaemons, fresh("another", Some(5)));
-    assert_eq!(available(&mut other, 5_000).0, Some(4));
-    let mut other = ClusterWorld { view: view.view.clone(), state: CoordinatorState::default() };
-    other.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(fresh("a", None))));
-    other.put(WatchedKind::NodeDaemons, fresh("b", Some(40)));
-    assert_eq!(available(&mut other, 41_000).0, Some(4));
-    // A report that is late by a second changes nothing.
-    let mut view = begun();
-    view.put(WatchedKind::NodeDaemons, fresh("a", Some(604)));
-    assert_eq!(available(&mut view, 5_000), (Some(3), Some(NOW + ms(34_000))));
-}
-
-#[test]
-fn an_approval_that_was_given_by_a_clock_ahead_is_withdrawn_as_any_other() {
-    let mut view = world(json!({}));
-    let early = || report("a", "one", json!({}), approval("two", "2023-11-14T23:59:59Z"));
-    view.put(WatchedKind::NodeDaemons, early());
-    assert_eq!(view.plan(NOW).look_again, Some(NOW + rollout::UNCLAIMED));
-    view.put(WatchedKind::NodeDaemons, early());
-    assert_eq!(view.plan(NOW + rollout::UNCLAIMED).unclaimed.len(), 1);
-}
-
-/// A DaemonSet that this version does not understand, of the generation after the one in [`world`].
-fn refused(version: &str, status: Value) -> Value {
-    let mut daemon = daemon_set("three", json!({}), status);
-    daemon["metadata"]["generation"] = json!(4);
-    daemon["metadata"]["resourceVersion"] = json!(version);
-    daemon["spec"]["template"]["spec"]["restartPolicy"] = json!("Sometimes");
-    daemon["spec"]["revisionHistoryLimit"] = json!(0);
-    daemon
-}
-
-#[test]
-fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
-    let mut view = world(json!({}));
-    view.put(WatchedKind::Revisions, revision("zero", 0));
-    let key = ObjectKey::new("kube-system", "net");
-    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), approval("two", FAILED_AT)));
-    let live = json!({"observedGeneration": 3, "conditions": [{"type": "Foreign", "status": "Maybe"}]});
-    view.put(WatchedKind::DaemonSets, refused("8", live));
-    let plan = view.plan(NOW);
-    let [ObjectWrite::Status { status: written, .. }, ObjectWrite::Approvals { spec, .. }] = plan.writes.as_slice()
-    else {
-        panic!("{:?}", plan.writes)
-    };
-    assert_eq!((written.get("observedGeneration"), spec.approvals.len()), (None, 0));
-    assert_eq!(
-        (&written["desiredNumberScheduled"], &written["numberReady"]),
-        (&json!(4), &json!(4)),
-        "facts are counted"
-    );
-    assert_eq!(written["conditions"][0]["type"], "Foreign");
-    for (kind, words) in [
-        ("Available", ("True", "AllAvailable", "4 of 4 nodes")),
-        ("Progressing", ("False", "Held", "its definition is refused")),
-    ] {
-        let (status, reason, message) = condition(&plan, kind);
-        assert_eq!((status.as_str(), reason.as_str(), message.as_str()), words);
-    }
-    let (status, reason, message) = condition(&plan, "Degraded");
-    assert_eq!((status.as_str(), reason.as_str()), ("True", "Invalid"));
-    assert!(message.contains("spec.template.spec.restartPolicy: "), "{message}");
-    // Writes are conditional on these; who looks again sees the same.
-    assert_eq!((view.view.daemons[&key].resource_version.as_str(), view.view.daemons[&key].generation), ("8", 4));
-    view.put(WatchedKind::DaemonSets, refused("9", written.clone()));
-    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
-    assert_eq!(view.view.daemons[&key].resource_version, "9");
-    assert_eq!(view.plan(NOW + ms(5_000)).writes, []);
-    // It goes away, or is mended.
-    let mut going = refused("10", json!({}));
-    going["metadata"]["deletionTimestamp"] = json!("2023-01-01T00:00:00Z");
-    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), approval("two", FAILED_AT)));
-    view.put(WatchedKind::DaemonSets, going);
-    let plan = view.plan(NOW);
-    assert_eq!(approved(&plan), []);
-    assert!(matches!(&plan.writes[..], [ObjectWrite::Approvals { node, .. }] if node == "a"), "{:?}", plan.writes);
-    let mut mended = daemon_set("two", json!({}), json!({}));
-    mended["metadata"]["generation"] = json!(5);
-    view.put(WatchedKind::DaemonSets, mended);
-    let plan = view.plan(NOW);
-    assert_eq!(
-        (self::status(&plan)["observedGeneration"].as_i64(), condition(&plan, "Degraded").0),
-        (Some(5), "False".to_owned())
-    );
-}
-
-#[test]
-fn a_mode_that_nobody_knows_is_a_definition_that_is_refused() {
-    let mistyped = |namespace: &str| {
-        let mut daemon = daemon_set("one", json!({}), json!({}));
-        daemon["metadata"]["labels"] = json!({"daemonlet.dev/mode": "Static"});
-        daemon["metadata"]["namespace"] = json!(namespace);
-        daemon
-    };
-    let mut view = world(json!({}));
-    view.put(WatchedKind::DaemonSets, mistyped("kube-system"));
-    let plan = view.plan(NOW);
-    let (status, reason, message) = condition(&plan, "Degraded");
-    assert_eq!((status.as_str(), reason.as_str()), ("True", "Invalid"));
-    assert!(message.contains("\"Static\" is neither static nor bootstrap"), "{message}");
-    assert_eq!(self::status(&plan)["numberReady"], 4, "the nodes still run it");
-    // One that no coordinator has seen before, wherever it is: the label says for whom it is meant.
-    for namespace in ["kube-system", "other"] {
-        let mut fresh = ClusterWorld::default();
-        fresh.put(WatchedKind::DaemonSets, mistyped(namespace));
-        assert!(!fresh.plan(NOW).writes.is_empty(), "{namespace}");
-    }
-}
-
-#[test]
-fn another_object_whose_definition_is_refused_has_nothing_of_the_former_one() {
-    let mut view = world(json!({}));
-    let mut other = refused("1", json!({}));
-    other["metadata"]["uid"] = json!("other");
-    view.put(WatchedKind::DaemonSets, other);
-    let plan = view.plan(NOW);
-    assert_eq!(condition(&plan, "Degraded").1, "Invalid");
-    assert_eq!(self::status(&plan).as_object().unwrap().keys().collect::<Vec<_>>(), ["conditions"]);
-    let daemon = &view.view.daemons[&ObjectKey::new("kube-system", "net")];
-    assert_eq!((daemon.uid.as_str(), daemon.hash.as_str()), ("other", ""));
-}
-
-#[test]
-fn a_name_that_somebody_elses_revision_has_is_waited_for_or_counted_as_a_collision() {
-    let mut held = revision("one", 1);
-    held["metadata"]["labels"] = json!({});
-    let owner = |kind: &str, name: &str| json!([{"kind": kind, "name": name, "uid": "former", "controller": true}]);
-    for (owners, waits) in [
-        (owner("DaemonSet", "net"), true),
-        (owner("DaemonSet", "other"), false),
-        (owner("StatefulSet", "net"), false),
-        (json!([]), false),
-    ] {
-        let mut view = ClusterWorld::default();
-        view.put(WatchedKind::DaemonSets, daemon_set("one", json!({}), json!({})));
-        held["metadata"]["ownerReferences"] = owners.clone();
-        view.put(WatchedKind::Revisions, held.clone());
-        let plan = view.plan(NOW);
-        match plan.writes.as_slice() {
-            [ObjectWrite::Status { .. }] => {
-                assert!(waits, "{owners}");
-                let (_, reason, words) = condition(&plan, "Degraded");
-                assert_eq!(reason, "NoControllerRevision");
-                assert!(words.contains("of a former DaemonSet of this name is still there"), "{words}");
-            }
-            [ObjectWrite::Revision { write: history::RevisionWrite::Collision, .. }] => assert!(!waits, "{owners}"),
-            writes => panic!("{owners}: {writes:?}"),
-        }
-        view.take(Change::Gone(WatchedKind::Revisions, Box::new(held.clone())));
-        let plan = view.plan(NOW);
-        assert!(
-            matches!(&plan.writes[..], [ObjectWrite::Revision { write: history::RevisionWrite::Create { .. }, .. }]),
-            "{owners}"
-        );
-    }
-}
-
 mod adversary;
 mod back;
 mod missing;
@@ -652,72 +355,3 @@ mod releases;
 mod stages;
 mod stuck;
 mod unread;
-
-#[test]
-fn revision_and_overlays_are_approved_as_a_pair() {
-    let mut world = ClusterWorld::default();
-    world.put(WatchedKind::DaemonSets, daemon_set("a", json!({}), json!({})));
-    world.put(WatchedKind::Revisions, revision("a", 1));
-    for name in NODES {
-        world.put(WatchedKind::Nodes, node(name, "True"));
-        world.put(WatchedKind::NodeDaemons, report(name, "a", json!({}), json!([])));
-    }
-    let approved = |plan: &ClusterPlan| -> Vec<(String, Spec)> {
-        let of = |write: &ObjectWrite| match write {
-            ObjectWrite::Approvals { node, spec } => Some((node.clone(), spec.clone())),
-            _ => None,
-        };
-        plan.writes.iter().filter_map(of).collect()
-    };
-    assert_eq!(approved(&world.plan(NOW)), []);
-    // The overlays of two nodes change; the budget is one.
-    for name in ["b", "c"] {
-        world.put(WatchedKind::NodeDaemons, report(name, "a", json!({"overlays": "d1"}), json!([])));
-    }
-    let given = approved(&world.plan(NOW));
-    assert_eq!(given.len(), 1);
-    let (node, spec) = &given[0];
-    assert_eq!((node.as_str(), spec.approvals[0].pair()), ("b", format!("{}.d1", hash("a"))));
-    // Counters are the template's.
-    let updated = world.plan(NOW).writes.iter().find_map(|write| match write {
-        ObjectWrite::Status { status, .. } => status.get("updatedNumberScheduled").and_then(Value::as_u64),
-        _ => None,
-    });
-    assert_eq!(updated, Some(4));
-    // It fails there: nothing more is approved.
-    for name in ["b", "c"] {
-        let failed = json!({"overlays": "d1", "failed": {"revision": hash("a"), "cause": "crash", "message": "m"}});
-        world.put(WatchedKind::NodeDaemons, report(name, "a", failed, json!([])));
-    }
-    world.put(WatchedKind::NodeDaemons, report("d", "a", json!({"overlays": "d1"}), json!([])));
-    assert_eq!(approved(&world.plan(NOW)), []);
-}
-
-#[test]
-fn overlays_that_went_away_are_approved_node_by_node_until_that_fails() {
-    let mut world = ClusterWorld::default();
-    world.put(WatchedKind::DaemonSets, daemon_set("a", json!({}), json!({})));
-    world.put(WatchedKind::Revisions, revision("a", 1));
-    let patched = |name: &str, more: Value| {
-        let mut told = report(name, "a", more, json!([]));
-        told["status"]["daemons"][0]["instances"][0]["overlays"] = "d1".into();
-        told
-    };
-    for name in NODES {
-        world.put(WatchedKind::Nodes, node(name, "True"));
-        world.put(WatchedKind::NodeDaemons, patched(name, json!({})));
-    }
-    let approved = |plan: &ClusterPlan| -> Vec<String> {
-        let of = |write: &ObjectWrite| match write {
-            ObjectWrite::Approvals { spec, .. } => spec.approvals.first().map(|approval| approval.pair()),
-            _ => None,
-        };
-        plan.writes.iter().filter_map(of).collect()
-    };
-    assert_eq!(approved(&world.plan(NOW)), [hash("a")]);
-    for name in &NODES[..2] {
-        let failed = json!({"failed": {"revision": hash("a"), "cause": "crash", "message": "m"}});
-        world.put(WatchedKind::NodeDaemons, patched(name, failed));
-    }
-    assert_eq!(approved(&world.plan(NOW)), Vec::<String>::new());
-}

@@ -5,6 +5,10 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod stages;
+mod taints;
+mod triggers;
+
 const NOW: Timestamp = at(1_000_000);
 const PAST: Name = Name::first(0);
 const WANTED: Name = Name::first(1);
@@ -78,6 +82,10 @@ fn approves(rules: &RolloutRules, nodes: &[NodeFact<'_>]) -> Vec<String> {
     plan(rules, ms(0), nodes, NOW).approve.into_iter().map(|i| nodes[i].name.to_owned()).collect()
 }
 
+fn in_zone<'a>(zone: &'a str, fact: NodeFact<'a>) -> NodeFact<'a> {
+    NodeFact { zone: Some(zone), ..fact }
+}
+
 #[test]
 fn the_budget_is_kept_and_unavailable_nodes_come_first() {
     assert_eq!(approves(&rules(2), &[node("c", OLD), node("a", OLD), node("b", OLD)]), ["a", "b"]);
@@ -99,76 +107,6 @@ const NO_NODE: [usize; 0] = [];
 fn what_a_surge_left_beside_an_old_instance_that_serves_is_no_free_slot() {
     let stuck = [OLD[0], InstanceFact { revision: Name::first(2), ..OLD_BROKEN[0] }];
     assert_eq!(approves(&rules(1), &[node("a", &stuck), node("b", &stuck), node("c", OLD)]), ["a"]);
-}
-
-#[test]
-fn unreachable_on_the_old_revision_takes_no_slot_and_broken_after_the_update_does() {
-    let away = NodeFact { reachable: false, ready: false, ..node("away", OLD) };
-    assert_eq!(approves(&rules(1), &[node("a", OLD), away.clone()]), ["a"]);
-    let exact = RolloutRules { exact: true, ..rules(1) };
-    assert_eq!(approves(&exact, &[node("a", OLD), away]), NONE, "upstream's rule");
-    let broke = NodeFact { reachable: false, ready: false, ..node("broke", NEW) };
-    assert_eq!(approves(&rules(1), &[node("a", OLD), broke]), NONE);
-    assert_eq!(approves(&rules(1), &[node("a", OLD), node("b", NEW_BROKEN)]), NONE);
-    assert_eq!(approves(&rules(1), &[node("a", OLD), node("b", NEW)]), ["a"]);
-}
-
-/// What placement says of a node that is not well, if the daemon does not tolerate its taints.
-fn tainted<'a>(node: NodeFact<'a>) -> NodeFact<'a> {
-    NodeFact { should_run: false, ready: false, ..node }
-}
-
-#[test]
-fn a_node_that_breaks_under_the_new_revision_counts_also_with_taints_that_are_not_tolerated() {
-    let broke = tainted(node("broke", NEW));
-    assert_eq!(approves(&rules(1), &[node("a", OLD), broke.clone()]), NONE, "it keeps its slot");
-    assert_eq!(approves(&rules(2), &[node("a", OLD), node("b", OLD), broke.clone()]), ["a"]);
-    let claims = NodeFact { replacing: true, ..tainted(node("claims", OLD)) };
-    assert_eq!(approves(&rules(1), &[node("a", OLD), claims]), NONE, "it may be in the middle");
-    assert_eq!(approves(&rules(1), &[node("a", OLD), tainted(node("old", OLD))]), ["a"], "that is not of the rollout");
-    let held = |nodes: &[NodeFact<'_>]| plan(&rules(1), ms(0), nodes, NOW).held;
-    let words = "the budget is taken by nodes on which it failed or does not become available: broke";
-    assert_eq!(held(&[node("a", OLD), broke.clone()]), words);
-    let more = ["c", "d", "e", "f", "g"].map(|name| tainted(node(name, NEW)));
-    let many: Vec<NodeFact<'_>> = [node("a", OLD), broke.clone()].into_iter().chain(more).collect();
-    assert_eq!(held(&many), format!("{words}, c, d, e, f, …"));
-    let failed = NodeFact { failed: true, ..node("broke", NEW_BROKEN) };
-    assert_eq!(held(&[node("a", OLD), failed]), words);
-    assert_eq!(held(&[node("a", OLD), broke.clone(), node("b", NEW_BROKEN)]), "", "one is on its way");
-    assert_eq!(held(&[node("b", NEW), broke.clone()]), "", "nobody waits for it");
-    let elsewhere = NodeFact { belongs: false, ..broke.clone() };
-    assert_eq!(approves(&rules(1), &[node("a", OLD), elsewhere]), ["a"], "the daemon is not for that node any more");
-    let canaries = RolloutRules { canary_hold: Some(ms(0)), ..rules(5) };
-    let canary = |node| NodeFact { canary: true, ..node };
-    let nodes = [node("a", OLD), canary(node("b", NEW)), canary(broke)];
-    let planned = plan(&canaries, ms(0), &nodes, NOW);
-    assert!(planned.approve.is_empty() && planned.held.ends_with("and are not: broke"), "{}", planned.held);
-}
-
-#[test]
-fn nothing_waits_for_a_node_that_waits_for_the_rollout() {
-    let canaries = RolloutRules { canary_hold: Some(ms(0)), ..rules(5) };
-    let waits = || NodeFact { awaits_rollout: true, canary: true, ..node("c", &[]) };
-    let tried = NodeFact { canary: true, ..node("b", NEW) };
-    assert_eq!(approves(&canaries, &[node("a", OLD), tried, waits()]), ["a"]);
-    assert_eq!(approves(&canaries, &[node("a", OLD), waits()]), NONE, "nobody has tried it");
-    let promoted = RolloutRules { is_canary_promoted: true, ..canaries.clone() };
-    assert_eq!(approves(&promoted, &[node("a", OLD), waits()]), ["a"]);
-    let is_open = |rules: &RolloutRules, nodes: &[NodeFact<'_>]| plan(rules, ms(0), nodes, NOW).is_open;
-    assert!(!is_open(&canaries, &[node("a", OLD), waits()]));
-    assert!(is_open(&canaries, &[waits(), node("d", &[])]), "nobody can be kept on the old one");
-    assert!(!is_open(&RolloutRules { hold: Some("paused".to_owned()), ..canaries }, &[waits()]));
-}
-
-#[test]
-fn an_outage_holds_also_where_the_daemon_does_not_tolerate_its_taints() {
-    let away = |name| NodeFact { reachable: false, ..tainted(node(name, OLD)) };
-    let nodes = [node("a", OLD), node("b", OLD), node("c", OLD), away("d"), away("e"), away("f")];
-    let third = RolloutRules { max_unreachable: IntOrPercent::Percent(50), ..rules(1) };
-    let planned = plan(&third, ms(0), &nodes, NOW);
-    assert_eq!((planned.approve, planned.held.as_str()), (vec![], "3 of 6 nodes are unreachable"));
-    let more = RolloutRules { max_unreachable: IntOrPercent::Percent(51), ..rules(1) };
-    assert_eq!(approves(&more, &nodes), ["a"]);
 }
 
 #[test]
@@ -246,26 +184,6 @@ fn holds_say_why() {
         ["a"],
         "rounded up"
     );
-}
-
-#[test]
-fn canaries_go_first_and_the_others_when_they_have_settled() {
-    let canary = |instances| NodeFact { canary: true, ..node("z", instances) };
-    let rules = RolloutRules { canary_hold: Some(ms(1_000)), ..rules(5) };
-    assert_eq!(approves(&rules, &[node("a", OLD), canary(OLD)]), ["z"]);
-    let young = [InstanceFact { ready_since: Some(NOW - ms(1)), ..NEW[0] }];
-    let nodes = [node("a", OLD), canary(&young)];
-    let planned = plan(&rules, ms(0), &nodes, NOW);
-    assert_eq!((planned.approve.len(), planned.look_again), (0, Some(NOW + ms(999))));
-    assert_eq!(approves(&rules, &[node("a", OLD), canary(NEW)]), ["a"]);
-}
-
-#[test]
-fn canaries_that_are_nowhere_hold_the_rollout() {
-    let rules = RolloutRules { canary_hold: Some(ms(0)), ..rules(5) };
-    let misplaced = NodeFact { canary: true, should_run: false, belongs: false, ..node("z", OLD) };
-    let planned = plan(&rules, ms(0), &[node("a", OLD), node("b", OLD_BROKEN), misplaced], NOW);
-    assert_eq!((planned.approve, planned.held.as_str()), (vec![], canary::NONE));
 }
 
 #[test]
@@ -359,109 +277,6 @@ proptest! {
     }
 }
 
-fn in_zone<'a>(zone: &'a str, fact: NodeFact<'a>) -> NodeFact<'a> {
-    NodeFact { zone: Some(zone), ..fact }
-}
-
-#[test]
-fn one_zone_comes_after_the_other() {
-    let all = |a1, a2, b1, b2| [in_zone("a", a1), in_zone("a", a2), in_zone("b", b1), in_zone("b", b2)];
-    let of = |a1, a2, b1, b2| approves(&rules(3), &all(a1, a2, b1, b2));
-    let old = |name| node(name, OLD);
-    let new = |name| node(name, NEW);
-    assert_eq!(of(old("a1"), old("a2"), old("b1"), old("b2")), ["a1", "a2"], "the first by name");
-    assert_eq!(of(old("a1"), old("a2"), old("b1"), node("b2", OLD_BROKEN)), ["b2", "b1"], "the worst first");
-    assert_eq!(of(old("a1"), node("a2", OLD_BROKEN), new("b1"), old("b2")), ["b2"], "what was begun is ended first");
-    assert_eq!(of(approved("a1", NOW), new("a2"), old("b1"), old("b2")), NONE);
-    assert_eq!(of(new("a1"), node("a2", NEW_BROKEN), old("b1"), old("b2")), NONE, "it has to be available");
-    assert_eq!(of(new("a1"), new("a2"), old("b1"), old("b2")), ["b1", "b2"]);
-    let away = NodeFact { reachable: false, ready: false, ..old("a2") };
-    assert_eq!(of(new("a1"), away, old("b1"), old("b2")), ["b1", "b2"], "who cannot take a slot holds no zone up");
-    for waits in [
-        node("a2", &[]),
-        NodeFact { passed_over: Some(NOW), ..old("a2") },
-        NodeFact { refused_until: Some(NOW + ms(1)), ..old("a2") },
-    ] {
-        assert_eq!(of(new("a1"), waits, old("b1"), old("b2")), ["b1", "b2"], "nor who waits, or takes nothing");
-    }
-    let last = [NodeFact { passed_over: Some(NOW), ..old("a2") }, NodeFact { passed_over: Some(NOW), ..old("b2") }];
-    assert_eq!(of(new("a1"), last[0].clone(), new("b1"), last[1].clone()), ["a2"], "zone by zone in the end, too");
-    let waits = [in_zone("a", new("a1")), in_zone("a", node("a2", OLD)), in_zone("b", old("b1"))];
-    let canary = NodeFact { canary: true, ..waits[2].clone() };
-    let first = RolloutRules { canary_hold: Some(ms(0)), ..rules(1) };
-    assert_eq!(approves(&first, &[waits[0].clone(), waits[1].clone(), canary]), ["b1"], "canaries are of any zone");
-}
-
-#[test]
-fn a_step_is_spread_over_racks() {
-    let of = |rack, fact| NodeFact { spread: Some(rack), ..fact };
-    let nodes = |first: NodeFact<'static>| {
-        [
-            of("r1", first),
-            of("r1", node("b", OLD)),
-            of("r1", node("c", OLD)),
-            of("r2", node("d", OLD)),
-            of("r3", node("e", OLD)),
-        ]
-    };
-    assert_eq!(approves(&rules(3), &nodes(node("a", OLD))), ["a", "d", "e"]);
-    assert_eq!(approves(&rules(2), &nodes(node("a", NEW))), ["d", "e"], "its rack has one already");
-    assert_eq!(approves(&rules(4), &nodes(node("a", OLD))), ["a", "d", "e", "b"]);
-}
-
-#[test]
-fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
-    let step = |nodes, is_last| Some(StepLimit { nodes, is_last, words: "step 1 holds".to_owned() });
-    let first = RolloutRules { step: step(2, false), ..rules(5) };
-    let nodes = [node("a", NEW), node("b", OLD), node("c", OLD), node("d", OLD)];
-    let planned = plan(&first, ms(0), &nodes, NOW);
-    assert_eq!((planned.approve, planned.is_open), (vec![1], false));
-    let full = [node("a", NEW), node("b", NEW), node("c", OLD), node("d", OLD)];
-    let planned = plan(&first, ms(0), &full, NOW);
-    assert_eq!((planned.approve, planned.held.as_str(), planned.is_open), (vec![], "step 1 holds", false));
-    let missing = [node("a", OLD), node("b", &[]), node("c", &[]), node("d", OLD)];
-    assert_eq!(
-        plan(&RolloutRules { step: step(1, false), ..rules(5) }, ms(0), &missing, NOW).approve,
-        [0],
-        "who runs nothing is no part of it"
-    );
-    let broken = [node("a", NEW), node("b", NEW_BROKEN), node("c", OLD), node("d", OLD)];
-    assert_eq!(plan(&first, ms(0), &broken, NOW).held, "step 1 holds", "it is told also while one is not available");
-    let last = RolloutRules { step: step(4, true), ..rules(5) };
-    let planned = plan(&last, ms(0), &full, NOW);
-    assert_eq!((planned.approve, planned.is_open), (vec![2, 3], true));
-}
-
-#[test]
-fn first_installs_are_counted_until_they_are_available() {
-    let few = RolloutRules { first_install: Some(IntOrPercent::Int(2)), ..rules(5) };
-    let empty = |name| node(name, &[]);
-    let nodes = [empty("a"), empty("b"), empty("c"), empty("d")];
-    assert_eq!(approves(&rules(5), &nodes), NONE, "they start by themselves");
-    assert_eq!(approves(&few, &nodes), ["a", "b"]);
-    let given = |name| NodeFact { instances: &[], ..approved(name, NOW) };
-    assert_eq!(approves(&few, &[given("a"), empty("b"), empty("c")]), ["b"]);
-    assert_eq!(approves(&few, &[node("a", NEW), empty("b"), empty("c"), empty("d")]), ["b", "c"]);
-    let broken = |name| NodeFact { failed: true, ..node(name, NEW_BROKEN) };
-    assert_eq!(approves(&few, &[broken("a"), broken("b"), empty("c")]), NONE);
-    let claimed = |name| NodeFact { replacing: true, reachable: false, ..given(name) };
-    assert_eq!(approves(&few, &[claimed("a"), claimed("b"), empty("c")]), NONE, "whatever becomes of them");
-    let share = RolloutRules { first_install: Some(IntOrPercent::Percent(1)), ..rules(5) };
-    assert_eq!(approves(&share, &nodes), ["a"], "at least one");
-    let planned = plan(&share, ms(0), &[given("a"), given("b")], NOW);
-    assert_eq!((planned.withdraw, planned.approve), (vec![1], vec![]), "fewer are allowed by now");
-    let planned = plan(&few, ms(0), &[broken("a"), broken("b"), empty("c")], NOW);
-    let words = "the budget is taken by nodes on which it failed or does not become available: a, b";
-    assert_eq!((planned.held.as_str(), planned.stuck), (words, Some((Stuck::Taken, vec![0, 1]))));
-    let planned = plan(&few, ms(0), &[broken("a"), given("b"), empty("c")], NOW);
-    assert_eq!((planned.held.as_str(), planned.stuck), ("", None), "one is on its way");
-    let held = RolloutRules { hold: Some("paused".to_owned()), ..few.clone() };
-    let planned = plan(&held, ms(0), &[given("a"), empty("b")], NOW);
-    assert_eq!((planned.withdraw, planned.approve, planned.held.as_str()), (vec![0], vec![], "paused"));
-    let not_here = NodeFact { able: false, ..empty("a") };
-    assert_eq!(approves(&few, &[not_here, empty("b")]), ["b"]);
-}
-
 #[test]
 fn a_node_is_done_when_its_revision_and_its_overlays_are() {
     let (one, two) = (Some(Name::first(5)), Some(Name::first(6)));
@@ -480,88 +295,6 @@ fn a_node_is_done_when_its_revision_and_its_overlays_are() {
     assert_eq!(planned(&other).withdraw, [0], "its overlays have changed since");
     let claimed = [NodeFact { replacing: true, ..other[0].clone() }];
     assert_eq!(planned(&claimed).withdraw, Vec::<usize>::new(), "what is claimed goes on");
-}
-
-/// A node with an approval that waits for this trigger.
-fn standing(name: &str, when: UpdateTrigger) -> NodeFact<'_> {
-    NodeFact {
-        approval: Some(ApprovalFact { revision: WANTED, overlays: None, at: at(0), when: Some(when) }),
-        ..node(name, OLD)
-    }
-}
-
-fn on(when: UpdateTrigger) -> RolloutRules {
-    RolloutRules { when: Some(when), ..rules(1) }
-}
-
-#[test]
-fn what_waits_for_a_trigger_is_given_to_all_and_takes_a_slot_from_its_claim_on() {
-    let drain = on(UpdateTrigger::Drain);
-    let three = [node("a", OLD), node("b", OLD), node("c", OLD_BROKEN)];
-    let planned = plan(&drain, ms(0), &three, NOW);
-    assert_eq!((planned.approve.len(), planned.slots, planned.waiting), (3, 1, 3), "c is unavailable already");
-    let nodes = [standing("a", UpdateTrigger::Drain), standing("b", UpdateTrigger::Drain), node("c", NEW)];
-    let planned = plan(&drain, ms(0), &nodes, NOW);
-    assert_eq!((planned.withdraw, planned.unclaimed), (vec![], vec![]), "without time limit");
-    assert_eq!((planned.slots, planned.waiting, planned.look_again), (0, 2, None));
-    let claimed = NodeFact { replacing: true, ..standing("a", UpdateTrigger::Drain) };
-    let planned = plan(&drain, ms(0), &[claimed, standing("b", UpdateTrigger::Drain)], NOW);
-    assert_eq!((planned.slots, planned.waiting, planned.withdraw), (1, 1, vec![]));
-}
-
-#[test]
-fn what_waits_for_a_trigger_is_withdrawn_when_that_or_the_rollout_ends() {
-    let withdrawn = |rules: &RolloutRules, nodes: &[NodeFact<'_>]| plan(rules, ms(0), nodes, NOW).withdraw;
-    let nodes = [standing("a", UpdateTrigger::Drain)];
-    let drain = on(UpdateTrigger::Drain);
-    assert_eq!(withdrawn(&RolloutRules { hold: Some("paused".into()), ..drain.clone() }, &nodes), [0]);
-    assert_eq!(withdrawn(&RolloutRules { wanted: Name::first(2), ..drain.clone() }, &nodes), [0]);
-    for other in [RolloutRules { when: None, ..drain.clone() }, on(UpdateTrigger::Boot)] {
-        assert_eq!(withdrawn(&other, &nodes), [0], "its owner has written another trigger, or none");
-    }
-    let dropped = plan(&drain, ms(0), &[approved("a", NOW), approved("b", NOW)], NOW);
-    assert_eq!((dropped.withdraw, dropped.slots), (vec![], 0), "an older resource drops what it waits for");
-    assert_eq!(withdrawn(&drain, &[approved("a", NOW - UNCLAIMED)]), [0], "that has its time limit");
-    assert_eq!(withdrawn(&drain, &[NodeFact { failed: true, ..nodes[0].clone() }]), [0]);
-    assert_eq!(withdrawn(&drain, &[NodeFact { able: false, ..nodes[0].clone() }]), [0], "its agent is dead");
-    let away = NodeFact { able: false, reachable: false, ready: false, ..nodes[0].clone() };
-    assert_eq!(withdrawn(&drain, &[away]), [0], "a node that is down is given it anew");
-}
-
-#[test]
-fn steps_partition_and_canaries_bound_what_waits_for_a_trigger() {
-    let boot = on(UpdateTrigger::Boot);
-    let step = |nodes| Some(StepLimit { nodes, is_last: false, words: "step 1".to_owned() });
-    let one = RolloutRules { step: step(1), ..boot.clone() };
-    assert_eq!(approves(&one, &[node("a", OLD), node("b", OLD)]), ["a"]);
-    let nodes = [standing("a", UpdateTrigger::Boot), standing("b", UpdateTrigger::Boot)];
-    assert_eq!(plan(&one, ms(0), &nodes, NOW).withdraw, [1], "the steps were changed");
-    let staged = NodeFact { staged: true, ..node("b", OLD) };
-    assert_eq!(approves(&one, &[node("a", OLD), staged]), NONE, "what was withdrawn counts until its agent says so");
-    let kept = RolloutRules { partition: IntOrPercent::Int(1), ..boot.clone() };
-    assert_eq!(approves(&kept, &[node("a", OLD), node("b", OLD)]), ["a"]);
-    assert_eq!(plan(&kept, ms(0), &nodes, NOW).withdraw, [1]);
-    let canary = RolloutRules { canary_hold: Some(ms(0)), ..boot };
-    let first = NodeFact { canary: true, ..standing("b", UpdateTrigger::Boot) };
-    let nodes = [standing("a", UpdateTrigger::Boot), first];
-    assert_eq!(plan(&canary, ms(0), &nodes, NOW).withdraw, [0]);
-}
-
-#[test]
-fn what_waits_for_a_trigger_on_a_node_that_is_away_keeps_no_place() {
-    let drain = on(UpdateTrigger::Drain);
-    let step = Some(StepLimit { nodes: 1, is_last: false, words: "step 1".to_owned() });
-    let away = NodeFact { reachable: false, ..standing("a", UpdateTrigger::Drain) };
-    let staged = NodeFact { staged: true, ..away.clone() };
-    let withdrawn = |node: NodeFact<'_>| plan(&drain, ms(0), &[node, self::node("b", OLD)], NOW).withdraw;
-    assert_eq!((withdrawn(away.clone()), withdrawn(staged)), (vec![0], NO_NODE.to_vec()));
-    let many = ["a", "b", "c"].map(|name| NodeFact { name, ..away.clone() });
-    assert_eq!(plan(&drain, ms(0), &many, NOW).withdraw, NO_NODE, "an outage takes nothing back");
-    // Another node takes its place, in the step and in the zones.
-    let rest = NodeFact { approval: None, ..away };
-    let of = |zone, fact| NodeFact { zone: Some(zone), ..fact };
-    let nodes = [of("z1", rest), of("z2", node("b", OLD))];
-    assert_eq!(approves(&RolloutRules { step, ..drain }, &nodes), ["b"]);
 }
 
 #[test]
@@ -639,18 +372,6 @@ fn what_is_withdrawn_from_a_node_that_is_left_out_keeps_its_slot_until_it_is_gon
 }
 
 #[test]
-fn who_has_not_said_what_runs_may_be_one_of_those_that_a_step_allows() {
-    let step = |nodes| StepLimit { nodes, words: "step 1 holds".to_owned(), is_last: false };
-    let staged = |nodes| RolloutRules { step: Some(step(nodes)), ..rules(5) };
-    let unsaid = NodeFact { able: false, unreported_until: Some(NOW + ms(1)), ..node("a", &[]) };
-    let plan = plan(&staged(1), ms(0), &[unsaid.clone(), node("b", OLD)], NOW);
-    assert_eq!((plan.approve, plan.held.as_str()), (vec![], "step 1 holds"));
-    assert_eq!(approves(&staged(2), &[unsaid, node("b", OLD), node("c", OLD)]), ["b"]);
-    let never = NodeFact { able: false, ..node("a", &[]) };
-    assert_eq!(approves(&staged(1), &[never, node("b", OLD)]), ["b"], "it has no agent");
-}
-
-#[test]
 fn a_node_that_was_not_well_when_its_report_was_lost_keeps_its_slot() {
     let away = |broken| NodeFact { broken, reachable: false, ready: false, able: false, ..node("a", &[]) };
     assert_eq!(approves(&rules(1), &[away(false), node("b", OLD)]), ["b"]);
@@ -659,33 +380,4 @@ fn a_node_that_was_not_well_when_its_report_was_lost_keeps_its_slot() {
     let first = RolloutRules { first_install: Some(IntOrPercent::Int(1)), ..rules(1) };
     assert_eq!(approves(&first, &[away(false), node("b", &[])]), ["b"]);
     assert_eq!(approves(&first, &[away(true), node("b", &[])]), NONE);
-}
-
-#[test]
-fn a_canary_phase_that_is_promoted_does_not_wait_for_who_cannot_take_it() {
-    let canary = |it: NodeFact<'static>| NodeFact { canary: true, ..it };
-    let unable = canary(NodeFact { able: false, ..node("b", OLD) });
-    let nodes = [canary(node("a", NEW)), unable, node("c", OLD)];
-    let by_hand = RolloutRules { canary_hold: Some(ms(0)), is_canary_promoted: true, ..rules(5) };
-    assert_eq!(approves(&by_hand, &nodes), ["c"]);
-    assert_eq!(approves(&RolloutRules { is_canary_promoted: false, ..by_hand.clone() }, &nodes), NONE);
-    let on_its_way = [canary(node("a", NEW_BROKEN)), node("c", OLD)];
-    assert_eq!(approves(&by_hand, &on_its_way), NONE, "it can take it, and is waited for");
-}
-
-#[test]
-fn what_waits_for_a_trigger_in_a_zone_whose_turn_it_is_not_is_taken_back() {
-    let drained = RolloutRules { when: Some(UpdateTrigger::Drain), ..rules(1) };
-    let given = |name, zone| {
-        let when = Some(UpdateTrigger::Drain);
-        let approval = Some(ApprovalFact { revision: WANTED, overlays: None, at: at(0), when });
-        NodeFact { approval, zone, ..node(name, OLD) }
-    };
-    let of = |zones: [Option<&'static str>; 4]| {
-        let nodes: Vec<NodeFact<'_>> = ["a", "b", "c", "d"].into_iter().zip(zones).map(|(n, z)| given(n, z)).collect();
-        let withdraw = plan(&drained, ms(0), &nodes, NOW).withdraw;
-        withdraw.into_iter().map(|i| nodes[i].name.to_owned()).collect::<Vec<_>>()
-    };
-    assert_eq!(of([None; 4]), NONE);
-    assert_eq!(of([Some("y"), Some("z"), Some("y"), Some("z")]), ["b", "d"]);
 }

@@ -5,6 +5,9 @@ use super::*;
 use crate::core::cluster::released::Released;
 use crate::core::cluster::released::RolloutStatus;
 
+mod first_install;
+mod released;
+
 fn of_api(image: &str) -> DaemonSet {
     DaemonSet { source: Source::Api, uid: Some("u".into()), ..daemon_set(image) }
 }
@@ -19,6 +22,12 @@ fn bench(permission: Permission) -> (Bench, Desired) {
 
 fn withheld() -> Permission {
     Permission::Withheld(Withheld::NotApproved)
+}
+
+/// `b` is wanted while nodes are kept on `a`.
+fn kept(rollout: RolloutStatus) -> DaemonSet {
+    let released = Some(Released { name: "net-a".to_owned(), hash: "a".to_owned(), generation: 1 });
+    DaemonSet { rollout: RolloutStatus { released, ..rollout }, ..of_api("b") }
 }
 
 #[test]
@@ -214,119 +223,6 @@ fn a_claimed_replacement_goes_on_though_approvals_are_lost() {
     assert!(!plan.summary.reason.contains("apply") && plan.summary.hints[0].starts_with("apply "), "{plan:?}");
 }
 
-/// `b` is wanted while nodes are kept on `a`.
-fn kept(rollout: RolloutStatus) -> DaemonSet {
-    let released = Some(Released { name: "net-a".to_owned(), hash: "a".to_owned(), generation: 1 });
-    DaemonSet { rollout: RolloutStatus { released, ..rollout }, ..of_api("b") }
-}
-
-#[test]
-fn a_first_instance_has_the_released_revision_while_nodes_are_kept_on_it() {
-    let held = || RolloutStatus { is_held: true, ..RolloutStatus::default() };
-    let first = |daemon_set: &DaemonSet| {
-        let mut bench = Bench::new();
-        bench.world.permission = Some(withheld());
-        bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
-        bench.pass(&wanted(daemon_set))
-    };
-    for rollout in [
-        held(),
-        RolloutStatus { is_behind: true, ..RolloutStatus::default() },
-        RolloutStatus { halted: Some("x".to_owned()), ..RolloutStatus::default() },
-    ] {
-        assert_eq!(first(&kept(rollout)), ["start uid-a-0"]);
-    }
-    for (name, value) in [("daemonlet.dev/paused", "true"), ("daemonlet.dev/partition", "10%")] {
-        let mut daemon_set = kept(RolloutStatus::default());
-        daemon_set.annotations.insert(name.to_owned(), value.to_owned());
-        assert_eq!(first(&daemon_set), ["start uid-a-0"], "{name}");
-    }
-    assert_eq!(first(&kept(RolloutStatus::default())), ["start uid-b-0"], "an open rollout keeps nobody");
-    assert_eq!(first(&DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..kept(held()) }), ["start uid-b-0"]);
-    assert_eq!(first(&DaemonSet { rollout: held(), ..of_api("b") }), ["start uid-b-0"], "nothing was ever released");
-    // It has the newer one once that is approved.
-    let mut bench = Bench::new();
-    bench.world.permission = Some(withheld());
-    bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
-    let desired = wanted(&kept(held()));
-    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
-    assert_eq!(bench.plan(&desired).summary.wanted_revision.as_deref(), Some("b"));
-    bench.world.permission = Some(Permission::Claimed);
-    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
-    bench.world.running.clear();
-    bench.now += GONE_AFTER;
-    bench.world.permission = Some(withheld());
-    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"], "the replacement was no first instance");
-}
-
-#[test]
-fn a_node_that_the_newest_revision_selects_and_the_released_one_does_not_waits_for_the_rollout() {
-    let with = |name: &str| {
-        let mut daemon_set = kept(RolloutStatus::default());
-        daemon_set.annotations.insert(name.to_owned(), "1".to_owned());
-        daemon_set
-    };
-    let mut narrow = of_api("a");
-    narrow.template["spec"]["nodeSelector"] = json!({"pool": "a"});
-    for daemon_set in [
-        with("daemonlet.dev/paused"),
-        with("daemonlet.dev/partition"),
-        kept(RolloutStatus { is_held: true, ..RolloutStatus::default() }),
-        kept(RolloutStatus { is_behind: true, ..RolloutStatus::default() }),
-        kept(RolloutStatus { halted: Some("x".to_owned()), ..RolloutStatus::default() }),
-    ] {
-        let mut bench = Bench::new();
-        bench.world.permission = Some(withheld());
-        bench.world.released = Some(ReleasedDefinition::Known(Arc::new(narrow.clone())));
-        assert_eq!(bench.pass(&wanted(&daemon_set)), NONE);
-        let plan = bench.plan(&wanted(&daemon_set));
-        assert_eq!((plan.summary.state, plan.summary.awaits_rollout), (State::Waiting, true));
-        assert!(plan.summary.reason.contains("is not for this node (nodeSelector"), "{}", plan.summary.reason);
-        assert_eq!(bench.pass(&wanted(&kept(RolloutStatus::default()))), ["start uid-b-0"], "it is open");
-        // One for which the newest is not, either, waits for nothing.
-        let mut bench = Bench::new();
-        bench.node.taints = vec![Taint { key: "reserved".into(), value: String::new(), effect: "NoSchedule".into() }];
-        bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
-        let plan = bench.plan(&wanted(&daemon_set));
-        assert_eq!((plan.summary.state, plan.summary.awaits_rollout), (State::NotSelected, false));
-    }
-}
-
-#[test]
-fn what_was_released_counts_while_the_status_says_nothing_of_it() {
-    let put_back = |uid: &str| DaemonSet { uid: Some(uid.to_owned()), ..of_api("b") };
-    let released = |uid: &str| DaemonSet { uid: Some(uid.to_owned()), ..kept(RolloutStatus::default()) };
-    let left = Desired::Left { reason: "its mode was taken away".to_owned(), taken_away: true };
-    for (uid, starts) in [("u", "start uid-a-1"), ("another DaemonSet", "start uid-b-1")] {
-        let mut bench = Bench::new();
-        bench.world.permission = Some(withheld());
-        bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
-        assert_eq!(bench.pass(&wanted(&released("u"))), ["start uid-b-0"]);
-        bench.record.instances.clear();
-        bench.pass(&left);
-        assert!(bench.record.is_bare(), "it can be forgotten: {:?}", bench.record);
-        assert_eq!(bench.pass(&wanted(&put_back(uid))), [starts]);
-    }
-}
-
-#[test]
-fn a_released_revision_that_cannot_be_had_is_waited_for_or_passed_over() {
-    let held = |halted: bool| {
-        let halted = halted.then(|| "it failed on 2 nodes".to_owned());
-        wanted(&kept(RolloutStatus { is_held: true, halted, ..RolloutStatus::default() }))
-    };
-    let mut bench = Bench::new();
-    bench.world.permission = Some(withheld());
-    let plan = bench.plan(&held(false));
-    assert_eq!(plan.summary.state, State::Waiting);
-    assert!(plan.summary.reason.ends_with("lets agents read it"), "{plan:?}");
-    assert!(plan.references.iter().any(|r| r.kind == Kind::ControllerRevision && r.key.name == "net-a"));
-    assert_eq!(bench.pass(&held(false)), NONE);
-    bench.world.released = Some(ReleasedDefinition::Gone);
-    assert_eq!(bench.pass(&held(true)), NONE, "a halted one starts nowhere");
-    assert_eq!(bench.pass(&held(false)), ["start uid-b-0"]);
-}
-
 #[test]
 fn a_released_revision_whose_image_cannot_be_pulled_is_passed_over_after_the_deadline() {
     let held = |halted: bool| {
@@ -420,74 +316,6 @@ fn what_can_start_no_more_keeps_nothing_down() {
         bench.pass(&wanted(&kept(RolloutStatus { is_held: true, ..RolloutStatus::default() }))),
         ["start uid-b-0"]
     );
-}
-
-fn first_install(daemon_set: DaemonSet) -> DaemonSet {
-    let annotations = [("daemonlet.dev/first-install".to_owned(), "10%".to_owned())].into();
-    DaemonSet { annotations, ..daemon_set }
-}
-
-#[test]
-fn a_first_install_starts_only_with_a_claimed_word() {
-    let desired = wanted(&first_install(of_api("a")));
-    let mut bench = Bench::new();
-    for (permission, why) in [
-        (None, "the cluster has no NodeDaemons"),
-        (
-            Some(withheld()),
-            "first instance here waits for the coordinator's approval (daemonlet.dev/first-install): the coo",
-        ),
-        (Some(Permission::Withheld(Withheld::Paused)), "daemonlet.dev/paused holds it"),
-        (Some(Permission::Approved), "its approval is being claimed"),
-    ] {
-        bench.world.permission = permission.clone();
-        assert_eq!(bench.pass(&desired), NONE, "{permission:?}");
-        let plan = bench.plan(&desired);
-        assert!(plan.summary.reason.contains(why), "{}", plan.summary.reason);
-        let is_hinted = plan.summary.hints.iter().any(|hint| hint.starts_with("install a coordinator"));
-        assert_eq!(is_hinted, permission.is_none(), "{:?}", plan.summary.hints);
-        let claims = permission == Some(Permission::Approved);
-        assert_eq!((plan.summary.state, plan.replacing.is_some()), (State::Waiting, claims), "{permission:?}");
-        bench.now += ms(3_600_000);
-    }
-    bench.world.permission = Some(Permission::Claimed);
-    bench.world.waiting_for =
-        vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: String::new() }];
-    assert_eq!((bench.pass(&desired), bench.plan(&desired).replacing), (vec![], None), "it is given back");
-    bench.world.waiting_for.clear();
-    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
-    assert_eq!(bench.plan(&desired).replacing, None);
-    bench.world.permission = Some(withheld());
-    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
-    bench.pass(&desired);
-    bench.world.running.clear();
-    bench.now += GONE_AFTER;
-    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"], "it ran here");
-}
-
-#[test]
-fn images_of_a_first_install_are_pulled_ahead_each_at_a_moment_of_its_own() {
-    let desired = wanted(&first_install(of_api("a")));
-    let mut bench = Bench::new();
-    bench.world.permission = Some(withheld());
-    bench.pass(&desired);
-    assert!(bench.plan(&desired).pull.is_none());
-    bench.now += ms(600_000);
-    bench.pass(&desired);
-    assert!(bench.plan(&desired).pull.is_some());
-}
-
-#[test]
-fn a_folder_and_what_was_released_ask_for_no_word() {
-    let start = |daemon_set: DaemonSet| {
-        let mut bench = Bench::new();
-        bench.world.permission = Some(withheld());
-        bench.pass(&wanted(&first_install(daemon_set)))
-    };
-    assert_eq!(start(daemon_set("a")), ["start uid-a-0"]);
-    let released = Released { name: "net-a".to_owned(), hash: "a".to_owned(), generation: 1 };
-    let rollout = RolloutStatus { released: Some(released), ..RolloutStatus::default() };
-    assert_eq!(start(DaemonSet { rollout, ..of_api("a") }), ["start uid-a-0"]);
 }
 
 #[test]

@@ -2,7 +2,12 @@
 //!
 //! Owns how tests record. Must not decide what is recorded.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use crate::node::fsx::Real;
+use crate::node::recording::encode;
+use crate::node::recording::export;
 
 use super::*;
 

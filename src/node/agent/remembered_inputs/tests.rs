@@ -1,8 +1,10 @@
 use serde_json::json;
 
 use super::*;
+use crate::core::model::Kind;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Good;
+use crate::node::agent::objects::Values;
 
 /// A memory with a Secret in use, and a Secret and a ConfigMap that were kept.
 fn remembered_inputs() -> RememberedInputs {

@@ -1,5 +1,12 @@
 //! The system calls on the simulated disk, with the errors that a real one gives.
 
+use std::io;
+
+use crate::node::fsx::Owner;
+use crate::node::fsx::Stat;
+use crate::node::fsx::changes::Watched;
+use crate::node::fsx::changes::Watching;
+
 use super::*;
 
 impl Disk for Simulated {

@@ -1,5 +1,12 @@
 //! The tree of files: paths, names, and what is saved of them. Owns no file handles and tells no listener.
 
+use std::path::Component;
+
+use crate::node::fsx::FileKind;
+use crate::node::fsx::Owner;
+use crate::node::fsx::Stamp;
+use crate::node::fsx::Stat;
+
 use super::*;
 
 impl SimulatedDiskState {

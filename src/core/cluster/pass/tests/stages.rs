@@ -9,7 +9,9 @@ use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::requests::SendError;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::steps::StepState;
-use crate::core::update_trigger::UpdateTrigger;
+
+mod deadlines;
+mod triggers;
 
 fn step(plan: &ClusterPlan) -> Option<StepState> {
     let of = |write: &ObjectWrite| match write {
@@ -236,104 +238,6 @@ fn an_abort_outlives_the_name_of_its_controller_revision() {
 }
 
 #[test]
-fn what_does_not_become_available_within_the_deadline_has_failed_though_its_agent_says_nothing() {
-    let deadline = ms(600_000);
-    let starts = |image: &str, more: Value| {
-        let mut of_it = json!({"instances": [{"pod": "p", "revision": hash(image), "created": NOW.to_string()}]});
-        more.as_object().into_iter().flatten().for_each(|(field, value)| of_it[field] = value.clone());
-        report("a", image, of_it, json!([]))
-    };
-    let begun = |report: Value| {
-        let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0"}));
-        view.put(WatchedKind::NodeDaemons, report);
-        view.plan(NOW);
-        view
-    };
-    let is_halted = |view: &mut ClusterWorld, at: Timestamp| !view.plan(at).halts.is_empty();
-    for report in [starts("two", json!({})), starts("one", json!({"replacing": hash("two")}))] {
-        let mut view = begun(report);
-        assert!(!is_halted(&mut view, NOW + deadline - ms(1)));
-        assert!(is_halted(&mut view, NOW + deadline));
-    }
-    // What was wanted before is claimed there: that says nothing of this revision.
-    assert!(!is_halted(&mut begun(starts("one", json!({"replacing": hash("three")}))), NOW + deadline));
-    // One that was ready meanwhile begins anew, and of one that runs nothing yet no revision is to blame.
-    let mut view = begun(starts("two", json!({})));
-    view.put(WatchedKind::NodeDaemons, report("a", "two", json!({}), json!([])));
-    view.plan(NOW + ms(1));
-    view.put(WatchedKind::NodeDaemons, starts("two", json!({})));
-    assert!(!is_halted(&mut view, NOW + deadline));
-    let mut view = begun(report("a", "two", json!({"instances": [], "phase": "waiting"}), json!([])));
-    let plan = view.plan(NOW + deadline);
-    let (_, reason, words) = condition(&plan, "Progressing");
-    assert_eq!(reason, "Held");
-    assert!(words.ends_with("on which it failed or does not become available: a"), "{words}");
-}
-
-#[test]
-fn the_time_that_a_node_waited_is_no_part_of_its_progress_deadline() {
-    let deadline = ms(600_000);
-    let waits = |name: &str| report(name, "two", json!({"instances": [], "phase": "waiting"}), json!([]));
-    let starts =
-        || json!({"instances": [{"pod": "p", "revision": hash("two"), "created": (NOW + ms(600_000)).to_string()}]});
-    for begins in
-        [report("a", "two", starts(), json!([])), report("a", "two", json!({"replacing": hash("two")}), json!([]))]
-    {
-        let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0"}));
-        view.put(WatchedKind::NodeDaemons, waits("a"));
-        view.plan(NOW);
-        view.plan(NOW + deadline);
-        let mut begins = begins;
-        begins["status"]["daemons"][0]["instances"][0].as_object_mut().map(|i| i.remove("readySince"));
-        view.put(WatchedKind::NodeDaemons, begins);
-        for (at, halts) in [(deadline, false), (deadline + deadline - ms(1), false), (deadline + deadline, true)] {
-            assert_eq!(!view.plan(NOW + at).halts.is_empty(), halts, "{at:?}");
-        }
-    }
-    // Nobody says of one that is held that it is late; where nothing holds it, it is told that it waits.
-    for (annotations, told) in [
-        (json!({"daemonlet.dev/paused": "true"}), ""),
-        (json!({}), "waits to start, and NodeDaemons says for what, on 1 node: a"),
-    ] {
-        let mut view = with_one_released(annotations);
-        view.put(WatchedKind::NodeDaemons, waits("a"));
-        NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
-        view.plan(NOW);
-        assert_eq!(condition(&view.plan(NOW + deadline), "Degraded").2, told);
-    }
-}
-
-#[test]
-fn what_is_ready_now_is_not_late_however_long_nobody_looked() {
-    let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0"}));
-    let starts = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": NOW.to_string()}]});
-    let mut begins = report("a", "two", starts, json!([]));
-    begins["status"]["daemons"][0]["instances"][0].as_object_mut().map(|i| i.remove("readySince"));
-    view.put(WatchedKind::NodeDaemons, begins.clone());
-    view.plan(NOW);
-    view.put(WatchedKind::NodeDaemons, on_two("a"));
-    assert!(view.plan(NOW + ms(1_200_000)).halts.is_empty());
-    view.put(WatchedKind::NodeDaemons, begins);
-    view.plan(NOW + ms(1_200_001));
-    assert!(!view.plan(NOW + ms(1_800_001)).halts.is_empty(), "it has its deadline again");
-}
-
-#[test]
-fn a_claim_has_its_progress_deadline_from_when_it_is_seen_however_old_its_approval_is() {
-    let given = (NOW - ms(3_600_000)).to_string();
-    let approvals = json!([{"namespace": "kube-system", "name": "net", "uid": "u", "revision": hash("two"),
-        "approvedAt": given, "when": "drain"}]);
-    let annotations = json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/update": "drain"});
-    let mut view = with_one_released(annotations);
-    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"replacing": hash("two")}), approvals));
-    assert_eq!(condition(&view.plan(NOW), "Degraded").1, "AsExpected");
-    view.put(WatchedKind::Nodes, node("a", "Unknown"));
-    for (at, halts) in [(1, false), (599_999, false), (600_000, true)] {
-        assert_eq!(!view.plan(NOW + ms(at)).halts.is_empty(), halts, "{at}");
-    }
-}
-
-#[test]
 fn an_abort_begins_the_steps_anew_and_a_closed_window_does_not_keep_back_what_all_have() {
     let stopped = json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/aborted": format!("net-{}", hash("two"))});
     let mut view = with_one_released(stopped);
@@ -382,83 +286,6 @@ fn what_was_never_released_starts_on_so_many_nodes_at_a_time() {
     let released =
         json!({"conditions": [{"type": "Released", "status": "True", "reason": "Complete", "message": words}]});
     assert!(approved(&never_installed(install("2"), released).plan(NOW)).is_empty(), "it was released once");
-}
-
-/// What the approvals that a plan writes wait for, by node.
-fn when(plan: &ClusterPlan) -> Vec<(String, Option<UpdateTrigger>)> {
-    let of = |write: &ObjectWrite| match write {
-        ObjectWrite::Approvals { node, spec } => Some((node.clone(), spec.approvals.first().map(|a| a.when))),
-        _ => None,
-    };
-    plan.writes.iter().filter_map(of).filter_map(|(node, when)| Some((node, when?))).collect()
-}
-
-#[test]
-fn a_trigger_makes_approvals_that_stand_and_what_is_not_understood_holds() {
-    let mut view = with_one_released(json!({"daemonlet.dev/update": "drain"}));
-    let plan = view.plan(NOW);
-    let drain = Some(UpdateTrigger::Drain);
-    assert_eq!(when(&plan), NODES.map(|node| (node.to_owned(), drain)), "the budget of one bounds what is claimed");
-    for write in &plan.writes {
-        let ObjectWrite::Approvals { node, spec } = write else { continue };
-        let approvals = serde_json::to_value(&spec.approvals).unwrap();
-        view.put(WatchedKind::NodeDaemons, report(node, "one", json!({}), approvals));
-    }
-    let plan = view.plan(NOW + ms(3_600_000));
-    assert!(when(&plan).is_empty() && plan.unclaimed.is_empty(), "they have no time limit");
-    let (_, reason, words) = condition(&plan, "Progressing");
-    assert_eq!(
-        (reason.as_str(), words.as_str()),
-        ("RollingOut", "4 of 4 nodes are left: 4 nodes wait until they are drained")
-    );
-    let withdrawn = |plan: &ClusterPlan| {
-        approved(plan).is_empty() && plan.writes.iter().any(|w| matches!(w, ObjectWrite::Approvals { .. }))
-    };
-    annotate(&mut view, json!({"daemonlet.dev/update": "drain", "daemonlet.dev/paused": "true"}));
-    assert!(withdrawn(&view.plan(NOW + ms(3_600_000))));
-    annotate(&mut view, json!({"daemonlet.dev/update": "reboot"}));
-    let plan = view.plan(NOW + ms(3_600_000));
-    assert!(withdrawn(&plan));
-    let (_, reason, words) = condition(&plan, "Progressing");
-    assert_eq!(reason, "Held");
-    assert!(words.ends_with("the annotation daemonlet.dev/update is not understood: \"reboot\""), "{words}");
-}
-
-#[test]
-fn what_was_approved_before_a_trigger_was_written_is_not_told_as_unclaimed() {
-    for trigger in ["drain", "boot", "manual"] {
-        let mut view = with_one_released(json!({}));
-        let at = (NOW - UNCLAIMED).to_string();
-        view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), approval("two", &at)));
-        let unwritten = ClusterWorld { view: view.view.clone(), state: view.state.clone() }.plan(NOW);
-        assert_eq!((unwritten.unclaimed.len(), unwritten.passed_over.len()), (1, 1));
-        annotate(&mut view, json!({"daemonlet.dev/update": trigger}));
-        let plan = view.plan(NOW);
-        assert!(
-            plan.writes.iter().any(
-                |w| matches!(w, ObjectWrite::Approvals { node, spec } if node == "b" && spec.approvals.is_empty())
-            )
-        );
-        assert_eq!((plan.unclaimed.len(), plan.passed_over.len()), (0, 0), "its node waits for the {trigger}");
-        view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), json!([])));
-        let plan = view.plan(NOW);
-        assert!(when(&plan).contains(&("b".to_owned(), UpdateTrigger::parse(trigger))));
-        assert_eq!(condition(&plan, "Degraded").1, "AsExpected");
-    }
-}
-
-#[test]
-fn a_first_instance_that_waits_for_its_approval_waits_for_no_trigger() {
-    let annotations = json!({"daemonlet.dev/update": "boot", "daemonlet.dev/first-install": "100%"});
-    let mut view = world(annotations);
-    view.put(
-        WatchedKind::NodeDaemons,
-        json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "2"},
-        "spec": {"approvals": []}, "status": {"agentVersion": "1", "daemons": []}}),
-    );
-    let plan = view.plan(NOW);
-    assert!(when(&plan).contains(&("a".to_owned(), None)), "{:?}", when(&plan));
-    assert!(when(&plan).contains(&("b".to_owned(), Some(UpdateTrigger::Boot))));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Nodes that claim and do not go on, nodes that take nothing, and what a takeover or a refused definition leaves standing.
 
+use super::refused::refused;
 use super::releases::renewed;
 use super::releases::with_one_released;
 use super::*;

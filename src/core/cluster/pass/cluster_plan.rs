@@ -1,0 +1,137 @@
+//! What a pass found: what is to be written and looked up, and what the next pass has to know.
+//!
+//! Must not decide: that is the pass's.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::core::cluster::broken::Suspects;
+use crate::core::cluster::events::Trouble;
+use crate::core::cluster::history;
+use crate::core::cluster::liveness::MirrorPodLookup;
+use crate::core::cluster::node_daemons::Spec;
+use crate::core::cluster::released::KnownHalt;
+use crate::core::cluster::snapshot::StockPodClaim;
+use crate::core::cluster::state::CoordinatorState;
+use crate::core::model::ObjectKey;
+use crate::core::time::Timestamp;
+
+use super::delays::NodeDelay;
+
+/// One thing to write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ObjectWrite {
+    /// A ControllerRevision.
+    Revision {
+        /// Its DaemonSet.
+        key: ObjectKey,
+        /// What about it.
+        write: history::RevisionWrite,
+    },
+    /// The status of a DaemonSet.
+    Status {
+        /// The DaemonSet.
+        key: ObjectKey,
+        /// Fields of the status, as a merge patch.
+        status: Value,
+        /// On how many nodes it should run.
+        nodes: usize,
+        /// A rollout has ended, or is stopped: it does not wait for its turn.
+        at_once: bool,
+    },
+    /// What a node may replace.
+    Approvals {
+        /// The node.
+        node: String,
+        /// All of its approvals.
+        spec: Spec,
+    },
+    /// The approval of a certificate request.
+    Certificate {
+        /// Its name.
+        name: String,
+        /// The node that it is for.
+        node: String,
+    },
+}
+
+/// A DaemonSet without a mode that agents say they run in place of the DaemonSet controller, on too few nodes to be
+/// believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FewAgents {
+    /// The DaemonSet.
+    pub key: ObjectKey,
+    /// One of their nodes.
+    pub node: String,
+    /// On how many of the nodes where it should run.
+    pub run: usize,
+    /// How many these are.
+    pub should: usize,
+}
+
+/// Nodes whose agents did not claim an approval in time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PassedOver {
+    /// The revision that was wanted then.
+    pub revision: String,
+    /// When that was last found of each.
+    pub nodes: BTreeMap<String, Timestamp>,
+}
+
+/// What a pass found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClusterPlan {
+    /// What is to be written, in order.
+    pub writes: Vec<ObjectWrite>,
+    /// Pods that agents report and that are to be looked up.
+    pub lookups: Vec<StockPodClaim>,
+    /// Mirror pods of nodes whose agents are dead: they say whether what runs there is ready.
+    pub mirrors: Vec<MirrorPodLookup>,
+    /// When to look again though nothing happens.
+    pub look_again: Option<Timestamp>,
+    /// Approvals that are withdrawn because no agent claimed them in time: DaemonSet and node.
+    pub unclaimed: Vec<(ObjectKey, String)>,
+    /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
+    pub passed_over: BTreeMap<ObjectKey, PassedOver>,
+    /// Nodes that should run a DaemonSet and whose agents report without a word of it, since when, by DaemonSet.
+    pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
+    /// Since when what has begun on nodes, or is to start, is not ready, and since when they claim, by DaemonSet.
+    pub delays: BTreeMap<ObjectKey, BTreeMap<String, NodeDelay>>,
+    /// Current revisions that are halted: a halt that is not written yet is the same in each pass.
+    pub halts: BTreeMap<ObjectKey, KnownHalt>,
+    /// Nodes whose approvals the API server refuses, though others come before them in this pass.
+    pub refused: BTreeSet<String>,
+    /// DaemonSets of which something was decided in this term, with their UIDs: what their status says then is its own
+    /// word.
+    pub decided: BTreeMap<ObjectKey, String>,
+    /// Nodes that have taken current revisions and are not well, or are lost since the last pass.
+    pub(in crate::core::cluster) broken: BTreeMap<ObjectKey, Suspects>,
+    /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
+    pub few: Vec<FewAgents>,
+    /// What goes wrong with current revisions, each with the number of nodes.
+    pub troubles: BTreeMap<Trouble, usize>,
+    /// The approvals that are to stand on each node where they change.
+    pub(super) specs: BTreeMap<String, Spec>,
+}
+
+impl ClusterPlan {
+    /// Makes sure that there is another pass at that time.
+    pub(super) fn look(&mut self, at: impl IntoIterator<Item = Timestamp>) {
+        self.look_again = self.look_again.into_iter().chain(at).min();
+    }
+
+    /// Remembers of a DaemonSet of which nothing is decided what was remembered before.
+    pub(super) fn carry_over(&mut self, state: &CoordinatorState, key: &ObjectKey) {
+        fn carry<T: Clone>(from: &BTreeMap<ObjectKey, T>, key: &ObjectKey, to: &mut BTreeMap<ObjectKey, T>) {
+            to.extend(from.get(key).map(|known| (key.clone(), known.clone())));
+        }
+        carry(&state.passed_over, key, &mut self.passed_over);
+        carry(&state.unmentioned, key, &mut self.unmentioned);
+        carry(&state.delays, key, &mut self.delays);
+        carry(&state.halts, key, &mut self.halts);
+        carry(&state.decided, key, &mut self.decided);
+        carry(&state.broken, key, &mut self.broken);
+    }
+}

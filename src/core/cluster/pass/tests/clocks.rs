@@ -1,0 +1,103 @@
+//! Nodes whose clocks are ahead or behind.
+
+use super::*;
+
+#[test]
+fn a_node_whose_clock_is_ahead_counts_from_when_it_was_seen() {
+    const AHEAD: &str = "2023-11-14T22:33:20Z"; // 20 minutes after NOW
+    let mut view = world(json!({}));
+    let fresh = || {
+        let instance = json!([{"pod": "p", "revision": hash("two"), "created": AHEAD, "readySince": AHEAD}]);
+        report("a", "two", json!({"instances": instance}), approval("two", AHEAD))
+    };
+    let min_ready = |seconds: u32| {
+        let mut daemon = daemon_set("two", json!({}), json!({}));
+        daemon["metadata"]["generation"] = json!(10 + seconds);
+        daemon["spec"]["minReadySeconds"] = json!(seconds);
+        daemon
+    };
+    view.put(WatchedKind::NodeDaemons, fresh());
+    let plan = view.plan(NOW);
+    assert_eq!(status(&plan)["numberAvailable"], 4);
+    assert_eq!((approved(&plan), plan.look_again), (vec![], Some(NOW + rollout::HOLD)), "its slot is kept for a while");
+    view.put(WatchedKind::NodeDaemons, fresh());
+    assert_eq!(approved(&view.plan(NOW + rollout::HOLD)), [("b".to_owned(), hash("two"))]);
+    // The seconds count from when it was first told, however often that is.
+    view.put(WatchedKind::DaemonSets, min_ready(10));
+    for at in [ms(5_000), ms(9_999)] {
+        view.put(WatchedKind::NodeDaemons, fresh());
+        let plan = view.plan(NOW + at);
+        assert_eq!(
+            (status(&plan)["numberAvailable"].as_i64(), plan.look_again),
+            (Some(3), Some(NOW + ms(10_000))),
+            "{at:?}"
+        );
+    }
+    assert_eq!(status(&view.plan(NOW + ms(10_000)))["numberAvailable"], 4);
+    view.put(WatchedKind::NodeDaemons, fresh());
+    assert_eq!(status(&view.plan(NOW + ms(2_000_000)))["numberAvailable"], 4, "and never back");
+}
+
+#[test]
+fn what_becomes_ready_by_a_clock_that_is_behind_is_ready_since_it_was_seen() {
+    let behind = |seconds: i64| (NOW - ms(600_000) + ms(seconds * 1_000)).to_string();
+    let fresh = |uid: &str, ready: Option<i64>| {
+        let ready = ready.map(behind);
+        let instance = json!([{"pod": "p", "revision": hash("two"), "created": behind(0), "readySince": ready}]);
+        let mut report = report("a", "two", json!({"instances": instance}), json!([]));
+        report["metadata"]["uid"] = json!(uid);
+        report
+    };
+    let begun = || {
+        let mut view = world(json!({}));
+        let mut daemon = daemon_set("two", json!({}), json!({}));
+        daemon["metadata"]["generation"] = json!(10);
+        daemon["spec"]["minReadySeconds"] = json!(30);
+        view.put(WatchedKind::DaemonSets, daemon);
+        view.plan(NOW);
+        view
+    };
+    let available = |view: &mut ClusterWorld, at: i64| {
+        let plan = view.plan(NOW + ms(at));
+        (
+            status(&plan)["numberAvailable"].as_i64(),
+            plan.look_again.filter(|at| (NOW + ms(20_001)..NOW + ms(100_000)).contains(at)),
+        )
+    };
+    let mut view = begun();
+    view.put(WatchedKind::NodeDaemons, fresh("a", None));
+    assert_eq!(available(&mut view, 1_000), (Some(3), None));
+    for at in [5_000, 20_000, 34_999] {
+        // It is told again and again, and two of them come between two looks.
+        view.put(WatchedKind::NodeDaemons, fresh("a", Some(5)));
+        view.put(WatchedKind::NodeDaemons, fresh("a", Some(5)));
+        assert_eq!(available(&mut view, at), (Some(3), Some(NOW + ms(35_000))), "{at}");
+        assert_eq!(available(&mut view, at), (Some(3), Some(NOW + ms(35_000))), "{at}");
+    }
+    assert_eq!(available(&mut view, 35_000).0, Some(4));
+    // It is not ready for a moment, and ready anew.
+    view.put(WatchedKind::NodeDaemons, fresh("a", Some(40)));
+    assert_eq!(available(&mut view, 40_000), (Some(3), Some(NOW + ms(70_000))));
+    // What another coordinator finds ready counts by its node's clock, and so does what is reported anew.
+    let mut other = begun();
+    other.put(WatchedKind::NodeDaemons, fresh("another", Some(5)));
+    assert_eq!(available(&mut other, 5_000).0, Some(4));
+    let mut other = ClusterWorld { view: view.view.clone(), state: CoordinatorState::default() };
+    other.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(fresh("a", None))));
+    other.put(WatchedKind::NodeDaemons, fresh("b", Some(40)));
+    assert_eq!(available(&mut other, 41_000).0, Some(4));
+    // A report that is late by a second changes nothing.
+    let mut view = begun();
+    view.put(WatchedKind::NodeDaemons, fresh("a", Some(604)));
+    assert_eq!(available(&mut view, 5_000), (Some(3), Some(NOW + ms(34_000))));
+}
+
+#[test]
+fn an_approval_that_was_given_by_a_clock_ahead_is_withdrawn_as_any_other() {
+    let mut view = world(json!({}));
+    let early = || report("a", "one", json!({}), approval("two", "2023-11-14T23:59:59Z"));
+    view.put(WatchedKind::NodeDaemons, early());
+    assert_eq!(view.plan(NOW).look_again, Some(NOW + rollout::UNCLAIMED));
+    view.put(WatchedKind::NodeDaemons, early());
+    assert_eq!(view.plan(NOW + rollout::UNCLAIMED).unclaimed.len(), 1);
+}

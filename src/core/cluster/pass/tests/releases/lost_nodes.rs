@@ -1,0 +1,88 @@
+//! Nodes that are cut off, go away or are taken away after their update.
+
+use super::*;
+
+#[test]
+fn a_node_that_the_revision_cuts_off_has_failed_after_its_deadline() {
+    let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"}));
+    let fresh = json!([{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z"}]);
+    view.put(WatchedKind::NodeDaemons, report("a", "two", json!({"instances": fresh}), json!([])));
+    view.plan(NOW);
+    view.put(WatchedKind::Nodes, node("a", "Unknown"));
+    assert_eq!(halt(&view.plan(NOW + ms(59_000))), None);
+    assert_eq!(halt(&view.plan(NOW + ms(60_000))).map(|halted| halted.nodes), Some(vec!["a".to_owned()]));
+    view.state = CoordinatorState::default();
+    view.put(WatchedKind::Nodes, node("a", "True"));
+    assert_eq!(halt(&view.plan(NOW + ms(60_000))), None, "it is heard: its agent says so itself");
+}
+
+/// A Node that has been unreachable since then.
+fn away(name: &str, since: &str) -> Value {
+    let mut away = node(name, "Unknown");
+    away["status"]["conditions"][0]["lastTransitionTime"] = json!(since);
+    away
+}
+
+#[test]
+fn a_node_that_goes_soon_after_its_update_has_failed_and_one_that_goes_later_has_not() {
+    let halts = |more: Value, approvals: Value, since: &str| {
+        let mut view =
+            with_one_released(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"}));
+        view.put(WatchedKind::NodeDaemons, report("a", "one", more, approvals));
+        view.plan(NOW);
+        view.put(WatchedKind::Nodes, away("a", since));
+        halt(&view.plan(NOW + ms(60_000))).is_some()
+    };
+    let ready = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z",
+        "readySince": "2023-11-14T22:13:25Z"}]});
+    assert!(halts(ready.clone(), json!([]), "2023-11-14T22:13:40Z"), "it was ready for some seconds");
+    assert!(!halts(ready, json!([]), "2023-11-14T22:14:20Z"), "it goes after the progress deadline");
+    let given = || approval("two", "2023-11-14T22:13:20Z");
+    assert!(halts(json!({"replacing": hash("two")}), given(), "2023-11-14T22:13:40Z"), "its last word was the claim");
+    assert!(!halts(json!({}), given(), "2023-11-14T22:13:40Z"), "it has not claimed it");
+}
+
+#[test]
+fn a_node_that_is_cordoned_and_goes_while_it_serves_was_taken_away() {
+    let halts = |trigger: Option<&str>, instance: Value, is_late: bool| {
+        let mut annotations = json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"});
+        trigger.into_iter().for_each(|trigger| annotations["daemonlet.dev/update"] = json!(trigger));
+        let mut view = with_one_released(annotations);
+        view.put(WatchedKind::NodeDaemons, report("a", "two", json!({"instances": [instance]}), json!([])));
+        let taints = json!([{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]);
+        let mut cordoned = node("a", "True");
+        cordoned["spec"]["taints"] = if is_late { json!([]) } else { taints.clone() };
+        view.put(WatchedKind::Nodes, cordoned);
+        view.plan(NOW);
+        let mut away = away("a", "2023-11-14T22:13:40Z");
+        away["spec"]["taints"] = taints;
+        view.put(WatchedKind::Nodes, away);
+        halt(&view.plan(NOW + ms(60_000))).is_some()
+    };
+    let fresh = || json!({"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z"});
+    let ready = || {
+        let mut ready = fresh();
+        ready["readySince"] = json!("2023-11-14T22:13:25Z");
+        ready
+    };
+    assert!(!halts(None, ready(), false));
+    assert!(halts(None, fresh(), false), "it never served there");
+    assert!(halts(None, ready(), true), "somebody cordons what broke");
+    assert!(!halts(Some("boot"), ready(), false));
+    assert!(halts(Some("drain"), ready(), false), "each node is cordoned that takes it");
+}
+
+#[test]
+fn a_revision_is_not_released_while_a_node_that_went_away_with_it_may_yet_fail() {
+    let mut view = with_one_released(json!({"daemonlet.dev/progress-deadline": "1m"}));
+    for name in &NODES[1..] {
+        view.put(WatchedKind::NodeDaemons, report(name, "two", json!({}), json!([])));
+    }
+    let fresh = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": "2023-11-14T22:13:20Z"}]});
+    view.put(WatchedKind::NodeDaemons, report("a", "two", fresh, json!([])));
+    view.plan(NOW);
+    view.put(WatchedKind::Nodes, node("a", "Unknown"));
+    let mut reason = |at| released(&view.plan(at)).1;
+    assert_eq!(reason(NOW + ms(59_000)), "RollingOut");
+    assert_eq!(reason(NOW + ms(60_000)), "Complete", "one node may fail");
+}

@@ -1,0 +1,146 @@
+//! Canaries, zones, steps and first installs.
+
+use super::*;
+
+#[test]
+fn canaries_go_first_and_the_others_when_they_have_settled() {
+    let canary = |instances| NodeFact { canary: true, ..node("z", instances) };
+    let rules = RolloutRules { canary_hold: Some(ms(1_000)), ..rules(5) };
+    assert_eq!(approves(&rules, &[node("a", OLD), canary(OLD)]), ["z"]);
+    let young = [InstanceFact { ready_since: Some(NOW - ms(1)), ..NEW[0] }];
+    let nodes = [node("a", OLD), canary(&young)];
+    let planned = plan(&rules, ms(0), &nodes, NOW);
+    assert_eq!((planned.approve.len(), planned.look_again), (0, Some(NOW + ms(999))));
+    assert_eq!(approves(&rules, &[node("a", OLD), canary(NEW)]), ["a"]);
+}
+
+#[test]
+fn canaries_that_are_nowhere_hold_the_rollout() {
+    let rules = RolloutRules { canary_hold: Some(ms(0)), ..rules(5) };
+    let misplaced = NodeFact { canary: true, should_run: false, belongs: false, ..node("z", OLD) };
+    let planned = plan(&rules, ms(0), &[node("a", OLD), node("b", OLD_BROKEN), misplaced], NOW);
+    assert_eq!((planned.approve, planned.held.as_str()), (vec![], canary::NONE));
+}
+
+#[test]
+fn one_zone_comes_after_the_other() {
+    let all = |a1, a2, b1, b2| [in_zone("a", a1), in_zone("a", a2), in_zone("b", b1), in_zone("b", b2)];
+    let of = |a1, a2, b1, b2| approves(&rules(3), &all(a1, a2, b1, b2));
+    let old = |name| node(name, OLD);
+    let new = |name| node(name, NEW);
+    assert_eq!(of(old("a1"), old("a2"), old("b1"), old("b2")), ["a1", "a2"], "the first by name");
+    assert_eq!(of(old("a1"), old("a2"), old("b1"), node("b2", OLD_BROKEN)), ["b2", "b1"], "the worst first");
+    assert_eq!(of(old("a1"), node("a2", OLD_BROKEN), new("b1"), old("b2")), ["b2"], "what was begun is ended first");
+    assert_eq!(of(approved("a1", NOW), new("a2"), old("b1"), old("b2")), NONE);
+    assert_eq!(of(new("a1"), node("a2", NEW_BROKEN), old("b1"), old("b2")), NONE, "it has to be available");
+    assert_eq!(of(new("a1"), new("a2"), old("b1"), old("b2")), ["b1", "b2"]);
+    let away = NodeFact { reachable: false, ready: false, ..old("a2") };
+    assert_eq!(of(new("a1"), away, old("b1"), old("b2")), ["b1", "b2"], "who cannot take a slot holds no zone up");
+    for waits in [
+        node("a2", &[]),
+        NodeFact { passed_over: Some(NOW), ..old("a2") },
+        NodeFact { refused_until: Some(NOW + ms(1)), ..old("a2") },
+    ] {
+        assert_eq!(of(new("a1"), waits, old("b1"), old("b2")), ["b1", "b2"], "nor who waits, or takes nothing");
+    }
+    let last = [NodeFact { passed_over: Some(NOW), ..old("a2") }, NodeFact { passed_over: Some(NOW), ..old("b2") }];
+    assert_eq!(of(new("a1"), last[0].clone(), new("b1"), last[1].clone()), ["a2"], "zone by zone in the end, too");
+    let waits = [in_zone("a", new("a1")), in_zone("a", node("a2", OLD)), in_zone("b", old("b1"))];
+    let canary = NodeFact { canary: true, ..waits[2].clone() };
+    let first = RolloutRules { canary_hold: Some(ms(0)), ..rules(1) };
+    assert_eq!(approves(&first, &[waits[0].clone(), waits[1].clone(), canary]), ["b1"], "canaries are of any zone");
+}
+
+#[test]
+fn a_step_is_spread_over_racks() {
+    let of = |rack, fact| NodeFact { spread: Some(rack), ..fact };
+    let nodes = |first: NodeFact<'static>| {
+        [
+            of("r1", first),
+            of("r1", node("b", OLD)),
+            of("r1", node("c", OLD)),
+            of("r2", node("d", OLD)),
+            of("r3", node("e", OLD)),
+        ]
+    };
+    assert_eq!(approves(&rules(3), &nodes(node("a", OLD))), ["a", "d", "e"]);
+    assert_eq!(approves(&rules(2), &nodes(node("a", NEW))), ["d", "e"], "its rack has one already");
+    assert_eq!(approves(&rules(4), &nodes(node("a", OLD))), ["a", "d", "e", "b"]);
+}
+
+#[test]
+fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
+    let step = |nodes, is_last| Some(StepLimit { nodes, is_last, words: "step 1 holds".to_owned() });
+    let first = RolloutRules { step: step(2, false), ..rules(5) };
+    let nodes = [node("a", NEW), node("b", OLD), node("c", OLD), node("d", OLD)];
+    let planned = plan(&first, ms(0), &nodes, NOW);
+    assert_eq!((planned.approve, planned.is_open), (vec![1], false));
+    let full = [node("a", NEW), node("b", NEW), node("c", OLD), node("d", OLD)];
+    let planned = plan(&first, ms(0), &full, NOW);
+    assert_eq!((planned.approve, planned.held.as_str(), planned.is_open), (vec![], "step 1 holds", false));
+    let missing = [node("a", OLD), node("b", &[]), node("c", &[]), node("d", OLD)];
+    assert_eq!(
+        plan(&RolloutRules { step: step(1, false), ..rules(5) }, ms(0), &missing, NOW).approve,
+        [0],
+        "who runs nothing is no part of it"
+    );
+    let broken = [node("a", NEW), node("b", NEW_BROKEN), node("c", OLD), node("d", OLD)];
+    assert_eq!(plan(&first, ms(0), &broken, NOW).held, "step 1 holds", "it is told also while one is not available");
+    let last = RolloutRules { step: step(4, true), ..rules(5) };
+    let planned = plan(&last, ms(0), &full, NOW);
+    assert_eq!((planned.approve, planned.is_open), (vec![2, 3], true));
+}
+
+#[test]
+fn first_installs_are_counted_until_they_are_available() {
+    let few = RolloutRules { first_install: Some(IntOrPercent::Int(2)), ..rules(5) };
+    let empty = |name| node(name, &[]);
+    let nodes = [empty("a"), empty("b"), empty("c"), empty("d")];
+    assert_eq!(approves(&rules(5), &nodes), NONE, "they start by themselves");
+    assert_eq!(approves(&few, &nodes), ["a", "b"]);
+    let given = |name| NodeFact { instances: &[], ..approved(name, NOW) };
+    assert_eq!(approves(&few, &[given("a"), empty("b"), empty("c")]), ["b"]);
+    assert_eq!(approves(&few, &[node("a", NEW), empty("b"), empty("c"), empty("d")]), ["b", "c"]);
+    let broken = |name| NodeFact { failed: true, ..node(name, NEW_BROKEN) };
+    assert_eq!(approves(&few, &[broken("a"), broken("b"), empty("c")]), NONE);
+    let claimed = |name| NodeFact { replacing: true, reachable: false, ..given(name) };
+    assert_eq!(approves(&few, &[claimed("a"), claimed("b"), empty("c")]), NONE, "whatever becomes of them");
+    let share = RolloutRules { first_install: Some(IntOrPercent::Percent(1)), ..rules(5) };
+    assert_eq!(approves(&share, &nodes), ["a"], "at least one");
+    let planned = plan(&share, ms(0), &[given("a"), given("b")], NOW);
+    assert_eq!((planned.withdraw, planned.approve), (vec![1], vec![]), "fewer are allowed by now");
+    let planned = plan(&few, ms(0), &[broken("a"), broken("b"), empty("c")], NOW);
+    let words = "the budget is taken by nodes on which it failed or does not become available: a, b";
+    assert_eq!((planned.held.as_str(), planned.stuck), (words, Some((Stuck::Taken, vec![0, 1]))));
+    let planned = plan(&few, ms(0), &[broken("a"), given("b"), empty("c")], NOW);
+    assert_eq!((planned.held.as_str(), planned.stuck), ("", None), "one is on its way");
+    let held = RolloutRules { hold: Some("paused".to_owned()), ..few.clone() };
+    let planned = plan(&held, ms(0), &[given("a"), empty("b")], NOW);
+    assert_eq!((planned.withdraw, planned.approve, planned.held.as_str()), (vec![0], vec![], "paused"));
+    let not_here = NodeFact { able: false, ..empty("a") };
+    assert_eq!(approves(&few, &[not_here, empty("b")]), ["b"]);
+}
+
+#[test]
+fn who_has_not_said_what_runs_may_be_one_of_those_that_a_step_allows() {
+    let step = |nodes| StepLimit { nodes, words: "step 1 holds".to_owned(), is_last: false };
+    let staged = |nodes| RolloutRules { step: Some(step(nodes)), ..rules(5) };
+    let unsaid = NodeFact { able: false, unreported_until: Some(NOW + ms(1)), ..node("a", &[]) };
+    let plan = plan(&staged(1), ms(0), &[unsaid.clone(), node("b", OLD)], NOW);
+    assert_eq!((plan.approve, plan.held.as_str()), (vec![], "step 1 holds"));
+    assert_eq!(approves(&staged(2), &[unsaid, node("b", OLD), node("c", OLD)]), ["b"]);
+    let never = NodeFact { able: false, ..node("a", &[]) };
+    assert_eq!(approves(&staged(1), &[never, node("b", OLD)]), ["b"], "it has no agent");
+}
+
+#[test]
+fn a_canary_phase_that_is_promoted_does_not_wait_for_who_cannot_take_it() {
+    let canary = |it: NodeFact<'static>| NodeFact { canary: true, ..it };
+    let unable = canary(NodeFact { able: false, ..node("b", OLD) });
+    let nodes = [canary(node("a", NEW)), unable, node("c", OLD)];
+    let by_hand = RolloutRules { canary_hold: Some(ms(0)), is_canary_promoted: true, ..rules(5) };
+    assert_eq!(approves(&by_hand, &nodes), ["c"]);
+    assert_eq!(approves(&RolloutRules { is_canary_promoted: false, ..by_hand.clone() }, &nodes), NONE);
+    let on_its_way = [canary(node("a", NEW_BROKEN)), node("c", OLD)];
+    assert_eq!(approves(&by_hand, &on_its_way), NONE, "it can take it, and is waited for");
+}

@@ -1,0 +1,158 @@
+//! First instances: while a rollout is held, a node that never ran the daemon starts the released revision.
+//!
+//! Owns when that is, and when the newest starts because the released one cannot be had. Must not decide replacements of what
+//! has run.
+
+use super::Data;
+use super::Note;
+use super::Planner;
+use super::ReleasedDefinition;
+use super::State;
+use super::progress::Target;
+use super::progress::deadline_of;
+use crate::core::annotations::int_or_percent;
+use crate::core::annotations::is_paused;
+use crate::core::cluster::released::Released;
+use crate::core::identity::template_hash;
+use crate::core::model::DaemonSet;
+use crate::core::model::IntOrPercent;
+use crate::core::model::Kind;
+use crate::core::model::Mode;
+use crate::core::model::ObjectRef;
+use crate::core::model::PARTITION;
+use crate::core::model::Source;
+use crate::core::model::UpdateStrategy;
+use crate::core::overlays;
+use crate::core::record::Cause;
+use crate::core::record::Instance;
+use crate::core::record::KnownRelease;
+use crate::core::record::LastRun;
+use std::sync::Arc;
+
+impl Planner<'_> {
+    /// The released revision for a first instance while nodes are kept on it. `None`: it is not known yet what to
+    /// start, and the summary says so.
+    pub(super) fn or_released(&mut self, target: Target) -> Option<Target> {
+        let is_first = self.record.instances.is_empty() && self.record.last.is_none();
+        let Some(released) = self.kept_on(&target).filter(|_| is_first).cloned() else { return Some(target) };
+        self.references.insert(ObjectRef::new(Kind::ControllerRevision, &self.record.key.namespace, &released.name));
+        let daemon_set = &target.daemon_set;
+        let is_stopped = is_paused(daemon_set) || daemon_set.rollout.halted.is_some();
+        let found = self.facts.released(daemon_set, &released);
+        if let ReleasedDefinition::Known(known) = &found
+            && !is_stopped
+            && self.can_never_start(known)
+        {
+            let why = format!("its released revision {} cannot start here any more: the newest starts", released.hash);
+            self.summary.notes.push(Note::Other(why));
+            return Some(target);
+        }
+        let is_read = !matches!(found, ReleasedDefinition::Unknown);
+        let why = match found {
+            ReleasedDefinition::Known(known)
+                if self.placed(daemon_set).should_run && !self.placed(&known).should_run =>
+            {
+                format!(
+                    "revision {} is held, and the released one, {}, is not for this node ({}): it starts once the rollout is \
+                     open to nodes that join",
+                    target.revision,
+                    released.hash,
+                    self.placed(&known).reason
+                )
+            }
+            ReleasedDefinition::Known(daemon_set) => {
+                self.summary.wanted_revision = Some(target.revision);
+                let why = format!("it starts with the released revision {}: the newer one is held", released.hash);
+                self.summary.notes.push(Note::Other(why));
+                let revision = overlays::revision(&released.hash, &daemon_set);
+                return Some(Target { daemon_set, revision, data: Data::Current, rollback: false });
+            }
+            ReleasedDefinition::Gone if !is_stopped => {
+                let why = format!(
+                    "its released revision {} is gone or holds something else: the newest starts",
+                    released.name
+                );
+                self.summary.notes.push(Note::Other(why));
+                return Some(target);
+            }
+            ReleasedDefinition::Gone => {
+                self.add_hints(["resume the rollout, or write a template that works".to_owned()]);
+                format!(
+                    "revision {} is held and the released one, ControllerRevision {}, is gone or holds something else",
+                    target.revision, released.name
+                )
+            }
+            ReleasedDefinition::Unknown => format!(
+                "revision {} is held, and the released one, ControllerRevision {}, has not been read yet; rbac.yaml of \
+                 this version lets agents read it",
+                target.revision, released.name
+            ),
+        };
+        self.summary.state = State::Waiting;
+        self.summary.awaits_rollout = is_read;
+        self.summary.wanted_revision = Some(target.revision);
+        self.add_reason(&why);
+        None
+    }
+
+    /// Whether `old` is a first instance of the released revision that never ran because its image could not be pulled
+    /// within the progress deadline: then the newest starts in its place, unless that is halted or paused.
+    pub(super) fn lacks_its_image(&mut self, target: &Target, old: &Instance) -> bool {
+        let daemon_set = &target.daemon_set;
+        let is_stopped = is_paused(daemon_set) || daemon_set.rollout.halted.is_some();
+        let released = self.kept_on(target).filter(|released| released.hash == template_hash(&old.revision));
+        let Some(hash) = released.map(|released| released.hash.clone()).filter(|_| !is_stopped) else { return false };
+        let failure = self.facts.failure(old).filter(|failure| failure.cause == Cause::Image);
+        if old.available.is_some() || failure.is_none() {
+            return false;
+        }
+        let at = old.created.max(self.context.booted) + deadline_of(daemon_set);
+        if self.context.now < at {
+            self.wake(at);
+            return false;
+        }
+        let why = format!("the image of its released revision {hash} could not be pulled in time: the newest starts");
+        self.summary.notes.push(Note::Other(why));
+        // Once the other has ended this is no first instance any more.
+        let (revision, daemon_set) = (target.revision.clone(), Arc::clone(daemon_set));
+        self.record.last = Some(LastRun { revision, daemon_set, claimed: false });
+        true
+    }
+
+    /// Remembers which revision is released, as far as the DaemonSet says so.
+    pub(super) fn note_released(&mut self, daemon_set: &DaemonSet) {
+        let known = daemon_set.uid.clone().zip(daemon_set.rollout.released.clone());
+        if let Some((uid, released)) = known {
+            self.record.known_release = Some(KnownRelease { uid, released });
+        }
+    }
+
+    /// The released revision that first instances have in place of the target, as far as the DaemonSet says, or once said
+    /// and the coordinator has not said again.
+    fn kept_on<'t>(&'t self, target: &'t Target) -> Option<&'t Released> {
+        let daemon_set = &target.daemon_set;
+        let rollout = &daemon_set.rollout;
+        let known = self.record.known_release.as_ref().filter(|known| daemon_set.uid.as_ref() == Some(&known.uid));
+        let released = rollout.released.as_ref().or(known.map(|known| &known.released));
+        let released = released.filter(|released| released.hash != template_hash(&target.revision))?;
+        let is_partitioned = || {
+            daemon_set
+                .annotations
+                .get(PARTITION)
+                .and_then(|text| int_or_percent(text))
+                .is_some_and(|kept| !matches!(kept, IntOrPercent::Int(0) | IntOrPercent::Percent(0)))
+        };
+        let is_kept = rollout.is_held
+            || rollout.is_behind
+            || rollout.released.is_none()
+            || rollout.halted.is_some()
+            || is_paused(daemon_set)
+            || is_partitioned();
+        let is_rolled_out = daemon_set.source == Source::Api
+            && !target.rollback
+            && self.summary.mode == Some(Mode::Static)
+            && daemon_set.update_strategy != UpdateStrategy::OnDelete
+            && self.facts.is_coordinated(daemon_set);
+        (is_kept && is_rolled_out).then_some(released)
+    }
+}

@@ -1,0 +1,84 @@
+//! What is held, and what is released.
+
+use super::*;
+
+fn error() -> FieldError {
+    FieldError { field: "spec".to_owned(), reason: "is wrong".to_owned(), hint: None }
+}
+
+fn held(why: Hold) -> Desired {
+    Desired::Held { daemon_set: Arc::new(daemon_set("a")), mode: Mode::Static, why, ask: false }
+}
+
+#[test]
+fn what_is_held_keeps_its_revision_and_its_data_fresh_and_says_so() {
+    let mut bench = Bench::running("a");
+    let narrowed = held(Hold::Narrowed("namespace x is not allowed".to_owned()));
+    let refused = held(Hold::Refused("the label is wrong".to_owned()));
+    for (desired, state, releasable) in [(&narrowed, State::Held, true), (&refused, State::Refused, false)] {
+        assert_eq!(bench.pass(desired), NONE);
+        let summary = bench.plan(desired).summary;
+        assert_eq!((summary.state, summary.releasable, summary.mode), (state, releasable, Some(Mode::Static)));
+        assert!(!summary.hints.is_empty() && !summary.reason.is_empty(), "{summary:?}");
+    }
+    let errors = || vec![FieldError { hint: Some("do it".to_owned()), ..error() }];
+    for why in [Hold::Forbidden(errors()), Hold::TooLarge(errors()), Hold::Overlays(errors())] {
+        let summary = bench.plan(&held(why)).summary;
+        assert!(summary.reason.contains(&error().to_string()) && !summary.reason.contains("hint"), "{summary:?}");
+        assert_eq!((summary.hints[0].as_str(), summary.hints.len()), ("do it", 2), "{summary:?}");
+    }
+    bench.world.stale_volumes.insert("uid-a-0".to_owned());
+    assert_eq!(bench.pass(&narrowed), ["refresh uid-a-0 volumes=true manifest=false"]);
+    bench.world.manifests.clear();
+    assert_eq!(bench.pass(&narrowed), ["end uid-a-0"], "somebody else removed its manifest");
+    assert!(bench.record.runs());
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&narrowed), ["finish uid-a-0", "start uid-a-1"], "it returns as it was");
+    bench.node.taints = vec![Taint { key: "k".into(), value: String::new(), effect: "NoExecute".into() }];
+    assert_eq!(bench.pass(&narrowed), ["end uid-a-1"], "placement counts");
+    assert!(!bench.record.runs());
+}
+
+#[test]
+fn what_the_rules_hold_returns_as_it_was_and_nothing_else_starts() {
+    let lost_manifest = |why: Hold| {
+        let mut bench = Bench::running("a");
+        bench.world.forbids = true;
+        let desired = held(why);
+        bench.world.manifests.clear();
+        assert_eq!(bench.pass(&desired), ["end uid-a-0"], "somebody else removed its manifest");
+        bench.world.running.clear();
+        bench.now += GONE_AFTER;
+        bench.pass(&desired)
+    };
+    assert_eq!(lost_manifest(Hold::Forbidden(vec![error()])), ["finish uid-a-0", "start uid-a-1"]);
+    assert_eq!(lost_manifest(Hold::Narrowed("namespace x".to_owned())), ["finish uid-a-0"]);
+    let mut bench = Bench::running("a");
+    bench.pass(&wanted(&daemon_set("b")));
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    let undefined = held(Hold::Undefined("its file has no document".to_owned()));
+    assert_eq!(bench.pass(&undefined), ["finish uid-a-0", "start uid-a-1"], "it was ended to be replaced");
+    let mut bench = Bench::new();
+    bench.world.forbids = true;
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE);
+}
+
+#[test]
+fn a_release_is_over_once_nothing_of_it_is_left_or_it_is_selected_again() {
+    let mut bench = Bench::running("a");
+    bench.record.released = true;
+    bench.pass(&Desired::Unsure { reason: "nothing is known".into() });
+    assert!(bench.record.released, "it waits for its time");
+    let mut selected = bench.record.clone();
+    bench.pass(&Desired::Gone { reason: "it is released".into(), by_list: false, ignore_file: None });
+    assert!(bench.record.released && !bench.record.runs());
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    bench.pass(&Desired::Gone { reason: "it is released".into(), by_list: false, ignore_file: None });
+    assert!(!bench.record.released && bench.record.instances.is_empty());
+    std::mem::swap(&mut bench.record, &mut selected);
+    bench.pass(&wanted(&daemon_set("a")));
+    assert!(!bench.record.released);
+}

@@ -1,0 +1,71 @@
+//! First installs, which start with a claimed word.
+
+use super::*;
+
+fn first_install(daemon_set: DaemonSet) -> DaemonSet {
+    let annotations = [("daemonlet.dev/first-install".to_owned(), "10%".to_owned())].into();
+    DaemonSet { annotations, ..daemon_set }
+}
+
+#[test]
+fn a_first_install_starts_only_with_a_claimed_word() {
+    let desired = wanted(&first_install(of_api("a")));
+    let mut bench = Bench::new();
+    for (permission, why) in [
+        (None, "the cluster has no NodeDaemons"),
+        (
+            Some(withheld()),
+            "first instance here waits for the coordinator's approval (daemonlet.dev/first-install): the coo",
+        ),
+        (Some(Permission::Withheld(Withheld::Paused)), "daemonlet.dev/paused holds it"),
+        (Some(Permission::Approved), "its approval is being claimed"),
+    ] {
+        bench.world.permission = permission.clone();
+        assert_eq!(bench.pass(&desired), NONE, "{permission:?}");
+        let plan = bench.plan(&desired);
+        assert!(plan.summary.reason.contains(why), "{}", plan.summary.reason);
+        let is_hinted = plan.summary.hints.iter().any(|hint| hint.starts_with("install a coordinator"));
+        assert_eq!(is_hinted, permission.is_none(), "{:?}", plan.summary.hints);
+        let claims = permission == Some(Permission::Approved);
+        assert_eq!((plan.summary.state, plan.replacing.is_some()), (State::Waiting, claims), "{permission:?}");
+        bench.now += ms(3_600_000);
+    }
+    bench.world.permission = Some(Permission::Claimed);
+    bench.world.waiting_for =
+        vec![Missing { kind: "ConfigMap".into(), namespace: "a".into(), name: "b".into(), key: String::new() }];
+    assert_eq!((bench.pass(&desired), bench.plan(&desired).replacing), (vec![], None), "it is given back");
+    bench.world.waiting_for.clear();
+    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
+    assert_eq!(bench.plan(&desired).replacing, None);
+    bench.world.permission = Some(withheld());
+    bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
+    bench.pass(&desired);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-a-1"], "it ran here");
+}
+
+#[test]
+fn images_of_a_first_install_are_pulled_ahead_each_at_a_moment_of_its_own() {
+    let desired = wanted(&first_install(of_api("a")));
+    let mut bench = Bench::new();
+    bench.world.permission = Some(withheld());
+    bench.pass(&desired);
+    assert!(bench.plan(&desired).pull.is_none());
+    bench.now += ms(600_000);
+    bench.pass(&desired);
+    assert!(bench.plan(&desired).pull.is_some());
+}
+
+#[test]
+fn a_folder_and_what_was_released_ask_for_no_word() {
+    let start = |daemon_set: DaemonSet| {
+        let mut bench = Bench::new();
+        bench.world.permission = Some(withheld());
+        bench.pass(&wanted(&first_install(daemon_set)))
+    };
+    assert_eq!(start(daemon_set("a")), ["start uid-a-0"]);
+    let released = Released { name: "net-a".to_owned(), hash: "a".to_owned(), generation: 1 };
+    let rollout = RolloutStatus { released: Some(released), ..RolloutStatus::default() };
+    assert_eq!(start(DaemonSet { rollout, ..of_api("a") }), ["start uid-a-0"]);
+}

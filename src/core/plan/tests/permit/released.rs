@@ -1,0 +1,110 @@
+//! First instances while nodes are kept on the released revision.
+
+use super::*;
+
+#[test]
+fn a_first_instance_has_the_released_revision_while_nodes_are_kept_on_it() {
+    let held = || RolloutStatus { is_held: true, ..RolloutStatus::default() };
+    let first = |daemon_set: &DaemonSet| {
+        let mut bench = Bench::new();
+        bench.world.permission = Some(withheld());
+        bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
+        bench.pass(&wanted(daemon_set))
+    };
+    for rollout in [
+        held(),
+        RolloutStatus { is_behind: true, ..RolloutStatus::default() },
+        RolloutStatus { halted: Some("x".to_owned()), ..RolloutStatus::default() },
+    ] {
+        assert_eq!(first(&kept(rollout)), ["start uid-a-0"]);
+    }
+    for (name, value) in [("daemonlet.dev/paused", "true"), ("daemonlet.dev/partition", "10%")] {
+        let mut daemon_set = kept(RolloutStatus::default());
+        daemon_set.annotations.insert(name.to_owned(), value.to_owned());
+        assert_eq!(first(&daemon_set), ["start uid-a-0"], "{name}");
+    }
+    assert_eq!(first(&kept(RolloutStatus::default())), ["start uid-b-0"], "an open rollout keeps nobody");
+    assert_eq!(first(&DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..kept(held()) }), ["start uid-b-0"]);
+    assert_eq!(first(&DaemonSet { rollout: held(), ..of_api("b") }), ["start uid-b-0"], "nothing was ever released");
+    // It has the newer one once that is approved.
+    let mut bench = Bench::new();
+    bench.world.permission = Some(withheld());
+    bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
+    let desired = wanted(&kept(held()));
+    assert_eq!(bench.pass(&desired), ["start uid-a-0"]);
+    assert_eq!(bench.plan(&desired).summary.wanted_revision.as_deref(), Some("b"));
+    bench.world.permission = Some(Permission::Claimed);
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    bench.world.permission = Some(withheld());
+    assert_eq!(bench.pass(&desired), ["finish uid-a-0", "start uid-b-1"], "the replacement was no first instance");
+}
+
+#[test]
+fn a_node_that_the_newest_revision_selects_and_the_released_one_does_not_waits_for_the_rollout() {
+    let with = |name: &str| {
+        let mut daemon_set = kept(RolloutStatus::default());
+        daemon_set.annotations.insert(name.to_owned(), "1".to_owned());
+        daemon_set
+    };
+    let mut narrow = of_api("a");
+    narrow.template["spec"]["nodeSelector"] = json!({"pool": "a"});
+    for daemon_set in [
+        with("daemonlet.dev/paused"),
+        with("daemonlet.dev/partition"),
+        kept(RolloutStatus { is_held: true, ..RolloutStatus::default() }),
+        kept(RolloutStatus { is_behind: true, ..RolloutStatus::default() }),
+        kept(RolloutStatus { halted: Some("x".to_owned()), ..RolloutStatus::default() }),
+    ] {
+        let mut bench = Bench::new();
+        bench.world.permission = Some(withheld());
+        bench.world.released = Some(ReleasedDefinition::Known(Arc::new(narrow.clone())));
+        assert_eq!(bench.pass(&wanted(&daemon_set)), NONE);
+        let plan = bench.plan(&wanted(&daemon_set));
+        assert_eq!((plan.summary.state, plan.summary.awaits_rollout), (State::Waiting, true));
+        assert!(plan.summary.reason.contains("is not for this node (nodeSelector"), "{}", plan.summary.reason);
+        assert_eq!(bench.pass(&wanted(&kept(RolloutStatus::default()))), ["start uid-b-0"], "it is open");
+        // One for which the newest is not, either, waits for nothing.
+        let mut bench = Bench::new();
+        bench.node.taints = vec![Taint { key: "reserved".into(), value: String::new(), effect: "NoSchedule".into() }];
+        bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
+        let plan = bench.plan(&wanted(&daemon_set));
+        assert_eq!((plan.summary.state, plan.summary.awaits_rollout), (State::NotSelected, false));
+    }
+}
+
+#[test]
+fn what_was_released_counts_while_the_status_says_nothing_of_it() {
+    let put_back = |uid: &str| DaemonSet { uid: Some(uid.to_owned()), ..of_api("b") };
+    let released = |uid: &str| DaemonSet { uid: Some(uid.to_owned()), ..kept(RolloutStatus::default()) };
+    let left = Desired::Left { reason: "its mode was taken away".to_owned(), taken_away: true };
+    for (uid, starts) in [("u", "start uid-a-1"), ("another DaemonSet", "start uid-b-1")] {
+        let mut bench = Bench::new();
+        bench.world.permission = Some(withheld());
+        bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
+        assert_eq!(bench.pass(&wanted(&released("u"))), ["start uid-b-0"]);
+        bench.record.instances.clear();
+        bench.pass(&left);
+        assert!(bench.record.is_bare(), "it can be forgotten: {:?}", bench.record);
+        assert_eq!(bench.pass(&wanted(&put_back(uid))), [starts]);
+    }
+}
+
+#[test]
+fn a_released_revision_that_cannot_be_had_is_waited_for_or_passed_over() {
+    let held = |halted: bool| {
+        let halted = halted.then(|| "it failed on 2 nodes".to_owned());
+        wanted(&kept(RolloutStatus { is_held: true, halted, ..RolloutStatus::default() }))
+    };
+    let mut bench = Bench::new();
+    bench.world.permission = Some(withheld());
+    let plan = bench.plan(&held(false));
+    assert_eq!(plan.summary.state, State::Waiting);
+    assert!(plan.summary.reason.ends_with("lets agents read it"), "{plan:?}");
+    assert!(plan.references.iter().any(|r| r.kind == Kind::ControllerRevision && r.key.name == "net-a"));
+    assert_eq!(bench.pass(&held(false)), NONE);
+    bench.world.released = Some(ReleasedDefinition::Gone);
+    assert_eq!(bench.pass(&held(true)), NONE, "a halted one starts nowhere");
+    assert_eq!(bench.pass(&held(false)), ["start uid-b-0"]);
+}

@@ -1,0 +1,106 @@
+//! What is remembered for the next start.
+
+use std::time::SystemTime;
+
+use crate::node::agent::remembered_inputs::RememberedInputs;
+use crate::node::api::Definition;
+use crate::node::folders;
+use crate::node::folders::FolderView;
+use crate::node::folders::Rests;
+use crate::node::folders::ScanTime;
+use crate::node::fsx::Real;
+
+use super::*;
+
+#[test]
+fn what_the_api_server_has_of_what_is_known_is_remembered_though_the_manifest_folder_cannot_be_read() {
+    let config = config();
+    let mut state = state(&config);
+    let namespace = ObjectRef::new(Kind::Namespace, "", &key().namespace);
+    let entry = |version| Entry { version, value: Arc::new(json!({})) };
+    state.inputs.objects.insert(namespace.clone(), entry(1));
+    let mut snapshot = Snapshot::default();
+    snapshot.objects.insert(namespace.clone(), entry(2));
+    snapshot.scopes.entry(Scope::DaemonSets).or_default().lists = 1;
+    let unreadable = Observation { manifests: Knowledge::Unreadable("EIO".to_owned()), ..observation(Some(snapshot)) };
+    let decision = decided(&unreadable, &state, &config);
+    assert_eq!(decision.state.inputs.objects.get(&namespace).map(|entry| entry.version), Some(2));
+    assert!(!decision.requests.iter().any(|r| matches!(r, Request::Follow { .. })), "all that was needed still may be");
+}
+
+#[test]
+fn inputs_stay_incomplete_until_all_that_is_in_use_is_heard_of() {
+    let config = config();
+    let mut state = state(&config);
+    state.inputs.incomplete = true;
+    let after = |api: &Snapshot| decided(&observation(Some(api.clone())), &state, &config);
+    let mut api = Snapshot::default();
+    assert!(after(&api).state.inputs.incomplete);
+    api.scopes.entry(crate::node::api::Scope::DaemonSets).or_default().lists = 1;
+    let decision = after(&api);
+    assert!(decision.state.inputs.incomplete, "no object is listed");
+    for object in decision.plan.daemons.iter().flat_map(|daemon| &daemon.references) {
+        api.scopes.entry(crate::node::api::Scope::Object(object.clone())).or_default().lists = 1;
+    }
+    assert!(after(&api).state.inputs.incomplete, "the Node is not listed");
+    api.scopes.entry(crate::node::api::Scope::Node).or_default().lists = 1;
+    assert!(!after(&api).state.inputs.incomplete);
+    assert!(!decided(&observation(None), &state, &config).state.inputs.incomplete, "there is nobody to ask");
+}
+
+#[test]
+fn a_file_that_overrides_gives_way_once_to_a_newer_version_of_the_api_and_comes_back_only_when_it_changes() {
+    let config = config();
+    let mut state = state(&config);
+    let folder = tempfile::tempdir().unwrap();
+    let write = |image: &str| {
+        let mut file = object("", json!({}));
+        file["apiVersion"] = json!("apps/v1");
+        file["kind"] = json!("DaemonSet");
+        file["metadata"]["annotations"] = json!({"daemonlet.dev/override": "true"});
+        file["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+        std::fs::write(folder.path().join("net.json"), file.to_string()).unwrap();
+    };
+    let mut now = 2_000_000;
+    // Whose version counts after each of some passes.
+    let mut passes = |state: &mut AgentState, of_api: Option<(&str, u64)>| -> Vec<DefinedIn> {
+        let seen = |_| {
+            let api = of_api.map(|(image, version)| {
+                let mut object = object("d", json!({}));
+                object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+                let definition = Definition::of(&object, version);
+                let mut api = Snapshot::default();
+                api.daemon_sets.insert(key(), definition);
+                api
+            });
+            let mut observation = observation(Some(api.unwrap_or_default()));
+            now += 1_000;
+            observation.now = Timestamp::from_millis(now);
+            let look = ScanTime {
+                steady: Duration::from_secs(9),
+                wall: SystemTime::now() + Duration::from_secs(3600),
+                first: None,
+            };
+            let dir = [folder.path().to_owned()];
+            let view = folders::read(&Real::shared(), &dir, &FolderView::default(), &mut Rests::default(), look);
+            observation.folders.view = Arc::new(view);
+            let decision = decided(&observation, state, &config);
+            let source = decision.daemon(&key()).unwrap().summary.source.clone().unwrap();
+            let outcome = EffectOutcome { records: [(key(), RecordFate::OnDisk)].into(), ..EffectOutcome::default() };
+            *state = AgentState::commit(decision.state, &decision.plan, &outcome, observation.now);
+            if source == DefinedIn::Api { DefinedIn::Api } else { DefinedIn::File { path: "".into() } }
+        };
+        (0..3).map(seen).collect()
+    };
+    let (api, file) = (DefinedIn::Api, DefinedIn::File { path: "".into() });
+    let all = |source: &DefinedIn| vec![source.clone(); 3];
+    write("file:1");
+    assert_eq!(passes(&mut state, Some(("i:1", 1))), all(&file));
+    assert_eq!(passes(&mut state, Some(("i:2", 2))), all(&api), "it is newer, and nothing goes back");
+    state.inputs = RememberedInputs::restore(state.inputs.to_save(&[]), &state.records);
+    assert_eq!(passes(&mut state, None), all(&api), "nor at a start without the API server");
+    write("file:2");
+    assert_eq!(passes(&mut state, None), all(&file), "the owner wants this one now");
+    assert_eq!(passes(&mut state, Some(("i:2", 2))), all(&file), "of the same version as before");
+    assert_eq!(passes(&mut state, Some(("i:3", 3))), all(&api));
+}

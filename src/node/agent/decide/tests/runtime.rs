@@ -1,0 +1,87 @@
+//! What the container runtime says, or does not.
+
+use super::*;
+
+#[test]
+fn an_api_server_that_comes_back_while_the_runtime_hangs_is_noticed_and_nothing_is_taken_for_gone() {
+    let config = config();
+    let mut state = state(&config);
+    let down = |millis: i64, link: Link| {
+        let mut observation = observation(Some(Snapshot::default()));
+        observation.now = Timestamp::from_millis(millis);
+        observation.runtime = Knowledge::Unreadable("the container runtime has not answered yet".to_owned());
+        if let Some(api) = &mut observation.api {
+            api.link = link;
+        }
+        observation
+    };
+    let failure = crate::node::api::ApiFailure::new(crate::node::api::FailureKind::Unreachable, "refused");
+    let since = Default::default();
+    for (millis, link) in [(2_000_000, Link::Down { failure, since }), (2_000_500, Link::Up)] {
+        let observation = down(millis, link);
+        let decision = decided(&observation, &state, &config);
+        assert_eq!(decision.daemon(&key()).unwrap().record.instances.len(), 1);
+        let lines: Vec<&str> = decision.log.0.iter().map(|line| line.text.as_str()).collect();
+        let expected = if observation.is_linked() { "answers again" } else { "unreachable" };
+        assert!(lines.iter().any(|line| line.contains(expected)), "{lines:?}");
+        assert!(!decision.requests.iter().any(|r| matches!(r, Request::RestartSandboxes { .. })));
+        state = AgentState::commit(decision.state, &decision.plan, &EffectOutcome::default(), observation.now);
+    }
+}
+
+#[test]
+fn what_runs_without_a_record_ends_before_another_one_starts() {
+    let config = config();
+    let mut state = state(&config);
+    (state.records, state.may_run_unrecorded) = (Default::default(), true);
+    let found = |source: &str| {
+        let annotations = [
+            ("kubernetes.io/config.source", source),
+            (crate::core::model::OWNER_ANNOTATION, "kube-system/net"),
+            (crate::core::model::INCARNATION_ANNOTATION, "6"),
+        ];
+        let sandbox = crate::node::cri::Sandbox {
+            id: "s".to_owned(),
+            uid: "lost".to_owned(),
+            name: "net-xxxxx-n1".to_owned(),
+            namespace: "kube-system".to_owned(),
+            attempt: 0,
+            state: crate::node::cri::SandboxState::Ready,
+            created_at_ns: 0,
+            annotations: annotations.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        };
+        let pods = crate::node::agent::evidence::runtime_pods(&[sandbox], &[]);
+        let seen = Observation { runtime: Knowledge::Current(Arc::new(pods)), ..observation(None) };
+        decided(&seen, &state, &config).state
+    };
+    assert!(found("api").records.is_empty(), "the annotations of other pods are anybody's");
+    let silent = |seconds| {
+        let runtime = Knowledge::Unreadable("it has not answered yet".to_owned());
+        let seen = Observation { runtime, steady: Span::from_secs(seconds), ..observation(None) };
+        decided(&seen, &state, &config).state.may_run_unrecorded
+    };
+    assert!(silent(29) && !silent(30), "what is slow is waited for");
+    let adopted = found("file");
+    assert!(!adopted.may_run_unrecorded);
+    let record = &adopted.records[&key()];
+    let ending: Vec<_> = record.ending().map(|i| (i.uid.as_str(), i.pod_name.as_str())).collect();
+    assert_eq!((ending.as_slice(), record.next_incarnation), ([("lost", "net-xxxxx")].as_slice(), 7));
+}
+
+#[test]
+fn a_runtime_that_lists_nothing_of_ours_is_not_believed_where_the_kubelet_runs_pods() {
+    let config = config();
+    let mut state = state(&config);
+    state.may_run_unrecorded = true;
+    let waits = |state: &AgentState, uid: &str, may_have_run: bool, seconds: i64| {
+        let runtime = Knowledge::Current(Arc::new(vec![RuntimePod::test(uid, true)]));
+        let seen = Observation { runtime, may_have_run, steady: Span::from_secs(seconds), ..observation(None) };
+        decided(&seen, state, &config).state.may_run_unrecorded
+    };
+    assert!(waits(&state, "another", true, 29));
+    assert!(!waits(&state, "another", true, 30), "what has no manifest has ended");
+    assert!(!waits(&state, "another", false, 0), "it has run none in this boot");
+    assert!(!waits(&state, "uid-1", true, 0), "it is the kubelet's");
+    state.records.clear();
+    assert!(!waits(&state, "another", true, 0), "the kubelet was given nothing");
+}

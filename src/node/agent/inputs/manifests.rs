@@ -1,0 +1,98 @@
+//! The manifest folder as a pass reads it, and the watch on it.
+//!
+//! Must not write: the folder is opened here for the executor, which does.
+
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::core::knowledge::Knowledge;
+use crate::core::manifest;
+use crate::core::status::Problem;
+use crate::node::agent::executor::Executor;
+use crate::node::agent::executor::problem;
+use crate::node::agent::failure;
+use crate::node::agent::planning::is_copy;
+use crate::node::agent::state::AgentState;
+use crate::node::manifests::ManifestDir;
+use crate::node::manifests::ManifestError;
+use crate::node::manifests::Scan;
+
+use super::Inputs;
+use super::Purpose;
+use super::node;
+
+impl Inputs {
+    pub(super) fn read_manifests(
+        &self,
+        state: &AgentState,
+        config: &Config,
+        executor: &mut Executor,
+        problems: &mut Vec<Problem>,
+    ) -> Knowledge<Arc<Scan>> {
+        let unreadable = |error: ManifestError, problems: &mut Vec<Problem>| {
+            let failure = failure::of(&error, error.hint());
+            problems.push(problem("manifest folder", failure.clone()));
+            Knowledge::Unreadable(failure.message)
+        };
+        if executor.manifests.is_none() {
+            if let Some(why) = node::has_moved(&self.files, state, config, &self.boot) {
+                problems.push(why.clone());
+                return Knowledge::Unreadable(why.reason);
+            }
+            let opened = match state.purpose {
+                Purpose::Work => ManifestDir::open(&self.files, &config.manifest_dir).map(Some),
+                Purpose::Answer => ManifestDir::open_read_only(&self.files, &config.manifest_dir),
+            };
+            match opened {
+                Ok(mut manifests) => {
+                    let instances = state.records.values().flat_map(|record| {
+                        let names = |pod: &String| manifest::file_names(&record.key.namespace, pod);
+                        record.instances.iter().flat_map(move |i| names(&i.pod_name))
+                    });
+                    manifests.iter_mut().for_each(|folder| folder.remember(instances.clone()));
+                    executor.manifests = manifests;
+                }
+                Err(error) => return unreadable(error, problems),
+            }
+        }
+        // Nothing is watched before the manifests of a boot are there: they come first.
+        if state.passes > 0 {
+            self.watch_manifests(executor, problems);
+        }
+        let Some(manifests) = &mut executor.manifests else { return Knowledge::Current(Arc::default()) };
+        match manifests.scan() {
+            Ok(scan) => {
+                let unreadable = scan.unreadable.iter();
+                problems.extend(unreadable.map(|(file, error)| problem(file, failure::of(error, error.hint()))));
+                problems.extend(copies(&scan));
+                Knowledge::Current(scan)
+            }
+            Err(error) => {
+                executor.manifests = None;
+                unreadable(error, problems)
+            }
+        }
+    }
+
+    /// Watches the manifest folder where it is not watched yet; failing that, the next pass tries again.
+    fn watch_manifests(&self, executor: &mut Executor, problems: &mut Vec<Problem>) {
+        let wake = Arc::clone(&self.wake);
+        let manifests = executor.manifests.as_mut();
+        let Some(manifests) = manifests.filter(|manifests| !manifests.is_watched()) else { return };
+        if let Err(error) = manifests.watch(move || wake.notify_one()) {
+            problems.push(problem("manifest folder", failure::of(&error, error.hint())));
+        }
+    }
+}
+
+/// Manifests of ours that somebody copied: the kubelet takes one of them, and which is chance.
+fn copies(scan: &Scan) -> impl Iterator<Item = Problem> {
+    let twins = |m: &crate::node::manifests::Manifest| {
+        scan.ours.values().any(|other| other.uid == m.uid && other.file != m.file)
+    };
+    scan.ours.values().filter(move |m| is_copy(m) && twins(m)).map(|m| Problem {
+        object: m.file.clone(),
+        reason: format!("a copy of the manifest of pod {}: the kubelet takes only one of them", m.pod_name),
+        hint: Some("remove the copy from the manifest folder".to_owned()),
+    })
+}

@@ -1,0 +1,60 @@
+//! Why the agent cannot work at all.
+
+use std::path::PathBuf;
+
+use crate::node::checkpoint::CheckpointError;
+use crate::node::socket::SocketError;
+
+/// Why the agent cannot work at all.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The state folder cannot be used.
+    #[error("state-dir")]
+    State(#[from] CheckpointError),
+    /// Another agent has it.
+    #[error("state-dir {}: another daemonlet has it", path.display())]
+    Locked {
+        /// The state folder.
+        path: PathBuf,
+    },
+    /// The state folder cannot be locked.
+    #[error("state-dir {}: cannot lock it", path.display())]
+    Lock {
+        /// The state folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The socket cannot be made.
+    #[error("run-dir")]
+    Socket(#[from] SocketError),
+    /// The runtime endpoint is not one.
+    #[error(transparent)]
+    Runtime(#[from] crate::node::cri::CriError),
+    /// The kubelet's endpoint is not one.
+    #[error(transparent)]
+    Kubelet(#[from] crate::node::kubelet::KubeletError),
+    /// The label selector is none.
+    #[error("selector: {0}")]
+    Selector(String),
+    /// There is no event loop.
+    #[error("cannot start the event loop")]
+    Loop(#[source] std::io::Error),
+    /// Signals cannot be received.
+    #[error("cannot receive signals")]
+    Signals(#[source] std::io::Error),
+}
+
+impl AgentError {
+    /// What to do about it, if there is something to do.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            AgentError::State(error) => error.hint(),
+            AgentError::Runtime(error) => error.hint(),
+            AgentError::Kubelet(error) => error.hint(),
+            AgentError::Socket(error) => error.hint(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What the agent takes over from an observation: clock, Node, inputs, starts and ends.
+//!
+//! Must not decide what follows from it.
+
+use std::collections::BTreeSet;
+
+use crate::config::Config;
+use crate::core::record::DaemonRecord;
+use crate::core::time::Span;
+use crate::node::agent::ending;
+use crate::node::agent::evidence;
+use crate::node::agent::log::Log;
+use crate::node::agent::observation::Observation;
+use crate::node::agent::remembered_inputs;
+
+use super::AgentState;
+
+/// A clock that has gone this much further than time has was set.
+const CLOCK_JUMP: Span = Span::from_secs(60);
+
+impl AgentState {
+    /// A clock that was set forward makes nothing older: deadlines and back-offs go on where they were. A clock that was
+    /// set back takes every time that is remembered along: nothing waits until it gets there again.
+    pub(super) fn follow_clock(&mut self, observation: &Observation, config: &Config, log: &mut Log) {
+        let (now, steady) = (observation.now, observation.steady);
+        let set_forward = observation.boot.set_forward_since(&self.inputs.clocks);
+        self.inputs.clocks.clone_from(&observation.boot);
+        let jump = match self.clock.last.replace((now, steady)) {
+            Some((last, last_steady)) => {
+                if now < last {
+                    self.inputs_on_disk.due = self.inputs_on_disk.due.map(|due| due.min(now));
+                    self.clear_again.clear();
+                    self.concerns.removal_guard.clock_set_back(now, config.removals_delay.into());
+                }
+                now - (last + (steady - last_steady))
+            }
+            // The steady clock of the agent before this one is not known.
+            None => set_forward,
+        };
+        if jump > CLOCK_JUMP {
+            let what = match set_forward > CLOCK_JUMP {
+                true => "the clock was set forward by",
+                false => "the machine was suspended for",
+            };
+            log.warn(format!("{what} {} s: deadlines and back-offs go on as before", jump.as_secs()));
+            self.records.values_mut().for_each(|record| record.shift(jump));
+            self.unsaved.extend(self.records.keys().cloned());
+        }
+    }
+
+    pub(super) fn follow_node(&mut self, observation: &Observation, config: &Config) {
+        if let Some(entry) = observation.snapshot().and_then(|api| api.node.as_ref()) {
+            let node = remembered_inputs::node_view(&entry.value);
+            self.inputs.follow_node(node, observation.now);
+        }
+        // A checkpoint of a node with another name says nothing about this one.
+        let known = self.inputs.node.clone().filter(|node| node.name == config.node_name);
+        self.node = known.unwrap_or_else(|| config.node_view());
+        let of_kubeconfig = observation.api.as_ref().and_then(|api| api.endpoint.clone());
+        let endpoint = config.api_endpoint.clone().or(of_kubeconfig);
+        let version = self.node.kubelet_version.as_deref().and_then(remembered_inputs::major_minor);
+        self.options.set(|options| {
+            options.kubelet_version = version;
+            if endpoint.is_some() {
+                options.api_endpoint = endpoint;
+            }
+        });
+    }
+
+    /// What is remembered for the next start.
+    pub(super) fn follow_inputs(&mut self, observation: &Observation, log: &mut Log) {
+        if let Some(secrets) = &observation.seal.opened {
+            self.inputs.take(secrets.as_ref().clone(), &self.records);
+        }
+        if observation.seal.retry {
+            self.inputs_on_disk.saved = 0;
+        }
+        let concerns = &mut self.concerns;
+        concerns.removal_guard.observe(observation, &self.definitions);
+        if let Some(api) = observation.snapshot() {
+            // Before the first answer nothing is known to have been reached.
+            let reached = concerns.removal_guard.etcd_rollback.reached(api);
+            self.inputs.reached = if reached > 0 { reached } else { self.inputs.reached };
+        }
+        self.inputs.coordinated |= concerns.claims.observe(observation, self.inputs.coordinated, log);
+        concerns.node_lease.observe(observation, log);
+        concerns.startup_taint.observe(observation, log);
+        concerns.node_conditions.observe(observation, log);
+    }
+
+    /// Notes that instances have started, as the API shows. Gives whether one has started since the last pass.
+    pub(super) fn follow_starts(&mut self, observation: &Observation, config: &Config) -> bool {
+        let Some(api) = observation.snapshot() else { return false };
+        let mut news = false;
+        for record in self.records.values_mut() {
+            let namespace = &record.key.namespace;
+            for instance in record.instances.iter_mut().filter(|i| !i.started) {
+                let mirror = evidence::mirror(api, namespace, instance, &config.node_name);
+                if mirror.is_some_and(evidence::has_started) {
+                    instance.started = true;
+                    news = true;
+                }
+            }
+        }
+        news
+    }
+
+    /// Notes what the container runtime lists, and since when instances end.
+    pub(super) fn follow_ends(&mut self, observation: &Observation) {
+        let has_listed = self.runtime_is_kubelets;
+        let instances = self.records.values_mut().flat_map(|record| &mut record.instances);
+        for instance in instances.filter(|i| !(has_listed && i.listed)) {
+            let is_listed = observation.runtime_pod(&instance.uid).is_some();
+            instance.listed |= is_listed;
+            self.runtime_is_kubelets |= is_listed;
+        }
+        let instances = self.records.values().flat_map(|record| &record.instances);
+        self.runtime_has_lost_all = ending::has_lost_all(observation, instances, self.runtime_has_lost_all);
+        let ending: BTreeSet<&str> =
+            self.records.values().flat_map(DaemonRecord::ending).map(|i| i.uid.as_str()).collect();
+        self.ending_since.retain(|uid, _| ending.contains(uid.as_str()));
+        for uid in ending {
+            self.ending_since.entry(uid.to_owned()).or_insert(observation.steady);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! When absence is evidence, and what cannot be read is not.
+
+use super::*;
+
+#[test]
+fn absence_is_evidence_only_in_the_folder_that_it_was_in() {
+    let mut folders = Folders::new();
+    folders.write(1, "x.yaml", &daemon_set("a", "one"));
+    folders.later();
+    let origin = folders.origin("a");
+    let word = |view: &FolderView, origin: &FolderOrigin| match view.state(&key("a"), Some(origin)) {
+        FolderState::Present { .. } => "present".to_owned(),
+        FolderState::Absent => "absent".to_owned(),
+        FolderState::Unsure { reason } => reason.to_owned(),
+    };
+    assert_eq!(word(&folders.view, &origin), "present");
+    // The folder is gone: what it said stays, also for an agent that starts anew.
+    let aside = folders.paths[1].with_extension("aside");
+    fs::rename(&folders.paths[1], &aside).unwrap();
+    assert_eq!(word(folders.later(), &origin), "present");
+    folders.begin(FolderView::default());
+    assert_eq!(word(folders.later(), &origin), "its folder is missing");
+    fs::rename(&aside, &folders.paths[1]).unwrap();
+    // The file is bad, and nobody knows its last version.
+    folders.write(1, "x.yaml", "kind: [");
+    assert_eq!(word(folders.later(), &origin), "its file is not valid");
+    // Another file system.
+    fs::remove_file(folders.paths[1].join("x.yaml")).unwrap();
+    folders.begin(FolderView::default());
+    let mut elsewhere = origin.clone();
+    elsewhere.folder.id.push('x');
+    assert_eq!(word(folders.later(), &elsewhere), "its folder is now on another file system");
+    folders.write(1, ".other", "");
+    assert_eq!(word(folders.at_once(), &origin), "its folder is being changed");
+    assert_eq!(word(folders.later(), &origin), "absent");
+    assert_eq!(folders.view.state(&key("a"), None), FolderState::Absent);
+    // Masked from another folder.
+    symlink("/dev/null", folders.paths[0].join("x.yaml")).unwrap();
+    assert_eq!(word(folders.later(), &elsewhere), "absent");
+}
+
+#[test]
+fn a_folder_in_trouble_uncovers_no_earlier_file() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &daemon_set("a", "vendor"));
+    folders.write(1, "x.yaml", &daemon_set("a", "owner"));
+    folders.later();
+    let image =
+        |view: &FolderView| view.daemon_sets().next().unwrap().template["spec"]["containers"][0]["image"].clone();
+    fs::rename(&folders.paths[1], folders.paths[1].with_extension("aside")).unwrap();
+    assert_eq!(image(folders.later()), "owner");
+    fs::create_dir(&folders.paths[1]).unwrap();
+    folders.later();
+    assert_eq!(image(folders.later()), "vendor");
+}
+
+#[test]
+fn what_cannot_be_read_is_reported() {
+    let mut folders = Folders::new();
+    symlink("/nowhere", folders.paths[0].join("x.yaml")).unwrap();
+    fs::write(&folders.paths[2], "a file where a folder should be").unwrap();
+    nix::unistd::mkfifo(&folders.paths[0].join("fifo.yaml"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+    folders.later();
+    let mut problems = folders.problems();
+    problems.sort();
+    assert_eq!(problems.len(), 3);
+    assert!(problems[0].starts_with("/etc: cannot be read; what it last defined stays in force: Not a directory"));
+    assert!(problems[1].starts_with("/usr/fifo.yaml: cannot be read") && problems[1].contains("not a regular file"));
+    assert!(problems[2].starts_with("/usr/x.yaml: cannot be read"));
+}
+
+#[test]
+fn a_file_that_cannot_be_looked_at_says_nothing_at_the_first_look_either() {
+    let text = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: net, namespace: kube-system}\nspec:\n  \
+        selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    \
+        spec: {containers: [{name: c, image: i}]}\n";
+    let (mut folders, key) = (Folders::new(), ObjectKey::new("kube-system", "net"));
+    folders.write(0, "net.yaml", text);
+    let origin = folders.later().origin_of(&key).unwrap();
+    // A process that starts knows where the daemon came from, and nothing of the file.
+    let first_look = |folders: &mut Folders| {
+        folders.begin(FolderView::default());
+        folders.later();
+    };
+    let unsure = |folders: &Folders| matches!(folders.view.state(&key, Some(&origin)), FolderState::Unsure { .. });
+    symlink("/nowhere", folders.paths[1].join("net.yaml")).unwrap();
+    first_look(&mut folders);
+    assert!(unsure(&folders), "a dangling link hides it in another folder");
+    fs::remove_file(folders.paths[1].join("net.yaml")).unwrap();
+    fs::remove_file(folders.paths[0].join("net.yaml")).unwrap();
+    symlink("net.yaml", folders.paths[0].join("net.yaml")).unwrap();
+    first_look(&mut folders);
+    assert!(unsure(&folders), "a loop in its own place");
+    fs::remove_file(folders.paths[0].join("net.yaml")).unwrap();
+    first_look(&mut folders);
+    assert_eq!(folders.view.state(&key, Some(&origin)), FolderState::Absent, "it is gone");
+}

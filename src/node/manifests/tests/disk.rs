@@ -1,0 +1,113 @@
+//! Disks that are full or read only, and losses of power.
+
+use crate::core::manifest::HEAD;
+use crate::node::fsx;
+use crate::node::fsx::Shared;
+
+use super::*;
+
+#[test]
+fn what_a_loss_of_power_leaves_of_a_manifest_is_put_back_and_removed_like_one_that_is_gone() {
+    let whole = bytes(&pod("a"));
+    let begun = [HEAD.as_bytes(), b"kube-system/net, revi"].concat();
+    // Cut within the UID: it reads well, with the annotation that makes it ours.
+    let metadata = "kind: Pod\nmetadata:\n  annotations: {daemonlet.dev/daemonset: a/b}\n  uid: 7ef5b46d-832c";
+    let cut = [HEAD.as_bytes(), b"a/b\n", metadata.as_bytes()].concat();
+    for (left, is_ours) in [
+        (b"".to_vec(), true),
+        (vec![0; 512], true),
+        (begun, true),
+        (cut, true),
+        (b"kind: Pod\n".to_vec(), false),
+        (b"\n".to_vec(), false),
+    ] {
+        for is_known in [true, false] {
+            let (_root, mut dir) = fresh();
+            fs::write(dir.path().join(NAME), &left).unwrap();
+            dir.remember(is_known.then(|| NAME.to_owned()).into_iter());
+            assert!(dir.scan().unwrap().ours.is_empty(), "{left:?}");
+            let written = dir.write(NAME, &whole, &pod("a"));
+            assert_eq!(written.is_ok(), is_known && is_ours, "{left:?} {written:?}");
+            if written.is_err() {
+                continue;
+            }
+            assert_eq!(dir.scan().unwrap().ours[NAME].pod_name, "a");
+            // The next process finds it so, and removes it.
+            fs::remove_file(dir.path().join(NAME)).unwrap();
+            fs::write(dir.path().join(NAME), &left).unwrap();
+            let mut next = ManifestDir::open(&Real::shared(), dir.path()).unwrap();
+            next.remember([NAME.to_owned()].into_iter());
+            assert!(next.remove(NAME).unwrap());
+        }
+    }
+}
+
+/// A small file system of its own; `None`, with a word, where this process may not mount.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    fn mount() -> Option<Self> {
+        let at = tempfile::tempdir().unwrap();
+        let flags = nix::mount::MsFlags::empty();
+        match nix::mount::mount(Some("tmpfs"), at.path(), Some("tmpfs"), flags, Some("size=64k,mode=755")) {
+            Ok(()) => Some(Self(at)),
+            Err(e) => {
+                eprintln!("skipped: a file system of its own cannot be mounted: {e}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        nix::mount::umount(self.0.path()).unwrap();
+    }
+}
+
+#[test]
+fn a_full_or_read_only_disk_is_named_with_what_to_do_and_nothing_is_lost() {
+    let Some(disk) = Tmpfs::mount() else { return };
+    let mut dir = ManifestDir::open(&Real::shared(), disk.0.path()).unwrap();
+    put(&mut dir, &pod("a"));
+    let before = fs::read(dir.path().join(NAME)).unwrap();
+    let mut large = pod("a");
+    large["metadata"]["annotations"]["filler"] = "x".repeat(128 << 10).into();
+    let error = dir.write(NAME, &bytes(&large), &large).unwrap_err();
+    assert_eq!(error.to_string(), format!("cannot write manifest {}", dir.path().join(NAME).display()));
+    assert!(error.hint().unwrap().contains("is full"), "{:?}", error.hint());
+    assert_eq!(fs::read(dir.path().join(NAME)).unwrap(), before);
+    put(&mut dir, &pod("b"));
+
+    let flags = nix::mount::MsFlags::MS_REMOUNT | nix::mount::MsFlags::MS_RDONLY;
+    nix::mount::mount(None::<&str>, disk.0.path(), None::<&str>, flags, None::<&str>).unwrap();
+    for error in [dir.write(NAME, &bytes(&pod("c")), &pod("c")).unwrap_err(), dir.remove(NAME).unwrap_err()] {
+        assert!(error.hint().unwrap().contains("ReadWritePaths="), "{:?}", error.hint());
+    }
+    assert_eq!(dir.scan().unwrap().ours[NAME].pod_name, "b");
+    drop(dir);
+}
+
+#[test]
+fn a_loss_of_power_at_any_moment_leaves_one_manifest_or_the_other() {
+    fsx::at_every_loss_of_power(|disk, changes, kept| {
+        let (shared, path): (Shared, _) = (Arc::clone(disk) as Shared, Path::new("/manifests"));
+        let mut dir = ManifestDir::open(&shared, path).unwrap();
+        put(&mut dir, &pod("a"));
+        dir.sync().unwrap();
+        disk.stop_after(changes);
+        let written = dir.write(NAME, &bytes(&pod("b")), &pod("b")).and_then(|()| dir.sync());
+        let has_stopped = disk.heal();
+        // A kubelet that reads at this moment.
+        let now = shared.load(&path.join(NAME), u64::MAX).unwrap();
+        assert!([bytes(&pod("a")), bytes(&pod("b"))].contains(&now));
+        disk.crash(kept);
+        let mut dir = ManifestDir::open(&shared, path).unwrap();
+        let scan = dir.scan().unwrap();
+        let found = &scan.ours[NAME];
+        assert!(found.damage.is_none() && scan.unreadable.is_empty());
+        assert!(found.pod_name == "b" || written.is_err() && found.pod_name == "a", "{found:?}");
+        put(&mut dir, &pod("c"));
+        has_stopped
+    });
+}

@@ -1,0 +1,70 @@
+//! What an agent says of its node.
+
+use std::sync::Arc;
+
+use daemonlet::core::cluster::snapshot::WatchedKind;
+use daemonlet::core::model::ObjectKey;
+use daemonlet::core::time::Timestamp;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::KEY;
+use crate::api::Api;
+
+use super::Ailment;
+use super::Node;
+
+impl Node {
+    /// It writes its status, where that is served, and reads what is approved.
+    pub(super) fn report(&mut self, api: &mut Api, now: Timestamp, reads: bool) {
+        if reads && api.serves(WatchedKind::NodeDaemons) {
+            let key = ObjectKey::new("", &self.name);
+            let is_ours = self.is_ours();
+            let running = self.running.as_ref().map(|running| (running.hash.clone(), running.created, running.ready));
+            let staged = self.staged.as_ref().map(|(hash, _)| hash.clone());
+            let marks = [self.replacing.clone(), self.failed.clone(), self.previous.clone(), staged, self.missing()];
+            let told = Some((is_ours, running, marks));
+            match api.shared(WatchedKind::NodeDaemons, &key) {
+                // Nothing else writes its status.
+                Some(live) if told == self.told => self.read = Arc::clone(live),
+                _ => {
+                    let patch = json!({"status": self.status(is_ours)});
+                    let written = api.patch(WatchedKind::NodeDaemons, &key, &patch).ok();
+                    self.told = told.filter(|_| written.is_some());
+                    self.read = written.unwrap_or_default();
+                }
+            }
+            if let Some(running) = self.running.as_mut().filter(|running| running.ready.is_some()) {
+                running.told_ready.get_or_insert(now);
+            }
+        }
+    }
+
+    /// The wanted revision, where it lacks something, and no rollout of it is stopped.
+    fn missing(&self) -> Option<String> {
+        let daemon = self.daemon.as_ref().filter(|daemon| !daemon.is_paused && daemon.status.halted.is_none())?;
+        let is_old = self.running.as_ref().is_some_and(|running| running.hash != daemon.hash);
+        (is_old && self.ailment(&daemon.hash) == Some(Ailment::Lacks)).then(|| daemon.hash.clone())
+    }
+
+    pub(super) fn status(&self, is_ours: bool) -> Value {
+        if !is_ours {
+            return json!({"agentVersion": "1", "daemons": []});
+        }
+        let instances: Vec<Value> = self
+            .running
+            .iter()
+            .map(|running| {
+                json!({"pod": "p", "revision": running.hash, "created": running.created.to_string(),
+                    "readySince": running.ready.map(|ready| ready.to_string())})
+            })
+            .collect();
+        let failed =
+            self.failed.as_ref().map(|revision| json!({"revision": revision, "cause": "not ready", "message": "m"}));
+        let missing =
+            self.missing().map(|revision| json!({"revision": revision, "message": "ConfigMap kube-system/net"}));
+        json!({"agentVersion": "1", "daemons": [{"namespace": KEY.0, "name": KEY.1, "uid": "u", "mode": "static",
+            "phase": "running", "instances": instances, "replacing": self.replacing, "failed": failed, "missing": missing, "staged": self.staged.as_ref().map(|(hash, _)| hash),
+            "previous": self.previous}]})
+    }
+}

@@ -1,0 +1,150 @@
+//! The end of a life: all is mended, and what is wanted comes to be.
+
+use daemonlet::core::cluster::pass::Settings;
+use daemonlet::core::cluster::snapshot::WatchedKind;
+use daemonlet::core::json::Json;
+use daemonlet::core::model::UPDATE;
+use daemonlet::core::time::Span;
+use daemonlet::core::time::Timestamp;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::QUIET;
+use crate::agent;
+use crate::agent::Node;
+use crate::coordinator::Trap;
+use crate::told;
+
+use super::Life;
+
+impl Life {
+    /// Everybody is well, and nobody touches anything: all come to rest at what is wanted.
+    pub(crate) fn calm_down(&mut self) {
+        let image = if self.image().starts_with("bad") { "good-9".to_owned() } else { self.image() };
+        let annotations = match self.dice.below(4) {
+            0 | 1 => json!({}),
+            2 => self.first_install(),
+            _ => json!({UPDATE: self.dice.one_of(&["drain", "boot", "manual"])}),
+        };
+        self.template(&image, annotations);
+        for which in 0..2 {
+            (self.processes[which].frozen, self.processes[which].trap) = (self.now, Trap::None);
+        }
+        self.api.refuses = self.now;
+        self.api.show();
+        let now = self.now;
+        self.nodes.values_mut().for_each(|node| (node.dead, node.triggered) = (node.dead.min(now), Timestamp::MAX));
+        self.nodes.values_mut().for_each(|node| _ = node.mend());
+        let names: Vec<String> = self.unreachable.keys().cloned().collect();
+        names.iter().for_each(|name| self.ready(name, "True"));
+        self.unreachable.clear();
+        self.tell("calm".to_owned());
+        // Nodes of a good revision were deleted in the middle of it, and that halts it.
+        self.rest(5);
+        self.retry();
+        self.rest(300);
+        self.is_at_rest();
+        // Nothing of what runs, and nothing of what is told of it, changes with the resource.
+        let before: Vec<_> =
+            self.nodes.values().map(|node| node.running.clone()).map(|r| r.map(|r| r.created)).collect();
+        self.tell("NodeDaemons are deleted".to_owned());
+        self.api.hide(true);
+        self.rest(30);
+        self.tell("NodeDaemons are served again".to_owned());
+        self.api.show();
+        self.rest(60);
+        self.is_at_rest();
+        let after: Vec<_> =
+            self.nodes.values().map(|node| node.running.clone()).map(|r| r.map(|r| r.created)).collect();
+        assert_eq!(before, after, "somebody replaces what runs, and nobody wanted that");
+        self.others_go_on();
+        self.comes_back();
+    }
+
+    /// So many rounds in which everybody does what there is to do, or until all has been at rest for [`QUIET`]. What is told may be as old as that of some of them.
+    pub(crate) fn rest(&mut self, rounds: usize) {
+        let mut told = told::Told::default();
+        self.go_on_for(rounds, |life| told.look(life.nodes.values(), &life.daemon()));
+    }
+
+    /// The same where nobody tells anything.
+    pub(crate) fn rest_untold(&mut self, rounds: usize) {
+        self.go_on_for(rounds, |_| {});
+    }
+
+    pub(super) fn go_on_for(&mut self, rounds: usize, mut look: impl FnMut(&Self)) {
+        let (mut quiet, mut seen) = (0, 0);
+        for round in 0..rounds {
+            for which in 0..2 {
+                let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
+                let process = &mut self.processes[which];
+                process.renew(&mut self.api, self.now);
+                // A pass in the middle of what a watch tells.
+                process.watch(&self.api, 3);
+                process.pass(&self.api, (&settings, self.budget), self.now);
+                process.watch(&self.api, usize::MAX);
+                process.pass(&self.api, (&settings, self.budget), self.now);
+                while process.deliver(&mut self.api, self.now, true) {}
+                assert_eq!(process.broken.take(), None, "a coordinator gives more than it has, or what it may not");
+            }
+            let names: Vec<String> = self.nodes.keys().cloned().collect();
+            names.iter().for_each(|name| {
+                self.agent(name, true);
+                self.boot(name);
+            });
+            look(self);
+            self.now += Span::from_secs(3);
+            quiet = if self.api.log.len() == seen { quiet + 1 } else { 0 };
+            seen = self.api.log.len();
+            if quiet == QUIET && self.have_it() {
+                return;
+            }
+            if round + 21 == rounds || quiet + 20 == QUIET {
+                self.api.writes = 0;
+            }
+        }
+    }
+
+    /// Whether every node has what is wanted.
+    pub(super) fn have_it(&self) -> bool {
+        let wanted = self.wanted();
+        let has_it = |node: &Node| node.running.as_ref().is_some_and(|r| r.hash == wanted && r.ready.is_some());
+        self.nodes.values().all(has_it)
+    }
+
+    /// Whether all is as it is told and wanted.
+    pub(crate) fn is_at_rest(&self) {
+        let daemon = self.daemon();
+        let hash = agent::hash_of(&daemon["spec"]["template"]);
+        let behind: Vec<_> = self
+            .nodes
+            .values()
+            .filter(|node| node.running.as_ref().is_none_or(|r| r.hash != hash || r.ready.is_none()))
+            .map(|node| (&node.name, &node.running))
+            .collect();
+        let conditions = &daemon["status"]["conditions"];
+        assert!(behind.is_empty(), "wanted {hash}, and not there: {behind:?}; {conditions}");
+        let count = |field: &str| daemon["status"][field].as_u64().and_then(|count| usize::try_from(count).ok());
+        for field in ["desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable", "numberReady"] {
+            assert_eq!(count(field), Some(self.nodes.len()), "{field}: {}", daemon["status"]);
+        }
+        let condition = |kind: &str| {
+            let found = daemon["status"].list_at("conditions").iter().find(|c| c.str_at("type") == kind);
+            found.map_or("", |c| c.str_at("reason")).to_owned()
+        };
+        for (kind, reason) in [
+            ("Released", "Complete"),
+            ("Progressing", "Complete"),
+            ("Available", "AllAvailable"),
+            ("Degraded", "AsExpected"),
+            ("Halted", ""),
+        ] {
+            assert_eq!(condition(kind), reason, "{kind}: {conditions}");
+        }
+        let approved = |it: &&Value| it["spec"]["approvals"].as_array().is_some_and(|approvals| !approvals.is_empty());
+        let approved: Vec<&Value> = self.api.list(WatchedKind::NodeDaemons).filter(approved).collect();
+        assert!(approved.is_empty(), "what is done is approved: {approved:?}");
+        assert_eq!(self.api.writes, 0, "somebody writes though nothing happens; {conditions}");
+        assert!(self.api.events.len() < 60, "{} events", self.api.events.len());
+    }
+}

@@ -1,0 +1,128 @@
+//! What holds in every round, whatever happens.
+
+use daemonlet::core::cluster::history;
+use daemonlet::core::cluster::released::HALTED_ANNOTATION;
+use daemonlet::core::cluster::released::Halted;
+use daemonlet::core::cluster::released::RolloutStatus;
+use daemonlet::core::cluster::rollout;
+use daemonlet::core::cluster::snapshot::WatchedKind;
+use daemonlet::core::cluster::steps;
+use daemonlet::core::cluster::steps::StepState;
+use daemonlet::core::model::ObjectKey;
+use daemonlet::core::model::STEPS;
+use daemonlet::core::time::Timestamp;
+use serde_json::Value;
+
+use crate::HEARD_AFTER;
+use crate::KEY;
+use crate::WITHDRAWN;
+use crate::agent;
+use crate::agent::Node;
+
+use super::Life;
+
+impl Life {
+    /// No more nodes are without the service that a rollout took from them than the budget allows. One that was not
+    /// heard when the approval was given does not count, unless it has the revision that the rollout goes to. One that broke after that counts where a
+    /// coordinator knew that its agent is dead, whoever gave the approval after that.
+    pub(super) fn budget_holds(&self, name: &str, hash: &str) {
+        let new = self.nodes[name].running.as_ref().filter(|running| running.is_disruption);
+        let approved_at = new.and_then(|running| running.approved_at);
+        let is_reported = |node: &Node| self.is_reported(node);
+        let taken = |node: &&Node| {
+            let Some(running) = node.running.as_ref().filter(|running| running.ready.is_none()) else { return false };
+            match node.broken {
+                Some(broken) => {
+                    let is_known = broken.known.zip(approved_at).is_some_and(|(known, at)| known < at);
+                    is_known && running.hash == hash
+                }
+                None => {
+                    let was_heard = node.dead + HEARD_AFTER <= approved_at.map_or(self.now, |at| at.min(self.now));
+                    running.is_disruption && (was_heard || running.hash == hash && is_reported(node))
+                }
+            }
+        };
+        let taken: Vec<&str> = self.nodes.values().filter(taken).map(|node| node.name.as_str()).collect();
+        assert!(taken.len() <= self.budget, "{name} makes it {taken:?} with a budget of {}", self.budget);
+    }
+
+    pub(super) fn is_reported(&self, node: &Node) -> bool {
+        self.api.get(WatchedKind::NodeDaemons, &ObjectKey::new("", &node.name)).is_some()
+    }
+
+    /// What was never released starts on a node only with the coordinator's approval, and on so many nodes at a time.
+    pub(super) fn installs_hold(&self, name: &str) {
+        let daemon = self.daemon();
+        let hash = agent::hash_of(&daemon["spec"]["template"]);
+        let running = |node: &Node| node.running.clone().filter(|r| r.by_word && r.ready.is_none() && r.hash == hash);
+        // One that broke later was available once.
+        let is_known = |node: &&Node| node.broken.is_none();
+        let is_counted = |node: &&Node| is_known(node) && running(node).is_some();
+        let started: Vec<&str> = self.nodes.values().filter(is_counted).map(|n| n.name.as_str()).collect();
+        assert!(started.len() <= self.install, "{name} makes it {started:?} of {}", self.install);
+        let needs_word = agent::needs_word(&daemon);
+        let has_word = self.nodes[name].running.as_ref().is_some_and(|running| running.by_word);
+        assert!(!needs_word || has_word, "{name} starts without a word");
+    }
+
+    /// Since when a revision is halted, if it is.
+    pub(super) fn halted(&self, hash: &str) -> Option<Timestamp> {
+        let is_it = |revision: &&Value| history::RevisionFact::hash_of(&revision["data"]) == hash;
+        let revision = self.api.list(WatchedKind::Revisions).find(is_it)?;
+        let halted = Halted::of(revision["metadata"]["annotations"][HALTED_ANNOTATION].as_str()?);
+        halted.time.parse().ok()
+    }
+
+    /// Whether coordinators have had the time to do what follows from something that is so since then.
+    pub(super) fn is_late(&self, since: Timestamp) -> bool {
+        self.now - since.max(self.hindered) >= WITHDRAWN
+    }
+
+    /// A revision that is halted goes to no more nodes, but for approvals that nobody was there to withdraw.
+    pub(super) fn halt_holds(&self, name: &str, hash: &str) {
+        let deleted = self.deleted.as_ref().filter(|(deleted, _)| deleted == hash).map(|(_, since)| *since);
+        let since = self.halted(hash).or(deleted).filter(|since| self.is_late(*since));
+        assert_eq!(since, None, "{name} takes {hash}, which is halted since then");
+    }
+
+    /// A node that never ran it starts with the released revision while nodes are kept on that.
+    pub(super) fn first_holds(&self, name: &str) {
+        let daemon = self.daemon();
+        let Some(running) = self.nodes[name].running.as_ref().filter(|running| !running.by_word) else { return };
+        let released = RolloutStatus::of(&daemon["status"], 0).released;
+        if released.is_none_or(|released| released.hash == running.hash) {
+            return;
+        }
+        let since = self.halted(&running.hash).or(self.paused).filter(|since| self.is_late(*since));
+        assert_eq!(since, None, "{name} starts with what is halted or paused since then");
+    }
+
+    /// A node that takes the wanted revision is one of those that the step allows, or of those that had it, or were
+    /// approved, when the steps were written.
+    pub(super) fn step_holds(&self, name: &str, hash: &str) {
+        let daemon = self.daemon();
+        let Some(text) = daemon["metadata"]["annotations"][STEPS].as_str() else { return };
+        let released = RolloutStatus::of(&daemon["status"], 0).released.is_some_and(|released| released.hash == hash);
+        if released || self.now < self.unbound || agent::hash_of(&daemon["spec"]["template"]) != hash {
+            return;
+        }
+        let current = self.current();
+        let Some(revision) = self.api.get(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &current)) else { return };
+        let number = revision["revision"].as_i64().unwrap_or_default();
+        let annotation = revision["metadata"]["annotations"]["daemonlet.dev/step"].as_str();
+        let state = StepState::of(annotation, number).unwrap_or(StepState::first(number, text));
+        // Where they were edited, it may still be in one of those that were written before.
+        let of = steps::parse(&state.of).unwrap();
+        let step = of[(state.step - 1).min(of.len() - 1)];
+        // Nodes that left since were counted when the step was.
+        let in_flight = if self.now < self.in_flight { self.budget } else { 0 };
+        let allowed = rollout::resolve(&step.nodes, self.most).max(1).max(self.had + in_flight);
+        let has = self.nodes.values().filter(|node| node.running.as_ref().is_some_and(|r| r.hash == hash)).count();
+        assert!(
+            has <= allowed,
+            "{name} is the {has}th with {hash} in step {} of {text} ({annotation:?}), {} had it",
+            state.step,
+            self.had
+        );
+    }
+}

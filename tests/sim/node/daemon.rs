@@ -1,0 +1,93 @@
+//! What is true of one daemon.
+
+use crate::moves::Home;
+use crate::overlays::Overlay;
+
+/// What the label of a DaemonSet in the API says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Label {
+    Static,
+    None,
+    /// An unknown value: nothing changes.
+    Mistyped,
+}
+
+/// What is true of one daemon.
+#[derive(Clone, Debug)]
+pub(crate) struct Daemon {
+    pub(crate) name: String,
+    pub(crate) home: Home,
+    /// The revision of the API's DaemonSet.
+    pub(crate) api: Option<u64>,
+    pub(crate) label: Label,
+    /// What was in force when the label was mistyped.
+    pub(super) held: Option<u64>,
+    /// The revision that its file defines.
+    pub(crate) file: Option<u64>,
+    /// Whether its file counts though the API's DaemonSet was deleted.
+    pub(super) file_counts: bool,
+    /// What its ConfigMap and its Secret hold.
+    pub(crate) config: u64,
+    pub(crate) secret: u64,
+    pub(crate) has_config: bool,
+    pub(crate) is_hurt: bool,
+    pub(super) has_second: bool,
+    /// So many ends of an instance are explained beyond what the revision explains.
+    pub(crate) allowed: u32,
+    /// What tells of its newest data is lost or cannot be kept.
+    pub(crate) data_may_go_back: bool,
+    /// When somebody removed its data: until it is noticed, that is missing.
+    pub(crate) data_removed: Option<i64>,
+    /// Whether it has run in this life.
+    pub(crate) has_run: bool,
+    pub(crate) highest: u64,
+    /// Whether nothing is remembered of it, so that what the API server defines may follow another of its folder.
+    pub(crate) is_on_new_disk: bool,
+    pub(crate) overlay: Option<Overlay>,
+    /// Whether it still ran when its file was gone and what was remembered was lost: the next agent does not know that
+    /// there was one, and only a person ends it.
+    pub(crate) origin_is_lost: bool,
+}
+
+impl Daemon {
+    /// The revision that is to run; `None`: nothing of it.
+    pub(crate) fn wanted(&self) -> Option<u64> {
+        let of_api = match self.label {
+            Label::Static => self.api,
+            Label::Mistyped => self.api.and(self.held),
+            Label::None => None,
+        };
+        match self.home {
+            Home::Api => of_api,
+            Home::Folder => self.file,
+            Home::Both => of_api.or(self.file.filter(|_| self.file_counts && self.api.is_none())),
+        }
+    }
+
+    /// Whether nothing but its record tells that its file does not count.
+    pub(super) fn is_kept_away(&self) -> bool {
+        self.home == Home::Both && self.api.is_none() && !self.file_counts && self.file.is_some()
+    }
+
+    /// Whether an instance of it is there in the end.
+    pub(crate) fn is_to_run(&self) -> bool {
+        self.wanted().is_some() || self.origin_is_lost
+    }
+
+    /// Whether it runs, nothing of it is in doubt, and the revision that is wanted has run.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.wanted() == Some(self.highest) && self.has_run && !self.is_hurt && !self.is_mistyped()
+    }
+
+    pub(crate) fn is_mistyped(&self) -> bool {
+        self.label == Label::Mistyped
+    }
+
+    pub(crate) fn in_folder(&self) -> bool {
+        self.home != Home::Api
+    }
+
+    pub(crate) fn in_api(&self) -> bool {
+        self.home != Home::Folder
+    }
+}
