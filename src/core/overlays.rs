@@ -10,9 +10,6 @@ mod list;
 mod merge;
 mod resolve;
 
-pub use resolve::OverlayFacts;
-pub use resolve::resolve;
-pub use resolve::resolve_after;
 use std::fmt;
 use std::sync::Arc;
 
@@ -40,6 +37,9 @@ use crate::core::rendering;
 pub use difference::TemplateDifference;
 pub use difference::differences;
 pub use list::LastList;
+pub use resolve::OverlayFacts;
+pub use resolve::resolve;
+pub use resolve::resolve_after;
 
 /// The key of the ConfigMap with the list.
 pub const KEY: &str = "overlays.yaml";

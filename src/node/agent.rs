@@ -58,7 +58,6 @@ mod state;
 pub mod teardown;
 mod wake;
 
-use last_pass::LastPass;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +79,7 @@ use decision::Decision;
 use executor::EffectOutcome;
 use executor::Executor;
 use inputs::Inputs;
+use last_pass::LastPass;
 use observation::Observation;
 use recorder::Recorder;
 use reload::Reread;

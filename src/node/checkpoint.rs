@@ -18,9 +18,6 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use trust::refuse_unsafe;
-use trust::trusted;
-use trust::why_unsafe;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,6 +32,9 @@ use crate::node::fsx::Stat;
 use crate::node::manifests::sha256;
 
 use format::Encoded;
+use trust::refuse_unsafe;
+use trust::trusted;
+use trust::why_unsafe;
 
 pub use error::CheckpointError;
 pub use error::Damaged;

@@ -23,7 +23,6 @@ mod lost;
 mod slots;
 mod told;
 
-use life::Life;
 use std::cell::RefCell;
 use std::num::NonZero;
 use std::ops::Range;
@@ -33,6 +32,8 @@ use std::sync::atomic::Ordering;
 
 use daemonlet::core::time::Span;
 use daemonlet::core::time::Timestamp;
+
+use life::Life;
 
 thread_local! {
     /// What a panic of this thread says.

@@ -13,7 +13,6 @@ mod renumber;
 mod revisions;
 mod room;
 
-use fit::Fit;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,6 +40,7 @@ pub use change::Change;
 pub use change::KINDS;
 pub use change::WatchedKind;
 use clocks::FirstSeen;
+use fit::Fit;
 use outlines::DaemonSetOutline;
 pub use revisions::KnownRevision;
 use revisions::RevisionOutline;

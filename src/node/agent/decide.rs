@@ -7,8 +7,6 @@
 mod concern;
 mod put_off;
 
-use concern::Concern;
-use concern::concerns;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,6 +44,9 @@ use super::requests::Request;
 use super::rollback_data;
 use super::state::AgentState;
 use super::state::Goal;
+
+use concern::Concern;
+use concern::concerns;
 
 /// A pass is made at least this often, whatever happens.
 const PERIOD: Span = Span::from_secs(60);

@@ -16,8 +16,6 @@ use std::hash::DefaultHasher;
 use std::hash::Hash;
 use std::hash::Hasher;
 use std::sync::Arc;
-pub(super) use versioned::VersionedObjects;
-pub(super) use versioned::VersionedTokens;
 
 use serde_json::Value;
 
@@ -55,6 +53,8 @@ pub(super) use known_rendering::KnownRendering;
 pub(super) use known_rendering::RenderingKey;
 pub(super) use known_rendering::UsedRendering;
 pub(super) use options::VersionedOptions;
+pub(super) use versioned::VersionedObjects;
+pub(super) use versioned::VersionedTokens;
 
 /// What a rendering was made from.
 struct Made {
