@@ -1,6 +1,6 @@
 # daemonlet: the commands of daily work. `make test` is the whole truth, `make check` its quick part.
 
-.PHONY: build demo loc check test test-long sim mutants fuzz bench swarm showcase packages static deploy krew repo release docs deny matrix cluster-tools cluster-test
+.PHONY: build demo loc check test test-long sim mutants fuzz bench swarm showcase packages static deploy krew repo release docs deny matrix systemds cluster-tools cluster-test
 
 build:
 	cargo build --release
@@ -99,6 +99,11 @@ deny:
 matrix: cluster-tools
 	cargo build
 	python3 tests/cluster/matrix.py
+
+# Under which versions of systemd the units work, by booting a small root of each distribution. As root.
+systemds:
+	cargo build
+	python3 tests/cluster/systemd.py
 
 # A swarm of N real agents on this machine, against a real etcd and API server: make swarm N=1000. As root;
 # a thousand take some 8 GB. Without N: 100, 300 and 1,000 one after the other, to see what grows how.

@@ -56,7 +56,8 @@ def broken():
     for path, page in pages.items():
         for link in page.links:
             target, anchor = urldefrag(link)
-            if re.match(r"[a-z]+:", target):
+            # Debian's mdbook comes without its fonts, and pages ask for them all the same.
+            if re.match(r"[a-z]+:", target) or target.endswith("fonts/fonts.css"):
                 continue
             file = (path.parent / unquote(target)).resolve() if target else path
             if not file.exists() or anchor and file in pages and unquote(anchor) not in pages[file].anchors:

@@ -228,7 +228,8 @@ fn the_sign_of_life_is_the_loops_and_a_bad_configuration_fails_the_reload() {
     let unit = read("systemd/daemonlet.service");
     assert_eq!(values(&unit, "WatchdogSec"), ["60s"]);
     let reload: Vec<&str> = unit.lines().filter(|line| line.starts_with("ExecReload=")).collect();
-    assert_eq!(reload, ["ExecReload=/usr/bin/daemonlet run --check-config", "ExecReload=/bin/kill -HUP $MAINPID"]);
+    let signal = r#"ExecReload=/bin/sh -c 'kill -HUP "$$MAINPID"'"#;
+    assert_eq!(reload, ["ExecReload=/usr/bin/daemonlet run --check-config", signal]);
     let scratch = Scratch::new(&[("c.toml", "no-such-key = 1\n"), ("good.toml", "runtime-endpoint = \"\"\n")]);
     let check = |file: &str| run(["run", "--check-config", "--config", &scratch.text(file)]);
     check("good.toml").is(0, "", "");

@@ -95,6 +95,31 @@ fn the_manual_page_and_the_page_of_the_configuration_give_the_same_shares() {
     assert!(seen >= 2, "the shares are not found");
 }
 
+#[test]
+fn the_page_of_commands_has_every_option_of_those_with_a_table() {
+    let page = read("docs/cli.md");
+    let command = daemonlet::cli::command();
+    for (name, heading) in
+        [("render", "## render"), ("run", "### Options of run"), ("support-bundle", "## support-bundle and replay")]
+    {
+        let known = command.find_subcommand(name).unwrap().get_arguments().filter(|argument| !argument.is_hide_set());
+        let known: BTreeSet<String> = known.filter_map(|argument| argument.get_long()).map(str::to_owned).collect();
+        let part = section(&page, heading);
+        let on_page: BTreeSet<String> = rows(part, "option |").iter().flat_map(|row| spans(row[0])).collect();
+        let is_short = |long: &str| [("output", "-o")].iter().any(|(of, _)| *of == long);
+        for long in known.iter().filter(|long| !["help", "version", "config", "filename"].contains(&long.as_str())) {
+            let is_there = |span: &String| span.split(' ').next() == Some(&format!("--{long}"));
+            let is_named =
+                on_page.iter().any(is_there) || is_short(long) && on_page.iter().any(|s| s.starts_with("-o "));
+            assert!(is_named, "{heading}: --{long} is not in the table: {on_page:?}");
+        }
+        for span in on_page.iter().filter(|span| span.starts_with("--")) {
+            let long = span.trim_start_matches("--").split(' ').next().unwrap();
+            assert!(known.contains(long), "{heading}: there is no --{long}");
+        }
+    }
+}
+
 /// The words in quotes that begin with a capital, in the part of a source file that is not for tests.
 fn capitals(file: &str) -> BTreeSet<String> {
     let source = read(file);

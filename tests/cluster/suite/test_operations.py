@@ -234,6 +234,20 @@ class OperationsTest(Coordinated):
         promtool("check", "metrics", stdin=text)
         self.assertIn("daemonlet_last_pass_timestamp_seconds{", text)
 
+    def test_4a_the_version_before_is_taken_from_the_record_as_the_page_says(self):
+        page = (tools.REPO / "docs" / "operations.md").read_text(encoding="utf-8")
+        (block,) = [block for block in re.findall(r"(?ms)^```sh\n(.*?)^```$", page) if block.startswith("sed 1d ")]
+        folder = scratch() / "record"
+        folder.mkdir()
+        block = block.replace("/var/lib/daemonlet", self.one.config["state-dir"]).replace("NAMESPACE_NAME", "kube-system_net").replace("NAME", "net")
+        block = block.replace("/etc/daemonlet", str(folder)).replace("daemonlet render", f"{binary()} render --node-name n1")
+        done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", block], cwd=folder, capture_output=True, text=True, check=False, timeout=30)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        taken = json.loads((folder / "daemonsets.d" / "net.json").read_text(encoding="utf-8"))
+        self.assertEqual(taken["metadata"]["annotations"]["daemonlet.dev/override"], "true")
+        now = self.admin.get("daemonsets", "net", "kube-system")["spec"]["template"]["spec"]["containers"][0]["image"]
+        self.assertNotEqual(taken["spec"]["template"]["spec"]["containers"][0]["image"], now, "that is the version that runs")
+
     def holder(self):
         """Who holds the Lease."""
         return self.admin.get("leases", "daemonlet-coordinator", "kube-system")["spec"]["holderIdentity"]

@@ -7,7 +7,9 @@ names; kubeadm's kube-proxy is the one of `examples`. What is shown in blocks `c
 import json
 import os
 import re
+import shutil
 import subprocess
+import textwrap
 import unittest
 
 from kit import tools
@@ -27,6 +29,20 @@ ELSEWHERE = {
     "rm -rf /var/lib/daemonlet": "the host's files", "rm -rf /etc/systemd": "the host's files",
     "rm -f /etc/daemonlet": "the host's files",
 }
+
+
+# Blocks of other pages that begin so: which tests run them or the like, or what is not here.
+NOT_HERE = {
+    "dnf install": "no Fedora", "helm install": "test_deploy, without Helm", "kubectl krew": "no krew", "mkdir -p /etc/systemd": "test_packages",
+    "#!/sbin/openrc-run": "no OpenRC", "gpg --dearmor": "test_release", "podman run": "no podman", "systemctl disable": "test_packages",
+    "kubectl daemonlet abort": "test_rollout", "sed 1d /var/lib": "test_operations", "daemonlet support-bundle": "tests/cli", "curl -sSf": "test_operations",
+}
+
+
+def blocks(page):
+    """The blocks `sh` of a page, each without the indentation of its list."""
+    text = (tools.REPO / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    return [textwrap.dedent(block) for block in re.findall(r"(?ms)^ *```sh\n(.*?)^ *```", text)]
 
 
 def commands(page):
@@ -95,6 +111,8 @@ class Recipes(unittest.TestCase):
         cls.admin.apply(*(daemonset(name, "kube-system") for name in ("cilium", "calico-node", "node-network")),
                         tools.REPO / "examples" / "recipes" / "kube-proxy.yaml")
         cls.sh("kubectl -n kube-system get ds cilium -o yaml > cilium.yaml")
+        shutil.copytree(tools.REPO / "packaging" / "k8s", cls.folder / "k8s")
+        shutil.copy(cls.folder / "k8s" / "coordinator-deployment.yaml", cls.folder / "k8s" / "my-coordinator-deployment.yaml")
         cls.sh("kubectl create namespace kube-flannel --dry-run=client -o yaml > kube-flannel.yml && echo --- >> kube-flannel.yml && "
                "kubectl -n kube-system get ds cilium -o yaml | grep -v ' uid:\\| resourceVersion:' | "
                "sed 's/kube-system/kube-flannel/; s/name: cilium/name: kube-flannel-ds/' >> kube-flannel.yml")
@@ -120,6 +138,26 @@ class Recipes(unittest.TestCase):
         print(f"          {run} commands of {len(PAGES)} pages")
         self.assertGreaterEqual(run, 14)
         self.assertEqual(set(ELSEWHERE) - used, set(), "no page has these any more")
+
+    def test_every_block_for_a_cluster_on_the_other_pages_works_as_it_is_written(self):
+        self.cluster.start_controllers()
+        self.sh("kubectl apply -f kube-flannel.yml")
+        ran, used = 0, set()
+        for page in ("installation", "security", "operations", "coordinator"):
+            for block in blocks(page):
+                if elsewhere := next((start for start in NOT_HERE if block.startswith(start)), None):
+                    used.add(elsewhere)
+                    continue
+                here = block.replace("/usr/share/daemonlet", str(self.folder)).replace("NAMESPACE", "kube-system").replace(" NAME ", " cilium ")
+                self.sh(here)
+                ran += 1
+        self.assertGreaterEqual(ran, 6)
+        self.assertEqual(set(NOT_HERE) - used, set(), "no page has these any more")
+        # What the page of the coordinator makes is one.
+        who = json.loads(self.sh("kubectl --kubeconfig coordinator.kubeconfig auth whoami -o json"))["status"]["userInfo"]
+        self.assertEqual(who["username"], "daemonlet:coordinator")
+        self.assertIn("daemonlet:coordinators", who["groups"])
+        self.assertEqual(self.sh("kubectl --kubeconfig coordinator.kubeconfig config get-users").split()[1:], ["coordinator"])
 
     def test_daemonlet_knows_what_the_commands_write(self):
         written = r"kubectl -n (\S+) (label|annotate) ds (\S+) (daemonlet\.dev/[^=\s]+)=('[^']+'|\S+)"
