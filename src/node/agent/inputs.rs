@@ -204,13 +204,14 @@ impl Inputs {
         executor: &mut Executor,
         requests: &mut Requests,
     ) -> Observation {
-        let asks_runtime = self.asks_runtime(state, config);
+        let asked = clock::now();
+        let asks_runtime = self.asks_runtime(state, config, asked);
         // The only wait: nothing that follows is older than what it gives.
-        let (runtime, missing_images) = self.runtime.look(state, asks_runtime, clock::now()).await;
+        let (runtime, missing_images) = self.runtime.look(state, asks_runtime, asked).await;
         let (now, steady) = (clock::now(), self.started.elapsed());
         self.boot.follow(now, clock::uptime());
         let mut problems = Vec::new();
-        let manifests = self.read_manifests(state, config, executor, &mut problems);
+        let manifests = self.read_manifests(state, config, (executor, now), &mut problems);
         let volume_look = state.concerns.volume_checks.look(now);
         // Before the folders: Secrets of files that are not there may be in it.
         let seal = self.read_seal(executor, now);
@@ -280,8 +281,7 @@ impl Inputs {
     }
 
     /// Whether the runtime's pods matter to the coming pass: something ends, or the API server does not tell readiness.
-    fn asks_runtime(&self, state: &AgentState, config: &Config) -> bool {
-        let now = clock::now();
+    fn asks_runtime(&self, state: &AgentState, config: &Config, now: Timestamp) -> bool {
         let snapshot = self.api.as_ref().map(|api| api.store().snapshot());
         let is_fresh = self.runtime.is_fresh(now);
         self.runtime.is_to_be_tried(now)
@@ -301,7 +301,7 @@ impl Inputs {
         &self,
         state: &AgentState,
         config: &Config,
-        executor: &mut Executor,
+        (executor, now): (&mut Executor, Timestamp),
         problems: &mut Vec<Problem>,
     ) -> Knowledge<Arc<Scan>> {
         let unreadable = |error: ManifestError, problems: &mut Vec<Problem>| {
@@ -310,7 +310,7 @@ impl Inputs {
             Knowledge::Unreadable(failure.message)
         };
         if executor.manifests.is_none() {
-            if let Some(why) = node::has_moved(&self.files, state, config, &self.boot) {
+            if let Some(why) = node::has_moved(&self.files, state, config, &self.boot, now) {
                 problems.push(why.clone());
                 return Knowledge::Unreadable(why.reason);
             }
