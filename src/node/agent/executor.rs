@@ -263,7 +263,10 @@ impl Executor {
         for (file, restored) in self.manifests.iter_mut().flat_map(ManifestDir::restore_attributes) {
             match restored {
                 Ok(had) => {
-                    tracing::warn!(file, "somebody gave the manifest {had}: mode 0600 and its owner are set again")
+                    tracing::warn!(
+                        file,
+                        "another process gave the manifest {had}: its owner and mode 0600 are set again"
+                    )
                 }
                 Err(error) => outcome.problems.push(problem("manifest folder", failure::of(&error, error.hint()))),
             }
