@@ -102,7 +102,6 @@ pub enum Action {
         uid: String,
         /// Its pod's name.
         pod: String,
-        /// Why.
         reason: String,
     },
     /// Nothing of the instance runs any more: the rest of its folder is cleared later.

@@ -58,7 +58,6 @@ pub enum Loaded<T> {
     Present(T),
     /// There is none.
     Absent,
-    /// It is damaged.
     Damaged(Damaged),
 }
 

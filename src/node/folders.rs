@@ -108,7 +108,6 @@ pub struct FileView {
     pub ignored: Vec<Ignored>,
     /// What is wrong in it.
     pub problems: Vec<InputProblem>,
-    /// Unknown fields in it.
     pub unknown_fields: Vec<InputProblem>,
     /// Whether all objects that it should define are known.
     pub complete: bool,

@@ -138,7 +138,6 @@ pub struct PodReport {
     pub phase: String,
     /// The reason, such as `NodePorts` for a rejected pod; else empty.
     pub reason: String,
-    /// The message.
     pub message: String,
     /// The condition Ready; `None`: not set yet.
     pub ready: Option<bool>,

@@ -29,7 +29,6 @@ pub type Causes = BTreeMap<String, Vec<String>>;
 /// What conditions are made from.
 #[derive(Clone, Debug)]
 pub struct ConditionFacts<'a> {
-    /// The counters.
     pub counters: Counters,
     /// Why the rollout stands still, if it does.
     pub held: Option<&'a Standstill>,
@@ -52,7 +51,6 @@ pub struct ConditionFacts<'a> {
 /// A rollout that is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoingBack {
-    /// To which revision.
     pub revision: String,
     /// How many nodes still have the newer one, or are being replaced.
     pub left: usize,
@@ -60,7 +58,6 @@ pub struct GoingBack {
     pub unable: usize,
     /// How many run neither of the two: nobody has taken back what they have.
     pub others: usize,
-    /// Why.
     pub why: &'static str,
 }
 

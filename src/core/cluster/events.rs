@@ -49,7 +49,6 @@ named! {
 pub struct Trouble {
     /// The DaemonSet.
     pub key: ObjectKey,
-    /// Its UID.
     pub uid: String,
     /// The hash of the revision.
     pub revision: String,

@@ -76,7 +76,6 @@ pub enum AgentLiveness {
 /// A mirror pod to look up: the readiness of a node whose agent is dead.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MirrorPodLookup {
-    /// The node.
     pub node: String,
     /// Namespace and name of the pod.
     pub pod: ObjectKey,

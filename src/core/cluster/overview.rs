@@ -169,9 +169,7 @@ impl Leader {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Whether the API has it; else agents know it from their folders.
     pub in_api: bool,
@@ -203,7 +201,6 @@ pub struct Rollout {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonOnNode {
-    /// The node.
     pub node: String,
     /// What the agent says that it is doing; none: there is no agent, or it does not know of it.
     pub state: Option<State>,

@@ -16,7 +16,6 @@ use super::requests::SendError;
 
 /// The first wait; of what is not refused, each.
 const FIRST: Span = Span::from_secs(1);
-/// The longest.
 const LONGEST: Span = Span::from_secs(300);
 
 /// What did not go through, by what it is.

@@ -77,7 +77,6 @@ pub struct RolloutRules {
 /// One instance as its agent reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceFact {
-    /// Its revision.
     pub revision: Name,
     /// The digest of its overlays, if it has any.
     pub overlays: Option<Name>,
@@ -105,7 +104,6 @@ pub struct ApprovalFact {
 /// One node as the daemon sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFact<'a> {
-    /// Its name.
     pub name: &'a str,
     /// Whether the daemon may be started there.
     pub should_run: bool,

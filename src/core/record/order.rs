@@ -63,7 +63,6 @@ impl RestartCause {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartOrder {
-    /// Why.
     #[serde(flatten)]
     pub cause: RestartCause,
     /// When it was given.

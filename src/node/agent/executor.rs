@@ -106,7 +106,6 @@ pub(super) struct EffectOutcome {
     pub(super) touched: BTreeMap<String, (String, String)>,
     /// Folders of ended pods: what became of each.
     pub(super) cleared: BTreeMap<String, ClearResult>,
-    /// What was forgotten.
     pub(super) forgotten: Option<Forgotten>,
     /// The state folder was made anew: nothing that is remembered is on disk.
     pub(super) state_folder_is_new: bool,

@@ -82,7 +82,6 @@ pub(super) struct Inputs {
 /// What an agent does with what it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Purpose {
-    /// It works.
     Work,
     /// It answers one question and changes nothing.
     Answer,

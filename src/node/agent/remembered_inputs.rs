@@ -57,7 +57,6 @@ pub(super) struct SavedInputs {
     /// The boot (`boot_id`) in which it was saved.
     #[serde(default)]
     pub(super) boot: Option<String>,
-    /// What the clock was in that boot.
     #[serde(default)]
     clocks: Boot,
     /// The folder of the manifests in that boot.
@@ -99,7 +98,6 @@ pub(super) struct SavedInputs {
     rollback_data: Vec<(ObjectKey, Values)>,
 }
 
-/// What of it is secret.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SavedSecrets {

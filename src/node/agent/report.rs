@@ -71,7 +71,6 @@ pub(super) struct Reporter {
     pub(super) recorder: Recorder,
 }
 
-/// What there is to report of.
 #[derive(Clone, Copy)]
 pub(super) struct ReportInputs<'a> {
     pub(super) config: &'a Config,

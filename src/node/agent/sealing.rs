@@ -64,7 +64,6 @@ pub(super) struct Sealing {
 
 /// What was found on disk.
 pub(super) enum Opened {
-    /// The secrets.
     Secrets(SavedSecrets),
     /// None that can be used now.
     Nothing,

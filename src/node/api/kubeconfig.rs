@@ -46,7 +46,6 @@ pub enum KubeconfigError {
     #[error("kubeconfig {path} cannot be read")]
     Read {
         path: PathBuf,
-        /// Why.
         #[source]
         source: Box<FileError>,
     },
@@ -57,7 +56,6 @@ pub enum KubeconfigError {
         /// The field that names it.
         field: &'static str,
         file: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },

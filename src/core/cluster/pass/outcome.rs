@@ -45,7 +45,6 @@ pub(super) struct RolloutOutcome<'a> {
     pub(super) released: Option<&'a (Released, FirstInstances)>,
     /// The way back of its rollout.
     pub(super) back: &'a Option<conditions::GoingBack>,
-    /// Its counters.
     pub(super) counters: Counters,
     /// A DaemonSet controller that acts on it, too.
     pub(super) conflict: Option<&'a str>,
