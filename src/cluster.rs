@@ -35,9 +35,7 @@ use write::Writer;
 pub struct CoordinatorOptions {
     /// The coordinator's own kubeconfig.
     pub kubeconfig: PathBuf,
-    /// Namespace of the Lease.
     pub lease_namespace: String,
-    /// Name of the Lease.
     pub lease_name: String,
     /// Who it is: unique among those that stand for the Lease.
     pub identity: String,

@@ -33,7 +33,6 @@ pub const STATE: &str = "daemonlet::node::agent::report::news::state";
 /// Who says how daemons and the node are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateTold {
-    /// The log.
     InLog,
     /// The command, when it ends: on standard error, which may be the same terminal, the log leaves it out.
     AtEnd,
@@ -48,14 +47,12 @@ pub enum LogError {
     /// The journal was asked for and cannot be reached.
     #[error("log.target: the journal cannot be reached")]
     Journal {
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// Logging was set up before.
     #[error("logging is set up twice")]
     Twice {
-        /// Why.
         #[source]
         source: tracing_subscriber::util::TryInitError,
     },

@@ -23,6 +23,7 @@ use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::WatchedKind;
 use crate::core::enrolment;
 use crate::core::model::ObjectKey;
+use crate::core::time::doubled;
 use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
 
@@ -132,7 +133,7 @@ pub(super) async fn follow(kind: WatchedKind, client: kube::Client, term: u64, e
                     stream.set(open());
                 }
                 tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST);
+                pause = doubled(pause, 1, LONGEST);
                 continue;
             }
         };

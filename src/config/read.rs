@@ -120,7 +120,6 @@ pub(super) enum UnknownKeys {
     Foreign,
 }
 
-/// As [`merge`].
 pub(super) fn merge_knowing(files: &[SourceFile], unknown: UnknownKeys) -> Result<Config, ConfigError> {
     let mut config = Config::default();
     let mut problems = Vec::new();

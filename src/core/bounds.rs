@@ -185,7 +185,6 @@ pub fn beyond_in_order<'a, T: Ord>(
     beyond
 }
 
-/// That `object` is beyond [`OBJECTS`].
 pub fn objects_beyond_error(object: &ObjectRef) -> FieldError {
     let namespace = &object.key.namespace;
     FieldError {

@@ -21,7 +21,6 @@ const TOO_LARGE: &str = "tooLarge";
 /// What is kept of a value. Lists are looked through: what is said of one is said of each of its items.
 #[derive(Debug)]
 pub enum FieldSelection {
-    /// All of it.
     All,
     /// Of a map these fields; what is no map passes.
     Of(&'static [(&'static str, FieldSelection)]),

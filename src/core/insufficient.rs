@@ -152,7 +152,6 @@ impl<'a> PodResources<'a> {
         Self { key, amounts: Amounts::requested(pod), ports: ports::host_ports(pod) }
     }
 
-    /// Its name.
     pub fn key(&self) -> &'a ObjectKey {
         self.key
     }

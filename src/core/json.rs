@@ -69,6 +69,16 @@ fn down<'v>(value: Option<&'v Value>, names: &[&str]) -> Option<&'v Value> {
     found.filter(|value| !value.is_null())
 }
 
+/// The condition of this type in the status of an object of the API.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object.list_at(["status", "conditions"]).iter().find(|condition| condition.str_at("type") == kind)
+}
+
+/// Whether the condition of this type in the status of an object of the API is true.
+pub fn is_condition_true(object: &Value, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|condition| condition.str_at("status") == "True")
+}
+
 /// The value at `path` below `value`.
 pub fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
     down(Some(value), path)

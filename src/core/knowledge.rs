@@ -3,6 +3,8 @@
 //! Owns the one precedence for everything that is read: DaemonSets, Namespaces, ConfigMaps, Secrets, ServiceAccounts,
 //! tokens and the Node. Only evidence makes something absent.
 
+use std::fmt;
+
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -22,6 +24,29 @@ pub enum Knowledge<T> {
     Unreadable(String),
     /// It is not there, and its source says so.
     Absent(Absence),
+}
+
+/// Why the API server cannot be asked now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlinked {
+    /// This process has not connected to it yet.
+    NotConnected,
+    AnotherCluster,
+    /// The connection is lost.
+    NoConnection,
+    /// It has not said yet which cluster it is.
+    Unidentified,
+}
+
+impl fmt::Display for Unlinked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotConnected => "it has not been connected to yet",
+            Self::AnotherCluster => "another cluster answers",
+            Self::NoConnection => "there is no connection to it",
+            Self::Unidentified => "it has not said yet which cluster it is",
+        })
+    }
 }
 
 /// What says that something is not there.

@@ -98,7 +98,6 @@ impl<'t> Mount<'t> {
     }
 }
 
-/// A folder of a file system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSystemFolder {
     kind: String,

@@ -31,7 +31,6 @@ pub const PREFIX: &str = "daemonlet.dev/";
 /// The longest name behind the prefix, as of a label's.
 const LONGEST: usize = 63;
 
-/// The status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ConditionStatus {
     False,
@@ -50,7 +49,6 @@ impl ConditionStatus {
     }
 }
 
-/// A condition that the Node is to have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeCondition {
     pub status: ConditionStatus,

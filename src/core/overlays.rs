@@ -56,7 +56,6 @@ const TOLD: usize = 12;
 pub struct Overlays {
     /// The ConfigMap with the list.
     pub config_map: ObjectKey,
-    /// How the list is known.
     pub known: KnownList,
     /// Where the list that the patches are from was read.
     #[serde(default)]

@@ -104,7 +104,6 @@ pub enum Action {
         uid: String,
         /// Its pod's name.
         pod: String,
-        /// Why.
         reason: String,
     },
     /// Nothing of the instance runs any more: the rest of its folder is cleared later.
@@ -284,6 +283,8 @@ struct Planner<'a> {
     gate: Gate,
     /// Whether what ran returns although the policy would not let it start.
     may_return: bool,
+    /// Whether its definition is not looked at.
+    is_set_aside: bool,
     /// Whether what ran has ended to return, as far as this pass did not decide that itself.
     had_ended: bool,
     wake_at: Option<Timestamp>,
@@ -313,6 +314,7 @@ impl<'a> Planner<'a> {
             asks_runtime: false,
             gate: if is_closed { Gate::Closed } else { Gate::Open },
             may_return: false,
+            is_set_aside: false,
             had_ended,
             wake_at: None,
         }

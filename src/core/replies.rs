@@ -42,7 +42,6 @@ pub struct HeldDaemon {
     pub name: String,
     /// The state it is in instead.
     pub state: State,
-    /// Why.
     pub reason: String,
     /// What to do about it, if there is something to do.
     #[serde(default)]
@@ -62,7 +61,6 @@ pub struct PlannedChange {
     pub name: String,
     /// The change: a verb and its object, such as `write manifest kube-system-cni-7x2kp.yaml`.
     pub action: String,
-    /// Why.
     pub reason: String,
 }
 

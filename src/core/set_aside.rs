@@ -193,6 +193,13 @@ impl SetAside {
         known
     }
 
+    /// What [`SetAside::forget`] took of `key` is remembered again, as it was `before`.
+    pub fn restore(&mut self, key: &ObjectKey, before: &Self) {
+        self.forget(key);
+        self.costly.extend(before.costly.iter().filter(|costly| costly.version.key == *key).cloned());
+        self.suspects.extend(before.suspects.iter().filter(|suspect| suspect.key == *key).cloned());
+    }
+
     /// Forgets the daemons that `is_there` does not hold for.
     pub fn retain(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
         self.costly.retain(|costly| is_there(&costly.version.key));

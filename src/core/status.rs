@@ -311,7 +311,6 @@ pub struct PullStatus {
 pub struct FailedStatus {
     /// The hash of the revision; what runs instead is in `revision`.
     pub revision: String,
-    /// Why.
     pub cause: Cause,
     /// The message of the kubelet, the runtime, or the container's last log line.
     pub message: String,
@@ -378,7 +377,6 @@ impl State {
     }
 }
 
-/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {

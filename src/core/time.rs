@@ -66,6 +66,18 @@ impl Timestamp {
     }
 }
 
+/// The wait of a back-off: `first`, doubled so many `times`, at most `most`.
+pub fn doubled<T: Copy + Ord + Add<Output = T>>(first: T, times: u32, most: T) -> T {
+    let mut wait = first.min(most);
+    for _ in 0..times {
+        if wait == most {
+            break;
+        }
+        wait = (wait + wait).min(most);
+    }
+    wait
+}
+
 impl Span {
     /// No time at all.
     pub const ZERO: Self = Self(0);

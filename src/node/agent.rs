@@ -310,8 +310,7 @@ impl Agent {
     /// and the API's objects by fresh lists. True if the agent is to end and start over.
     async fn reload(&mut self, file: Option<&Path>) -> bool {
         self.reporter.notifier().reloading();
-        let before = self.state.startup_problems.clone();
-        self.state.startup_problems.retain(|problem| problem.object != reload::CONFIGURATION);
+        let before = std::mem::take(&mut self.state.unusable_configuration);
         match reload::reread(file, &self.config).await {
             Reread::Another(held) => {
                 held.iter().for_each(|line| tracing::warn!("{line}"));
@@ -325,10 +324,10 @@ impl Agent {
                 for Problem { reason, hint, .. } in &problems {
                     tracing::error!(hint = hint.as_deref(), "{reason}; the configuration before it stays in force");
                 }
-                self.state.startup_problems.extend(problems);
+                self.state.unusable_configuration = problems;
             }
         }
-        self.last.is_at_rest &= self.state.startup_problems == before;
+        self.last.is_at_rest &= self.state.unusable_configuration == before;
         self.inputs.reread();
         self.reporter.notifier().ready(&self.status_line());
         false

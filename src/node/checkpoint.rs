@@ -61,7 +61,6 @@ pub enum Loaded<T> {
     Present(T),
     /// There is none.
     Absent,
-    /// It is damaged.
     Damaged(Damaged),
 }
 

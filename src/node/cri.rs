@@ -108,7 +108,6 @@ pub struct ContainerStatus {
     pub exit_code: i32,
     /// The reason for its state, such as `Error` or `OOMKilled`.
     pub reason: String,
-    /// The message.
     pub message: String,
     /// The path of its log; empty if the runtime does not report one.
     pub log_path: String,

@@ -95,7 +95,6 @@ pub enum EnrolmentError {
     Certificate {
         /// The request's name.
         request: String,
-        /// Why.
         #[source]
         source: CertificateError,
     },

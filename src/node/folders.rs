@@ -32,7 +32,6 @@ use crate::core::input::bounded;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
-use crate::core::model::Source;
 use crate::node::fsx::Stamp;
 use crate::node::recording::marks;
 
@@ -109,7 +108,6 @@ pub struct FileView {
     pub ignored: Vec<Ignored>,
     /// What is wrong in it.
     pub problems: Vec<InputProblem>,
-    /// Unknown fields in it.
     pub unknown_fields: Vec<InputProblem>,
     /// Whether all objects that it should define are known.
     pub complete: bool,
@@ -297,11 +295,6 @@ impl FileView {
     /// The file system of its folder when that last existed.
     pub fn mounted(&self) -> Option<&FolderIdentity> {
         self.mounted.as_ref()
-    }
-
-    /// Whether `source` is this file.
-    pub fn is_source(&self, source: &Source) -> bool {
-        matches!(source, Source::File { path } if *path == self.path)
     }
 }
 

@@ -321,7 +321,6 @@ pub enum FileKind {
 /// What an entry of a folder is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Its kind.
     pub kind: FileKind,
     /// Its permissions, with the set-uid, set-gid and sticky bits.
     pub mode: u32,

@@ -26,6 +26,7 @@ use crate::clock::now;
 use crate::core::images::PodImage;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::time::doubled;
 use crate::core::upstream::container_runtime::Refusal;
 use crate::core::upstream::container_runtime::refusal;
 use crate::node::api::random;
@@ -242,7 +243,7 @@ impl Work {
                     tracing::warn!(daemonset, pod, "{words}; retrying while it is needed");
                     self.tell(PullProgress::Failed { words, refusal });
                     let wait = retry;
-                    retry = (retry * 2).min(LAST_RETRY);
+                    retry = doubled(retry, 1, LAST_RETRY);
                     // Spreads the retries of nodes that failed together.
                     wait.mul_f64(0.75 + 0.5 * random())
                 }

@@ -34,6 +34,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::core::field_filter::FieldFilter;
 use crate::core::field_filter::ResponseShape;
+use crate::core::json::condition;
 use crate::core::owners::FROM_API;
 use crate::core::owners::SOURCE_ANNOTATION;
 use crate::node::api::KubeconfigError;
@@ -137,7 +138,6 @@ pub struct PodReport {
     pub phase: String,
     /// The reason, such as `NodePorts` for a rejected pod; else empty.
     pub reason: String,
-    /// The message.
     pub message: String,
     /// The condition Ready; `None`: not set yet.
     pub ready: Option<bool>,
@@ -284,8 +284,7 @@ impl From<KubeletPod> for PodReport {
             !pod.too_large && pod.metadata.annotations.get(SOURCE_ANNOTATION).is_none_or(|at| at != FROM_API);
         let reported = json!({"status": if is_known { pod.status } else { Value::Null }});
         let text = |field: &str| reported["status"][field].as_str().unwrap_or_default().to_owned();
-        let conditions = reported["status"]["conditions"].as_array();
-        let ready = conditions.and_then(|list| list.iter().find(|condition| condition["type"] == "Ready"));
+        let ready = condition(&reported, "Ready");
         Self {
             uid: pod.metadata.uid,
             namespace: pod.metadata.namespace,

@@ -57,12 +57,12 @@ impl Notifier {
 
     /// The agent is ready; `status` is shown by `systemctl status`.
     pub fn ready(&self, status: &str) {
-        self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
+        self.send(&format!("READY=1\nSTATUS={}", without_breaks(status)));
     }
 
     /// What the agent is doing, in one line.
     pub fn status(&self, status: &str) {
-        self.send(&format!("STATUS={}", one_line(status)));
+        self.send(&format!("STATUS={}", without_breaks(status)));
     }
 
     /// The configuration is being reloaded; [`Notifier::ready`] ends that.
@@ -93,7 +93,7 @@ impl Notifier {
     }
 }
 
-fn one_line(text: &str) -> String {
+fn without_breaks(text: &str) -> String {
     text.replace('\n', " ")
 }
 

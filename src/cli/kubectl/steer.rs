@@ -69,7 +69,9 @@ impl Obeyed {
 
 /// The refusal of what nobody would carry out.
 fn unheeded(key: &ObjectKey) -> CommandFailure {
-    let message = format!("{key}: it is not coordinated ({MODE_LABEL} is not \"static\"): nobody would obey");
+    let message = format!(
+        "{key}: it is not coordinated ({MODE_LABEL} is not \"static\"): neither a coordinator nor an agent would act on it"
+    );
     let hint = format!("`kubectl rollout -n {} undo ds/{}` is for the DaemonSet controller", key.namespace, key.name);
     CommandFailure::new(Exit::Refused, message).hint(&hint)
 }
@@ -175,10 +177,10 @@ impl Current {
         self.revision["metadata"]["annotations"][name].as_str()
     }
 
-    /// Whether the coordinator says this of the rollout.
-    fn is_told(&self, words: &str) -> bool {
-        let conditions = self.status().0.list_at("conditions");
-        conditions.iter().any(|c| c.str_at("type") == "Progressing" && c.str_at("message").contains(words))
+    /// Whether the coordinator has not looked at this generation yet: what it says is of an earlier one.
+    fn is_ahead(&self) -> bool {
+        let (status, generation) = self.status();
+        status.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0) < generation
     }
 
     /// The number of its ControllerRevision.
@@ -238,8 +240,12 @@ fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandF
             }
             Ok((format!("{}/{size}", state.step), format!("step {} ({size})", state.step)))
         }
+        (None, Some(_)) if current.is_ahead() => {
+            let message = "the coordinator has not looked at the newest generation yet".to_owned();
+            Err(refused(message).hint("try again; `kubectl daemonlet` says who coordinates"))
+        }
         // A promotion ends the wait for canary nodes, and there are none.
-        (None, Some(_)) if current.is_told(rollout::NO_CANARY) => {
+        (None, Some(_)) if conditions::lacks_canary(current.status().0.list_at("conditions")) => {
             Err(refused(rollout::NO_CANARY.to_owned()).hint("label a node, or correct the annotation"))
         }
         (None, Some(_)) => Ok(("canary".to_owned(), "the canary phase".to_owned())),

@@ -31,7 +31,6 @@ pub struct BrokenNodes {
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokenNode {
-    /// Its name.
     pub node: String,
     /// `metadata.uid` of its Node.
     pub uid: String,
@@ -98,7 +97,6 @@ impl Suspects {
 /// Such a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Suspect {
-    /// Its name.
     pub(super) node: String,
     /// Since when it is not well, as far as this process has seen, if it is not.
     pub(super) since: Option<Timestamp>,

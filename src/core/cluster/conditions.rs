@@ -15,6 +15,7 @@ use super::released;
 use super::released::FirstInstances;
 use super::released::Halted;
 use super::released::Released;
+use super::rollout::Standstill;
 
 /// Node names that a condition tells at most.
 const NAMES: usize = 10;
@@ -28,10 +29,9 @@ pub type Causes = BTreeMap<String, Vec<String>>;
 /// What conditions are made from.
 #[derive(Clone, Debug)]
 pub struct ConditionFacts<'a> {
-    /// The counters.
     pub counters: Counters,
-    /// Why the rollout stands still; empty if it does not.
-    pub held: &'a str,
+    /// Why the rollout stands still, if it does.
+    pub held: Option<&'a Standstill>,
     /// What approved nodes wait for, and how many.
     pub waiting: Option<(UpdateTrigger, usize)>,
     /// Nodes on which the wanted revision failed, or whose daemon is in trouble, by cause.
@@ -51,7 +51,6 @@ pub struct ConditionFacts<'a> {
 /// A rollout that is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GoingBack {
-    /// To which revision.
     pub revision: String,
     /// How many nodes still have the newer one, or are being replaced.
     pub left: usize,
@@ -59,9 +58,13 @@ pub struct GoingBack {
     pub unable: usize,
     /// How many run neither of the two: nobody has taken back what they have.
     pub others: usize,
-    /// Why.
     pub why: &'static str,
 }
+
+/// Why a rollout does not progress: something holds it.
+const HELD: &str = "Held";
+/// Why a rollout does not progress: it waits for canary nodes, and there are none.
+const NO_CANARY: &str = "NoCanaryNode";
 
 /// The three conditions, each as (type, status, reason, message).
 pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static str, String); 3] {
@@ -80,16 +83,17 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
                 nodes => format!("{nodes} nodes have the current revision"),
             };
             match held {
-                "" => (false, "Complete", all),
-                held => (false, "Held", format!("{all}, and not all have the overlays of now: {held}")),
+                None => (false, "Complete", all),
+                Some(held) => (false, HELD, format!("{all}, and not all have the overlays of now: {held}")),
             }
         }
-        (_, "") => {
+        (_, None) => {
             let waiting = facts.waiting.filter(|(_, nodes)| *nodes > 0);
             let waiting = waiting.map_or_else(String::new, |(when, nodes)| format!(": {}", when.words_of(nodes)));
             (true, "RollingOut", left + &waiting)
         }
-        (_, held) => (false, "Held", format!("{left}: {held}")),
+        (_, Some(held @ Standstill::NoCanary { .. })) => (false, NO_CANARY, format!("{left}: {held}")),
+        (_, Some(held)) => (false, HELD, format!("{left}: {held}")),
     };
     let degraded = match (facts.trouble, facts.causes.is_empty()) {
         (Some((reason, words)), _) => (true, reason, words.to_owned()),
@@ -174,7 +178,7 @@ pub fn merge_refused(live: &[Value], words: &str, counters: Option<&Counters>, n
         "daemonlet refuses this definition: {words}; nodes keep what they run, and nothing is rolled out until it is changed"
     );
     let held = "its definition is refused".to_owned();
-    let mut ours = vec![("Progressing", false, "Held", held), ("Degraded", true, "Invalid", message)];
+    let mut ours = vec![("Progressing", false, HELD, held), ("Degraded", true, "Invalid", message)];
     ours.extend(counters.map(available));
     merge_all(live, ours, now)
 }
@@ -194,6 +198,16 @@ pub fn without_ours(live: &[Value]) -> Vec<Value> {
         .iter()
         .any(|c| c.str_at("type") == "Available" && matches!(c.str_at("reason"), "AllAvailable" | "Unavailable"));
     live.iter().filter(|c| !(is_ours && self::is_ours(c))).cloned().collect()
+}
+
+/// Whether the condition `Progressing` says that no further node is approved for now.
+pub fn is_held(progressing: &Value) -> bool {
+    matches!(progressing.str_at("reason"), HELD | NO_CANARY)
+}
+
+/// Whether the conditions say that the rollout waits for canary nodes, and there are none.
+pub fn lacks_canary(conditions: &[Value]) -> bool {
+    conditions.iter().any(|c| c.str_at("type") == "Progressing" && c.str_at("reason") == NO_CANARY)
 }
 
 /// Whether a condition has a type that the coordinator writes.
@@ -239,7 +253,7 @@ mod tests {
         let causes = Causes::from([("image".to_owned(), nodes(12)), ("probe".to_owned(), nodes(3))]);
         let facts = ConditionFacts {
             counters,
-            held: "",
+            held: None,
             waiting: None,
             causes: &causes,
             trouble: None,
@@ -257,7 +271,8 @@ mod tests {
             "image on 12 nodes: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, …; probe on 3 nodes"
         );
         assert_eq!(merge(&first, &facts, "t2"), first);
-        let held = ConditionFacts { held: "paused", ..facts };
+        let paused = Standstill::Rule("paused".to_owned());
+        let held = ConditionFacts { held: Some(&paused), ..facts };
         let second = merge(&first, &held, "t2");
         assert_eq!((&second[1]["lastTransitionTime"], &second[2]["lastTransitionTime"]), (&json!("t2"), &json!("t1")));
     }

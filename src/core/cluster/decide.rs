@@ -93,11 +93,9 @@ pub enum Notice {
     Approved(String, String),
     /// A certificate request is not approved.
     NotApproved {
-        /// Its name.
         name: String,
         /// Who asks.
         user: String,
-        /// Why not.
         why: NotApproved,
     },
     /// A pod that an agent reports could not be looked up.

@@ -12,6 +12,7 @@ use sha2::Sha256;
 
 use crate::core::bounds::DAEMON_SETS;
 use crate::core::model::ObjectKey;
+use crate::core::named::named;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
@@ -29,17 +30,29 @@ const MOST: usize = 20;
 /// The API's limit of a note in bytes.
 const NOTE: usize = 1_024;
 
+named! {
+    /// The reason of an event, in the order of the words.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum TroubleReason {
+        /// The condition Degraded says it of nodes.
+        Degraded = "Degraded",
+        /// Told at once.
+        RolloutHalted = "RolloutHalted",
+        TooFewAgents = "TooFewAgents",
+        TooManyApprovals = "TooManyApprovals",
+        TooManyDaemonSets = "TooManyDaemonSets",
+    }
+}
+
 /// What goes wrong with one revision of a DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Trouble {
     /// The DaemonSet.
     pub key: ObjectKey,
-    /// Its UID.
     pub uid: String,
     /// The hash of the revision.
     pub revision: String,
-    /// The reason, one CamelCase word.
-    pub reason: &'static str,
+    pub reason: TroubleReason,
     /// The cause, which is the same for all nodes and at all times.
     pub cause: String,
 }
@@ -97,7 +110,7 @@ impl TroubleEvents {
                 Some((before, at)) if stood.is_some_and(|since| at >= since) => {
                     (nodes > before).then_some(at.min(now) + PERIOD)
                 }
-                _ if trouble.reason == HALTED => Some(now),
+                _ if trouble.reason == TroubleReason::RolloutHalted => Some(now),
                 // What comes back is the event that was made.
                 _ => (told.is_some() || *number < MOST).then_some(since + STANDS),
             };
@@ -123,15 +136,12 @@ impl TroubleEvents {
     }
 }
 
-/// The reason of a halt, which is told at once.
-pub const HALTED: &str = "RolloutHalted";
-
 /// Too few agents say that they run a DaemonSet without a mode.
 pub(super) fn too_few_agents(key: &ObjectKey, uid: &str) -> Trouble {
     let cause = "agents on too few nodes say that they run it in place of the DaemonSet controller: it is left alone; \
                  hint: label it daemonlet.dev/mode=static if they are to";
     let (key, uid, revision) = (key.clone(), uid.to_owned(), String::new());
-    Trouble { key, uid, revision, reason: "TooFewAgents", cause: cause.to_owned() }
+    Trouble { key, uid, revision, reason: TroubleReason::TooFewAgents, cause: cause.to_owned() }
 }
 
 /// A namespace has more DaemonSets than are coordinated there; this is the first that is not.
@@ -141,7 +151,13 @@ pub(super) fn too_many_daemon_sets(key: &ObjectKey, uid: &str) -> Trouble {
          here are not; hint: delete some, or add the namespace to policy.trusted-namespaces of the coordinator",
         key.namespace
     );
-    Trouble { key: key.clone(), uid: uid.to_owned(), revision: String::new(), reason: "TooManyDaemonSets", cause }
+    Trouble {
+        key: key.clone(),
+        uid: uid.to_owned(),
+        revision: String::new(),
+        reason: TroubleReason::TooManyDaemonSets,
+        cause,
+    }
 }
 
 /// On some nodes no approval of a DaemonSet has room beside those of others.
@@ -150,14 +166,14 @@ pub(super) fn too_many_approvals(daemon: &WatchedDaemon) -> Trouble {
                  hint: finish the rollouts there that wait for drain, boot or manual, or add the namespace to \
                  policy.trusted-namespaces of the coordinator";
     let (key, uid, revision) = (daemon.daemon_set.key.clone(), daemon.uid.clone(), daemon.hash.clone());
-    Trouble { key, uid, revision, reason: "TooManyApprovals", cause: cause.to_owned() }
+    Trouble { key, uid, revision, reason: TroubleReason::TooManyApprovals, cause: cause.to_owned() }
 }
 
 /// The event about `trouble` on so many `nodes`: its name, the body that makes it, and the series of one that is there.
 pub(super) fn body(trouble: &Trouble, nodes: usize, now: Timestamp) -> (String, Value, Value) {
     let Trouble { key, uid, revision, reason, cause } = trouble;
     let mut hash = Sha256::new();
-    [uid, revision, *reason, cause].iter().for_each(|part| hash.update(format!("{part}\0")));
+    [uid, revision, reason.as_str(), cause].iter().for_each(|part| hash.update(format!("{part}\0")));
     let hash: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let name = format!("{}.{hash}", key.name);
     let time = format!("{:.6}", jiff::Timestamp::from_millisecond(now.as_millis()).unwrap_or_default());
@@ -175,7 +191,7 @@ pub(super) fn body(trouble: &Trouble, nodes: usize, now: Timestamp) -> (String, 
         "metadata": {"namespace": key.namespace, "name": name},
         "eventTime": time,
         "type": "Warning",
-        "reason": reason,
+        "reason": reason.as_str(),
         "action": "Rollout",
         "note": note,
         "reportingController": "daemonlet.dev/coordinator",
@@ -197,7 +213,7 @@ mod tests {
     use super::*;
     use crate::core::time::at;
 
-    fn trouble(reason: &'static str, cause: &str) -> Trouble {
+    fn trouble(reason: TroubleReason, cause: &str) -> Trouble {
         let key = ObjectKey::new("kube-system", "net");
         Trouble { key, uid: "u".to_owned(), revision: "r".to_owned(), reason, cause: cause.to_owned() }
     }
@@ -209,14 +225,15 @@ mod tests {
         for second in 0..600 {
             // One node more every second, until all 200 have it.
             let nodes = (second + 1).min(200);
-            let standing = BTreeMap::from([(trouble("Degraded", "image"), usize::try_from(nodes).unwrap())]);
+            let standing =
+                BTreeMap::from([(trouble(TroubleReason::Degraded, "image"), usize::try_from(nodes).unwrap())]);
             let plan = events.plan(standing, at(second * 1_000));
             told.extend(plan.due.iter().map(|(_, nodes)| (second, *nodes)));
             events = plan.next;
         }
         assert_eq!(told, [(30, 31), (90, 91), (150, 151), (210, 200)], "and never again");
         let passed = events.plan(BTreeMap::new(), at(600_000)).next;
-        let standing = || BTreeMap::from([(trouble("Degraded", "image"), 200)]);
+        let standing = || BTreeMap::from([(trouble(TroubleReason::Degraded, "image"), 200)]);
         let again = passed.plan(standing(), at(700_000));
         assert_eq!((again.due.len(), again.look_again), (0, Some(at(730_000))), "it comes back");
         assert_eq!(again.next.plan(standing(), at(730_000)).due.len(), 1);
@@ -230,21 +247,21 @@ mod tests {
         for second in 0..3_600 {
             // Each stands for half a minute, and then it is another; a halt is told all the same.
             let cause = format!("cause {}", second / 31);
-            let mut standing = BTreeMap::from([(trouble("Degraded", &cause), 1)]);
-            standing.extend((second > 3_000).then(|| (trouble(HALTED, "failed"), 1)));
+            let mut standing = BTreeMap::from([(trouble(TroubleReason::Degraded, &cause), 1)]);
+            standing.extend((second > 3_000).then(|| (trouble(TroubleReason::RolloutHalted, "failed"), 1)));
             let plan = events.plan(standing, at(second * 1_000));
             told.extend(plan.due.iter().map(|(trouble, _)| trouble.clone()));
             events = plan.next;
         }
-        assert_eq!(told.iter().filter(|trouble| trouble.reason == HALTED).count(), 1);
+        assert_eq!(told.iter().filter(|trouble| trouble.reason == TroubleReason::RolloutHalted).count(), 1);
         assert_eq!(told.len(), MOST + 1);
     }
 
     #[test]
     fn what_passes_is_not_told_a_halt_is_at_once_and_what_was_not_written_is_told_again() {
         let events = TroubleEvents::default();
-        let halt = trouble(HALTED, "failed");
-        let standing = BTreeMap::from([(trouble("Degraded", "image"), 1), (halt.clone(), 1)]);
+        let halt = trouble(TroubleReason::RolloutHalted, "failed");
+        let standing = BTreeMap::from([(trouble(TroubleReason::Degraded, "image"), 1), (halt.clone(), 1)]);
         let mut plan = events.plan(standing.clone(), at(0));
         assert_eq!(plan.due, [(halt.clone(), 1)]);
         assert_eq!(plan.look_again, Some(at(30_000)));
@@ -255,12 +272,12 @@ mod tests {
 
     #[test]
     fn one_name_for_one_cause_of_one_revision() {
-        let (name, event, series) = body(&trouble("Degraded", "image"), 1, at(1_500));
-        assert_eq!(body(&trouble("Degraded", "image"), 9, at(9_000)).0, name);
-        assert_ne!(body(&trouble("Degraded", "probe"), 1, at(1_500)).0, name);
+        let (name, event, series) = body(&trouble(TroubleReason::Degraded, "image"), 1, at(1_500));
+        assert_eq!(body(&trouble(TroubleReason::Degraded, "image"), 9, at(9_000)).0, name);
+        assert_ne!(body(&trouble(TroubleReason::Degraded, "probe"), 1, at(1_500)).0, name);
         assert_eq!((event["note"].as_str(), event.get("series")), (Some("revision r: image"), None));
         assert_eq!(event["eventTime"], "1970-01-01T00:00:01.500000Z");
         assert_eq!(series["series"]["count"], 2);
-        assert_eq!(body(&trouble("Degraded", "image"), 9, at(9_000)).1["series"]["count"], 9);
+        assert_eq!(body(&trouble(TroubleReason::Degraded, "image"), 9, at(9_000)).1["series"]["count"], 9);
     }
 }

@@ -89,9 +89,7 @@ impl Template {
 /// A ControllerRevision as far as decisions look at it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RevisionFact {
-    /// Its name.
     pub name: String,
-    /// Its number.
     pub number: i64,
     /// The [`digest`] of its data.
     pub data: [u8; 32],
@@ -141,9 +139,7 @@ pub enum RevisionWrite {
         name: String,
         /// The value of its label `controller-revision-hash`.
         label: String,
-        /// Its number.
         number: i64,
-        /// Its data.
         data: Value,
         /// Why its rollout is halted, if it is.
         halted: Option<Halted>,
@@ -151,67 +147,29 @@ pub enum RevisionWrite {
     /// Another revision has the name that the current template would get: count `collisionCount` up.
     Collision,
     /// Take a revision over that nobody owns and whose labels match.
-    Adopt {
-        /// Its name.
-        name: String,
-    },
+    Adopt { name: String },
     /// Let a revision go whose labels do not match any more, as upstream's `ReleaseControllerRevision`.
-    Release {
-        /// Its name.
-        name: String,
-    },
+    Release { name: String },
     /// Give a revision the label that it lacks: its name.
-    Label {
-        /// Its name.
-        name: String,
-    },
+    Label { name: String },
     /// Give the current revision the highest number.
-    Renumber {
-        /// Its name.
-        name: String,
-        /// The number.
-        number: i64,
-    },
+    Renumber { name: String, number: i64 },
     /// Delete a duplicate of the current revision, or an old one beyond the limit.
-    Delete {
-        /// Its name.
-        name: String,
-    },
+    Delete { name: String },
     /// Note that its rollout is halted.
-    Halt {
-        /// Its name.
-        name: String,
-        /// Why.
-        halted: Halted,
-    },
+    Halt { name: String, halted: Halted },
     /// Note the step that its rollout is in.
-    Step {
-        /// Its name.
-        name: String,
-        /// The step.
-        state: StepState,
-    },
+    Step { name: String, state: StepState },
     /// Note which nodes have taken it and are not well.
-    Broken {
-        /// Its name.
-        name: String,
-        /// The nodes.
-        broken: BrokenNodes,
-    },
+    Broken { name: String, broken: BrokenNodes },
     /// Note that it is the released one.
     Released {
-        /// Its name.
         name: String,
         /// At which generation of the DaemonSet.
         generation: i64,
     },
     /// Note whose failures of it count no more.
-    Retried {
-        /// Its name.
-        name: String,
-        /// The nodes.
-        nodes: BTreeSet<String>,
-    },
+    Retried { name: String, nodes: BTreeSet<String> },
 }
 
 /// What a pass over the history of one DaemonSet finds.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::core::json::Json;
+use crate::core::json::is_condition_true;
 use crate::core::model::ObjectKey;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -76,7 +76,6 @@ pub enum AgentLiveness {
 /// A mirror pod to look up: the readiness of a node whose agent is dead.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MirrorPodLookup {
-    /// The node.
     pub node: String,
     /// Namespace and name of the pod.
     pub pod: ObjectKey,
@@ -237,9 +236,7 @@ impl Liveness {
 
     /// Takes the answer: the pod, or that there is none.
     pub(super) fn looked_up(&mut self, lookup: &MirrorPodLookup, pod: Option<&Value>) {
-        let conditions = pod.map(|pod| pod.list_at(["status", "conditions"]));
-        let ready =
-            conditions.into_iter().flatten().any(|c| c.str_at("type") == "Ready" && c.str_at("status") == "True");
+        let ready = pod.is_some_and(|pod| is_condition_true(pod, "Ready"));
         self.lookups.entry(lookup.clone()).and_modify(|(known, _)| *known = Some(ready));
     }
 }

@@ -24,9 +24,7 @@ pub use patch::StatusPatch;
 
 /// The API group.
 pub const GROUP: &str = "daemonlet.dev";
-/// The version.
 pub const VERSION: &str = "v1beta1";
-/// The kind.
 pub const KIND: &str = "NodeDaemons";
 /// The resource's name in URLs.
 pub const PLURAL: &str = "nodedaemons";
@@ -116,13 +114,11 @@ impl LeaseTerm {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// The agent's version.
     pub agent_version: String,
     /// Ready daemons of all, such as `5/6`.
     pub ready: String,
     /// The worst state of any daemon, with its reason; empty when all is well.
     pub worst: String,
-    /// The daemons.
     pub daemons: Vec<DaemonReport>,
     /// How many daemons are refused, by the field or rule that refuses them: not each of them is among the daemons.
     pub refused: Vec<RefusedCount>,

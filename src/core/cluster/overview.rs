@@ -12,6 +12,7 @@ use crate::core::annotations::OURS;
 use crate::core::annotations::is_paused;
 use crate::core::bounds::VALUE;
 use crate::core::bounds::object_weight;
+use crate::core::cluster::conditions;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::node_daemons::Approval;
@@ -23,6 +24,7 @@ use crate::core::cluster::released::HALTED;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::field_filter::is_too_large;
 use crate::core::json::Json;
+use crate::core::json::is_condition_true;
 use crate::core::model::DaemonSet;
 use crate::core::model::Lookup;
 use crate::core::model::Mode;
@@ -110,9 +112,7 @@ pub struct Overview {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Whether the API has it; else agents know it from their folders.
     pub in_api: bool,
@@ -144,7 +144,6 @@ pub struct Rollout {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DaemonOnNode {
-    /// The node.
     pub node: String,
     /// What the agent says that it is doing; none: there is no agent, or it does not know of it.
     pub state: Option<State>,
@@ -193,8 +192,7 @@ impl ClusterOverview {
             .collect();
         let nodes = nodes.iter().filter_map(|value| {
             let view = node::view(value).ok()?;
-            let mut conditions = value.list_at(["status", "conditions"]).iter();
-            let ready = conditions.any(|c| c["type"] == "Ready" && c["status"] == "True");
+            let ready = is_condition_true(value, "Ready");
             let (report, spec) = told.remove(&view.name).unzip();
             let approvals = spec.map(|spec: Spec| spec.approvals).unwrap_or_default();
             Some((view.name.clone(), OverviewNode { report, approvals, ready, view }))
@@ -283,7 +281,7 @@ impl ClusterOverview {
             name: key.name.clone(),
             in_api: daemon.is_some(),
             revision: daemon.map(|daemon| daemon.revision.clone()).unwrap_or_default(),
-            held: condition(daemon, "Progressing", |c| c.str_at("reason") == "Held"),
+            held: condition(daemon, "Progressing", conditions::is_held),
             halted: condition(daemon, HALTED, |c| c.str_at("status") == "True"),
             degraded: condition(daemon, "Degraded", |c| c.str_at("status") == "True"),
             released: daemon.and_then(|d| Some(d.rollout.released.as_ref()?.hash.clone())).unwrap_or_default(),

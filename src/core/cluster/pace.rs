@@ -28,7 +28,6 @@ impl Pace {
         last.map(|last| *last + period(nodes)).filter(|at| *at > now)
     }
 
-    /// It was written.
     pub fn written(&mut self, key: ObjectKey, now: Timestamp) {
         self.written.insert(key, now);
     }

@@ -20,13 +20,10 @@ mod stages;
 mod status;
 mod told;
 
-<<<<<<< ours
 pub use cluster_plan::ClusterPlan;
 pub use cluster_plan::FewAgents;
 pub use cluster_plan::ObjectWrite;
 pub use cluster_plan::PassedOver;
-=======
->>>>>>> theirs
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -54,9 +51,6 @@ use super::snapshot::ClusterSnapshot;
 use super::snapshot::Told;
 use super::snapshot::WatchedDaemon;
 use super::state::CoordinatorState;
-pub use cluster_plan::ClusterPlan;
-pub use cluster_plan::FewAgents;
-pub use cluster_plan::ObjectWrite;
 pub use delays::NodeDelay;
 use outcome::RolloutOutcome;
 use stages::Advance;

@@ -140,7 +140,6 @@ pub fn is_aborted(status: &Value, generation: i64) -> bool {
 pub struct Halted {
     /// Since when (RFC 3339).
     pub time: String,
-    /// Why.
     pub cause: String,
     /// Nodes on which it failed, at most ten.
     #[serde(default)]
@@ -154,7 +153,6 @@ impl Halted {
         serde_json::from_str(annotation).unwrap_or_else(|_| unknown())
     }
 
-    /// For the annotation.
     pub fn annotation(&self) -> String {
         json!({"time": self.time, "cause": self.cause, "nodes": self.nodes}).to_string()
     }

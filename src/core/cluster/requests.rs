@@ -58,7 +58,6 @@ pub enum RequestTarget {
     Mirror(MirrorPodLookup),
     /// The agents' Leases.
     Leases,
-    /// An event.
     Event(Trouble),
 }
 
@@ -83,7 +82,6 @@ pub enum RevisionChange {
     Step,
     /// It has broken other nodes than before.
     Broken,
-    /// It is released.
     Released,
 }
 
@@ -119,20 +117,17 @@ pub enum Call {
 pub struct CoordinatorReply {
     /// The request's number.
     pub number: u64,
-    /// The answer.
     pub answer: RequestOutcome,
 }
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestOutcome {
-    /// It was written.
     Written,
     /// The object is another by now, or gone: a watch brings what is there. With the API server's words.
     Outdated(String),
     /// It was not sent: the Lease may have gone.
     NotSent,
-    /// It failed.
     Failed(SendError),
     /// The pod as it is; `None`: there is none of that name.
     Pod(Option<Box<Value>>),

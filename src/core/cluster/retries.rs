@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::time::doubled;
 
 use super::requests::RequestTarget;
 use super::requests::SendError;
 
 /// The first wait; of what is not refused, each.
 const FIRST: Span = Span::from_secs(1);
-/// The longest.
 const LONGEST: Span = Span::from_secs(300);
 
 /// What did not go through, by what it is.
@@ -82,7 +82,7 @@ impl Retries {
     pub fn failed(&mut self, target: RequestTarget, error: SendError, now: Timestamp) -> bool {
         let known = self.waiting.get(&target).filter(|known| matches!(known.why, Why::Failed(_)));
         let wait = match (&error, known) {
-            (SendError::Refused(_), Some(known)) => (known.wait * 2).min(LONGEST),
+            (SendError::Refused(_), Some(known)) => doubled(known.wait, 1, LONGEST),
             _ => FIRST,
         };
         let why = Why::Failed(error);

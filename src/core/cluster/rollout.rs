@@ -24,6 +24,7 @@ pub use outage::is_unproven;
 use outage::unreachable;
 use progress::NodeProgress;
 use progress::RolloutView;
+pub use standstill::Standstill;
 pub use taken::Stuck;
 pub(super) use taken::names;
 use withdraw::Reach;
@@ -34,6 +35,7 @@ mod order;
 mod outage;
 mod progress;
 mod standing;
+mod standstill;
 mod taken;
 mod withdraw;
 
@@ -75,7 +77,6 @@ pub struct RolloutRules {
 /// One instance as its agent reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceFact {
-    /// Its revision.
     pub revision: Name,
     /// The digest of its overlays, if it has any.
     pub overlays: Option<Name>,
@@ -103,7 +104,6 @@ pub struct ApprovalFact {
 /// One node as the daemon sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFact<'a> {
-    /// Its name.
     pub name: &'a str,
     /// Whether the daemon may be started there.
     pub should_run: bool,
@@ -211,8 +211,8 @@ pub struct RolloutPlan {
     pub updated: usize,
     /// Nodes that are on the way.
     pub slots: usize,
-    /// Why nothing is approved though nodes are left; empty if there is no such reason.
-    pub held: String,
+    /// Why nothing is approved though nodes are left, if there is such a reason.
+    pub held: Option<Standstill>,
     /// What keeps it from going on though nobody wrote so, and the indices of the nodes that do.
     pub stuck: Option<(Stuck, Vec<usize>)>,
     /// Whether a node that joins is to take the wanted revision: nothing keeps nodes on the old one.
@@ -249,12 +249,15 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
         return plan;
     }
     if let Some(hold) = &rules.hold {
-        plan.held.clone_from(hold);
+        plan.held = Some(match canary::is_missing(&view) {
+            true => Standstill::NoCanary { also: Some(hold.clone()) },
+            false => Standstill::Rule(hold.clone()),
+        });
         return plan;
     }
     if is_outage(rules, nodes) {
         let (unreachable, all) = unreachable(nodes);
-        plan.held = format!("{unreachable} of {all} nodes are unreachable");
+        plan.held = Some(Standstill::Outage { unreachable, all });
         plan.stuck = Some((Stuck::Outage, view.all(|i| is_away(&nodes[i])).collect()));
         return plan;
     }
@@ -292,7 +295,7 @@ impl RolloutPlan {
         }
         let zone = if reach.is_canary { None } else { order::within_zone(view, &mut candidates) };
         if let Some(zone) = zone.filter(|_| candidates.is_empty() && self.slots == 0) {
-            self.held = format!("zone {zone} is not available yet");
+            self.held = Some(Standstill::Zone(zone.to_owned()));
         }
         order::sort(view, &mut candidates);
         let allowed = self.allowed(view, reach);
@@ -306,7 +309,7 @@ impl RolloutPlan {
                 self.approve.push(index);
             }
         }
-        if self.held.is_empty() && self.approve.is_empty() && allowed > 0 && self.slots >= view.budget {
+        if self.held.is_none() && self.approve.is_empty() && allowed > 0 && self.slots >= view.budget {
             self.heed_stuck(view.nodes, view.all(|i| view.counts(i) && view.takes_slot(i)).collect());
         }
     }
@@ -321,23 +324,19 @@ impl RolloutPlan {
             Some(_) => view.all(|i| is_given(i) && !stands_still(i)).next().is_some(),
             None => view.all(|i| (is_given(i) || takes(i)) && !stands_still(i)).next().is_some(),
         };
-        let (allowed, words) = match &view.rules.step {
+        let (allowed, why) = match &view.rules.step {
             // Nodes that run nothing yet are no part of a step.
             Some(step) => {
                 let begun = view.all(|i| view.counts(i) && view.may_have_begun(i)).count();
-                (step.nodes.saturating_sub(begun), step.words.clone())
+                (step.nodes.saturating_sub(begun), Standstill::Rule(step.words.clone()))
             }
             None => {
                 let old = view.all(|i| view.nodes[i].should_run && view.is_old(i)).count();
-                let words = match reach.kept {
-                    1 => "1 node is kept on the old revision".to_owned(),
-                    kept => format!("{kept} nodes are kept on the old revision"),
-                };
-                (old.saturating_sub(on_the_way).saturating_sub(reach.kept), words)
+                (old.saturating_sub(on_the_way).saturating_sub(reach.kept), Standstill::Partition(reach.kept))
             }
         };
         if allowed == 0 && !is_moving {
-            self.held = words;
+            self.held = Some(why);
         }
         allowed
     }
@@ -351,10 +350,7 @@ impl RolloutPlan {
         let unable = view.all(|i| is_left(i) && !can(i)).count();
         let starts = view.all(|i| can(i) && is_left(i) && view.progress[i] == NodeProgress::Missing).next().is_some();
         if unable > 0 && self.slots == 0 && !starts {
-            self.held = match unable {
-                1 => "1 node cannot take it".to_owned(),
-                _ => format!("{unable} nodes cannot take it"),
-            };
+            self.held = Some(Standstill::Unable(unable));
         }
     }
 }

@@ -50,15 +50,12 @@ use revisions::RevisionOutline;
 pub struct StockPodClaim {
     /// The DaemonSet.
     pub key: ObjectKey,
-    /// Its UID.
     pub uid: String,
-    /// The node.
     pub node: String,
     /// The pod's name.
     pub pod: String,
 }
 
-/// A Node.
 #[derive(Clone, Debug)]
 pub struct WatchedNode {
     /// As placement sees it.
@@ -108,7 +105,6 @@ pub struct WatchedDaemon {
     pub hash: String,
     /// Its namespace and name, as reports refer to it.
     pub key: Name,
-    /// Its UID.
     pub(super) uid_name: Name,
     /// Its hash.
     pub wanted: Name,

@@ -84,7 +84,6 @@ pub struct CoordinatorState {
 /// What is counted since the process started.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Totals {
-    /// Passes.
     pub(super) passes: u64,
     /// Writes, by their outcome.
     pub(super) writes: BTreeMap<&'static str, u64>,

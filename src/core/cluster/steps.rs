@@ -67,7 +67,6 @@ impl RolloutStep {
 /// Which hold is ended by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promotion<'a> {
-    /// None.
     None,
     /// That of the step with this number.
     Of(usize),
@@ -126,7 +125,6 @@ impl StepState {
         known.filter(|known| known.number == number && known.step > 0)
     }
 
-    /// For the annotation.
     pub fn annotation(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

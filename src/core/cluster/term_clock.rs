@@ -7,7 +7,6 @@
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-/// The clock of a term.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TermClock {
     /// The least by which the wall clock has been ahead of the steady one, in milliseconds.

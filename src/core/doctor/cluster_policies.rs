@@ -111,7 +111,7 @@ pub fn examine(tried: &[(ActAs, &'static str, PolicyProbeResult)]) -> Vec<Findin
 fn untried(policy: &str) -> Finding {
     let missing = match policy {
         DRY_RUN => return Finding::ok(policy, "not needed: RBAC lets no agent create pods, not even as a dry run"),
-        APPROVALS => return Finding::ok(policy, format!("not needed: nobody has the ClusterRole {APPROVER}")),
+        APPROVALS => return Finding::ok(policy, format!("not needed: no subject has the ClusterRole {APPROVER}")),
         "daemonlet-agent-nodedaemons" | "daemonlet-agent-leases" => "NodeDaemons",
         "daemonlet-agent-pods" => "pod",
         "daemonlet-agent-tokens" => "ServiceAccount",
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(level(PolicyProbeResult::Accepted), Severity::Bad);
         let found = judged(PolicyProbeResult::Accepted);
         let of = |policy: &str| found.iter().find(|finding| finding.check == policy).unwrap();
-        assert_eq!(of(APPROVALS).text, "not needed: nobody has the ClusterRole daemonlet-approver");
+        assert_eq!(of(APPROVALS).text, "not needed: no subject has the ClusterRole daemonlet-approver");
         assert_eq!(of("daemonlet-agent-pods").text, "not checked: the cluster has no pod to try it on");
     }
 }

@@ -20,7 +20,6 @@ pub(super) const NAME: &str = "daemonlet-doctor";
 /// A write that a policy has to refuse.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyProbe {
-    /// The policy.
     pub policy: &'static str,
     pub write: ProbeWrite,
     /// The object, or where it would be created.

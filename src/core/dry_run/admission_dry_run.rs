@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::core::knowledge::Unlinked;
 use crate::core::plan::jitter;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::time::doubled;
 
 use super::DryRunVerdict;
 use super::Unanswered;
@@ -87,7 +89,7 @@ impl AdmissionDryRun {
     }
 
     /// Where it stands now, on `node`; `link`: why there is no connection, if so.
-    pub fn request_state(&self, now: Timestamp, node: &str, link: Option<&str>) -> RequestState {
+    pub fn request_state(&self, now: Timestamp, node: &str, link: Option<Unlinked>) -> RequestState {
         let due_at = self.due_at(node);
         let due = self.open.is_none() && due_at.is_none_or(|at| at <= now || at - now > FRESH * 2);
         let in_time = now - self.since < PATIENCE && now >= self.since;
@@ -96,7 +98,7 @@ impl AdmissionDryRun {
                 DryRunAnswer::Admitted(Arc::clone(template))
             }
             (Some((_, DryRunVerdict::Refused(words))), _) => DryRunAnswer::Refused(words.clone()),
-            (_, Some(why)) => DryRunAnswer::Unanswered(Unanswered::passing(why)),
+            (_, Some(why)) => DryRunAnswer::Unanswered(Unanswered::passing(why.to_string())),
             (Some((_, DryRunVerdict::Unanswered(why))), _) if !(why.passing && in_time) => {
                 DryRunAnswer::Unanswered(why.clone())
             }
@@ -120,7 +122,7 @@ impl AdmissionDryRun {
             DryRunVerdict::Refused(_) => REFUSED,
             DryRunVerdict::Unanswered(_) => UNANSWERED,
         };
-        let wait = (first * (1 << self.tries.saturating_sub(1).min(16))).min(most);
+        let wait = doubled(first, self.tries.saturating_sub(1), most);
         Some(*at + wait + jitter(node, &self.about, wait / 2))
     }
 }

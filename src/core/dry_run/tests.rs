@@ -1,4 +1,5 @@
 use super::*;
+use crate::core::knowledge::Unlinked;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::policy::same_template;
@@ -8,7 +9,7 @@ use crate::core::validate;
 use std::collections::BTreeMap;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
-const LINK: Option<&str> = None;
+const LINK: Option<Unlinked> = None;
 
 fn daemon_set() -> DaemonSet {
     let object = json!({
@@ -262,7 +263,7 @@ fn nodes_ask_again_at_different_times() {
 
 #[test]
 fn without_a_connection_nobody_is_asked_and_the_last_word_counts() {
-    let away = Some("there is no connection to it");
+    let away = Some(Unlinked::NoConnection);
     let mut admission_dry_run = AdmissionDryRun::new("abc", NOW);
     let request_state = admission_dry_run.request_state(NOW, "n1", away);
     assert_eq!(

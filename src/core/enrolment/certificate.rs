@@ -20,7 +20,6 @@ pub enum CertificateError {
     /// Another subject.
     #[error("it is for {subject}, not for {wanted}")]
     Subject {
-        /// The subject it has.
         subject: String,
         /// The subject it should have.
         wanted: String,

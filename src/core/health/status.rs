@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use crate::core::json::Json;
+use crate::core::json::condition;
+use crate::core::json::is_condition_true;
 use crate::core::record::Cause;
 use crate::core::record::Failure;
 use crate::core::time::Timestamp;
@@ -34,7 +36,7 @@ pub fn readiness(pod: &Value) -> Option<(bool, Timestamp)> {
 
 /// What is wrong with a pod according to the kubelet; `None` if it is ready, or the kubelet reports nothing yet.
 pub fn by_status(pod: &Value, crash_diagnosis: Option<&CrashDiagnosis>) -> Option<Failure> {
-    if condition(pod, "Ready").is_some_and(|c| c.get("status").is_some_and(|s| s == "True")) {
+    if is_condition_true(pod, "Ready") {
         return None;
     }
     let failure = |cause, message: String| Some(Failure { cause, message });
@@ -116,7 +118,7 @@ pub fn why_not_ready(pod: &Value) -> String {
         (false, _) => message.to_owned(),
         (true, "") => "not ready yet".to_owned(),
         // The kubelet gives a message: the control plane says it of all pods of a Node that it does not hear.
-        (true, _) if condition(pod, "ContainersReady").is_some_and(|c| c.str_at("status") == "True") => {
+        (true, _) if is_condition_true(pod, "ContainersReady") => {
             "its containers are ready, the node is not Ready".to_owned()
         }
         (true, phase) => format!("phase {phase}, not ready yet"),
@@ -142,9 +144,4 @@ fn waits_for(status: &Value) -> Option<&str> {
 
 fn statuses<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
     pod.list_at(["status", list]).iter()
-}
-
-fn condition<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
-    let conditions = pod.list_at(["status", "conditions"]);
-    conditions.iter().find(|c| c.get("type").is_some_and(|t| t == name))
 }

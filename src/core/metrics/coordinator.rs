@@ -32,14 +32,12 @@ pub struct DaemonSetCondition {
     pub condition: String,
     /// True, False or Unknown.
     pub status: String,
-    /// Its reason.
     pub reason: String,
 }
 
 /// Everything that a coordinator exposes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CoordinatorFacts {
-    /// Who it is.
     pub identity: String,
     /// When the process started.
     pub started: Timestamp,

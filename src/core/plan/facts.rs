@@ -41,7 +41,6 @@ pub enum VolumesFact {
     Current,
     /// It was the same when it was written, by an earlier process.
     Unverified,
-    /// It differs.
     Differ,
 }
 
@@ -80,7 +79,6 @@ pub enum PassPhase {
 /// Whether an instance is ready to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// Ready.
     Ready {
         /// Since when.
         since: Timestamp,
@@ -191,7 +189,6 @@ pub enum Withheld {
 }
 
 impl Withheld {
-    /// In words.
     pub fn words(self) -> &'static str {
         match self {
             Self::NotApproved => "the coordinator has not approved it for this node yet",

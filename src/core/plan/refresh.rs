@@ -29,12 +29,19 @@ use super::VolumesFact;
 use super::instance::describe;
 use super::progress::restarts_on_data;
 
+/// How much of an instance a part is that keeps what it has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StaleScope {
+    Volume,
+    Pod,
+}
+
 /// What of an instance keeps what it has.
 #[derive(Default)]
 struct KeptParts {
     volumes: BTreeSet<String>,
     manifest: bool,
-    stale: Vec<StaleVolume>,
+    stale: Vec<(StaleScope, StaleVolume)>,
     /// What is not there and is no data.
     missing: Vec<Missing>,
     /// What nobody has said anything of yet, or cannot be read.
@@ -55,7 +62,7 @@ impl KeptParts {
     }
 
     fn add(&mut self, instance: &Instance, rendering: &RenderResult, held: &HeldPart) {
-        let volume = match &held.part {
+        let (extent, volume) = match &held.part {
             Part::Environment { container, .. } if held.waits_alone() && instance.waiting.contains(container) => {
                 self.waiting.insert(container.clone());
                 return;
@@ -64,36 +71,37 @@ impl KeptParts {
                 // Values of ConfigMaps are in the manifest.
                 self.manifest = true;
                 self.volumes.insert(volume.clone());
-                volume.as_str()
+                (StaleScope::Volume, volume.as_str())
             }
             Part::Volume(volume) => {
                 self.volumes.insert(volume.clone());
-                volume.as_str()
+                (StaleScope::Volume, volume.as_str())
             }
             Part::Pod => {
                 self.manifest = true;
-                MANIFEST
+                (StaleScope::Pod, MANIFEST)
             }
             Part::Everything => {
                 self.manifest = true;
                 self.volumes.extend(rendering.volumes().iter().map(|volume| volume.name.clone()));
-                MANIFEST
+                (StaleScope::Pod, MANIFEST)
             }
         };
         // What concerns the whole pod is not data: what runs does not become wrong without it.
-        match (held.unheard, held.refused.is_empty() && volume == MANIFEST) {
+        match (held.unheard, held.refused.is_empty() && extent == StaleScope::Pod) {
             (true, _) => return self.unknown.extend(held.missing.iter().cloned()),
             (false, true) => return self.missing.extend(held.missing.iter().cloned()),
             (false, false) => {}
         }
         self.hints.extend(held.refused.iter().filter_map(|error| error.hint.clone()));
-        self.stale.push(StaleVolume {
+        let stale = StaleVolume {
             pod: instance.pod_name.clone(),
             volume: volume.to_owned(),
             since: String::new(),
             missing: held.missing.clone(),
             reason: reason(held),
-        });
+        };
+        self.stale.push((extent, stale));
     }
 }
 
@@ -220,10 +228,13 @@ impl Planner<'_> {
         });
         self.note_waiting(waiting);
         let Some(known) = self.record.instances.iter_mut().find(|known| known.uid == instance.uid) else { return };
-        known.stale.retain(|volume, _| kept.stale.iter().any(|stale| stale.volume == *volume));
-        for stale in &kept.stale {
+        known.stale.retain(|volume, _| kept.stale.iter().any(|(_, stale)| stale.volume == *volume));
+        for (extent, stale) in &kept.stale {
             let since = known.stale.entry(stale.volume.clone()).or_insert(now).to_string();
-            self.summary.stale.push(StaleVolume { since, ..stale.clone() });
+            // What is set aside keeps its manifest for the one reason that is given for all of it.
+            if !(self.is_set_aside && *extent == StaleScope::Pod) {
+                self.summary.stale.push(StaleVolume { since, ..stale.clone() });
+            }
         }
     }
 

@@ -5,7 +5,6 @@
 
 use crate::core::model::Mode;
 use crate::core::model::Source;
-use crate::core::status::MANIFEST;
 
 use super::Planner;
 use super::State;
@@ -23,13 +22,12 @@ impl Planner<'_> {
         {
             return self.unplaced(&placement.reason);
         }
+        self.is_set_aside = true;
         let live: Vec<_> = self.record.live().cloned().collect();
         for instance in &live {
             self.refresh(instance);
             self.show(instance);
         }
-        // All but its tokens keeps its last data, for the one reason that is given here.
-        self.summary.stale.retain(|stale| stale.volume != MANIFEST);
         // How ready it is changes; what holds it back does not, and is news once.
         self.summary.reason.clear();
         self.summary.state = State::Refused;

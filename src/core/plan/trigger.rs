@@ -21,7 +21,6 @@ use super::progress::Target;
 /// What a replacement waits for that nothing else withholds.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct AwaitedTrigger {
-    /// The trigger.
     pub trigger: UpdateTrigger,
     /// The revision that replaces what runs.
     pub revision: String,

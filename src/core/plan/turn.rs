@@ -34,7 +34,6 @@ const LOOK_AGAIN: Span = Span::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Gate {
     Open,
-    /// Why.
     Opens(String),
     Closes,
     Closed,

@@ -21,7 +21,6 @@ pub const LEVEL_LABEL: &str = "pod-security.kubernetes.io/enforce";
 pub const VERSION_LABEL: &str = "pod-security.kubernetes.io/enforce-version";
 
 named! {
-    /// A Pod Security level.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
     pub enum PodSecurityLevel {
         /// Everything is allowed.

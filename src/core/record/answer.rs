@@ -22,7 +22,6 @@ pub struct AdmissionAnswer {
     pub incarnation: u64,
     /// When it came.
     pub at: Timestamp,
-    /// What it was.
     pub said: AdmissionVerdict,
 }
 

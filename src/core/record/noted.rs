@@ -27,7 +27,6 @@ pub enum NotedEvent {
     Failed {
         /// The reason, such as `Terminated`.
         reason: String,
-        /// The message.
         message: String,
     },
     /// Its phase became Succeeded.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::time::doubled;
 
 use super::DaemonRecord;
 use super::Fingerprint;
@@ -62,7 +63,6 @@ impl RestartCause {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartOrder {
-    /// Why.
     #[serde(flatten)]
     pub cause: RestartCause,
     /// When it was given.
@@ -90,8 +90,7 @@ pub struct RetryBackoff {
 impl RetryBackoff {
     /// The delay before the next try.
     pub fn delay(&self) -> Span {
-        let doubled = 1_i64.checked_shl(self.tries.saturating_sub(1)).unwrap_or(i64::MAX);
-        (MIN_BACKOFF * doubled.max(1)).min(MAX_BACKOFF)
+        doubled(MIN_BACKOFF, self.tries.saturating_sub(1), MAX_BACKOFF)
     }
 }
 

@@ -144,7 +144,6 @@ pub struct FailedRevision {
     /// other data are another try.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_version: Option<String>,
-    /// Why.
     #[serde(flatten)]
     pub failure: Failure,
     /// Under what it was not accepted, if that is why: under other conditions it may be.

@@ -14,7 +14,6 @@ use crate::core::quantity::trimmed;
 
 /// Where the errors of a pod's own fields are.
 pub(super) const POD_SPEC: &str = "spec.template.spec";
-/// What a port's number is.
 pub(super) const PORT_NUMBER: &str = "must be a number from 1 to 65535";
 /// Why a qualified name is none.
 pub(super) const LABEL_KEY: &str =

@@ -20,6 +20,7 @@ use crate::core::record::RestartCause;
 use crate::core::record::Retried;
 use crate::core::replies::ApproveReport;
 use crate::core::replies::PlannedChange;
+use crate::core::replies::ReleaseReport;
 use crate::core::replies::RestartReport;
 use crate::core::replies::RetryReport;
 use crate::core::status::SCHEMA_VERSION;
@@ -31,9 +32,11 @@ use super::AgentError;
 use super::LastPass;
 use super::decide::decide;
 use super::decision::Decision;
+use super::executor::RecordFate;
 use super::release;
 use super::report::changes;
 use super::report::to_json;
+use super::state::Records;
 
 /// The answer to `request` while no agent runs: from checkpoint, folders and manifests. Changes nothing.
 ///
@@ -59,6 +62,32 @@ pub fn answer_offline(config: Config, request: &SocketOperation) -> Result<Value
             json!({"error": format!("{namespace}/{name} is not restarted: no agent is running here")})
         }
     })
+}
+
+/// What became of what a person ordered.
+enum OrderFate {
+    /// It is on disk, and nothing failed.
+    OnDisk,
+    /// It counts, and the next pass goes on with what failed.
+    Unfinished(String),
+    /// It counts as long as this process runs.
+    InMemory(String),
+    /// It does not count.
+    NotTaken(String),
+}
+
+impl OrderFate {
+    /// What a person has to know of it.
+    fn rest(&self) -> String {
+        match self {
+            Self::OnDisk => String::new(),
+            Self::NotTaken(why) => why.clone(),
+            Self::Unfinished(why) => format!("counts, but is not done yet and is tried again: {why}"),
+            Self::InMemory(why) => {
+                format!("counts, but is not on disk yet; if the agent stops before that, it is lost: {why}")
+            }
+        }
+    }
 }
 
 impl Agent {
@@ -103,10 +132,13 @@ impl Agent {
         if record.is_none() && !self.state.set_aside.knows(key) {
             return json!({"error": format!("{key} has never run on this node: there is nothing to retry")});
         }
+        // Whether its turn to be worked on has come is observed.
+        let before = self.state.set_aside.clone();
         let was_set_aside = self.state.set_aside.forget(key);
         self.inputs.costs.forget(key);
         let began = Instant::now();
         let observation = self.observe().await;
+        let unordered = decide(&observation, &self.state, &self.config, &mut self.render_cache).state.records;
         let mut state = self.state.clone();
         let mut retried = Retried::default();
         if let Some(mut record) = record {
@@ -119,8 +151,13 @@ impl Agent {
         let next = decision.daemon(key).map(|daemon| steps(daemon, decision.state.unlinked(&observation).is_none()));
         self.state = state;
         self.carry_out(observation, decision, began);
-        if let Some(failure) = self.last.outcome.failures.get(key) {
-            return json!({"error": format!("{key}: {}; nothing is changed", failure.message)});
+        match self.end_order(key, &unordered) {
+            OrderFate::OnDisk => {}
+            OrderFate::NotTaken(why) => {
+                self.state.set_aside.restore(key, &before);
+                return json!({"error": format!("{key}: {why}; nothing is changed")});
+            }
+            fate => return json!({"error": format!("{key}: the retry {}", fate.rest())}),
         }
         to_json(&RetryReport {
             schema_version: SCHEMA_VERSION,
@@ -152,8 +189,10 @@ impl Agent {
         let next = decision.daemon(key).map(|daemon| (steps(daemon, linked), daemon.summary.reason.clone()));
         self.state = state;
         self.carry_out(observation, decision, began);
-        if let Some(failure) = self.last.outcome.failures.get(key) {
-            return refuse(&failure.message);
+        match self.end_order(key, &before.state.records) {
+            OrderFate::OnDisk => {}
+            OrderFate::NotTaken(why) => return refuse(&why),
+            fate => return json!({"error": format!("{key}: the approval {}", fate.rest())}),
         }
         let (changes, reason) = next.unwrap_or_default();
         to_json(&ApproveReport {
@@ -184,9 +223,11 @@ impl Agent {
         let changes: Vec<String> = keys.iter().map(what).collect();
         self.carry_out(observation, decision, began);
         for (key, changes) in keys.iter().zip(changes) {
-            match self.last.outcome.failures.get(key) {
-                Some(failure) => selected.report.refused.push(release::entry(key, &failure.message)),
-                None => selected.report.released.push(release::entry(key, &changes)),
+            let ReleaseReport { released, refused, .. } = &mut selected.report;
+            match self.end_order(key, &before.state.records) {
+                OrderFate::OnDisk => released.push(release::entry(key, &changes)),
+                OrderFate::NotTaken(why) => refused.push(release::entry(key, &why)),
+                fate => released.push(release::entry(key, &format!("this {}", fate.rest()))),
             }
         }
         to_json(&selected.report)
@@ -215,19 +256,21 @@ impl Agent {
         let mut ordered = record;
         order(&mut ordered, observation.now);
         state.set_record(ordered);
-        let mut decision = decide(&observation, &state, &self.config, &mut self.render_cache);
+        let unordered = decide(&observation, &self.state, &self.config, &mut self.render_cache);
+        let records = unordered.state.records.clone();
+        let decision = decide(&observation, &state, &self.config, &mut self.render_cache);
         let refusal = match decision.daemon(key) {
             _ if unreadable => Some(format!("{} cannot be read", self.config.manifest_dir.display())),
             None => Some("it is not known any more".to_owned()),
             Some(daemon) if daemon.summary.mode.is_none() => Some(daemon.summary.reason.clone()),
             Some(_) => None,
         };
-        if refusal.is_some() {
-            decision = decide(&observation, &self.state, &self.config, &mut self.render_cache);
-        } else {
-            self.state = state;
-            tracing::info!(daemonset = %key, "a restart was asked for");
+        if let Some(why) = refusal {
+            self.carry_out(observation, unordered, began);
+            return refuse(&why);
         }
+        self.state = state;
+        tracing::info!(daemonset = %key, "a restart was asked for");
         let unsure = (!can_see_the_end && !observation.api_answers()).then(|| {
             "runtime-endpoint is not set, and the API server, which would show it, does not answer".to_owned()
         });
@@ -248,12 +291,31 @@ impl Agent {
             }
         });
         self.carry_out(observation, decision, began);
-        match (refusal, report, self.last.outcome.failures.get(key)) {
-            (Some(why), ..) => refuse(&why),
-            (None, _, Some(failure)) => refuse(&failure.message),
-            (None, Some(report), None) => to_json(&report),
-            (None, None, None) => refuse("it is not known any more"),
+        match (self.end_order(key, &records), report) {
+            (OrderFate::NotTaken(why), _) => refuse(&why),
+            (OrderFate::OnDisk, Some(report)) => to_json(&report),
+            (OrderFate::OnDisk, None) => refuse("it is not known any more"),
+            (fate, _) => json!({"error": format!("{key}: the restart {}", fate.rest())}),
         }
+    }
+
+    /// What became of an order for `key` in the pass that carried it out. Where the pass failed before it took the
+    /// daemon's record, the order is forgotten again: the record is that of `unordered`, as observed without it.
+    fn end_order(&mut self, key: &ObjectKey, unordered: &Records) -> OrderFate {
+        let LastPass { outcome, .. } = &self.last;
+        let Some(failure) = outcome.failures.get(key) else { return OrderFate::OnDisk };
+        let why = failure.message.clone();
+        match outcome.records.get(key) {
+            Some(RecordFate::OnDisk) => return OrderFate::Unfinished(why),
+            Some(RecordFate::InMemory) => return OrderFate::InMemory(why),
+            None => {}
+        }
+        match unordered.get(key) {
+            // Something of the order may be on disk all the same.
+            Some(record) => self.state.set_record(record.clone()),
+            None => drop(self.state.records.remove(key)),
+        }
+        OrderFate::NotTaken(why)
     }
 
     /// The record of a daemon that can be restarted.
@@ -305,3 +367,6 @@ fn steps(daemon: &DaemonPlan, linked: bool) -> Vec<PlannedChange> {
     }
     steps
 }
+
+#[cfg(test)]
+mod tests;

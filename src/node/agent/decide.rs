@@ -285,7 +285,7 @@ fn starts(daemon: &DaemonPlan) -> bool {
 
 /// What is wrong beside single daemons.
 fn problems(observation: &Observation, state: &AgentState, config: &Config) -> Vec<Problem> {
-    let mut problems = state.startup_problems.clone();
+    let mut problems = [state.startup_problems.as_slice(), &state.unusable_configuration].concat();
     problems.extend(observation.problems.iter().cloned());
     let inputs = config.state_dir.join(INPUTS).with_extension("json");
     problems.extend(observation.snapshot().into_iter().flat_map(tenant::unread_daemon_sets));

@@ -14,6 +14,7 @@ use crate::core::health::ContainerFact;
 use crate::core::health::Does;
 use crate::core::health::PodFact;
 use crate::core::health::SandboxFact;
+use crate::core::json::condition;
 use crate::core::json::list_at;
 use crate::core::json::text_at;
 use crate::core::knowledge::Knowledge;
@@ -281,8 +282,7 @@ pub(super) fn node_ready(api: &Snapshot) -> bool {
 
 /// The Node's Ready condition.
 pub(super) fn node_condition(api: &Snapshot) -> Option<&Value> {
-    let conditions = list_at(&api.node.as_ref()?.value, &["status", "conditions"]);
-    conditions.iter().find(|c| c.get("type").is_some_and(|t| t == "Ready"))
+    condition(&api.node.as_ref()?.value, "Ready")
 }
 
 /// What the kubelet says of a pod.

@@ -106,7 +106,6 @@ pub(super) struct EffectOutcome {
     pub(super) touched: BTreeMap<String, (String, String)>,
     /// Folders of ended pods: what became of each.
     pub(super) cleared: BTreeMap<String, ClearResult>,
-    /// What was forgotten.
     pub(super) forgotten: Option<Forgotten>,
     /// The state folder was made anew: nothing that is remembered is on disk.
     pub(super) state_folder_is_new: bool,
@@ -263,7 +262,10 @@ impl Executor {
         for (file, restored) in self.manifests.iter_mut().flat_map(ManifestDir::restore_attributes) {
             match restored {
                 Ok(had) => {
-                    tracing::warn!(file, "somebody gave the manifest {had}: mode 0600 and its owner are set again")
+                    tracing::warn!(
+                        file,
+                        "another process gave the manifest {had}: its owner and mode 0600 are set again"
+                    )
                 }
                 Err(error) => outcome.problems.push(problem("manifest folder", failure::of(&error, error.hint()))),
             }

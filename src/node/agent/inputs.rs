@@ -76,7 +76,6 @@ pub(super) struct Inputs {
 /// What an agent does with what it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Purpose {
-    /// It works.
     Work,
     /// It answers one question and changes nothing.
     Answer,
@@ -198,13 +197,14 @@ impl Inputs {
         executor: &mut Executor,
         requests: &mut Requests,
     ) -> Observation {
-        let asks_runtime = self.asks_runtime(state, config);
+        let asked = clock::now();
+        let asks_runtime = self.asks_runtime(state, config, asked);
         // The only wait: nothing that follows is older than what it gives.
-        let (runtime, missing_images) = self.runtime.look(state, asks_runtime, clock::now()).await;
+        let (runtime, missing_images) = self.runtime.look(state, asks_runtime, asked).await;
         let (now, steady) = (clock::now(), self.started.elapsed());
         self.boot.follow(now, clock::uptime());
         let mut problems = Vec::new();
-        let manifests = self.read_manifests(state, config, executor, &mut problems);
+        let manifests = self.read_manifests(state, config, (executor, now), &mut problems);
         let volume_look = state.concerns.volume_checks.look(now);
         // Before the folders: Secrets of files that are not there may be in it.
         let seal = self.read_seal(executor, now);
@@ -274,8 +274,7 @@ impl Inputs {
     }
 
     /// Whether the runtime's pods matter to the coming pass: something ends, or the API server does not tell readiness.
-    fn asks_runtime(&self, state: &AgentState, config: &Config) -> bool {
-        let now = clock::now();
+    fn asks_runtime(&self, state: &AgentState, config: &Config, now: Timestamp) -> bool {
         let snapshot = self.api.as_ref().map(|api| api.store().snapshot());
         let is_fresh = self.runtime.is_fresh(now);
         self.runtime.is_to_be_tried(now)

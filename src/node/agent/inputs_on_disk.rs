@@ -26,7 +26,6 @@ pub(super) struct SavedInputsMark {
 /// What is known of the remembered inputs on disk, by fingerprint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct InputsOnDisk {
-    /// What is there.
     pub(super) saved: u64,
     /// What would be there if it named this boot; known at the start only.
     pub(super) saved_but_for_boot: Option<u64>,

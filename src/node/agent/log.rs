@@ -28,7 +28,6 @@ pub(super) struct LogLine {
 pub(super) struct Log(pub(super) Vec<LogLine>);
 
 impl LogLine {
-    /// Of this DaemonSet.
     pub(super) fn daemonset(&mut self, key: &ObjectKey) -> &mut Self {
         self.daemonset = Some(key.to_string());
         self
@@ -42,7 +41,6 @@ impl LogLine {
         }
     }
 
-    /// Of this pod.
     pub(super) fn pod(&mut self, pod: &str) -> &mut Self {
         self.pod = Some(pod.to_owned());
         self

@@ -19,6 +19,7 @@ use crate::core::cluster::released::Released;
 use crate::core::dry_run::Question;
 use crate::core::dry_run::RequestState;
 use crate::core::knowledge::Knowledge;
+use crate::core::knowledge::Unlinked;
 use crate::core::model::DaemonSet;
 use crate::core::model::Kind;
 use crate::core::model::Lookup;
@@ -91,7 +92,7 @@ pub(super) struct ObservedState<'a> {
     pub(super) instances: &'a HashMap<&'a str, (&'a str, &'a Instance)>,
     pub(super) unrelated_pods: &'a [stock_controller::UnrelatedPod<'a>],
     /// Why the API server cannot be asked now, if so.
-    pub(super) unlinked: Option<&'a str>,
+    pub(super) unlinked: Option<Unlinked>,
     pub(super) tenants: room::TenantCounts<'a>,
 }
 

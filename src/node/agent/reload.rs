@@ -26,7 +26,7 @@ use super::state::AgentState;
 const READ: Duration = Duration::from_secs(10);
 
 /// What [`Problem::object`] is called where the configuration on disk is not in force.
-pub(super) const CONFIGURATION: &str = "configuration";
+const CONFIGURATION: &str = "configuration";
 
 /// Why an agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

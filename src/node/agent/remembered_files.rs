@@ -212,7 +212,7 @@ mod tests {
     ) -> (ObservedFolders, RememberedFiles) {
         let mut reader = FolderReader::new(Real::shared(), vec![folder.to_owned()]);
         reader.recall(&files);
-        let now = Timestamp::from_secs(2_000_000_000);
+        let now = crate::clock::now();
         let mut folders = reader.read(now, std::time::Duration::ZERO, &mut Vec::new());
         if let Some(late) = late {
             reader.recall(&RememberedFiles::restore(late));

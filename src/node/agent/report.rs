@@ -51,7 +51,6 @@ use super::inputs::Purpose;
 use super::objects::Objects;
 use super::observation::Observation;
 use super::recorder::Recorder;
-use super::reload::CONFIGURATION;
 use super::state::AgentState;
 
 use changes::changes;
@@ -72,7 +71,6 @@ pub(super) struct Reporter {
     pub(super) recorder: Recorder,
 }
 
-/// What there is to report of.
 #[derive(Clone, Copy)]
 pub(super) struct ReportInputs<'a> {
     pub(super) config: &'a Config,
@@ -154,7 +152,7 @@ impl ReportInputs<'_> {
                 waiting: counted(State::Waiting),
                 refused: counted(State::Refused),
                 api: self.api.map(|api| api.health().state),
-                kept_configuration: self.state.startup_problems.iter().any(|p| p.object == CONFIGURATION),
+                kept_configuration: !self.state.unusable_configuration.is_empty(),
             },
             self.last.observation.now,
         )

@@ -17,6 +17,7 @@ use crate::core::render::GATE;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::time::doubled;
 use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
@@ -63,7 +64,6 @@ pub(super) struct Sealing {
 
 /// What was found on disk.
 pub(super) enum Opened {
-    /// The secrets.
     Secrets(SavedSecrets),
     /// None that can be used now.
     Nothing,
@@ -115,7 +115,7 @@ impl Sealing {
             Err(error) if error.is_passing() => {
                 self.is_closed = true;
                 self.fail(CLOSED, &error, now);
-                let soon = AGAIN.min(SOON * (1 << self.tries.min(4)));
+                let soon = doubled(SOON, self.tries, AGAIN);
                 self.tries = self.tries.saturating_add(1);
                 self.trouble = self.trouble.take().map(|(why, _)| (why, now + soon));
                 Opened::Nothing

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::config::Config;
+use crate::core::knowledge::Unlinked;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
@@ -85,6 +86,9 @@ pub(super) struct AgentState {
     pub(super) clear_again: BTreeMap<String, Timestamp>,
     /// What no pass can mend, such as a damaged checkpoint.
     pub(super) startup_problems: Vec<Problem>,
+    /// What is wrong with the configuration on disk, in the place of which an earlier one stays in force.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) unusable_configuration: Vec<Problem>,
     pub(super) concerns: Concerns,
     /// Definitions of tenants that cost too much to work on.
     #[serde(default)]
@@ -158,6 +162,7 @@ impl AgentState {
             written: BTreeMap::new(),
             clear_again: BTreeMap::new(),
             startup_problems: Vec::new(),
+            unusable_configuration: Vec::new(),
             concerns: Concerns::default(),
             set_aside: SetAside::default(),
             ending_since: BTreeMap::new(),
@@ -191,13 +196,13 @@ impl AgentState {
     }
 
     /// Why the API server cannot be asked now, if so.
-    pub(super) fn unlinked(&self, observation: &Observation) -> Option<&'static str> {
+    pub(super) fn unlinked(&self, observation: &Observation) -> Option<Unlinked> {
         match () {
-            () if self.passes == 0 => Some("it has not been connected to yet"),
-            () if self.concerns.removal_guard.is_another_cluster() => Some("another cluster answers"),
-            () if !observation.is_linked() => Some("there is no connection to it"),
+            () if self.passes == 0 => Some(Unlinked::NotConnected),
+            () if self.concerns.removal_guard.is_another_cluster() => Some(Unlinked::AnotherCluster),
+            () if !observation.is_linked() => Some(Unlinked::NoConnection),
             () if self.concerns.removal_guard.is_unidentified(self.inputs.cluster_uid.as_ref()) => {
-                Some("it has not said yet which cluster it is")
+                Some(Unlinked::Unidentified)
             }
             () => None,
         }

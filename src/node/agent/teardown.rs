@@ -26,7 +26,6 @@ use super::state::AgentState;
 /// What a teardown found, and what is left of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Teardown {
-    /// The node.
     pub node: String,
     /// The pods that were on the node.
     pub found: Vec<Leftover>,
@@ -45,7 +44,6 @@ pub struct Leftover {
     pub daemon: ObjectKey,
     /// Its name, without the node's; empty where that is not known any more.
     pub pod: String,
-    /// Its UID.
     pub uid: String,
     /// What it does, for people.
     pub what: String,

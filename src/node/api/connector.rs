@@ -50,7 +50,6 @@ pub enum Link {
     Up,
     /// The last attempt failed.
     Down {
-        /// Why.
         failure: ApiFailure,
         /// Since when there has been no connection.
         since: Timestamp,

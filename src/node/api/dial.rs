@@ -54,7 +54,6 @@ const USUAL_STREAM_LIMIT: usize = 100;
 pub(super) struct Connection {
     /// Number of this connection, counted from 1.
     pub(super) id: u64,
-    /// Sends requests.
     pub(super) sender: SendRequest<Body>,
     /// The credentials it was made with.
     pub(super) fingerprint: [u8; 32],

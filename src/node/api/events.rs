@@ -55,9 +55,7 @@ const INSTANCE_LIMIT: usize = 128;
 /// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum EventKind {
-    /// Normal.
     Normal,
-    /// Warning.
     Warning,
 }
 

@@ -16,8 +16,6 @@ use crate::node::api::store::Snapshot;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub enum LinkHealth {
-    /// No kubeconfig is configured.
-    NotConfigured,
     /// Not connected and no failure yet, or not everything listed yet that the agent itself needs.
     Connecting,
     /// Connected, and every watch works that the agent itself needs. Objects that daemons name have their state in
@@ -63,19 +61,6 @@ pub struct ApiHealth {
     pub counters: ConnectionCounters,
     /// Each watch.
     pub scopes: Vec<ScopeHealth>,
-}
-
-impl ApiHealth {
-    /// For an agent without a kubeconfig.
-    pub fn not_configured() -> Self {
-        Self {
-            state: LinkHealth::NotConfigured,
-            server: None,
-            kubeconfig_error: None,
-            counters: ConnectionCounters::default(),
-            scopes: Vec::new(),
-        }
-    }
 }
 
 /// Combines the state of connections and store.

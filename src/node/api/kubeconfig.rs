@@ -48,7 +48,6 @@ pub enum KubeconfigError {
     #[error("kubeconfig {path} cannot be read")]
     Read {
         path: PathBuf,
-        /// Why.
         #[source]
         source: Box<FileError>,
     },
@@ -59,7 +58,6 @@ pub enum KubeconfigError {
         /// The field that names it.
         field: &'static str,
         file: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },

@@ -20,9 +20,7 @@ const MOST: u32 = 100;
 pub struct PodEvent {
     /// Whether it warns.
     pub warning: bool,
-    /// The reason.
     pub reason: String,
-    /// The message.
     pub message: String,
     /// The node whose kubelet said it.
     pub host: String,

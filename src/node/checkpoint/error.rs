@@ -49,7 +49,6 @@ pub enum CheckpointError {
     Encode {
         /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: serde_json::Error,
     },

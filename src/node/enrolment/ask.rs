@@ -17,7 +17,6 @@ use super::files::IdentityFiles;
 
 const PATH: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-/// The progress of a request.
 #[derive(Debug)]
 pub(super) enum RequestProgress {
     /// The certificate is in force.

@@ -10,6 +10,7 @@ use crate::node::api::ApiFailure;
 use crate::node::api::Connector;
 use crate::node::api::cluster_of_kubeconfig;
 use crate::node::api::read_kubeconfig;
+use crate::node::fsx::Real;
 
 use super::EnrolmentError;
 use super::ask;
@@ -65,7 +66,7 @@ pub async fn enroll(options: &EnrollOptions, waits: impl Fn(EnrollWait<'_>)) -> 
     }
     let files = IdentityFiles::open(&options.state_dir)?;
     let current = files.current(&options.node)?.filter(|c| c.renew_at() > crate::clock::now());
-    let source = options.sources.iter().find(|source| source.exists());
+    let source = options.sources.iter().find(|source| Real::shared().look(source).is_ok());
     let source = source.ok_or_else(|| EnrolmentError::NoSource(options.sources.clone()));
     if let Some(certificate) = current.filter(|_| !options.force) {
         if ours.is_none() {

@@ -8,6 +8,7 @@ use kube::config::Cluster;
 use serde_json::json;
 
 use crate::core::yaml;
+use crate::node::api::FileError;
 use crate::node::api::KubeconfigError;
 use crate::node::api::cluster_of_kubeconfig;
 use crate::node::api::read_kubeconfig;
@@ -18,10 +19,22 @@ use crate::regular_file;
 use super::EnrolmentError;
 use super::files;
 
-/// Whether the kubeconfig at `path` uses the identity in `state_dir`; `None`: the file does not exist.
+/// Whether the user of the kubeconfig at `path` has the identity in `state_dir`; `None`: the file does not exist. One
+/// that cannot be read is of others.
 pub(super) fn is_ours(path: &Path, state_dir: &Path) -> Option<bool> {
-    let text = regular_file::read_text(path).ok()?;
-    Some(text.contains(&files::path(state_dir).display().to_string()))
+    let config = match read_kubeconfig(path) {
+        Ok(config) => config,
+        Err(KubeconfigError::Read { source, .. }) if is_missing(&source) => return None,
+        Err(_) => return Some(false),
+    };
+    let user = cluster_of_kubeconfig(path, &config).ok().and_then(|(_, user)| user);
+    let user = user.and_then(|name| config.auth_infos.into_iter().find(|named| named.name == name)?.auth_info);
+    let certificate = user.and_then(|user| user.client_certificate);
+    Some(certificate.is_some_and(|certificate| Path::new(&certificate) == files::path(state_dir)))
+}
+
+fn is_missing(error: &FileError) -> bool {
+    matches!(error, FileError::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// Writes the kubeconfig at `path` for the server that `source` names. An existing one is replaced only if it is ours.
@@ -66,4 +79,41 @@ fn authority(source: &Path, cluster: &Cluster) -> Result<Option<String>, Enrolme
         source: error,
     })?;
     Ok(Some(STANDARD.encode(read)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_kubeconfig_is_ours_if_its_user_has_our_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, state) = (folder.path().join("kubeconfig"), folder.path().join("state"));
+        assert_eq!(is_ours(&path, &state), None, "there is none");
+        let ours = files::path(&state).display().to_string();
+        let config = |certificate: &str, current: &str| {
+            format!(
+                "# made from {ours}\napiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: \"https://x:1\"\
+                 }}}}]\nusers:\n- {{name: a, user: {{client-certificate: {certificate}, client-key: {certificate}}}}}\n- \
+                 {{name: b, user: {{token: t}}}}\ncontexts:\n- {{name: a, context: {{cluster: c, user: a}}}}\n- {{name: b, \
+                 context: {{cluster: c, user: b}}}}\ncurrent-context: {current}\n"
+            )
+        };
+        for (text, is) in [
+            (config(&ours, "a"), true),
+            (config("state/identity/client.pem", "a"), true),
+            (config(&ours, "b"), false),
+            (config(&format!("{ours}.old"), "a"), false),
+            (format!("not: [a kubeconfig of {ours}"), false),
+        ] {
+            fs::write(&path, &text).unwrap();
+            assert_eq!(is_ours(&path, &state), Some(is), "{text}");
+        }
+        let source = folder.path().join("source");
+        fs::write(&source, config(&ours, "b")).unwrap();
+        write(&path, &source, &state).unwrap();
+        assert_eq!(is_ours(&path, &state), Some(true), "what is written here");
+    }
 }

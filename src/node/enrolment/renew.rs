@@ -31,7 +31,6 @@ const LOOK: Duration = Duration::from_secs(60);
 const EVERY: Duration = Duration::from_secs(5);
 /// After a failure.
 const AGAIN: Duration = Duration::from_secs(30);
-/// After a denial.
 const AFTER_DENIAL: Duration = Duration::from_secs(3600);
 /// The kubeconfig's files are checked for changes at most this often.
 const RELOAD_PAUSE: Duration = Duration::from_secs(6);

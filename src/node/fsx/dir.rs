@@ -57,7 +57,6 @@ impl Dir {
         &self.path
     }
 
-    /// Its disk.
     pub fn disk(&self) -> &Shared {
         &self.disk
     }
@@ -166,16 +165,8 @@ impl Dir {
 
     /// What `name` is, itself if it is a link; `None` if there is nothing.
     pub fn stat(&self, name: impl AsRef<Path>) -> Result<Option<Stat>, FsError> {
-        self.stat_with(name.as_ref(), Links::Refuse)
-    }
-
-    /// What `name` is, or what it points to if it is a link; `None` if there is nothing.
-    pub fn stat_following(&self, name: impl AsRef<Path>) -> Result<Option<Stat>, FsError> {
-        self.stat_with(name.as_ref(), Links::Follow)
-    }
-
-    fn stat_with(&self, name: &Path, links: Links) -> Result<Option<Stat>, FsError> {
-        match self.disk.stat(&self.handle, name, links) {
+        let name = name.as_ref();
+        match self.disk.stat(&self.handle, name, Links::Refuse) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
             Err(e) => Err(self.fail(Doing::Read, name)(e)),

@@ -62,7 +62,6 @@ impl Owner {
 
 /// A file system. A `path` is one below `at`, unless it is absolute. The errors are those of the system calls.
 pub trait Disk: fmt::Debug + Send + Sync {
-    /// Opens a folder.
     fn open_folder(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<DiskHandle>;
 
     /// Opens what is at `path` for reading, without waiting for whom a fifo belongs to.
@@ -95,7 +94,6 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// What is at `path`.
     fn stat(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<Stat>;
 
-    /// What is open.
     fn stat_open(&self, open: &DiskHandle) -> Result<Stat>;
 
     /// Sets all permission bits.

@@ -94,7 +94,6 @@ impl std::fmt::Debug for SimulatedListener {
 /// What of that which nobody waited for outlives a loss of power all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerLossKeeps {
-    /// Nothing.
     Nothing,
     /// The journal had been written: names and attributes, and not the bytes of files.
     Names,

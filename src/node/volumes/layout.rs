@@ -34,11 +34,6 @@ impl VolumesRoot {
         Self { dir: dir.into(), kubelet: false, strict_ownership: false }
     }
 
-    /// The same; `true`: owners must be set, `false`: they may remain this process's own.
-    pub fn with_strict_ownership(self, strict_ownership: bool) -> Self {
-        Self { strict_ownership, ..self }
-    }
-
     /// Whether an owner that cannot be set is an error.
     pub(super) fn strict_ownership(&self) -> bool {
         self.strict_ownership

@@ -142,7 +142,7 @@ class Policies(Story):
         all_of_them = [line.split()[1] for line in packaged.splitlines() if line.startswith("  policyName: ")]
         self.assertEqual(len(all_of_them), 11)
         found = says(0)
-        self.assertEqual(found[APPROVALS], [("ok", "not needed: nobody has the ClusterRole daemonlet-approver")])
+        self.assertEqual(found[APPROVALS], [("ok", "not needed: no subject has the ClusterRole daemonlet-approver")])
         self.assertTrue(found["daemonlet-agent-writes"][0][1].startswith("refuses what daemonlet:node:"), found)
         # In place, for the group and for the Deployment's account.
         self.admin.apply(APPROVER)

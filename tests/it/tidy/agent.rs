@@ -4,7 +4,7 @@ use super::*;
 
 /// What of the agent may wait, each with what for. Nothing else in `src/node/agent` may, so that nothing changes between
 /// what a pass observes and what it decides.
-const WAITS: [(&str, &str); 11] = [
+const WAITS: [(&str, &str); 12] = [
     ("agent.rs", "the loop waits, and a pass for its inputs"),
     ("agent/answers.rs", "an answer is a pass, and waits for its inputs"),
     ("agent/inputs.rs", "the inputs wait for the runtime"),
@@ -15,21 +15,24 @@ const WAITS: [(&str, &str); 11] = [
     ("agent/reload.rs", "looks once at what another configuration would do"),
     ("agent/requests", "requests are sent after the effects, each in a task of its own"),
     ("agent/signals.rs", "waits for signals"),
+    ("agent/simulated.rs", "runs the loop in a simulated world"),
     ("agent/wake.rs", "the loop waits for something to happen"),
 ];
 
 /// What of the agent may read a clock, each with what for.
-const CLOCKS: [(&str, &str); 6] = [
+const CLOCKS: [(&str, &str); 8] = [
     ("agent.rs", "measures how long a pass took"),
     ("agent/answers.rs", "measures how long a pass took"),
-    ("agent/inputs", "the time comes with an observation"),
+    ("agent/inputs.rs", "the time comes with an observation"),
+    ("agent/inputs/node.rs", "when the machine booted, by two clocks that are read together"),
+    ("agent/inputs/pod_status_source.rs", "when a pod was seen, in a task of its own"),
     ("agent/recorder", "its thread rests after a large pass"),
     ("agent/start.rs", "when the agent was started"),
     ("agent/wake.rs", "sleeps until the next pass is due"),
 ];
 
 /// The code of the agent, each file by its name below `src/node`.
-fn agent() -> Vec<(String, String)> {
+pub(super) fn agent() -> Vec<(String, String)> {
     let (node, mut found) = (root().join("src/node"), Vec::new());
     for (path, text) in sources().into_iter().filter(|(path, _)| !is_test(path)) {
         let Ok(path) = path.strip_prefix(&node) else { continue };
@@ -70,7 +73,9 @@ fn outside(list: &[(&str, &str)], words: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_pass_of_the_agent_waits_once_for_its_inputs() {
-    let outside = outside(&WAITS, &[".await;", ".await?", ".await\n", ".await)", ".await ", "async "]);
+    let waits =
+        [".await;", ".await?", ".await\n", ".await)", ".await ", "async ", "block_on(", "sleep(", "recv_timeout("];
+    let outside = outside(&WAITS, &waits);
     assert!(outside.is_empty(), "a pass waits for its inputs and nothing else\n{}", outside.join("\n"));
     let files = agent();
     let text = |name: &str| &files.iter().find(|(file, _)| file == name).expect(name).1;
@@ -92,8 +97,9 @@ fn the_agent_is_small() {
     let owner = files.iter().find(|(file, _)| file == "agent.rs").expect("the agent");
     let fields = body(&owner.1, "pub struct Agent {").lines().count() - 1;
     assert!(fields <= 8, "the agent has {fields} fields");
+    let is_of_it = |line: &str| line.starts_with("impl") && line.trim_end_matches([' ', '{']).ends_with(" Agent");
     let parts: Vec<&str> =
-        files.iter().filter(|(_, text)| text.contains("impl Agent {")).map(|(file, _)| &**file).collect();
+        files.iter().filter(|(_, text)| text.lines().any(is_of_it)).map(|(file, _)| &**file).collect();
     assert!(parts.len() <= 3, "the agent is spread over {parts:?}");
 }
 
@@ -104,6 +110,12 @@ fn the_agents_clock_is_its_inputs() {
     let files = agent();
     let inputs = &files.iter().find(|(file, _)| file == "agent/inputs.rs").expect("inputs").1;
     let collect = body(inputs, "async fn collect(");
-    let after_wait = collect.split(".await").nth(1).expect("one wait");
-    assert_eq!(after_wait.matches("clock::now()").count(), 1, "the time of an observation is read once: {after_wait}");
+    let clocks = |text: &str| text.matches("clock::now()").count();
+    let (before, after) = collect.split_once(".await").expect("one wait");
+    assert_eq!((clocks(before), clocks(after)), (1, 1), "the time of an observation is read once: {collect}");
+    let new = body(inputs, "pub(super) fn new(");
+    assert_eq!(clocks(inputs), clocks(new) + clocks(collect), "what is read for an observation gets its time");
+    let node = &files.iter().find(|(file, _)| file == "agent/inputs/node.rs").expect("the node").1;
+    let booted = body(node, "fn machine_booted(");
+    assert_eq!(node.matches("clock::").count(), booted.matches("clock::").count(), "only the boot has a clock");
 }

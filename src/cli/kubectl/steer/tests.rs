@@ -31,21 +31,26 @@ fn a_label_or_the_conditions_of_the_coordinator_say_who_obeys() {
 
 #[test]
 fn a_canary_phase_without_canary_nodes_is_not_promoted() {
-    let of = |told: &str| {
-        let status = json!({"conditions": [{"type": "Progressing", "status": "False", "message": told}]});
-        let daemon_set = json!({"metadata": {"annotations": {CANARY: "canary=yes"}}, "status": status});
+    let of = |reason: &str, seen: i64| {
+        let condition = json!({"type": "Progressing", "status": "False", "reason": reason});
+        let status = json!({"observedGeneration": seen, "conditions": [condition]});
+        let metadata = json!({"generation": 2, "annotations": {CANARY: "canary=yes"}});
+        let daemon_set = json!({"metadata": metadata, "status": status});
         let current = Current { daemon_set, revision: json!({}), name: "net-b".to_owned(), hash: "b".to_owned() };
         hold(&current, &ObjectKey::new("n", "net"))
     };
-    assert!(of("2 of 4 nodes are left: the canary nodes have to be available for a while").is_ok());
-    assert!(of(&format!("4 of 4 nodes are left: {}", rollout::NO_CANARY)).is_err());
+    let refusal = |reason, seen| of(reason, seen).map_err(|failure| failure.errors[0].0.clone());
+    assert!(refusal("Held", 2).is_ok());
+    assert!(refusal("NoCanaryNode", 2).is_err_and(|why| why.ends_with(rollout::NO_CANARY)));
+    assert!(refusal("Held", 1).is_err_and(|why| why.contains("not looked at the newest generation yet")));
 }
 
 #[test]
 fn what_has_no_hold_is_not_promoted() {
     let of = |annotations: Value, marks: Value, released: &str| {
         let message = format!("ControllerRevision net-{released} (hash {released}) at generation 1");
-        let status = json!({"conditions": [{"type": "Released", "status": "True", "message": message}]});
+        let condition = json!({"type": "Released", "status": "True", "message": message});
+        let status = json!({"observedGeneration": 1, "conditions": [condition]});
         let daemon_set = json!({"metadata": {"generation": 1, "annotations": annotations}, "status": status});
         let revision = json!({"metadata": {"annotations": marks}, "revision": 3});
         let current = Current { daemon_set, revision, name: "net-b".to_owned(), hash: "b".to_owned() };

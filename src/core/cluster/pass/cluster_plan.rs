@@ -43,18 +43,12 @@ pub enum ObjectWrite {
     },
     /// What a node may replace.
     Approvals {
-        /// The node.
         node: String,
         /// All of its approvals.
         spec: Spec,
     },
     /// The approval of a certificate request.
-    Certificate {
-        /// Its name.
-        name: String,
-        /// The node that it is for.
-        node: String,
-    },
+    Certificate { name: String, node: String },
 }
 
 /// A DaemonSet without a mode that agents say they run in place of the DaemonSet controller, on too few nodes to be

@@ -6,8 +6,8 @@
 use crate::core::cluster::conditions;
 use crate::core::cluster::conditions::ConditionFacts;
 use crate::core::cluster::counters::Counters;
-use crate::core::cluster::events;
 use crate::core::cluster::events::Trouble;
+use crate::core::cluster::events::TroubleReason;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released::FirstInstances;
 use crate::core::cluster::released::Halted;
@@ -46,7 +46,6 @@ pub(super) struct RolloutOutcome<'a> {
     pub(super) released: Option<&'a (Released, FirstInstances)>,
     /// The way back of its rollout.
     pub(super) back: &'a Option<conditions::GoingBack>,
-    /// Its counters.
     pub(super) counters: Counters,
     /// A DaemonSet controller that acts on it, too.
     pub(super) conflict: Option<&'a str>,
@@ -79,19 +78,22 @@ impl RolloutOutcome<'_> {
             reason,
             cause: cause.to_owned(),
         };
-        plan.troubles.extend(causes.iter().map(|(cause, nodes)| (trouble("Degraded", cause), nodes.len().max(1))));
+        plan.troubles
+            .extend(causes.iter().map(|(cause, nodes)| (trouble(TroubleReason::Degraded, cause), nodes.len().max(1))));
         // An event names no object: each other word would be another event.
         if let Some(nodes) = causes.remove(causes::MISSING) {
             causes.insert(causes::missing_words(known, daemon), nodes);
         }
-        plan.troubles.extend(self.halted.iter().map(|halted| (trouble(events::HALTED, &halted.cause), 1)));
+        plan.troubles
+            .extend(self.halted.iter().map(|halted| (trouble(TroubleReason::RolloutHalted, &halted.cause), 1)));
         if let Some((what, why)) = self.current.and_then(|current| causes::unwritten(known, daemon, current)) {
-            plan.troubles.insert(trouble("Degraded", &format!("{what}; the condition Degraded says why")), 1);
+            plan.troubles
+                .insert(trouble(TroubleReason::Degraded, &format!("{what}; the condition Degraded says why")), 1);
             causes.insert(format!("{what}: {why}"), Vec::new());
         }
         let told = ConditionFacts {
             counters: self.counters,
-            held: &self.rolled.held,
+            held: self.rolled.held.as_ref(),
             waiting: self.waiting,
             causes: &causes,
             trouble: match (self.conflict, self.refused) {

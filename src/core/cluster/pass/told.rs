@@ -43,7 +43,6 @@ impl<'a> Basis<'a> {
 
 /// One node, with what its agent says of one daemon.
 pub(super) struct NodeRow<'a> {
-    /// Its name.
     pub(super) name: &'a str,
     /// Node and NodeDaemons.
     pub(super) entry: &'a NodeEntry,

@@ -1,6 +1,6 @@
 //! The canary phase: the nodes that go first, and how long the others wait for them.
 //!
-//! Owns when it is over, and its words. Must not choose nodes.
+//! Owns when it is over. Must not choose nodes.
 
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -8,9 +8,9 @@ use crate::core::time::Timestamp;
 use super::NodeFact;
 use super::RolloutPlan;
 use super::RolloutRules;
+use super::Standstill;
 use super::earlier;
 use super::progress::RolloutView;
-use super::taken::names;
 use super::withdraw::Reach;
 
 /// Why no node goes first.
@@ -20,9 +20,9 @@ pub const NONE: &str = "the canary selector (annotation daemonlet.dev/canary) se
 pub(super) fn limit(view: &RolloutView<'_>, reach: &Reach, candidates: &mut Vec<usize>, plan: &mut RolloutPlan) {
     let Some(hold) = view.rules.canary_hold else { return };
     // Nobody has tried it, and a label that is misspelt is no leave for everybody.
-    if canaries(view).next().is_none() {
+    if is_missing(view) {
         candidates.clear();
-        plan.held = NONE.to_owned();
+        plan.held = Some(Standstill::NoCanary { also: None });
         return;
     }
     if !reach.is_canary {
@@ -32,22 +32,23 @@ pub(super) fn limit(view: &RolloutView<'_>, reach: &Reach, candidates: &mut Vec<
     let last = canaries(view).filter_map(|node| settles(node, view.rules, view.min_ready + hold)).max();
     last.into_iter().filter(|at| *at > view.now).for_each(|at| earlier(&mut plan.look_again, at));
     if candidates.is_empty() {
-        plan.held = words(view);
+        plan.held = Some(Standstill::Canary { waiting: waiting(view) });
     }
+}
+
+/// Whether canary nodes are to go first, and there are none.
+pub(super) fn is_missing(view: &RolloutView<'_>) -> bool {
+    view.rules.canary_hold.is_some() && canaries(view).next().is_none()
 }
 
 fn canaries<'a>(view: &RolloutView<'a>) -> impl Iterator<Item = &'a NodeFact<'a>> {
     view.nodes.iter().filter(|node| node.canary && node.belongs)
 }
 
-/// Why the canary phase goes on, with the nodes that it waits for.
-fn words(view: &RolloutView<'_>) -> String {
+/// The nodes that the canary phase waits for.
+fn waiting(view: &RolloutView<'_>) -> Vec<String> {
     let waits = |n: &&NodeFact<'_>| settles(n, view.rules, Span::ZERO).is_none();
-    let waiting: Vec<&str> = canaries(view).filter(waits).map(|n| n.name).collect();
-    match waiting.is_empty() {
-        true => "the canary nodes have to be available for a while".to_owned(),
-        false => format!("the canary nodes have to be available for a while, and are not: {}", names(&waiting)),
-    }
+    canaries(view).filter(waits).map(|n| n.name.to_owned()).collect()
 }
 
 /// When a canary node will have had the wanted revision for long enough, if it is on the way there.

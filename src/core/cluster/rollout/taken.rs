@@ -5,6 +5,7 @@
 
 use super::NodeFact;
 use super::RolloutPlan;
+use super::Standstill;
 
 /// Nodes that a reason names at most.
 const SHOWN: usize = 5;
@@ -35,8 +36,7 @@ impl RolloutPlan {
         if taking.is_empty() || !taking.iter().all(|i| !nodes[*i].ready || nodes[*i].failed || nodes[*i].late) {
             return;
         }
-        let who: Vec<&str> = taking.iter().map(|i| nodes[*i].name).collect();
-        self.held = format!("{}: {}", Stuck::Taken.words(), names(&who));
+        self.held = Some(Standstill::Taken(taking.iter().map(|i| nodes[*i].name.to_owned()).collect()));
         self.stuck = Some((Stuck::Taken, taking));
     }
 }

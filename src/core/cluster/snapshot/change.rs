@@ -6,10 +6,8 @@ use serde_json::Value;
 
 use crate::core::cluster::node_daemons;
 
-/// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WatchedKind {
-    /// `nodes`.
     Nodes,
     /// `daemonsets`.
     DaemonSets,

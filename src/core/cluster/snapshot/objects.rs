@@ -21,6 +21,7 @@ use crate::core::dns;
 use crate::core::escape;
 use crate::core::identity::template_hash;
 use crate::core::json::Json;
+use crate::core::json::condition;
 use crate::core::model::Lookup;
 use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
@@ -88,7 +89,7 @@ impl ClusterSnapshot {
         let seen = json!({"metadata": {"name": metadata["name"], "uid": metadata["uid"], "labels": metadata["labels"]},
             "spec": {"taints": object.at(["spec", "taints"])}});
         let Ok(view) = node::view(&seen) else { return false };
-        let ready = object.list_at(["status", "conditions"]).iter().find(|c| c.str_at("type") == "Ready");
+        let ready = condition(object, "Ready");
         let since = ready.and_then(|condition| condition.text_at("lastTransitionTime")?.parse().ok());
         let ready = ready.and_then(|condition| condition.text_at("status")).unwrap_or("Unknown");
         let (ready, reachable) = (ready == "True", ready != "Unknown");

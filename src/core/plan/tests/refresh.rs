@@ -74,6 +74,22 @@ fn a_volume_that_lacks_something_keeps_its_data_and_everything_else_is_refreshed
 }
 
 #[test]
+fn a_volume_that_is_called_manifest_is_a_volume() {
+    let mut bench = Bench::running("a");
+    bench.world.ready.insert(UID.to_owned(), NOW);
+    bench.lacks(vec![held(volume("manifest"), "c")]);
+    bench.world.stale_volumes.insert(UID.to_owned());
+    assert_eq!(bench.refreshed(), Some((vec!["manifest".to_owned()], false)));
+    let summary = bench.summary();
+    assert_eq!((summary.state, summary.stale.len()), (State::Stale, 1));
+    let desired = Desired::SetAside { mode: Mode::Static, reason: "it costs too much".to_owned() };
+    assert_eq!(bench.plan(&desired).summary.stale.len(), 1);
+    let error = FieldError { field: "spec".to_owned(), reason: "no".to_owned(), hint: None };
+    bench.lacks(vec![HeldPart { refused: vec![error], ..held(Part::Everything, "c") }]);
+    assert_eq!(bench.plan(&desired).summary.stale.len(), 0, "the reason of the daemon says it");
+}
+
+#[test]
 fn a_value_that_no_file_can_carry_holds_back_its_container_alone() {
     let mut bench = Bench::running("a");
     bench.world.ready.insert(UID.to_owned(), NOW);

@@ -40,7 +40,6 @@ impl<'a> CheckedPod<'a> {
         Self { template: Cow::Owned(template) }
     }
 
-    /// `spec`.
     pub(super) fn spec(&self) -> &Value {
         &self.template["spec"]
     }

@@ -37,7 +37,6 @@ pub const VOLUME_TYPES: [&str; 18] = [
 /// What the pods of a namespace may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Ports of the host.
     pub host_ports: Vec<PortRange>,
     /// Paths of the host, with everything below them, to read.
     pub host_paths: Vec<String>,

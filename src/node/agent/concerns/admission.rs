@@ -10,6 +10,7 @@ use crate::core::dry_run::DryRunVerdict;
 use crate::core::dry_run::Question;
 use crate::core::dry_run::RequestState;
 use crate::core::dry_run::judge;
+use crate::core::knowledge::Unlinked;
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::time::Timestamp;
@@ -49,7 +50,7 @@ impl AdmissionDryRuns {
         question: &Question,
         now: Timestamp,
         node: &str,
-        unlinked: Option<&str>,
+        unlinked: Option<Unlinked>,
     ) -> RequestState {
         let known = self.0.get(&question.daemon_set.key).filter(|known| known.about() == question.about);
         match known {
@@ -74,7 +75,7 @@ impl AdmissionDryRuns {
         observation: &Observation,
         plan: &Plan,
         node: &str,
-        unlinked: Option<&str>,
+        unlinked: Option<Unlinked>,
     ) -> Vec<Request> {
         let asks = |key: &ObjectKey| plan.daemons.iter().any(|d| d.key == *key && d.question.is_some());
         self.0.retain(|key, known| known.is_open() || asks(key));

@@ -3,6 +3,7 @@
 //! Owns when they are written. `core::node_conditions` decides which the Node is to have.
 
 use crate::core::json::Json;
+use crate::core::knowledge::Unlinked;
 use crate::core::node_conditions;
 use crate::core::node_conditions::ConditionChanges;
 use crate::core::node_conditions::GRANT;
@@ -42,7 +43,7 @@ impl NodeConditionWrites {
         &mut self,
         observation: &Observation,
         wanted: &NodeConditions,
-        unlinked: Option<&'static str>,
+        unlinked: Option<Unlinked>,
     ) -> Option<Request> {
         let api = observation.snapshot().filter(|_| unlinked.is_none() && observation.api_answers())?;
         let is_heard = [Scope::DaemonSets, Scope::Pods].iter().all(|scope| api.lists(scope) > 0);
@@ -114,7 +115,7 @@ mod tests {
         let mut log = Log::default();
         assert_eq!(writes.requests(&seen(&[]), &wanted, None), None, "a DaemonSet may be Ready");
         let mut now = seen(&[Scope::DaemonSets]);
-        assert_eq!(writes.requests(&now, &wanted, Some("another cluster answers")), None);
+        assert_eq!(writes.requests(&now, &wanted, Some(Unlinked::AnotherCluster)), None);
         assert_eq!(writes.requests(&now, &NodeConditions::new(), None), None);
         for pause in [2, 4, 8] {
             assert!(writes.requests(&now, &wanted, None).is_some());

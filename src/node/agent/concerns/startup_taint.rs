@@ -4,6 +4,7 @@
 
 use crate::config::Config;
 use crate::core::json::Json;
+use crate::core::knowledge::Unlinked;
 use crate::core::model::STARTING_TAINT;
 use crate::core::startup_taint;
 use crate::core::startup_taint::DesiredTaint;
@@ -52,7 +53,7 @@ impl StartupTaintWrites {
         &mut self,
         observation: &Observation,
         taint: &StartupTaint,
-        unlinked: Option<&'static str>,
+        unlinked: Option<Unlinked>,
     ) -> Option<Request> {
         if unlinked.is_some() {
             return None;
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(asked(&silent, &waits()), None, "it may be Ready by now");
         let unknown = StartupTaint { unknown: waits().awaited, ..StartupTaint::default() };
         assert_eq!((asked(&clean, &unknown), asked(&tainted, &unknown)), (None, None));
-        assert_eq!(StartupTaintWrites::default().requests(&clean, &waits(), Some("another cluster answers")), None);
+        assert_eq!(StartupTaintWrites::default().requests(&clean, &waits(), Some(Unlinked::AnotherCluster)), None);
     }
 
     /// Lets a write be asked for and fail with `result`, and comes to when the next is due. Gives how long that was.

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::core::json::condition;
+use crate::core::json::is_condition_true;
 use crate::core::knowledge::Knowledge;
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
@@ -76,15 +78,13 @@ pub(in super::super) fn stock(
 
 /// Whether the pod has become Ready in this boot: the API server remembers how it was before.
 fn is_ready(pod: &Value, observation: &Observation) -> bool {
-    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
-    let mut ready = conditions.into_iter().flatten().filter(|c| c.get("type").is_some_and(|t| t == "Ready"));
     let since = |c: &Value| c.get("lastTransitionTime")?.as_str()?.parse::<Timestamp>().ok();
     let (now, boot) = (observation.now, &observation.boot);
     // Times in the API are whole seconds; what is to come was written by a clock of another boot.
     let coarse = Span::from_secs(1);
     let is_of_it = |since: Timestamp| since > boot.at - coarse && since <= now + coarse;
     let of_this_boot = |c: &Value| since(c).is_some_and(|since| is_of_it(boot.present(since, now)));
-    ready.any(|c| c.get("status").is_some_and(|s| s == "True") && of_this_boot(c))
+    is_condition_true(pod, "Ready") && condition(pod, "Ready").is_some_and(of_this_boot)
 }
 
 /// Whether a container of the pod that was handed over to is there.

@@ -17,7 +17,6 @@ pub(in super::super) enum VolumeCheckScope {
     None,
     /// At that of instances which the kubelet may not know yet.
     NotStarted,
-    /// At all.
     All,
 }
 

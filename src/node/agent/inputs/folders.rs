@@ -7,10 +7,10 @@ use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use std::time::SystemTime;
 
 use tokio::sync::Notify;
 
-use crate::clock;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -123,7 +123,8 @@ impl FolderReader {
         if self.changed.swap(false, Ordering::Relaxed) || due {
             let recalled = self.recalled.take();
             let before = recalled.as_ref().unwrap_or(&self.last.view);
-            let look = ScanTime { steady, wall: clock::system(), first: self.first.take() };
+            let since = Duration::from_millis(u64::try_from(now.as_millis()).unwrap_or(0));
+            let look = ScanTime { steady, wall: SystemTime::UNIX_EPOCH + since, first: self.first.take() };
             let view = folders::read(&self.disk, &self.paths, before, &mut self.rests, look);
             self.read_at = now;
             self.again = view.recheck.map(|after| steady + after);

@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::core::knowledge::Knowledge;
 use crate::core::manifest;
 use crate::core::status::Problem;
+use crate::core::time::Timestamp;
 use crate::node::agent::executor::Executor;
 use crate::node::agent::executor::problem;
 use crate::node::agent::failure;
@@ -26,7 +27,7 @@ impl Inputs {
         &self,
         state: &AgentState,
         config: &Config,
-        executor: &mut Executor,
+        (executor, now): (&mut Executor, Timestamp),
         problems: &mut Vec<Problem>,
     ) -> Knowledge<Arc<Scan>> {
         let unreadable = |error: ManifestError, problems: &mut Vec<Problem>| {
@@ -35,7 +36,7 @@ impl Inputs {
             Knowledge::Unreadable(failure.message)
         };
         if executor.manifests.is_none() {
-            if let Some(why) = node::has_moved(&self.files, state, config, &self.boot) {
+            if let Some(why) = node::has_moved(&self.files, state, config, &self.boot, now) {
                 problems.push(why.clone());
                 return Knowledge::Unreadable(why.reason);
             }

@@ -37,17 +37,23 @@ pub(super) fn kubelet_started(files: &Shared, booted: Timestamp) -> Option<Times
 
 /// Why the configured manifest folder is not the kubelet's yet, if another one was in this boot: the kubelet reads its
 /// configuration when it starts. What the owner of the node wrote for the agent counts at once.
-pub(super) fn has_moved(files: &Shared, state: &AgentState, config: &Config, boot: &Boot) -> Option<Problem> {
+pub(super) fn has_moved(
+    files: &Shared,
+    state: &AgentState,
+    config: &Config,
+    boot: &Boot,
+    now: Timestamp,
+) -> Option<Problem> {
     let former = state.inputs.manifest_dir.as_ref().filter(|former| **former != config.manifest_dir)?;
     if config.is_written("manifest-dir") {
         return None;
     }
     let written = files.look(&config.kubelet_config).ok().and_then(|stat| {
         let written = (stat.stamp.modified() + COARSE).duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        Some(boot.present(Timestamp::from_millis(i64::try_from(written.as_millis()).ok()?), clock::now()))
+        Some(boot.present(Timestamp::from_millis(i64::try_from(written.as_millis()).ok()?), now))
     });
     // Since when is not known of a file that is away, or that was written at a time that is still to come.
-    let since = written.filter(|written| *written <= clock::now()).unwrap_or(state.started);
+    let since = written.filter(|written| *written <= now).unwrap_or(state.started);
     uses_former(kubelet_started(files, boot.at), since).then(|| {
         let (former, configured) = (former.display(), config.manifest_dir.display());
         Problem {
@@ -233,7 +239,7 @@ mod tests {
         let mut config = crate::config::load(Some(file.path())).unwrap();
         let mut state = crate::node::agent::decide::tests::state(&config);
         let moved = |state: &AgentState, config: &Config| {
-            has_moved(&Real::shared(), state, config, &Boot::new("b".to_owned(), at(0))).is_some()
+            has_moved(&Real::shared(), state, config, &Boot::new("b".to_owned(), at(0)), at(9)).is_some()
         };
         assert!(!moved(&state, &config), "no other folder is known");
         state.inputs.manifest_dir = Some(config.manifest_dir.clone());

@@ -37,7 +37,6 @@ pub(in crate::node::agent) struct SavedInputs {
     /// The boot (`boot_id`) in which it was saved.
     #[serde(default)]
     pub(in crate::node::agent) boot: Option<String>,
-    /// What the clock was in that boot.
     #[serde(default)]
     pub(super) clocks: Boot,
     /// The folder of the manifests in that boot.
@@ -79,7 +78,6 @@ pub(in crate::node::agent) struct SavedInputs {
     pub(super) rollback_data: Vec<(ObjectKey, Values)>,
 }
 
-/// What of it is secret.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::node::agent) struct SavedSecrets {

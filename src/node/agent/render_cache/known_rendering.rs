@@ -104,7 +104,6 @@ impl KnownRendering {
         Self { daemon: daemon.clone(), revision: rendering.revision.clone(), incarnation, view, digests, is_secret }
     }
 
-    /// Its digests.
     pub(in crate::node::agent) fn digests(&self) -> impl Iterator<Item = String> {
         self.digests.clone().into_iter().flat_map(|known| {
             [known.manifest, known.data, known.data_version]

@@ -14,7 +14,6 @@ use crate::core::render::RenderOptions;
 use super::CachedRendering;
 use super::RenderCache;
 
-/// Who has room.
 #[derive(Default)]
 pub(super) struct RenderRoom {
     /// So much may be whole.

@@ -30,7 +30,7 @@ use crate::node::api::Regarding;
 #[derive(Default)]
 pub(super) struct Reported {
     daemons: BTreeMap<ObjectKey, (State, String)>,
-    failures: BTreeMap<ObjectKey, String>,
+    failures: BTreeMap<ObjectKey, EffectFailure>,
     /// The fields that are not understood in a DaemonSet of the API, and which one that was.
     unknown_fields: BTreeMap<ObjectKey, (Option<String>, Vec<FieldError>)>,
     /// Failed revisions and whether they were rolled back.
@@ -133,8 +133,8 @@ impl NewsReporter<'_> {
     fn tell(&mut self, plan: &DaemonPlan, failure: Option<&EffectFailure>) {
         let daemonset = plan.key.to_string();
         if let Some(failure) = failure {
-            let said = self.reported.failures.insert(plan.key.clone(), failure.message.clone());
-            if said.as_ref() == Some(&failure.message) {
+            let reported = self.reported.failures.insert(plan.key.clone(), failure.clone());
+            if reported.as_ref() == Some(failure) {
                 return;
             }
             let hint = failure.hint.as_deref();

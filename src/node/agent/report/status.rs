@@ -219,7 +219,6 @@ impl ReportInputs<'_> {
     fn api_words(&self) -> (String, Option<String>) {
         let Some(api) = self.api else { return (NO_API.to_owned(), None) };
         match api.health().state {
-            LinkHealth::NotConfigured => (NO_API.to_owned(), None),
             LinkHealth::Connecting => ("connecting".to_owned(), None),
             LinkHealth::Ok => ("connected".to_owned(), None),
             LinkHealth::Failing { error, since } => (error, Some(since.to_string())),

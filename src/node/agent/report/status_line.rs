@@ -30,7 +30,7 @@ pub(super) fn line(status_line: &StatusLine, now: Timestamp) -> String {
     }
     match &status_line.api {
         Some(LinkHealth::Ok) => {}
-        None | Some(LinkHealth::NotConfigured) => line.push_str("; no API server configured"),
+        None => line.push_str("; no API server configured"),
         Some(LinkHealth::Connecting) => line.push_str("; connecting to the API server"),
         Some(LinkHealth::Failing { error, since }) => {
             line.push_str(&format!("; API unreachable since {} ({error})", clock(*since, now)));

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::core::json::Json;
+use crate::core::json::condition;
 use crate::core::model::ObjectKey;
 use crate::core::orders::ObjectState;
 use crate::core::orders::Survey;
@@ -111,11 +113,8 @@ fn is_terminating(namespace: &GetResult) -> bool {
 
 /// Whether a Node is Ready, and whether it says that it shuts down.
 fn ready_condition(node: &Value) -> (bool, bool) {
-    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
-    let ready = conditions.into_iter().flatten().find(|c| c.get("type").is_some_and(|t| t == "Ready"));
-    let Some(ready) = ready else { return (false, false) };
-    let message = ready.get("message").and_then(Value::as_str).unwrap_or_default();
-    (ready.get("status").is_some_and(|s| s == "True"), kubelet::shuts_down(message))
+    let Some(ready) = condition(node, "Ready") else { return (false, false) };
+    (ready.str_at("status") == "True", kubelet::shuts_down(ready.str_at("message")))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::core::time::doubled;
 use crate::node::api::backoff::Backoff;
 use crate::node::api::backoff::random;
 use crate::node::api::connector::Link;
@@ -161,7 +162,7 @@ impl Retry {
             }
         } else if !established && !lists_at_once {
             let pause = match (self.is_settling(), self.priority != WatchPriority::Later) {
-                (true, true) => doubled(self.refused).mul_f64(0.5 + random()),
+                (true, true) => doubled(AT_ONCE, self.refused, SOON).mul_f64(0.5 + random()),
                 (true, false) => self.backoff.next().min(SOON.mul_f64(0.5 + random())),
                 (false, _) => self.backoff.next(),
             };
@@ -171,20 +172,15 @@ impl Retry {
     }
 }
 
-/// [`AT_ONCE`], doubled that often, but at most [`SOON`].
-fn doubled(times: u32) -> Duration {
-    AT_ONCE.saturating_mul(1 << times.min(8)).min(SOON)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_goes_first_is_tried_again_at_once_and_then_less_often() {
-        let pauses: Vec<u128> = (0..5).map(|times| doubled(times).as_millis()).collect();
+        let pauses: Vec<u128> = (0..5).map(|times| doubled(AT_ONCE, times, SOON).as_millis()).collect();
         assert_eq!(pauses, [300, 600, 1_200, 2_000, 2_000]);
-        assert_eq!(doubled(u32::MAX), SOON);
+        assert_eq!(doubled(AT_ONCE, u32::MAX, SOON), SOON);
     }
 
     fn retry(priority: WatchPriority, order: &WatchOrder, link: &watch::Sender<Link>) -> Retry {

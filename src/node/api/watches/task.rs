@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
+use crate::core::time::doubled;
 use crate::node::api::backoff;
 use crate::node::api::connector::WATCH;
 use crate::node::api::error::ApiFailure;
@@ -81,7 +82,7 @@ enum WatchEnd {
 
 /// When an object is read again that had no room for the `times`th time.
 fn no_room_again(times: u32) -> Duration {
-    NO_ROOM_AGAIN.saturating_mul(1 << times.saturating_sub(1).min(8)).min(READ_AGAIN)
+    doubled(NO_ROOM_AGAIN, times.saturating_sub(1), READ_AGAIN)
 }
 
 impl WatchTask {

@@ -30,7 +30,6 @@ impl File {
         move |errno| FsError::new(doing, &self.path, errno)
     }
 
-    /// What it is.
     pub fn stat(&self) -> Result<Stat, FsError> {
         self.disk.stat_open(&self.handle).map_err(self.fail(Doing::Read))
     }

@@ -1,6 +1,7 @@
 //! What the DaemonSets of namespaces that are not trusted cost the others.
 
 use super::*;
+use crate::core::cluster::events::TroubleReason;
 
 /// A DaemonSet of a namespace, without a history: its ControllerRevision and its status are to be written.
 fn of(namespace: &str, number: usize) -> Value {
@@ -77,7 +78,8 @@ fn that_approvals_have_no_room_is_told_once_for_each_revision() {
             for request in &decision.requests {
                 let answer = match &request.target {
                     RequestTarget::Event(trouble) => {
-                        let of_it = (trouble.reason == "TooManyApprovals").then(|| (second, trouble.revision.clone()));
+                        let of_it = (trouble.reason == TroubleReason::TooManyApprovals)
+                            .then(|| (second, trouble.revision.clone()));
                         told.extend(of_it);
                         RequestOutcome::Written
                     }

@@ -1,6 +1,7 @@
 //! What is decided while a DaemonSet's history is not known yet, and of DaemonSets that are left out.
 
 use super::*;
+use crate::core::cluster::events::TroubleReason;
 
 #[test]
 fn nothing_is_decided_before_the_history_is_read_where_a_halt_may_stand() {
@@ -39,7 +40,7 @@ fn too_many_daemon_sets_of_a_namespace_are_told_in_one_event_with_their_number()
         view.put(WatchedKind::DaemonSets, daemon);
     }
     let plan = view.plan(NOW);
-    let told: Vec<_> = plan.troubles.iter().filter(|(of, _)| of.reason == "TooManyDaemonSets").collect();
+    let told: Vec<_> = plan.troubles.iter().filter(|(of, _)| of.reason == TroubleReason::TooManyDaemonSets).collect();
     let [(trouble, 4)] = told.as_slice() else { panic!("{told:?}") };
     assert_eq!((trouble.key.name.as_str(), trouble.uid.as_str()), ("d-100", "100"));
     assert!(trouble.cause.contains("namespace kube-system has more than 100 DaemonSets"), "{}", trouble.cause);

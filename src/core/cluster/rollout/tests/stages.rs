@@ -19,7 +19,10 @@ fn canaries_that_are_nowhere_hold_the_rollout() {
     let rules = RolloutRules { canary_hold: Some(ms(0)), ..rules(5) };
     let misplaced = NodeFact { canary: true, should_run: false, belongs: false, ..node("z", OLD) };
     let planned = plan(&rules, ms(0), &[node("a", OLD), node("b", OLD_BROKEN), misplaced], NOW);
-    assert_eq!((planned.approve, planned.held.as_str()), (vec![], canary::NONE));
+    assert_eq!((planned.approve, said(&planned.held).as_str()), (vec![], canary::NONE));
+    let paused = RolloutRules { hold: Some("paused".to_owned()), ..rules };
+    let planned = plan(&paused, ms(0), &[node("a", OLD)], NOW);
+    assert_eq!(planned.held, Some(Standstill::NoCanary { also: Some("paused".to_owned()) }), "a pause hides it not");
 }
 
 #[test]
@@ -77,7 +80,7 @@ fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
     assert_eq!((planned.approve, planned.is_open), (vec![1], false));
     let full = [node("a", NEW), node("b", NEW), node("c", OLD), node("d", OLD)];
     let planned = plan(&first, ms(0), &full, NOW);
-    assert_eq!((planned.approve, planned.held.as_str(), planned.is_open), (vec![], "step 1 holds", false));
+    assert_eq!((planned.approve, said(&planned.held).as_str(), planned.is_open), (vec![], "step 1 holds", false));
     let missing = [node("a", OLD), node("b", &[]), node("c", &[]), node("d", OLD)];
     assert_eq!(
         plan(&RolloutRules { step: step(1, false), ..rules(5) }, ms(0), &missing, NOW).approve,
@@ -85,7 +88,11 @@ fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
         "who runs nothing is no part of it"
     );
     let broken = [node("a", NEW), node("b", NEW_BROKEN), node("c", OLD), node("d", OLD)];
-    assert_eq!(plan(&first, ms(0), &broken, NOW).held, "step 1 holds", "it is told also while one is not available");
+    assert_eq!(
+        said(&plan(&first, ms(0), &broken, NOW).held),
+        "step 1 holds",
+        "it is told also while one is not available"
+    );
     let last = RolloutRules { step: step(4, true), ..rules(5) };
     let planned = plan(&last, ms(0), &full, NOW);
     assert_eq!((planned.approve, planned.is_open), (vec![2, 3], true));
@@ -111,12 +118,12 @@ fn first_installs_are_counted_until_they_are_available() {
     assert_eq!((planned.withdraw, planned.approve), (vec![1], vec![]), "fewer are allowed by now");
     let planned = plan(&few, ms(0), &[broken("a"), broken("b"), empty("c")], NOW);
     let words = "the budget is taken by nodes on which it failed or does not become available: a, b";
-    assert_eq!((planned.held.as_str(), planned.stuck), (words, Some((Stuck::Taken, vec![0, 1]))));
+    assert_eq!((said(&planned.held).as_str(), planned.stuck), (words, Some((Stuck::Taken, vec![0, 1]))));
     let planned = plan(&few, ms(0), &[broken("a"), given("b"), empty("c")], NOW);
-    assert_eq!((planned.held.as_str(), planned.stuck), ("", None), "one is on its way");
+    assert_eq!((said(&planned.held).as_str(), planned.stuck), ("", None), "one is on its way");
     let held = RolloutRules { hold: Some("paused".to_owned()), ..few.clone() };
     let planned = plan(&held, ms(0), &[given("a"), empty("b")], NOW);
-    assert_eq!((planned.withdraw, planned.approve, planned.held.as_str()), (vec![0], vec![], "paused"));
+    assert_eq!((planned.withdraw, planned.approve, said(&planned.held).as_str()), (vec![0], vec![], "paused"));
     let not_here = NodeFact { able: false, ..empty("a") };
     assert_eq!(approves(&few, &[not_here, empty("b")]), ["b"]);
 }
@@ -127,7 +134,7 @@ fn who_has_not_said_what_runs_may_be_one_of_those_that_a_step_allows() {
     let staged = |nodes| RolloutRules { step: Some(step(nodes)), ..rules(5) };
     let unsaid = NodeFact { able: false, unreported_until: Some(NOW + ms(1)), ..node("a", &[]) };
     let plan = plan(&staged(1), ms(0), &[unsaid.clone(), node("b", OLD)], NOW);
-    assert_eq!((plan.approve, plan.held.as_str()), (vec![], "step 1 holds"));
+    assert_eq!((plan.approve, said(&plan.held).as_str()), (vec![], "step 1 holds"));
     assert_eq!(approves(&staged(2), &[unsaid, node("b", OLD), node("c", OLD)]), ["b"]);
     let never = NodeFact { able: false, ..node("a", &[]) };
     assert_eq!(approves(&staged(1), &[never, node("b", OLD)]), ["b"], "it has no agent");

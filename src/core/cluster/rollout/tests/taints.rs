@@ -27,7 +27,7 @@ fn a_node_that_breaks_under_the_new_revision_counts_also_with_taints_that_are_no
     let claims = NodeFact { replacing: true, ..tainted(node("claims", OLD)) };
     assert_eq!(approves(&rules(1), &[node("a", OLD), claims]), NONE, "it may be in the middle");
     assert_eq!(approves(&rules(1), &[node("a", OLD), tainted(node("old", OLD))]), ["a"], "that is not of the rollout");
-    let held = |nodes: &[NodeFact<'_>]| plan(&rules(1), ms(0), nodes, NOW).held;
+    let held = |nodes: &[NodeFact<'_>]| said(&plan(&rules(1), ms(0), nodes, NOW).held);
     let words = "the budget is taken by nodes on which it failed or does not become available: broke";
     assert_eq!(held(&[node("a", OLD), broke.clone()]), words);
     let more = ["c", "d", "e", "f", "g"].map(|name| tainted(node(name, NEW)));
@@ -43,7 +43,7 @@ fn a_node_that_breaks_under_the_new_revision_counts_also_with_taints_that_are_no
     let canary = |node| NodeFact { canary: true, ..node };
     let nodes = [node("a", OLD), canary(node("b", NEW)), canary(broke)];
     let planned = plan(&canaries, ms(0), &nodes, NOW);
-    assert!(planned.approve.is_empty() && planned.held.ends_with("and are not: broke"), "{}", planned.held);
+    assert!(planned.approve.is_empty() && said(&planned.held).ends_with("and are not: broke"), "{planned:?}");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn an_outage_holds_also_where_the_daemon_does_not_tolerate_its_taints() {
     let nodes = [node("a", OLD), node("b", OLD), node("c", OLD), away("d"), away("e"), away("f")];
     let third = RolloutRules { max_unreachable: IntOrPercent::Percent(50), ..rules(1) };
     let planned = plan(&third, ms(0), &nodes, NOW);
-    assert_eq!((planned.approve, planned.held.as_str()), (vec![], "3 of 6 nodes are unreachable"));
+    assert_eq!((planned.approve, said(&planned.held).as_str()), (vec![], "3 of 6 nodes are unreachable"));
     let more = RolloutRules { max_unreachable: IntOrPercent::Percent(51), ..rules(1) };
     assert_eq!(approves(&more, &nodes), ["a"]);
 }

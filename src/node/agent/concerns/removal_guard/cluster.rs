@@ -5,6 +5,7 @@
 
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::core::time::doubled;
 use crate::node::api::ApiFailure;
 use crate::node::api::FailureKind;
 
@@ -154,7 +155,7 @@ impl ClusterIdentityCheck {
     fn again(&self) -> Span {
         match self.refused {
             0 => ASK_AGAIN,
-            times => ASK_AGAIN.min(REFUSED_AGAIN * (1 << times.min(8))),
+            times => doubled(REFUSED_AGAIN, times, ASK_AGAIN),
         }
     }
 

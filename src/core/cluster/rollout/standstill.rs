@@ -1,0 +1,56 @@
+//! Why a rollout stands still though nodes are left.
+//!
+//! Owns the words. Must not decide that it does.
+
+use std::fmt;
+
+use super::canary;
+use super::taken::Stuck;
+
+/// Why no further node is approved for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standstill {
+    /// What holds the whole rollout, such as a pause; or the step that it is in.
+    Rule(String),
+    /// No node of the daemon is a canary node; what else holds it, if anything does.
+    NoCanary { also: Option<String> },
+    /// The canary nodes have to be available for a while, and these are not.
+    Canary { waiting: Vec<String> },
+    /// So many of all nodes are unreachable.
+    Outage { unreachable: usize, all: usize },
+    /// Nodes of this zone are on their way.
+    Zone(String),
+    /// So many nodes are kept on the old revision.
+    Partition(usize),
+    /// These nodes take the budget.
+    Taken(Vec<String>),
+    /// So many nodes are left, and none of them can take it.
+    Unable(usize),
+}
+
+impl fmt::Display for Standstill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule(words) => f.write_str(words),
+            Self::NoCanary { also: None } => f.write_str(canary::NONE),
+            Self::NoCanary { also: Some(words) } => write!(f, "{words}; {}", canary::NONE),
+            Self::Canary { waiting } if waiting.is_empty() => {
+                f.write_str("the canary nodes have to be available for a while")
+            }
+            Self::Canary { waiting } => {
+                write!(f, "the canary nodes have to be available for a while, and are not: {}", names(waiting))
+            }
+            Self::Outage { unreachable, all } => write!(f, "{unreachable} of {all} nodes are unreachable"),
+            Self::Zone(zone) => write!(f, "zone {zone} is not available yet"),
+            Self::Partition(1) => f.write_str("1 node is kept on the old revision"),
+            Self::Partition(kept) => write!(f, "{kept} nodes are kept on the old revision"),
+            Self::Taken(nodes) => write!(f, "{}: {}", Stuck::Taken.words(), names(nodes)),
+            Self::Unable(1) => f.write_str("1 node cannot take it"),
+            Self::Unable(unable) => write!(f, "{unable} nodes cannot take it"),
+        }
+    }
+}
+
+fn names(nodes: &[String]) -> String {
+    super::names(&nodes.iter().map(String::as_str).collect::<Vec<_>>())
+}
