@@ -3,6 +3,8 @@
 
     deploy.py            writes the files that are copies
     deploy.py --check    only compares; says what differs
+    deploy.py --helm PROGRAM
+                         compares what Helm itself makes of the chart with what --render prints
     deploy.py --render [KEY=VALUE …]
                          prints what the chart makes of values.yaml and these values, its CRD first
 
@@ -12,7 +14,9 @@ else is an error here.
 """
 
 import re
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
@@ -127,8 +131,28 @@ def disagreements():
         yield f"{CHART / 'values.yaml'}: what the chart makes of it is not what packaging/k8s has"
 
 
+def of_helm(program):
+    """What Helm makes otherwise than this file, by its values and by others."""
+    every = {value: "true" for _, _, value in CHOSEN} | {"image": "example.org/d:1", "configuration": '[policy]\nnamespaces = ["a", "b"]\n'}
+    known = lambda text: sorted(tuple(bare(one)) for one in re.split(r"(?m)^---$", text) if bare(one))
+    for values in ({}, every):
+        with tempfile.TemporaryDirectory() as folder:
+            words = [program, "template", "daemonlet", CHART, "--include-crds", "--kube-version", "1.36.0"]
+            for key, value in values.items():
+                file = Path(folder) / key
+                file.write_text(value, encoding="utf-8")
+                words += ["--set-file", f"{key}={file}"] if key == "configuration" else ["--set", f"{key}={value}"]
+            made = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
+        if known(made) != known(render(values)):
+            yield f"{CHART}: Helm makes something else of it with {values}"
+
+
 def main():
     """The command; with --check the exit status is 1 when a file is not what it should be."""
+    if sys.argv[1:2] == ["--helm"]:
+        bad = list(of_helm(sys.argv[2]))
+        print("".join(f"{line}\n" for line in bad), end="")
+        return int(bool(bad))
     if sys.argv[1:2] == ["--render"]:
         print(render(dict(word.split("=", 1) for word in sys.argv[2:])), end="")
         return 0

@@ -179,6 +179,7 @@ class Packages(Story):
         self.says("1 daemon, ")
         self.machine.run("test", "-d", "/srv/daemonlet/daemons")
         (self.machine.root / "etc/systemd/system/daemonlet.service.d/paths.conf").unlink()
+        (self.machine.root / "etc/tmpfiles.d/daemonlet-paths.conf").unlink()
         self.machine.put(CONFIG, good)
         self.machine.run("systemctl", "daemon-reload")
         self.machine.run("systemctl", "restart", "daemonlet")

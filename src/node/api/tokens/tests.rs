@@ -188,7 +188,10 @@ fn an_imported_token_is_as_old_as_the_machine_has_been_up_since_it_was_received(
 
 #[test]
 fn a_token_of_another_boot_is_renewed_soon_because_the_clock_may_have_stood_still() {
-    let is_due = |up: i64, ago: i64| HeldToken::new(issued("a", ago, "u"), BOOT).is_due(Span::from_secs(up), now());
+    let is_due = |up: i64, ago: i64| {
+        let received = Some(ReceivedAt { boot: "another".to_owned(), up: Span::from_secs(9) });
+        HeldToken::new(IssuedToken { received, ..issued("a", ago, "u") }, BOOT).is_due(Span::from_secs(up), now())
+    };
     assert!(!is_due(30, 60), "a boot asks for none at once");
     assert!(is_due(600, 60), "what the wall clock says of its age may be days too little");
     assert!(is_due(30, 36_000) && is_due(30, -60), "it is old, or its age is not known");
