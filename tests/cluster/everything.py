@@ -6,17 +6,15 @@
                             (`make test-long`)
     everything.py --fast    format, clippy, cargo's tests and 200 simulated lives (`make check`)
 
-The tools are made while the lints run and cargo's tests are built, and the simulator and the dice run on what all
-others leave of the processors; the tests that assert times wait for them. A failed step does not stop the next one:
-whoever reads the output sees all that is wrong.
+The tools are made while the lints run and cargo's tests are built. The simulator and the dice have the machine for
+themselves: the cluster tests leave nothing of two processors, and what takes part of them makes their deadlines too
+short. A failed step does not stop the next one: whoever reads the output sees all that is wrong.
 """
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -37,52 +35,26 @@ class Tally:
 
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
-        self._idle = set()
-        self._lock = threading.Lock()
 
-    def step(self, name, argv, pattern=None, env=None, idle=False):
-        """Runs a step; adds what its output counts, or the step itself.
-
-        An idle one takes only the processors that nobody else wants, and prints its output when it has ended.
-        """
-        block = [f"=== {name}\n"]
-        if not idle:
-            print(block.pop(), end="", flush=True)
+    def step(self, name, argv, pattern=None, env=None):
+        """Runs a step; adds what its output counts, or the step itself."""
+        print(f"=== {name}", flush=True)
         began = time.monotonic()
         counts = [0, 0, 0]
-        with subprocess.Popen(argv, cwd=REPO, stdout=subprocess.PIPE, text=True, errors="replace", env=env, start_new_session=idle) as child:
-            if idle:
-                self._idle.add(child)
-                _stand_back(child.pid)
+        with subprocess.Popen(argv, cwd=REPO, stdout=subprocess.PIPE, text=True, errors="replace", env=env) as child:
             for line in child.stdout:
                 found = pattern.match(line) if pattern else None
                 if found:
                     counts = [sum(pair) for pair in zip(counts, map(int, found.groups()))]
                 if not (found and pattern is _CLUSTER):
-                    block.append(line) if idle else print(line, end="", flush=True)
-        self._idle.discard(child)
+                    print(line, end="", flush=True)
         if not pattern:
             counts = [int(child.returncode == 0), int(child.returncode != 0), 0]
         elif child.returncode and not counts[1]:
             counts[1] = 1  # it broke before it could count
-        with self._lock:
-            self.passed, self.failed, self.skipped = (a + b for a, b in zip((self.passed, self.failed, self.skipped), counts))
-        block.append(f"=== {name}: {'ok' if child.returncode == 0 else 'FAILED'}, {time.monotonic() - began:.0f} s\n")
-        print("".join(block if idle else block[-1:]), end="", flush=True)
+        self.passed, self.failed, self.skipped = (a + b for a, b in zip((self.passed, self.failed, self.skipped), counts))
+        print(f"=== {name}: {'ok' if child.returncode == 0 else 'FAILED'}, {time.monotonic() - began:.0f} s", flush=True)
         return child.returncode == 0
-
-    def stop(self):
-        """Ends the idle steps that still run: they do not hear what a terminal sends."""
-        for child in list(self._idle):
-            os.killpg(child.pid, signal.SIGKILL)
-
-
-def _stand_back(pid):
-    """From now on this process and its children run when nothing else wants to, also among sessions with groups of their own."""
-    os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
-    group = Path(f"/proc/{pid}/autogroup")
-    if group.exists():
-        group.write_text("19", encoding="ascii")
 
 
 def main():
@@ -127,31 +99,21 @@ def _check(tally, env, making=None):
 
 def _everything(tally, lives, long):
     """All steps of `make test`."""
-
-    def simulate():
-        tally.step("simulator", [*_SIMULATOR, *lives], idle=True)
-        tally.step("dice", [*_SIMULATOR, "--dice"], _CARGO, idle=True)
-
     env = dict(os.environ)
     run = [sys.executable, "-u", HERE / "run.py"]
     making = subprocess.Popen([*run, "--build"], stdout=subprocess.DEVNULL)
-    beside = threading.Thread(target=simulate)
-    beside.start()
-    try:
-        made = _check(tally, env, making)
-        # Once each, and slowly, so that they do not rot; of those with 20,000 parts the unit tests have smaller ones.
-        tally.step("benches", ["cargo", "bench", "--quiet", "--profile", "dev", "--bench", "core", "--", "--test", "^[^2]"])
-        if long:
-            env["DAEMONLET_LONG"] = "1"
-            tally.step("fuzz targets", [sys.executable, "-u", REPO / "fuzz" / "run.py", "--seconds", "600"], _CLUSTER)
-        # What cargo's tests have built is what the clusters run.
-        if made:
-            tally.step("cluster tests", [*run, "--beside"], _CLUSTER, env)
-        beside.join()
-        if made:
-            tally.step("cluster tests that run alone", [*run, "--alone"], _CLUSTER, env)
-    finally:
-        tally.stop()
+    made = _check(tally, env, making)
+    tally.step("simulator", [*_SIMULATOR, *lives])
+    tally.step("dice", [*_SIMULATOR, "--dice"], _CARGO)
+    # Once each, and slowly, so that they do not rot; of those with 20,000 parts the unit tests have smaller ones.
+    tally.step("benches", ["cargo", "bench", "--quiet", "--profile", "dev", "--bench", "core", "--", "--test", "^[^2]"])
+    if long:
+        env["DAEMONLET_LONG"] = "1"
+        tally.step("fuzz targets", [sys.executable, "-u", REPO / "fuzz" / "run.py", "--seconds", "600"], _CLUSTER)
+    # What cargo's tests have built is what the clusters run.
+    if made:
+        tally.step("cluster tests", [*run, "--beside"], _CLUSTER, env)
+        tally.step("cluster tests that run alone", [*run, "--alone"], _CLUSTER, env)
 
 
 if __name__ == "__main__":
