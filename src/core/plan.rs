@@ -281,6 +281,8 @@ struct Planner<'a> {
     asks_runtime: bool,
     /// What happens to the gates of what runs.
     gate: Gate,
+    /// Whether the newest revision starts because the released one cannot be had.
+    passes_over_released: bool,
     /// Whether what ran returns although the policy would not let it start.
     may_return: bool,
     /// Whether its definition is not looked at.
@@ -310,6 +312,7 @@ impl<'a> Planner<'a> {
             overlays: None,
             overlays_digest: None,
             replacing: None,
+            passes_over_released: false,
             staging: None,
             asks_runtime: false,
             gate: if is_closed { Gate::Closed } else { Gate::Open },

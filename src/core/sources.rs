@@ -258,8 +258,9 @@ fn by_sources(
             match folder_of(known, record).and_then(|folder| of_the_api(record, folder)) {
                 // A configuration that was changed, or a lost file, is no reason to go back to the folder's version.
                 Some(_) if known.remembered.is_some() && record.runs() => {
-                    let why = format!("{why}, and what runs is the version that it last had");
-                    held(known, record, None, Hold::Narrowed(why))
+                    let why =
+                        format!("{why}, and what runs is the version that it last had: the folder's is passed over");
+                    held(known, record, None, Hold::Undefined(why))
                 }
                 _ => resolve_folder(known, record, why),
             }

@@ -91,6 +91,11 @@ impl RolloutStatus {
         *self == Self::default()
     }
 
+    /// Whether it tells that first instances take the newest revision.
+    pub fn is_open(&self) -> bool {
+        self.released.is_some() && !self.is_held && !self.is_behind
+    }
+
     /// Reads the status of a DaemonSet of this generation.
     pub fn of(status: &Value, generation: i64) -> Self {
         let condition = |kind: &str| {

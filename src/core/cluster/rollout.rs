@@ -70,6 +70,8 @@ pub struct RolloutRules {
     pub when: Option<UpdateTrigger>,
     /// While so many nodes are unreachable, and more than two, nothing more is approved.
     pub max_unreachable: IntOrPercent,
+    /// Whether it is told that nodes which join take the wanted revision.
+    pub was_open: bool,
     /// Upstream's rule to the letter.
     pub exact: bool,
 }
@@ -240,7 +242,7 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
     plan.waiting = view.all(waits).count();
     let (installs, blocking) = first_install::plan(&view, &mut plan.withdraw);
     let candidates: Vec<usize> = view.all(|i| view.is_old(i) && view.may_be_approved(i)).collect();
-    let is_taken_back = rules.hold.is_some() && !plan.withdraw.is_empty();
+    let is_taken_back = rules.hold.is_some() && plan.withdraw.iter().any(|i| view.is_old(*i));
     if candidates.is_empty() && installs.is_empty() && !is_taken_back {
         plan.heed_unable(&view);
         if rules.hold.is_none() {
@@ -269,12 +271,14 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
 }
 
 impl RolloutView<'_> {
-    /// Whether nodes wait for the rollout and no node runs another revision: none can be kept on the old one. Of a node that
-    /// has not reported that is not known.
+    /// Whether nodes wait for the rollout and no node runs anything: no node can be kept on the old revision. Once that opened
+    /// it, it stays open while no node runs another one, for the nodes that are slower.
     fn runs_nowhere(&self) -> bool {
-        let runs_another = |node: &NodeFact<'_>| node.live().any(|i| i.revision != self.rules.wanted);
-        let may_run = |node: &NodeFact<'_>| node.unreported_until.is_some() || node.replacing || runs_another(node);
-        self.nodes.iter().any(NodeFact::awaits_it) && !self.nodes.iter().any(may_run)
+        let is_free = |i: usize| {
+            let is_new = self.rules.was_open && self.is_new(i) && !self.nodes[i].replacing;
+            self.nodes[i].unreported_until.is_none() && (is_new || self.progress[i] == NodeProgress::Missing)
+        };
+        self.nodes.iter().any(NodeFact::awaits_it) && self.all(|i| self.counts(i)).all(is_free)
     }
 
     /// Whether a node may be given an approval: nothing stands against it, and it has none.

@@ -262,9 +262,10 @@ impl Planner<'_> {
         }
     }
 
-    /// Notes what a claimed replacement starts: it goes on although approvals are lost meanwhile.
+    /// Notes what a claimed replacement starts: it goes on although approvals are lost meanwhile. So does one of a released
+    /// revision that cannot be had: what follows is no first instance.
     pub(super) fn note_replacement(&mut self, target: &Target) {
-        if self.permission(target) == Permission::Claimed {
+        if self.passes_over_released || self.permission(target) == Permission::Claimed {
             let (revision, daemon_set) = (target.revision.clone(), Arc::clone(&target.daemon_set));
             self.record.last = Some(LastRun { revision, daemon_set, claimed: true });
         }

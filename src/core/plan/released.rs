@@ -113,9 +113,7 @@ impl Planner<'_> {
         }
         let why = format!("the image of its released revision {hash} could not be pulled in time: the newest starts");
         self.summary.notes.push(Note::Other(why));
-        // Once the other has ended this is no first instance any more.
-        let (revision, daemon_set) = (target.revision.clone(), Arc::clone(daemon_set));
-        self.record.last = Some(LastRun { revision, daemon_set, claimed: false });
+        self.passes_over_released = true;
         true
     }
 

@@ -115,12 +115,16 @@ pub(super) fn name_the_lease(known: &Basis<'_>, judged: &BTreeSet<(Name, Name)>,
         let key = names.find(&ObjectKey::new(&approval.namespace, &approval.name).to_string());
         key.zip(names.find(&approval.uid)).is_some_and(|of| judged.contains(&of))
     };
-    let is_earlier = |approval: &Approval| approval.lease.as_ref() != Some(lease) && is_judged(approval);
+    // An older resource drops the name: it is written once in a term.
+    let is_dropped = |node: &str, approval: &Approval| approval.lease.is_none() && known.state.approved.contains(node);
+    let is_earlier = |node: &str, approval: &Approval| {
+        approval.lease.as_ref() != Some(lease) && is_judged(approval) && !is_dropped(node, approval)
+    };
     for (node, entry) in known.view.nodes.iter().filter(|(_, entry)| entry.node.is_some()) {
-        let Some(report) = entry.report.as_ref().filter(|_| !known.state.approved.contains(node)) else { continue };
-        if report.spec.approvals.iter().any(is_earlier) {
+        let Some(report) = &entry.report else { continue };
+        if report.spec.approvals.iter().any(|approval| is_earlier(node, approval)) {
             let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());
-            let earlier = spec.approvals.iter_mut().filter(|approval| is_earlier(approval));
+            let earlier = spec.approvals.iter_mut().filter(|approval| is_earlier(node, approval));
             earlier.for_each(|approval| approval.lease = Some(lease.clone()));
         }
     }

@@ -33,9 +33,12 @@ pub(super) fn is_cut_off(
     }
     let deadline = deadline(daemon);
     // The report of a new instance may not have come any more.
+    let dead = known.state.liveness.dead_since(name).filter(|_| node.reachable);
+    // An agent that was away for a while goes on with its claim.
+    let claimed = claimed.map(|claimed| dead.map_or(claimed, |dead| dead.max(claimed)));
     let Some(took) = newest.map(|newest| newest.created).or(claimed) else { return false };
     // One that goes away long after its update has another reason.
-    let away = if node.reachable { known.state.liveness.dead_since(name) } else { away_since(known, daemon, node) };
+    let away = if node.reachable { dead } else { away_since(known, daemon, node) };
     let was_ready = newest.is_some_and(|newest| newest.ready_since.is_some());
     // Its removal was announced while it was well: an operator or an autoscaler has taken it away.
     if was_ready && suspect(known, daemon, node).is_some_and(|suspect| suspect.is_leaving) {

@@ -253,7 +253,9 @@ pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[
 /// Whether nodes go back from another revision to the released one, which is wanted again: that works, so neither a
 /// partition nor canary nodes keep them on the other.
 pub(super) fn goes_back(daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> bool {
-    let runs_another = |n: &NodeFact<'_>| n.instances.iter().any(|i| !i.ending && i.revision != daemon.wanted);
+    let can = |n: &NodeFact<'_>| n.should_run && n.reachable && n.able;
+    let runs_another =
+        |n: &NodeFact<'_>| can(n) && n.instances.iter().any(|i| !i.ending && i.revision != daemon.wanted);
     stages::is_released(daemon) && !rules::is_on_delete(&daemon.daemon_set) && facts.iter().any(runs_another)
 }
 

@@ -92,6 +92,7 @@ pub(super) fn of(
         is_canary_promoted,
         when: UpdateTrigger::of(daemon_set),
         max_unreachable: annotation(daemon_set, MAX_UNREACHABLE).and_then(int_or_percent).unwrap_or(UNREACHABLE),
+        was_open: RolloutStatus::of(&daemon.status, daemon.generation).is_open(),
         exact: settings.exact_rollouts,
     };
     match annotations::is_uncoordinated(daemon_set) {

@@ -26,6 +26,7 @@ fn rules(max_unavailable: u32) -> RolloutRules {
         is_canary_promoted: false,
         when: None,
         max_unreachable: IntOrPercent::Percent(33),
+        was_open: false,
         exact: false,
     }
 }

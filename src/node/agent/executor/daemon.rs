@@ -54,6 +54,7 @@ impl Executor {
         config: &Config,
         outcome: &mut EffectOutcome,
     ) -> Result<(), EffectFailure> {
+        let mut kept_old = Ok(());
         for (index, action) in plan.actions.iter().enumerate() {
             match action {
                 Action::End { uid, pod, .. } => {
@@ -88,7 +89,12 @@ impl Executor {
                 }
                 Action::Refresh { rendering, volumes, manifest, kept } => {
                     if *volumes {
-                        self.write_volumes(rendering, kept, outcome)?;
+                        let written = self.write_volumes(rendering, kept, outcome);
+                        // Data of what is to end keeps nothing from ending.
+                        match plan.record.ending().any(|instance| instance.uid == rendering.identity.uid) {
+                            true => kept_old = kept_old.and(written),
+                            false => written?,
+                        }
                     }
                     if let Some(rendered) = rendered(rendering).filter(|_| *manifest) {
                         self.rewrite_manifest(plan, &rendering.identity, rendered, decision)?;
@@ -102,10 +108,11 @@ impl Executor {
                 Action::Confirm { .. } | Action::Keep { .. } => {}
             }
         }
-        self.persist(plan, decision, outcome).inspect_err(|_| {
+        let persisted = self.persist(plan, decision, outcome).inspect_err(|_| {
             // What has been done is remembered all the same: a number that was used is used up.
             outcome.records.insert(plan.key.clone(), RecordFate::InMemory);
-        })
+        });
+        persisted.and(kept_old)
     }
 
     /// The record first: an agent that dies after the manifest must find its number used up, or it would

@@ -40,7 +40,7 @@ fn a_claim_of_a_dead_agent_has_failed_after_the_deadline_though_what_ran_before_
     view.put(WatchedKind::NodeDaemons, claims("a"));
     let plan = with_a_dead(&mut view, 585);
     assert_eq!(condition(&plan, "Progressing").1, "RollingOut", "it may come back");
-    let plan = with_a_dead(&mut view, 600);
+    let plan = with_a_dead(&mut view, 675);
     let told = condition(&plan, "Progressing");
     assert_eq!((told.0.as_str(), told.1.as_str()), ("False", "Held"));
     assert!(
@@ -53,14 +53,14 @@ fn a_claim_of_a_dead_agent_has_failed_after_the_deadline_though_what_ran_before_
     let mut view = with_one_released(json!({"daemonlet.dev/update": "boot"}));
     let staged = json!({"replacing": hash("two"), "staged": true});
     view.put(WatchedKind::NodeDaemons, report("a", "one", staged, approval("two", &NOW.to_string())));
-    assert!(!condition(&with_a_dead(&mut view, 600), "Progressing").2.contains("failed"));
+    assert!(!condition(&with_a_dead(&mut view, 675), "Progressing").2.contains("failed"));
 }
 
 #[test]
 fn a_step_and_a_zone_do_not_wait_for_ever_for_a_claim_of_a_dead_agent() {
     let mut view = with_one_released(json!({"daemonlet.dev/steps": "1, 10m; 100%"}));
     view.put(WatchedKind::NodeDaemons, claims("a"));
-    let told = condition(&with_a_dead(&mut view, 600), "Progressing");
+    let told = condition(&with_a_dead(&mut view, 675), "Progressing");
     assert_eq!(told.1, "Held");
     assert!(told.2.ends_with("step 1 of 2 (1 of 4 nodes): it is not available on a"), "{}", told.2);
     let mut view = with_one_released(json!({"daemonlet.dev/topology-key": "zone", "daemonlet.dev/max-failed": "4"}));
@@ -77,7 +77,7 @@ fn a_step_and_a_zone_do_not_wait_for_ever_for_a_claim_of_a_dead_agent() {
     view.put(WatchedKind::DaemonSets, two);
     view.put(WatchedKind::NodeDaemons, claims("a"));
     assert!(approved(&with_a_dead(&mut view, 585)).is_empty());
-    let given: Vec<String> = approved(&with_a_dead(&mut view, 600)).into_iter().map(|(node, _)| node).collect();
+    let given: Vec<String> = approved(&with_a_dead(&mut view, 675)).into_iter().map(|(node, _)| node).collect();
     assert_eq!(given, ["b"], "one slot is left");
 }
 
@@ -137,6 +137,16 @@ fn neither_partition_nor_canary_nodes_keep_what_is_taken_back() {
         ["a", "b"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
         assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("one"))], "{annotations}");
     }
+    // One that is away, and comes back to nobody knows what, lets go of no partition: patches obey it.
+    let mut view = with_one_released(json!({}));
+    let partition = json!({"daemonlet.dev/partition": "4"});
+    let mut one = daemon_set("one", partition, view.view.daemons.values().next().unwrap().status.clone());
+    one["metadata"]["generation"] = json!(2);
+    view.put(WatchedKind::DaemonSets, one);
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    view.put(WatchedKind::Nodes, node("a", "Unknown"));
+    view.put(WatchedKind::NodeDaemons, report("b", "one", json!({"overlays": "d1"}), json!([])));
+    assert!(approved(&view.plan(NOW)).is_empty());
 }
 
 #[test]
@@ -162,6 +172,14 @@ fn approvals_of_what_nobody_has_judged_do_not_name_a_new_holder_of_the_lease() {
     });
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), approval("two", &NOW.to_string())));
     assert_eq!(named(&view.plan(NOW)), [true]);
+    // What was written since for another DaemonSet makes it no less; an older resource drops the name.
+    view.state.approved.insert("a".to_owned());
+    let mut former = approval("two", &NOW.to_string());
+    former[0]["lease"] = json!({"namespace": "kube-system", "name": "lease", "uid": "l", "transitions": 1});
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), former));
+    assert_eq!(named(&view.plan(NOW)), [true]);
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), approval("two", &NOW.to_string())));
+    assert_eq!(named(&view.plan(NOW)), Vec::<bool>::new());
     view.put(WatchedKind::DaemonSets, refused("8", json!({})));
     let plan = view.plan(NOW);
     assert!(approved(&plan).is_empty() && plan.writes.iter().any(|w| matches!(w, ObjectWrite::Approvals { .. })));

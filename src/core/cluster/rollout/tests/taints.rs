@@ -58,6 +58,10 @@ fn nothing_waits_for_a_node_that_waits_for_the_rollout() {
     let is_open = |rules: &RolloutRules, nodes: &[NodeFact<'_>]| plan(rules, ms(0), nodes, NOW).is_open;
     assert!(!is_open(&canaries, &[node("a", OLD), waits()]));
     assert!(is_open(&canaries, &[waits(), node("d", &[])]), "nobody can be kept on the old one");
+    assert!(!is_open(&canaries, &[waits(), node("d", NEW)]), "one that has it alone opens nothing");
+    let opened = RolloutRules { was_open: true, ..canaries.clone() };
+    assert!(is_open(&opened, &[waits(), node("d", NEW)]), "the others are slower");
+    assert!(!is_open(&opened, &[waits(), node("d", NEW), node("e", OLD)]));
     assert!(!is_open(&RolloutRules { hold: Some("paused".to_owned()), ..canaries }, &[waits()]));
 }
 
