@@ -26,8 +26,6 @@ use crate::core::overlays;
 use crate::core::record::Cause;
 use crate::core::record::Instance;
 use crate::core::record::KnownRelease;
-use crate::core::record::LastRun;
-use std::sync::Arc;
 
 impl Planner<'_> {
     /// The released revision for a first instance while nodes are kept on it. `None`: it is not known yet what to
