@@ -188,7 +188,8 @@ impl Process {
         let stepped = || given::stepped_against(view, &decision.requests, is_dead, now);
         self.broken = beyond.or(lost).or_else(against).or_else(told).or_else(stepped);
         let mode = |daemon: &WatchedDaemon| daemon.daemon_set.labels.get(MODE_LABEL).cloned();
-        let (term, is_let_go) = (self.term, view.daemons.values().all(|daemon| mode(daemon).is_none()));
+        let is_gone = |daemon: &WatchedDaemon| mode(daemon).is_none_or(|mode| mode == "bootstrap");
+        let (term, is_let_go) = (self.term, view.daemons.values().all(is_gone));
         self.sent.extend(decision.requests.iter().cloned().map(|request| Sent { term, request, is_let_go }));
         self.state.commit(decision, now);
     }
