@@ -89,6 +89,11 @@ pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest],
     if annotation(TOPOLOGY_KEY).is_some() && forward.iter().any(|entry| zone(entry) != zone(first)) {
         return Some("approves nodes of two zones".to_owned());
     }
+    // It works: neither canary nodes nor a partition keep a node on another.
+    let released = RolloutStatus::of(&daemon.status, daemon.generation).released;
+    if released.is_some_and(|released| released.hash == daemon.hash) {
+        return None;
+    }
     if annotation(CANARY).is_some() && forward.iter().any(|entry| zone(entry) != "a") && !have_canaries(view, daemon) {
         return Some("approves others before the canary nodes have it".to_owned());
     }
