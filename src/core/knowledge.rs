@@ -161,7 +161,7 @@ impl<T: Copy> ObjectSources<T> {
         match self.api {
             ApiAnswer::Present(api) => Some((Origin::Api, api)),
             ApiAnswer::Gone => folder,
-            // What it last said is not void because nobody asks it any more.
+            // What it last said stays valid though it is not asked any more.
             ApiAnswer::NotConfigured => self.remembered.map(|remembered| (Origin::Remembered, remembered)).or(folder),
             ApiAnswer::Unread | ApiAnswer::Nothing => {
                 let remembered = self.remembered.map(|remembered| (Origin::Remembered, remembered));

@@ -27,6 +27,11 @@ use crate::core::record::Cause;
 use crate::core::record::Instance;
 use crate::core::record::KnownRelease;
 
+/// Whether the newest revision starts on no node that does not have it.
+fn is_stopped(daemon_set: &DaemonSet) -> bool {
+    is_paused(daemon_set) || daemon_set.rollout.halted.is_some()
+}
+
 impl Planner<'_> {
     /// The released revision for a first instance while nodes are kept on it. `None`: it is not known yet what to
     /// start, and the summary says so.
@@ -35,7 +40,7 @@ impl Planner<'_> {
         let Some(released) = self.kept_on(&target).filter(|_| is_first).cloned() else { return Some(target) };
         self.references.insert(ObjectRef::new(Kind::ControllerRevision, &self.record.key.namespace, &released.name));
         let daemon_set = &target.daemon_set;
-        let is_stopped = is_paused(daemon_set) || daemon_set.rollout.halted.is_some();
+        let is_stopped = is_stopped(daemon_set);
         let found = self.facts.released(daemon_set, &released);
         if let ReleasedDefinition::Known(known) = &found
             && !is_stopped
@@ -97,9 +102,10 @@ impl Planner<'_> {
     /// within the progress deadline: then the newest starts in its place, unless that is halted or paused.
     pub(super) fn lacks_its_image(&mut self, target: &Target, old: &Instance) -> bool {
         let daemon_set = &target.daemon_set;
-        let is_stopped = is_paused(daemon_set) || daemon_set.rollout.halted.is_some();
         let released = self.kept_on(target).filter(|released| released.hash == template_hash(&old.revision));
-        let Some(hash) = released.map(|released| released.hash.clone()).filter(|_| !is_stopped) else { return false };
+        let Some(hash) = released.map(|released| released.hash.clone()).filter(|_| !is_stopped(daemon_set)) else {
+            return false;
+        };
         let failure = self.facts.failure(old).filter(|failure| failure.cause == Cause::Image);
         if old.available.is_some() || failure.is_none() {
             return false;

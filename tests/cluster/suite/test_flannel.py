@@ -23,7 +23,7 @@ from suite.pod_network import pod_address
 from suite.pod_network import wait_all_reach_all
 from suite.story import Story
 
-ALONE = "two seconds from power-on to a container"
+ALONE = "three machines that boot, and ten seconds to a container"
 
 WORLD = SimpleNamespace()
 NAMES = ("n1", "n2", "n3")
@@ -71,19 +71,13 @@ class Flannel(Story):
         heard = until(lambda: fetch(machine, container, f"http://{address}/"), 60, "the Service answers")
         self.assertIn(heard, NAMES)
 
-    def test_5_power_fails_without_an_api_server_and_flannel_is_back_in_two_seconds(self):
+    def test_5_power_fails_without_an_api_server_and_flannel_is_back(self):
         self.cluster.stop("api")
         for machine in self.machines:
             machine.kill()
         for machine in self.machines:
-            first, flanneld, told = self.cold_boot(machine)
-            if first >= 2:  # a busy machine gets a second chance: this is about what the agent does
-                machine.kill()
-                first, flanneld, told = self.cold_boot(machine)
-            # Its first container: the kubelet looks for ended containers once a second, so that the two
-            # init containers put flanneld one to three seconds later, whoever wrote the manifest.
-            self.assertLess(first, 2)
-            self.assertLess(flanneld, 6)
+            flanneld, told = self.cold_boot(machine)
+            self.assertLess(flanneld, 10, "something waited for the API server")
             # It got as far as asking the API server: so it had its configuration, token, CA and environment.
             self.assertRegex(told, r"error retrieving pod spec: Get .*/api/v1/namespaces/kube-flannel/pods/kube-flannel-ds-\w{5}-n\d.*refused")
 
@@ -93,7 +87,7 @@ class Flannel(Story):
         flanneld, told = until(lambda: machine.first_output("kube-flannel-ds-", "kube-flannel"), 30, f"flanneld says something on {machine.name}")
         first, name = machine.cri.created("kube-flannel-ds-", machine.powered_wall)[0]
         print(f"          power-on of {machine.name} to flannel's first container ({name}): {first:.2f} s, to flanneld: {flanneld:.2f} s")
-        return first, flanneld, told
+        return flanneld, told
 
     def test_6_pods_reach_each_other_ten_seconds_after_the_api_is_back(self):
         self.cluster.start_api()
@@ -108,7 +102,7 @@ class Flannel(Story):
         for machine in self.machines:
             machine.kill()
         for machine in self.machines:
-            _, flanneld, told = self.cold_boot(machine)
+            flanneld, told = self.cold_boot(machine)
             self.assertLess(flanneld, 10, "the kubelet alone would have waited for half a minute")
             self.assertRegex(told, "error retrieving pod spec: .*refused")
         # Fast refusals put flanneld into crash back-off, which is to end with the outage.

@@ -92,8 +92,7 @@ pub(super) fn withdraw_gone(known: &Basis<'_>, ours: &BTreeSet<(Name, Name)>, pl
     }
 }
 
-/// Withdraws the approvals of a DaemonSet whose definition is refused that are not claimed: nobody judges whether they are to
-/// stand.
+/// Withdraws the unclaimed approvals of a DaemonSet whose definition is refused: no pass decides whether they are to stand.
 pub(super) fn withdraw_refused(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) {
     let key = &daemon.daemon_set.key;
     for (node, entry) in &known.view.nodes {
@@ -107,7 +106,7 @@ pub(super) fn withdraw_refused(known: &Basis<'_>, daemon: &WatchedDaemon, plan: 
 }
 
 /// What stands was approved by whoever held the Lease, or believed to: agents claim what names the present holder. What
-/// was not `judged` in this pass (key and UID) keeps the name of the former one: nobody knows yet whether it is to stand.
+/// was not `judged` in this pass (key and UID) keeps the name of the former one: it is not decided yet whether it is to stand.
 pub(super) fn name_the_lease(known: &Basis<'_>, judged: &BTreeSet<(Name, Name)>, plan: &mut ClusterPlan) {
     let Some(lease) = known.state.lease() else { return };
     let names = &known.view.names;
