@@ -238,6 +238,7 @@ impl Laws {
         let here: BTreeSet<&str> = self.manifests.values().map(|manifest| manifest.daemon.as_str()).collect();
         let is_heard = node.is_reachable() && node.server.lock().unwrap().refusals.is_empty();
         self.knows_nothing &= !is_heard || !node.is_mounted;
+        let has_doubts = node.may_doubt_ends() && !is_heard;
         let mut late = None;
         for daemon in &node.daemons {
             let name = format!("{SPACE}/{}", daemon.name);
@@ -257,7 +258,7 @@ impl Laws {
                 continue;
             }
             let without = self.without.entry(name.clone()).or_default();
-            *without += if is_up && node.is_clear() && !self.knows_nothing { passed } else { 0 };
+            *without += if is_up && node.is_clear() && !self.knows_nothing && !has_doubts { passed } else { 0 };
             if *without > WITHOUT {
                 late = Some(name);
             }

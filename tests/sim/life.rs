@@ -169,6 +169,7 @@ impl Plan {
 
     /// Does what is due. Gives whether the life is over.
     fn step(&mut self, node: &mut Node, laws: &mut Laws, is_up: bool) -> bool {
+        node.has_agent = is_up;
         while let Some((at, what)) = self.pending.last().copied() {
             if at > node.steady || node.end.is_some() {
                 break;

@@ -118,6 +118,8 @@ pub(crate) struct Node {
     pub(crate) clock_set_at: i64,
     /// The boot in which it was forgotten that the clock was set.
     pub(crate) clock_forgotten_in: Option<i64>,
+    /// Whether an agent runs.
+    pub(crate) has_agent: bool,
     /// When a record was last damaged.
     damaged_at: i64,
     /// When the inputs that the agent remembers were last damaged.
@@ -182,6 +184,7 @@ impl Node {
             ordered_at: -1,
             clock_set_at: -1,
             clock_forgotten_in: None,
+            has_agent: false,
             damaged_at: -60_000,
             inputs_damaged_at: None,
             latest: 0,
@@ -318,6 +321,12 @@ impl Node {
             && !self.has_older_state()
             // Then nothing is planned, and no gate closed.
             && !self.faults.contains(&Fault::ManifestsUnreadable)
+    }
+
+    /// Whether it cannot be told if the kubelet has run in this boot, so that what ended at it, because its data is sealed,
+    /// may have run: the clock was set back before it (not-mended).
+    pub(crate) fn may_doubt_ends(&self) -> bool {
+        self.is_sealed && self.latest >= self.booted + self.wall.get()
     }
 
     /// The daemons that have to be Ready before `daemon` starts.

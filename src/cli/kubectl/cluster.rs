@@ -13,6 +13,7 @@ use crate::cli::Exit;
 use crate::cli::kubectl::user::ANOTHER;
 use crate::cli::output;
 use crate::clock;
+use crate::core::cluster::liveness;
 use crate::core::cluster::overview::ClusterOverview;
 use crate::core::cluster::overview::Leader;
 use crate::core::json::Json;
@@ -24,6 +25,8 @@ use crate::node::api::FailureKind;
 const NAMED: usize = 5;
 /// The coordinator's Lease, where `coordinator.lease-namespace` and `-name` are not changed.
 const LEASE: (&str, &str) = ("kube-system", "daemonlet-coordinator");
+/// So many mirror pods on nodes of silent agents are looked up; of the rest it is not known whether they are ready.
+const LOOKUPS: usize = 500;
 /// Within this time a coordinator that lives has renewed it: it does every 2 s.
 const RENEWED: Duration = Duration::from_secs(6);
 /// Objects a page, of which a tenant writes none.
@@ -56,7 +59,26 @@ pub(super) async fn read(client: &kube::Client) -> Result<ClusterOverview, Comma
         Err(failure) if failure.kind == FailureKind::NotFound => without_lease(&cluster),
         Err(failure) => Leader { unknown: failure.message, ..Leader::default() },
     };
+    silent(client, &mut cluster).await;
     Ok(cluster)
+}
+
+/// Which agents are silent, and who is ready on their nodes.
+async fn silent(client: &kube::Client, cluster: &mut ClusterOverview) {
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", liveness::NAMESPACE);
+    match list(client, &path).await {
+        Ok(leases) => cluster.take_leases(&leases),
+        Err(failure) => {
+            let text = "the agents' Leases cannot be listed, so agents that are dead are shown as they last reported";
+            output::remarks(&output::line(format!("{text}: {}", failure.message)));
+        }
+    }
+    for lookup in cluster.mirror_pods().into_iter().take(LOOKUPS) {
+        let path = format!("/api/v1/namespaces/{}/pods/{}", lookup.pod.namespace, lookup.pod.name);
+        if let Ok(pod) = get(client, &path).await {
+            cluster.take_mirror_pod(lookup, &pod);
+        }
+    }
 }
 
 /// Which DaemonSets are not shown as the API has them, in one line; nothing without any.

@@ -177,6 +177,7 @@ mod tests {
             pod: String::new(),
             ready: updated,
             updated,
+            is_silent: false,
             reason: reason.into(),
         };
         let nodes = vec![

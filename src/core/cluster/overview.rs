@@ -3,6 +3,7 @@
 //! Owns the joining of DaemonSets, Nodes and what agents say of themselves. Must not ask anybody.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -15,6 +16,7 @@ use crate::core::bounds::object_weight;
 use crate::core::cluster::conditions;
 use crate::core::cluster::history;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::liveness::MirrorPodLookup;
 use crate::core::cluster::node_daemons::Approval;
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::InstanceReport;
@@ -37,11 +39,13 @@ use crate::core::placement::NamespaceSelector;
 use crate::core::placement::Placement;
 use crate::core::status::LeftAlone;
 use crate::core::status::State;
+use crate::core::time::Timestamp;
 use crate::core::validate;
 
 mod leader;
 mod left_alone;
 mod reason;
+mod silent;
 
 pub use leader::CANNOT_LIST;
 pub use leader::Leader;
@@ -63,6 +67,8 @@ pub struct OverviewNode {
     pub report: Option<Status>,
     /// What the coordinator has approved there.
     pub approvals: Vec<Approval>,
+    /// When its agent last renewed its Lease, if it has stopped to: what it says is as old.
+    pub silent_since: Option<Timestamp>,
 }
 
 /// A DaemonSet of the API.
@@ -89,6 +95,8 @@ pub struct ClusterOverview {
     pub too_large: Vec<ObjectKey>,
     /// Who coordinates.
     pub coordinator: Leader,
+    /// Mirror pods on nodes of silent agents that are ready.
+    ready_mirror_pods: BTreeSet<MirrorPodLookup>,
     /// The node selectors of namespaces, as far as these could be listed.
     selectors: BTreeMap<String, NamespaceSelector>,
 }
@@ -155,6 +163,9 @@ pub struct DaemonOnNode {
     pub ready: bool,
     /// Whether the newest instance is of the wanted revision.
     pub updated: bool,
+    /// Whether its agent has stopped to renew its Lease: all but `ready` is then what it last said.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_silent: bool,
     /// Why it is not as it should be, in one line; empty: it is.
     pub reason: String,
 }
@@ -172,7 +183,7 @@ impl DaemonOnNode {
 
     /// Whether somebody has to look at it.
     pub fn is_bad(&self) -> bool {
-        self.state.is_none_or(State::is_bad)
+        self.is_silent || self.state.is_none_or(State::is_bad)
     }
 }
 
@@ -195,7 +206,7 @@ impl ClusterOverview {
             let ready = is_condition_true(value, "Ready");
             let (report, spec) = told.remove(&view.name).unzip();
             let approvals = spec.map(|spec: Spec| spec.approvals).unwrap_or_default();
-            Some((view.name.clone(), OverviewNode { report, approvals, ready, view }))
+            Some((view.name.clone(), OverviewNode { report, approvals, ready, view, silent_since: None }))
         });
         let nodes = nodes.collect();
         let selector = |namespace: &Value| {
@@ -310,19 +321,27 @@ impl ClusterOverview {
                 pod: String::new(),
                 ready: false,
                 updated: false,
+                is_silent: node.silent_since.is_some(),
                 reason: reason.to_owned(),
             });
         };
         let newest = report.instances.iter().rev().find(|instance| !instance.ending);
         let is_ready = |instance: &InstanceReport| instance.ready_since.is_some() && !instance.ending;
         let wanted = daemon.map(|daemon| daemon.revision.as_str());
+        let is_ready = match (node.silent_since, newest) {
+            (Some(_), newest) => {
+                newest.is_some_and(|newest| self.is_mirror_pod_ready(node, &key.namespace, &newest.pod))
+            }
+            (None, _) => report.instances.iter().any(is_ready),
+        };
         Some(DaemonOnNode {
             node: node.view.name.clone(),
             state: report.phase,
             revision: newest.map(|instance| instance.revision.clone()).unwrap_or_default(),
             pod: newest.map(|instance| instance.pod.clone()).unwrap_or_default(),
-            ready: node.ready && report.instances.iter().any(is_ready),
+            ready: node.ready && is_ready,
             updated: newest.is_some_and(|instance| wanted.is_none_or(|wanted| wanted == instance.revision)),
+            is_silent: node.silent_since.is_some(),
             reason: reason(node, report),
         })
     }

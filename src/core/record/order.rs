@@ -150,6 +150,21 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_was_set_back_makes_no_order_wait_longer_than_it_was_to() {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
+        for _ in 0..3 {
+            due(&mut record, at(7_200_000), 1);
+        }
+        record.not_after(at(0));
+        let order = record.instances[0].restart.as_ref().unwrap();
+        assert_eq!((order.at, order.due), (at(0), at(4_000)));
+        record.instances = vec![Instance::new("u", "p", 0, "r", at(0))];
+        record.order_restart("u", RestartCause::Deleted, at(7_200_000), &Fingerprint::Unknown);
+        record.not_after(at(0));
+        assert_eq!(record.instances[0].restart.as_ref().unwrap().due, at(0));
+    }
+
+    #[test]
     fn an_order_by_hand_is_due_at_once_and_the_first_order_stands() {
         let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
         record.instances = vec![Instance::new("u", "p", 0, "r", at(0))];

@@ -12,10 +12,11 @@ use super::phase::Phase;
 impl DaemonRecord {
     /// Resets times in the future to `now`: the clock was set back, and nothing should wait until it catches up.
     pub fn not_after(&mut self, now: Timestamp) {
-        self.each_time(|time| *time = now.min(*time));
         for order in self.instances.iter_mut().filter_map(|i| i.restart.as_mut()) {
-            order.due = order.due.min(now + MAX_BACKOFF);
+            let longest = (order.due - order.at).clamp(Span::ZERO, MAX_BACKOFF);
+            order.due = order.due.min(now + longest);
         }
+        self.each_time(|time| *time = now.min(*time));
     }
 
     /// Shifts every time by `by`: the clock was set forward by that much, so nothing has become older.

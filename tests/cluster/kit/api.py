@@ -62,7 +62,7 @@ class Api:
             both.flush()
             self._tls.load_cert_chain(both.name)
 
-    def _open(self, method, path, body=None, content="application/json", seconds=10):
+    def _open(self, method, path, body=None, content="application/json", seconds=30):
         server = urlsplit(self.server)
         connection = http.client.HTTPSConnection(server.hostname, server.port, timeout=seconds, context=self._tls)
         connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": content})
@@ -77,7 +77,7 @@ class Api:
             raise Refused(answer.status, f"{method} {path}: {told}")
         return connection, answer
 
-    def request(self, method, path, body=None, content="application/json", seconds=10):
+    def request(self, method, path, body=None, content="application/json", seconds=30):
         """One request; gives the decoded answer (or the text, when it is not JSON)."""
         connection, answer = self._open(method, path, body, content, seconds)
         try:

@@ -3,6 +3,7 @@
 On hollow nodes; the DaemonSet controller and the scheduler do not run.
 """
 
+import json
 import subprocess
 
 from kit import agent
@@ -45,6 +46,13 @@ class CoordinationTest(RolledOut):
         self.truth.joins(node)
         self.agents[node.name] = self.stack.enter_context(Agent(node, runtime_endpoint="", kubelet_endpoint=""))
         return node.name
+
+    def ask(self, *arguments, check):
+        """Runs the plugin."""
+        plugin = scratch() / "kubectl-daemonlet"
+        if not plugin.exists():
+            plugin.symlink_to(agent.binary())
+        return subprocess.run([plugin, "--kubeconfig", self.admin.kubeconfig, *arguments], capture_output=True, text=True, check=check, timeout=30)
 
     def test_1_a_revision_that_all_nodes_have_is_released(self):
         self.create("1")
@@ -131,10 +139,7 @@ class CoordinationTest(RolledOut):
         self.change("4")
         until(lambda: self.condition("Halted")[0] == "True", SOON, "it is halted still")
         never(lambda: "4" in self.images().values(), QUIET, "it spreads")
-        plugin = scratch() / "kubectl-daemonlet"
-        plugin.symlink_to(agent.binary())
-        done = subprocess.run([plugin, "--kubeconfig", self.admin.kubeconfig, "retry", "kube-system/net"], capture_output=True, text=True,
-                              check=True, timeout=30)
+        done = self.ask("retry", "kube-system/net", check=True)
         self.assertRegex(done.stdout, r"^kube-system/net: revision net-\w+ was halted since \S+: .*; the halt is ended\n$")
         self.all_have("4")
         notes = [e["note"] for e in warned("RolloutHalted")]
@@ -160,6 +165,13 @@ class CoordinationTest(RolledOut):
         self.agents[name].kill()
         until(lambda: self.condition("Degraded")[2] == f"agent does not renew its Lease on 1 node: {name}", 100, "the dead agent is told")
         until(lambda: self.status()["numberReady"] == len(self.agents), SOON, "its mirror pod says that it is ready")
+        until(lambda: self.told_silent(name), SOON, "the plugin tells it, too")
+
+    def told_silent(self, name):
+        """Whether `kubectl daemonlet` says that the agent of one node is silent, and that its daemon is ready."""
+        told = self.ask("-o", "json", check=False)
+        nodes = json.loads(told.stdout)["daemonSets"][0]["nodes"]
+        return [(node["node"], node["ready"]) for node in nodes if node.get("isSilent")] == [(name, True)]
 
     def test_7_a_node_that_breaks_and_is_deleted_counts_also_for_another_coordinator(self):
         next(iter(self.agents.values())).start()

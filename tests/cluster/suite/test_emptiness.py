@@ -73,7 +73,8 @@ class Restored(Story):
             first[name] = self.instance(agent, name, seconds=PATIENCE)
         self.admin.patch("configmaps", "settings", {"data": {"level": "two"}}, self.namespace)
         until(lambda: agent.node.data(first["old"], "settings", "level") == "two", SOON, "the change arrives")
-        for number in range(50):
+        # More versions than all clients write until the agent looks: a history that is as long again shows no gap.
+        for number in range(400):
             self.admin.patch("daemonsets", "new1", {"metadata": {"annotations": {"round": str(number)}}}, self.namespace)
         self.settled(agent)
         return agent, first, backup

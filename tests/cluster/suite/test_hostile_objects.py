@@ -19,8 +19,9 @@ from kit.wait import until
 from .bare import STATIC
 from .story import Coordinated
 
-# An API server, a coordinator and an agent that was built for debugging share two cores.
+# An API server, a coordinator and an agent that may be built for debugging share two cores.
 SOON = 300
+ALONE = "objects that fill every bound: it takes all processors"
 BOUNDED = {"resources": {"limits": {"memory": "16Mi"}}, "securityContext": {"readOnlyRootFilesystem": True}}
 # What has to be refused among the attempts, and with which words.
 REFUSED = {

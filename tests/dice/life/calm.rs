@@ -1,6 +1,8 @@
 //! The end of a life: all is mended, and what is wanted comes to be.
 
+use daemonlet::core::cluster::conditions;
 use daemonlet::core::cluster::pass::Settings;
+use daemonlet::core::cluster::released::HALTED;
 use daemonlet::core::cluster::snapshot::WatchedKind;
 use daemonlet::core::json::Json;
 use daemonlet::core::model::UPDATE;
@@ -17,9 +19,14 @@ use crate::told;
 
 use super::Life;
 
+/// Rounds without a change after which nothing goes on: more than what is looked at again by time takes.
+const STANDSTILL: usize = 25;
+
 impl Life {
     /// Everybody is well, and nobody touches anything: all come to rest at what is wanted.
     pub(crate) fn calm_down(&mut self) {
+        self.wake();
+        self.is_told_what_holds();
         let image = if self.image().starts_with("bad") { "good-9".to_owned() } else { self.image() };
         let annotations = match self.dice.below(4) {
             0 | 1 => json!({}),
@@ -27,17 +34,6 @@ impl Life {
             _ => json!({UPDATE: self.dice.one_of(&["drain", "boot", "manual"])}),
         };
         self.template(&image, annotations);
-        for which in 0..2 {
-            (self.processes[which].frozen, self.processes[which].trap) = (self.now, Trap::None);
-        }
-        self.api.refuses = self.now;
-        self.api.show();
-        let now = self.now;
-        self.nodes.values_mut().for_each(|node| (node.dead, node.triggered) = (node.dead.min(now), Timestamp::MAX));
-        self.nodes.values_mut().for_each(|node| _ = node.mend());
-        let names: Vec<String> = self.unreachable.keys().cloned().collect();
-        names.iter().for_each(|name| self.ready(name, "True"));
-        self.unreachable.clear();
         self.tell("calm".to_owned());
         // Nodes of a good revision were deleted in the middle of it, and that halts it.
         self.rest(5);
@@ -61,6 +57,46 @@ impl Life {
         self.comes_back();
     }
 
+    /// Whatever was broken or away is well again.
+    fn wake(&mut self) {
+        for which in 0..2 {
+            (self.processes[which].frozen, self.processes[which].trap) = (self.now, Trap::None);
+        }
+        self.api.refuses = self.now;
+        self.api.show();
+        let now = self.now;
+        self.nodes.values_mut().for_each(|node| (node.dead, node.triggered) = (node.dead.min(now), Timestamp::MAX));
+        self.nodes.values_mut().for_each(|node| _ = node.mend());
+        let names: Vec<String> = self.unreachable.keys().cloned().collect();
+        names.iter().for_each(|name| self.ready(name, "True"));
+        self.unreachable.clear();
+    }
+
+    /// Nobody touches anything, and nothing happens any more: where nodes do not have what is wanted, the status says what
+    /// keeps them from it.
+    fn is_told_what_holds(&mut self) {
+        let (mut quiet, mut seen) = (0, 0);
+        for _ in 0..STANDSTILL * 10 {
+            self.round();
+            self.now += Span::from_secs(3);
+            quiet = if self.api.log.len() == seen { quiet + 1 } else { 0 };
+            seen = self.api.log.len();
+            if quiet == STANDSTILL {
+                break;
+            }
+        }
+        if quiet < STANDSTILL || self.odd.is_some() || self.have_it() {
+            return;
+        }
+        let daemon = self.daemon();
+        let conditions = daemon["status"].list_at("conditions");
+        let is_told = |c: &Value| match c.str_at("type") {
+            "Progressing" => conditions::is_held(c),
+            kind => matches!(kind, "Degraded" | HALTED) && c.str_at("status") == "True",
+        };
+        assert!(conditions.iter().any(is_told), "nothing goes on, and nobody says why: {}", daemon["status"]);
+    }
+
     /// So many rounds in which everybody does what there is to do, or until all has been at rest for [`QUIET`]. What is told may be as old as that of some of them.
     pub(crate) fn rest(&mut self, rounds: usize) {
         let mut told = told::Told::default();
@@ -75,23 +111,7 @@ impl Life {
     pub(super) fn go_on_for(&mut self, rounds: usize, mut look: impl FnMut(&Self)) {
         let (mut quiet, mut seen) = (0, 0);
         for round in 0..rounds {
-            for which in 0..2 {
-                let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
-                let process = &mut self.processes[which];
-                process.renew(&mut self.api, self.now);
-                // A pass in the middle of what a watch tells.
-                process.watch(&self.api, 3);
-                process.pass(&self.api, (&settings, self.budget), self.now);
-                process.watch(&self.api, usize::MAX);
-                process.pass(&self.api, (&settings, self.budget), self.now);
-                while process.deliver(&mut self.api, self.now, true) {}
-                assert_eq!(process.broken.take(), None, "a coordinator gives more than it has, or what it may not");
-            }
-            let names: Vec<String> = self.nodes.keys().cloned().collect();
-            names.iter().for_each(|name| {
-                self.agent(name, true);
-                self.boot(name);
-            });
+            self.round();
             look(self);
             self.now += Span::from_secs(3);
             quiet = if self.api.log.len() == seen { quiet + 1 } else { 0 };
@@ -103,6 +123,27 @@ impl Life {
                 self.api.writes = 0;
             }
         }
+    }
+
+    /// Everybody does what there is to do.
+    fn round(&mut self) {
+        for which in 0..2 {
+            let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
+            let process = &mut self.processes[which];
+            process.renew(&mut self.api, self.now);
+            // A pass in the middle of what a watch tells.
+            process.watch(&self.api, 3);
+            process.pass(&self.api, (&settings, self.budget), self.now);
+            process.watch(&self.api, usize::MAX);
+            process.pass(&self.api, (&settings, self.budget), self.now);
+            while process.deliver(&mut self.api, self.now, true) {}
+            assert_eq!(process.broken.take(), None, "a coordinator gives more than it has, or what it may not");
+        }
+        let names: Vec<String> = self.nodes.keys().cloned().collect();
+        names.iter().for_each(|name| {
+            self.agent(name, true);
+            self.boot(name);
+        });
     }
 
     /// Whether every node has what is wanted.

@@ -17,7 +17,8 @@ impl Laws {
         let Some(taint) = &node.taint else { return };
         for (index, daemon) in node.daemons.iter().enumerate() {
             let name = format!("{SPACE}/{}", daemon.name);
-            let is_awaited = taint.is_awaited(node, index) && daemon.wanted().is_some();
+            let is_clock_known = node.clock_forgotten_in != Some(node.booted);
+            let is_awaited = is_clock_known && taint.is_awaited(node, index) && daemon.wanted().is_some();
             if is_awaited && !self.ran_in_boot.contains(&name) {
                 let what = format!("{name} has not run in this boot");
                 self.violate(node.steady, "no workload before its daemons", what);

@@ -70,6 +70,7 @@ impl Life {
             add_shutdowns(&mut Draw::new(seed ^ 0x0ff0), &mut moves);
         }
         add_decay(&mut Draw::new(seed ^ 0xdeca), daemons.len() as u64, &mut moves);
+        add_broken_disks(&mut Draw::new(seed ^ 0xb20c), &mut moves);
         moves.retain(|(at, _)| *at < HOUR);
         let draw = &mut Draw::new(seed ^ 0xc0de);
         let conditioned = if draw.below(3) == 0 { some(draw) } else { Vec::new() };
@@ -133,8 +134,7 @@ fn add_not_ready(draw: &mut Draw, moves: &mut Vec<(i64, Move)>) {
     }
 }
 
-/// In one life of two a runtime loses track, modes change, or the machine sleeps. Disks that heal after `EIO` or `EROFS`,
-/// damaged seals, and clocks that are set while no agent runs are not drawn: lives in files may have them.
+/// In one life of two a runtime loses track, modes change, or the machine sleeps.
 fn add_decay(draw: &mut Draw, daemons: u64, moves: &mut Vec<(i64, Move)>) {
     for _ in 0..draw.below(2) * (1 + draw.below(4)) {
         let what = a_move_of_decay(draw, daemons);
@@ -158,6 +158,36 @@ fn a_move_of_decay(draw: &mut Draw, daemons: u64) -> Move {
             let seconds = draw.one_of(&[20, 600, 7_200, 40_000, 400_000]);
             Move::Suspend { seconds, is_cut: draw.below(2) == 0 }
         }
+    }
+}
+
+/// In one life of three a disk gives errors or is read-only for a while, what is sealed or remembered is damaged in ways of
+/// its own, or the clock is set while no agent runs.
+fn add_broken_disks(draw: &mut Draw, moves: &mut Vec<(i64, Move)>) {
+    if draw.below(3) > 0 {
+        return;
+    }
+    for _ in 0..1 + draw.below(2) {
+        let seconds = draw.one_of(&[2_u16, 8, 25, 70, 200, 600]);
+        let what = match draw.below(6) {
+            0..=2 => {
+                let faults = [
+                    Fault::StateBroken,
+                    Fault::ManifestsReadOnly,
+                    Fault::ManifestsBroken,
+                    Fault::PodsReadOnly,
+                    Fault::PodsBroken,
+                ];
+                Move::DiskFault { fault: draw.one_of(&faults), seconds }
+            }
+            3..=4 => {
+                let piece = draw.one_of(&[Piece::Inputs, Piece::Floor, Piece::Record, Piece::Seal]);
+                let damages = [Damage::Open, Damage::Foreign, Damage::Gone, Damage::Half];
+                Move::Damage { piece, damage: draw.one_of(&damages) }
+            }
+            _ => Move::ClockWhileDown { seconds: draw.one_of(&[-100_000_000, -3_600, 3_600, 100_000_000]) },
+        };
+        insert_near(draw, moves, what);
     }
 }
 

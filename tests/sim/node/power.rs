@@ -85,6 +85,10 @@ impl Node {
     pub(super) fn suspend(&mut self, seconds: u32, is_cut: bool) {
         let seconds = i64::from(seconds);
         self.set_clock(seconds);
+        if !self.has_agent {
+            // Nothing tells that from time that has passed.
+            self.clock_forgotten_in = Some(self.booted);
+        }
         self.suspended.set(self.suspended.get() + seconds * 1_000);
         self.suspended_in_all += seconds * 1_000;
         self.kubelet.booted -= seconds * 1_000;

@@ -79,7 +79,7 @@ impl Node {
 
     pub(super) fn chmod_state(&mut self, mode: u32) {
         if let Ok(folder) = self.disk.open_folder(&DiskHandle::Start, Path::new(STATE), Links::Follow) {
-            self.as_world(|disk| disk.set_mode(&folder, mode)).unwrap_or_default();
+            self.as_world(|disk| disk.set_mode(&folder, mode).and_then(|()| disk.sync(&folder))).unwrap_or_default();
         }
     }
 

@@ -29,6 +29,9 @@ pub(super) fn reason(node: &OverviewNode, report: &DaemonReport) -> String {
     if !node.ready {
         parts.push("the node is not Ready".to_owned());
     }
+    if let Some(since) = node.silent_since {
+        parts.push(format!("the node's agent has not renewed its Lease since {since}: this is what it last said"));
+    }
     if let Some(replacing) = &report.replacing {
         parts.push(format!("is being replaced by revision {replacing}"));
     }

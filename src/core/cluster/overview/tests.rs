@@ -67,6 +67,43 @@ fn a_rollout_is_counted_over_the_nodes_that_have_a_part_in_it() {
 }
 
 #[test]
+fn on_the_node_of_a_silent_agent_the_mirror_pod_says_who_is_ready() {
+    let nodes: Vec<Value> = ["n1", "n2", "n3", "n4"].map(|name| node(name, true, false)).into();
+    let mut odd = report("n4", "running", "old", true);
+    odd["status"]["daemons"][0]["instances"][0]["pod"] = json!("../../secrets/a");
+    let reports = ["n1", "n2", "n3"].map(|name| report(name, "running", "old", true));
+    let mut cluster = ClusterOverview::new(&nodes, &[], &[&reports[..], &[odd]].concat(), &[]);
+    let lease = |name: &str, time: &str| {
+        let renewed = format!("2026-11-21T10:{time}.000000Z");
+        json!({"metadata": {"name": name}, "spec": {"renewTime": renewed}})
+    };
+    // n3 has none, as an agent without the right to write it.
+    cluster.take_leases(&[lease("n1", "10:00"), lease("n2", "08:40"), lease("n4", "01:00")]);
+    assert_eq!(cluster.mirror_pods(), [], "within what clocks differ by; and a path is no name");
+    cluster.take_leases(&[lease("n1", "10:30"), lease("n2", "08:40"), lease("n4", "01:00")]);
+    let places = |cluster: &ClusterOverview| cluster.overview(None).daemon_sets.remove(0).nodes;
+    let ready = |cluster: &ClusterOverview| places(cluster).iter().map(|p| (p.ready, p.is_bad())).collect::<Vec<_>>();
+    assert_eq!(ready(&cluster), [(true, false), (false, true), (true, false), (false, true)]);
+    let lookup = cluster.mirror_pods().remove(0);
+    assert_eq!((lookup.node.as_str(), lookup.pod.to_string().as_str()), ("n2", "kube-system/net-x-n2"));
+    let pod = |node: &str| {
+        let conditions = json!([{"type": "Ready", "status": "True"}]);
+        json!({"spec": {"nodeName": node}, "status": {"conditions": conditions}})
+    };
+    cluster.take_mirror_pod(lookup.clone(), &pod("n1"));
+    assert!(!ready(&cluster)[1].0, "another node's");
+    cluster.take_mirror_pod(lookup, &pod("n2"));
+    assert_eq!(ready(&cluster)[1], (true, true));
+    assert!(
+        places(&cluster)[1].reason.starts_with("the node's agent has not renewed its Lease since 2026-11-21T10:08:40")
+    );
+    // Where all agents are silent, the coordinator's Lease is the newest.
+    cluster.coordinator.renewed = "2026-11-21T12:00:00.000000Z".to_owned();
+    cluster.take_leases(&[lease("n1", "10:30")]);
+    assert!(cluster.nodes["n1"].silent_since.is_some() && cluster.nodes["n2"].silent_since.is_none());
+}
+
+#[test]
 fn a_node_whose_daemon_the_stock_controller_runs_lacks_nothing() {
     let mut stands_by = report("n1", "standingBy", "", false);
     stands_by["status"]["daemons"][0]["instances"] = json!([]);
