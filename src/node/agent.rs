@@ -40,6 +40,7 @@ mod orphans;
 mod planning;
 mod quiet;
 mod recorder;
+mod records;
 mod release;
 mod reload;
 mod remembered_files;
@@ -49,6 +50,7 @@ pub mod replay;
 mod report;
 mod requests;
 mod rollback_data;
+mod runtime_pods;
 mod sealing;
 mod signals;
 #[cfg(feature = "simulation")]
@@ -56,6 +58,7 @@ pub mod simulated;
 mod start;
 mod state;
 pub mod teardown;
+mod versioned_objects;
 mod wake;
 
 use std::path::Path;

@@ -33,10 +33,10 @@ use super::LastPass;
 use super::decide::decide;
 use super::decision::Decision;
 use super::executor::RecordFate;
+use super::records::Records;
 use super::release;
 use super::report::changes;
 use super::report::to_json;
-use super::state::Records;
 
 /// The answer to `request` while no agent runs: from checkpoint, folders and manifests. Changes nothing.
 ///

@@ -35,13 +35,13 @@ use super::executor::Gates;
 use super::log::Log;
 use super::objects;
 use super::objects::is_override;
+use super::objects::rollback;
 use super::objects::tenant;
 use super::observation::Observation;
 use super::planning;
 use super::remembered_inputs::INPUTS;
 use super::render_cache::RenderCache;
 use super::requests::Request;
-use super::rollback_data;
 use super::state::AgentState;
 use super::state::Goal;
 
@@ -248,7 +248,7 @@ fn is_in_doubt(daemon: &DaemonPlan) -> bool {
 /// what it was, or come back from the dead. So is from which file a first instance comes: an agent that dies and forgot
 /// it would keep the instance when the file goes.
 fn remember(observation: &Observation, state: &mut AgentState, plan: &Plan) -> SaveInputs {
-    let kept = rollback_data::keep(observation, &mut state.inputs, &state.policy, plan);
+    let kept = rollback::keep(observation, &mut state.inputs, &state.policy, plan);
     let starting = || plan.daemons.iter().filter(|daemon| starts(daemon)).map(|daemon| &daemon.key);
     let folders = &observation.folders;
     let is_new_origin = folders.note_origins(&mut state.inputs.origins, starting());

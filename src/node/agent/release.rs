@@ -20,8 +20,8 @@ use crate::core::status::State;
 
 use super::Agent;
 use super::AgentError;
+use super::records::Records;
 use super::report::to_json;
-use super::state::Records;
 
 /// What comes of a request to release daemons.
 pub(super) struct Selected {

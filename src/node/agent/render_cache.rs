@@ -7,7 +7,7 @@ mod known_rendering;
 mod options;
 mod room;
 mod times;
-mod versioned;
+mod tokens;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -44,6 +44,7 @@ use crate::core::rendering::Revision;
 use crate::core::time::Span;
 
 use super::objects::Objects;
+use super::versioned_objects::VersionedObjects;
 
 use room::RenderRoom;
 use times::Times;
@@ -53,8 +54,7 @@ pub(super) use known_rendering::KnownRendering;
 pub(super) use known_rendering::RenderingKey;
 pub(super) use known_rendering::UsedRendering;
 pub(super) use options::VersionedOptions;
-pub(super) use versioned::VersionedObjects;
-pub(super) use versioned::VersionedTokens;
+pub(super) use tokens::VersionedTokens;
 
 /// What a rendering was made from.
 struct Made {

@@ -47,11 +47,11 @@ use crate::node::notify::Watchdog;
 use super::LastPass;
 use super::decision::Decision;
 use super::executor::EffectOutcome;
-use super::inputs::Purpose;
 use super::objects::Objects;
 use super::observation::Observation;
 use super::recorder::Recorder;
 use super::state::AgentState;
+use super::state::Purpose;
 
 use changes::changes;
 use changes::held;

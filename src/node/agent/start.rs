@@ -44,7 +44,6 @@ use super::executor::records::name_of;
 use super::failure;
 use super::former_names;
 use super::inputs::Inputs;
-use super::inputs::Purpose;
 use super::inputs_on_disk::InputsOnDisk;
 use super::noted_state;
 use super::remembered_inputs::INPUTS;
@@ -58,6 +57,7 @@ use super::sealing::Opened;
 use super::sealing::Sealing;
 use super::state::AgentState;
 use super::state::FloorSource;
+use super::state::Purpose;
 
 mod error;
 

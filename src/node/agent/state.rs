@@ -32,16 +32,21 @@ use super::concerns::volume_checks::Instances;
 use super::definitions::ApiDefinitions;
 use super::executor::EffectOutcome;
 use super::executor::RecordFate;
-use super::inputs::Purpose;
 use super::inputs::costs;
 use super::inputs_on_disk::InputsOnDisk;
 use super::log::Log;
 use super::observation::Observation;
+use super::records::Records;
 use super::remembered_inputs::RememberedInputs;
 use super::render_cache::VersionedOptions;
 
-/// What the node remembers of each daemon.
-pub(super) type Records = BTreeMap<ObjectKey, DaemonRecord>;
+/// What an agent does with what it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) enum Purpose {
+    Work,
+    /// It answers one question and changes nothing.
+    Answer,
+}
 
 /// What the passes are to bring about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -19,9 +19,9 @@ use super::super::evidence;
 use super::super::log::Log;
 use super::super::observation::Observation;
 use super::super::observed_state::GENERATION_ANNOTATION;
+use super::super::records::Records;
 use super::super::requests::Reply;
 use super::super::requests::Request;
-use super::super::state::Records;
 
 /// What has been asked for, by mirror pod UID: a patch that was refused is not sent again and again.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]

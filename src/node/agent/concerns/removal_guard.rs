@@ -21,9 +21,9 @@ use crate::node::api::Snapshot;
 use super::super::definitions::ApiDefinitions;
 use super::super::log::Log;
 use super::super::observation::Observation;
+use super::super::records::Records;
 use super::super::requests::Reply;
 use super::super::requests::Request;
-use super::super::state::Records;
 use super::etcd_rollback::EtcdRollbackReport;
 
 mod cluster;

@@ -14,12 +14,12 @@ use crate::node::agent::executor::problem;
 use crate::node::agent::failure;
 use crate::node::agent::planning::is_copy;
 use crate::node::agent::state::AgentState;
+use crate::node::agent::state::Purpose;
 use crate::node::manifests::ManifestDir;
 use crate::node::manifests::ManifestError;
 use crate::node::manifests::Scan;
 
 use super::Inputs;
-use super::Purpose;
 use super::node;
 
 impl Inputs {
