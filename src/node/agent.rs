@@ -14,17 +14,21 @@
 mod answers;
 mod boot;
 mod concerns;
+mod daemon_event;
 mod decide;
 mod decision;
 mod definitions;
 mod ending;
+mod error;
 mod evidence;
 mod executor;
 mod failing;
 mod failure;
+mod floor;
 mod former_names;
 #[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
+mod gates;
 mod inputs;
 mod inputs_on_disk;
 mod last_pass;
@@ -37,6 +41,7 @@ mod observation;
 mod observed_folders;
 mod observed_state;
 mod orphans;
+mod outcome;
 mod planning;
 mod quiet;
 mod recorder;
@@ -79,11 +84,11 @@ use crate::node::socket;
 use crate::node::socket::SocketRequest;
 
 use decision::Decision;
-use executor::EffectOutcome;
 use executor::Executor;
 use inputs::Inputs;
 use last_pass::LastPass;
 use observation::Observation;
+use outcome::EffectOutcome;
 use recorder::Recorder;
 use reload::Reread;
 use render_cache::RenderCache;
@@ -100,12 +105,12 @@ use wake::Until;
 use wake::Wake;
 
 pub use answers::answer_offline;
-pub use executor::open_gates;
+pub use error::AgentError;
+pub use executor::gates::open_gates;
 pub use release::held_by;
 pub use release::release_offline;
 pub use reload::Ended;
 pub use reload::block_sighup;
-pub use start::AgentError;
 pub use start::policy;
 pub use start::render_options;
 pub use teardown::Leftover;
@@ -370,7 +375,7 @@ impl Agent {
     async fn put_away(&mut self) {
         // With what alone is not worth a write: how far the API server's history had come.
         self.save_inputs();
-        sealing::withdraw_secrets(&mut self.executor, &self.state);
+        executor::withdraw::withdraw_secrets(&mut self.executor, &self.state);
         let _ = self.executor.files.unlink(&DiskHandle::Start, &self.config.socket());
         if let Some(api) = self.inputs.api() {
             api.flush_events(FLUSH).await;

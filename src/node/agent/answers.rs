@@ -28,11 +28,11 @@ use crate::core::update_trigger::UpdateTrigger;
 use crate::node::socket::SocketOperation;
 
 use super::Agent;
-use super::AgentError;
-use super::LastPass;
 use super::decide::decide;
 use super::decision::Decision;
-use super::executor::RecordFate;
+use super::error::AgentError;
+use super::last_pass::LastPass;
+use super::outcome::RecordFate;
 use super::records::Records;
 use super::release;
 use super::report::changes;

@@ -31,7 +31,7 @@ use crate::node::api::Scope;
 use super::concerns::images;
 use super::decision::Decision;
 use super::decision::SaveInputs;
-use super::executor::Gates;
+use super::gates::Gates;
 use super::log::Log;
 use super::objects;
 use super::objects::is_override;
@@ -319,7 +319,11 @@ fn due(observation: &Observation, state: &AgentState, plan: &Plan) -> Timestamp 
         // Others wait for their turn.
         (observation.turn != SuspectTurn::None).then_some(now),
     ];
-    let next = own.into_iter().chain(state.concerns.due(state)).flatten().fold(now + PERIOD, Timestamp::min);
+    let next = own
+        .into_iter()
+        .chain(state.concerns.due(!state.written.is_empty()))
+        .flatten()
+        .fold(now + PERIOD, Timestamp::min);
     if is_usable { next } else { after_failure(next, now) }
 }
 

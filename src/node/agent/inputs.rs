@@ -4,7 +4,7 @@
 //! pass. Must not decide: whatever could not be read is in the observation as such.
 
 mod api_view;
-pub(super) mod costs;
+mod costs;
 pub(super) mod folders;
 mod manifests;
 mod mounts;

@@ -64,17 +64,15 @@ use super::evidence;
 use super::evidence::NodeReadyCondition;
 use super::failing;
 use super::failing::FailureEvidence;
-use super::inputs::costs;
 use super::objects::Objects;
 use super::observation::Observation;
 use super::observation::VolumeDataState;
-use super::planning;
 use super::render_cache::RenderCache;
 use super::render_cache::RenderCacheInputs;
 use super::state::AgentState;
 
-/// Annotation with the generation of the template, which the API shows on every DaemonSet.
-pub(super) const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
+/// Stands for the digest of a manifest that the disk has lost and nobody removed.
+pub(super) const LOST: &str = "lost with the disk";
 
 /// What one pass knows, as planning asks for it.
 pub(super) struct ObservedState<'a> {
@@ -148,7 +146,7 @@ impl ObservedState<'_> {
 
 impl Facts for ObservedState<'_> {
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult> {
-        if let Some(why) = costs::held_back(self.observation, self.state, daemon_set) {
+        if let Some(why) = self.state.held_back(self.observation, daemon_set) {
             return self.held_back(daemon_set, incarnation, why);
         }
         let record = self.state.records.get(&daemon_set.key);
@@ -202,7 +200,7 @@ impl Facts for ObservedState<'_> {
     fn manifest(&self, uid: &str) -> ManifestFact<'_> {
         let sha256 = match self.manifests.get(uid) {
             None => return ManifestFact::Missing,
-            Some(&planning::LOST) => return ManifestFact::Lost,
+            Some(&LOST) => return ManifestFact::Lost,
             Some(sha256) => sha256,
         };
         let meant = self.state.concerns.kubelet_resync.meant(uid, sha256, self.observation.now);

@@ -37,12 +37,12 @@ use crate::node::recording::redact::DigestKey;
 use crate::node::recording::table::PieceTable;
 
 use super::concerns::kubelet_resync::ToTouch;
-use super::decision::DaemonEvent;
+use super::daemon_event::DaemonEvent;
 use super::decision::Decision;
 use super::decision::SaveInputs;
-use super::executor::EffectOutcome;
 use super::log::Log;
 use super::observation::Observation;
+use super::outcome::EffectOutcome;
 use super::render_cache::RenderCache;
 use super::render_cache::UsedRendering;
 use super::requests::Request;

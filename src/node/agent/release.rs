@@ -19,7 +19,7 @@ use crate::core::status::SCHEMA_VERSION;
 use crate::core::status::State;
 
 use super::Agent;
-use super::AgentError;
+use super::error::AgentError;
 use super::records::Records;
 use super::report::to_json;
 

@@ -44,11 +44,11 @@ use crate::node::notify;
 use crate::node::notify::Notifier;
 use crate::node::notify::Watchdog;
 
-use super::LastPass;
 use super::decision::Decision;
-use super::executor::EffectOutcome;
+use super::last_pass::LastPass;
 use super::objects::Objects;
 use super::observation::Observation;
+use super::outcome::EffectOutcome;
 use super::recorder::Recorder;
 use super::state::AgentState;
 use super::state::Purpose;

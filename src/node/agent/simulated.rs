@@ -20,11 +20,11 @@ use crate::node::socket::SocketOperation;
 use crate::node::socket::SocketRequest;
 
 use super::Agent;
-use super::AgentError;
 use super::Ended;
 use super::decide;
 use super::decision::Decision;
-use super::executor::open_listed;
+use super::error::AgentError;
+use super::executor::gates::open_listed;
 use super::observation::Observation;
 use super::render_cache::RenderCache;
 use super::signals::SignalCommand;

@@ -16,14 +16,11 @@ use crate::core::render::PullMode;
 use crate::core::render::RenderOptions;
 use crate::node::api;
 use crate::node::checkpoint::CheckpointError;
-use crate::node::checkpoint::CheckpointStore;
-use crate::node::checkpoint::DAEMONS;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
 use crate::node::cri::Cri;
 use crate::node::doctor;
 use crate::node::folders::FirstLook;
-use crate::node::fsx::Dir;
 use crate::node::fsx::Real;
 use crate::node::fsx::Shared;
 use crate::node::kubelet::Kubelet;
@@ -33,19 +30,21 @@ use crate::node::volumes::VolumesRoot;
 
 use super::Agent;
 use super::concerns::manifests_lost_at_boot::ManifestsLostAtBoot;
+use super::error::AgentError;
 use super::executor;
 use super::executor::Executor;
-use super::executor::FLOOR;
-use super::executor::Floor;
-use super::executor::Keeps;
-use super::executor::StateFolder;
+use super::executor::costs::Keeps;
 use super::executor::problem;
 use super::executor::records::name_of;
+use super::executor::state_folder;
+use super::executor::state_folder::StateFolder;
 use super::failure;
+use super::floor::FLOOR;
+use super::floor::Floor;
 use super::former_names;
 use super::inputs::Inputs;
 use super::inputs_on_disk::InputsOnDisk;
-use super::noted_state;
+use super::last_pass::LastPass;
 use super::remembered_inputs::INPUTS;
 use super::remembered_inputs::RememberedInputs;
 use super::remembered_inputs::SavedInputs;
@@ -58,10 +57,6 @@ use super::sealing::Sealing;
 use super::state::AgentState;
 use super::state::FloorSource;
 use super::state::Purpose;
-
-mod error;
-
-pub use error::AgentError;
 
 impl Agent {
     /// Opens what the agent works on and reads what it remembers. Writes nothing but folders, and what stands for records
@@ -78,8 +73,8 @@ impl Agent {
     /// The same on this disk.
     pub(super) fn on(files: Shared, config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
         // Before anything in it is touched: another agent may be at work.
-        let lock = lock(&files, &config, None)?;
-        let state = open_state(&files, &config).map(Some);
+        let lock = state_folder::lock(&files, &config, None)?;
+        let state = state_folder::open_state(&files, &config).map(Some);
         let mut agent = Self::with(config, files, state, Purpose::Work, notifier)?;
         agent.executor.lock = lock;
         Ok(agent)
@@ -91,8 +86,8 @@ impl Agent {
     /// When the state folder cannot be used or another agent has it, or the configuration names something impossible.
     pub(super) fn to_mark(config: Config) -> Result<Self, AgentError> {
         let files = Real::shared();
-        let lock = lock(&files, &config, None)?;
-        let state = open_state(&files, &config)?;
+        let lock = state_folder::lock(&files, &config, None)?;
+        let state = state_folder::open_state(&files, &config)?;
         let notifier = Arc::new(Notifier::from_environment());
         let mut agent = Self::with(config, files, Ok(Some(state)), Purpose::Answer, notifier)?;
         agent.executor.lock = lock;
@@ -105,7 +100,7 @@ impl Agent {
     /// When the state folder cannot be read, or the configuration names something impossible.
     pub(super) fn to_answer(config: Config) -> Result<Self, AgentError> {
         let files = Real::shared();
-        let state = match look_at_state(&files, &config) {
+        let state = match state_folder::look_at_state(&files, &config) {
             // Who asks is not who works: this says nothing about the agent.
             Err(error @ CheckpointError::Folder { .. }) => return Err(error.into()),
             Err(error) if !nix::unistd::geteuid().is_root() => return Err(error.into()),
@@ -149,7 +144,7 @@ impl Agent {
             executor,
             requests,
             reporter,
-            last: super::LastPass::default(),
+            last: LastPass::default(),
         })
     }
 }
@@ -334,50 +329,6 @@ fn recall_inputs(
     }
     // Sealing was switched on or off: what is on disk is to be as the owner says.
     sealed != sealing.is_on() || sealed && is_plain
-}
-
-/// Opens the state folder, made if it is not there.
-///
-/// # Errors
-/// When it cannot be opened, or others could write to it.
-pub(super) fn open_state(files: &Shared, config: &Config) -> Result<StateFolder, CheckpointError> {
-    let inputs = CheckpointStore::open(files, &config.state_dir)?;
-    let records = inputs.folder(DAEMONS)?;
-    Ok(StateFolder { inputs, records })
-}
-
-/// Opens the state folder to look at; `None`: there is none.
-fn look_at_state(files: &Shared, config: &Config) -> Result<Option<StateFolder>, CheckpointError> {
-    let Some(inputs) = CheckpointStore::open_read_only(files, &config.state_dir)? else { return Ok(None) };
-    let records = CheckpointStore::open_read_only(files, &config.state_dir.join(DAEMONS))?;
-    Ok(records.map(|records| StateFolder { inputs, records }))
-}
-
-/// Whether an agent that starts could use the state folder.
-pub(super) fn check_state(files: &Shared, config: &Config) -> Result<(), CheckpointError> {
-    open_state(files, config)?.records.load_all(|_: &serde::de::IgnoredAny| None).map(drop)
-}
-
-/// Locks the state folder for this process, if it is not the one that it holds. `None`: it cannot be opened.
-///
-/// # Errors
-/// When another agent has it.
-pub(super) fn lock(files: &Shared, config: &Config, held: Option<Dir>) -> Result<Option<Dir>, AgentError> {
-    let path = config.state_dir.clone();
-    let there = files.look(&path).ok().map(|stat| stat.stamp);
-    let is_held = |dir: &Dir| dir.own_stat().ok().zip(there).is_some_and(|(own, there)| own.stamp.is_same_file(&there));
-    if held.as_ref().is_some_and(is_held) {
-        return Ok(held);
-    }
-    let Ok((dir, _)) = Dir::open_or_create(files, &path, 0o700) else { return Ok(None) };
-    match dir.lock() {
-        Ok(true) => {
-            noted_state::note(files, std::env::var_os("STATE_DIRECTORY").as_deref(), &path);
-            Ok(Some(dir))
-        }
-        Ok(false) => Err(AgentError::Locked { path }),
-        Err(error) => Err(AgentError::Lock { path, source: error.source }),
-    }
 }
 
 #[cfg(test)]

@@ -11,16 +11,15 @@ use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Phase;
-use crate::core::sources::Desired;
 use crate::core::status::Problem;
 use crate::node::fsx::Real;
 use crate::node::notify::Notifier;
 
 use super::Agent;
-use super::AgentError;
-use super::LastPass;
-use super::executor::EffectOutcome;
-use super::start;
+use super::error::AgentError;
+use super::executor::state_folder;
+use super::last_pass::LastPass;
+use super::outcome::EffectOutcome;
 use super::state::AgentState;
 
 /// What a teardown found, and what is left of it.
@@ -49,18 +48,13 @@ pub struct Leftover {
     pub what: String,
 }
 
-/// What is wanted of every daemon while the node is torn down.
-pub(super) fn desired() -> Desired {
-    Desired::Gone { reason: "this node is torn down".to_owned(), by_list: false, ignore_file: None }
-}
-
 /// An agent for [`Agent::teardown`]: without its state folder it would end nothing.
 ///
 /// # Errors
 /// As [`Agent::new`], and when the state folder cannot be used.
 pub fn to_tear_down(config: Config, notifier: Arc<Notifier>) -> Result<Agent, AgentError> {
     let agent = Agent::new(config, notifier)?;
-    start::check_state(&Real::shared(), &agent.config)?;
+    state_folder::check_state(&Real::shared(), &agent.config)?;
     Ok(agent)
 }
 

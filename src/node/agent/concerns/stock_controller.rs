@@ -26,7 +26,7 @@ use crate::node::api::EventKind;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
-use super::super::decision::DaemonEvent;
+use super::super::daemon_event::DaemonEvent;
 use super::super::definitions::ApiDefinitions;
 use super::super::ending;
 use super::super::evidence;
