@@ -14,6 +14,7 @@
 mod answers;
 mod boot;
 mod concerns;
+mod configured;
 mod daemon_event;
 mod decide;
 mod decision;
@@ -40,6 +41,7 @@ mod objects;
 mod observation;
 mod observed_folders;
 mod observed_state;
+pub mod offline;
 mod orphans;
 mod outcome;
 mod planning;
@@ -62,7 +64,7 @@ mod signals;
 pub mod simulated;
 mod start;
 mod state;
-pub mod teardown;
+mod teardown;
 mod versioned_objects;
 mod wake;
 
@@ -104,18 +106,14 @@ use wake::ClockReading;
 use wake::Until;
 use wake::Wake;
 
-pub use answers::answer_offline;
+pub use configured::policy;
+pub use configured::render_options;
 pub use error::AgentError;
 pub use executor::gates::open_gates;
-pub use release::held_by;
-pub use release::release_offline;
 pub use reload::Ended;
 pub use reload::block_sighup;
-pub use start::policy;
-pub use start::render_options;
 pub use teardown::Leftover;
 pub use teardown::Teardown;
-pub use teardown::teardown_offline;
 
 /// How long events that wait for others are sent when the agent ends.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -319,7 +317,7 @@ impl Agent {
     async fn reload(&mut self, file: Option<&Path>) -> bool {
         self.reporter.notifier().reloading();
         let before = std::mem::take(&mut self.state.unusable_configuration);
-        match reload::reread(file, &self.config).await {
+        match reload::reread(file, &self.config, Self::held_with).await {
             Reread::Another(held) => {
                 held.iter().for_each(|line| tracing::warn!("{line}"));
                 tracing::info!("the configuration has changed: starting over with it");

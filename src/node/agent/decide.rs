@@ -58,6 +58,9 @@ const FAILED_REST: Span = Span::from_secs(1);
 const FAILED_AGAIN: Span = Span::from_secs(5);
 /// A manifest folder that cannot be used or watched is looked at this often.
 const UNWATCHED_PERIOD: Span = Span::from_secs(5);
+/// The share of passes that a simulation decides twice.
+#[cfg(feature = "simulation")]
+const DECIDED_TWICE: f64 = 1.0 / 16.0;
 
 /// What follows from `observation` for an agent in `state`.
 pub(super) fn decide(
@@ -78,24 +81,28 @@ pub(super) fn checked_decide(
 ) -> Decision {
     let decision = decide(observation, state, config, cache);
     #[cfg(feature = "simulation")]
-    super::simulated::is_same_in_reverse(&decision, observation, state, config, cache);
+    is_same_in_reverse(&decision, observation, state, config, cache);
     decision
 }
 
-/// The same with the concerns asked in the reverse order.
+/// Asserts, in some passes, that another order of the concerns gives the same decision.
 #[cfg(feature = "simulation")]
-pub(super) fn decide_in_reverse(
+fn is_same_in_reverse(
+    decision: &Decision,
     observation: &Observation,
     state: &AgentState,
     config: &Config,
     cache: &mut RenderCache,
-) -> Decision {
-    let mut order = Concern::ALL;
-    order.reverse();
-    decide_in_order(&order, observation, state, config, cache)
+) {
+    if observation.random < DECIDED_TWICE {
+        let mut order = Concern::ALL;
+        order.reverse();
+        let other = decide_in_order(&order, observation, state, config, cache);
+        other.assert_same(decision, "the order of concerns counts");
+    }
 }
 
-/// The same with the concerns asked in another order.
+/// [`decide`] with the concerns asked in another order.
 fn decide_in_order(
     order: &[Concern],
     observation: &Observation,

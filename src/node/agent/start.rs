@@ -10,11 +10,7 @@ use tokio::sync::Notify;
 use crate::clock;
 use crate::config::Config;
 use crate::core::model::ObjectKey;
-use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
-use crate::core::render::PullMode;
-use crate::core::render::RenderOptions;
-use crate::node::api;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
@@ -30,6 +26,7 @@ use crate::node::volumes::VolumesRoot;
 
 use super::Agent;
 use super::concerns::manifests_lost_at_boot::ManifestsLostAtBoot;
+use super::configured;
 use super::error::AgentError;
 use super::executor;
 use super::executor::Executor;
@@ -80,6 +77,16 @@ impl Agent {
         Ok(agent)
     }
 
+    /// An agent for [`Agent::teardown`]: without its state folder it would end nothing.
+    ///
+    /// # Errors
+    /// As [`Agent::new`], and when the state folder cannot be used.
+    pub fn to_tear_down(config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
+        let agent = Self::new(config, notifier)?;
+        state_folder::check_state(&Real::shared(), &agent.config)?;
+        Ok(agent)
+    }
+
     /// An agent that makes no pass and may write records, while no other works.
     ///
     /// # Errors
@@ -124,8 +131,8 @@ impl Agent {
             (Some(endpoint), Some(kubeconfig)) => Some(Arc::new(Kubelet::new(endpoint, kubeconfig)?)),
             _ => None,
         };
-        let policy = policy(&config)?;
-        let options = VersionedOptions::new(render_options(&config, cri.is_some()));
+        let policy = configured::policy(&config)?;
+        let options = VersionedOptions::new(configured::render_options(&config, cri.is_some()));
         let wake = Arc::new(Notify::new());
         let volumes = Volumes::new(Arc::clone(&files), VolumesRoot::kubelet(&config.kubelet_root));
         let sealing = Sealing::new(config.seal_with().map(str::to_owned));
@@ -146,38 +153,6 @@ impl Agent {
             reporter,
             last: LastPass::default(),
         })
-    }
-}
-
-/// The policy of the configuration.
-///
-/// # Errors
-/// `selector` is none.
-pub fn policy(config: &Config) -> Result<Policy, AgentError> {
-    let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
-        .map_err(|error| AgentError::Selector(error.to_string()))?;
-    Ok(policy
-        .with_rules(config.policy_rules())
-        .with_release(config.policy_release.clone())
-        .with_defaults(config.pod_security_default, config.default_node_selector.clone()))
-}
-
-/// How an agent with this configuration renders, before it knows its kubelet.
-pub fn render_options(config: &Config, has_runtime: bool) -> RenderOptions {
-    RenderOptions {
-        node_name: config.node_name.clone(),
-        kubelet_version: None,
-        // The first pass, from disk alone, knows it too: else it would write manifests without it.
-        api_endpoint: config.api_endpoint.clone().or_else(|| api::endpoint(config.kubeconfig.as_deref()?).ok()?),
-        has_api: config.kubeconfig.is_some(),
-        inline_secret_env: config.inline_secret_env,
-        pulls: match (has_runtime, config.pull_as_written) {
-            (false, _) => PullMode::ByKubelet,
-            (true, true) => PullMode::AsWritten,
-            (true, false) => PullMode::First,
-        },
-        token_expiration: config.default_token_expiration.into(),
-        rules: config.policy_rules(),
     }
 }
 
