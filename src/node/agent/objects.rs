@@ -24,6 +24,7 @@ use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Note;
 use crate::core::policy::Policy;
+use crate::core::rendering::RenderResult;
 use crate::node::api::Entry;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
@@ -129,6 +130,14 @@ impl<'a> Objects<'a> {
     /// Whether an API server is configured and has not listed the object yet.
     pub(super) fn is_unlisted(&self, reference: &ObjectRef) -> bool {
         self.api.is_some_and(|api| api.lists(&Scope::Object(reference.clone())) == 0)
+    }
+
+    /// The Secrets of a rendering that may be sealed.
+    pub(super) fn sealed<'r>(&self, rendering: &'r RenderResult) -> impl Iterator<Item = &'r ObjectRef> {
+        let rendered = rendering.result.as_ref().ok();
+        let references = rendered.into_iter().flat_map(|rendered| &rendered.pod.references);
+        let secrets = references.filter(|reference| reference.kind == Kind::Secret);
+        secrets.filter(|secret| matches!(self.lookup(secret), Lookup::Unknown))
     }
 
     fn find(&self, reference: &ObjectRef) -> (UsedSource, Option<&'a Entry>) {

@@ -7,6 +7,7 @@ mod former_names;
 mod held_back;
 mod held_ports;
 mod room;
+mod tenant_counts;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -71,6 +72,8 @@ use super::render_cache::RenderCache;
 use super::render_cache::RenderCacheInputs;
 use super::state::AgentState;
 
+use tenant_counts::TenantCounts;
+
 /// Stands for the digest of a manifest that the disk has lost and nobody removed.
 pub(super) const LOST: &str = "lost with the disk";
 
@@ -91,7 +94,7 @@ pub(super) struct ObservedState<'a> {
     pub(super) unrelated_pods: &'a [stock_controller::UnrelatedPod<'a>],
     /// Why the API server cannot be asked now, if so.
     pub(super) unlinked: Option<Unlinked>,
-    pub(super) tenants: room::TenantCounts<'a>,
+    pub(super) tenants: TenantCounts<'a>,
 }
 
 /// An object of which no source has said anything yet.
@@ -181,7 +184,7 @@ impl Facts for ObservedState<'_> {
             missing.push(Missing { kind: "data".to_owned(), namespace: String::new(), name, key: String::new() });
         }
         if live && self.observation.seal.is_closed {
-            missing.extend(doubt::sealed(&rendering, &objects).map(missing_object));
+            missing.extend(objects.sealed(&rendering).map(missing_object));
         }
         if missing.is_empty() { rendering } else { Arc::new(rendering.waiting_for(missing)) }
     }

@@ -28,11 +28,8 @@ use super::etcd_rollback::EtcdRollbackReport;
 
 mod cluster;
 
+use cluster::ASK_AGAIN;
 use cluster::ClusterIdentityCheck;
-
-/// How long a GET that failed, or that contradicted the watch, is taken for an answer; and how often a cluster is asked
-/// which one it is.
-const ASK_AGAIN: Span = Span::from_secs(5);
 
 /// What has been asked, and what was answered.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
