@@ -68,7 +68,7 @@ pub(super) fn order<T: DeserializeOwned>(config: &Config, request: &SocketOperat
 
 /// A release while no agent runs: its next start carries it out.
 pub(super) fn release_offline<T: DeserializeOwned>(config: &Config, keys: &[ObjectKey]) -> Result<T, CommandFailure> {
-    let answer = agent::release_offline(config.clone(), &keys.iter().cloned().collect())?;
+    let answer = agent::offline::release_offline(config.clone(), &keys.iter().cloned().collect())?;
     understood(&config.socket(), &answer.to_string())
 }
 

@@ -9,5 +9,5 @@ use crate::node::socket::SocketOperation;
 
 /// The answer to `request`, as the agent would give it, from what is on disk. Changes nothing.
 pub(super) fn answer(config: &Config, request: &SocketOperation) -> Result<Value, CommandFailure> {
-    Ok(agent::answer_offline(config.clone(), request)?)
+    Ok(agent::offline::answer_offline(config.clone(), request)?)
 }

@@ -91,7 +91,7 @@ fn check(config: Config) -> Result<Exit, CommandFailure> {
         output::line(format!("note: {}", one.message)) + &hint
     };
     output::remarks(&config.remarks().into_iter().map(remark).collect::<String>());
-    match agent::held_by(config) {
+    match agent::offline::held_by(config) {
         Ok(held) => output::lines(held)?,
         Err(error) => {
             let message =

@@ -18,6 +18,7 @@ use crate::core::model::STARTING_TAINT;
 use crate::core::status::Problem;
 use crate::log::StateTold;
 use crate::node::agent;
+use crate::node::agent::Agent;
 use crate::node::agent::AgentError;
 use crate::node::agent::Leftover;
 use crate::node::agent::Teardown;
@@ -45,15 +46,14 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let config = arguments.config.load()?;
     if arguments.dry_run {
-        let drain = agent::teardown_offline(config.clone())?;
+        let drain = agent::offline::teardown_offline(config.clone())?;
         output::lines(would(&config, &drain))?;
         return Ok(if drain.problems.is_empty() { Exit::Success } else { Exit::Refused });
     }
     start_log(&config, StateTold::InLog)?;
     let runtime = event_loop()?;
     let drain = runtime.block_on(async {
-        let agent =
-            agent::teardown::to_tear_down(config.clone(), Arc::new(Notifier::from_environment())).map_err(refusal)?;
+        let agent = Agent::to_tear_down(config.clone(), Arc::new(Notifier::from_environment())).map_err(refusal)?;
         Ok::<Teardown, CommandFailure>(agent.teardown(arguments.timeout).await)
     })?;
     output::lines(done(&config, &drain))?;

@@ -14,17 +14,22 @@
 mod answers;
 mod boot;
 mod concerns;
+mod configured;
+mod daemon_event;
 mod decide;
 mod decision;
 mod definitions;
 mod ending;
+mod error;
 mod evidence;
 mod executor;
 mod failing;
 mod failure;
+mod floor;
 mod former_names;
 #[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
+mod gates;
 mod inputs;
 mod inputs_on_disk;
 mod last_pass;
@@ -36,10 +41,13 @@ mod objects;
 mod observation;
 mod observed_folders;
 mod observed_state;
+pub mod offline;
 mod orphans;
+mod outcome;
 mod planning;
 mod quiet;
 mod recorder;
+mod records;
 mod release;
 mod reload;
 mod remembered_files;
@@ -49,13 +57,15 @@ pub mod replay;
 mod report;
 mod requests;
 mod rollback_data;
+mod runtime_pods;
 mod sealing;
 mod signals;
 #[cfg(feature = "simulation")]
 pub mod simulated;
 mod start;
 mod state;
-pub mod teardown;
+mod teardown;
+mod versioned_objects;
 mod wake;
 
 use std::path::Path;
@@ -76,11 +86,11 @@ use crate::node::socket;
 use crate::node::socket::SocketRequest;
 
 use decision::Decision;
-use executor::EffectOutcome;
 use executor::Executor;
 use inputs::Inputs;
 use last_pass::LastPass;
 use observation::Observation;
+use outcome::EffectOutcome;
 use recorder::Recorder;
 use reload::Reread;
 use render_cache::RenderCache;
@@ -96,18 +106,14 @@ use wake::ClockReading;
 use wake::Until;
 use wake::Wake;
 
-pub use answers::answer_offline;
-pub use executor::open_gates;
-pub use release::held_by;
-pub use release::release_offline;
+pub use configured::policy;
+pub use configured::render_options;
+pub use error::AgentError;
+pub use executor::gates::open_gates;
 pub use reload::Ended;
 pub use reload::block_sighup;
-pub use start::AgentError;
-pub use start::policy;
-pub use start::render_options;
 pub use teardown::Leftover;
 pub use teardown::Teardown;
-pub use teardown::teardown_offline;
 
 /// How long events that wait for others are sent when the agent ends.
 const FLUSH: Duration = Duration::from_secs(1);
@@ -311,7 +317,7 @@ impl Agent {
     async fn reload(&mut self, file: Option<&Path>) -> bool {
         self.reporter.notifier().reloading();
         let before = std::mem::take(&mut self.state.unusable_configuration);
-        match reload::reread(file, &self.config).await {
+        match reload::reread(file, &self.config, Self::held_with).await {
             Reread::Another(held) => {
                 held.iter().for_each(|line| tracing::warn!("{line}"));
                 tracing::info!("the configuration has changed: starting over with it");
@@ -367,7 +373,7 @@ impl Agent {
     async fn put_away(&mut self) {
         // With what alone is not worth a write: how far the API server's history had come.
         self.save_inputs();
-        sealing::withdraw_secrets(&mut self.executor, &self.state);
+        executor::withdraw::withdraw_secrets(&mut self.executor, &self.state);
         let _ = self.executor.files.unlink(&DiskHandle::Start, &self.config.socket());
         if let Some(api) = self.inputs.api() {
             api.flush_events(FLUSH).await;

@@ -32,8 +32,9 @@ const IMPURE: [&str; 18] = [
 ];
 
 /// What a decision of the agent is made of, in `src/node`: as pure as the core, and a line of the log is a value.
-const PURE: [&str; 17] = [
+const PURE: [&str; 25] = [
     "agent/concerns",
+    "agent/daemon_event",
     "agent/decide",
     "agent/decision",
     "agent/definitions",
@@ -41,15 +42,22 @@ const PURE: [&str; 17] = [
     "agent/evidence",
     "agent/failing",
     "agent/former_names",
+    "agent/gates",
     "agent/node_writes",
     "agent/objects",
     "agent/observation",
     "agent/observed_folders",
     "agent/observed_state",
     "agent/orphans",
+    "agent/outcome",
     "agent/planning",
     "agent/quiet",
+    "agent/records",
+    "agent/release",
+    "agent/rollback_data",
+    "agent/runtime_pods",
     "agent/state",
+    "agent/versioned_objects",
 ];
 
 /// Whether `line` has `word`, and not as the end of a longer name.

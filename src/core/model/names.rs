@@ -72,3 +72,5 @@ pub const WAITING_ANNOTATION: &str = "daemonlet.dev/waiting-containers";
 pub const HASH_LABEL: &str = "controller-revision-hash";
 /// Label of upstream's daemon pods: the template generation.
 pub const GENERATION_LABEL: &str = "pod-template-generation";
+/// Annotation with the generation of the template, which the API shows on every DaemonSet.
+pub const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";

@@ -28,41 +28,15 @@ use crate::core::update_trigger::UpdateTrigger;
 use crate::node::socket::SocketOperation;
 
 use super::Agent;
-use super::AgentError;
-use super::LastPass;
 use super::decide::decide;
 use super::decision::Decision;
-use super::executor::RecordFate;
+use super::error::AgentError;
+use super::last_pass::LastPass;
+use super::outcome::RecordFate;
+use super::records::Records;
 use super::release;
 use super::report::changes;
 use super::report::to_json;
-use super::state::Records;
-
-/// The answer to `request` while no agent runs: from checkpoint, folders and manifests. Changes nothing.
-///
-/// # Errors
-/// When the state folder cannot be read.
-pub fn answer_offline(config: Config, request: &SocketOperation) -> Result<Value, AgentError> {
-    let mut agent = Agent::to_answer(config)?;
-    let decision = agent.decide_now()?;
-    let (due, plan, problems) = (decision.due, decision.plan, decision.problems);
-    // What the pass would know; its effects are not carried out.
-    agent.state = decision.state;
-    agent.last = LastPass { plan, problems, due, ..std::mem::take(&mut agent.last) };
-    let view = agent.view();
-    Ok(match request {
-        SocketOperation::Status => to_json(&agent.reporter.status(&view)),
-        SocketOperation::Plan => to_json(&view.plan_report()),
-        SocketOperation::Explain { namespace, name } => to_json(&view.explain(&ObjectKey::new(namespace, name))),
-        SocketOperation::Retry { .. } => json!({"error": "the agent does not run: nothing is changed"}),
-        SocketOperation::Approve { .. } => json!({"error": "the agent does not run: nothing is approved"}),
-        SocketOperation::Recording => json!({"error": "no agent is running here: nothing is recorded"}),
-        SocketOperation::Release { .. } => json!({"error": "the state folder is not locked: nothing is released"}),
-        SocketOperation::Restart { namespace, name } => {
-            json!({"error": format!("{namespace}/{name} is not restarted: no agent is running here")})
-        }
-    })
-}
 
 /// What became of what a person ordered.
 enum OrderFate {
@@ -91,6 +65,17 @@ impl OrderFate {
 }
 
 impl Agent {
+    /// What an agent with another configuration would hold: a line for each daemon.
+    ///
+    /// # Errors
+    /// When no agent can start with it.
+    pub(super) async fn held_with(config: Config) -> Result<Vec<String>, AgentError> {
+        let mut agent = Self::to_answer(config)?;
+        let observation = agent.observe().await;
+        let decision = decide(&observation, &agent.state, &agent.config, &mut agent.render_cache);
+        Ok(release::held(&decision.plan))
+    }
+
     /// The decision of a first pass, without a running event loop.
     pub(super) fn decide_now(&mut self) -> Result<Decision, AgentError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AgentError::Loop)?;

@@ -28,8 +28,6 @@ pub(super) mod volume_checks;
 
 use crate::core::time::Timestamp;
 
-use super::state::AgentState;
-
 /// All of them.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Concerns {
@@ -60,8 +58,9 @@ pub(super) struct Concerns {
 }
 
 impl Concerns {
-    /// When each is to be looked at again. A concern that is added here without a time does not compile.
-    pub(super) fn due(&self, state: &AgentState) -> Vec<Option<Timestamp>> {
+    /// When each is to be looked at again; `has_written`: there is volume data of this process. A concern that is added here
+    /// without a time does not compile.
+    pub(super) fn due(&self, has_written: bool) -> Vec<Option<Timestamp>> {
         let Self {
             acceptance,
             // Their times are in the plan, which asks them.
@@ -98,7 +97,7 @@ impl Concerns {
             removal_guard.due(),
             restart_orders.due(),
             startup_taint.due(),
-            volume_checks.due(!state.written.is_empty()),
+            volume_checks.due(has_written),
         ]
     }
 }

@@ -31,17 +31,17 @@ use crate::node::api::Scope;
 use super::concerns::images;
 use super::decision::Decision;
 use super::decision::SaveInputs;
-use super::executor::Gates;
+use super::gates::Gates;
 use super::log::Log;
 use super::objects;
 use super::objects::is_override;
+use super::objects::rollback;
 use super::objects::tenant;
 use super::observation::Observation;
 use super::planning;
 use super::remembered_inputs::INPUTS;
 use super::render_cache::RenderCache;
 use super::requests::Request;
-use super::rollback_data;
 use super::state::AgentState;
 use super::state::Goal;
 
@@ -58,6 +58,9 @@ const FAILED_REST: Span = Span::from_secs(1);
 const FAILED_AGAIN: Span = Span::from_secs(5);
 /// A manifest folder that cannot be used or watched is looked at this often.
 const UNWATCHED_PERIOD: Span = Span::from_secs(5);
+/// The share of passes that a simulation decides twice.
+#[cfg(feature = "simulation")]
+const DECIDED_TWICE: f64 = 1.0 / 16.0;
 
 /// What follows from `observation` for an agent in `state`.
 pub(super) fn decide(
@@ -78,24 +81,28 @@ pub(super) fn checked_decide(
 ) -> Decision {
     let decision = decide(observation, state, config, cache);
     #[cfg(feature = "simulation")]
-    super::simulated::is_same_in_reverse(&decision, observation, state, config, cache);
+    is_same_in_reverse(&decision, observation, state, config, cache);
     decision
 }
 
-/// The same with the concerns asked in the reverse order.
+/// Asserts, in some passes, that another order of the concerns gives the same decision.
 #[cfg(feature = "simulation")]
-pub(super) fn decide_in_reverse(
+fn is_same_in_reverse(
+    decision: &Decision,
     observation: &Observation,
     state: &AgentState,
     config: &Config,
     cache: &mut RenderCache,
-) -> Decision {
-    let mut order = Concern::ALL;
-    order.reverse();
-    decide_in_order(&order, observation, state, config, cache)
+) {
+    if observation.random < DECIDED_TWICE {
+        let mut order = Concern::ALL;
+        order.reverse();
+        let other = decide_in_order(&order, observation, state, config, cache);
+        other.assert_same(decision, "the order of concerns counts");
+    }
 }
 
-/// The same with the concerns asked in another order.
+/// [`decide`] with the concerns asked in another order.
 fn decide_in_order(
     order: &[Concern],
     observation: &Observation,
@@ -248,7 +255,7 @@ fn is_in_doubt(daemon: &DaemonPlan) -> bool {
 /// what it was, or come back from the dead. So is from which file a first instance comes: an agent that dies and forgot
 /// it would keep the instance when the file goes.
 fn remember(observation: &Observation, state: &mut AgentState, plan: &Plan) -> SaveInputs {
-    let kept = rollback_data::keep(observation, &mut state.inputs, &state.policy, plan);
+    let kept = rollback::keep(observation, &mut state.inputs, &state.policy, plan);
     let starting = || plan.daemons.iter().filter(|daemon| starts(daemon)).map(|daemon| &daemon.key);
     let folders = &observation.folders;
     let is_new_origin = folders.note_origins(&mut state.inputs.origins, starting());
@@ -319,7 +326,11 @@ fn due(observation: &Observation, state: &AgentState, plan: &Plan) -> Timestamp 
         // Others wait for their turn.
         (observation.turn != SuspectTurn::None).then_some(now),
     ];
-    let next = own.into_iter().chain(state.concerns.due(state)).flatten().fold(now + PERIOD, Timestamp::min);
+    let next = own
+        .into_iter()
+        .chain(state.concerns.due(!state.written.is_empty()))
+        .flatten()
+        .fold(now + PERIOD, Timestamp::min);
     if is_usable { next } else { after_failure(next, now) }
 }
 

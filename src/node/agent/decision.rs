@@ -10,10 +10,10 @@ use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
 use crate::core::status::Problem;
 use crate::core::time::Timestamp;
-use crate::node::api::EventKind;
 
 use super::concerns::kubelet_resync::ToTouch;
-use super::executor::Gates;
+use super::daemon_event::DaemonEvent;
+use super::gates::Gates;
 use super::log::Log;
 use super::requests::Request;
 use super::state::AgentState;
@@ -77,29 +77,6 @@ pub(super) enum SaveInputs {
     BootBefore,
     /// After the other effects: some time has passed since they changed.
     After,
-}
-
-/// An event on a DaemonSet, whose cause is in its reason.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub(super) struct DaemonEvent {
-    pub(super) daemon: ObjectKey,
-    pub(super) kind: EventKind,
-    pub(super) reason: &'static str,
-    pub(super) action: &'static str,
-    pub(super) note: String,
-}
-
-impl DaemonEvent {
-    /// An event on the DaemonSet of `daemon`.
-    pub(super) fn new(
-        daemon: &DaemonPlan,
-        kind: EventKind,
-        reason: &'static str,
-        action: &'static str,
-        note: impl Into<String>,
-    ) -> Self {
-        Self { daemon: daemon.key.clone(), kind, reason, action, note: note.into() }
-    }
 }
 
 impl Decision {

@@ -17,7 +17,7 @@ use crate::node::api::Presence;
 use crate::node::api::Snapshot;
 use crate::node::api::Unusable;
 
-use super::state::Records;
+use super::records::Records;
 
 /// The daemons of which something runs.
 pub(super) fn running(records: &Records) -> BTreeSet<ObjectKey> {

@@ -3,23 +3,19 @@
 //! Owns the handles on manifest folder, volume data and state folder, and the one order of effects
 //! ([`Executor::execute`]). Must not decide anything: what became of each effect goes back as a value.
 
-mod costs;
+pub(super) mod costs;
 mod daemon;
-mod floor;
-mod gates;
+pub(super) mod gates;
 mod inputs;
 pub(super) mod records;
+pub(super) mod state_folder;
 mod touch;
-
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+pub(super) mod withdraw;
 
 use crate::config::Config;
 use crate::core::model::ObjectKey;
-use crate::core::record::Forgotten;
 use crate::core::set_aside::SetAside;
 use crate::core::status::Problem;
-use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::UnsyncedRecord;
 use crate::node::fsx::Dir;
 use crate::node::fsx::Shared;
@@ -32,19 +28,14 @@ use super::decision::Decision;
 use super::decision::SaveInputs;
 use super::failure;
 use super::failure::EffectFailure;
-use super::inputs_on_disk::SavedInputsMark;
+use super::floor::Floor;
 use super::observation::Observation;
+use super::outcome::ClearResult;
+use super::outcome::EffectOutcome;
 use super::sealing::Sealing;
-use super::start;
-use super::start::AgentError;
 
-pub(super) use costs::Keeps;
-pub(super) use floor::FLOOR;
-pub(super) use floor::Floor;
-pub(super) use gates::Gates;
-pub use gates::open_gates;
-#[cfg(feature = "simulation")]
-pub(in crate::node::agent) use gates::open_listed;
+use super::error::AgentError;
+use state_folder::StateFolder;
 
 /// The node's disk as the agent writes it.
 pub(super) struct Executor {
@@ -71,75 +62,6 @@ pub(super) struct Executor {
     unsynced: Vec<(ObjectKey, UnsyncedRecord)>,
     /// Daemons whose manifests were renamed into place without waiting for the disk.
     renamed: Vec<ObjectKey>,
-}
-
-/// The state folder, opened for work.
-pub(super) struct StateFolder {
-    pub(super) inputs: CheckpointStore,
-    pub(super) records: CheckpointStore,
-}
-
-impl StateFolder {
-    /// Whether it is still the folder at its path, for nobody else to write to: somebody may have changed that.
-    pub(super) fn is_in_place(&self) -> bool {
-        self.inputs.is_in_place() && self.records.is_in_place()
-    }
-}
-
-/// What became of a decision's effects.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
-pub(super) struct EffectOutcome {
-    /// Pods whose gates could not be closed.
-    pub(super) left_open: BTreeSet<String>,
-    /// Pods whose gates could not be opened.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub(super) left_closed: BTreeSet<String>,
-    /// Daemons of which an effect failed; what came before it was done.
-    pub(super) failures: BTreeMap<ObjectKey, EffectFailure>,
-    /// What became of the planned records; of a daemon that is not here the record before stays in force.
-    pub(super) records: BTreeMap<ObjectKey, RecordFate>,
-    /// Digests of the volume data that was written, by pod UID.
-    pub(super) written: BTreeMap<String, String>,
-    /// Instances of which nothing runs any more.
-    pub(super) finished: BTreeSet<String>,
-    /// Manifests that were touched: digests of the file with the annotation and without, by pod UID.
-    pub(super) touched: BTreeMap<String, (String, String)>,
-    /// Folders of ended pods: what became of each.
-    pub(super) cleared: BTreeMap<String, ClearResult>,
-    pub(super) forgotten: Option<Forgotten>,
-    /// The state folder was made anew: nothing that is remembered is on disk.
-    pub(super) state_folder_is_new: bool,
-    /// The remembered inputs that were saved.
-    pub(super) inputs_saved: Option<SavedInputsMark>,
-    /// What went wrong beside single daemons.
-    pub(super) problems: Vec<Problem>,
-    /// Effects that were executed.
-    pub(super) counts: EffectCounts,
-}
-
-/// What became of a planned record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub(super) enum RecordFate {
-    OnDisk,
-    /// It could not be written, and its numbers are used up all the same.
-    InMemory,
-}
-
-/// What became of the folder of an ended pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub(super) enum ClearResult {
-    Gone,
-    /// Something is mounted in it.
-    Mounted,
-    Failed,
-}
-
-/// Effects that were executed, for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub(super) struct EffectCounts {
-    pub(super) starts: u64,
-    pub(super) ends: u64,
-    pub(super) refreshes: u64,
 }
 
 /// What is wrong with a part of the disk.
@@ -238,11 +160,11 @@ impl Executor {
         // What was opened may be a folder that cannot be found any more, or that others may write to.
         self.state = None;
         let opened = match self.is_recalled {
-            true => start::lock(&self.files, config, self.lock.take()).and_then(|lock| {
+            true => state_folder::lock(&self.files, config, self.lock.take()).and_then(|lock| {
                 self.lock = lock;
-                Ok(Some(start::open_state(&self.files, config)?))
+                Ok(Some(state_folder::open_state(&self.files, config)?))
             }),
-            false => start::check_state(&self.files, config).map(|()| None).map_err(AgentError::from),
+            false => state_folder::check_state(&self.files, config).map(|()| None).map_err(AgentError::from),
         };
         match opened {
             Ok(Some(state)) => {

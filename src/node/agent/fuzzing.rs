@@ -10,11 +10,11 @@ use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::Loaded;
 use crate::node::cri;
 
-use super::evidence;
+use super::records::Records;
 use super::remembered_inputs;
 use super::remembered_inputs::RememberedInputs;
 use super::remembered_inputs::SavedInputs;
-use super::state::Records;
+use super::runtime_pods;
 
 /// Loads the inputs `name` of `store` into memory and saves them again; gives whether they were
 /// whole, and whether what was saved is what was loaded.
@@ -39,7 +39,7 @@ pub fn inputs(store: &CheckpointStore, name: &str) -> Result<Option<bool>, Check
 /// one is no such answer.
 pub fn runtime_pods(sandboxes: &[u8], containers: &[u8]) -> Option<Vec<(String, bool)>> {
     let (sandboxes, containers) = cri::decoded(sandboxes, containers)?;
-    let pods = evidence::runtime_pods(&sandboxes, &containers);
+    let pods = runtime_pods::runtime_pods(&sandboxes, &containers);
     Some(pods.into_iter().map(|pod| (pod.uid, pod.alive)).collect())
 }
 

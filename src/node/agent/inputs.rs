@@ -4,7 +4,7 @@
 //! pass. Must not decide: whatever could not be read is in the observation as such.
 
 mod api_view;
-pub(super) mod costs;
+mod costs;
 pub(super) mod folders;
 mod manifests;
 mod mounts;
@@ -36,18 +36,19 @@ use crate::node::kubelet::Kubelet;
 use crate::node::manifests::ManifestDir;
 
 use super::boot::Boot;
-use super::concerns::volume_checks::VolumeCheckScope;
 use super::executor::Executor;
 use super::failure;
 use super::observation::Observation;
 use super::observation::ObservedTokens;
 use super::observation::Seal;
+use super::observation::VolumeCheckScope;
 use super::observation::VolumeDataState;
 use super::remembered_files::RememberedFiles;
 use super::render_cache::RenderCache;
 use super::requests::Requests;
 use super::sealing::Opened;
 use super::state::AgentState;
+use super::state::Purpose;
 use api_view::ApiView;
 use costs::Costs;
 use folders::FolderReader;
@@ -71,14 +72,6 @@ pub(super) struct Inputs {
     files: Shared,
     /// Wakes the loop.
     wake: Arc<Notify>,
-}
-
-/// What an agent does with what it reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) enum Purpose {
-    Work,
-    /// It answers one question and changes nothing.
-    Answer,
 }
 
 impl Inputs {

@@ -10,8 +10,8 @@ use crate::core::status::Problem;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
 
-use super::executor::EffectOutcome;
 use super::observation::Observation;
+use super::outcome::EffectOutcome;
 use super::state::AgentState;
 use super::wake::ClockReading;
 

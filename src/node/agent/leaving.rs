@@ -16,9 +16,9 @@ use crate::node::api::TaintChange;
 use crate::node::notify::Notifier;
 use crate::node::seal;
 
-use super::LastPass;
 use super::concerns::node_conditions;
 use super::concerns::startup_taint;
+use super::last_pass::LastPass;
 use super::requests::Reply;
 use super::requests::Request;
 use super::requests::Requests;

@@ -3,7 +3,7 @@
 use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
 
-use super::state::Records;
+use super::records::Records;
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

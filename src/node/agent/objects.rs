@@ -2,9 +2,9 @@
 //!
 //! An object that is only unknown is never absent.
 
+pub(super) mod rollback;
 pub(super) mod tenant;
 
-use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -24,20 +24,16 @@ use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::Note;
 use crate::core::policy::Policy;
+use crate::core::rendering::RenderResult;
 use crate::node::api::Entry;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
 use super::observation::Observation;
 use super::remembered_inputs::RememberedInputs;
-use super::render_cache::VersionedObjects;
 use super::rollback_data;
-
-/// Objects with the versions they were seen at.
-pub(super) type Versioned = BTreeMap<ObjectRef, Entry>;
-
-/// Objects as a checkpoint has them.
-pub(super) type Values = Vec<(ObjectRef, Arc<Value>)>;
+use super::versioned_objects::Versioned;
+use super::versioned_objects::VersionedObjects;
 
 /// The view of one pass.
 #[derive(Clone, Copy)]
@@ -134,6 +130,14 @@ impl<'a> Objects<'a> {
     /// Whether an API server is configured and has not listed the object yet.
     pub(super) fn is_unlisted(&self, reference: &ObjectRef) -> bool {
         self.api.is_some_and(|api| api.lists(&Scope::Object(reference.clone())) == 0)
+    }
+
+    /// The Secrets of a rendering that may be sealed.
+    pub(super) fn sealed<'r>(&self, rendering: &'r RenderResult) -> impl Iterator<Item = &'r ObjectRef> {
+        let rendered = rendering.result.as_ref().ok();
+        let references = rendered.into_iter().flat_map(|rendered| &rendered.pod.references);
+        let secrets = references.filter(|reference| reference.kind == Kind::Secret);
+        secrets.filter(|secret| matches!(self.lookup(secret), Lookup::Unknown))
     }
 
     fn find(&self, reference: &ObjectRef) -> (UsedSource, Option<&'a Entry>) {
@@ -235,26 +239,6 @@ impl VersionedObjects for Objects<'_> {
     }
 }
 
-/// Remembers what the API says of the objects in use, and forgets those that are not. An object that
-/// the API lacks stays as it last was: something may still run with it; so does one that a folder's overrides, or every
-/// version that the API shows would be the remembered one.
-pub(super) fn remember(
-    remembered: &mut Versioned,
-    api: &Snapshot,
-    used: &BTreeSet<ObjectRef>,
-    is_overridden: impl Fn(&ObjectRef) -> bool,
-) {
-    remembered.retain(|reference, _| used.contains(reference));
-    for reference in used {
-        let Some(entry) = api.objects.get(reference) else { continue };
-        match remembered.get_mut(reference) {
-            Some(old) if old.version == entry.version || is_overridden(reference) => {}
-            Some(old) => *old = entry.clone(),
-            None => drop(remembered.insert(reference.clone(), entry.clone())),
-        }
-    }
-}
-
 /// Notes at each daemon the first of the objects that it names and that the API server does not let the agent read.
 pub(super) fn note_refused(api: Option<&Snapshot>, plan: &mut Plan) {
     let refused = api.map(Snapshot::refused).unwrap_or_default();
@@ -270,27 +254,6 @@ pub(super) fn note_refused(api: Option<&Snapshot>, plan: &mut Plan) {
     };
     if !refused.is_empty() {
         plan.daemons.iter_mut().for_each(|daemon| daemon.summary.notes.extend(of(daemon)));
-    }
-}
-
-/// Objects from a checkpoint, under versions of their own.
-pub(super) fn restore<V: Into<Arc<Value>>>(objects: Vec<(ObjectRef, V)>) -> Versioned {
-    let entry =
-        |(version, (reference, value)): (u64, (ObjectRef, V))| (reference, Entry { version, value: value.into() });
-    (1..).zip(objects).map(entry).collect()
-}
-
-/// Objects for a checkpoint.
-pub(super) fn values(objects: &Versioned) -> Values {
-    objects.iter().map(|(reference, entry)| (reference.clone(), Arc::clone(&entry.value))).collect()
-}
-
-/// Lets `objects` share the values that they have in common with `others`: read from a checkpoint, each is one of its own.
-pub(super) fn share(objects: &mut Versioned, others: &Versioned) {
-    for (reference, entry) in objects {
-        if let Some(other) = others.get(reference).filter(|other| other.value == entry.value) {
-            entry.value = Arc::clone(&other.value);
-        }
     }
 }
 

@@ -24,18 +24,15 @@ use crate::node::api::Scope;
 use crate::node::api::Sighting;
 use crate::node::api::Snapshot;
 use crate::node::api::TokenSnapshot;
-use crate::node::folders::FolderView;
 use crate::node::images::PullsInProgress;
 use crate::node::manifests::Scan;
-use crate::node::recording::marks;
 
 use super::boot::Boot;
-use super::concerns::volume_checks::VolumeCheckScope;
-use super::evidence::RuntimePod;
-use super::objects::Versioned;
+use super::observed_folders::ObservedFolders;
 use super::remembered_inputs;
 use super::remembered_inputs::SavedSecrets;
 use super::requests::Reply;
+use super::runtime_pods::RuntimePod;
 
 /// Everything that one pass knows of the world.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -106,17 +103,6 @@ pub(super) struct Observation {
     pub(super) problems: Vec<Problem>,
 }
 
-/// The folders of DaemonSet files.
-#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(super) struct ObservedFolders {
-    pub(super) view: Arc<FolderView>,
-    /// The objects other than DaemonSets.
-    #[serde(with = "marks::shared_objects")]
-    pub(super) objects: Arc<Versioned>,
-    /// When to read them again though nothing is seen to change: something in them does not rest yet.
-    pub(super) again_at: Option<Timestamp>,
-}
-
 /// The API server.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct ObservedApi {
@@ -162,6 +148,17 @@ pub(super) struct Seal {
     pub(super) retry: bool,
     /// When what failed is tried again.
     pub(super) again_at: Option<Timestamp>,
+}
+
+/// Whose volume data a pass looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub(super) enum VolumeCheckScope {
+    /// At nobody's.
+    #[default]
+    None,
+    /// At that of instances which the kubelet may not know yet.
+    NotStarted,
+    All,
 }
 
 /// The volume data of one instance on disk.

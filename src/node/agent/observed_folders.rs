@@ -1,4 +1,6 @@
-//! What a pass asks of the folders that it observed.
+//! The folders of DaemonSet files as a pass observed them, and what it asks of them.
+//!
+//! Owns what a file's silence means. Must not read a folder.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,10 +16,24 @@ use crate::core::record::DaemonRecord;
 use crate::core::sources;
 use crate::core::sources::FolderState;
 use crate::core::status::Problem;
+use crate::core::time::Timestamp;
 use crate::node::folders::FileView;
 use crate::node::folders::FolderOrigin;
+use crate::node::folders::FolderView;
+use crate::node::recording::marks;
 
-use super::observation::ObservedFolders;
+use super::versioned_objects::Versioned;
+
+/// The folders of DaemonSet files.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct ObservedFolders {
+    pub(super) view: Arc<FolderView>,
+    /// The objects other than DaemonSets.
+    #[serde(with = "marks::shared_objects")]
+    pub(super) objects: Arc<Versioned>,
+    /// When to read them again though nothing is seen to change: something in them does not rest yet.
+    pub(super) again_at: Option<Timestamp>,
+}
 
 /// A problem of a file, as `status` shows it.
 pub(super) fn as_problem(problem: &input::InputProblem) -> Problem {

@@ -7,6 +7,7 @@ mod former_names;
 mod held_back;
 mod held_ports;
 mod room;
+mod tenant_counts;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -64,17 +65,17 @@ use super::evidence;
 use super::evidence::NodeReadyCondition;
 use super::failing;
 use super::failing::FailureEvidence;
-use super::inputs::costs;
 use super::objects::Objects;
 use super::observation::Observation;
 use super::observation::VolumeDataState;
-use super::planning;
 use super::render_cache::RenderCache;
 use super::render_cache::RenderCacheInputs;
 use super::state::AgentState;
 
-/// Annotation with the generation of the template, which the API shows on every DaemonSet.
-pub(super) const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
+use tenant_counts::TenantCounts;
+
+/// Stands for the digest of a manifest that the disk has lost and nobody removed.
+pub(super) const LOST: &str = "lost with the disk";
 
 /// What one pass knows, as planning asks for it.
 pub(super) struct ObservedState<'a> {
@@ -93,7 +94,7 @@ pub(super) struct ObservedState<'a> {
     pub(super) unrelated_pods: &'a [stock_controller::UnrelatedPod<'a>],
     /// Why the API server cannot be asked now, if so.
     pub(super) unlinked: Option<Unlinked>,
-    pub(super) tenants: room::TenantCounts<'a>,
+    pub(super) tenants: TenantCounts<'a>,
 }
 
 /// An object of which no source has said anything yet.
@@ -148,7 +149,7 @@ impl ObservedState<'_> {
 
 impl Facts for ObservedState<'_> {
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult> {
-        if let Some(why) = costs::held_back(self.observation, self.state, daemon_set) {
+        if let Some(why) = self.state.held_back(self.observation, daemon_set) {
             return self.held_back(daemon_set, incarnation, why);
         }
         let record = self.state.records.get(&daemon_set.key);
@@ -183,7 +184,7 @@ impl Facts for ObservedState<'_> {
             missing.push(Missing { kind: "data".to_owned(), namespace: String::new(), name, key: String::new() });
         }
         if live && self.observation.seal.is_closed {
-            missing.extend(doubt::sealed(&rendering, &objects).map(missing_object));
+            missing.extend(objects.sealed(&rendering).map(missing_object));
         }
         if missing.is_empty() { rendering } else { Arc::new(rendering.waiting_for(missing)) }
     }
@@ -202,7 +203,7 @@ impl Facts for ObservedState<'_> {
     fn manifest(&self, uid: &str) -> ManifestFact<'_> {
         let sha256 = match self.manifests.get(uid) {
             None => return ManifestFact::Missing,
-            Some(&planning::LOST) => return ManifestFact::Lost,
+            Some(&LOST) => return ManifestFact::Lost,
             Some(sha256) => sha256,
         };
         let meant = self.state.concerns.kubelet_resync.meant(uid, sha256, self.observation.now);

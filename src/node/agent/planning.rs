@@ -37,25 +37,20 @@ use crate::core::startup_taint;
 use crate::core::startup_taint::ApiServer;
 use crate::core::startup_taint::Switch;
 use crate::node::api::Scope;
-use crate::node::manifests::Manifest;
 
 use super::concerns::claims;
 use super::concerns::stock_controller;
 use super::evidence::room::NodeRoom;
-use super::inputs::costs;
 use super::objects::Objects;
 use super::observation::Observation;
 use super::observed_state;
+use super::observed_state::LOST;
 use super::observed_state::ObservedState;
 use super::orphans;
 use super::render_cache::RenderCache;
 use super::render_cache::RenderCacheInputs;
 use super::state::AgentState;
 use super::state::Goal;
-use super::teardown;
-
-/// Stands for the digest of a manifest that the disk has lost and nobody removed.
-pub(super) const LOST: &str = "lost with the disk";
 
 /// The plan of one pass. Changes nothing but the cache's speed.
 pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Config, cache: &mut RenderCache) -> Plan {
@@ -180,7 +175,7 @@ fn desired<'a>(
     cache: &RenderCache,
 ) -> Vec<(&'a ObjectKey, Desired, bool)> {
     if state.goal == Goal::Teardown {
-        return state.records.keys().map(|key| (key, teardown::desired(), false)).collect();
+        return state.records.keys().map(|key| (key, torn_down(), false)).collect();
     }
     let api = observation.snapshot();
     let mut keys: BTreeSet<&ObjectKey> = state.records.keys().collect();
@@ -203,7 +198,7 @@ fn desired<'a>(
         if of_api == ApiState::Unread && !observation.is_linked() {
             of_api = ApiState::Unknown;
         }
-        let held_back = |daemon_set: Option<&Arc<DaemonSet>>| costs::held_back(observation, state, daemon_set?);
+        let held_back = |daemon_set: Option<&Arc<DaemonSet>>| state.held_back(observation, daemon_set?);
         let api_held_back = held_back(of_api.daemon_set());
         if let Some(reason) = &api_held_back {
             of_api = ApiState::Invalid { reason };
@@ -240,6 +235,11 @@ fn desired<'a>(
         (key, desired, is_unlisted)
     };
     keys.into_iter().map(of).collect()
+}
+
+/// What is wanted of every daemon while the node is torn down.
+fn torn_down() -> Desired {
+    Desired::Gone { reason: "this node is torn down".to_owned(), by_list: false, ignore_file: None }
 }
 
 /// `desired`, unless what runs may have been made with overlays for labels that are not known.
@@ -327,14 +327,9 @@ fn digests<'a>(observation: &'a Observation, state: &'a AgentState) -> BTreeMap<
     }
     digests.extend(scan.ours.values().map(|m| (m.uid.as_str(), m.sha256.as_str())));
     // Of two with one UID, what lies under the name that we gave is ours to keep.
-    let named = scan.ours.values().filter(|m| !is_copy(m));
+    let named = scan.ours.values().filter(|m| !m.is_copy());
     digests.extend(named.map(|m| (m.uid.as_str(), m.sha256.as_str())));
     digests
-}
-
-/// Whether a manifest of ours lies under another name than we give.
-pub(super) fn is_copy(manifest: &Manifest) -> bool {
-    !crate::core::manifest::file_names(&manifest.namespace, &manifest.pod_name).contains(&manifest.file)
 }
 
 #[cfg(test)]

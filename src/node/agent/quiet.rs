@@ -14,10 +14,10 @@ use super::decision::Decision;
 use super::decision::SaveInputs;
 use super::observation::Observation;
 use super::observation::ObservedApi;
-use super::observation::ObservedFolders;
 use super::observation::ObservedTokens;
 use super::observation::Seal;
 use super::observation::VolumeDataState;
+use super::observed_folders::ObservedFolders;
 use super::requests::Request;
 
 /// A pass is left out only so long after the last whole one: what no deadline names has its turn with the next wake.

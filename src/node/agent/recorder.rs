@@ -8,7 +8,6 @@
 //! is a thread's work: the loop hands values over and never waits; where they come too fast, a pass is missing and
 //! counted. Must not record a secret: [`crate::node::recording`] takes them out.
 
-use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,19 +15,14 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Instant;
 
-use serde::Deserialize;
-use serde::Serialize;
-use serde::Serializer;
 use serde_json::Value;
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::config::Config;
-use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
-use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::fsx::Shared;
@@ -36,161 +30,29 @@ use crate::node::recording::redact;
 use crate::node::recording::redact::DigestKey;
 use crate::node::recording::table::PieceTable;
 
-use super::concerns::kubelet_resync::ToTouch;
-use super::decision::DaemonEvent;
 use super::decision::Decision;
 use super::decision::SaveInputs;
-use super::executor::EffectOutcome;
-use super::log::Log;
 use super::observation::Observation;
+use super::outcome::EffectOutcome;
 use super::render_cache::RenderCache;
-use super::render_cache::UsedRendering;
 use super::requests::Request;
 use super::state::AgentState;
 
+mod pass;
 mod tape;
 
+pub(super) use pass::InputsByAddress;
+pub(super) use pass::RecordedDecision;
+#[cfg(test)]
+pub(super) use pass::RecordedPass;
+
+use pass::RecorderJob;
 use tape::Tape;
 
 /// A pass that brings no news is recorded once in a while, so that a recording says that there was none.
 const PERIOD: Span = Span::from_mins(10);
 /// So many passes wait for the thread at most.
 const WAITING: usize = 2;
-/// The file in the run folder that a recording is handed over in.
-const FILE: &str = "recording";
-
-/// What is recorded of a decision: all of it but the state after it, which follows from the rest.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct RecordedDecision {
-    daemons: RecordedPlan,
-    /// When to look at each again, from the time of the pass: apart from the plans, which else stay the same.
-    wakes_in: BTreeMap<String, Span>,
-    removals_held: bool,
-    save_inputs: SaveInputs,
-    adopters: Vec<ObjectKey>,
-    to_touch: Vec<ToTouch>,
-    to_clear: BTreeSet<String>,
-    requests: Arc<Vec<Request>>,
-    events: Vec<DaemonEvent>,
-    problems: Vec<Problem>,
-    log: Log,
-    due: Timestamp,
-}
-
-/// A plan as it is recorded: each daemon's by its name.
-#[derive(Clone, Debug)]
-struct RecordedPlan(Arc<Plan>);
-
-impl Serialize for RecordedPlan {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let daemons: BTreeMap<String, &DaemonPlan> =
-            self.0.daemons.iter().map(|daemon| (daemon.key.to_string(), daemon)).collect();
-        daemons.serialize(serializer)
-    }
-}
-
-impl RecordedDecision {
-    /// Of `decision`, without what is only needed to write it. A plan that is without it is not copied: a recording
-    /// waits in memory until it is written.
-    pub(super) fn of(decision: &Decision, now: Timestamp) -> Self {
-        let mut plan = Arc::clone(&decision.plan);
-        if plan.is_whole() {
-            Arc::make_mut(&mut plan).shrink();
-        }
-        let wakes_in = |daemon: &DaemonPlan| Some((daemon.key.to_string(), daemon.wake_at? - now));
-        Self {
-            wakes_in: plan.daemons.iter().filter_map(wakes_in).collect(),
-            removals_held: plan.removals_held,
-            daemons: RecordedPlan(plan),
-            save_inputs: decision.save_inputs,
-            adopters: decision.adopters.clone(),
-            to_touch: decision.to_touch.clone(),
-            to_clear: decision.to_clear.clone(),
-            requests: Arc::new(decision.requests.clone()),
-            events: decision.events.clone(),
-            problems: decision.problems.clone(),
-            log: decision.log.clone(),
-            due: decision.due,
-        }
-    }
-}
-
-/// What of the remembered inputs rests on addresses, which are others in a replay.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct InputsByAddress {
-    /// Whether the fingerprint is that of what is on disk.
-    saved: bool,
-    but_for_boot: bool,
-    /// Whose remembered DaemonSet is the API's definition itself.
-    defined: Vec<ObjectKey>,
-}
-
-impl InputsByAddress {
-    pub(super) fn of(state: &AgentState, observation: &Observation) -> Self {
-        let fingerprint = state.inputs.fingerprint(observation.tokens.fingerprint);
-        let on_disk = &state.inputs_on_disk;
-        let is_defined = |(key, daemon_set): &(&ObjectKey, &Arc<DaemonSet>)| {
-            state.definitions.get(key).is_some_and(|defined| Arc::ptr_eq(defined, daemon_set))
-        };
-        Self {
-            defined: state.inputs.daemon_sets.iter().filter(is_defined).map(|(key, _)| key.clone()).collect(),
-            saved: on_disk.saved == fingerprint,
-            but_for_boot: on_disk.saved_but_for_boot == Some(fingerprint),
-        }
-    }
-
-    /// Makes the same true of a state that was read.
-    pub(super) fn restore(self, state: &mut AgentState, observation: &Observation) {
-        for key in self.defined {
-            if let Some(defined) = state.definitions.get(&key) {
-                state.inputs.daemon_sets.insert(key, Arc::clone(defined));
-            }
-        }
-        let fingerprint = state.inputs.fingerprint(observation.tokens.fingerprint);
-        let on_disk = &mut state.inputs_on_disk;
-        on_disk.saved = if self.saved { fingerprint } else { 0 };
-        on_disk.saved_but_for_boot = self.but_for_boot.then_some(fingerprint);
-    }
-}
-
-/// One pass, to be recorded.
-#[derive(Debug, Serialize)]
-pub(super) struct RecordedPass {
-    config: Arc<str>,
-    /// Before the pass.
-    state: AgentState,
-    inputs: InputsByAddress,
-    observation: Observation,
-    decision: RecordedDecision,
-    outcome: EffectOutcome,
-    renderings: Vec<UsedRendering>,
-}
-
-impl RecordedPass {
-    /// The pass, and the digests in it of what holds no secret.
-    pub(super) fn new(
-        config: Arc<str>,
-        before: AgentState,
-        observation: Observation,
-        decision: RecordedDecision,
-        outcome: EffectOutcome,
-        renderings: Vec<UsedRendering>,
-    ) -> Self {
-        let inputs = InputsByAddress::of(&before, &observation);
-        Self { config, state: before, inputs, observation, decision, outcome, renderings }
-    }
-
-    /// Digests of renderings that no Secret and no token is in.
-    fn open_digests(&self) -> BTreeSet<String> {
-        let known = self.renderings.iter().map(UsedRendering::known);
-        known.filter(|known| !known.is_secret).flat_map(|known| known.digests().collect::<Vec<_>>()).collect()
-    }
-}
-
-enum RecorderJob {
-    Keep(Box<RecordedPass>),
-    Export(oneshot::Sender<Value>),
-}
 
 /// The recorder as the loop has it.
 pub(super) struct Recorder {
@@ -275,7 +137,7 @@ impl Recorder {
             let planned: BTreeSet<&ObjectKey> = decision.daemons.0.daemons.iter().map(|daemon| &daemon.key).collect();
             api.snapshot.retain_outlines(|key| planned.contains(key));
         }
-        let pass = RecordedPass::new(config, before, observation, decision, outcome.clone(), renderings);
+        let pass = pass::RecordedPass::new(config, before, observation, decision, outcome.clone(), renderings);
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(RecorderJob::Keep(Box::new(pass))).is_ok());
         self.missed.fetch_add(u64::from(!sent), Ordering::Relaxed);
     }

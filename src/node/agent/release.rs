@@ -5,10 +5,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-use serde_json::json;
-
-use crate::config::Config;
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::plan::DaemonPlan;
@@ -18,34 +14,13 @@ use crate::core::replies::ReleasedDaemon;
 use crate::core::status::SCHEMA_VERSION;
 use crate::core::status::State;
 
-use super::Agent;
-use super::AgentError;
-use super::report::to_json;
-use super::state::Records;
+use super::records::Records;
 
 /// What comes of a request to release daemons.
 pub(super) struct Selected {
     /// The records of those that may be released, marked.
     pub(super) records: Vec<DaemonRecord>,
     pub(super) report: ReleaseReport,
-}
-
-/// Marks what is to be released while no agent runs.
-///
-/// # Errors
-/// When the state folder cannot be used, or an agent has it.
-pub fn release_offline(config: Config, keys: &BTreeSet<ObjectKey>) -> Result<Value, AgentError> {
-    let mut agent = Agent::to_mark(config)?;
-    let decision = agent.decide_now()?;
-    let mut selected = select(&agent.config.node_name, &agent.state.records, &decision.plan, keys);
-    for record in &selected.records {
-        if let Err(failure) = agent.executor.save_record(record) {
-            return Ok(json!({"error": format!("{}: {}; it is not released", record.key, failure.message)}));
-        }
-        selected.report.released.push(entry(&record.key, "it ends when the agent starts"));
-    }
-    selected.report.agent_running = false;
-    Ok(to_json(&selected.report))
 }
 
 /// Which of the daemons that `keys` name may be released, and why the others may not; no name: all that may.
@@ -90,16 +65,6 @@ fn refusal(daemon: Option<&DaemonPlan>) -> String {
 /// One line of the report.
 pub(super) fn entry(key: &ObjectKey, what: &str) -> ReleasedDaemon {
     ReleasedDaemon { namespace: key.namespace.clone(), name: key.name.clone(), what: what.to_owned() }
-}
-
-/// What a configuration would hold: a line for each daemon that it no longer selects.
-///
-/// # Errors
-/// When the state folder cannot be read.
-pub fn held_by(config: Config) -> Result<Vec<String>, AgentError> {
-    let mut agent = Agent::to_answer(config)?;
-    let decision = agent.decide_now()?;
-    Ok(held(&decision.plan))
 }
 
 /// The daemons of a plan that the configuration no longer selects, each with what lets it go.

@@ -1,7 +1,7 @@
 //! SIGHUP: the configuration is read again; and the other reasons for which an agent starts over.
 //!
 //! Owns what of it can be used. One that cannot is told and changes nothing; one that differs from the
-//! one in force makes the process start over with it (whoever called [`Agent::run`] sees to that), which
+//! one in force makes the process start over with it (whoever called [`super::Agent::run`] sees to that), which
 //! is what a restart does to the daemons: nothing.
 
 use std::path::Path;
@@ -15,11 +15,9 @@ use crate::config::Config;
 use crate::core::status::Problem;
 use crate::node::fsx;
 
-use super::Agent;
-use super::decide::decide;
+use super::error::AgentError;
 use super::executor::Executor;
 use super::failure;
-use super::release;
 use super::state::AgentState;
 
 /// How long the files of the configuration may take: a file system may hang.
@@ -63,8 +61,13 @@ pub(super) enum Reread {
     Unusable(Vec<Problem>),
 }
 
-/// Reads the configuration from `file` again, as [`config::load`] takes it.
-pub(super) async fn reread(file: Option<&Path>, in_force: &Config) -> Reread {
+/// Reads the configuration from `file` again, as [`config::load`] takes it. `held_with`: what an agent with another one would
+/// hold.
+pub(super) async fn reread(
+    file: Option<&Path>,
+    in_force: &Config,
+    held_with: impl AsyncFnOnce(Config) -> Result<Vec<String>, AgentError>,
+) -> Reread {
     let problem = |reason, hint| Problem { object: CONFIGURATION.to_owned(), reason, hint };
     let path = file.map(Path::to_owned);
     let read = tokio::time::timeout(READ, fsx::aside(move || config::load(path.as_deref()))).await;
@@ -84,12 +87,8 @@ pub(super) async fn reread(file: Option<&Path>, in_force: &Config) -> Reread {
         return Reread::Same;
     }
     // What would keep an agent from starting is better found by one that runs.
-    match Agent::to_answer(config) {
-        Ok(mut agent) => {
-            let observation = agent.observe().await;
-            let decision = decide(&observation, &agent.state, &agent.config, &mut agent.render_cache);
-            Reread::Another(release::held(&decision.plan))
-        }
+    match held_with(config).await {
+        Ok(held) => Reread::Another(held),
         Err(error) => {
             let failure = failure::of(&error, None);
             Reread::Unusable(vec![problem(failure.message, failure.hint)])

@@ -25,9 +25,9 @@ use crate::node::folders::FolderIdentity;
 use crate::node::folders::RecalledFile;
 use crate::node::recording::marks;
 
-use super::objects::Values;
-use super::objects::Versioned;
-use super::observation::ObservedFolders;
+use super::observed_folders::ObservedFolders;
+use super::versioned_objects::Values;
+use super::versioned_objects::Versioned;
 
 /// What is remembered of the files, by path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -107,7 +107,7 @@ impl RememberedFiles {
             fingerprint: file.fingerprint.clone(),
             mounted: file.mounted.clone(),
             daemon_sets: file.daemon_sets.values().cloned().collect(),
-            objects: super::objects::values(&file.objects),
+            objects: super::versioned_objects::values(&file.objects),
         };
         self.0.iter().map(save).collect()
     }

@@ -34,12 +34,12 @@ use saved::SealedRollbackData;
 pub(super) use saved::opened;
 
 use super::boot::Boot;
-use super::objects;
-use super::objects::Versioned;
+use super::records::Records;
 use super::remembered_files::RememberedFiles;
 use super::rollback_data::RollbackData;
 use super::rollback_data::RollbackDataOf;
-use super::state::Records;
+use super::versioned_objects;
+use super::versioned_objects::Versioned;
 
 /// The record's name in the state folder.
 pub(super) const INPUTS: &str = "inputs";
@@ -95,11 +95,11 @@ pub(super) struct RememberedInputs {
 impl RememberedInputs {
     /// From a checkpoint, but for its tokens.
     pub(super) fn restore(saved: SavedInputs, records: &Records) -> Self {
-        let in_use = objects::restore(saved.objects);
+        let in_use = versioned_objects::restore(saved.objects);
         let rollback_data = saved.rollback_data.into_iter().map(|(daemon, objects)| {
             let revision = super::rollback_data::revision(records, &daemon).unwrap_or_default();
-            let mut objects = objects::restore(objects);
-            objects::share(&mut objects, &in_use);
+            let mut objects = versioned_objects::restore(objects);
+            versioned_objects::share(&mut objects, &in_use);
             (daemon, RollbackData { revision, objects })
         });
         let rollback_data = rollback_data.collect();
@@ -128,7 +128,7 @@ impl RememberedInputs {
     pub(super) fn take(&mut self, secrets: SavedSecrets, records: &Records) {
         // Versions of their own, above those of the other objects from the checkpoint.
         let first = self.objects.values().map(|entry| entry.version).max().unwrap_or(0) + 1;
-        let sealed = objects::restore(secrets.objects).into_iter();
+        let sealed = versioned_objects::restore(secrets.objects).into_iter();
         for (reference, mut entry) in sealed.filter(|(reference, _)| !self.unread.contains(reference)) {
             entry.version += first;
             self.objects.entry(reference).or_insert(entry);
@@ -137,7 +137,7 @@ impl RememberedInputs {
             if super::rollback_data::revision(records, &daemon).as_ref() == Some(&revision) {
                 self.rollback_data
                     .entry(daemon)
-                    .or_insert_with(|| RollbackData { revision, objects: objects::restore(objects) });
+                    .or_insert_with(|| RollbackData { revision, objects: versioned_objects::restore(objects) });
             }
         }
     }
@@ -155,14 +155,14 @@ impl RememberedInputs {
             node: self.node.clone(),
             node_since: self.node_since,
             daemon_sets: self.daemon_sets.values().cloned().collect(),
-            objects: objects::values(&self.objects),
+            objects: versioned_objects::values(&self.objects),
             unread: self.unread.clone(),
             incomplete: self.incomplete,
             coordinated: self.coordinated,
             rollback_data: self
                 .rollback_data
                 .iter()
-                .map(|(key, rollback_data)| (key.clone(), objects::values(&rollback_data.objects)))
+                .map(|(key, rollback_data)| (key.clone(), versioned_objects::values(&rollback_data.objects)))
                 .collect(),
             origins: self.origins.iter().map(|(k, o)| (k.clone(), o.clone())).collect(),
             superseded: self.superseded.iter().map(|(key, file)| (key.clone(), file.clone())).collect(),
@@ -230,7 +230,7 @@ impl RememberedInputs {
                 self.daemon_sets.insert(key.clone(), Arc::clone(daemon_set));
             }
         }
-        objects::remember(&mut self.objects, api, used, is_overridden);
+        versioned_objects::remember(&mut self.objects, api, used, is_overridden);
     }
 }
 

@@ -3,11 +3,13 @@
 //! Owns the cache from inputs to outcomes. Must not change what is computed: an entry counts only
 //! while every input has the version it was made from.
 
+mod cached;
 mod known_rendering;
 mod options;
 mod room;
 mod times;
-mod versioned;
+mod tokens;
+mod whole;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,9 +26,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::Lookup;
 use crate::core::model::OVERLAYS;
 use crate::core::model::ObjectKey;
-use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
-use crate::core::model::TokenRequest;
 use crate::core::overlays;
 use crate::core::overlays::LastList;
 use crate::core::overlays::ListSource;
@@ -44,36 +44,20 @@ use crate::core::rendering::Revision;
 use crate::core::time::Span;
 
 use super::objects::Objects;
+use super::versioned_objects::VersionedObjects;
 
+use cached::CachedRendering;
+use cached::Made;
 use room::RenderRoom;
 use times::Times;
 
+pub(super) use cached::RenderView;
 pub(super) use known_rendering::Digests;
 pub(super) use known_rendering::KnownRendering;
 pub(super) use known_rendering::RenderingKey;
 pub(super) use known_rendering::UsedRendering;
 pub(super) use options::VersionedOptions;
-pub(super) use versioned::VersionedObjects;
-pub(super) use versioned::VersionedTokens;
-
-/// What a rendering was made from.
-struct Made {
-    /// The epoch in which all objects were last found unchanged, if all of them follow it.
-    epoch: u64,
-    options: u64,
-    objects: Vec<(ObjectRef, u64)>,
-    tokens: Vec<(TokenRequest, u64)>,
-}
-
-struct CachedRendering {
-    /// Held so that the address it is found by stays its own.
-    daemon_set: Arc<DaemonSet>,
-    made: Made,
-    rendering: Arc<RenderResult>,
-    /// How much room it takes while it is whole, in bytes; 0: it is not bounded.
-    weight: usize,
-    used: u64,
-}
+pub(super) use tokens::VersionedTokens;
 
 /// What is known of a DaemonSet's revision.
 struct CachedRevision {
@@ -103,9 +87,6 @@ struct Overlaid {
     overlaid: Arc<DaemonSet>,
     used: u64,
 }
-
-/// Which view of the objects was rendered with: whether the instance runs, and whose data.
-pub(super) type RenderView = (bool, Data);
 
 /// The cache. Entries that a pass did not use are dropped at its end.
 #[derive(Default)]

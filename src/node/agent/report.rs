@@ -2,6 +2,7 @@
 //!
 //! Owns the words. Changes nothing of the agent's state.
 
+mod bare;
 pub(super) mod changes;
 mod metrics;
 mod news;
@@ -44,20 +45,20 @@ use crate::node::notify;
 use crate::node::notify::Notifier;
 use crate::node::notify::Watchdog;
 
-use super::LastPass;
 use super::decision::Decision;
-use super::executor::EffectOutcome;
-use super::inputs::Purpose;
+use super::failure::EffectFailure;
+use super::last_pass::LastPass;
 use super::objects::Objects;
 use super::observation::Observation;
+use super::outcome::EffectOutcome;
 use super::recorder::Recorder;
 use super::state::AgentState;
+use super::state::Purpose;
 
+use bare::bare;
 use changes::changes;
 use changes::held;
 use news::Reported;
-use status::bare;
-use status::failed;
 
 /// Where reports go, and what has been reported.
 pub(super) struct Reporter {
@@ -257,6 +258,11 @@ impl ReportInputs<'_> {
 
 pub(super) fn to_json(value: &impl serde::Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_else(|error| json!({"error": error.to_string()}))
+}
+
+/// What could not be done for a daemon, as a problem.
+fn failed((key, failure): (&ObjectKey, &EffectFailure)) -> Problem {
+    Problem { object: key.to_string(), reason: failure.message.clone(), hint: failure.hint.clone() }
 }
 
 #[cfg(test)]

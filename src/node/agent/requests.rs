@@ -4,8 +4,10 @@
 //! or doubled reply is recognised by whoever takes it. Must not decide when a request is due.
 
 mod acceptance;
+mod clients;
 mod crash;
 mod mirror;
+mod reply;
 mod sandboxes;
 mod survey;
 
@@ -19,24 +21,16 @@ use tokio::sync::mpsc;
 
 use crate::config::Config;
 use crate::core::cluster::node_daemons::ClaimWrite;
-use crate::core::cluster::node_daemons::LeaseTerm;
-use crate::core::cluster::node_daemons::Status;
 use crate::core::cluster::node_daemons::StatusPatch;
-use crate::core::dry_run::DryRunReply;
 use crate::core::dry_run::Question;
-use crate::core::health::CrashDiagnosis;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::TokenRequest;
 use crate::core::node_conditions::ConditionChanges;
-use crate::core::orders::Survey;
 use crate::core::policy::Policy;
-use crate::core::sources::Confirmation;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::api::Api;
-use crate::node::api::ApiFailure;
-use crate::node::api::NodeWriteResult;
 use crate::node::api::NotWritten;
 use crate::node::api::TaintChange;
 use crate::node::cri::Cri;
@@ -52,6 +46,9 @@ pub(super) use acceptance::Late;
 pub(super) use acceptance::LateAnswer;
 pub(super) use mirror::OwnerChange;
 pub(super) use mirror::OwnerResult;
+pub(super) use reply::Reply;
+
+use clients::Clients;
 
 /// Something that is asked of, or told to, the API server, the container runtime or the kubelet.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -122,44 +119,6 @@ impl Request {
     }
 }
 
-/// What came back.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub(super) enum Reply {
-    /// Of [`Request::ClusterIdentity`].
-    ClusterIdentity { connection: u64, cluster: Result<String, ApiFailure> },
-    /// Of [`Request::ConfirmRemoval`]; `cluster`: which cluster answered.
-    RemovalConfirmed { key: ObjectKey, about: u64, cluster: Option<String>, confirmation: Confirmation },
-    /// Of [`Request::RelistDaemonSets`]: the list is complete once the snapshot counts more lists than this.
-    Relisting { lists: u64 },
-    /// Of [`Request::Survey`].
-    Surveyed { mirror_uid: String, survey: Survey },
-    /// Of [`Request::DeleteMirrorPod`].
-    MirrorPodDeleted { uid: String, result: Result<(), ApiFailure> },
-    /// Of [`Request::LabelMirrorPod`], when it failed.
-    MirrorPodNotLabelled { pod: ObjectKey, failure: ApiFailure },
-    /// Of [`Request::ChangeOwner`].
-    OwnerChanged { mirror_uid: String, result: OwnerResult },
-    /// Of [`Request::DiagnoseCrash`].
-    CrashDiagnosed { uid: String, diagnosis: CrashDiagnosis },
-    /// Of [`Request::AskAboutLate`].
-    LateAnswered(LateAnswer),
-    /// Of [`Request::DryRun`].
-    DryRun { question: Question, reply: DryRunReply },
-    /// Of [`Request::Publish`] and [`Request::CreateNodeDaemons`]; the status that was written, if it is not the one that
-    /// was sent.
-    Published(Result<Option<Status>, ApiFailure>),
-    /// Of [`Request::Publish`], when nothing was written: this Lease is held by another, or it cannot be read.
-    NotClaimed { lease: LeaseTerm, failure: Option<ApiFailure> },
-    /// Of [`Request::RenewLease`]: the version of the Lease now.
-    LeaseRenewed(Result<String, ApiFailure>),
-    /// Of [`Request::StartupTaint`].
-    StartupTaint { change: TaintChange, result: NodeWriteResult },
-    /// Of [`Request::NodeConditions`].
-    NodeConditions(NodeWriteResult),
-    /// Of [`Request::StopSandboxes`] and [`Request::RestartSandboxes`], when it failed.
-    SandboxesNotStopped { pod: String, why: String },
-}
-
 /// Sends requests, and keeps the replies until the next pass takes them.
 pub(super) struct Requests {
     clients: Clients,
@@ -168,17 +127,6 @@ pub(super) struct Requests {
     wake: Arc<Notify>,
     replies: mpsc::UnboundedSender<Reply>,
     replied: mpsc::UnboundedReceiver<Reply>,
-}
-
-/// What a request is sent with.
-#[derive(Clone)]
-struct Clients {
-    node: String,
-    policy: Policy,
-    api: Option<Api>,
-    cri: Option<Arc<Cri>>,
-    kubelet: Option<Arc<Kubelet>>,
-    files: Shared,
 }
 
 impl Requests {

@@ -7,7 +7,7 @@ use tokio::signal::unix::Signal;
 use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
 
-use super::AgentError;
+use super::error::AgentError;
 
 /// What a signal tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

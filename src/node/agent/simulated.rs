@@ -20,34 +20,12 @@ use crate::node::socket::SocketOperation;
 use crate::node::socket::SocketRequest;
 
 use super::Agent;
-use super::AgentError;
 use super::Ended;
-use super::decide;
-use super::decision::Decision;
-use super::executor::open_listed;
-use super::observation::Observation;
-use super::render_cache::RenderCache;
+use super::error::AgentError;
+use super::executor::gates::open_listed;
 use super::signals::SignalCommand;
 use super::signals::Signals;
-use super::state::AgentState;
 use super::wake::Callers;
-
-/// The share of passes that are decided twice.
-const DECIDED_TWICE: f64 = 1.0 / 16.0;
-
-/// Asserts, in some passes, that another order of the concerns gives the same decision.
-pub(super) fn is_same_in_reverse(
-    decision: &Decision,
-    observation: &Observation,
-    state: &AgentState,
-    config: &Config,
-    cache: &mut RenderCache,
-) {
-    if observation.random < DECIDED_TWICE {
-        let other = decide::decide_in_reverse(observation, state, config, cache);
-        other.assert_same(decision, "the order of concerns counts");
-    }
-}
 
 /// One life of the agent's process on a simulated disk.
 pub struct Simulation {

@@ -10,20 +10,13 @@ use tokio::sync::Notify;
 use crate::clock;
 use crate::config::Config;
 use crate::core::model::ObjectKey;
-use crate::core::policy::Policy;
 use crate::core::record::DaemonRecord;
-use crate::core::render::PullMode;
-use crate::core::render::RenderOptions;
-use crate::node::api;
 use crate::node::checkpoint::CheckpointError;
-use crate::node::checkpoint::CheckpointStore;
-use crate::node::checkpoint::DAEMONS;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
 use crate::node::cri::Cri;
 use crate::node::doctor;
 use crate::node::folders::FirstLook;
-use crate::node::fsx::Dir;
 use crate::node::fsx::Real;
 use crate::node::fsx::Shared;
 use crate::node::kubelet::Kubelet;
@@ -33,20 +26,22 @@ use crate::node::volumes::VolumesRoot;
 
 use super::Agent;
 use super::concerns::manifests_lost_at_boot::ManifestsLostAtBoot;
+use super::configured;
+use super::error::AgentError;
 use super::executor;
 use super::executor::Executor;
-use super::executor::FLOOR;
-use super::executor::Floor;
-use super::executor::Keeps;
-use super::executor::StateFolder;
+use super::executor::costs::Keeps;
 use super::executor::problem;
 use super::executor::records::name_of;
+use super::executor::state_folder;
+use super::executor::state_folder::StateFolder;
 use super::failure;
+use super::floor::FLOOR;
+use super::floor::Floor;
 use super::former_names;
 use super::inputs::Inputs;
-use super::inputs::Purpose;
 use super::inputs_on_disk::InputsOnDisk;
-use super::noted_state;
+use super::last_pass::LastPass;
 use super::remembered_inputs::INPUTS;
 use super::remembered_inputs::RememberedInputs;
 use super::remembered_inputs::SavedInputs;
@@ -58,10 +53,7 @@ use super::sealing::Opened;
 use super::sealing::Sealing;
 use super::state::AgentState;
 use super::state::FloorSource;
-
-mod error;
-
-pub use error::AgentError;
+use super::state::Purpose;
 
 impl Agent {
     /// Opens what the agent works on and reads what it remembers. Writes nothing but folders, and what stands for records
@@ -78,10 +70,20 @@ impl Agent {
     /// The same on this disk.
     pub(super) fn on(files: Shared, config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
         // Before anything in it is touched: another agent may be at work.
-        let lock = lock(&files, &config, None)?;
-        let state = open_state(&files, &config).map(Some);
+        let lock = state_folder::lock(&files, &config, None)?;
+        let state = state_folder::open_state(&files, &config).map(Some);
         let mut agent = Self::with(config, files, state, Purpose::Work, notifier)?;
         agent.executor.lock = lock;
+        Ok(agent)
+    }
+
+    /// An agent for [`Agent::teardown`]: without its state folder it would end nothing.
+    ///
+    /// # Errors
+    /// As [`Agent::new`], and when the state folder cannot be used.
+    pub fn to_tear_down(config: Config, notifier: Arc<Notifier>) -> Result<Self, AgentError> {
+        let agent = Self::new(config, notifier)?;
+        state_folder::check_state(&Real::shared(), &agent.config)?;
         Ok(agent)
     }
 
@@ -91,8 +93,8 @@ impl Agent {
     /// When the state folder cannot be used or another agent has it, or the configuration names something impossible.
     pub(super) fn to_mark(config: Config) -> Result<Self, AgentError> {
         let files = Real::shared();
-        let lock = lock(&files, &config, None)?;
-        let state = open_state(&files, &config)?;
+        let lock = state_folder::lock(&files, &config, None)?;
+        let state = state_folder::open_state(&files, &config)?;
         let notifier = Arc::new(Notifier::from_environment());
         let mut agent = Self::with(config, files, Ok(Some(state)), Purpose::Answer, notifier)?;
         agent.executor.lock = lock;
@@ -105,7 +107,7 @@ impl Agent {
     /// When the state folder cannot be read, or the configuration names something impossible.
     pub(super) fn to_answer(config: Config) -> Result<Self, AgentError> {
         let files = Real::shared();
-        let state = match look_at_state(&files, &config) {
+        let state = match state_folder::look_at_state(&files, &config) {
             // Who asks is not who works: this says nothing about the agent.
             Err(error @ CheckpointError::Folder { .. }) => return Err(error.into()),
             Err(error) if !nix::unistd::geteuid().is_root() => return Err(error.into()),
@@ -129,8 +131,8 @@ impl Agent {
             (Some(endpoint), Some(kubeconfig)) => Some(Arc::new(Kubelet::new(endpoint, kubeconfig)?)),
             _ => None,
         };
-        let policy = policy(&config)?;
-        let options = VersionedOptions::new(render_options(&config, cri.is_some()));
+        let policy = configured::policy(&config)?;
+        let options = VersionedOptions::new(configured::render_options(&config, cri.is_some()));
         let wake = Arc::new(Notify::new());
         let volumes = Volumes::new(Arc::clone(&files), VolumesRoot::kubelet(&config.kubelet_root));
         let sealing = Sealing::new(config.seal_with().map(str::to_owned));
@@ -149,40 +151,8 @@ impl Agent {
             executor,
             requests,
             reporter,
-            last: super::LastPass::default(),
+            last: LastPass::default(),
         })
-    }
-}
-
-/// The policy of the configuration.
-///
-/// # Errors
-/// `selector` is none.
-pub fn policy(config: &Config) -> Result<Policy, AgentError> {
-    let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
-        .map_err(|error| AgentError::Selector(error.to_string()))?;
-    Ok(policy
-        .with_rules(config.policy_rules())
-        .with_release(config.policy_release.clone())
-        .with_defaults(config.pod_security_default, config.default_node_selector.clone()))
-}
-
-/// How an agent with this configuration renders, before it knows its kubelet.
-pub fn render_options(config: &Config, has_runtime: bool) -> RenderOptions {
-    RenderOptions {
-        node_name: config.node_name.clone(),
-        kubelet_version: None,
-        // The first pass, from disk alone, knows it too: else it would write manifests without it.
-        api_endpoint: config.api_endpoint.clone().or_else(|| api::endpoint(config.kubeconfig.as_deref()?).ok()?),
-        has_api: config.kubeconfig.is_some(),
-        inline_secret_env: config.inline_secret_env,
-        pulls: match (has_runtime, config.pull_as_written) {
-            (false, _) => PullMode::ByKubelet,
-            (true, true) => PullMode::AsWritten,
-            (true, false) => PullMode::First,
-        },
-        token_expiration: config.default_token_expiration.into(),
-        rules: config.policy_rules(),
     }
 }
 
@@ -334,50 +304,6 @@ fn recall_inputs(
     }
     // Sealing was switched on or off: what is on disk is to be as the owner says.
     sealed != sealing.is_on() || sealed && is_plain
-}
-
-/// Opens the state folder, made if it is not there.
-///
-/// # Errors
-/// When it cannot be opened, or others could write to it.
-pub(super) fn open_state(files: &Shared, config: &Config) -> Result<StateFolder, CheckpointError> {
-    let inputs = CheckpointStore::open(files, &config.state_dir)?;
-    let records = inputs.folder(DAEMONS)?;
-    Ok(StateFolder { inputs, records })
-}
-
-/// Opens the state folder to look at; `None`: there is none.
-fn look_at_state(files: &Shared, config: &Config) -> Result<Option<StateFolder>, CheckpointError> {
-    let Some(inputs) = CheckpointStore::open_read_only(files, &config.state_dir)? else { return Ok(None) };
-    let records = CheckpointStore::open_read_only(files, &config.state_dir.join(DAEMONS))?;
-    Ok(records.map(|records| StateFolder { inputs, records }))
-}
-
-/// Whether an agent that starts could use the state folder.
-pub(super) fn check_state(files: &Shared, config: &Config) -> Result<(), CheckpointError> {
-    open_state(files, config)?.records.load_all(|_: &serde::de::IgnoredAny| None).map(drop)
-}
-
-/// Locks the state folder for this process, if it is not the one that it holds. `None`: it cannot be opened.
-///
-/// # Errors
-/// When another agent has it.
-pub(super) fn lock(files: &Shared, config: &Config, held: Option<Dir>) -> Result<Option<Dir>, AgentError> {
-    let path = config.state_dir.clone();
-    let there = files.look(&path).ok().map(|stat| stat.stamp);
-    let is_held = |dir: &Dir| dir.own_stat().ok().zip(there).is_some_and(|(own, there)| own.stamp.is_same_file(&there));
-    if held.as_ref().is_some_and(is_held) {
-        return Ok(held);
-    }
-    let Ok((dir, _)) = Dir::open_or_create(files, &path, 0o700) else { return Ok(None) };
-    match dir.lock() {
-        Ok(true) => {
-            noted_state::note(files, std::env::var_os("STATE_DIRECTORY").as_deref(), &path);
-            Ok(Some(dir))
-        }
-        Ok(false) => Err(AgentError::Locked { path }),
-        Err(error) => Err(AgentError::Lock { path, source: error.source }),
-    }
 }
 
 #[cfg(test)]

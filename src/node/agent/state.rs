@@ -6,6 +6,7 @@
 mod adoption;
 mod cleared;
 mod follow;
+pub(super) mod set_aside;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -30,18 +31,22 @@ use super::concerns::restart_orders;
 use super::concerns::restart_orders::Surroundings;
 use super::concerns::volume_checks::Instances;
 use super::definitions::ApiDefinitions;
-use super::executor::EffectOutcome;
-use super::executor::RecordFate;
-use super::inputs::Purpose;
-use super::inputs::costs;
 use super::inputs_on_disk::InputsOnDisk;
 use super::log::Log;
 use super::observation::Observation;
+use super::outcome::EffectOutcome;
+use super::outcome::RecordFate;
+use super::records::Records;
 use super::remembered_inputs::RememberedInputs;
 use super::render_cache::VersionedOptions;
 
-/// What the node remembers of each daemon.
-pub(super) type Records = BTreeMap<ObjectKey, DaemonRecord>;
+/// What an agent does with what it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) enum Purpose {
+    Work,
+    /// It answers one question and changes nothing.
+    Answer,
+}
 
 /// What the passes are to bring about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -221,7 +226,7 @@ impl AgentState {
         if observation.manifests.current().is_some() {
             self.inputs.manifest_dir = Some(config.manifest_dir.clone());
         }
-        costs::observe(&mut self.set_aside, observation, log);
+        self.follow_spent(observation, log);
         self.follow_inputs(observation, log);
         self.find_floor(observation);
         self.adopt_manifests(observation, log);

@@ -4,23 +4,14 @@
 //! folder cleared), so that a teardown that is cut short is gone on with by the next one, or undone by an agent that
 //! starts. What is not ours is not touched.
 
-use std::sync::Arc;
-
-use crate::config::Config;
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Phase;
-use crate::core::sources::Desired;
 use crate::core::status::Problem;
-use crate::node::fsx::Real;
-use crate::node::notify::Notifier;
 
-use super::Agent;
-use super::AgentError;
-use super::LastPass;
-use super::executor::EffectOutcome;
-use super::start;
+use super::last_pass::LastPass;
+use super::outcome::EffectOutcome;
 use super::state::AgentState;
 
 /// What a teardown found, and what is left of it.
@@ -49,43 +40,7 @@ pub struct Leftover {
     pub what: String,
 }
 
-/// What is wanted of every daemon while the node is torn down.
-pub(super) fn desired() -> Desired {
-    Desired::Gone { reason: "this node is torn down".to_owned(), by_list: false, ignore_file: None }
-}
-
-/// An agent for [`Agent::teardown`]: without its state folder it would end nothing.
-///
-/// # Errors
-/// As [`Agent::new`], and when the state folder cannot be used.
-pub fn to_tear_down(config: Config, notifier: Arc<Notifier>) -> Result<Agent, AgentError> {
-    let agent = Agent::new(config, notifier)?;
-    start::check_state(&Real::shared(), &agent.config)?;
-    Ok(agent)
-}
-
-/// What a teardown would find. Changes nothing, and may be asked while an agent runs.
-///
-/// # Errors
-/// When the state folder cannot be read.
-pub fn teardown_offline(config: Config) -> Result<Teardown, AgentError> {
-    let mut agent = Agent::to_answer(config)?;
-    agent.state.tear_down();
-    let decision = agent.decide_now()?;
-    let found = decision.plan.daemons.iter().flat_map(|daemon| {
-        let ending = daemon.record.ending().map(|i| Leftover {
-            daemon: daemon.key.clone(),
-            pod: i.pod_name.clone(),
-            uid: i.uid.clone(),
-            what: "runs".to_owned(),
-        });
-        ending.chain(daemon.record.ended.keys().map(|uid| cleared(&daemon.key, uid)))
-    });
-    let (found, problems) = (found.collect(), decision.problems.clone());
-    Ok(Teardown { node: agent.config.node_name.clone(), found, problems, ..Teardown::default() })
-}
-
-fn cleared(daemon: &ObjectKey, uid: &str) -> Leftover {
+pub(super) fn cleared(daemon: &ObjectKey, uid: &str) -> Leftover {
     let what = "has ended, and its folder is to be cleared".to_owned();
     Leftover { daemon: daemon.clone(), pod: String::new(), uid: uid.to_owned(), what }
 }

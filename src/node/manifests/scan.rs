@@ -59,6 +59,13 @@ pub struct Manifest {
     pub damage: Option<String>,
 }
 
+impl Manifest {
+    /// Whether it lies under another name than we give.
+    pub fn is_copy(&self) -> bool {
+        !file_names(&self.namespace, &self.pod_name).contains(&self.file)
+    }
+}
+
 /// The content of the folder.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Scan {

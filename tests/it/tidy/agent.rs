@@ -12,7 +12,7 @@ const WAITS: [(&str, &str); 12] = [
     ("agent/inputs/pod_status_source.rs", "asks the runtime and the kubelet"),
     ("agent/inputs/runtime.rs", "waits for the runtime's answer, and no longer than a bound"),
     ("agent/leaving.rs", "an agent that ends waits for its last request, and no longer than a bound"),
-    ("agent/reload.rs", "looks once at what another configuration would do"),
+    ("agent/reload.rs", "reads the configuration, and waits for a look at what another one would do"),
     ("agent/requests", "requests are sent after the effects, each in a task of its own"),
     ("agent/signals.rs", "waits for signals"),
     ("agent/simulated.rs", "runs the loop in a simulated world"),

@@ -30,14 +30,14 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::super::evidence;
-use super::super::evidence::RuntimePod;
 use super::super::evidence::room::NodeRoom;
 use super::super::observation::Observation;
+use super::super::records::Records;
 use super::super::requests::Late;
 use super::super::requests::LateAnswer;
 use super::super::requests::Reply;
 use super::super::requests::Request;
-use super::super::state::Records;
+use super::super::runtime_pods::RuntimePod;
 
 use tried::TriedSurroundings;
 

@@ -11,9 +11,9 @@ use crate::core::time::Timestamp;
 
 use super::super::evidence;
 use super::super::observation::Observation;
+use super::super::records::Records;
 use super::super::requests::Reply;
 use super::super::requests::Request;
-use super::super::state::Records;
 
 /// An instance that goes on crashing is diagnosed no more often than this.
 const AGAIN: Span = Span::from_secs(10);

@@ -24,8 +24,8 @@ use crate::node::api::Link;
 
 use super::super::log::Log;
 use super::super::observation::Observation;
+use super::super::records::Records;
 use super::super::requests::Request;
-use super::super::state::Records;
 
 /// When to try again after something came back: what it has to set up takes it a moment.
 const AFTER: [Span; 3] = [Span::from_millis(300), Span::from_millis(1_500), Span::from_secs(4)];
@@ -277,7 +277,7 @@ mod tests {
     use crate::core::record::Instance;
     use crate::core::time::at;
     use crate::node::agent::decide::tests::key;
-    use crate::node::agent::evidence::RuntimePod;
+    use crate::node::agent::runtime_pods::RuntimePod;
 
     use super::*;
 

@@ -12,7 +12,7 @@ use crate::core::plan::State;
 use crate::core::record::DaemonRecord;
 
 use super::super::observation::Observation;
-use super::super::state::Records;
+use super::super::records::Records;
 
 /// Which manifests went with the disk.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]

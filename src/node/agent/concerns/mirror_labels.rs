@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::core::identity::template_hash;
 use crate::core::json::at;
 use crate::core::json::text_at;
+use crate::core::model::GENERATION_ANNOTATION;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::core::record::DaemonRecord;
@@ -18,10 +19,9 @@ use crate::core::record::Instance;
 use super::super::evidence;
 use super::super::log::Log;
 use super::super::observation::Observation;
-use super::super::observed_state::GENERATION_ANNOTATION;
+use super::super::records::Records;
 use super::super::requests::Reply;
 use super::super::requests::Request;
-use super::super::state::Records;
 
 /// What has been asked for, by mirror pod UID: a patch that was refused is not sent again and again.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -19,9 +19,9 @@ use crate::core::time::Timestamp;
 use super::super::evidence;
 use super::super::log::Log;
 use super::super::observation::Observation;
+use super::super::records::Records;
 use super::super::requests::Reply;
 use super::super::requests::Request;
-use super::super::state::Records;
 
 /// How long after a manifest's removal the kubelet has seen it: the file system notifies it.
 const KUBELET_SEES: Span = Span::from_millis(150);

@@ -17,7 +17,7 @@ use crate::core::time::Timestamp;
 
 use super::super::log::Log;
 use super::super::observation::Observation;
-use super::super::state::Records;
+use super::super::records::Records;
 
 /// An instance that is older did not cause a preemption. Where the kubelet does not say when that was, it is taken for
 /// the time at which it shows, which is when the grace period of the pod is over.

@@ -21,18 +21,15 @@ use crate::node::api::Snapshot;
 use super::super::definitions::ApiDefinitions;
 use super::super::log::Log;
 use super::super::observation::Observation;
+use super::super::records::Records;
 use super::super::requests::Reply;
 use super::super::requests::Request;
-use super::super::state::Records;
 use super::etcd_rollback::EtcdRollbackReport;
 
 mod cluster;
 
+use cluster::ASK_AGAIN;
 use cluster::ClusterIdentityCheck;
-
-/// How long a GET that failed, or that contradicted the watch, is taken for an answer; and how often a cluster is asked
-/// which one it is.
-const ASK_AGAIN: Span = Span::from_secs(5);
 
 /// What has been asked, and what was answered.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]

@@ -25,9 +25,9 @@ use crate::node::api::Snapshot;
 use super::super::evidence;
 use super::super::log::Log;
 use super::super::observation::Observation;
+use super::super::records::Records;
 use super::super::requests::Reply;
 use super::super::requests::Request;
-use super::super::state::Records;
 
 /// Questions that are under way.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]

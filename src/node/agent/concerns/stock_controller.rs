@@ -26,14 +26,14 @@ use crate::node::api::EventKind;
 use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
-use super::super::decision::DaemonEvent;
+use super::super::daemon_event::DaemonEvent;
 use super::super::definitions::ApiDefinitions;
 use super::super::ending;
 use super::super::evidence;
 use super::super::log::Log;
 use super::super::observation::Observation;
+use super::super::records::Records;
 use super::super::requests::Request;
-use super::super::state::Records;
 
 /// A pod that no kubelet made, and so may be a DaemonSet controller's.
 pub(in super::super) type UnrelatedPod<'a> = (&'a ObjectKey, &'a Entry);

@@ -19,9 +19,9 @@ use crate::core::time::Timestamp;
 use super::super::evidence;
 use super::super::log::Log;
 use super::super::observation::Observation;
+use super::super::records::Records;
 use super::super::requests::Reply;
 use super::super::requests::Request;
-use super::super::state::Records;
 
 /// An instance that is to end and of which no container runs is left to the kubelet for this long.
 const EMPTY: Span = Span::from_secs(1);

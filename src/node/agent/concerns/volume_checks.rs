@@ -3,22 +3,13 @@
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
+use super::super::observation::VolumeCheckScope;
+
 /// All data is compared with what was written this often.
 const PERIOD: Span = Span::from_secs(30);
 /// That of instances which the kubelet may not know yet is looked at no more often than this: its housekeeping,
 /// which takes such data for an orphan's, goes round every two seconds.
 const NOT_STARTED_PERIOD: Span = Span::from_secs(1);
-
-/// Whose data a pass looks at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-pub(in super::super) enum VolumeCheckScope {
-    /// At nobody's.
-    #[default]
-    None,
-    /// At that of instances which the kubelet may not know yet.
-    NotStarted,
-    All,
-}
 
 /// How far the kubelet is with the instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

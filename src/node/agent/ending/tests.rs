@@ -8,7 +8,7 @@ use crate::core::time::Timestamp;
 use crate::core::time::at;
 use crate::core::time::ms;
 use crate::node::agent::boot::Boot;
-use crate::node::agent::evidence::RuntimePod;
+use crate::node::agent::runtime_pods::RuntimePod;
 use crate::node::api::Link;
 use crate::node::api::Snapshot;
 

@@ -7,12 +7,12 @@ use crate::core::set_aside::DefinitionVersion;
 use crate::core::set_aside::SetAside;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::failure;
+use crate::node::agent::outcome::EffectOutcome;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::CheckpointStore;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
 
-use super::EffectOutcome;
 use super::Executor;
 use super::problem;
 

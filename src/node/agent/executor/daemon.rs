@@ -14,13 +14,13 @@ use crate::core::rendering::Rendered;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::failure;
 use crate::node::agent::failure::EffectFailure;
+use crate::node::agent::outcome::EffectOutcome;
+use crate::node::agent::outcome::RecordFate;
 use crate::node::checkpoint;
 use crate::node::fsx::Unsynced;
 use crate::node::manifests::ManifestError;
 
-use super::EffectOutcome;
 use super::Executor;
-use super::RecordFate;
 
 impl Executor {
     /// Stages the manifests and writes the volume data of all instances that are new on this disk, and

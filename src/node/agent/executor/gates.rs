@@ -3,14 +3,15 @@
 //! Owns the list of those that are closed: a file each below `run-dir`, which is there before the gate closes, and is
 //! gone with the boot. It is for `daemonlet run --open-gates`, which has no configuration if that has mistakes.
 
-use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::path::PathBuf;
 
 use crate::config::Config;
-use crate::core::pass::Plan;
-use crate::core::plan::Action;
+use crate::node::agent::failure;
+use crate::node::agent::failure::EffectFailure;
+use crate::node::agent::gates::Gates;
+use crate::node::agent::outcome::EffectOutcome;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FsError;
 use crate::node::fsx::Owner;
@@ -19,53 +20,13 @@ use crate::node::fsx::Shared;
 use crate::node::volumes::Volumes;
 use crate::node::volumes::VolumesRoot;
 
-use super::EffectOutcome;
 use super::Executor;
-use super::failure;
-use super::failure::EffectFailure;
 use super::problem;
-use crate::node::agent::observation::Observation;
 
 /// The folder of the list, below `run-dir`.
 const CLOSED: &str = "closed-gates";
 /// The longest path of a kubelet's root folder that is read, in bytes.
 const PATH_LIMIT: u64 = 4096;
-
-/// The gates that a decision moves, by the pods' UIDs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::node::agent) struct Gates {
-    close: BTreeSet<String>,
-    open: BTreeSet<String>,
-}
-
-impl Gates {
-    /// What `plan` says. In the first pass of a process every other gate of ours opens: an earlier one may have left it
-    /// closed, and nothing else may be known of its pod.
-    pub(in crate::node::agent) fn of(plan: &Plan, observation: &Observation, is_first: bool) -> Self {
-        let mut gates = Self::default();
-        for action in plan.daemons.iter().flat_map(|daemon| &daemon.actions) {
-            match action {
-                Action::CloseGate { uid, .. } => drop(gates.close.insert(uid.clone())),
-                Action::OpenGate { uid, .. } => drop(gates.open.insert(uid.clone())),
-                _ => {}
-            }
-        }
-        if is_first {
-            let ours = observation.manifests.current().into_iter().flat_map(|scan| scan.ours.values());
-            let gated = ours.filter(|manifest| manifest.has_gate && !manifest.uid.is_empty());
-            gates.open.extend(gated.map(|manifest| manifest.uid.clone()));
-            gates.open.retain(|uid| !gates.close.contains(uid));
-        }
-        gates
-    }
-}
-
-impl Gates {
-    /// Whether the gate of this pod closes.
-    pub(super) fn closes(&self, uid: &str) -> bool {
-        self.close.contains(uid)
-    }
-}
 
 impl Executor {
     /// Closes and opens the gates that the decision names.

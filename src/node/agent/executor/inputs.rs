@@ -7,16 +7,16 @@ use crate::node::agent::decision::Decision;
 use crate::node::agent::failure;
 use crate::node::agent::inputs_on_disk::SavedInputsMark;
 use crate::node::agent::observation::Observation;
+use crate::node::agent::outcome::EffectOutcome;
 use crate::node::agent::remembered_inputs::INPUTS;
 use crate::node::agent::remembered_inputs::SavedInputs;
-use crate::node::agent::start;
 use crate::node::agent::state::AgentState;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Loaded;
 
-use super::EffectOutcome;
 use super::Executor;
 use super::problem;
+use super::state_folder;
 
 impl Executor {
     /// Saves the remembered inputs.
@@ -55,7 +55,7 @@ impl Executor {
 
     /// The state folder can be used again: what the API server has said since counts more than what is remembered there.
     pub(in crate::node::agent) fn add_to_inputs(&self, config: &Config, state: &AgentState) {
-        let Ok(folder) = start::open_state(&self.files, config) else { return };
+        let Ok(folder) = state_folder::open_state(&self.files, config) else { return };
         let later = state.inputs.to_save(&[]);
         let inputs = match folder.inputs.load::<SavedInputs>(INPUTS) {
             Loaded::Present(mut inputs) => {

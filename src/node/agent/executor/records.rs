@@ -1,4 +1,4 @@
-//! Records of daemons on disk, and which of them are forgotten.
+//! Records of daemons on disk, the floor below their numbers, and which of them are forgotten.
 
 use crate::core::model::ObjectKey;
 use crate::core::record;
@@ -7,11 +7,11 @@ use crate::core::record::MAX_BARE;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::failure;
 use crate::node::agent::failure::EffectFailure;
+use crate::node::agent::outcome::EffectOutcome;
+use crate::node::agent::outcome::RecordFate;
 use crate::node::manifests::ManifestDir;
 
-use super::EffectOutcome;
 use super::Executor;
-use super::RecordFate;
 use super::daemon::unusable;
 use super::problem;
 
@@ -86,6 +86,19 @@ impl Executor {
                 outcome.failures.insert(key, failure::of(e, e.hint()));
             }
         }
+    }
+
+    /// Raises the floor before anything with a number beyond it is used.
+    pub(super) fn raise_floor(&mut self, decision: &Decision, outcome: &mut EffectOutcome) {
+        let numbers = decision.plan.daemons.iter().map(|daemon| daemon.record.next_incarnation);
+        if let Err(failure) = self.save_floor(decision.state.floor, numbers.max().unwrap_or(0)) {
+            outcome.problems.push(problem("checkpoint", failure));
+        }
+    }
+
+    pub(super) fn save_floor(&mut self, next: u64, top: u64) -> Result<(), EffectFailure> {
+        let Some(state) = &self.state else { return Ok(()) };
+        self.floor.raise(&state.inputs, next, top).map_err(|e| failure::of(&e, e.hint()))
     }
 
     /// Forgets daemons that are gone: the floor first, then the records that it covers. What may go,

@@ -10,8 +10,8 @@ use crate::node::agent::concerns::kubelet_resync::ToTouch;
 use crate::node::agent::decision::Decision;
 use crate::node::agent::failure;
 use crate::node::agent::failure::EffectFailure;
+use crate::node::agent::outcome::EffectOutcome;
 
-use super::EffectOutcome;
 use super::Executor;
 
 /// The annotation that changes.

@@ -11,7 +11,7 @@ use crate::core::model::Source;
 use crate::core::model::UpdateStrategy;
 use crate::core::time::at;
 use crate::node::agent::boot::Boot;
-use crate::node::agent::evidence::RuntimePod;
+use crate::node::agent::runtime_pods::RuntimePod;
 use crate::node::api::Entry;
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -8,21 +8,17 @@ use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
-use crate::core::model::Source;
 use crate::core::policy::Covered;
-use crate::core::policy::Policy;
 use crate::core::set_aside::DefinitionVersion;
-use crate::core::set_aside::SetAside;
 use crate::core::set_aside::Spent;
 use crate::core::set_aside::SuspectTurn;
 use crate::core::set_aside::TIME;
 use crate::core::time::Span;
-use crate::node::api::Presence;
 
-use crate::node::agent::log::Log;
 use crate::node::agent::observation::Observation;
 use crate::node::agent::render_cache::RenderCache;
 use crate::node::agent::state::AgentState;
+use crate::node::agent::state::set_aside::is_tenants;
 
 /// Work on definitions of tenants.
 #[derive(Default)]
@@ -33,11 +29,6 @@ pub(in crate::node::agent) struct Costs {
     content: u64,
     /// What the last pass spent.
     spent: Vec<Spent>,
-}
-
-/// Whether `daemon_set` is of a tenant: of the API, in a namespace that is not trusted.
-pub(in crate::node::agent) fn is_tenants(policy: &Policy, daemon_set: &DaemonSet) -> bool {
-    policy.confines(daemon_set).is_some()
 }
 
 impl Costs {
@@ -124,31 +115,6 @@ impl Costs {
         self.begun.remove(key);
         self.content = 0;
     }
-}
-
-/// Takes what was spent, and forgets the daemons that are gone.
-pub(in crate::node::agent) fn observe(set_aside: &mut SetAside, observation: &Observation, log: &mut Log) {
-    for line in set_aside.observe(&observation.spent) {
-        log.warn(line);
-    }
-    if let Some(api) = observation.snapshot() {
-        let is_gone =
-            |key: &ObjectKey| matches!(api.presence(key), Presence::Deleted { .. } | Presence::ListedAbsent { .. });
-        set_aside.retain(|key| !is_gone(key));
-    }
-}
-
-/// Whether the definition of a DaemonSet of the API is of a tenant and is held back; why.
-pub(in crate::node::agent) fn held_back(
-    observation: &Observation,
-    state: &AgentState,
-    daemon_set: &DaemonSet,
-) -> Option<String> {
-    let is_of_api = daemon_set.source == Source::Api;
-    if !is_of_api || !is_tenants(&state.policy, daemon_set) {
-        return None;
-    }
-    state.set_aside.holds_back(daemon_set, &observation.turn)
 }
 
 #[cfg(test)]

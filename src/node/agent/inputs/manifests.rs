@@ -12,14 +12,13 @@ use crate::core::time::Timestamp;
 use crate::node::agent::executor::Executor;
 use crate::node::agent::executor::problem;
 use crate::node::agent::failure;
-use crate::node::agent::planning::is_copy;
 use crate::node::agent::state::AgentState;
+use crate::node::agent::state::Purpose;
 use crate::node::manifests::ManifestDir;
 use crate::node::manifests::ManifestError;
 use crate::node::manifests::Scan;
 
 use super::Inputs;
-use super::Purpose;
 use super::node;
 
 impl Inputs {
@@ -91,7 +90,7 @@ fn copies(scan: &Scan) -> impl Iterator<Item = Problem> {
     let twins = |m: &crate::node::manifests::Manifest| {
         scan.ours.values().any(|other| other.uid == m.uid && other.file != m.file)
     };
-    scan.ours.values().filter(move |m| is_copy(m) && twins(m)).map(|m| Problem {
+    scan.ours.values().filter(move |m| m.is_copy() && twins(m)).map(|m| Problem {
         object: m.file.clone(),
         reason: format!("a copy of the manifest of pod {}: the kubelet takes only one of them", m.pod_name),
         hint: Some("remove the copy from the manifest folder".to_owned()),

@@ -13,9 +13,9 @@ use tokio::task::JoinHandle;
 use crate::clock;
 use crate::core::health::PodFact;
 use crate::core::time::Span;
-use crate::node::agent::evidence;
-use crate::node::agent::evidence::RuntimePod;
 use crate::node::agent::failure;
+use crate::node::agent::runtime_pods;
+use crate::node::agent::runtime_pods::RuntimePod;
 use crate::node::cri::Cri;
 use crate::node::cri::CriError;
 use crate::node::kubelet::Kubelet;
@@ -74,7 +74,7 @@ impl PodStatusSource {
 
 async fn seen(cri: &Cri) -> Result<Vec<RuntimePod>, CriError> {
     let (sandboxes, containers) = tokio::try_join!(cri.sandboxes(), cri.containers(None))?;
-    Ok(evidence::runtime_pods(&sandboxes, &containers))
+    Ok(runtime_pods::runtime_pods(&sandboxes, &containers))
 }
 
 /// What the kubelet says of its pods, if it says it soon: the runtime's word is enough.

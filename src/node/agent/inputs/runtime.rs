@@ -11,7 +11,7 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::agent::concerns::stock_controller;
 use crate::node::agent::evidence;
-use crate::node::agent::evidence::RuntimePod;
+use crate::node::agent::runtime_pods::RuntimePod;
 use crate::node::agent::state::AgentState;
 use crate::node::api::Snapshot;
 use crate::node::cri::Cri;

@@ -26,10 +26,10 @@ use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
 use super::super::definitions::ApiDefinitions;
+use super::super::records::Records;
 use super::super::remembered_inputs::RememberedInputs;
 use super::super::rollback_data::RollbackDataOf;
-use super::super::state::Records;
-use super::Versioned;
+use super::super::versioned_objects::Versioned;
 
 /// That of the DaemonSets of a namespace more are selected than are read.
 pub(in crate::node::agent) fn unread_daemon_sets(api: &Snapshot) -> Vec<Problem> {

@@ -3,16 +3,12 @@
 //! Owns which objects are. Must not decide what follows: planning keeps what runs as it is.
 
 use crate::core::knowledge::Knowledge;
-use crate::core::model::Kind;
-use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
-use crate::core::model::ObjectSource;
 use crate::core::record::WrittenData;
 use crate::core::rendering::RenderResult;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::agent::ending;
-use crate::node::agent::objects::Objects;
 
 use super::ObservedState;
 
@@ -20,14 +16,6 @@ use super::ObservedState;
 const RUNTIME_AGAIN: Span = Span::from_secs(1);
 /// How long a process waits with what returns for a file that it has not read yet, because that does not rest.
 const READ_WITHIN: Span = Span::from_secs(10);
-
-/// The Secrets of a rendering that may be sealed.
-pub(super) fn sealed<'r>(rendering: &'r RenderResult, objects: &Objects<'_>) -> impl Iterator<Item = &'r ObjectRef> {
-    let rendered = rendering.result.as_ref().ok();
-    let references = rendered.into_iter().flat_map(|rendered| &rendered.pod.references);
-    let secrets = references.filter(|reference| reference.kind == Kind::Secret);
-    secrets.filter(|secret| matches!(objects.lookup(secret), Lookup::Unknown))
-}
 
 impl ObservedState<'_> {
     /// When the runtime is to be asked for what waits for its word.

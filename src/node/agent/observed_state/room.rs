@@ -1,8 +1,6 @@
 //! What daemons of namespaces that are not trusted request of this node, and how many they are.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::core::bounds;
@@ -28,17 +26,6 @@ use crate::core::record::DaemonRecord;
 use crate::core::sources::Desired;
 
 use super::ObservedState;
-
-/// What is counted of daemons of namespaces that are not trusted, once it is asked for.
-#[derive(Default)]
-pub(in crate::node::agent) struct TenantCounts<'a> {
-    /// What they request.
-    requesters: OnceCell<Vec<Requester<'a>>>,
-    /// DaemonSets of which their namespaces have too many.
-    beyond: OnceCell<BTreeSet<&'a ObjectKey>>,
-    /// How much memory the definitions take that they run with: each, and all together.
-    running_weights: OnceCell<(BTreeMap<&'a ObjectKey, usize>, QuotaUse)>,
-}
 
 impl ObservedState<'_> {
     /// Whether a new instance of `daemon_set` may start here, as far as this node judges that.

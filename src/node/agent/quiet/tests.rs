@@ -6,7 +6,7 @@ use crate::node::agent::decide::tests::decided;
 use crate::node::agent::decide::tests::manifests_of;
 use crate::node::agent::decide::tests::observation;
 use crate::node::agent::decide::tests::state;
-use crate::node::agent::executor::EffectOutcome;
+use crate::node::agent::outcome::EffectOutcome;
 use crate::node::agent::requests::Reply;
 use crate::node::agent::state::AgentState;
 use crate::node::api::Link;

@@ -20,14 +20,16 @@ use crate::node::recording::export;
 use crate::node::recording::redact::DigestKey;
 use crate::node::recording::table::PieceTable;
 
-use super::FILE;
-use super::RecordedPass;
-use super::RecorderJob;
+use super::pass::RecordedPass;
+use super::pass::RecorderJob;
 
 /// A pass that takes the thread longer is large: then it rests before the next one, which is missing if it comes before.
 const LARGE: Duration = Duration::from_millis(200);
 /// So many times as long as the large pass took. What others make large costs a fifth of a processor at most.
 const REST: u32 = 4;
+
+/// The file in the run folder that a recording is handed over in.
+const FILE: &str = "recording";
 
 /// What the thread has.
 pub(super) struct Tape {

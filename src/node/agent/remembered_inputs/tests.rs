@@ -4,7 +4,7 @@ use super::*;
 use crate::core::model::Kind;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Good;
-use crate::node::agent::objects::Values;
+use crate::node::agent::versioned_objects::Values;
 
 /// A memory with a Secret in use, and a Secret and a ConfigMap that were kept.
 fn remembered_inputs() -> RememberedInputs {
@@ -16,18 +16,22 @@ fn remembered_inputs() -> RememberedInputs {
     ];
     let daemon = ObjectKey::new("ns", "d");
     RememberedInputs {
-        objects: objects::restore(used),
+        objects: versioned_objects::restore(used),
         unread: [reference(Kind::ConfigMap, "no-room")].into(),
         rollback_data: RollbackDataOf::from([(
             daemon,
-            RollbackData { revision: "good".to_owned(), objects: objects::restore(rollback_data) },
+            RollbackData { revision: "good".to_owned(), objects: versioned_objects::restore(rollback_data) },
         )]),
         ..RememberedInputs::default()
     }
 }
 
 fn values(remembered_inputs: &RememberedInputs) -> Values {
-    remembered_inputs.rollback_data.values().flat_map(|rollback_data| objects::values(&rollback_data.objects)).collect()
+    remembered_inputs
+        .rollback_data
+        .values()
+        .flat_map(|rollback_data| versioned_objects::values(&rollback_data.objects))
+        .collect()
 }
 
 /// Records of which `revision` was good with the data that is kept.
@@ -54,7 +58,7 @@ fn what_is_sealed_is_nowhere_else_and_comes_back_whole() {
     again.take(secrets, &records);
     assert_eq!(values(&again), values(&remembered_inputs));
     assert_eq!(again.unread, remembered_inputs.unread);
-    assert_eq!(objects::values(&again.objects), objects::values(&remembered_inputs.objects));
+    assert_eq!(versioned_objects::values(&again.objects), versioned_objects::values(&remembered_inputs.objects));
     assert_ne!(again.fingerprint(0), closed);
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Owns its form. Must not hold anything secret: digests stand for data.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serializer;
@@ -11,45 +12,24 @@ use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::rendering::RenderResult;
 
-use super::BTreeMap;
-use super::CachedRendering;
-use super::RenderCache;
-use super::RenderView;
+use super::cached::RenderView;
 
 /// A rendering that a pass used, and what it is of. Nothing is copied of it until it is recorded.
 #[derive(Clone, Debug)]
 pub(in crate::node::agent) struct UsedRendering {
-    daemon_set: Arc<DaemonSet>,
-    incarnation: u64,
-    view: RenderView,
-    rendering: Arc<RenderResult>,
+    pub(super) daemon_set: Arc<DaemonSet>,
+    pub(super) incarnation: u64,
+    pub(super) view: RenderView,
+    pub(super) rendering: Arc<RenderResult>,
 }
 
 impl UsedRendering {
-    fn name(&self) -> (&ObjectKey, &str, u64) {
+    pub(super) fn name(&self) -> (&ObjectKey, &str, u64) {
         (&self.daemon_set.key, &self.rendering.revision, self.incarnation)
     }
 
     pub(in crate::node::agent) fn known(&self) -> KnownRendering {
         KnownRendering::of(&self.daemon_set.key, self.incarnation, self.view, &self.rendering)
-    }
-}
-
-impl RenderCache {
-    /// The renderings of this pass, for a recording.
-    pub(in crate::node::agent) fn used(&self) -> Vec<UsedRendering> {
-        let renderings = self.renderings.borrow();
-        let used = renderings.iter().filter(|(_, entry)| entry.used == self.pass);
-        let mut used: Vec<UsedRendering> = used
-            .map(|((_, incarnation, view), CachedRendering { daemon_set, rendering, .. })| UsedRendering {
-                daemon_set: Arc::clone(daemon_set),
-                incarnation: *incarnation,
-                view: *view,
-                rendering: Arc::clone(rendering),
-            })
-            .collect();
-        used.sort_by(|a, b| a.name().cmp(&b.name()));
-        used
     }
 }
 

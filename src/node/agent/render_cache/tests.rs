@@ -4,8 +4,10 @@ use serde_json::json;
 
 use crate::core::bounds;
 use crate::core::model::Lookup;
+use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::model::Source;
+use crate::core::model::TokenRequest;
 use crate::core::model::TokenSource;
 use crate::core::validate;
 

@@ -28,7 +28,6 @@ use crate::core::status::TokensStatus;
 use crate::core::status::refused_counts;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
-use crate::node::agent::failure::EffectFailure;
 use crate::node::api::ConnectionCounters;
 use crate::node::api::LinkHealth;
 use crate::node::api::Scope;
@@ -37,6 +36,7 @@ use crate::node::images::PullProgress;
 
 use super::ReportInputs;
 use super::Reporter;
+use super::bare::bare;
 use super::changes;
 
 impl Reporter {
@@ -268,45 +268,11 @@ fn is_shown(plan: &DaemonPlan) -> bool {
     !(plan.record.instances.is_empty() && plan.summary.state.is_idle() && plan.summary.source.is_none())
 }
 
-/// What could not be done for a daemon, as a problem.
-pub(super) fn failed((key, failure): (&ObjectKey, &EffectFailure)) -> Problem {
-    Problem { object: key.to_string(), reason: failure.message.clone(), hint: failure.hint.clone() }
-}
-
 fn api_use(counters: ConnectionCounters) -> ApiUse {
     ApiUse {
         connections_opened: counters.connections_opened,
         connections: counters.connections,
         requests: counters.requests,
         streams: counters.streams,
-    }
-}
-
-/// The status of a DaemonSet of which nothing is here.
-pub(super) fn bare(key: &ObjectKey, source: Option<Source>, reason: &str) -> DaemonStatus {
-    DaemonStatus {
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-        source,
-        mode: None,
-        revision: String::new(),
-        pod: String::new(),
-        uid: String::new(),
-        state: State::NotSelected,
-        ready: None,
-        since: None,
-        reason: reason.to_owned(),
-        failed: None,
-        pull: None,
-        replacing: None,
-        waiting_for: Vec::new(),
-        stale_volumes: Vec::new(),
-        waiting_containers: Vec::new(),
-        keeps_workload_away: false,
-        awaits_rollout: false,
-        notes: Vec::new(),
-        hints: Vec::new(),
-        releasable: false,
-        refused_field: None,
     }
 }

@@ -19,7 +19,7 @@ use crate::node::cri::Sandbox;
 use crate::node::cri::SandboxState;
 use crate::node::kubelet::HEALTHZ;
 
-use super::Clients;
+use super::clients::Clients;
 
 /// How long the kubelet may take to end lesser pods after it last said so.
 const MAKES_ROOM: Span = Span::from_secs(120);

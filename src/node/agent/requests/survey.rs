@@ -15,7 +15,7 @@ use crate::node::api::Api;
 use crate::node::api::GetResult;
 use crate::node::api::convert;
 
-use super::Reply;
+use super::reply::Reply;
 
 /// Why an answer proves nothing.
 const ANOTHER_CLUSTER: &str = "another cluster answers";

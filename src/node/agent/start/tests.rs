@@ -13,6 +13,7 @@ use crate::core::plan::Action;
 use crate::core::plan::State;
 use crate::core::render::Endpoint;
 use crate::core::set_aside::DefinitionVersion;
+use crate::node::agent::configured::render_options;
 use crate::node::agent::decide::tests::config;
 
 use super::*;

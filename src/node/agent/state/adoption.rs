@@ -14,10 +14,10 @@ use crate::core::policy::Covered;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::time::Span;
-use crate::node::agent::evidence::RuntimePod;
-use crate::node::agent::executor::Floor;
+use crate::node::agent::floor::Floor;
 use crate::node::agent::log::Log;
 use crate::node::agent::observation::Observation;
+use crate::node::agent::runtime_pods::RuntimePod;
 
 use super::AgentState;
 use super::FloorSource;

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-use super::super::executor::ClearResult;
 use super::AgentState;
-use super::EffectOutcome;
+use crate::node::agent::outcome::ClearResult;
+use crate::node::agent::outcome::EffectOutcome;
 
 /// How long after its end the folder of a pod is cleared, and again if something is mounted there.
 const CLEAR_AFTER: Span = Span::from_secs(10);

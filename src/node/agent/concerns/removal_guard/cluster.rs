@@ -13,7 +13,10 @@ use super::super::super::observation::Observation;
 use super::super::super::observation::ObservedApi;
 use super::super::super::requests::Reply;
 use super::super::super::requests::Request;
-use super::ASK_AGAIN;
+
+/// How long a GET that failed, or that contradicted the watch, is taken for an answer; and how often a cluster is asked
+/// which one it is.
+pub(super) const ASK_AGAIN: Span = Span::from_secs(5);
 
 /// Half of the time until it is asked again after a first refusal; each takes twice as long as the one before.
 const REFUSED_AGAIN: Span = Span::from_millis(150);

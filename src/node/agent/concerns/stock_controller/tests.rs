@@ -1,7 +1,7 @@
 //! What counts as the DaemonSet controller's pod.
 
 use super::super::super::boot::Boot;
-use super::super::super::evidence::RuntimePod;
+use super::super::super::runtime_pods::RuntimePod;
 use super::*;
 use crate::core::health::ContainerFact;
 use crate::core::health::Does;

@@ -50,7 +50,7 @@ fn what_runs_without_a_record_ends_before_another_one_starts() {
             created_at_ns: 0,
             annotations: annotations.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         };
-        let pods = crate::node::agent::evidence::runtime_pods(&[sandbox], &[]);
+        let pods = crate::node::agent::runtime_pods::runtime_pods(&[sandbox], &[]);
         let seen = Observation { runtime: Knowledge::Current(Arc::new(pods)), ..observation(None) };
         decided(&seen, &state, &config).state
     };

@@ -6,18 +6,11 @@
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::node::agent::decision::Decision;
-use crate::node::agent::failure;
-use crate::node::agent::failure::EffectFailure;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::CheckpointStore;
 
-use super::EffectOutcome;
-use super::Executor;
-use super::problem;
-
 /// The floor's name in the state folder.
-pub(in crate::node::agent) const FLOOR: &str = "floor";
+pub(super) const FLOOR: &str = "floor";
 
 /// So many numbers are covered by one write.
 const STEP: u64 = 1_000;
@@ -25,17 +18,17 @@ const STEP: u64 = 1_000;
 /// The numbers that outlive records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::node::agent) struct Floor {
+pub(super) struct Floor {
     /// The number that a name without a record begins at.
-    pub(in crate::node::agent) next_incarnation: u64,
+    pub(super) next_incarnation: u64,
     /// Above every number in use.
     #[serde(default)]
-    pub(in crate::node::agent) bound: u64,
+    pub(super) bound: u64,
 }
 
 impl Floor {
     /// Where names without a record begin, if records or the floor are lost and `highest` is above all numbers known.
-    pub(in crate::node::agent) fn above(highest: u64) -> u64 {
+    pub(super) fn above(highest: u64) -> u64 {
         highest.saturating_add(1_000 * STEP)
     }
 
@@ -47,33 +40,13 @@ impl Floor {
     }
 
     /// Saves one that covers these numbers, unless this one, which is on disk, does.
-    pub(in crate::node::agent) fn raise(
-        &mut self,
-        store: &CheckpointStore,
-        next: u64,
-        top: u64,
-    ) -> Result<(), CheckpointError> {
+    pub(super) fn raise(&mut self, store: &CheckpointStore, next: u64, top: u64) -> Result<(), CheckpointError> {
         let raised = self.covering(next, top);
         if raised != *self {
             store.save(FLOOR, &raised)?;
             *self = raised;
         }
         Ok(())
-    }
-}
-
-impl Executor {
-    /// Raises the floor before anything with a number beyond it is used.
-    pub(super) fn raise_floor(&mut self, decision: &Decision, outcome: &mut EffectOutcome) {
-        let numbers = decision.plan.daemons.iter().map(|daemon| daemon.record.next_incarnation);
-        if let Err(failure) = self.save_floor(decision.state.floor, numbers.max().unwrap_or(0)) {
-            outcome.problems.push(problem("checkpoint", failure));
-        }
-    }
-
-    pub(super) fn save_floor(&mut self, next: u64, top: u64) -> Result<(), EffectFailure> {
-        let Some(state) = &self.state else { return Ok(()) };
-        self.floor.raise(&state.inputs, next, top).map_err(|e| failure::of(&e, e.hint()))
     }
 }
 

@@ -1,0 +1,76 @@
+//! The state folder: what is in it, who may open it, and whose it is.
+//!
+//! Owns its lock: one agent works on it at a time. Must not read what is remembered there.
+
+use crate::config::Config;
+use crate::node::agent::error::AgentError;
+use crate::node::agent::noted_state;
+use crate::node::checkpoint::CheckpointError;
+use crate::node::checkpoint::CheckpointStore;
+use crate::node::checkpoint::DAEMONS;
+use crate::node::fsx::Dir;
+use crate::node::fsx::Shared;
+
+/// The state folder, opened for work.
+pub(in crate::node::agent) struct StateFolder {
+    pub(in crate::node::agent) inputs: CheckpointStore,
+    pub(in crate::node::agent) records: CheckpointStore,
+}
+
+impl StateFolder {
+    /// Whether it is still the folder at its path, for nobody else to write to: somebody may have changed that.
+    pub(in crate::node::agent) fn is_in_place(&self) -> bool {
+        self.inputs.is_in_place() && self.records.is_in_place()
+    }
+}
+
+/// Opens the state folder, made if it is not there.
+///
+/// # Errors
+/// When it cannot be opened, or others could write to it.
+pub(in crate::node::agent) fn open_state(files: &Shared, config: &Config) -> Result<StateFolder, CheckpointError> {
+    let inputs = CheckpointStore::open(files, &config.state_dir)?;
+    let records = inputs.folder(DAEMONS)?;
+    Ok(StateFolder { inputs, records })
+}
+
+/// Opens the state folder to look at; `None`: there is none.
+pub(in crate::node::agent) fn look_at_state(
+    files: &Shared,
+    config: &Config,
+) -> Result<Option<StateFolder>, CheckpointError> {
+    let Some(inputs) = CheckpointStore::open_read_only(files, &config.state_dir)? else { return Ok(None) };
+    let records = CheckpointStore::open_read_only(files, &config.state_dir.join(DAEMONS))?;
+    Ok(records.map(|records| StateFolder { inputs, records }))
+}
+
+/// Whether an agent that starts could use the state folder.
+pub(in crate::node::agent) fn check_state(files: &Shared, config: &Config) -> Result<(), CheckpointError> {
+    open_state(files, config)?.records.load_all(|_: &serde::de::IgnoredAny| None).map(drop)
+}
+
+/// Locks the state folder for this process, if it is not the one that it holds. `None`: it cannot be opened.
+///
+/// # Errors
+/// When another agent has it.
+pub(in crate::node::agent) fn lock(
+    files: &Shared,
+    config: &Config,
+    held: Option<Dir>,
+) -> Result<Option<Dir>, AgentError> {
+    let path = config.state_dir.clone();
+    let there = files.look(&path).ok().map(|stat| stat.stamp);
+    let is_held = |dir: &Dir| dir.own_stat().ok().zip(there).is_some_and(|(own, there)| own.stamp.is_same_file(&there));
+    if held.as_ref().is_some_and(is_held) {
+        return Ok(held);
+    }
+    let Ok((dir, _)) = Dir::open_or_create(files, &path, 0o700) else { return Ok(None) };
+    match dir.lock() {
+        Ok(true) => {
+            noted_state::note(files, std::env::var_os("STATE_DIRECTORY").as_deref(), &path);
+            Ok(Some(dir))
+        }
+        Ok(false) => Err(AgentError::Locked { path }),
+        Err(error) => Err(AgentError::Lock { path, source: error.source }),
+    }
+}
