@@ -31,7 +31,9 @@ pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &SocketOperatio
         Err(error) if is_absence(&error) => {
             let answer = offline::answer(config, request);
             super::output::remarks(match answer {
-                Ok(_) => "agent not running: this is what checkpoint and folders say\n",
+                Ok(_) => {
+                    "agent not running: this is what the first pass of a starting agent finds in checkpoint and folders\n"
+                }
                 Err(_) => "agent not running, and checkpoint and folders do not say enough\n",
             });
             answer?.to_string()

@@ -1,7 +1,7 @@
 //! `kubectl daemonlet`: the whole cluster, with the rights and the kubeconfig of whoever asks.
 //!
 //! Owns the plugin's command line: the same binary under the name `kubectl-daemonlet`. Needs no agent; reads
-//! DaemonSets, Nodes, NodeDaemons and the coordinator's Lease, changes annotations where it is told to, and tries policies.
+//! DaemonSets, Nodes, NodeDaemons, Leases and the mirror pods of silent agents' nodes, changes annotations where it is told to, and tries policies.
 
 mod cluster;
 mod complete;

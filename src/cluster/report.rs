@@ -24,8 +24,8 @@ pub(super) fn log(reports: &[Notice]) {
                 few.key
             ),
             Notice::LeftOut(node, count) => tracing::warn!(
-                "the agent of node {node} tells of {count} daemons more than are taken from one agent; those without an \
-                 instance are left out first"
+                "the agent of node {node} reports {count} daemons more than the coordinator takes from one agent; it leaves \
+                 out those without an instance first"
             ),
             Notice::Approved(name, node) => {
                 let user = enrolment::user(node);

@@ -1,4 +1,4 @@
-//! The coordinator's requests: the one place that they leave from.
+//! The coordinator's writes and questions: the one place that they leave from. What watches read, `inputs` asks for.
 //!
 //! Owns how they are sent, and what an answer is.
 
@@ -40,7 +40,7 @@ const AT_ONCE: usize = 16;
 /// A request takes no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Sends.
+/// Sends what the coordinator decides, [`AT_ONCE`] requests at a time.
 pub(super) struct Writer {
     client: kube::Client,
     events: ClusterEvents,

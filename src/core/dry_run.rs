@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::core::identity::template_hash;
 use crate::core::json::Json;
 use crate::core::model::DaemonSet;
+use crate::core::model::GENERATION_ANNOTATION;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::Lookup;
@@ -31,9 +32,6 @@ pub use reply::DryRunVerdict;
 pub use reply::GRANT;
 pub use reply::Unanswered;
 pub use reply::judge;
-
-/// The annotation of a DaemonSet from which upstream takes the generation label.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// One question: a pod that the API server is to judge.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -72,7 +70,7 @@ pub fn pod(daemon_set: &DaemonSet, revision: &str, node: &str) -> Value {
     let template = daemon_set.patched_template();
     let map = |value: Option<&Value>| value.and_then(Value::as_object).cloned().unwrap_or_default();
     let mut labels = map(template.at(["metadata", "labels"]));
-    if let Some(generation) = daemon_set.annotations.get(TEMPLATE_GENERATION).filter(|g| g.parse::<i64>().is_ok()) {
+    if let Some(generation) = daemon_set.annotations.get(GENERATION_ANNOTATION).filter(|g| g.parse::<i64>().is_ok()) {
         labels.insert(GENERATION_LABEL.to_owned(), generation.clone().into());
     }
     labels.insert(HASH_LABEL.to_owned(), template_hash(revision).into());

@@ -1,7 +1,8 @@
 //! How well something is known, and which of several sources counts.
 //!
-//! Owns the one precedence for everything that is read: DaemonSets, Namespaces, ConfigMaps, Secrets, ServiceAccounts,
-//! tokens and the Node. Only evidence makes something absent.
+//! Owns the one precedence of objects that daemons refer to: Namespaces, ConfigMaps, Secrets, ServiceAccounts and others.
+//! [`crate::core::sources`] has the same order for DaemonSets, where what runs stands before the folder. Only evidence makes
+//! something absent.
 
 use std::fmt;
 
@@ -112,8 +113,6 @@ pub enum Origin {
     Api,
     /// What the API last said, remembered on disk.
     Remembered,
-    /// The definition that the running instance was made from, which the API once had.
-    Record,
     /// A folder, now or as it was last read well.
     Folder,
 }
@@ -123,7 +122,6 @@ impl std::fmt::Display for Origin {
         f.write_str(match self {
             Origin::Api => "the API server's version",
             Origin::Remembered => "the version that the API server last had",
-            Origin::Record => "the version that runs, which the API server once had,",
             Origin::Folder => "the folder's version",
         })
     }
@@ -136,8 +134,6 @@ pub struct ObjectSources<T> {
     pub api: ApiAnswer<T>,
     /// What it last said.
     pub remembered: Option<T>,
-    /// What the running instance was made from, if that came from the API.
-    pub record: Option<T>,
     /// The folder's, as it is or as it was last read well.
     pub folder: Option<T>,
     /// Whether the folder's carries [`OVERRIDE_ANNOTATION`].
@@ -151,7 +147,7 @@ pub struct ObjectSources<T> {
 impl<T: Copy> ObjectSources<T> {
     /// The object that counts, and whose it is. `None`: no source has it.
     ///
-    /// What the API says, what it last said, what runs and came from it, the folder: in this order. Where the API says
+    /// What the API says, what it last said, the folder: in this order. Where the API says
     /// that it is gone, the folder counts again; a folder's override comes before everything but a newer version.
     pub fn choose(&self) -> Option<(Origin, T)> {
         let folder = self.folder.map(|folder| (Origin::Folder, folder));
@@ -165,9 +161,8 @@ impl<T: Copy> ObjectSources<T> {
             ApiAnswer::NotConfigured => self.remembered.map(|remembered| (Origin::Remembered, remembered)).or(folder),
             ApiAnswer::Unread | ApiAnswer::Nothing => {
                 let remembered = self.remembered.map(|remembered| (Origin::Remembered, remembered));
-                let record = self.record.map(|record| (Origin::Record, record));
                 // What is not read comes before the folder all the same.
-                remembered.or(record).or(folder.filter(|_| matches!(self.api, ApiAnswer::Nothing)))
+                remembered.or(folder.filter(|_| matches!(self.api, ApiAnswer::Nothing)))
             }
         }
     }
@@ -180,7 +175,6 @@ mod tests {
     const ALL: ObjectSources<u8> = ObjectSources {
         api: ApiAnswer::Present(1),
         remembered: Some(2),
-        record: Some(3),
         folder: Some(4),
         overrides: false,
         is_newer: false,
@@ -193,12 +187,11 @@ mod tests {
         let quiet = ObjectSources { api: ApiAnswer::Nothing, ..ALL };
         assert_eq!(of(ALL), Some((Origin::Api, 1)));
         assert_eq!(of(quiet), Some((Origin::Remembered, 2)), "the folder is older, however long the API is away");
-        assert_eq!(of(ObjectSources { remembered: None, ..quiet }), Some((Origin::Record, 3)));
-        assert_eq!(of(ObjectSources { remembered: None, record: None, ..quiet }), Some((Origin::Folder, 4)));
-        assert_eq!(of(ObjectSources { remembered: None, record: None, folder: None, ..quiet }), None);
+        assert_eq!(of(ObjectSources { remembered: None, ..quiet }), Some((Origin::Folder, 4)));
+        assert_eq!(of(ObjectSources { remembered: None, folder: None, ..quiet }), None);
         let unread = ObjectSources { api: ApiAnswer::Unread, ..ALL };
         assert_eq!(of(unread), Some((Origin::Remembered, 2)));
-        assert_eq!(of(ObjectSources { remembered: None, record: None, ..unread }), None, "the folder is older");
+        assert_eq!(of(ObjectSources { remembered: None, ..unread }), None, "the folder is older");
         assert_eq!(of(ObjectSources { api: ApiAnswer::Gone, ..ALL }), Some((Origin::Folder, 4)), "it counts again");
         assert_eq!(of(ObjectSources { api: ApiAnswer::Gone, folder: None, ..ALL }), None);
         let unasked = ObjectSources { api: ApiAnswer::NotConfigured, ..ALL };

@@ -88,10 +88,7 @@ pub enum ApiState<'a> {
     /// It exists.
     Present(&'a Arc<DaemonSet>),
     /// It exists but is invalid; what runs stays.
-    Invalid {
-        /// Why.
-        reason: &'a str,
-    },
+    Invalid { reason: &'a str },
     /// It exists, and its namespace, which is not trusted, may not have as much; what runs stays.
     TooLarge(&'a TooLarge),
     /// A complete list does not contain it, or a watch reported its deletion.
@@ -147,21 +144,15 @@ pub enum Desired {
         ask: bool,
     },
     /// It is ours, is refused before its definition is read, and nothing is known that could run in its place.
-    Refused {
-        mode: Mode,
-        /// Why.
-        errors: Vec<FieldError>,
-    },
+    Refused { mode: Mode, errors: Vec<FieldError> },
     /// It exists but is not ours here (label, policy).
     Left {
-        /// Why.
         reason: String,
         /// Whether its labels were ours before, and nothing of it is here: what is remembered must not bring it back.
         taken_away: bool,
     },
     /// It is gone: what runs of it ends.
     Gone {
-        /// Why.
         reason: String,
         /// Whether only a list said so (counted by `max-removals`).
         by_list: bool,
@@ -169,31 +160,18 @@ pub enum Desired {
         ignore_file: Option<String>,
     },
     /// It is gone, and its pods stay.
-    Orphaned {
-        /// Why.
-        reason: String,
-    },
+    Orphaned { reason: String },
     /// A GET must confirm that it is gone or not ours; until then what runs stays.
     Confirm {
         /// What has to be confirmed.
         reason: String,
     },
     /// Nothing defines it, and nothing proves that it is gone: what runs stays until it is released.
-    Kept {
-        /// Why.
-        reason: String,
-    },
+    Kept { reason: String },
     /// Its definition is not looked at: what runs stays as it is on disk.
-    SetAside {
-        mode: Mode,
-        /// Why.
-        reason: String,
-    },
+    SetAside { mode: Mode, reason: String },
     /// Unknown: what runs stays.
-    Unsure {
-        /// Why.
-        reason: String,
-    },
+    Unsure { reason: String },
 }
 
 impl Desired {

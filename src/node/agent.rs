@@ -369,7 +369,7 @@ impl Agent {
         self.view().status_line()
     }
 
-    /// Leaves all as the next agent, or nobody, shall find it.
+    /// Leaves all as the next agent needs it, if there is one.
     async fn put_away(&mut self) {
         // With what alone is not worth a write: how far the API server's history had come.
         self.save_inputs();

@@ -102,7 +102,10 @@ fn invalid() -> String {
 fn without_an_agent_status_says_what_is_and_promises_nothing() {
     let node = Node::new(&[("good.yaml", GOOD)]);
     let status = node.ask(&["status"]);
-    assert_eq!(status.err, "agent not running: this is what checkpoint and folders say\n");
+    assert_eq!(
+        status.err,
+        "agent not running: this is what the first pass of a starting agent finds in checkpoint and folders\n"
+    );
     assert!(
         status.out.contains("  -    waiting  -      -      agent not running; it would write manifest a_good-"),
         "{}",

@@ -192,7 +192,7 @@ fn an_error_says_what_cannot_be_used_once() {
         let first = run.err.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
         let why = format!("error: state-dir: {state}: cannot open it: not a directory");
         assert_eq!((run.code, first), (1, why.as_str()), "{run:?}");
-        assert!(!run.err.contains("this is what checkpoint and folders say"), "{run:?}");
+        assert!(!run.err.contains("this is what the first pass"), "{run:?}");
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 mod agent;
+mod layers;
 mod messages;
 mod threat_model;
 

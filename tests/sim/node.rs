@@ -118,6 +118,8 @@ pub(crate) struct Node {
     pub(crate) clock_set_at: i64,
     /// The boot in which it was forgotten that the clock was set.
     pub(crate) clock_forgotten_in: Option<i64>,
+    /// Whether the clock at this boot was behind the latest time that it had shown before.
+    boots_behind: bool,
     /// Whether an agent runs.
     pub(crate) has_agent: bool,
     /// When a record was last damaged.
@@ -184,6 +186,7 @@ impl Node {
             ordered_at: -1,
             clock_set_at: -1,
             clock_forgotten_in: None,
+            boots_behind: false,
             has_agent: false,
             damaged_at: -60_000,
             inputs_damaged_at: None,
@@ -326,7 +329,7 @@ impl Node {
     /// Whether it cannot be told if the kubelet has run in this boot, so that what ended at it, because its data is sealed,
     /// may have run: the clock was set back before it (not-mended).
     pub(crate) fn may_doubt_ends(&self) -> bool {
-        self.is_sealed && self.latest >= self.booted + self.wall.get()
+        self.is_sealed && self.boots_behind
     }
 
     /// The daemons that have to be Ready before `daemon` starts.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures::StreamExt;
 use http::Request;
 use http::request::Builder;
 use kube::config::Kubeconfig;
@@ -18,6 +19,7 @@ use crate::core::cluster::overview::ClusterOverview;
 use crate::core::cluster::overview::Leader;
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
+use crate::core::time::Timestamp;
 use crate::node::api;
 use crate::node::api::FailureKind;
 
@@ -27,6 +29,8 @@ const NAMED: usize = 5;
 const LEASE: (&str, &str) = ("kube-system", "daemonlet-coordinator");
 /// So many mirror pods on nodes of silent agents are looked up; of the rest it is not known whether they are ready.
 const LOOKUPS: usize = 500;
+/// So many of them at once.
+const AT_ONCE: usize = 16;
 /// Within this time a coordinator that lives has renewed it: it does every 2 s.
 const RENEWED: Duration = Duration::from_secs(6);
 /// Objects a page, of which a tenant writes none.
@@ -54,30 +58,45 @@ pub(super) async fn read(client: &kube::Client) -> Result<ClusterOverview, Comma
     }
     output::remarks(&not_shown(&cluster.too_large));
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}", LEASE.0, LEASE.1);
-    cluster.coordinator = match leader(client, &path).await {
+    let mut renewed = None;
+    cluster.coordinator = match leader(client, &path, &mut renewed).await {
         Ok(leader) => leader,
         Err(failure) if failure.kind == FailureKind::NotFound => without_lease(&cluster),
         Err(failure) => Leader { unknown: failure.message, ..Leader::default() },
     };
-    silent(client, &mut cluster).await;
+    silent(client, &mut cluster, renewed).await;
     Ok(cluster)
 }
 
-/// Which agents are silent, and who is ready on their nodes.
-async fn silent(client: &kube::Client, cluster: &mut ClusterOverview) {
+/// Which agents are silent, and who is ready on their nodes. `renewed`: when the coordinator last renewed its Lease, by its
+/// own clock.
+async fn silent(client: &kube::Client, cluster: &mut ClusterOverview, renewed: Option<Timestamp>) {
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", liveness::NAMESPACE);
     match list(client, &path).await {
-        Ok(leases) => cluster.take_leases(&leases),
+        Ok(leases) => cluster.take_leases(&leases, renewed),
         Err(failure) => {
             let text = "the agents' Leases cannot be listed, so agents that are dead are shown as they last reported";
             output::remarks(&output::line(format!("{text}: {}", failure.message)));
         }
     }
-    for lookup in cluster.mirror_pods().into_iter().take(LOOKUPS) {
+    let lookups = cluster.mirror_pods();
+    let mut unread = lookups.len().saturating_sub(LOOKUPS);
+    let mut why = format!("no more than {LOOKUPS} are");
+    let answers = lookups.into_iter().take(LOOKUPS).map(|lookup| async move {
         let path = format!("/api/v1/namespaces/{}/pods/{}", lookup.pod.namespace, lookup.pod.name);
-        if let Ok(pod) = get(client, &path).await {
-            cluster.take_mirror_pod(lookup, &pod);
+        (lookup, get(client, &path).await)
+    });
+    let mut answers = futures::stream::iter(answers).buffered(AT_ONCE);
+    while let Some((lookup, answer)) = answers.next().await {
+        match answer {
+            Ok(pod) => cluster.take_mirror_pod(lookup, &pod),
+            Err(failure) if failure.kind == FailureKind::NotFound => {}
+            Err(failure) => (unread, why) = (unread + 1, failure.message),
         }
+    }
+    if unread > 0 {
+        let text = "mirror pods on nodes of silent agents are not looked up, and shown as not ready";
+        output::remarks(&output::line(format!("{unread} {text}: {why}")));
     }
 }
 
@@ -93,16 +112,18 @@ fn not_shown(too_large: &[ObjectKey]) -> String {
     output::line(format!("{number} {text}: {}{more}", names.join(", ")))
 }
 
-/// Who holds the Lease at `path`. The clock here may be another than its holder's: one that looks expired is looked at
-/// again when its holder had the time to renew it.
-async fn leader(client: &kube::Client, path: &str) -> Result<Leader, api::ApiFailure> {
+/// Who holds the Lease at `path`, and when the holder `renewed` it by its own clock, if it still does. The clock here may be
+/// another: a Lease that looks expired is looked at again when its holder had the time to renew it.
+async fn leader(client: &kube::Client, path: &str, renewed: &mut Option<Timestamp>) -> Result<Leader, api::ApiFailure> {
     let before = Leader::of(&get(client, path).await?);
     if !before.is_expired(clock::now()) {
+        *renewed = before.renewed.parse().ok();
         return Ok(before);
     }
     tokio::time::sleep(RENEWED).await;
     let after = Leader::of(&get(client, path).await?);
     let is_renewed = after.renewed != before.renewed;
+    *renewed = after.renewed.parse().ok().filter(|_| is_renewed);
     Ok(if is_renewed { Leader { renewed: clock::now().to_string(), ..after } } else { after })
 }
 

@@ -55,7 +55,9 @@ fn human(overview: &Overview, colour: Colour, now: Timestamp) -> String {
         .daemon_sets
         .iter()
         .flat_map(|rollout| rollout.nodes.iter().map(move |place| (rollout, place)))
-        .filter(|(_, place)| !(place.ready && place.updated && place.reason.is_empty() || place.stands_by()))
+        .filter(|(_, place)| {
+            !(place.ready && place.updated && place.reason.is_empty() || place.stands_by() && !place.is_silent)
+        })
         .map(|(rollout, place)| late(rollout, place, colour))
         .collect();
     if !late.is_empty() {

@@ -50,6 +50,7 @@ mod silent;
 pub use leader::CANNOT_LIST;
 pub use leader::Leader;
 use reason::reason;
+use reason::silence;
 
 /// The version of the JSON schema of [`Overview`].
 pub const SCHEMA_VERSION: u32 = 1;
@@ -67,7 +68,7 @@ pub struct OverviewNode {
     pub report: Option<Status>,
     /// What the coordinator has approved there.
     pub approvals: Vec<Approval>,
-    /// When its agent last renewed its Lease, if it has stopped to: what it says is as old.
+    /// When its agent last renewed its Lease, if it does not any longer: what it says is as old.
     pub silent_since: Option<Timestamp>,
 }
 
@@ -163,7 +164,7 @@ pub struct DaemonOnNode {
     pub ready: bool,
     /// Whether the newest instance is of the wanted revision.
     pub updated: bool,
-    /// Whether its agent has stopped to renew its Lease: all but `ready` is then what it last said.
+    /// Whether its agent does not renew its Lease any longer: all but `ready` is then what it last said.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_silent: bool,
     /// Why it is not as it should be, in one line; empty: it is.
@@ -314,6 +315,7 @@ impl ClusterOverview {
                 None => "no agent: the node has no NodeDaemons",
                 Some(_) => "the node's agent says nothing of it: see `daemonlet explain` there",
             };
+            let reason = silence(node).into_iter().chain([reason.to_owned()]).collect::<Vec<_>>().join("; ");
             return should.then(|| DaemonOnNode {
                 node: node.view.name.clone(),
                 state: None,
@@ -322,7 +324,7 @@ impl ClusterOverview {
                 ready: false,
                 updated: false,
                 is_silent: node.silent_since.is_some(),
-                reason: reason.to_owned(),
+                reason,
             });
         };
         let newest = report.instances.iter().rev().find(|instance| !instance.ending);

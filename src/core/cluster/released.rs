@@ -207,7 +207,6 @@ impl Halted {
 pub struct KnownHalt {
     /// The hash of the revision.
     pub revision: String,
-    /// The halt.
     pub halted: Halted,
     /// UID of the ControllerRevision that says it, if one does.
     pub written_on: Option<String>,

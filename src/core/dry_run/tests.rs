@@ -14,7 +14,7 @@ const LINK: Option<Unlinked> = None;
 fn daemon_set() -> DaemonSet {
     let object = json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet",
-        "metadata": {"namespace": "team", "name": "net", "uid": "u-1", "annotations": {TEMPLATE_GENERATION: "7"}},
+        "metadata": {"namespace": "team", "name": "net", "uid": "u-1", "annotations": {GENERATION_ANNOTATION: "7"}},
         "spec": {"selector": {"matchLabels": {"app": "net"}}, "template": {
             "metadata": {"labels": {"app": "net"}, "annotations": {"a": "b"}},
             "spec": {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::core::identity::overlays_digest;
 use crate::core::identity::template_hash;
 use crate::core::json::Json;
+use crate::core::model::GENERATION_ANNOTATION;
 use crate::core::model::GENERATION_LABEL;
 use crate::core::model::HASH_LABEL;
 use crate::core::model::INCARNATION_ANNOTATION;
@@ -20,8 +21,6 @@ use crate::core::render::containers;
 use crate::core::render::context::RenderContext;
 use crate::core::render::json::Object;
 
-/// The annotation of a DaemonSet from which upstream takes the generation label.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 /// How many bytes the annotations of a pod may have, keys and values (`TotalAnnotationSizeLimitB`).
 const MAX_ANNOTATIONS: usize = 256 << 10;
 /// How many bytes are left to those that come later, without names of containers: the kubelet's four (some 220 bytes),
@@ -76,7 +75,7 @@ pub(super) fn mark_waiting(metadata: &mut Object, held: &[HeldPart]) {
 /// The template's labels and those that upstream's `CreatePodTemplate` adds.
 fn labels(input: RenderInput<'_>) -> Object {
     let mut labels = of_template(input, "labels");
-    let generation = input.daemon_set.annotations.get(TEMPLATE_GENERATION);
+    let generation = input.daemon_set.annotations.get(GENERATION_ANNOTATION);
     if let Some(generation) = generation.and_then(|generation| generation.parse::<i64>().ok()) {
         // As the API server's `PrepareForCreate`.
         labels.insert(GENERATION_LABEL.to_owned(), generation.max(1).to_string().into());

@@ -12,9 +12,8 @@ use super::wrong;
 use crate::core::json::Json;
 use crate::core::labels::is_label_key;
 use crate::core::model::FieldError;
+use crate::core::model::GENERATION_ANNOTATION;
 
-/// Upstream keeps it in a field of its own (`Convert_v1_DaemonSet_To_apps_DaemonSet`).
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 /// Finalizers without a domain (`IsStandardFinalizerName`).
 const FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -34,9 +33,11 @@ pub(super) fn check(metadata: &Value, place: &str, errors: &mut Vec<FieldError>)
 pub(super) fn of_object(metadata: &Value, errors: &mut Vec<FieldError>) {
     finalizers(metadata, errors);
     owners(metadata.list_at("ownerReferences"), errors);
-    let generation = metadata.at("annotations").and_then(|annotations| annotations.get(TEMPLATE_GENERATION)).map(text);
+    // Upstream keeps it in a field of its own (`Convert_v1_DaemonSet_To_apps_DaemonSet`).
+    let generation =
+        metadata.at("annotations").and_then(|annotations| annotations.get(GENERATION_ANNOTATION)).map(text);
     if generation.is_some_and(|generation| generation.parse::<i64>().is_err()) {
-        errors.push(wrong(format!("metadata.annotations[{TEMPLATE_GENERATION}]"), "must be a number of 64 bits"));
+        errors.push(wrong(format!("metadata.annotations[{GENERATION_ANNOTATION}]"), "must be a number of 64 bits"));
     }
 }
 

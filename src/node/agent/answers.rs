@@ -1,8 +1,8 @@
 //! Answers to `status`, `plan`, `explain`, `retry`, `approve` and `restart`; which daemons `release` may end says [`super::release`].
 //!
 //! All of them come from [`super::decide::decide`]: `plan` shows the decision of the very pass that follows it, and
-//! `retry` and `restart` differ from that only in the state that they pass. Without an agent the decision is that of the
-//! first pass of a starting one, and nothing of it is carried out.
+//! `retry` and `restart` differ from that only in the state that they pass. Answers without an agent are
+//! [`super::offline`]'s.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

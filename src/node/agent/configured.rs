@@ -1,6 +1,6 @@
 //! What follows from the configuration alone.
 //!
-//! Owns the policy and how an agent renders before it knows its kubelet. Must not read anything of the node.
+//! Owns the policy and how an agent renders before it knows its kubelet. Must not read more of the node than the kubeconfig.
 
 use crate::config::Config;
 use crate::core::policy::Policy;

@@ -112,6 +112,9 @@ impl Executor {
     /// 8. folders of ended pods;
     /// 9. the floor, then the records that it covers;
     /// 10. the remembered inputs, where some time has passed since they changed.
+    ///
+    /// Outside a pass stand three writes: as inputs are collected the disk is tried, and the mark is set that an agent runs;
+    /// as the agent ends the mark and what is sealed go from the node.
     pub(super) fn execute(
         &mut self,
         decision: &Decision,

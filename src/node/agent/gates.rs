@@ -12,8 +12,8 @@ use super::observation::Observation;
 /// The gates that a decision moves, by the pods' UIDs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gates {
-    pub(super) close: BTreeSet<String>,
-    pub(super) open: BTreeSet<String>,
+    close: BTreeSet<String>,
+    open: BTreeSet<String>,
 }
 
 impl Gates {
@@ -35,6 +35,16 @@ impl Gates {
             gates.open.retain(|uid| !gates.close.contains(uid));
         }
         gates
+    }
+
+    /// Those that close.
+    pub(super) fn closing(&self) -> impl Iterator<Item = &String> {
+        self.close.iter()
+    }
+
+    /// Those that open.
+    pub(super) fn opening(&self) -> impl Iterator<Item = &String> {
+        self.open.iter()
     }
 
     /// Whether the gate of this pod closes.

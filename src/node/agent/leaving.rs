@@ -39,7 +39,7 @@ pub(super) async fn stop(state: &AgentState, last: &LastPass, requests: &Request
         NodeWriteResult::Done => tracing::info!("the machine shuts down: the Node has the taint of its next boot"),
         result => {
             let Problem { reason, hint, .. } = startup_taint::problem(TaintChange::Set, &result);
-            tracing::warn!(hint, "the machine shuts down: {reason}; it comes after the next boot");
+            tracing::warn!(hint, "the machine shuts down: {reason}; the agent sets the taint after the next boot");
         }
     }
 }

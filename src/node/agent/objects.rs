@@ -80,7 +80,6 @@ impl UsedSource {
             UsedSource::Absent => 5,
             UsedSource::Unknown => 6,
             UsedSource::Rollback => 7,
-            UsedSource::Source(Origin::Record) => 8,
         }
     }
 }
@@ -172,7 +171,6 @@ impl<'a> Objects<'a> {
         let sources = ObjectSources {
             api: said,
             remembered,
-            record: None,
             folder,
             overrides,
             is_newer: matches!((said, remembered), (ApiAnswer::Present(api), Some(old)) if api.value != old.value),
@@ -224,7 +222,7 @@ impl VersionedObjects for Objects<'_> {
         entry.map_or(0, |e| e.version) * NUMBERS + found.number()
     }
 
-    /// The store's version: it grows with every change of what the API says, and the API's word comes first. Folders
+    /// The store's version: it grows with every change of what the API says, which counts before all else. Folders
     /// that override it do not follow it.
     fn epoch(&self) -> u64 {
         // Data that was kept with a revision comes before it.

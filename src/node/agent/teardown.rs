@@ -1,8 +1,8 @@
 //! Taking everything of ours off the node: the agent's own passes with nothing wanted any more.
 //!
-//! Whatever an end takes is the passes' (number on disk before the manifest goes, sandbox gone by the runtime's word,
-//! folder cleared), so that a teardown that is cut short is gone on with by the next one, or undone by an agent that
-//! starts. What is not ours is not touched.
+//! The passes do all that an end needs: the number is on the disk before the manifest goes, the runtime says that the
+//! sandbox is gone, the folder is cleared. So the next teardown completes one that was interrupted, and an agent that starts
+//! undoes it. Must not touch what is not ours.
 
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;

@@ -53,6 +53,7 @@ impl Node {
         self.effects.lock().unwrap().left = None;
         self.set_time(self.steady + 20_000);
         self.booted = self.steady;
+        self.boots_behind = self.latest >= self.booted + self.wall.get();
         self.suspended.set(0);
         self.forgets_gates = false;
         (self.is_shutting_down, self.owes_taint) = (false, false);

@@ -23,15 +23,19 @@ fn awaited(node: &OverviewNode, report: &DaemonReport) -> Option<String> {
     Some(format!("revision {revision} waits: {}{images}", when.words()))
 }
 
+/// That the agent of a node does not renew its Lease any longer, if it is so.
+pub(super) fn silence(node: &OverviewNode) -> Option<String> {
+    let since = node.silent_since?;
+    Some(format!("the node's agent has not renewed its Lease since {since}: this is what it last said"))
+}
+
 /// Why a daemon is not as it should be on a node, in one line; empty: it is.
 pub(super) fn reason(node: &OverviewNode, report: &DaemonReport) -> String {
     let mut parts = Vec::new();
     if !node.ready {
         parts.push("the node is not Ready".to_owned());
     }
-    if let Some(since) = node.silent_since {
-        parts.push(format!("the node's agent has not renewed its Lease since {since}: this is what it last said"));
-    }
+    parts.extend(silence(node));
     if let Some(replacing) = &report.replacing {
         parts.push(format!("is being replaced by revision {replacing}"));
     }

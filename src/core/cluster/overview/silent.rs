@@ -1,9 +1,10 @@
-//! Which agents have stopped to renew their Leases, for a reader who looks once.
+//! Which agents do not renew their Leases any longer, for a reader who looks once.
 //!
-//! Owns how far a Lease may be behind the newest one; the reader's own clock says nothing. Must not be what a rollout is
-//! decided by: the coordinator watches for longer ([`crate::core::cluster::liveness`]).
+//! Owns how far a Lease may be behind: the reader's own clock says nothing, and no node's clock speaks for others. Must not
+//! be what a rollout is decided by: the coordinator watches for longer ([`crate::core::cluster::liveness`]).
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -23,34 +24,42 @@ use super::OverviewNode;
 const SKEW: Span = Span::from_secs(30);
 
 impl ClusterOverview {
-    /// Takes the agents' Leases. An agent whose Lease is further behind the newest one than a live agent's can be, is
-    /// silent.
-    pub fn take_leases(&mut self, leases: &[Value]) {
+    /// Takes the agents' Leases. `coordinator`: when the coordinator last renewed its own, if it still does. An agent is
+    /// silent if its Lease is further behind that than a live agent's can be; without a coordinator, behind the middle one
+    /// of all.
+    pub fn take_leases(&mut self, leases: &[Value], coordinator: Option<Timestamp>) {
         let renewed = |lease: &Value| lease.str_at(["spec", "renewTime"]).parse::<Timestamp>().ok();
         let leases = leases.iter().filter_map(|lease| Some((lease.str_at(["metadata", "name"]), renewed(lease)?)));
         let leases: BTreeMap<&str, Timestamp> = leases.collect();
-        let coordinator = self.coordinator.renewed.parse().ok();
-        let Some(newest) = leases.values().copied().chain(coordinator).max() else { return };
+        let mut renewals: Vec<Timestamp> = leases.values().copied().collect();
+        renewals.sort_unstable();
+        let Some(now) = coordinator.or(renewals.get(renewals.len() / 2).copied()) else { return };
         for (name, node) in &mut self.nodes {
             let renewed = leases.get(name.as_str()).copied();
-            node.silent_since = renewed.filter(|renewed| newest - *renewed > STALE + SKEW);
+            node.silent_since = renewed.filter(|renewed| now - *renewed > STALE + SKEW);
         }
     }
 
-    /// The mirror pods of the newest instances on the nodes of silent agents: these say who is ready there.
+    /// The mirror pods of the newest instances on the Ready nodes of silent agents: these say who is ready there. One of
+    /// each node comes before the second of any.
     pub fn mirror_pods(&self) -> Vec<MirrorPodLookup> {
-        let silent = self.nodes.values().filter(|node| node.silent_since.is_some());
+        let silent = self.nodes.values().filter(|node| node.silent_since.is_some() && node.ready);
         let pods = silent.flat_map(|node| {
             let daemons = node.report.iter().flat_map(|report| &report.daemons);
-            daemons.filter_map(|daemon| {
-                let newest = daemon.instances.iter().rev().find(|instance| !instance.ending)?;
-                // A report is its node's word: what is no name makes no path.
-                let is_name = dns::label(&daemon.namespace).is_none() && dns::subdomain(&newest.pod).is_none();
-                let pod = ObjectKey::new(&daemon.namespace, &newest.pod);
-                is_name.then(|| MirrorPodLookup { node: node.view.name.clone(), pod })
-            })
+            let pods: BTreeSet<ObjectKey> = daemons
+                .filter_map(|daemon| {
+                    let newest = daemon.instances.iter().rev().find(|instance| !instance.ending)?;
+                    // A report is its node's word: what is no name makes no path.
+                    let is_name = dns::label(&daemon.namespace).is_none() && dns::subdomain(&newest.pod).is_none();
+                    is_name.then(|| ObjectKey::new(&daemon.namespace, &newest.pod))
+                })
+                .collect();
+            let lookup = |pod| MirrorPodLookup { node: node.view.name.clone(), pod };
+            pods.into_iter().map(lookup).enumerate()
         });
-        pods.collect()
+        let mut pods: Vec<(usize, MirrorPodLookup)> = pods.collect();
+        pods.sort_by_key(|(turn, _)| *turn);
+        pods.into_iter().map(|(_, lookup)| lookup).collect()
     }
 
     /// Takes a mirror pod as the API server has it; one that is not taken is not ready.

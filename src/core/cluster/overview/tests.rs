@@ -78,9 +78,12 @@ fn on_the_node_of_a_silent_agent_the_mirror_pod_says_who_is_ready() {
         json!({"metadata": {"name": name}, "spec": {"renewTime": renewed}})
     };
     // n3 has none, as an agent without the right to write it.
-    cluster.take_leases(&[lease("n1", "10:00"), lease("n2", "08:40"), lease("n4", "01:00")]);
-    assert_eq!(cluster.mirror_pods(), [], "within what clocks differ by; and a path is no name");
-    cluster.take_leases(&[lease("n1", "10:30"), lease("n2", "08:40"), lease("n4", "01:00")]);
+    let leases = [lease("n1", "12:00"), lease("n2", "08:40"), lease("n4", "01:00")];
+    cluster.take_leases(&leases, None);
+    assert_eq!(cluster.mirror_pods(), [], "no node's clock speaks for others; and a path is no name");
+    cluster.take_leases(&leases, Some("2026-11-21T10:10:10Z".parse().unwrap()));
+    assert_eq!(cluster.mirror_pods(), [], "clocks differ");
+    cluster.take_leases(&leases, Some("2026-11-21T10:10:11Z".parse().unwrap()));
     let places = |cluster: &ClusterOverview| cluster.overview(None).daemon_sets.remove(0).nodes;
     let ready = |cluster: &ClusterOverview| places(cluster).iter().map(|p| (p.ready, p.is_bad())).collect::<Vec<_>>();
     assert_eq!(ready(&cluster), [(true, false), (false, true), (true, false), (false, true)]);
@@ -97,9 +100,15 @@ fn on_the_node_of_a_silent_agent_the_mirror_pod_says_who_is_ready() {
     assert!(
         places(&cluster)[1].reason.starts_with("the node's agent has not renewed its Lease since 2026-11-21T10:08:40")
     );
-    // Where all agents are silent, the coordinator's Lease is the newest.
-    cluster.coordinator.renewed = "2026-11-21T12:00:00.000000Z".to_owned();
-    cluster.take_leases(&[lease("n1", "10:30")]);
+    // A node that lists one pod a thousand times has it looked up once, and after the first of others.
+    let mut odd = report("n1", "running", "old", true);
+    let daemon = odd["status"]["daemons"][0].clone();
+    odd["status"]["daemons"] = json!(vec![daemon; 1_000]);
+    let mut cluster = ClusterOverview::new(&nodes, &[], &[odd, report("n2", "running", "old", true)], &[]);
+    cluster.take_leases(&[lease("n1", "01:00"), lease("n2", "01:00")], Some("2026-11-21T12:00:00Z".parse().unwrap()));
+    let looked_up: Vec<String> = cluster.mirror_pods().into_iter().map(|lookup| lookup.node).collect();
+    assert_eq!(looked_up, ["n1", "n2"]);
+    cluster.take_leases(&[lease("n1", "01:00"), lease("n2", "08:00"), lease("n3", "08:10")], None);
     assert!(cluster.nodes["n1"].silent_since.is_some() && cluster.nodes["n2"].silent_since.is_none());
 }
 

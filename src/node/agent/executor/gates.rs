@@ -31,13 +31,13 @@ const PATH_LIMIT: u64 = 4096;
 impl Executor {
     /// Closes and opens the gates that the decision names.
     pub(super) fn move_gates(&mut self, gates: &Gates, config: &Config, outcome: &mut EffectOutcome) {
-        for uid in &gates.close {
+        for uid in gates.closing() {
             if let Err(failure) = self.close_gate(uid, config) {
                 outcome.problems.push(problem("start order", failure));
                 outcome.left_open.insert(uid.clone());
             }
         }
-        for uid in &gates.open {
+        for uid in gates.opening() {
             match self.volumes.open_gate(uid).map_err(|error| failure::of(&error, error.hint())) {
                 Ok(()) => forget(&self.files, &config.run_dir, uid),
                 Err(failure) => {

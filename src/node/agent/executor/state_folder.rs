@@ -1,6 +1,7 @@
 //! The state folder: what is in it, who may open it, and whose it is.
 //!
-//! Owns its lock: one agent works on it at a time. Must not read what is remembered there.
+//! Owns its lock: one agent works on it at a time. Must not decide from what is remembered there; a check reads all of
+//! it, to say what is damaged.
 
 use crate::config::Config;
 use crate::node::agent::error::AgentError;

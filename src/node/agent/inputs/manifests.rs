@@ -1,6 +1,7 @@
 //! The manifest folder as a pass reads it, and the watch on it.
 //!
-//! Must not write: the folder is opened here for the executor, which does.
+//! Opens the folder for the executor, which makes it where it is missing and clears what an earlier agent has staged. Must
+//! not write a manifest.
 
 use std::sync::Arc;
 

@@ -59,7 +59,7 @@ pub(in crate::node::agent) struct LateAnswer {
     pub(in crate::node::agent) about: BTreeSet<String>,
 }
 
-/// The question.
+/// Asks about instances that the kubelet is late with.
 pub(super) struct AboutLate {
     pub(super) late: Vec<Late>,
     /// Those about which the API server is asked, too.
