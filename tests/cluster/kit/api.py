@@ -10,6 +10,7 @@ import json
 import ssl
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -61,33 +62,68 @@ class Api:
             both.write(base64.b64decode(user["client-key-data"]).decode())
             both.flush()
             self._tls.load_cert_chain(both.name)
+        self._kept = threading.local()
+
+    def _connect(self, seconds):
+        server = urlsplit(self.server)
+        return http.client.HTTPSConnection(server.hostname, server.port, timeout=seconds, context=self._tls)
 
     def _open(self, method, path, body=None, content="application/json", seconds=30):
-        server = urlsplit(self.server)
-        connection = http.client.HTTPSConnection(server.hostname, server.port, timeout=seconds, context=self._tls)
+        connection = self._connect(seconds)
         connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": content})
         answer = connection.getresponse()
         if answer.status >= 300:
             told = answer.read().decode("utf-8", "replace")
             connection.close()
-            try:
-                told = json.loads(told).get("message", told)
-            except ValueError:
-                pass
-            raise Refused(answer.status, f"{method} {path}: {told}")
+            raise Refused(answer.status, f"{method} {path}: {_message(told)}")
         return connection, answer
 
     def request(self, method, path, body=None, content="application/json", seconds=30):
         """One request; gives the decoded answer (or the text, when it is not JSON)."""
-        connection, answer = self._open(method, path, body, content, seconds)
-        try:
-            text = answer.read().decode("utf-8")
-        finally:
-            connection.close()
+        if method == "GET":
+            text = self._look(path, seconds)
+        else:
+            connection, answer = self._open(method, path, body, content, seconds)
+            try:
+                text = answer.read().decode("utf-8")
+            finally:
+                connection.close()
         try:
             return json.loads(text)
         except ValueError:
             return text
+
+    def _look(self, path, seconds):
+        """A GET, on the connection of this thread's last one if that still stands: half of what a look costs is the TLS
+        handshake."""
+        kept = self._kept.__dict__.pop("connection", None)
+        try:
+            return self._answer(kept, path, seconds) if kept else self._answer(self._connect(seconds), path, seconds)
+        except TimeoutError:
+            raise
+        except (OSError, http.client.HTTPException):
+            # It may have ended since, with the server of that time.
+            if not kept:
+                raise
+        return self._answer(self._connect(seconds), path, seconds)
+
+    def _answer(self, connection, path, seconds):
+        try:
+            if connection.sock:
+                connection.sock.settimeout(seconds)
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            text = answer.read().decode("utf-8", "replace")
+        except BaseException:
+            connection.close()
+            raise
+        if answer.will_close:
+            connection.close()
+        else:
+            self._kept.connection = connection
+        if answer.status >= 300:
+            raise Refused(answer.status, f"GET {path}: {_message(text)}")
+        return text
 
     def get(self, kind, name, namespace=None):
         """One object, None when there is none."""
@@ -180,6 +216,14 @@ class Api:
             else:
                 text = document if isinstance(document, str) else json.dumps(document)
                 self.kubectl("apply", "-f", "-", stdin=text)
+
+
+def _message(told):
+    """What a Status says, or the text itself."""
+    try:
+        return json.loads(told).get("message", told)
+    except ValueError:
+        return told
 
 
 def _key(item):

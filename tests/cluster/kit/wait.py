@@ -2,20 +2,32 @@
 
 import time
 
+# Between two looks there is so many times what a look took, so that those who wait leave the processors to those who
+# work; but no longer than this, in seconds.
+_TIMES = 3
+_LONGEST = 0.5
+
 
 class TooLong(AssertionError):
     """What was waited for did not come in time."""
 
 
-def until(check, seconds, what, pause=0.02):
+def _rest(began, least):
+    """Sleeps after a look that `began` then: `least` seconds, or longer after a look that costs much."""
+    time.sleep(max(least, min(_TIMES * (time.monotonic() - began), _LONGEST)))
+
+
+def until(check, seconds, what, pause=None):
     """Calls `check` until it gives something true, and returns that; `TooLong` after `seconds`.
 
     For what has no event to wait on (a file in another mount namespace, a peer that does not
-    answer yet). Errors of `check` count as "not yet", and the last is told.
+    answer yet). Errors of `check` count as "not yet", and the last is told. With `pause` it looks that often, whatever a
+    look costs: for what passes quickly, or is measured.
     """
     deadline = time.monotonic() + seconds
     last = None
     while True:
+        began = time.monotonic()
         try:
             value = check()
             if value:
@@ -25,14 +37,23 @@ def until(check, seconds, what, pause=0.02):
             last = error
         if time.monotonic() > deadline:
             raise TooLong(f"not within {seconds} s: {what} (last: {last!r})")
-        time.sleep(pause)
+        if pause is None:
+            _rest(began, 0.02)
+        else:
+            time.sleep(pause)
 
 
-def never(check, seconds, what, pause=0.05):
-    """Asserts that `check` stays false for `seconds`."""
+def never(check, seconds, what, pause=None):
+    """Asserts that `check` stays false for `seconds`; `pause` as for `until`."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while True:
+        began = time.monotonic()
+        if began >= deadline:
+            return
         value = check()
         if value:
             raise AssertionError(f"happened, but must not: {what} ({value!r})")
-        time.sleep(pause)
+        if pause is None:
+            _rest(began, 0.05)
+        else:
+            time.sleep(pause)
