@@ -15,8 +15,8 @@ demo:
 check:
 	python3 tests/cluster/everything.py --fast
 
-# Everything, real clusters and 600 simulated lives too: three quarters of an hour on two cores the first time, half an
-# hour then. Installs what it needs (as root or through sudo); the first run builds Kubernetes, which is kept in
+# Everything, real clusters and 600 simulated lives too: an hour and a quarter on two cores the first time, an hour then.
+# Installs what it needs (as root or through sudo); the first run builds Kubernetes, which is kept in
 # $$DAEMONLET_CACHE (default ~/.cache/daemonlet).
 test:
 	python3 tests/cluster/everything.py

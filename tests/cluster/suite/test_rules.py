@@ -197,7 +197,8 @@ class Modes(Story):
             file.write_text("\n---\n".join(map(as_yaml, (body, priority, runtime))), encoding="utf-8")
 
         write("Never", {"cpu": "10m"})
-        self.instance(agent, "classy")
+        # What the environment says of Services comes with the API server.
+        until(lambda: "KUBERNETES_SERVICE_HOST" in self.instance(agent, "classy").text, SOON, "the whole environment is written")
         self.settled(agent)
         first = self.instance(agent, "classy")
         for policy, overhead, words in (
