@@ -31,7 +31,7 @@ _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 
 def crates():
     """Each crate of the program and of its build: its name, its folder, whether it has a build script."""
-    words = ["cargo", "metadata", "--format-version=1", "--locked", "--offline", "--filter-platform=x86_64-unknown-linux-gnu"]
+    words = ["cargo", "--quiet", "metadata", "--format-version=1", "--locked", "--offline", "--filter-platform=x86_64-unknown-linux-gnu"]
     metadata = json.loads(subprocess.run(words, cwd=REPO, stdout=subprocess.PIPE, check=True).stdout)
     packages = {package["id"]: package for package in metadata["packages"]}
     edges = {node["id"]: node["deps"] for node in metadata["resolve"]["nodes"]}

@@ -69,6 +69,14 @@ impl Node {
     /// A manifest, or data of a pod, becomes everybody's to write, or another user's.
     pub(super) fn open_file(&mut self, daemon: usize, file: OwnFile, is_given: bool) {
         let name = self.full_name(daemon);
+        // On a disk that is read-only nobody can.
+        let read_only = match file {
+            OwnFile::Manifest => Fault::ManifestsReadOnly,
+            OwnFile::Data => Fault::PodsReadOnly,
+        };
+        if self.faults.contains(&read_only) {
+            return;
+        }
         let Some(manifest) = self.kubelet.read(&self.disk).into_values().find(|m| m.daemon == name) else { return };
         let path = match file {
             OwnFile::Manifest => Path::new(MANIFESTS).join(manifest.file),
