@@ -311,11 +311,7 @@ impl ClusterOverview {
         let daemon = self.daemons.get(key);
         let should = self.placement(node, key).is_some_and(|placement| placement.should_run);
         let Some(report) = self.report(node, key) else {
-            let reason = match &node.report {
-                None => "no agent: the node has no NodeDaemons",
-                Some(_) => "the node's agent says nothing of it: see `daemonlet explain` there",
-            };
-            let reason = silence(node).into_iter().chain([reason.to_owned()]).collect::<Vec<_>>().join("; ");
+            let reason = silence(node).unwrap_or_else(|| reason::missing(node).to_owned());
             return should.then(|| DaemonOnNode {
                 node: node.view.name.clone(),
                 state: None,

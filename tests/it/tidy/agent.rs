@@ -86,9 +86,7 @@ fn a_pass_of_the_agent_waits_once_for_its_inputs() {
     assert_eq!(awaits(body(text("agent.rs"), "async fn observe(")), 1);
     assert_eq!(awaits(body(text("agent/inputs.rs"), "async fn collect(")), 1);
     assert_eq!(awaits(body(text("agent/inputs/runtime.rs"), "async fn read(")), 1);
-    for function in
-        ["async fn answer_plan(", "async fn approve(", "async fn retry(", "async fn release(", "async fn restart("]
-    {
+    for function in ["async fn answer_plan(", "async fn retry(", "async fn release(", "async fn restart("] {
         assert_eq!(awaits(body(text("agent/answers.rs"), function)), 1, "{function}");
     }
 }

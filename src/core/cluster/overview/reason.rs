@@ -23,6 +23,14 @@ fn awaited(node: &OverviewNode, report: &DaemonReport) -> Option<String> {
     Some(format!("revision {revision} waits: {}{images}", when.words()))
 }
 
+/// Why nothing is known of a daemon that is to run on a node.
+pub(super) fn missing(node: &OverviewNode) -> &'static str {
+    match &node.report {
+        None => "no agent: the node has no NodeDaemons",
+        Some(_) => "the node's agent says nothing of it: see `daemonlet explain` there",
+    }
+}
+
 /// That the agent of a node does not renew its Lease any longer, if it is so.
 pub(super) fn silence(node: &OverviewNode) -> Option<String> {
     let since = node.silent_since?;
