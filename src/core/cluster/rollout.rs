@@ -246,7 +246,7 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
     if candidates.is_empty() && installs.is_empty() && !is_taken_back {
         plan.heed_unable(&view);
         if rules.hold.is_none() {
-            plan.heed_stuck(nodes, blocking);
+            plan.heed_stuck(&view, &blocking);
         }
         return plan;
     }
@@ -314,7 +314,8 @@ impl RolloutPlan {
             }
         }
         if self.held.is_none() && self.approve.is_empty() && allowed > 0 && self.slots >= view.budget {
-            self.heed_stuck(view.nodes, view.all(|i| view.counts(i) && view.takes_slot(i)).collect());
+            let taking: Vec<usize> = view.all(|i| view.counts(i) && view.takes_slot(i)).collect();
+            self.heed_stuck(view, &taking);
         }
     }
 

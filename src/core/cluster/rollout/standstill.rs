@@ -24,6 +24,8 @@ pub enum Standstill {
     Partition(usize),
     /// These nodes take the budget.
     Taken(Vec<String>),
+    /// These nodes take the budget with what they ran before, and it is not their turn.
+    OldUnavailable(Vec<String>),
     /// So many nodes are left, and none of them can take it.
     Unable(usize),
 }
@@ -45,6 +47,10 @@ impl fmt::Display for Standstill {
             Self::Partition(1) => f.write_str("1 node is kept on the old revision"),
             Self::Partition(kept) => write!(f, "{kept} nodes are kept on the old revision"),
             Self::Taken(nodes) => write!(f, "{}: {}", Stuck::Taken.words(), names(nodes)),
+            Self::OldUnavailable(nodes) => {
+                let why = "where what runs is not available, and whose turn has not come";
+                write!(f, "the budget is taken by nodes {why}: {}", names(nodes))
+            }
             Self::Unable(1) => f.write_str("1 node cannot take it"),
             Self::Unable(unable) => write!(f, "{unable} nodes cannot take it"),
         }

@@ -3,9 +3,10 @@
 //!
 //! Owns which those are, and the words. Must not decide who takes a slot.
 
-use super::NodeFact;
 use super::RolloutPlan;
 use super::Standstill;
+use super::progress::NodeProgress;
+use super::progress::RolloutView;
 
 /// Nodes that a reason names at most.
 const SHOWN: usize = 5;
@@ -30,14 +31,26 @@ impl Stuck {
 }
 
 impl RolloutPlan {
-    /// Says that nothing goes on where each of the nodes that are `taking` the budget is not ready, has failed or is late: others
-    /// are on their way.
-    pub(super) fn heed_stuck(&mut self, nodes: &[NodeFact<'_>], taking: Vec<usize>) {
-        if taking.is_empty() || !taking.iter().all(|i| !nodes[*i].ready || nodes[*i].failed || nodes[*i].late) {
+    /// Says that nothing goes on where none of the nodes that are `taking` the budget is on its way: each is not ready, has
+    /// failed, is late, or waits for its turn with an old instance that is not available.
+    pub(super) fn heed_stuck(&mut self, view: &RolloutView<'_>, taking: &[usize]) {
+        let nodes = view.nodes;
+        let is_stuck = |i: &usize| !nodes[*i].ready || nodes[*i].failed || nodes[*i].late;
+        let is_kept = |i: &usize| {
+            let is_given = nodes[*i].replacing || nodes[*i].approval.is_some() || nodes[*i].broken;
+            !is_given && view.progress[*i] == NodeProgress::Old(false)
+        };
+        if taking.is_empty() || !taking.iter().all(|i| is_stuck(i) || is_kept(i)) {
             return;
         }
-        self.held = Some(Standstill::Taken(taking.iter().map(|i| nodes[*i].name.to_owned()).collect()));
-        self.stuck = Some((Stuck::Taken, taking));
+        let names = taking.iter().map(|i| nodes[*i].name.to_owned()).collect();
+        let stuck: Vec<usize> = taking.iter().copied().filter(is_stuck).collect();
+        if stuck.is_empty() {
+            self.held = Some(Standstill::OldUnavailable(names));
+            return;
+        }
+        self.held = Some(Standstill::Taken(names));
+        self.stuck = Some((Stuck::Taken, stuck));
     }
 }
 

@@ -26,6 +26,19 @@ fn canaries_that_are_nowhere_hold_the_rollout() {
 }
 
 #[test]
+fn an_old_instance_that_takes_the_budget_from_the_canaries_is_named() {
+    let rules = RolloutRules { canary_hold: Some(ms(0)), ..rules(1) };
+    let canary = NodeFact { canary: true, ..node("z", OLD) };
+    let planned = plan(&rules, ms(0), &[node("a", OLD), node("b", OLD_BROKEN), canary.clone()], NOW);
+    let words = "the budget is taken by nodes where what runs is not available, and whose turn has not come: b";
+    assert_eq!((planned.approve.len(), said(&planned.held).as_str(), planned.stuck), (0, words, None));
+    // One that has failed, too, needs somebody.
+    let failed = NodeFact { failed: true, ..node("a", NEW_BROKEN) };
+    let planned = plan(&rules, ms(0), &[failed, node("b", OLD_BROKEN), canary], NOW);
+    assert_eq!((planned.held.is_some(), planned.stuck), (true, Some((Stuck::Taken, vec![0]))));
+}
+
+#[test]
 fn one_zone_comes_after_the_other() {
     let all = |a1, a2, b1, b2| [in_zone("a", a1), in_zone("a", a2), in_zone("b", b1), in_zone("b", b2)];
     let of = |a1, a2, b1, b2| approves(&rules(3), &all(a1, a2, b1, b2));
