@@ -3,7 +3,7 @@
 
 mod attempts;
 mod corpus;
-#[cfg(debug_assertions)]
+#[cfg(any(debug_assertions, feature = "simulation"))]
 mod fuzz;
 mod hostile;
 mod oracle;

@@ -28,7 +28,9 @@ mod startup_taint;
 
 use std::cell::Cell;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::Instant;
@@ -96,17 +98,27 @@ fn kept(kubeconfig: &str) -> bool {
         .unwrap_or_default();
     files.retain(|file: &std::path::PathBuf| file.extension().is_some_and(|extension| extension == "json"));
     files.sort();
-    let mut is_right = true;
-    for file in &files {
-        let text = std::fs::read_to_string(file).expect("a life that was kept");
-        let life: Life = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        if let Some(violation) = life::live(&life, kubeconfig).violation {
-            println!("{}: {}: {}", file.display(), violation.law, violation.what);
-            is_right = false;
+    let (next, is_right) = (AtomicUsize::new(0), AtomicBool::new(true));
+    let live_some = || {
+        while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let text = std::fs::read_to_string(file).expect("a life that was kept");
+            let life: Life = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            if let Some(violation) = life::live(&life, kubeconfig).violation {
+                println!("{}: {}: {}", file.display(), violation.law, violation.what);
+                is_right.store(false, Ordering::Relaxed);
+            }
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        (0..threads()).for_each(|_| _ = scope.spawn(live_some));
+    });
     println!("{} lives that were kept", files.len());
-    is_right
+    is_right.into_inner()
+}
+
+/// How many lives are lived at once.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// New lives on all processors for a while; ends with the first that breaks a law, unless SIM_ALL is set.
@@ -121,7 +133,7 @@ fn new_lives(kubeconfig: &str) -> bool {
     let goes_on = std::env::var_os("SIM_ALL").is_some();
     let (next, began, worked) = (AtomicU64::new(0), Instant::now(), processor_time());
     let found: Mutex<Vec<(Life, Violation)>> = Mutex::default();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads();
     let is_over = || began.elapsed() >= Duration::from_secs(seconds) || !goes_on && !found.lock().unwrap().is_empty();
     std::thread::scope(|scope| {
         for _ in 0..threads {

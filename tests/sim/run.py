@@ -15,13 +15,20 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parent.parent.parent
 
 
+# How cargo builds it.
+PROFILE = ["--profile", "sim", "--features", "simulation"]
+
+
+def environment():
+    """What cargo's environment has for it, too."""
+    # tokio's choices come from the seed of a life only with its unstable part.
+    return {"RUSTFLAGS": f"{os.environ.get('RUSTFLAGS', '')} --cfg tokio_unstable".strip()}
+
+
 def build(name="sim"):
     """Builds the simulator, or the dice; gives its path."""
-    # tokio's choices come from the seed of a life only with its unstable part.
-    flags = f"{os.environ.get('RUSTFLAGS', '')} --cfg tokio_unstable".strip()
-    argv = ["cargo", "test", "--quiet", "--profile", "sim", "--features", "simulation", "--test", name, "--no-run",
-            "--message-format", "json"]
-    done = subprocess.run(argv, cwd=REPO, env=os.environ | {"RUSTFLAGS": flags}, stdout=subprocess.PIPE, text=True, check=True)
+    argv = ["cargo", "test", "--quiet", *PROFILE, "--test", name, "--no-run", "--message-format", "json"]
+    done = subprocess.run(argv, cwd=REPO, env=os.environ | environment(), stdout=subprocess.PIPE, text=True, check=True)
     for line in done.stdout.splitlines():
         said = json.loads(line)
         if said.get("reason") == "compiler-artifact" and said["target"]["name"] == name and said.get("executable"):
