@@ -24,10 +24,10 @@ use super::scalar::Scalar;
 /// The most bytes of text that aliases may add to one document.
 const MAX_ALIAS_BYTES: usize = 8 << 20;
 
-/// How many lines of quoted scalars that are indented less than YAML 1.2 wants are put right.
+/// How many places that go-yaml reads in another way than YAML 1.2 wants are written as both read them.
 ///
-/// go-yaml takes them at any column; each costs one more reading of the document.
-const MAX_REINDENTED: usize = 64;
+/// Each costs one more reading of the document.
+const MAX_REWRITTEN: usize = 64;
 
 /// By how much such a line is indented: more than any block in a document of sane shape.
 const INDENT: usize = 400;
@@ -42,13 +42,56 @@ pub(super) fn document(text: &str, first_line: usize, limit: Limit) -> Result<Op
     if text.contains('\u{85}') {
         text = Cow::Owned(text.replace('\u{85}', "\n"));
     }
-    for _ in 0..MAX_REINDENTED {
+    for _ in 0..MAX_REWRITTEN {
         let mut composer = Composer::new(&text, first_line, limit);
         let result = composer.document();
-        let Some(line) = composer.underindented else { return result };
-        text = Cow::Owned(indent_line(&text, line));
+        let Some(rewrite) = composer.rewrite else { return result };
+        text = Cow::Owned(rewrite.of(&text));
     }
     Composer::new(&text, first_line, limit).document()
+}
+
+/// How a place is written that go-yaml takes.
+#[derive(Clone, Copy)]
+enum Rewrite {
+    /// The line, from 1, continues a quoted scalar too far to the left.
+    Indent(usize),
+    /// The plain scalar at these bytes, in a flow collection, is `-`, or ends with a colon before `,`, `]` or `}`.
+    Quote { start: usize, end: usize },
+    /// A comment follows at this byte without a blank.
+    Separate(usize),
+}
+
+impl Rewrite {
+    fn of(self, text: &str) -> String {
+        match self {
+            Self::Indent(line) => indent_line(text, line),
+            Self::Quote { start, end } => {
+                let (before, scalar, after) = (&text[..start], &text[start..end], &text[end..]);
+                format!("{before}'{}'{after}", scalar.replace('\'', "''"))
+            }
+            Self::Separate(at) => format!("{} {}", &text[..at], &text[at..]),
+        }
+    }
+
+    /// What an error at this byte is put right by.
+    fn for_error(kind: &ErrorKind, at: Marker) -> Option<Self> {
+        let start = at.byte_offset()?;
+        match kind {
+            ErrorKind::InvalidQuotedScalarIndent => Some(Self::Indent(at.line())),
+            ErrorKind::PlainScalarStartsWithDashFlowIndicator => Some(Self::Quote { start, end: start + 1 }),
+            ErrorKind::CommentNotSeparated => Some(Self::Separate(start)),
+            _ => None,
+        }
+    }
+
+    /// For a plain `scalar` of the document's `text` that the parser ends before a colon which is part of it.
+    fn for_colon(text: &str, scalar: &str, span: &Span) -> Option<Self> {
+        let range = span.byte_range()?;
+        let ends = matches!(text.as_bytes().get(range.end..)?, [b':', b',' | b']' | b'}', ..]);
+        let is_whole = text.get(range.clone())? == scalar;
+        (ends && is_whole).then_some(Self::Quote { start: range.start, end: range.end + 1 })
+    }
 }
 
 /// Indents one line, from 1. Inside a quoted scalar, where leading blanks count for nothing.
@@ -80,6 +123,7 @@ fn refuse_control_characters(text: &str, first_line: usize) -> Result<(), YamlEr
 
 struct Composer<'a> {
     parser: Parser<'a, StrInput<'a>>,
+    text: &'a str,
     first_line: usize,
     limit: Limit,
     /// What an anchor stands for; `None` while its node is open.
@@ -89,8 +133,8 @@ struct Composer<'a> {
     bytes: usize,
     alias_nodes: usize,
     alias_bytes: usize,
-    /// The line of the document that ended parsing because it continues a quoted scalar too far to the left.
-    underindented: Option<usize>,
+    /// What ended parsing, where go-yaml goes on.
+    rewrite: Option<Rewrite>,
     /// A directive follows: for go-yaml it ends the document, and what comes after it is not read.
     is_at_directive: bool,
 }
@@ -126,6 +170,7 @@ impl<'a> Composer<'a> {
         options.set_emit_comments(false);
         Self {
             parser: Parser::new_from_str_with_options(text, options),
+            text,
             first_line,
             limit,
             anchors: HashMap::new(),
@@ -133,7 +178,7 @@ impl<'a> Composer<'a> {
             bytes: 0,
             alias_nodes: 0,
             alias_bytes: 0,
-            underindented: None,
+            rewrite: None,
             is_at_directive: false,
         }
     }
@@ -163,9 +208,7 @@ impl<'a> Composer<'a> {
             Some(Ok(next)) => Ok(next),
             Some(Err(error)) => {
                 self.is_at_directive |= matches!(error.kind(), ErrorKind::MissingDocumentEndBeforeDirective);
-                if matches!(error.kind(), ErrorKind::InvalidQuotedScalarIndent) {
-                    self.underindented = Some(error.marker().line());
-                }
+                self.rewrite = Rewrite::for_error(error.kind(), *error.marker());
                 Err(self.error(*error.marker(), error.info()))
             }
             None => {
@@ -200,6 +243,10 @@ impl<'a> Composer<'a> {
         let (anchor, node, bytes, levels) = match event {
             Event::Alias(id) => return self.alias(id, marker, depth),
             Event::Scalar(text, style, anchor, tag) => {
+                self.rewrite = Rewrite::for_colon(self.text, &text, &span).filter(|_| style == ScalarStyle::Plain);
+                if self.rewrite.is_some() {
+                    return Err(self.error(marker, "the colon belongs to the text before it"));
+                }
                 let bytes = text.len();
                 self.bytes += bytes;
                 self.within_limit(marker)?;
