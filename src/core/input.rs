@@ -3,6 +3,7 @@
 //! Owns the sequence `yaml` → `convert` → `validate` and the problem report. One bad document or object never hides
 //! the others. Must not read files or decide which files apply.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::path::PathBuf;
@@ -158,7 +159,7 @@ pub fn parse_file(path: &Path, text: &str) -> ParsedFile {
     file
 }
 
-/// The first 100 of `problems`, and one that counts the others.
+/// The first 100 of `problems`, with one of each object, and one that counts the others.
 pub fn bounded(problems: Vec<InputProblem>) -> Vec<InputProblem> {
     with_left_out(problems, 0)
 }
@@ -166,13 +167,36 @@ pub fn bounded(problems: Vec<InputProblem>) -> Vec<InputProblem> {
 /// As [`bounded`], where `left_out` more were found. What those are about is not told, so it may be any object.
 fn with_left_out(mut problems: Vec<InputProblem>, left_out: usize) -> Vec<InputProblem> {
     let more = left_out + problems.len().saturating_sub(MAX_PROBLEMS);
-    problems.truncate(MAX_PROBLEMS);
+    let left = first_of_each_object(&mut problems);
     if let Some(last) = problems.last().filter(|_| more > 0) {
         let reason = format!("and {more} more problems after the first {MAX_PROBLEMS}");
         let hint = Some("mend those that are named first".to_owned());
-        problems.push(InputProblem { column: 0, object: None, field: None, reason, hint, ..last.clone() });
+        let object = left.and_then(|problem| problem.object).filter(|_| left_out == 0);
+        problems.push(InputProblem { column: 0, object, field: None, reason, hint, ..last.clone() });
     }
     problems
+}
+
+/// Leaves the first 100 of `problems`, where each object keeps one. Gives one that is left out, of an object that keeps one if
+/// all are.
+fn first_of_each_object(problems: &mut Vec<InputProblem>) -> Option<InputProblem> {
+    let mut named = BTreeSet::new();
+    let is_first: Vec<bool> =
+        problems.iter().map(|p| p.object.as_ref().is_some_and(|o| named.insert(o.clone()))).collect();
+    let mut room = MAX_PROBLEMS.saturating_sub(named.len());
+    let (mut kept, mut left) = (Vec::new(), Vec::new());
+    for (problem, is_first) in std::mem::take(problems).into_iter().zip(is_first) {
+        let stays = kept.len() < MAX_PROBLEMS && (is_first || room > 0);
+        room -= usize::from(stays && !is_first);
+        if stays { kept.push(problem) } else { left.push((is_first, problem)) }
+    }
+    *problems = kept;
+    // One that is not named at all, or of nothing, may be any.
+    left.sort_by_key(|(is_first, problem)| !is_first && problem.object.is_some());
+    left.into_iter().next().map(|(is_first, problem)| match is_first {
+        true => InputProblem { object: None, ..problem },
+        false => problem,
+    })
 }
 
 /// Whether `line` of `text` (from 1) looks like a template language.

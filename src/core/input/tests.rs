@@ -121,6 +121,20 @@ fn a_field_that_there_is_not_is_a_doubt_and_no_problem() {
 }
 
 #[test]
+fn many_problems_of_one_object_hide_no_other() {
+    let many = GOOD.replace("image: a:1", &format!("image: a:1, env: [{}]", vec!["{}"; 101].join(",")));
+    let named = |name: &str, text: &str| text.replace("name: a, namespace", &format!("name: {name}, namespace"));
+    let file = parse(&many);
+    assert_eq!((file.problems.len(), file.is_incomplete()), (101, false), "it says which object it is about");
+    let broken = named("b", &GOOD.replace("image: a:1", "image: a:1, env: [{}]"));
+    let file = parse(&format!("{many}---\n{broken}---\n{}", named("c", GOOD)));
+    assert_eq!(file.daemon_sets.len(), 1);
+    let told =
+        |name: &str| file.problems.iter().filter(|p| p.object.as_ref().is_some_and(|o| o.key.name == name)).count();
+    assert_eq!((told("b"), file.problems.len(), file.is_incomplete()), (1, 101, false));
+}
+
+#[test]
 fn of_many_problems_the_first_are_told_and_the_others_counted() {
     for bad in ["x\n---\n", "a: [\n---\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: A}\n---\n"] {
         let good = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good}\n";

@@ -180,7 +180,8 @@ fn unfit(name: &str, text: &str) -> Option<&'static str> {
 /// A path like `wanted` that is not among `mounts`: the kubelet refuses a path that is mounted twice.
 pub(super) fn free_path(wanted: &str, mounts: &[Value]) -> String {
     let paths = mounts.iter().filter_map(|mount| mount.text_at("mountPath"));
-    let taken: BTreeSet<String> = paths.map(clean_path).collect();
+    // The kubelet puts a relative one below the root.
+    let taken: BTreeSet<String> = paths.map(|path| clean_path(&format!("/{path}"))).collect();
     let mut path = wanted.to_owned();
     let mut number = 2;
     while taken.contains(&path) {

@@ -34,9 +34,10 @@ pub(super) fn refuse_claims(ctx: &mut RenderContext<'_>, spec: &Object) {
     }
 }
 
-/// Removes placement fields, which are decided already and which the kubelet would judge again at a boot without API.
+/// Removes placement fields, which are decided already and which the kubelet would judge again at a boot without API, and
+/// the group of pods that a scheduler places at once.
 pub(super) fn drop_placement(spec: &mut Object) {
-    for member in ["nodeSelector", "nodeName", "schedulingGates"] {
+    for member in ["nodeSelector", "nodeName", "schedulingGates", "schedulingGroup"] {
         spec.remove(member);
     }
     let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) else { return };
@@ -60,6 +61,10 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
             let reason = "left out: the API accepts no priority without a class";
             ctx.note("spec.template.spec.priority", reason, "set priorityClassName");
             spec.remove("priority");
+        }
+        if spec.remove("preemptionPolicy").is_some_and(|policy| policy != "PreemptLowerPriority" && !policy.is_null()) {
+            let reason = "left out: the API accepts none without a class";
+            ctx.note("spec.template.spec.preemptionPolicy", reason, "set priorityClassName");
         }
         return;
     };
@@ -116,6 +121,12 @@ fn take_over(ctx: &mut RenderContext<'_>, spec: &mut Object, kind: Kind, name: &
     if let Value::Object(fields) = fields
         && errors.is_empty()
     {
+        for (written, value) in &fields {
+            if spec.get(written).is_some_and(|other| !other.is_null() && other != value) {
+                let reason = format!("replaced by that of {kind} {name}: the API accepts no other");
+                ctx.note(format!("spec.template.spec.{written}"), reason, "remove the field");
+            }
+        }
         spec.extend(fields);
     }
 }

@@ -199,14 +199,13 @@ fn text(value: &Value) -> &str {
 
 /// `GetDeletionCostFromPodAnnotations`.
 fn is_cost(value: &str) -> bool {
-    let digits = value.strip_prefix('-').unwrap_or(value);
-    let is_plain = digits == "0" && value == "0" || digits.starts_with(|first: char| ('1'..='9').contains(&first));
+    let is_plain = value == "0" || value.starts_with(|first: char| first == '-' || ('1'..='9').contains(&first));
     is_plain && value.parse::<i32>().is_ok()
 }
 
 /// `ValidateSeccompProfile`.
 fn is_seccomp(value: &str) -> bool {
-    let is_path = |path: &str| !path.is_empty() && !path.starts_with('/') && path.split('/').all(|part| part != "..");
+    let is_path = |path: &str| !path.starts_with('/') && path.split('/').all(|part| part != "..");
     matches!(value, "runtime/default" | "docker/default" | "unconfined")
         || value.strip_prefix("localhost/").is_some_and(is_path)
 }

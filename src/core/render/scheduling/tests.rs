@@ -55,6 +55,10 @@ fn system_classes_are_known_without_an_api() {
     assert_eq!(spec(&pod, "/priorityClassName"), &json!("system-node-critical"));
     assert_eq!(spec(&pod, "/preemptionPolicy"), &json!("PreemptLowerPriority"));
     assert!(pod.references.iter().all(|reference| reference.kind != Kind::PriorityClass));
+    assert_eq!(
+        pod.notes[0].to_string(),
+        "spec.template.spec.priority: replaced by that of PriorityClass system-node-critical: the API accepts no other"
+    );
     let fixture = pod_spec(json!({"priorityClassName": "system-cluster-critical"}));
     assert_eq!(spec(&fixture.rendered(), "/priority"), &json!(2_000_000_000));
 }
@@ -79,6 +83,17 @@ fn a_priority_without_a_class_is_left_out_with_a_note() {
     let pod = pod_spec(json!({"priority": 2_000_001_000})).rendered();
     assert_eq!(spec(&pod, "/priority"), &Value::Null);
     assert_eq!(pod.notes[0].field, "spec.template.spec.priority");
+    let pod = pod_spec(json!({"preemptionPolicy": "Never"})).rendered();
+    assert_eq!(spec(&pod, "/preemptionPolicy"), &Value::Null);
+    assert_eq!(pod.notes[0].field, "spec.template.spec.preemptionPolicy");
+}
+
+#[test]
+fn a_group_of_pods_is_no_matter_of_a_kubelet() {
+    for group in [json!({}), json!({"podGroupName": "A"}), json!({"podGroupName": "workers"})] {
+        let pod = pod_spec(json!({"schedulingGroup": group})).rendered();
+        assert_eq!(spec(&pod, "/schedulingGroup"), &Value::Null);
+    }
 }
 
 #[test]

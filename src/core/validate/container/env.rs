@@ -70,7 +70,7 @@ fn no_variable_name(name: &str) -> Option<String> {
 /// The beginning of a name, made a name: upstream lets names in `envFrom` end with '-' (`maskTrailingDash`).
 fn with_end(name: &str) -> String {
     match name.strip_suffix('-') {
-        Some(rest) if !rest.is_empty() => {
+        Some(rest) if !rest.is_empty() && rest.is_ascii() => {
             let mut chars = rest.chars();
             chars.next_back();
             format!("{}a", chars.as_str())
