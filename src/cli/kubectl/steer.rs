@@ -30,12 +30,14 @@ use crate::core::cluster::steps::StepState;
 use crate::core::json::Json;
 use crate::core::model::ABORTED;
 use crate::core::model::CANARY;
+use crate::core::model::COORDINATION;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::model::PAUSED;
 use crate::core::model::PROMOTED;
 use crate::core::model::RETRY;
 use crate::core::model::STEPS;
+use crate::core::model::UPDATE;
 
 use super::cluster;
 
@@ -65,6 +67,16 @@ impl Obeyed {
             None => Self::Unknown,
         }
     }
+}
+
+/// The refusal to steer a rollout that nobody coordinates.
+fn uncoordinated(key: &ObjectKey, what: &str) -> CommandFailure {
+    let message = format!("{key}: each node follows by itself ({COORDINATION}: none): there is nothing to {what}");
+    CommandFailure::new(Exit::Refused, message).hint("change the template, or remove the annotation first")
+}
+
+fn is_uncoordinated(daemon_set: &Value) -> bool {
+    daemon_set["metadata"]["annotations"][COORDINATION].as_str() == Some("none")
 }
 
 /// The refusal of what nobody would carry out.
@@ -227,7 +239,8 @@ fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandF
         (Some(text), _) => {
             let number = current.number();
             let state = StepState::of(current.mark(STEP_ANNOTATION), number).unwrap_or(StepState::first(number, text));
-            let steps = steps::parse(text).filter(|_| state.of == text).unwrap_or_default();
+            let is_known = |steps: &Vec<_>| steps::parse(&state.of).as_ref() == Some(steps);
+            let steps = steps::parse(text).filter(is_known).unwrap_or_default();
             let Some(step) = steps.get(state.step.saturating_sub(1)) else {
                 let message = format!("the coordinator does not go by these steps yet ({STEPS}: {text:?})");
                 return Err(refused(message).hint("`kubectl daemonlet` says why, if it holds"));
@@ -256,6 +269,9 @@ fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandF
 /// Ends the hold of the step, or of the canary phase, that the rollout of a DaemonSet is in; gives the lines that are to be said.
 pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<Vec<String>, CommandFailure> {
     let current = current(client, key).await?;
+    if is_uncoordinated(&current.daemon_set) {
+        return Err(uncoordinated(key, "promote"));
+    }
     let (step, held) = hold(&current, key)?;
     let value = format!("{}/{}/{step}", current.name, current.number());
     current.annotate(client, key, json!({PROMOTED: value})).await?;
@@ -292,7 +308,12 @@ fn way_back(daemon_set: &Value, released: Option<&Released>, key: &ObjectKey) ->
             "it is paused: nodes keep what they have until `kubectl daemonlet resume {key}`, and go back to {} then",
             released.name
         ),
-        Some(released) => format!("nodes that have it go back to {}, within the same budget", released.name),
+        Some(released) => {
+            let update = daemon_set["metadata"]["annotations"][UPDATE].as_str();
+            let when =
+                update.map_or_else(String::new, |update| format!(", each when its trigger comes ({UPDATE}: {update})"));
+            format!("nodes that have it go back to {}, within the same budget{when}", released.name)
+        }
     }
 }
 
@@ -301,6 +322,9 @@ pub(super) async fn abort(client: &kube::Client, key: &ObjectKey) -> Result<Vec<
     let current = current(client, key).await?;
     if Obeyed::of(&current.daemon_set) != Obeyed::Coordinated {
         return Err(unheeded(key));
+    }
+    if is_uncoordinated(&current.daemon_set) {
+        return Err(uncoordinated(key, "abort"));
     }
     let name = &current.name;
     let Ok(released) = current.released() else {

@@ -76,7 +76,7 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
         (_, all) => format!("{to_do} of {all} nodes are left"),
     };
     let progressing = match (to_do, facts.held) {
-        _ if facts.back.is_some() => facts.back.as_ref().map(going_back).unwrap_or_default(),
+        _ if facts.back.is_some() => facts.back.as_ref().map(|back| going_back(back, facts)).unwrap_or_default(),
         (0, held) => {
             let all = match c.updated_number_scheduled {
                 1 => "1 node has the current revision".to_owned(),
@@ -87,11 +87,7 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
                 Some(held) => (false, HELD, format!("{all}, and not all have the overlays of now: {held}")),
             }
         }
-        (_, None) => {
-            let waiting = facts.waiting.filter(|(_, nodes)| *nodes > 0);
-            let waiting = waiting.map_or_else(String::new, |(when, nodes)| format!(": {}", when.words_of(nodes)));
-            (true, "RollingOut", left + &waiting)
-        }
+        (_, None) => (true, "RollingOut", left + &waiting(facts)),
         (_, Some(held @ Standstill::NoCanary { .. })) => (false, NO_CANARY, format!("{left}: {held}")),
         (_, Some(held)) => (false, HELD, format!("{left}: {held}")),
     };
@@ -107,8 +103,14 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
     ]
 }
 
+/// What approved nodes wait for, if they do.
+fn waiting(facts: &ConditionFacts<'_>) -> String {
+    let waiting = facts.waiting.filter(|(_, nodes)| *nodes > 0);
+    waiting.map_or_else(String::new, |(when, nodes)| format!(": {}", when.words_of(nodes)))
+}
+
 /// That a rollout is taken back.
-fn going_back(back: &GoingBack) -> (bool, &'static str, String) {
+fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static str, String) {
     let GoingBack { revision, left, unable, others, why } = back;
     match (left, others) {
         (0, _) if *unable > 0 => {
@@ -124,7 +126,11 @@ fn going_back(back: &GoingBack) -> (bool, &'static str, String) {
                 format!("{why}: no node has it any more; {others} with an older revision than it keep that"),
             )
         }
-        (left, _) => (true, "RollingBack", format!("{why}: {} left to go back to revision {revision}", count(*left))),
+        (left, _) => {
+            let waits = facts.held.map_or_else(|| waiting(facts), |held| format!(": {held}"));
+            let words = format!("{why}: {} left to go back to revision {revision}{waits}", count(*left));
+            (true, "RollingBack", words)
+        }
     }
 }
 

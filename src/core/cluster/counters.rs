@@ -111,6 +111,7 @@ mod tests {
             awaits_rollout: false,
             staged: false,
             failed: false,
+            ends_late: false,
             late: false,
             broken: false,
             passed_over: None,

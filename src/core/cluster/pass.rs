@@ -29,7 +29,6 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use crate::core::annotations;
-use crate::core::model::IntOrPercent;
 use crate::core::model::ObjectKey;
 use crate::core::owners;
 use crate::core::time::Span;
@@ -223,9 +222,6 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     marks.extend(stage.write);
     plan.look(stage.look_again);
     rules.step = stage.limit;
-    if facts::goes_back(daemon, &facts) {
-        (rules.partition, rules.canary_hold) = (IntOrPercent::Int(0), None);
-    }
     if rules.hold.is_none() {
         rules.hold = releases::failed_overlays(known, daemon, &facts);
     }
@@ -295,6 +291,8 @@ fn note_nodes(
     if !delays.is_empty() {
         plan.delays.insert(key.clone(), delays);
     }
+    let told = known.nodes_with(daemon.key).filter_map(|row| row.told);
+    plan.look(told.filter_map(|told| delays::old_ends(daemon, told)).filter(|at| *at > now));
     plan.look(facts.iter().filter_map(|node| delays::claim_ends(known, daemon, node)).filter(|at| *at > now));
     plan.mirrors.extend(facts::mirrors(known, daemon));
 }

@@ -66,6 +66,9 @@ pub struct RolloutRules {
     pub canary_hold: Option<Span>,
     /// Whether an operator has ended that phase: it does not wait for canary nodes that cannot take the revision.
     pub is_canary_promoted: bool,
+    /// Whether the wanted revision is the released one: that works, so neither a partition nor canary nodes keep nodes on
+    /// another one. They keep them from other overlays all the same.
+    pub is_released: bool,
     /// What nodes with an old instance wait for before they claim their approval.
     pub when: Option<UpdateTrigger>,
     /// While so many nodes are unreachable, and more than two, nothing more is approved.
@@ -147,6 +150,8 @@ pub struct NodeFact<'a> {
     pub staged: bool,
     /// Whether the wanted revision has failed there, or cannot be made there.
     pub failed: bool,
+    /// Whether an older instance still ends there though the wanted one has been ready for the progress deadline.
+    pub ends_late: bool,
     /// Whether what has begun there, or is to start there, has not been available for the progress deadline, while its
     /// agent was heard, or what it has claimed has not begun since.
     pub late: bool,
@@ -245,8 +250,12 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
     let is_taken_back = rules.hold.is_some() && plan.withdraw.iter().any(|i| view.is_old(*i));
     if candidates.is_empty() && installs.is_empty() && !is_taken_back {
         plan.heed_unable(&view);
-        if rules.hold.is_none() {
-            plan.heed_stuck(&view, &blocking);
+        match &rules.hold {
+            Some(hold) => plan.heed_hold(&view, hold),
+            None => {
+                plan.heed_limit(&view, &reach);
+                plan.heed_stuck(&view, &blocking);
+            }
         }
         return plan;
     }
@@ -281,6 +290,11 @@ impl RolloutView<'_> {
         self.nodes.iter().any(NodeFact::awaits_it) && self.all(|i| self.counts(i)).all(is_free)
     }
 
+    /// Whether a node is to have the wanted revision and has nothing of it.
+    fn is_left(&self, index: usize) -> bool {
+        self.nodes[index].should_run && matches!(self.progress[index], NodeProgress::Old(_) | NodeProgress::Missing)
+    }
+
     /// Whether a node may be given an approval: nothing stands against it, and it has none.
     fn may_be_approved(&self, index: usize) -> bool {
         let node = &self.nodes[index];
@@ -298,13 +312,20 @@ impl RolloutPlan {
             return;
         }
         let zone = if reach.is_canary { None } else { order::within_zone(view, &mut candidates) };
-        if let Some(zone) = zone.filter(|_| candidates.is_empty() && self.slots == 0) {
-            self.held = Some(Standstill::Zone(zone.to_owned()));
+        if let Some(zone) = zone.filter(|_| candidates.is_empty()) {
+            self.heed_zone(view, zone);
         }
         order::sort(view, &mut candidates);
-        let allowed = self.allowed(view, reach);
+        let allowed = self.allowed(view, reach, candidates.iter().any(|index| view.returns(*index)));
         let waits_for_trigger = view.rules.when.is_some();
-        for index in candidates.into_iter().take(allowed) {
+        let mut left = allowed;
+        for index in candidates {
+            if !view.returns(index) {
+                if left == 0 {
+                    continue;
+                }
+                left -= 1;
+            }
             // What is unavailable already costs nothing to replace, and what waits for a trigger does not before that.
             let is_free = view.progress[index] == NodeProgress::Old(false) || waits_for_trigger;
             if is_free || self.slots < view.budget {
@@ -313,15 +334,17 @@ impl RolloutPlan {
                 self.approve.push(index);
             }
         }
-        if self.held.is_none() && self.approve.is_empty() && allowed > 0 && self.slots >= view.budget {
+        if self.held.is_none() && self.approve.is_empty() && self.slots >= view.budget {
             let taking: Vec<usize> = view.all(|i| view.counts(i) && view.takes_slot(i)).collect();
             self.heed_stuck(view, &taking);
         }
     }
 
-    /// How many nodes more the step or the partition allows; says so where it is none and nothing is on the way.
-    fn allowed(&mut self, view: &RolloutView<'_>, reach: &Reach) -> usize {
-        let is_given = |i: usize| view.is_old(i) && (view.nodes[i].approval.is_some() || view.nodes[i].staged);
+    /// How many nodes more the step or the partition allows; says so where it is none, nothing is on the way, and no node
+    /// `returns`.
+    fn allowed(&mut self, view: &RolloutView<'_>, reach: &Reach, returns: bool) -> usize {
+        let is_kept = |i: usize| view.is_old(i) && !view.returns(i);
+        let is_given = |i: usize| is_kept(i) && (view.nodes[i].approval.is_some() || view.nodes[i].staged);
         let on_the_way = view.all(is_given).count();
         let stands_still = |i: usize| view.nodes[i].failed || view.nodes[i].late;
         let takes = |i: usize| view.takes_slot(i) && (view.counts(i) || view.is_given_slot(i));
@@ -336,25 +359,44 @@ impl RolloutPlan {
                 (step.nodes.saturating_sub(begun), Standstill::Rule(step.words.clone()))
             }
             None => {
-                let old = view.all(|i| view.nodes[i].should_run && view.is_old(i)).count();
+                let old = view.all(|i| view.nodes[i].should_run && is_kept(i)).count();
                 (old.saturating_sub(on_the_way).saturating_sub(reach.kept), Standstill::Partition(reach.kept))
             }
         };
-        if allowed == 0 && !is_moving {
+        if allowed == 0 && !is_moving && !returns {
             self.held = Some(why);
         }
         allowed
     }
 
+    /// Says what holds it, where nodes are left that it is not given to.
+    fn heed_hold(&mut self, view: &RolloutView<'_>, hold: &str) {
+        if self.held.is_none() && view.all(|i| view.is_left(i)).next().is_some() {
+            self.held = Some(Standstill::Rule(hold.to_owned()));
+        }
+    }
+
+    /// Says that the step or the partition ends here, where all that is left waits for the rollout to be open.
+    fn heed_limit(&mut self, view: &RolloutView<'_>, reach: &Reach) {
+        let mut left = view.all(|i| view.is_left(i)).peekable();
+        if self.held.is_some() || left.peek().is_none() || !left.all(|i| view.nodes[i].awaits_it()) {
+            return;
+        }
+        self.held = match &view.rules.step {
+            Some(step) if !reach.is_whole => Some(Standstill::Rule(step.words.clone())),
+            None if reach.kept > 0 => Some(Standstill::Partition(reach.kept)),
+            _ => None,
+        };
+    }
+
     /// Says how many of the nodes that are left cannot take it, where nothing is on the way.
     fn heed_unable(&mut self, view: &RolloutView<'_>) {
-        let is_left = |i: usize| {
-            view.nodes[i].should_run && matches!(view.progress[i], NodeProgress::Old(_) | NodeProgress::Missing)
-        };
         let can = |i: usize| view.nodes[i].able && view.nodes[i].reachable && !view.nodes[i].failed;
-        let unable = view.all(|i| is_left(i) && !can(i)).count();
-        let starts = view.all(|i| can(i) && is_left(i) && view.progress[i] == NodeProgress::Missing).next().is_some();
-        if unable > 0 && self.slots == 0 && !starts {
+        let unable = view.all(|i| view.is_left(i) && !can(i)).count();
+        let starts =
+            view.all(|i| can(i) && view.is_left(i) && view.progress[i] == NodeProgress::Missing).next().is_some();
+        let goes_on = view.all(|i| view.counts(i) && view.takes_slot(i) && !taken::is_stuck(&view.nodes[i]));
+        if unable > 0 && goes_on.count() == 0 && !starts {
             self.held = Some(Standstill::Unable(unable));
         }
     }

@@ -20,6 +20,8 @@ pub const STEP_ANNOTATION: &str = "daemonlet.dev/step";
 
 /// Steps that a rollout has at most.
 const STEPS: usize = 64;
+/// Bytes of the annotation at most: a ControllerRevision repeats it, and what is too long there is not read.
+const BYTES: usize = 4 << 10;
 /// Characters that are told of a promotion which is void.
 const SHOWN: usize = 32;
 
@@ -33,8 +35,11 @@ pub struct RolloutStep {
 }
 
 /// Reads `1, 10m; 5%, 30m; 100%`: a number or a share of nodes, and a Go duration where the rollout holds after it.
-/// `None`: it is none, or a step is not larger than the one before.
+/// `None`: it is none, a step is not larger than the one before, or it is too long.
 pub fn parse(text: &str) -> Option<Vec<RolloutStep>> {
+    if text.len() > BYTES {
+        return None;
+    }
     let steps: Option<Vec<RolloutStep>> = text.split(';').take(STEPS + 1).map(step).collect();
     let steps = steps.filter(|steps| steps.len() <= STEPS)?;
     let grows = steps.windows(2).all(|pair| match (pair[0].nodes, pair[1].nodes) {
@@ -148,6 +153,8 @@ pub(super) struct StepFacts<'a> {
     pub(super) desired: usize,
     /// Those of them that can take the revision, or have it.
     pub(super) able: usize,
+    /// Those of these that are unreachable and do not have it.
+    pub(super) away: usize,
     /// Those of them that have it.
     pub(super) have: usize,
     /// Those of them that have it available.
@@ -209,8 +216,10 @@ pub(super) fn course(
         // Where fewer nodes can take it than the step has, those are enough. One at least shows that it works, or a
         // person says so.
         let begun = facts.done + facts.lost;
+        // Who promotes it does not wait for nodes that are away.
+        let able = if is_promoted { facts.able.saturating_sub(facts.away) } else { facts.able };
         let is_shown = facts.done > 0 || is_promoted && begun > 0;
-        let is_done = is_shown && begun >= nodes.min(facts.able + facts.lost);
+        let is_done = is_shown && begun >= nodes.min(able + facts.lost);
         if is_last || !is_done && state.since.is_none() {
             return (limit(waits_for()), state, None);
         }

@@ -62,6 +62,8 @@ fn what_has_no_hold_is_not_promoted() {
     let (step, words) = of(by_steps(), json!({}), "a").unwrap();
     assert_eq!((step.as_str(), words.as_str()), ("1/1", "step 1 (1)"));
     assert_eq!(of(by_steps(), json!({STEP_ANNOTATION: state(2)}), "a").unwrap().0, "2/50%");
+    let respelled = json!({STEPS: "1,600s;50%, 10m; 100%"});
+    assert_eq!(of(respelled, json!({STEP_ANNOTATION: state(2)}), "a").unwrap().0, "2/50%", "the same steps");
     assert_eq!(of(json!({CANARY: "a=b"}), json!({}), "a").unwrap().0, "canary");
     for (annotations, marks, released, why) in [
         (by_steps(), json!({STEP_ANNOTATION: state(3)}), "a", "step 3 (100%) is the last one"),
@@ -88,5 +90,8 @@ fn an_abort_says_where_nodes_stay_as_they_are() {
     assert!(of("RollingUpdate", "false").starts_with("nodes that have it go back to net-a"));
     assert!(of("RollingUpdate", "true").contains("until `kubectl daemonlet resume n/net`"));
     assert!(of("OnDelete", "false").ends_with("OnDelete: nodes keep what they have"));
+    let drained = json!({"metadata": {"annotations": {UPDATE: "drain"}}});
+    let said = way_back(&drained, Some(&released), &key);
+    assert!(said.ends_with("each when its trigger comes (daemonlet.dev/update: drain)"), "{said}");
     assert!(way_back(&json!({}), None, &key).ends_with("nodes keep what they have"));
 }

@@ -25,6 +25,8 @@ use std::collections::BTreeSet;
 
 /// The cause of nodes that are late, and of which nothing else is told.
 const LATE: &str = "not available within the progress deadline";
+/// The cause of nodes on which an older instance stays.
+const ENDS: &str = "an older instance does not end";
 /// The cause of nodes that start nothing though nothing holds it.
 const WAITS: &str = "waits to start, and NodeDaemons says for what,";
 /// The cause of nodes that lack an object.
@@ -68,6 +70,9 @@ pub(super) fn causes(
     }
     for node in facts.iter().filter(|n| n.passed_over.is_some()) {
         add("approval not claimed", node.name);
+    }
+    for node in facts.iter().filter(|n| n.ends_late) {
+        add(ENDS, node.name);
     }
     for node in facts.iter().filter(|n| n.lacks) {
         add(MISSING, node.name);

@@ -87,6 +87,13 @@ pub(super) fn of(known: &Basis<'_>, daemon: &WatchedDaemon, row: &NodeRow<'_>) -
     Some(NodeDelay { not_ready, has_begun, claimed: told.replacing.map(|_| since(before.claimed)) })
 }
 
+/// When an older instance that ends is late: the wanted one is ready by then for the progress deadline.
+pub(super) fn old_ends(daemon: &WatchedDaemon, told: &Told) -> Option<Timestamp> {
+    let newest = newest(told).filter(|newest| newest.revision == daemon.wanted)?;
+    let ends = told.instances.iter().any(|instance| instance.ending);
+    newest.ready_since.filter(|_| ends).map(|since| since + deadline(daemon))
+}
+
 fn newest(told: &Told) -> Option<&InstanceFact> {
     told.instances.iter().rev().find(|instance| !instance.ending)
 }

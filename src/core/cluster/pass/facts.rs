@@ -57,8 +57,8 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         let Some(node) = &entry.node else { continue };
         let (should_run, belongs) = (daemon.should_run(entry), daemon.belongs(entry));
         let report = entry.report.as_ref();
+        let told = told.filter(|told| is_of(daemon, told));
         let is_left_alone = report.is_some() && told.is_none() && is_past(unmentioned, name, UNCLAIMED);
-        let told = told.filter(|t| t.uid.is_none_or(|uid| uid == daemon.uid_name));
         let is_away = belongs && !node.reachable;
         let approvals = report.into_iter().flat_map(|r| &r.approvals);
         let mut mine = approvals.filter(|(key, uid, _)| *key == daemon.key && *uid == daemon.uid_name);
@@ -106,6 +106,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || late && has_begun && !is_released
                 || told.is_some_and(|t| cut_off::is_cut_off(known, daemon, t, (name, node, agent), claimed)),
+            ends_late: told.and_then(|told| delays::old_ends(daemon, told)).is_some_and(|at| at <= known.now),
             late: late || is_claim_late,
             broken: cut_off::is_broken(known, daemon, current, (name, node), report),
             // A clock that was set back puts none of them behind all others.
@@ -124,17 +125,23 @@ pub(super) fn certain<'f, 'a>(facts: &'f [NodeFact<'a>]) -> Cow<'f, [NodeFact<'a
     facts.iter().map(|fact| NodeFact { ready: fact.ready && fact.is_heard(), ..fact.clone() }).collect()
 }
 
+/// Whether what an agent says of a DaemonSet of this name is of this one, and not of one that was deleted.
+fn is_of(daemon: &WatchedDaemon, told: &Told) -> bool {
+    told.uid.is_none_or(|uid| uid == daemon.uid_name)
+}
+
 /// Nodes that should run the daemon and whose agents report without a word of it, since when. Nothing is known of those
 /// that report more than is taken from one agent.
 pub(super) fn unmentioned(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<String, Timestamp> {
     let before = known.of_it(&known.state.unmentioned, daemon);
     let is_it = |entry: &NodeEntry| {
-        let report = entry.report.as_ref().filter(|report| report.said != 0 && report.left_out == 0);
+        let report = entry.report.as_ref().filter(|report| report.left_out == 0);
         daemon.should_run(entry) && entry.node.is_some() && report.is_some()
     };
     // A clock that was set back makes none of them wait longer.
     let since = |name: &str| before.and_then(|before| before.get(name)).copied().filter(|since| *since <= known.now);
-    let found = known.nodes_with(daemon.key).filter(|row| row.told.is_none() && is_it(row.entry));
+    let is_told = |told: Option<&Told>| told.is_some_and(|told| is_of(daemon, told));
+    let found = known.nodes_with(daemon.key).filter(|row| !is_told(row.told) && is_it(row.entry));
     found.map(|row| (row.name.to_owned(), since(row.name).unwrap_or(known.now))).collect()
 }
 
@@ -248,15 +255,6 @@ pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[
     let number = |name: Name| revision(view, daemon, name).map_or(0, |known| known.number);
     let able = found.into_iter().filter(|(name, _)| !is_halted(*name));
     able.max_by_key(|(name, count)| (*count, number(*name))).map(|(name, _)| name)
-}
-
-/// Whether nodes go back from another revision to the released one, which is wanted again: that works, so neither a
-/// partition nor canary nodes keep them on the other.
-pub(super) fn goes_back(daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> bool {
-    let can = |n: &NodeFact<'_>| n.should_run && n.reachable && n.able;
-    let runs_another =
-        |n: &NodeFact<'_>| can(n) && n.instances.iter().any(|i| !i.ending && i.revision != daemon.wanted);
-    stages::is_released(daemon) && !rules::is_on_delete(&daemon.daemon_set) && facts.iter().any(runs_another)
 }
 
 /// The nodes as a rollout back to `to` sees them: those that have taken the wanted revision return to it, if they ran it

@@ -32,6 +32,7 @@ use crate::core::update_trigger::UpdateTrigger;
 use crate::core::window::Window;
 
 use super::Settings;
+use super::stages::is_released;
 use super::stages::promoted;
 
 fn annotation<'a>(daemon_set: &'a DaemonSet, name: &str) -> Option<&'a str> {
@@ -90,6 +91,7 @@ pub(super) fn of(
         step: None,
         canary_hold: canary(daemon_set).map(|_| canary_hold),
         is_canary_promoted,
+        is_released: is_released(daemon) && !is_on_delete,
         when: UpdateTrigger::of(daemon_set),
         max_unreachable: annotation(daemon_set, MAX_UNREACHABLE).and_then(int_or_percent).unwrap_or(UNREACHABLE),
         was_open: RolloutStatus::of(&daemon.status, daemon.generation).is_open(),

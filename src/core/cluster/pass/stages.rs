@@ -74,7 +74,7 @@ pub(super) fn stage(
     }
     let promoted = written.get(PROMOTED).and_then(|text| promoted(text, &current.name, number));
     let promoted = Promotion::of(promoted, &steps);
-    let (mut desired, mut able, mut have, mut done, mut lost) = (0, 0, 0, 0, 0);
+    let (mut desired, mut able, mut away, mut have, mut done, mut lost) = (0, 0, 0, 0, 0, 0);
     let mut unavailable = Vec::new();
     for node in facts.iter().filter(|node| node.should_run) {
         let live = || node.instances.iter().filter(|i| !i.ending && i.revision == daemon.wanted);
@@ -93,7 +93,9 @@ pub(super) fn stage(
         // A node that is only away can take it, and so can one that lacks an object once that exists; not one that starts
         // nothing before the last step.
         let can = (node.able || node.lacks || !node.reachable) && !node.awaits_it();
-        able += usize::from(is_available || !is_lost && !node.failed && can);
+        let is_able = is_available || !is_lost && !node.failed && can;
+        able += usize::from(is_able);
+        away += usize::from(is_able && !has_it && !node.reachable);
         have += usize::from(has_it || is_lost);
         done += usize::from(is_available);
         lost += usize::from(is_lost);
@@ -104,7 +106,7 @@ pub(super) fn stage(
     let is_away = rollout::is_outage(rules, facts) || rollout::is_silence(rules, facts);
     let is_frozen = advance == Advance::Held || is_away;
     let unavailable = unavailable.as_str();
-    let of_nodes = StepFacts { desired, able, have, done, lost, unavailable, is_frozen, promoted, now };
+    let of_nodes = StepFacts { desired, able, away, have, done, lost, unavailable, is_frozen, promoted, now };
     let (mut limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
     if advance == Advance::Held {
         return Stage { limit: Some(limit), ..Stage::default() };
@@ -130,13 +132,16 @@ pub(super) fn promoted<'a>(annotation: &'a str, revision: &str, number: i64) -> 
     annotation.strip_prefix(&format!("{revision}/{number}/"))
 }
 
-/// Whether people have taken the rollout of this revision back. Of one that is released there is nothing to take back.
+/// Whether people have taken the rollout of this revision back. Of one that is released there is nothing to take back, and
+/// without coordination nobody does.
 pub(super) fn is_aborted(daemon: &WatchedDaemon, current: Option<&RevisionFact>) -> bool {
     // Its ControllerRevision may have been deleted since, and made again under another name.
     let is_named = |name| {
         current.is_some_and(|current| current.name == name) || released::is_aborted(&daemon.status, daemon.generation)
     };
-    rules::aborted(&daemon.daemon_set).is_some_and(is_named) && !is_released(daemon)
+    rules::aborted(&daemon.daemon_set).is_some_and(is_named)
+        && !is_released(daemon)
+        && !annotations::is_uncoordinated(&daemon.daemon_set)
 }
 
 /// Whether the wanted revision is the released one.

@@ -21,14 +21,16 @@ pub(super) fn limit(view: &RolloutView<'_>, reach: &Reach, candidates: &mut Vec<
     let Some(hold) = view.rules.canary_hold else { return };
     // Nobody has tried it, and a label that is misspelt is no leave for everybody.
     if is_missing(view) {
-        candidates.clear();
-        plan.held = Some(Standstill::NoCanary { also: None });
+        candidates.retain(|index| view.returns(*index));
+        if candidates.is_empty() {
+            plan.held = Some(Standstill::NoCanary { also: None });
+        }
         return;
     }
     if !reach.is_canary {
         return;
     }
-    candidates.retain(|index| view.nodes[*index].canary);
+    candidates.retain(|index| view.nodes[*index].canary || view.returns(*index));
     let last = canaries(view).filter_map(|node| settles(node, view.rules, view.min_ready + hold)).max();
     last.into_iter().filter(|at| *at > view.now).for_each(|at| earlier(&mut plan.look_again, at));
     if candidates.is_empty() {

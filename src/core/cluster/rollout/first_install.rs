@@ -22,9 +22,10 @@ pub(super) fn plan(view: &RolloutView<'_>, withdraw: &mut Vec<usize>) -> (Vec<us
     let idle: Vec<usize> = view.all(is_idle).collect();
     withdraw.extend(idle.into_iter().rev().take((number - in_doubt).saturating_sub(most)));
     let mut candidates: Vec<usize> = view.all(|i| is_missing(i) && view.may_be_approved(i)).collect();
+    let are_some = !candidates.is_empty();
     order::within_zone(view, &mut candidates);
     order::sort(view, &mut candidates);
-    let is_blocked = !candidates.is_empty() && number >= most;
+    let is_blocked = are_some && (candidates.is_empty() || number >= most);
     candidates.truncate(most.saturating_sub(number));
     (candidates, if is_blocked { view.all(begun).collect() } else { Vec::new() })
 }

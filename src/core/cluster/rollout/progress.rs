@@ -71,6 +71,14 @@ impl<'a> RolloutView<'a> {
         matches!(self.progress[index], NodeProgress::Old(_))
     }
 
+    /// Whether a node goes back to the released revision from another one.
+    pub(super) fn returns(&self, index: usize) -> bool {
+        let newest = self.nodes[index].newest();
+        self.rules.is_released
+            && self.is_old(index)
+            && newest.is_some_and(|newest| newest.revision != self.rules.wanted)
+    }
+
     /// Whether the wanted revision runs on a node.
     pub(super) fn is_new(&self, index: usize) -> bool {
         is_new(self.progress[index])

@@ -3,6 +3,7 @@
 //!
 //! Owns which those are, and the words. Must not decide who takes a slot.
 
+use super::NodeFact;
 use super::RolloutPlan;
 use super::Standstill;
 use super::progress::NodeProgress;
@@ -31,11 +32,24 @@ impl Stuck {
 }
 
 impl RolloutPlan {
+    /// Says that other zones wait for this one, where nothing of it is on its way.
+    pub(super) fn heed_zone(&mut self, view: &RolloutView<'_>, zone: &str) {
+        let takes = |i: usize| view.counts(i) && view.takes_slot(i);
+        let taking: Vec<usize> = view.all(|i| takes(i) && view.nodes[i].zone == Some(zone)).collect();
+        if !taking.iter().all(|i| is_stuck(&view.nodes[*i])) || taking.is_empty() && self.slots > 0 {
+            return;
+        }
+        self.held = Some(Standstill::Zone(zone.to_owned()));
+        if !taking.is_empty() {
+            self.stuck = Some((Stuck::Taken, taking));
+        }
+    }
+
     /// Says that nothing goes on where none of the nodes that are `taking` the budget is on its way: each is not ready, has
     /// failed, is late, or waits for its turn with an old instance that is not available.
     pub(super) fn heed_stuck(&mut self, view: &RolloutView<'_>, taking: &[usize]) {
         let nodes = view.nodes;
-        let is_stuck = |i: &usize| !nodes[*i].ready || nodes[*i].failed || nodes[*i].late;
+        let is_stuck = |i: &usize| is_stuck(&nodes[*i]);
         let is_kept = |i: &usize| {
             let is_given = nodes[*i].replacing || nodes[*i].approval.is_some() || nodes[*i].broken;
             !is_given && view.progress[*i] == NodeProgress::Old(false)
@@ -52,6 +66,11 @@ impl RolloutPlan {
         self.held = Some(Standstill::Taken(names));
         self.stuck = Some((Stuck::Taken, stuck));
     }
+}
+
+/// Whether what a node has taken of the budget does not come back by itself.
+pub(super) fn is_stuck(node: &NodeFact<'_>) -> bool {
+    !node.ready || node.failed || node.late || node.ends_late
 }
 
 /// The first of these names.

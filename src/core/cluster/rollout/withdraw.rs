@@ -94,7 +94,9 @@ pub(super) fn beyond_reach(view: &RolloutView<'_>, reach: &Reach, withdraw: &mut
         let is_elsewhere = zone.is_some() && node.zone != zone;
         // One that is staged swaps at its next boot, whatever is withdrawn.
         let is_unable = if node.reachable { !node.able } else { !is_outage && !node.staged };
-        is_elsewhere || reach.is_canary && !node.canary || node.waits_for_trigger() && is_unable
+        is_elsewhere
+            || reach.is_canary && !node.canary && !view.returns(*index)
+            || node.waits_for_trigger() && is_unable
     };
     let (out, rest): (Vec<usize>, Vec<usize>) = waiting.into_iter().partition(is_out);
     let is_given = |index: usize| view.nodes[index].is_under_way() && !out.contains(&index);
@@ -104,11 +106,12 @@ pub(super) fn beyond_reach(view: &RolloutView<'_>, reach: &Reach, withdraw: &mut
             view.all(has_begun).count().saturating_sub(step.nodes)
         }
         None => {
-            let old = view.all(|i| view.nodes[i].should_run && view.is_old(i)).count();
-            let under_way = view.all(|i| view.is_old(i) && is_given(i)).count();
+            let is_kept = |i: usize| view.is_old(i) && !view.returns(i);
+            let old = view.all(|i| view.nodes[i].should_run && is_kept(i)).count();
+            let under_way = view.all(|i| is_kept(i) && is_given(i)).count();
             reach.kept.saturating_sub(old.saturating_sub(under_way))
         }
     };
     withdraw.extend(&out);
-    withdraw.extend(rest.into_iter().rev().take(surplus));
+    withdraw.extend(rest.into_iter().filter(|i| !view.returns(*i)).rev().take(surplus));
 }

@@ -15,12 +15,14 @@ fn steps_are_numbers_or_shares_that_grow_each_with_its_hold() {
     for wrong in ["", "1,", "1; 1", "5%; 4%", "0; 100%", "101%", "1, soon", "1, 1m, 1m", "1; ; 100%", "all"] {
         assert_eq!(parse(wrong), None, "{wrong:?}");
     }
+    assert_eq!(parse(&format!("1;{}100%", " ".repeat(4 << 10))), None, "a ControllerRevision repeats it");
 }
 
 fn facts(done: usize, now: i64) -> StepFacts<'static> {
     StepFacts {
         desired: 40,
         able: 40,
+        away: 0,
         have: done,
         done,
         lost: 0,
@@ -50,6 +52,17 @@ fn each_step_holds_from_when_its_nodes_have_it() {
     let (limit, last, _) = course((&steps, "s"), &state, facts(2, 33_000));
     assert_eq!((limit.nodes, limit.is_last, last.step), (40, true, 3));
     assert_eq!(StepState::of(Some(&last.annotation()), 8), None, "the same template once more");
+}
+
+#[test]
+fn who_promotes_a_step_does_not_wait_for_nodes_that_are_away() {
+    let steps = parse("50%; 90%, 1h; 100%").unwrap();
+    let state = StepState { step: 2, ..StepState::first(1, "s") };
+    let away = |promoted| StepFacts { away: 6, promoted, ..facts(34, 1_000) };
+    let step = |facts| course((&steps, "s"), &state, facts).1.step;
+    assert_eq!(step(away(Promotion::None)), 2, "they may come back and take it");
+    assert_eq!(step(away(Promotion::Of(2))), 3);
+    assert_eq!(step(StepFacts { away: 5, ..away(Promotion::Of(2)) }), 2, "one is left that can take it");
 }
 
 #[test]

@@ -255,6 +255,21 @@ fn a_node_whose_agent_leaves_the_daemon_alone_holds_nobody_up() {
     assert_eq!(condition(&view.plan(NOW + rollout::UNCLAIMED + ms(1)), "Degraded").1, "AsExpected");
 }
 
+#[test]
+fn a_node_that_reports_on_a_deleted_daemon_set_of_that_name_or_nothing_at_all_holds_nobody_up() {
+    for said in [
+        report("a", "one", json!({"uid": "deleted"}), json!([])),
+        json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "1"}}),
+    ] {
+        let mut view = world(json!({}));
+        view.put(WatchedKind::NodeDaemons, said);
+        assert_eq!(approved(&view.plan(NOW)), vec![], "it may be about to say something");
+        let plan = view.plan(NOW + rollout::UNCLAIMED);
+        assert_eq!(approved(&plan), [("b".to_owned(), hash("two"))]);
+        assert_eq!(condition(&plan, "Degraded").2, "left alone by its agent on 1 node: a");
+    }
+}
+
 /// Which of the four nodes have renewed their Lease since the beginning.
 pub(super) fn renewed(names: &[&str]) -> BTreeMap<String, String> {
     let when = |name: &&str| if names.contains(name) { "y" } else { "x" };

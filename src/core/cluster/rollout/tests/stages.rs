@@ -68,6 +68,73 @@ fn one_zone_comes_after_the_other() {
 }
 
 #[test]
+fn a_zone_in_which_nothing_is_on_its_way_is_named() {
+    let zones = |a1, a2, b1| [in_zone("a", a1), in_zone("a", a2), in_zone("b", b1)];
+    let lost = NodeFact { ready: false, reachable: false, ..node("a1", NEW) };
+    let planned = plan(&rules(2), ms(0), &zones(lost.clone(), node("a2", NEW), node("b1", OLD)), NOW);
+    assert_eq!((planned.approve.len(), said(&planned.held).as_str()), (0, "zone a is not available yet"));
+    assert_eq!(planned.stuck, Some((Stuck::Taken, vec![0])));
+    let planned = plan(&rules(2), ms(0), &zones(node("a1", NEW_BROKEN), node("a2", NEW), node("b1", OLD)), NOW);
+    assert_eq!((planned.held, planned.stuck), (None, None), "it may become available");
+    let few = RolloutRules { first_install: Some(IntOrPercent::Int(2)), ..rules(2) };
+    let planned = plan(&few, ms(0), &zones(lost, node("a2", NEW), node("b1", &[])), NOW);
+    assert_eq!((planned.approve, planned.stuck), (vec![], Some((Stuck::Taken, vec![0]))), "first instances, too");
+}
+
+#[test]
+fn what_is_left_and_cannot_go_on_says_so() {
+    let away = |name| NodeFact { ready: false, reachable: false, ..node(name, OLD) };
+    let broken = NodeFact { failed: true, ..node("a", NEW_BROKEN) };
+    let planned = plan(&rules(2), ms(0), &[broken.clone(), away("b")], NOW);
+    assert_eq!(said(&planned.held), "1 node cannot take it", "a node that broke keeps its slot");
+    let planned = plan(&rules(2), ms(0), &[node("a", NEW_BROKEN), away("b")], NOW);
+    assert_eq!(planned.held, None, "one is on its way");
+    let paused = RolloutRules { hold: Some("paused".to_owned()), ..rules(2) };
+    let planned = plan(&paused, ms(0), &[broken, NodeFact { failed: true, ..node("b", OLD) }], NOW);
+    assert_eq!(said(&planned.held), "1 node cannot take it");
+    let planned = plan(&paused, ms(0), &[node("a", NEW_BROKEN), away("b")], NOW);
+    assert_eq!(said(&planned.held), "paused");
+    assert_eq!(plan(&paused, ms(0), &[node("a", NEW)], NOW).held, None, "all have it");
+    // A node that starts nothing before the rollout is open.
+    let waits = NodeFact { awaits_rollout: true, ..node("d", &[]) };
+    let step = StepLimit { nodes: 1, is_last: true, words: "step 2 of 2".to_owned() };
+    let staged = RolloutRules { step: Some(step), ..rules(2) };
+    assert_eq!(said(&plan(&staged, ms(0), &[node("a", NEW), waits.clone()], NOW).held), "step 2 of 2");
+    let kept = RolloutRules { partition: IntOrPercent::Int(1), ..rules(2) };
+    assert_eq!(said(&plan(&kept, ms(0), &[node("a", NEW), waits], NOW).held), "1 node is kept on the old revision");
+}
+
+#[test]
+fn an_old_instance_that_does_not_end_is_named_where_it_takes_the_budget() {
+    let ending = [InstanceFact { ending: true, ..OLD[0] }, NEW[0]];
+    let surge = RolloutRules { max_surge: IntOrPercent::Int(1), ..rules(0) };
+    let ends = |ends_late| [NodeFact { ends_late, ..node("a", &ending) }, node("b", OLD)];
+    let planned = plan(&surge, ms(0), &ends(false), NOW);
+    assert_eq!((planned.approve.len(), planned.stuck), (0, None), "it has its time");
+    assert_eq!(plan(&surge, ms(0), &ends(true), NOW).stuck, Some((Stuck::Taken, vec![0])));
+}
+
+#[test]
+fn partition_and_canaries_keep_overlays_while_another_node_returns_to_the_released_revision() {
+    const D1: Option<Name> = Some(Name::first(2));
+    let patched = |name| NodeFact { overlays: D1, ..node(name, NEW) };
+    let nodes = |d: NodeFact<'static>| [patched("a"), patched("b"), patched("c"), d];
+    let returns = || NodeFact { overlays: D1, ..node("d", OLD) };
+    let failed = || NodeFact { failed: true, ..returns() };
+    let released = RolloutRules { is_released: true, ..rules(4) };
+    let kept = RolloutRules { partition: IntOrPercent::Int(2), ..released.clone() };
+    assert_eq!(approves(&kept, &nodes(returns())), ["a", "d"], "two of the three whose overlays changed are kept");
+    assert_eq!(approves(&RolloutRules { is_released: false, ..kept.clone() }, &nodes(returns())), ["a", "b"]);
+    assert_eq!(approves(&RolloutRules { partition: IntOrPercent::Int(4), ..kept }, &nodes(failed())), NONE);
+    let canary = RolloutRules { canary_hold: Some(ms(0)), ..released };
+    let first = || [NodeFact { canary: true, ..patched("a") }, patched("b"), patched("c"), returns()];
+    assert_eq!(approves(&canary, &first()), ["a", "d"]);
+    let approval = Some(ApprovalFact { revision: WANTED, overlays: D1, at: NOW, when: None });
+    let given = first().map(|node| NodeFact { approval, ..node });
+    assert_eq!(plan(&canary, ms(0), &given, NOW).withdraw, [1, 2], "nor is it withdrawn from one that returns");
+}
+
+#[test]
 fn a_step_is_spread_over_racks() {
     let of = |rack, fact| NodeFact { spread: Some(rack), ..fact };
     let nodes = |first: NodeFact<'static>| {
