@@ -242,10 +242,13 @@ fn vanished(file: Arc<FileView>, view: &FolderView, there: &[Arc<FileView>]) -> 
 }
 
 /// Whether a file that is missing from its folder was removed: the folder exists, on the same file system, and has
-/// been unchanged long enough.
+/// been unchanged long enough. What is not known to define anything needs no file system to have been on.
 fn is_believed(file: &FileView, view: &FolderView) -> bool {
-    on(view, &file.folder)
-        .is_some_and(|now| now.identity.is_some() && now.identity == file.mounted && now.readable && now.quiet)
+    let is_its = |now: &ScannedFolder| {
+        let defines_nothing = !file.defines_something() && !file.lacks_mount(now.identity.as_ref());
+        now.identity == file.mounted || defines_nothing
+    };
+    on(view, &file.folder).is_some_and(|now| now.identity.is_some() && is_its(now) && now.readable && now.quiet)
 }
 
 fn on<'v>(view: &'v FolderView, folder: &Path) -> Option<&'v ScannedFolder> {
