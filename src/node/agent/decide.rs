@@ -222,7 +222,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
             || unconfirmed.contains(key)
             || definitions.refused(key).is_some()
     };
-    state.inputs.follow(api, &ours, &objects, is_kept, is_overridden);
+    state.inputs.follow(api, &ours, &objects, is_kept, folders, is_overridden);
     tenant::forget(&mut state.inputs, api, &objects, &state.policy);
     // The API server may have a newer one.
     state.inputs.unread.extend(beyond.into_iter().filter(|object| folders.contains_key(object)));

@@ -222,6 +222,7 @@ impl RememberedInputs {
         wanted: &BTreeMap<ObjectKey, Arc<DaemonSet>>,
         used: &BTreeSet<ObjectRef>,
         is_kept: impl Fn(&ObjectKey) -> bool,
+        folders: &Versioned,
         is_overridden: impl Fn(&ObjectRef) -> bool,
     ) {
         self.daemon_sets.retain(|key, _| wanted.contains_key(key) || is_kept(key));
@@ -230,7 +231,7 @@ impl RememberedInputs {
                 self.daemon_sets.insert(key.clone(), Arc::clone(daemon_set));
             }
         }
-        versioned_objects::remember(&mut self.objects, api, used, is_overridden);
+        versioned_objects::remember(&mut self.objects, api, used, folders, is_overridden);
     }
 }
 
