@@ -212,7 +212,8 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
         tenant::extend(&mut objects, &state.inputs.objects, &state.policy);
     }
     let folders = &observation.folders.objects;
-    let is_overridden = |reference: &ObjectRef| folders.get(reference).is_some_and(|entry| is_override(&entry.value));
+    let is_overridden = |reference: &ObjectRef| is_override(folders.get(reference));
+    objects::note_superseded(observation, &mut state.inputs, &objects, &state.policy);
     let definitions = &state.definitions;
     let is_kept = |key: &ObjectKey| {
         unlisted

@@ -81,6 +81,11 @@ impl ObservedFolders {
         }
     }
 
+    /// The fingerprint of the file that defines an object which is no DaemonSet.
+    pub(super) fn object_fingerprint(&self, reference: &ObjectRef) -> Option<&str> {
+        self.view.file_of_object(reference).map(|file| file.fingerprint.as_str())
+    }
+
     /// The file that defines an object which is no DaemonSet.
     pub(super) fn file_of(&self, reference: &ObjectRef) -> Option<String> {
         self.view.file_of_object(reference).map(|file| file.path.display().to_string())

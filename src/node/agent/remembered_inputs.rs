@@ -83,6 +83,9 @@ pub(super) struct RememberedInputs {
     /// they began to: they count again once they change.
     #[serde(default)]
     pub(super) superseded: BTreeMap<ObjectKey, String>,
+    /// The same of the files' other objects that override.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) superseded_objects: BTreeMap<ObjectRef, String>,
     /// What the folders' files last defined of what is in use.
     #[serde(default)]
     pub(super) files: RememberedFiles,
@@ -117,6 +120,7 @@ impl RememberedInputs {
             incomplete: saved.incomplete,
             origins: saved.origins.into_iter().collect(),
             superseded: saved.superseded.into_iter().collect(),
+            superseded_objects: saved.superseded_objects.into_iter().collect(),
             files: RememberedFiles::restore(saved.files),
             coordinated: saved.coordinated,
             rollback_data,
@@ -166,6 +170,7 @@ impl RememberedInputs {
                 .collect(),
             origins: self.origins.iter().map(|(k, o)| (k.clone(), o.clone())).collect(),
             superseded: self.superseded.iter().map(|(key, file)| (key.clone(), file.clone())).collect(),
+            superseded_objects: self.superseded_objects.iter().map(|(r, file)| (r.clone(), file.clone())).collect(),
             files: self.files.to_save(),
         }
     }
@@ -181,6 +186,7 @@ impl RememberedInputs {
             &self.node,
             self.node_since,
             (&self.unread, self.incomplete, &self.origins, &self.superseded),
+            &self.superseded_objects,
             &self.files,
             self.coordinated,
         )
@@ -231,6 +237,8 @@ impl RememberedInputs {
                 self.daemon_sets.insert(key.clone(), Arc::clone(daemon_set));
             }
         }
+        let superseded = &self.superseded_objects;
+        let is_overridden = |reference: &ObjectRef| !superseded.contains_key(reference) && is_overridden(reference);
         versioned_objects::remember(&mut self.objects, api, used, folders, is_overridden);
     }
 }

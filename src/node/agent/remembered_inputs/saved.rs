@@ -67,6 +67,9 @@ pub(in crate::node::agent) struct SavedInputs {
     /// Fingerprints of files that override what the API has had a newer version of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) superseded: Vec<(ObjectKey, String)>,
+    /// The same of objects other than DaemonSets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) superseded_objects: Vec<(ObjectRef, String)>,
     /// What the folders' files last defined of what is in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(in crate::node::agent) files: Vec<SavedFile>,

@@ -10,6 +10,7 @@ use crate::core::time::Span;
 use crate::node::agent::ending;
 use crate::node::agent::evidence;
 use crate::node::agent::log::Log;
+use crate::node::agent::objects;
 use crate::node::agent::observation::Observation;
 use crate::node::agent::remembered_inputs;
 
@@ -72,6 +73,7 @@ impl AgentState {
         if let Some(secrets) = &observation.seal.opened {
             self.inputs.take(secrets.as_ref().clone(), &self.records);
         }
+        objects::forget_superseded(&observation.folders, &mut self.inputs.superseded_objects);
         if observation.seal.retry {
             self.inputs_on_disk.saved = 0;
         }

@@ -104,3 +104,28 @@ fn what_was_deleted_in_the_api_does_not_come_back_where_a_folders_object_counts_
     assert_eq!(node.passes(Says::Gone), ["folder"; 3]);
     assert_eq!(node.passes(Says::Has("api")), ["api"; 3]);
 }
+
+#[test]
+fn an_object_that_overrides_gives_way_once_to_a_newer_version_of_the_api_and_comes_back_only_when_its_file_changes() {
+    let (mut node, overrides) = (Node::new(), json!({"daemonlet.dev/override": "true"}));
+    node.write("file-1", &overrides);
+    assert_eq!(node.passes(Says::Has("api-1")), ["file-1"; 3]);
+    assert_eq!(node.passes(Says::Has("api-2")), ["api-2"; 3], "it is newer, and nothing goes back");
+    node.restart();
+    assert_eq!(node.passes(Says::Nothing), ["api-2"; 3], "nor at a start without the API server");
+    assert_eq!(node.passes(Says::Has("api-2")), ["api-2"; 3]);
+    let file = node.folder.path().join("c.json");
+    let text = std::fs::read(&file).unwrap();
+    std::fs::write(&file, b"\xff").unwrap();
+    assert_eq!(node.passes(Says::Nothing), ["api-2"; 3]);
+    std::fs::write(&file, text).unwrap();
+    assert_eq!(node.passes(Says::Nothing), ["api-2"; 3], "what could not be read has not changed");
+    node.write("file-2", &overrides);
+    assert_eq!(node.passes(Says::Nothing), ["file-2"; 3], "the owner wants this one now");
+    assert_eq!(node.passes(Says::Has("api-2")), ["file-2"; 3], "of the same version as before");
+    assert_eq!(node.passes(Says::Gone), ["file-2"; 3]);
+    assert_eq!(node.passes(Says::Has("api-3")), ["api-3"; 3], "also where it is another object");
+    assert_eq!(node.passes(Says::Gone), ["file-2"; 3]);
+    node.restart();
+    assert_eq!(node.passes(Says::Nothing), ["file-2"; 3]);
+}
