@@ -124,7 +124,10 @@ impl Agent {
         notifier: Arc<Notifier>,
     ) -> Result<Self, AgentError> {
         let cri = match &config.runtime_endpoint {
-            Some(endpoint) => Some(Arc::new(Cri::connect(&endpoint.to_string_lossy())?)),
+            Some(endpoint) => {
+                let cri = Cri::connect(&endpoint.to_string_lossy())?;
+                Some(Arc::new(cri.or_at(config.other_runtime_sockets())))
+            }
             None => None,
         };
         let kubelet = match (&config.kubelet_endpoint, &config.kubeconfig) {
