@@ -213,8 +213,7 @@ impl Observation {
     /// Whether what the API server shows of this node's pods is current.
     pub(super) fn api_answers(&self) -> bool {
         let Some(api) = &self.api else { return false };
-        let pods = api.snapshot.scopes.get(&Scope::Pods);
-        api.link == Link::Up && pods.is_some_and(|state| state.lists > 0 && state.error.is_none())
+        api.link == Link::Up && api.snapshot.is_current(&Scope::Pods)
     }
 
     /// Whether what `source` defines is only remembered: no API server has shown its DaemonSets.
