@@ -58,7 +58,7 @@ pub use start_gate::open as open_gate;
 pub use volumes::cannot_mount;
 
 /// Host and port of an API server, as containers shall reach it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Endpoint {
     /// Host name or address, IPv6 without brackets.
     pub host: String,

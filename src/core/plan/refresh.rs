@@ -148,6 +148,15 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether the manifest of an instance is lost, and not written in this pass.
+    pub(super) fn has_no_manifest(&self, instance: &Instance) -> bool {
+        let writes = |action: &Action| match action {
+            Action::Refresh { rendering, manifest, .. } => *manifest && rendering.identity.uid == instance.uid,
+            _ => false,
+        };
+        self.facts.manifest(&instance.uid) == ManifestFact::Lost && !self.actions.iter().any(writes)
+    }
+
     /// Brings the data of an instance up to date whose manifest was to be removed and is still there.
     pub(super) fn refresh_volumes(&mut self, instance: &Instance) {
         let Some(daemon_set) = &instance.daemon_set else { return };

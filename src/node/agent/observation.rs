@@ -109,7 +109,8 @@ pub(super) struct ObservedApi {
     /// Empty before the first answer.
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) link: Link,
-    /// The server that the kubeconfig names, once that was read.
+    /// The server that the newest connection leads to; before the first one, the server that the kubeconfig names, once
+    /// that was read.
     pub(super) endpoint: Option<Endpoint>,
     /// How many connections have been opened: behind a new one there may be another cluster.
     pub(super) connections_opened: u64,

@@ -17,6 +17,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::render::Endpoint;
 use crate::core::time::Timestamp;
 use crate::node::api::IssuedToken;
 use crate::node::api::Snapshot;
@@ -57,6 +58,9 @@ pub(super) struct RememberedInputs {
     /// The folder of the manifests in that boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) manifest_dir: Option<PathBuf>,
+    /// The API server's address that manifests have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) api_endpoint: Option<Endpoint>,
     /// The resource version that the cluster's history has reached. It alone is not worth a write.
     pub(super) reached: u64,
     /// The Node as the API last had it.
@@ -108,6 +112,7 @@ impl RememberedInputs {
             boot: saved.boot,
             clocks: saved.clocks,
             manifest_dir: saved.manifest_dir,
+            api_endpoint: saved.api_endpoint,
             reached: saved.reached,
             node: saved.node,
             node_since: saved.node_since,
@@ -151,6 +156,7 @@ impl RememberedInputs {
             boot: self.boot.clone(),
             clocks: self.clocks.clone(),
             manifest_dir: self.manifest_dir.clone(),
+            api_endpoint: self.api_endpoint.clone(),
             reached: self.reached,
             node: self.node.clone(),
             node_since: self.node_since,
@@ -177,7 +183,7 @@ impl RememberedInputs {
         (
             &self.cluster_uid,
             &self.boot,
-            (&self.clocks, &self.manifest_dir),
+            (&self.clocks, &self.manifest_dir, &self.api_endpoint),
             &self.node,
             self.node_since,
             (&self.unread, self.incomplete, &self.origins, &self.superseded),
