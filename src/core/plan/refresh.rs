@@ -123,7 +123,7 @@ impl Planner<'_> {
             kept.add(instance, &rendering, &made_elsewhere(daemon_set));
             return self.note_kept(instance, &rendering, &kept);
         }
-        let kept = KeptParts::of(instance, &rendering);
+        let mut kept = KeptParts::of(instance, &rendering);
         self.note_kept(instance, &rendering, &kept);
         let manifest = match self.facts.manifest(&instance.uid) {
             ManifestFact::Missing if self.facts.unreadable_manifests().is_none() => return,
@@ -132,8 +132,13 @@ impl Planner<'_> {
             ManifestFact::Missing => false,
             ManifestFact::Lost => true,
             ManifestFact::Present(digest) => {
-                let is_other = rendering.result.as_ref().is_ok_and(|rendered| digest != rendered.digest);
-                is_other && !kept.manifest
+                let other = rendering.result.as_ref().ok().filter(|rendered| digest != rendered.digest);
+                if other.is_some_and(|rendered| rendered.pod.guesses_kubelet) {
+                    kept.manifest = true;
+                    self.add_reason("its manifest stays as it is until the API server tells the kubelet's version");
+                    self.add_hints(["set node.kubelet-version, or let the agent read its Node".to_owned()]);
+                }
+                other.is_some() && !kept.manifest
             }
         };
         let kept = self.with_gate(kept);
