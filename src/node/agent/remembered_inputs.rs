@@ -58,6 +58,10 @@ pub(super) struct RememberedInputs {
     /// The folder of the manifests in that boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) manifest_dir: Option<PathBuf>,
+    /// The folder of the manifests by the kubelet's own file, when an agent last started with that; `None`: the
+    /// configuration names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kubelet_manifest_dir: Option<PathBuf>,
     /// The API server's address that manifests have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) api_endpoint: Option<Endpoint>,
@@ -112,6 +116,7 @@ impl RememberedInputs {
             boot: saved.boot,
             clocks: saved.clocks,
             manifest_dir: saved.manifest_dir,
+            kubelet_manifest_dir: saved.kubelet_manifest_dir,
             api_endpoint: saved.api_endpoint,
             reached: saved.reached,
             node: saved.node,
@@ -156,6 +161,7 @@ impl RememberedInputs {
             boot: self.boot.clone(),
             clocks: self.clocks.clone(),
             manifest_dir: self.manifest_dir.clone(),
+            kubelet_manifest_dir: self.kubelet_manifest_dir.clone(),
             api_endpoint: self.api_endpoint.clone(),
             reached: self.reached,
             node: self.node.clone(),
@@ -183,7 +189,7 @@ impl RememberedInputs {
         (
             &self.cluster_uid,
             &self.boot,
-            (&self.clocks, &self.manifest_dir, &self.api_endpoint),
+            (&self.clocks, &self.manifest_dir, &self.kubelet_manifest_dir, &self.api_endpoint),
             &self.node,
             self.node_since,
             (&self.unread, self.incomplete, &self.origins, &self.superseded),

@@ -43,6 +43,9 @@ pub(in crate::node::agent) struct SavedInputs {
     /// The folder of the manifests in that boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) manifest_dir: Option<PathBuf>,
+    /// The folder of the manifests by the kubelet's own file, when an agent last started with that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kubelet_manifest_dir: Option<PathBuf>,
     /// The API server's address that manifests have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) api_endpoint: Option<Endpoint>,
