@@ -20,6 +20,7 @@ use crate::core::model::ObjectRef;
 use crate::core::render::Endpoint;
 use crate::core::time::Timestamp;
 use crate::node::api::IssuedToken;
+use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::folders::FolderOrigin;
 use crate::node::recording::marks;
@@ -98,6 +99,10 @@ pub(super) struct RememberedInputs {
     pub(super) rollback_data: RollbackDataOf,
     /// Whether the cluster has approvals: its API DaemonSets change only by them, also while the API is away.
     pub(super) coordinated: bool,
+    /// Whether that is not known: what an agent before this one remembered cannot be read, and the API server has not said
+    /// since whether it has approvals.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) coordination_unknown: bool,
 }
 
 impl RememberedInputs {
@@ -129,8 +134,21 @@ impl RememberedInputs {
             superseded: saved.superseded.into_iter().collect(),
             files: RememberedFiles::restore(saved.files),
             coordinated: saved.coordinated,
+            coordination_unknown: saved.coordination_unknown,
             rollback_data,
         }
+    }
+
+    /// What an agent before this one remembered cannot be read.
+    pub(super) fn lost(&mut self) {
+        (self.incomplete, self.coordination_unknown) = (true, true);
+    }
+
+    /// Takes from what `api` shows whether the cluster has approvals: `has_them` says that it does now.
+    pub(super) fn follow_coordination(&mut self, has_them: bool, api: Option<&Snapshot>) {
+        self.coordinated |= has_them;
+        let has_none = api.and_then(|api| api.scopes.get(&Scope::NodeDaemons)).is_some_and(|scope| scope.missing);
+        self.coordination_unknown &= !has_them && !has_none;
     }
 
     /// Takes secrets from a checkpoint, except where there is something newer. Those of files come by the reader of the
@@ -171,6 +189,7 @@ impl RememberedInputs {
             unread: self.unread.clone(),
             incomplete: self.incomplete,
             coordinated: self.coordinated,
+            coordination_unknown: self.coordination_unknown,
             rollback_data: self
                 .rollback_data
                 .iter()
@@ -194,7 +213,7 @@ impl RememberedInputs {
             self.node_since,
             (&self.unread, self.incomplete, &self.origins, &self.superseded),
             &self.files,
-            self.coordinated,
+            (self.coordinated, self.coordination_unknown),
         )
             .hash(&mut hasher);
         for (key, daemon_set) in &self.daemon_sets {

@@ -168,7 +168,8 @@ fn find_manifest_dir(config: &mut Config, inputs: &mut RememberedInputs, files: 
         Some(last) => {
             let (file, folder) = (file.display(), last.display());
             let reason = format!("{file} does not exist: the manifest folder is {folder}, which it last named");
-            let hint = format!("restore {file}, then `systemctl reload daemonlet`; or write manifest-dir = \"{folder}\"");
+            let hint =
+                format!("restore {file}, then `systemctl reload daemonlet`; or write manifest-dir = \"{folder}\"");
             config.manifest_dir.clone_from(last);
             return Some(Problem { object: "manifest folder".to_owned(), reason, hint: Some(hint) });
         }
@@ -202,7 +203,7 @@ fn recall(
         Ok((None, _)) => {}
         Err(error) => {
             state.floor_source = FloorSource::NoStateFolder;
-            state.inputs.incomplete = true;
+            state.inputs.lost();
             executor.is_recalled = false;
             if state.purpose == Purpose::Answer {
                 state.startup_problems.push(executor::unused(&error, error.hint()));
@@ -300,11 +301,13 @@ fn recall_inputs(
         Loaded::Present(saved) => saved,
         Loaded::Damaged(why) => {
             damaged.push(why);
-            state.inputs.incomplete = true;
+            state.inputs.lost();
             return false;
         }
         Loaded::Absent => {
-            state.inputs.incomplete = !state.records.is_empty();
+            if !state.records.is_empty() {
+                state.inputs.lost();
+            }
             return false;
         }
     };

@@ -80,6 +80,9 @@ pub(in crate::node::agent) struct SavedInputs {
     /// Whether the cluster has approvals.
     #[serde(default)]
     pub(super) coordinated: bool,
+    /// Whether that is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) coordination_unknown: bool,
     /// Data of good revisions, by daemon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) rollback_data: Vec<(ObjectKey, Values)>,

@@ -103,6 +103,18 @@ fn texts(agent: &Agent) -> Vec<String> {
 }
 
 #[test]
+fn after_its_inputs_are_lost_an_agent_does_not_know_whether_the_cluster_has_approvals() {
+    let node = TestNode::new();
+    node.define("x", "i");
+    assert!(!node.agent().state.inputs.coordination_unknown, "nothing was remembered before");
+    assert!(!node.agent().state.inputs.coordination_unknown);
+    let file = node.path("state/inputs.json");
+    assert!(file.exists());
+    fs::write(&file, "{").unwrap();
+    assert!(node.agent().state.inputs.coordination_unknown);
+}
+
+#[test]
 fn while_the_kubelets_file_is_away_the_manifest_folder_is_the_one_that_it_last_named() {
     let root = tempfile::tempdir().unwrap();
     let (file, kubelet) = (root.path().join("c.toml"), root.path().join("config.yaml"));

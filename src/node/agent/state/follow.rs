@@ -94,7 +94,9 @@ impl AgentState {
             let reached = concerns.removal_guard.etcd_rollback.reached(api);
             self.inputs.reached = if reached > 0 { reached } else { self.inputs.reached };
         }
-        self.inputs.coordinated |= concerns.claims.observe(observation, self.inputs.coordinated, log);
+        let is_coordinated = self.inputs.coordinated || self.inputs.coordination_unknown;
+        let has_approvals = concerns.claims.observe(observation, is_coordinated, log);
+        self.inputs.follow_coordination(has_approvals, observation.snapshot());
         concerns.node_lease.observe(observation, log);
         concerns.startup_taint.observe(observation, log);
         concerns.node_conditions.observe(observation, log);
