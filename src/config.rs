@@ -69,8 +69,8 @@ pub enum ConfigOrigin {
     Environment(&'static str),
     /// Nothing was written; the text says what the default rests on.
     Default(String),
-    /// Nothing was written, nor does the kubelet's configuration say anything: a socket of this kind exists.
-    Found,
+    /// Nothing was written, nor does the kubelet's configuration say anything: a guess, and what it rests on.
+    Guessed(&'static str),
 }
 
 impl fmt::Display for ConfigOrigin {
@@ -79,7 +79,7 @@ impl fmt::Display for ConfigOrigin {
             ConfigOrigin::File { path, line } => write!(f, "{}:{line}", path.display()),
             ConfigOrigin::Environment(variable) => write!(f, "the variable {variable}"),
             ConfigOrigin::Default(why) => f.write_str(why),
-            ConfigOrigin::Found => f.write_str("default: the socket exists"),
+            ConfigOrigin::Guessed(why) => write!(f, "default: {why}"),
         }
     }
 }

@@ -118,7 +118,7 @@ keys! {
     kubelet_endpoint: Option<String> = ("kubelet-endpoint", Optional(URL), r#""""#);
     /// CRI socket of the container runtime. "": none. Default: containerRuntimeEndpoint of the
     /// kubelet's configuration file; otherwise the socket of containerd, CRI-O or cri-dockerd that
-    /// exists when the agent starts; otherwise the socket of containerd.
+    /// exists; while none does, the agent looks for all three.
     runtime_endpoint: Option<PathBuf> = (
         "runtime-endpoint",
         Optional(SOCKET),

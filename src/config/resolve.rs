@@ -58,11 +58,11 @@ pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<ConfigProblem
             }
             (None, Some(socket)) => {
                 config.runtime_endpoint = Some(PathBuf::from(socket));
-                config.origins.insert(key, ConfigOrigin::Found);
+                config.origins.insert(key, ConfigOrigin::Guessed("the socket exists"));
             }
             (None, None) => {
                 config.runtime_endpoint = Some(PathBuf::from(SOCKETS[0]));
-                config.rests_on(key, "the kubelet's own");
+                config.origins.insert(key, ConfigOrigin::Guessed("the kubelet's own"));
             }
         }
     }
@@ -91,9 +91,15 @@ impl Config {
         self.origins.insert(key, ConfigOrigin::Default(format!("default: {what}")));
     }
 
-    /// Whether the container runtime is one whose socket was found, without a word of anybody that the kubelet uses it.
-    pub(crate) fn is_runtime_found(&self) -> bool {
-        self.origins.get("runtime-endpoint") == Some(&ConfigOrigin::Found)
+    /// Whether nothing that is written says that the kubelet uses the container runtime.
+    pub(crate) fn is_runtime_guessed(&self) -> bool {
+        matches!(self.origins.get("runtime-endpoint"), Some(ConfigOrigin::Guessed(_)))
+    }
+
+    /// The sockets, beside that of `runtime-endpoint`, at which the container runtime may be: at a boot it has none yet.
+    pub(crate) fn other_runtime_sockets(&self) -> Vec<PathBuf> {
+        let others = SOCKETS.iter().filter(|_| self.is_runtime_guessed()).map(PathBuf::from);
+        others.filter(|socket| self.runtime_endpoint.as_ref() != Some(socket)).collect()
     }
 }
 

@@ -188,8 +188,16 @@ fn defaults_come_from_the_host() {
     assert_eq!(config.manifest_dir, Path::new("/etc/kubernetes/manifests"));
     assert_eq!(config.runtime_endpoint.as_deref(), Some(Path::new("/run/containerd/containerd.sock")));
 
+    let others = ["/run/crio/crio.sock", "/run/cri-dockerd.sock"].map(PathBuf::from);
+    assert_eq!((config.is_runtime_guessed(), config.other_runtime_sockets()), (true, others.to_vec()));
+    assert_eq!(config.origins["runtime-endpoint"].to_string(), "default: the kubelet's own");
+
     let config = load_text("", &FakeHost::with("/run/crio/crio.sock", "")).unwrap();
     assert_eq!(config.runtime_endpoint.as_deref(), Some(Path::new("/run/crio/crio.sock")));
+    let others = ["/run/containerd/containerd.sock", "/run/cri-dockerd.sock"].map(PathBuf::from);
+    assert_eq!((config.is_runtime_guessed(), config.other_runtime_sockets()), (true, others.to_vec()));
+    let written = load_text("runtime-endpoint = \"unix:///run/x.sock\"", &FakeHost::default()).unwrap();
+    assert_eq!((written.is_runtime_guessed(), written.other_runtime_sockets()), (false, vec![]));
     let config = load_text("", &FakeHost::with("/etc/daemonlet/kubeconfig", "")).unwrap();
     assert_eq!(config.kubeconfig.as_deref(), Some(Path::new("/etc/daemonlet/kubeconfig")));
     let config = load_text("kubeconfig = \"\"", &FakeHost::with("/etc/daemonlet/kubeconfig", "")).unwrap();
@@ -219,6 +227,7 @@ fn the_kubelets_file_gives_manifest_dir_and_runtime_endpoint() {
     let config = load_text("", &FakeHost::with(KUBELET, text)).unwrap();
     assert_eq!(config.manifest_dir, Path::new("/srv/manifests"));
     assert_eq!(config.runtime_endpoint.as_deref(), Some(Path::new("/run/my.sock")));
+    assert!(!config.is_runtime_guessed() && config.other_runtime_sockets().is_empty());
     let origin = "default: staticPodPath of /var/lib/kubelet/config.yaml";
     assert_eq!(config.origins["manifest-dir"].to_string(), origin);
 

@@ -58,7 +58,7 @@ pub use start_gate::open as open_gate;
 pub use volumes::cannot_mount;
 
 /// Host and port of an API server, as containers shall reach it.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Endpoint {
     /// Host name or address, IPv6 without brackets.
     pub host: String,
@@ -203,6 +203,9 @@ pub struct RenderedPod {
     /// Whether it has a gate, and so can start after others at a boot.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_gate: bool,
+    /// Whether it has a field that the kubelet's version decides on, and the API server has yet to say which that is.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub guesses_kubelet: bool,
 }
 
 impl RenderedPod {
@@ -226,6 +229,7 @@ impl RenderedPod {
             images: self.images.clone(),
             pull_secrets: self.pull_secrets.clone(),
             has_gate: self.has_gate,
+            guesses_kubelet: self.guesses_kubelet,
         }
     }
 }
@@ -340,6 +344,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
         images,
         pull_secrets,
         has_gate: ctx.has_gate,
+        guesses_kubelet: ctx.guesses_kubelet,
     })
 }
 

@@ -227,9 +227,10 @@ impl Api {
         &self.shared.connector
     }
 
-    /// The kubeconfig's server for pods, once it was read: the default of `api-endpoint`.
+    /// The server for pods: the one that the newest connection leads to, before the first one the kubeconfig's. The
+    /// default of `api-endpoint`.
     pub fn endpoint(&self) -> Option<Endpoint> {
-        self.shared.connector.endpoint_for_pods()
+        self.shared.connector.connected_endpoint_for_pods()
     }
 
     fn with_watches<T>(&self, f: impl FnOnce(&mut Watches) -> T) -> T {

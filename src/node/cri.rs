@@ -13,6 +13,7 @@ mod stop;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use messages::ContainerFilter;
@@ -131,6 +132,12 @@ impl Cri {
     /// The runtime at `endpoint`: a socket's path, with or without `unix://`. Does not connect yet.
     pub fn connect(endpoint: &str) -> Result<Self, CriError> {
         Ok(Self { channel: Channel::new(endpoint)? })
+    }
+
+    /// The same runtime, or the first of those at `others` that has a socket while that one has none. The one that takes
+    /// a connection is kept.
+    pub fn or_at(self, others: Vec<PathBuf>) -> Self {
+        Self { channel: self.channel.or_at(others) }
     }
 
     /// Name and version of the runtime.

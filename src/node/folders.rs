@@ -162,11 +162,22 @@ impl FolderView {
 
     /// The files in force by the objects other than DaemonSets that they define in force.
     pub fn files_by_object(&self) -> BTreeMap<&ObjectRef, &FileView> {
-        let mut files = BTreeMap::new();
+        let mut files: BTreeMap<&ObjectRef, &FileView> = BTreeMap::new();
         for file in &self.files {
-            files.extend(file.objects.iter().map(|(reference, _)| (reference, &**file)));
+            for (reference, _) in &file.objects {
+                if files.get(reference).is_none_or(|known| file.takes_the_place_of(known)) {
+                    files.insert(reference, file);
+                }
+            }
         }
         files
+    }
+
+    /// The file that defines an object other than a DaemonSet in force.
+    pub fn file_of_object(&self, reference: &ObjectRef) -> Option<&FileView> {
+        let files = self.files.iter().map(Arc::as_ref);
+        let defining = files.filter(|file| file.objects.iter().any(|(other, _)| other == reference));
+        defining.reduce(|known, file| if file.takes_the_place_of(known) { file } else { known })
     }
 
     /// The file that defines `key`.
@@ -238,7 +249,7 @@ impl FolderView {
     }
 
     /// Puts the files' objects in force in the order of their names: the last definition wins, the others are
-    /// reported. What a file defines that was taken before it rested takes the place of nothing of another file.
+    /// reported.
     fn take_into_force(&mut self) {
         let mut objects_from: BTreeMap<ObjectRef, usize> = BTreeMap::new();
         let twice = |files: &[Arc<FileView>], loser: usize, winner: usize, object: String| InputProblem {
@@ -257,7 +268,9 @@ impl FolderView {
         };
         let mut problems = Vec::new();
         for (index, file) in self.files.iter().enumerate() {
-            let may_take = |definer: Option<usize>| !file.early || definer.is_none_or(|definer| definer == index);
+            let may_take = |definer: Option<usize>| {
+                definer.is_none_or(|definer| definer == index || file.takes_the_place_of(&self.files[definer]))
+            };
             for daemon_set in &file.daemon_sets {
                 if !may_take(self.daemon_sets.get(&daemon_set.key).map(|(_, definer)| *definer)) {
                     continue;
@@ -290,6 +303,17 @@ impl FileView {
     /// Whether nothing is at its path any more, which is no evidence that it was removed.
     pub fn has_vanished(&self) -> bool {
         self.vanished
+    }
+
+    /// Whether what it defines takes the place of what `other`, which stands before it, defines: not before it has rested,
+    /// nor where it lies below the mount that `other` was read from.
+    fn takes_the_place_of(&self, other: &FileView) -> bool {
+        !self.early && !(other.folder == self.folder && other.lacks_mount(self.mounted.as_ref()))
+    }
+
+    /// Whether the file system that it was read from is not mounted now: its folder has `now`, which lies below.
+    fn lacks_mount(&self, now: Option<&FolderIdentity>) -> bool {
+        self.mounted.as_ref().zip(now).is_some_and(|(then, now)| then.is_missing_on(now))
     }
 
     /// The file system of its folder when that last existed.

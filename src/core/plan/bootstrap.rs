@@ -34,7 +34,7 @@ impl Planner<'_> {
             Stock::Unlisted if !runs && known.is_none() => {
                 self.summary.state = State::Waiting;
                 self.add_reason(
-                    "the pods of this node have not been listed yet: the DaemonSet controller's may be among them",
+                    "the API server has not listed the pods of this node: the DaemonSet controller's may be among them",
                 );
                 true
             }

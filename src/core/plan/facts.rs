@@ -255,7 +255,7 @@ pub enum Stock {
     Here(StockPod),
     /// The API server answers and has none.
     Absent,
-    /// The API server answers, but the pods of this node have not been listed yet.
+    /// The API server answers, but the pods of this node cannot be read, or have not been listed yet.
     Unlisted,
     /// No API server answers; whether anything of the pod that took over runs.
     Lost(Evidence),

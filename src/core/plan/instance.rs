@@ -254,6 +254,12 @@ impl Planner<'_> {
             self.summary.ready = Some(false);
             return self.show_as(instance, State::NotAccepted, &why);
         }
+        if self.has_no_manifest(instance) {
+            self.summary.ready = Some(false);
+            let reason =
+                "its manifest is not written: the manifest folder lost it, and something that it needs is missing";
+            return self.show_as(instance, State::Waiting, reason);
+        }
         match self.facts.readiness(instance) {
             Readiness::Ready { since } => {
                 self.show_as(instance, State::Running, "");

@@ -123,7 +123,7 @@ impl Planner<'_> {
             kept.add(instance, &rendering, &made_elsewhere(daemon_set));
             return self.note_kept(instance, &rendering, &kept);
         }
-        let kept = KeptParts::of(instance, &rendering);
+        let mut kept = KeptParts::of(instance, &rendering);
         self.note_kept(instance, &rendering, &kept);
         let manifest = match self.facts.manifest(&instance.uid) {
             ManifestFact::Missing if self.facts.unreadable_manifests().is_none() => return,
@@ -132,8 +132,13 @@ impl Planner<'_> {
             ManifestFact::Missing => false,
             ManifestFact::Lost => true,
             ManifestFact::Present(digest) => {
-                let is_other = rendering.result.as_ref().is_ok_and(|rendered| digest != rendered.digest);
-                is_other && !kept.manifest
+                let other = rendering.result.as_ref().ok().filter(|rendered| digest != rendered.digest);
+                if other.is_some_and(|rendered| rendered.pod.guesses_kubelet) {
+                    kept.manifest = true;
+                    self.add_reason("its manifest stays as it is until the API server tells the kubelet's version");
+                    self.add_hints(["set node.kubelet-version, or let the agent read its Node".to_owned()]);
+                }
+                other.is_some() && !kept.manifest
             }
         };
         let kept = self.with_gate(kept);
@@ -146,6 +151,15 @@ impl Planner<'_> {
         } else if data == VolumesFact::Unverified {
             self.actions.push(Action::Verify { rendering, kept });
         }
+    }
+
+    /// Whether the manifest of an instance is lost, and not written in this pass.
+    pub(super) fn has_no_manifest(&self, instance: &Instance) -> bool {
+        let writes = |action: &Action| match action {
+            Action::Refresh { rendering, manifest, .. } => *manifest && rendering.identity.uid == instance.uid,
+            _ => false,
+        };
+        self.facts.manifest(&instance.uid) == ManifestFact::Lost && !self.actions.iter().any(writes)
     }
 
     /// Brings the data of an instance up to date whose manifest was to be removed and is still there.

@@ -66,6 +66,8 @@ pub(super) struct RenderContext<'a> {
     left_with_tokens: usize,
     /// Whether the pod has a gate (`start_gate`).
     pub(super) has_gate: bool,
+    /// Whether the pod has a field that the kubelet's version decides on, which is not known yet.
+    pub(super) guesses_kubelet: bool,
 }
 
 impl<'a> RenderContext<'a> {
@@ -87,6 +89,7 @@ impl<'a> RenderContext<'a> {
             left_to_variables: bound.environment,
             left_with_tokens: WITH_TOKENS,
             has_gate: false,
+            guesses_kubelet: false,
         }
     }
 

@@ -1,7 +1,8 @@
 //! Fields behind a feature gate that the node's kubelet has off by default.
 //!
 //! The API server drops such a field before it validates and stores a DaemonSet. A file in a folder still has it, and
-//! the kubelet's file source may refuse the pod for it. What the API stored is kept: there the gate was on.
+//! the kubelet's file source may refuse the pod for it. What the API stored is kept: there the gate was on. A kubelet of
+//! unknown version counts as the newest; what runs is not rewritten for that.
 
 use serde_json::Value;
 
@@ -26,27 +27,32 @@ pub(super) fn drop_fields(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     let version = ctx.input.options.kubelet_version;
     let is_off = |since: Since| since.is_none_or(|since| version.is_some_and(|version| version < since));
     let mut dropped = Vec::new();
-    let mut drop = |parent: &mut Object, place: &str, field: &str| {
-        if parent.get(field).is_some_and(|value| !value.is_null()) {
-            parent.remove(field);
-            dropped.push(format!("{place}.{field}"));
+    let mut is_guess = false;
+    let mut drop = |parent: &mut Object, place: &str, field: &str, since: Since| {
+        if parent.get(field).is_none_or(Value::is_null) {
+            return;
+        }
+        match is_off(since) {
+            true => {
+                parent.remove(field);
+                dropped.push(format!("{place}.{field}"));
+            }
+            false => is_guess |= version.is_none(),
         }
     };
-    if is_from_folder && is_off(HOSTNAME_OVERRIDE) {
-        drop(spec, "spec.template.spec", "hostnameOverride");
+    if is_from_folder {
+        drop(spec, "spec.template.spec", "hostnameOverride", HOSTNAME_OVERRIDE);
     }
     containers::for_each_mut(spec, |list, index, container| {
         let place = format!("spec.template.spec.{list}[{index}]");
         let is_sidecar = list == "initContainers" && container.str_at("restartPolicy") == "Always";
-        if is_off(RESTART_RULES) && !is_sidecar {
-            drop(container, &place, "restartPolicy");
+        if !is_sidecar {
+            drop(container, &place, "restartPolicy", RESTART_RULES);
         }
-        if is_off(RESTART_RULES) {
-            drop(container, &place, "restartPolicyRules");
-        }
+        drop(container, &place, "restartPolicyRules", RESTART_RULES);
         let lifecycle = container.get_mut("lifecycle").and_then(Value::as_object_mut);
-        if let Some(lifecycle) = lifecycle.filter(|_| is_from_folder && is_off(STOP_SIGNAL)) {
-            drop(lifecycle, &format!("{place}.lifecycle"), "stopSignal");
+        if let Some(lifecycle) = lifecycle.filter(|_| is_from_folder) {
+            drop(lifecycle, &format!("{place}.lifecycle"), "stopSignal", STOP_SIGNAL);
         }
         // An init container may not even have an empty one.
         if let Some(lifecycle) = container.get("lifecycle").and_then(Value::as_object)
@@ -56,6 +62,8 @@ pub(super) fn drop_fields(ctx: &mut RenderContext<'_>, spec: &mut Object) {
             container.remove("lifecycle");
         }
     });
+    // Without an API server nobody will say more.
+    ctx.guesses_kubelet = is_guess && ctx.input.options.has_api;
     for field in dropped {
         ctx.note(field, "is left out: its feature gate is off by default in the node's version of Kubernetes", "");
     }
@@ -99,6 +107,21 @@ mod tests {
             let expected: Vec<String> = fields.iter().map(|field| format!("spec.template.spec.{field}")).collect();
             assert_eq!(refused.into_iter().map(|error| error.field).collect::<Vec<_>>(), expected, "{version:?}");
         }
+    }
+
+    #[test]
+    fn what_depends_on_an_unknown_version_is_a_guess_while_an_api_server_may_tell_it() {
+        let with_rules = json!({"restartPolicy": "Never"});
+        let guesses = |container: &serde_json::Value, version, has_api| {
+            let mut fixture = Fixture::container(container.clone());
+            fixture.in_folder();
+            (fixture.options.kubelet_version, fixture.options.has_api) = (version, has_api);
+            fixture.rendered().guesses_kubelet
+        };
+        assert!(guesses(&with_rules, None, true));
+        assert!(!guesses(&with_rules, None, false), "no API server is configured");
+        assert!(!guesses(&with_rules, Some((1, 34)), true) && !guesses(&with_rules, Some((1, 36)), true));
+        assert!(!guesses(&json!({}), None, true), "it has no such field");
     }
 
     #[test]

@@ -212,7 +212,8 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
         tenant::extend(&mut objects, &state.inputs.objects, &state.policy);
     }
     let folders = &observation.folders.objects;
-    let is_overridden = |reference: &ObjectRef| folders.get(reference).is_some_and(|entry| is_override(&entry.value));
+    let is_overridden = |reference: &ObjectRef| is_override(folders.get(reference));
+    objects::note_superseded(observation, &mut state.inputs, &objects, &state.policy);
     let definitions = &state.definitions;
     let is_kept = |key: &ObjectKey| {
         unlisted
@@ -222,7 +223,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
             || unconfirmed.contains(key)
             || definitions.refused(key).is_some()
     };
-    state.inputs.follow(api, &ours, &objects, is_kept, is_overridden);
+    state.inputs.follow(api, &ours, &objects, is_kept, folders, is_overridden);
     tenant::forget(&mut state.inputs, api, &objects, &state.policy);
     // The API server may have a newer one.
     state.inputs.unread.extend(beyond.into_iter().filter(|object| folders.contains_key(object)));

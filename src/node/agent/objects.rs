@@ -5,6 +5,7 @@
 pub(super) mod rollback;
 pub(super) mod tenant;
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 
 use super::observation::Observation;
+use super::observed_folders::ObservedFolders;
 use super::remembered_inputs::RememberedInputs;
 use super::rollback_data;
 use super::versioned_objects::Versioned;
@@ -46,6 +48,8 @@ pub(super) struct Objects<'a> {
     pub(super) remembered: &'a Versioned,
     /// Objects that the API server last had and that are not kept.
     pub(super) unread: &'a BTreeSet<ObjectRef>,
+    /// Those of folders that override and have given way to a newer version of the API's, with what their file was then.
+    pub(super) superseded: &'a BTreeMap<ObjectRef, String>,
     /// Says which namespaces the API may speak for.
     pub(super) policy: &'a Policy,
     /// What was kept for a roll-back, for an instance that runs with it.
@@ -96,6 +100,7 @@ impl<'a> Objects<'a> {
             folders: &observation.folders.objects,
             remembered: &inputs.objects,
             unread: &inputs.unread,
+            superseded: &inputs.superseded_objects,
             policy,
             rollback_data: None,
             live: false,
@@ -162,7 +167,7 @@ impl<'a> Objects<'a> {
             None if self.unread.contains(reference) => ApiAnswer::Unread,
             None => ApiAnswer::Nothing,
         });
-        let overrides = folder.is_some_and(|entry| is_override(&entry.value));
+        let overrides = is_override(folder) && !self.superseded.contains_key(reference);
         // What was remembered may be newer than the folder's.
         let may_be_sealed = self.is_closed && reference.kind == Kind::Secret && remembered.is_none();
         if self.has_run && may_be_sealed && !overrides && matches!(said, ApiAnswer::Nothing) {
@@ -196,9 +201,36 @@ fn namespace(reference: &ObjectRef) -> &str {
     }
 }
 
-/// Whether the node's owner gives a folder's object precedence.
-pub(super) fn is_override(value: &Value) -> bool {
-    text_at(value, &["metadata", "annotations", OVERRIDE_ANNOTATION]) == Some("true")
+/// Whether a folder has the object, and the node's owner gives that precedence.
+pub(super) fn is_override(folder: Option<&Entry>) -> bool {
+    let annotation =
+        |entry: &Entry| text_at(&entry.value, &["metadata", "annotations", OVERRIDE_ANNOTATION]) == Some("true");
+    folder.is_some_and(annotation)
+}
+
+/// Notes which of the `used` objects override, and have given way to a newer version of the API's.
+pub(super) fn note_superseded(
+    observation: &Observation,
+    inputs: &mut RememberedInputs,
+    used: &BTreeSet<ObjectRef>,
+    policy: &Policy,
+) {
+    let (folders, objects) = (&observation.folders, Objects::today(observation, inputs, policy));
+    let gave_way = |reference: &&ObjectRef| {
+        is_override(folders.objects.get(*reference)) && objects.passed_over(reference) == Some(Origin::Api)
+    };
+    let file = |reference: &ObjectRef| Some((reference.clone(), folders.object_fingerprint(reference)?.to_owned()));
+    let superseded: Vec<_> = used.iter().filter(gave_way).filter_map(file).collect();
+    inputs.superseded_objects.extend(superseded);
+}
+
+/// Forgets those of them whose files are not as they were then, or override no more. What is not to be read now says
+/// nothing.
+pub(super) fn forget_superseded(folders: &ObservedFolders, superseded: &mut BTreeMap<ObjectRef, String>) {
+    superseded.retain(|reference, file| match folders.object_fingerprint(reference) {
+        Some(now) => now == file && is_override(folders.objects.get(reference)),
+        None => folders.view.may_define_more(),
+    });
 }
 
 impl ObjectSource for Objects<'_> {

@@ -109,7 +109,8 @@ pub(super) struct ObservedApi {
     /// Empty before the first answer.
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) link: Link,
-    /// The server that the kubeconfig names, once that was read.
+    /// The server that the newest connection leads to; before the first one, the server that the kubeconfig names, once
+    /// that was read.
     pub(super) endpoint: Option<Endpoint>,
     /// How many connections have been opened: behind a new one there may be another cluster.
     pub(super) connections_opened: u64,
@@ -213,8 +214,7 @@ impl Observation {
     /// Whether what the API server shows of this node's pods is current.
     pub(super) fn api_answers(&self) -> bool {
         let Some(api) = &self.api else { return false };
-        let pods = api.snapshot.scopes.get(&Scope::Pods);
-        api.link == Link::Up && pods.is_some_and(|state| state.lists > 0 && state.error.is_none())
+        api.link == Link::Up && api.snapshot.is_current(&Scope::Pods)
     }
 
     /// Whether what `source` defines is only remembered: no API server has shown its DaemonSets.

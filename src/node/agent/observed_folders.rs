@@ -81,9 +81,14 @@ impl ObservedFolders {
         }
     }
 
+    /// The fingerprint of the file that defines an object which is no DaemonSet.
+    pub(super) fn object_fingerprint(&self, reference: &ObjectRef) -> Option<&str> {
+        self.view.file_of_object(reference).map(|file| file.fingerprint.as_str())
+    }
+
     /// The file that defines an object which is no DaemonSet.
     pub(super) fn file_of(&self, reference: &ObjectRef) -> Option<String> {
-        self.defining(reference).map(|file| file.path.display().to_string())
+        self.view.file_of_object(reference).map(|file| file.path.display().to_string())
     }
 
     /// Whether the file that defines an object which is no DaemonSet does not rest: it may be another version than what

@@ -314,7 +314,8 @@ impl Facts for ObservedState<'_> {
     }
 
     fn is_coordinated(&self, daemon_set: &DaemonSet) -> bool {
-        (self.state.inputs.coordinated || daemon_set.rollout.released.is_some())
+        let inputs = &self.state.inputs;
+        (inputs.coordinated || inputs.coordination_unknown || daemon_set.rollout.released.is_some())
             && !self.coordination_is_off(daemon_set)
     }
 

@@ -21,8 +21,8 @@ pub(super) fn unless_orphaned<'a>(
     if record.live().next().is_none() {
         return state;
     }
-    if api.scopes.get(&Scope::Pods).is_some_and(|state| state.lists == 0 && state.error.is_none()) {
-        // The pods tell, and they will be here in a moment.
+    if !api.is_current(&Scope::Pods) {
+        // The pods tell. What they show may be older than the DaemonSet's absence, or they cannot be read.
         return ApiState::Unknown;
     }
     let nobodys = |pod: &Value| {
@@ -42,7 +42,9 @@ mod tests {
 
     use crate::core::model::ObjectKey;
     use crate::core::record::Instance;
+    use crate::node::api::ApiFailure;
     use crate::node::api::Entry;
+    use crate::node::api::FailureKind;
     use crate::node::api::ScopeState;
 
     use super::*;
@@ -63,12 +65,26 @@ mod tests {
         let state = |api: &Snapshot| unless_orphaned(absent(), &record, api, "n");
         assert_eq!(state(&api(Value::Null)), ApiState::Orphaned);
         assert_eq!(state(&api(json!([{"kind": "Node"}]))), absent());
-        let mut unlisted = api(Value::Null);
-        unlisted.scopes.insert(Scope::Pods, ScopeState::default());
-        assert_eq!(state(&unlisted), ApiState::Unknown);
-        assert_eq!(
-            unless_orphaned(absent(), &DaemonRecord::new(ObjectKey::new("a", "c"), 0), &unlisted, "n"),
-            absent()
-        );
+        let without_instance = DaemonRecord::new(ObjectKey::new("a", "c"), 0);
+        assert_eq!(unless_orphaned(absent(), &without_instance, &Snapshot::default(), "n"), absent());
+    }
+
+    #[test]
+    fn pods_that_cannot_be_read_leave_it_open_whether_a_daemon_is_an_orphan() {
+        let mut record = DaemonRecord::new(ObjectKey::new("a", "b"), 0);
+        record.instances.push(Instance::new("u", "p", 0, "", at(0)));
+        let state = |lists, kind: Option<FailureKind>| {
+            let error = kind.map(|kind| (ApiFailure::new(kind, "refused"), at(0)));
+            let mut api = Snapshot::default();
+            api.scopes.insert(Scope::Pods, ScopeState { lists, error, ..ScopeState::default() });
+            unless_orphaned(ApiState::Absent { by_event: false }, &record, &api, "n")
+        };
+        for lists in [0, 1] {
+            for kind in [FailureKind::Server, FailureKind::Forbidden, FailureKind::Unreachable] {
+                assert_eq!(state(lists, Some(kind)), ApiState::Unknown, "{lists} {kind:?}");
+            }
+        }
+        assert_eq!(state(0, None), ApiState::Unknown, "not listed yet");
+        assert_eq!(state(1, None), ApiState::Absent { by_event: false });
     }
 }

@@ -42,6 +42,7 @@ use super::concerns::claims;
 use super::concerns::stock_controller;
 use super::evidence::room::NodeRoom;
 use super::objects::Objects;
+use super::objects::is_override;
 use super::observation::Observation;
 use super::observed_state;
 use super::observed_state::LOST;
@@ -307,7 +308,11 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
         for reference in &daemon.references {
             let Some(origin) = objects.passed_over(reference) else { continue };
             let file = folders.file_of(reference).unwrap_or_default();
-            let note = format!("{reference} of {file} is passed over: {origin} is used; hint: {OVERRIDE_HINT}");
+            let hint = match is_override(folders.objects.get(reference)) {
+                true => SUPERSEDED_HINT,
+                false => OVERRIDE_HINT,
+            };
+            let note = format!("{reference} of {file} is passed over: {origin} is used; hint: {hint}");
             daemon.summary.notes.push(Note::Other(note));
         }
     }

@@ -17,8 +17,10 @@ use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::render::Endpoint;
 use crate::core::time::Timestamp;
 use crate::node::api::IssuedToken;
+use crate::node::api::Scope;
 use crate::node::api::Snapshot;
 use crate::node::folders::FolderOrigin;
 use crate::node::recording::marks;
@@ -57,6 +59,13 @@ pub(super) struct RememberedInputs {
     /// The folder of the manifests in that boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) manifest_dir: Option<PathBuf>,
+    /// The folder of the manifests by the kubelet's own file, when an agent last started with that; `None`: the
+    /// configuration names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kubelet_manifest_dir: Option<PathBuf>,
+    /// The API server's address that manifests have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) api_endpoint: Option<Endpoint>,
     /// The resource version that the cluster's history has reached. It alone is not worth a write.
     pub(super) reached: u64,
     /// The Node as the API last had it.
@@ -83,6 +92,9 @@ pub(super) struct RememberedInputs {
     /// they began to: they count again once they change.
     #[serde(default)]
     pub(super) superseded: BTreeMap<ObjectKey, String>,
+    /// The same of the files' other objects that override.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) superseded_objects: BTreeMap<ObjectRef, String>,
     /// What the folders' files last defined of what is in use.
     #[serde(default)]
     pub(super) files: RememberedFiles,
@@ -90,6 +102,10 @@ pub(super) struct RememberedInputs {
     pub(super) rollback_data: RollbackDataOf,
     /// Whether the cluster has approvals: its API DaemonSets change only by them, also while the API is away.
     pub(super) coordinated: bool,
+    /// Whether that is not known: what an agent before this one remembered cannot be read, and the API server has not said
+    /// since whether it has approvals.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) coordination_unknown: bool,
 }
 
 impl RememberedInputs {
@@ -108,6 +124,8 @@ impl RememberedInputs {
             boot: saved.boot,
             clocks: saved.clocks,
             manifest_dir: saved.manifest_dir,
+            kubelet_manifest_dir: saved.kubelet_manifest_dir,
+            api_endpoint: saved.api_endpoint,
             reached: saved.reached,
             node: saved.node,
             node_since: saved.node_since,
@@ -117,10 +135,24 @@ impl RememberedInputs {
             incomplete: saved.incomplete,
             origins: saved.origins.into_iter().collect(),
             superseded: saved.superseded.into_iter().collect(),
+            superseded_objects: saved.superseded_objects.into_iter().collect(),
             files: RememberedFiles::restore(saved.files),
             coordinated: saved.coordinated,
+            coordination_unknown: saved.coordination_unknown,
             rollback_data,
         }
+    }
+
+    /// What an agent before this one remembered cannot be read.
+    pub(super) fn lost(&mut self) {
+        (self.incomplete, self.coordination_unknown) = (true, true);
+    }
+
+    /// Takes from what `api` shows whether the cluster has approvals: `has_them` says that it does now.
+    pub(super) fn follow_coordination(&mut self, has_them: bool, api: Option<&Snapshot>) {
+        self.coordinated |= has_them;
+        let has_none = api.and_then(|api| api.scopes.get(&Scope::NodeDaemons)).is_some_and(|scope| scope.missing);
+        self.coordination_unknown &= !has_them && !has_none;
     }
 
     /// Takes secrets from a checkpoint, except where there is something newer. Those of files come by the reader of the
@@ -151,6 +183,8 @@ impl RememberedInputs {
             boot: self.boot.clone(),
             clocks: self.clocks.clone(),
             manifest_dir: self.manifest_dir.clone(),
+            kubelet_manifest_dir: self.kubelet_manifest_dir.clone(),
+            api_endpoint: self.api_endpoint.clone(),
             reached: self.reached,
             node: self.node.clone(),
             node_since: self.node_since,
@@ -159,6 +193,7 @@ impl RememberedInputs {
             unread: self.unread.clone(),
             incomplete: self.incomplete,
             coordinated: self.coordinated,
+            coordination_unknown: self.coordination_unknown,
             rollback_data: self
                 .rollback_data
                 .iter()
@@ -166,6 +201,7 @@ impl RememberedInputs {
                 .collect(),
             origins: self.origins.iter().map(|(k, o)| (k.clone(), o.clone())).collect(),
             superseded: self.superseded.iter().map(|(key, file)| (key.clone(), file.clone())).collect(),
+            superseded_objects: self.superseded_objects.iter().map(|(r, file)| (r.clone(), file.clone())).collect(),
             files: self.files.to_save(),
         }
     }
@@ -177,12 +213,13 @@ impl RememberedInputs {
         (
             &self.cluster_uid,
             &self.boot,
-            (&self.clocks, &self.manifest_dir),
+            (&self.clocks, &self.manifest_dir, &self.kubelet_manifest_dir, &self.api_endpoint),
             &self.node,
             self.node_since,
             (&self.unread, self.incomplete, &self.origins, &self.superseded),
+            &self.superseded_objects,
             &self.files,
-            self.coordinated,
+            (self.coordinated, self.coordination_unknown),
         )
             .hash(&mut hasher);
         for (key, daemon_set) in &self.daemon_sets {
@@ -222,6 +259,7 @@ impl RememberedInputs {
         wanted: &BTreeMap<ObjectKey, Arc<DaemonSet>>,
         used: &BTreeSet<ObjectRef>,
         is_kept: impl Fn(&ObjectKey) -> bool,
+        folders: &Versioned,
         is_overridden: impl Fn(&ObjectRef) -> bool,
     ) {
         self.daemon_sets.retain(|key, _| wanted.contains_key(key) || is_kept(key));
@@ -230,7 +268,9 @@ impl RememberedInputs {
                 self.daemon_sets.insert(key.clone(), Arc::clone(daemon_set));
             }
         }
-        versioned_objects::remember(&mut self.objects, api, used, is_overridden);
+        let superseded = &self.superseded_objects;
+        let is_overridden = |reference: &ObjectRef| !superseded.contains_key(reference) && is_overridden(reference);
+        versioned_objects::remember(&mut self.objects, api, used, folders, is_overridden);
     }
 }
 

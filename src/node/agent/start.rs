@@ -11,6 +11,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
+use crate::core::status::Problem;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Damaged;
 use crate::node::checkpoint::Loaded;
@@ -117,14 +118,17 @@ impl Agent {
     }
 
     fn with(
-        config: Config,
+        mut config: Config,
         files: Shared,
         folder: Result<Option<StateFolder>, CheckpointError>,
         purpose: Purpose,
         notifier: Arc<Notifier>,
     ) -> Result<Self, AgentError> {
         let cri = match &config.runtime_endpoint {
-            Some(endpoint) => Some(Arc::new(Cri::connect(&endpoint.to_string_lossy())?)),
+            Some(endpoint) => {
+                let cri = Cri::connect(&endpoint.to_string_lossy())?;
+                Some(Arc::new(cri.or_at(config.other_runtime_sockets())))
+            }
             None => None,
         };
         let kubelet = match (&config.kubelet_endpoint, &config.kubeconfig) {
@@ -138,10 +142,11 @@ impl Agent {
         let sealing = Sealing::new(config.seal_with().map(str::to_owned));
         let mut executor = Executor::new(Arc::clone(&files), volumes, None, sealing);
         let mut inputs = Inputs::new(&config, cri.clone(), kubelet.clone(), Arc::clone(&files), &wake);
-        let requests = Requests::new(&config, policy.clone(), cri, kubelet, files, &wake);
+        let requests = Requests::new(&config, policy.clone(), cri, kubelet, Arc::clone(&files), &wake);
         let mut state = AgentState::new(&config, policy, options, clock::now(), purpose);
         inputs.is_service = notifier.is_active() && purpose == Purpose::Work;
         recall(&mut state, &mut executor, &mut inputs, folder, &config.node_name);
+        state.startup_problems.extend(find_manifest_dir(&mut config, &mut state.inputs, &files));
         let reporter = Reporter::new(&config, notifier);
         Ok(Self {
             config,
@@ -154,6 +159,27 @@ impl Agent {
             last: LastPass::default(),
         })
     }
+}
+
+/// Where the configuration names no manifest folder, the kubelet's own file does. While that file is away, it is the folder
+/// that it last named: in another one the kubelet would see none of what is written and removed.
+fn find_manifest_dir(config: &mut Config, inputs: &mut RememberedInputs, files: &Shared) -> Option<Problem> {
+    let file = &config.kubelet_config;
+    let is_away = files.look(file).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+    match inputs.kubelet_manifest_dir.as_ref().filter(|_| is_away) {
+        _ if config.is_written("manifest-dir") => inputs.kubelet_manifest_dir = None,
+        Some(last) => {
+            let (file, folder) = (file.display(), last.display());
+            let reason = format!("{file} does not exist: the manifest folder is {folder}, which it last named");
+            let hint =
+                format!("restore {file}, then `systemctl reload daemonlet`; or write manifest-dir = \"{folder}\"");
+            config.manifest_dir.clone_from(last);
+            return Some(Problem { object: "manifest folder".to_owned(), reason, hint: Some(hint) });
+        }
+        None if !is_away => inputs.kubelet_manifest_dir = Some(config.manifest_dir.clone()),
+        None => {}
+    }
+    None
 }
 
 /// Reads records and inputs; what cannot be trusted is set aside, and reported for as long as the agent runs.
@@ -180,7 +206,7 @@ fn recall(
         Ok((None, _)) => {}
         Err(error) => {
             state.floor_source = FloorSource::NoStateFolder;
-            state.inputs.incomplete = true;
+            state.inputs.lost();
             executor.is_recalled = false;
             if state.purpose == Purpose::Answer {
                 state.startup_problems.push(executor::unused(&error, error.hint()));
@@ -278,11 +304,13 @@ fn recall_inputs(
         Loaded::Present(saved) => saved,
         Loaded::Damaged(why) => {
             damaged.push(why);
-            state.inputs.incomplete = true;
+            state.inputs.lost();
             return false;
         }
         Loaded::Absent => {
-            state.inputs.incomplete = !state.records.is_empty();
+            if !state.records.is_empty() {
+                state.inputs.lost();
+            }
             return false;
         }
     };

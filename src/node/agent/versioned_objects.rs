@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::node::api::Entry;
@@ -36,15 +37,20 @@ pub(super) trait VersionedObjects: ObjectSource {
 }
 
 /// Remembers what the API says of the objects in use, and forgets those that are not. An object that
-/// the API lacks stays as it last was: something may still run with it; so does one that a folder's overrides, or every
-/// version that the API shows would be the remembered one.
+/// the API lacks stays as it last was: something may still run with it. Where one of `folders` counts in its place, what it
+/// was is over. One that a folder's overrides stays in any case, or every version that the API shows would be the
+/// remembered one.
 pub(super) fn remember(
     remembered: &mut Versioned,
     api: &Snapshot,
     used: &BTreeSet<ObjectRef>,
+    folders: &Versioned,
     is_overridden: impl Fn(&ObjectRef) -> bool,
 ) {
-    remembered.retain(|reference, _| used.contains(reference));
+    let gave_way = |reference: &ObjectRef| {
+        folders.contains_key(reference) && !is_overridden(reference) && api.lookup(reference) == Lookup::Absent
+    };
+    remembered.retain(|reference, _| used.contains(reference) && !gave_way(reference));
     for reference in used {
         let Some(entry) = api.objects.get(reference) else { continue };
         match remembered.get_mut(reference) {

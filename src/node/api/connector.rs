@@ -82,6 +82,7 @@ impl Connector {
         let state = PoolState {
             connections: Vec::new(),
             credentials: None,
+            dialled_with: None,
             checked: None,
             complaint: None,
             backoff: Backoff::connection(),
@@ -167,6 +168,14 @@ impl Connector {
     /// Host and port of the kubeconfig's server for pods, once it was read; `None` too where it is a path of its host.
     pub fn endpoint_for_pods(&self) -> Option<Endpoint> {
         self.inner.with(|state| state.credentials.as_ref().and_then(|credentials| credentials.for_pods()))
+    }
+
+    /// The same of the server that the newest connection leads to; of the kubeconfig's while there has been none.
+    pub(super) fn connected_endpoint_for_pods(&self) -> Option<Endpoint> {
+        self.inner.with(|state| {
+            let credentials = state.dialled_with.as_ref().or(state.credentials.as_ref());
+            credentials.and_then(|credentials| credentials.for_pods())
+        })
     }
 
     /// Why the present kubeconfig is not in force, if it is not.

@@ -1,7 +1,11 @@
 //! One gRPC connection to a unix socket: made when needed, made anew when it broke, every call bounded.
 
+use std::io;
+use std::iter;
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
@@ -98,10 +102,35 @@ impl CriError {
     }
 }
 
+/// The sockets at which a runtime may be.
+#[derive(Debug)]
+struct Sockets {
+    first: PathBuf,
+    others: Vec<PathBuf>,
+    /// The one that has taken a connection: no other one is the same runtime.
+    taken: OnceLock<PathBuf>,
+}
+
+impl Sockets {
+    /// The socket to connect to now.
+    fn now(&self) -> &Path {
+        let all = || iter::once(&self.first).chain(&self.others);
+        let exists = || all().find(|socket| !self.others.is_empty() && socket.exists());
+        self.taken.get().or_else(exists).unwrap_or(&self.first)
+    }
+
+    async fn connect(&self) -> io::Result<UnixStream> {
+        let socket = self.now();
+        let stream = UnixStream::connect(socket).await?;
+        self.taken.get_or_init(|| socket.to_owned());
+        Ok(stream)
+    }
+}
+
 /// A connection to one socket.
 #[derive(Debug)]
 pub(super) struct Channel {
-    socket: PathBuf,
+    sockets: Arc<Sockets>,
     // Connected with the first call: connecting needs a running tokio.
     channel: OnceCell<tonic::transport::Channel>,
 }
@@ -113,15 +142,29 @@ impl Channel {
         if !Path::new(path).is_absolute() || path.contains('\0') {
             return Err(CriError::Endpoint { endpoint: endpoint.to_owned() });
         }
-        Ok(Self { socket: path.into(), channel: OnceCell::new() })
+        Ok(Self::at(path.into(), Vec::new()))
+    }
+
+    fn at(first: PathBuf, others: Vec<PathBuf>) -> Self {
+        let sockets = Sockets { first, others, taken: OnceLock::new() };
+        Self { sockets: Arc::new(sockets), channel: OnceCell::new() }
+    }
+
+    /// The same, or the first of `others` that exists while its own socket does not.
+    pub(super) fn or_at(self, others: Vec<PathBuf>) -> Self {
+        Self::at(self.sockets.first.clone(), others)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.sockets.now().to_owned()
     }
 
     async fn channel(&self) -> tonic::transport::Channel {
         let make = || async {
-            let socket = self.socket.clone();
+            let sockets = Arc::clone(&self.sockets);
             let connect = tower::service_fn(move |_: http::Uri| {
-                let socket = socket.clone();
-                async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(socket).await?)) }
+                let sockets = Arc::clone(&sockets);
+                async move { Ok::<_, io::Error>(TokioIo::new(sockets.connect().await?)) }
             });
             // The name is only used for the header `:authority`; runtimes require one that can be parsed.
             Endpoint::from_static("http://localhost").connect_with_connector_lazy(connect)
@@ -157,7 +200,7 @@ impl Channel {
         Reply: Message + Default + 'static,
     {
         let unreachable = |source: Box<dyn std::error::Error + Send + Sync>| CriError::Unreachable {
-            socket: self.socket.clone(),
+            socket: self.socket(),
             method: method.to_owned(),
             source,
         };
@@ -199,7 +242,7 @@ impl Channel {
     ) -> impl Future<Output = Result<Reply, CriError>> + Send + use<Reply> {
         use crate::simulation::RuntimeAnswer;
         let (after, answer) = world.runtime(method, request);
-        let (socket, method) = (self.socket.clone(), method.to_owned());
+        let (socket, method) = (self.socket(), method.to_owned());
         async move {
             let answer = if after < limit { answer } else { RuntimeAnswer::Silence };
             if !matches!(answer, RuntimeAnswer::Silence) {
@@ -226,7 +269,7 @@ impl Channel {
     }
 
     fn timeout(&self, method: &str, limit: Duration) -> CriError {
-        CriError::Timeout { socket: self.socket.clone(), method: method.to_owned(), limit }
+        CriError::Timeout { socket: self.socket(), method: method.to_owned(), limit }
     }
 
     /// Distinguishes an answer of the runtime from a failure of the connection, which has a cause.
@@ -235,10 +278,10 @@ impl Channel {
         match status.code() {
             Code::DeadlineExceeded => self.timeout(method, limit),
             Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled if is_of_connection => {
-                CriError::Unreachable { socket: self.socket.clone(), method: method.to_owned(), source: status.into() }
+                CriError::Unreachable { socket: self.socket(), method: method.to_owned(), source: status.into() }
             }
             code => CriError::Refused {
-                socket: self.socket.clone(),
+                socket: self.socket(),
                 method: method.to_owned(),
                 code,
                 message: escape::short(status.message(), escape::TEXT).into_owned(),

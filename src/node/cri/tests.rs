@@ -34,6 +34,29 @@ async fn a_missing_socket_is_no_answer() {
 }
 
 #[tokio::test]
+async fn a_runtime_that_starts_later_is_found_at_any_of_its_sockets_and_no_other_takes_its_place() {
+    let root = tempfile::tempdir().unwrap();
+    let [first, second] = ["first.sock", "second.sock"].map(|name| root.path().join(name));
+    let (alone, cri) = (at(&first), at(&first).or_at(vec![second.clone()]));
+    let asked = async |cri: &Cri| {
+        let limit = Duration::from_millis(100);
+        let request = messages::VersionRequest::default();
+        let reply: Result<messages::VersionResponse, _> = cri.channel.call("Version", &request, limit).await;
+        reply.unwrap_err().to_string()
+    };
+    let silent = |socket: &Path| format!("at {} has not answered", socket.display());
+    assert!(asked(&cri).await.contains(&format!("at {} does not answer", first.display())), "there is none yet");
+    let _second = std::os::unix::net::UnixListener::bind(&second).unwrap();
+    let answer = asked(&cri).await;
+    assert!(answer.contains(&silent(&second)), "{answer}");
+    let _first = std::os::unix::net::UnixListener::bind(&first).unwrap();
+    std::fs::remove_file(&second).unwrap();
+    let answer = asked(&cri).await;
+    assert!(answer.contains(&second.display().to_string()), "it may only be restarting: {answer}");
+    assert!(asked(&alone).await.contains(&silent(&first)));
+}
+
+#[tokio::test]
 async fn a_silent_socket_is_given_up_in_time() {
     let root = tempfile::tempdir().unwrap();
     let socket = root.path().join("cri.sock");

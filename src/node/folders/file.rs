@@ -112,10 +112,11 @@ pub(super) fn empty(path: &Path) -> InputProblem {
     InputProblem { reason: reason.to_owned(), hint: Some(hint.to_owned()), ..about(path) }
 }
 
-/// The problem of a file at whose path another file system was mounted when it last counted.
+/// The problem of a file in whose folder another file system was mounted when it last counted.
 pub(super) fn unmounted(path: &Path) -> InputProblem {
     let reason = "is not read: the file system of its folder is not mounted; what it last defined stays in force";
-    let hint = "mount it; if the file at this path is to count, give it another name";
+    let hint =
+        "mount it; if what lies in the folder now is to count, move it to another one, named in `folders` instead";
     InputProblem { reason: reason.to_owned(), hint: Some(hint.to_owned()), ..about(path) }
 }
 

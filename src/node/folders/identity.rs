@@ -25,6 +25,15 @@ pub struct FolderIdentity {
     pub boot: Option<String>,
 }
 
+impl FolderIdentity {
+    /// Whether this file system is not mounted where `now` is: what is there now lies below its mount point.
+    pub(super) fn is_missing_on(&self, now: &Self) -> bool {
+        let is_deeper =
+            self.mount_point != now.mount_point && Path::new(&self.mount_point).starts_with(&now.mount_point);
+        is_deeper && self.id != now.id
+    }
+}
+
 /// The identity of `folder`'s file system; `None` if the folder does not exist.
 pub(super) fn of(disk: &Shared, folder: &Path) -> Option<FolderIdentity> {
     let folder = disk.resolve(folder).ok()?;

@@ -101,6 +101,10 @@ impl FolderView {
     fn why_not_instead(&self, key: &ObjectKey, last: LastSeen<'_>, other: &FileView) -> Option<&'static str> {
         let path = last.0;
         let folder = self.folder_of(path)?;
+        let lies_below = last.1.zip(other.mounted.as_ref()).is_some_and(|(then, now)| then.is_missing_on(now));
+        if other.folder == folder.path && lies_below {
+            return Some("the file system of its folder is not mounted");
+        }
         let defines = |file: &&Arc<FileView>| file.path == path && file.daemon_sets.iter().any(|d| d.key == *key);
         // Where both define it, the order of files decides.
         if other.path == path || self.files.iter().any(|file| defines(&file)) {

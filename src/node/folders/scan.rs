@@ -83,7 +83,7 @@ impl FolderReading<'_> {
     fn take(&mut self, name: String, candidate: Candidate, before: Option<&Arc<FileView>>) {
         let Candidate { path, folder, stat } = candidate;
         let mounted = on(&self.view, &folder).and_then(|folder| folder.identity.clone());
-        let is_below_mount = |before: &&Arc<FileView>| before.path == path && lacks_mount(before, mounted.as_ref());
+        let is_below_mount = |before: &&Arc<FileView>| before.path == path && before.lacks_mount(mounted.as_ref());
         if let Some(before) = before.filter(is_below_mount) {
             self.view.problems.push(file::unmounted(&path));
             return self.view.files.push(there(incomplete(before)));
@@ -208,7 +208,9 @@ fn carry_vanished(view: &mut FolderView, previous: &FolderView) {
             None => objects_alone(file),
             Some(_) if is_believed(file, view) => continue,
             Some(folder) => {
-                view.is_held |= !folder.quiet;
+                let (is_quiet, lacks_mount) = (folder.quiet, file.lacks_mount(folder.identity.as_ref()));
+                view.is_held |= !is_quiet;
+                view.problems.extend(lacks_mount.then(|| file::unmounted(&file.path)));
                 incomplete(file)
             }
         };
@@ -217,10 +219,13 @@ fn carry_vanished(view: &mut FolderView, previous: &FolderView) {
 }
 
 /// `file`, which has vanished, without what files that are `there` now define in its stead: those of its folder if that
-/// is another one now, such as `/run` after a boot, and all others if its folder is no longer configured.
+/// is another one now, such as `/run` after a boot, and all others if its folder is no longer configured. What lies below
+/// a mount that is missing takes the place of nothing.
 fn vanished(file: Arc<FileView>, view: &FolderView, there: &[Arc<FileView>]) -> Arc<FileView> {
     let is_in_its_stead = |other: &&Arc<FileView>| match on(view, &file.folder) {
-        Some(folder) => other.folder == file.folder && folder.identity != file.mounted,
+        Some(ScannedFolder { identity, .. }) => {
+            other.folder == file.folder && *identity != file.mounted && !file.lacks_mount(identity.as_ref())
+        }
         None => true,
     };
     let instead: Vec<&Arc<FileView>> = there.iter().filter(is_in_its_stead).collect();
@@ -237,21 +242,17 @@ fn vanished(file: Arc<FileView>, view: &FolderView, there: &[Arc<FileView>]) -> 
 }
 
 /// Whether a file that is missing from its folder was removed: the folder exists, on the same file system, and has
-/// been unchanged long enough.
+/// been unchanged long enough. What is not known to define anything needs no file system to have been on.
 fn is_believed(file: &FileView, view: &FolderView) -> bool {
-    on(view, &file.folder)
-        .is_some_and(|now| now.identity.is_some() && now.identity == file.mounted && now.readable && now.quiet)
+    let is_its = |now: &ScannedFolder| {
+        let defines_nothing = !file.defines_something() && !file.lacks_mount(now.identity.as_ref());
+        now.identity == file.mounted || defines_nothing
+    };
+    on(view, &file.folder).is_some_and(|now| now.identity.is_some() && is_its(now) && now.readable && now.quiet)
 }
 
 fn on<'v>(view: &'v FolderView, folder: &Path) -> Option<&'v ScannedFolder> {
     view.folders.iter().find(|state| state.path == folder)
-}
-
-/// Whether the file system that `before` was on is not mounted now: what is at its path was there before the mount.
-fn lacks_mount(before: &FileView, now: Option<&FolderIdentity>) -> bool {
-    let (Some(then), Some(now)) = (&before.mounted, now) else { return false };
-    let is_deeper = then.mount_point != now.mount_point && Path::new(&then.mount_point).starts_with(&now.mount_point);
-    is_deeper && then.id != now.id
 }
 
 /// The file, with its folder's present file system.

@@ -124,10 +124,33 @@ fn what_nobody_has_said_anything_of_is_not_stale() {
 fn a_manifest_that_the_disk_has_lost_waits_for_what_its_pod_lacks() {
     let mut bench = Bench::running("a");
     bench.world.manifests.insert(UID.to_owned(), "lost".to_owned());
+    bench.world.ready.insert(UID.to_owned(), NOW);
     bench.lacks(vec![held(volume("config"), "c")]);
     assert_eq!(bench.refreshed(), None);
+    let summary = bench.summary();
+    assert_eq!((summary.state, summary.ready), (State::Waiting, Some(false)));
+    assert!(summary.reason.contains("its manifest is not written"), "{}", summary.reason);
     bench.lacks(Vec::new());
+    assert_eq!(bench.summary().state, State::Running, "it is written in this pass");
     assert_eq!(bench.refreshed(), Some((Vec::new(), true)));
+}
+
+#[test]
+fn a_manifest_is_not_rewritten_for_a_kubelet_of_unknown_version() {
+    let mut bench = Bench::running("a");
+    bench.world.ready.insert(UID.to_owned(), NOW);
+    bench.world.guesses_kubelet = true;
+    assert_eq!(bench.summary().reason, "", "it is as it would be written");
+    bench.world.data_version = "2".to_owned();
+    bench.world.stale_volumes.insert(UID.to_owned());
+    assert_eq!(bench.refreshed(), Some((Vec::new(), false)), "its data follows");
+    bench.world.stale_volumes.clear();
+    assert!(bench.summary().reason.contains("until the API server tells the kubelet's version"));
+    bench.world.guesses_kubelet = false;
+    assert_eq!(bench.refreshed(), Some((Vec::new(), true)));
+    bench.world.guesses_kubelet = true;
+    bench.world.manifests.insert(UID.to_owned(), "lost".to_owned());
+    assert_eq!(bench.refreshed(), Some((Vec::new(), true)), "at a boot nothing runs that it could end");
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub(super) struct DaemonWorld {
     /// Whether admission refuses everything.
     pub(super) forbids: bool,
     pub(super) references: BTreeSet<ObjectRef>,
+    /// Whether its manifest depends on a kubelet's version that is not known.
+    pub(super) guesses_kubelet: bool,
     pub(super) refused: Option<FieldError>,
     pub(super) no_runtime_view: bool,
     pub(super) stock: Option<Stock>,
@@ -115,6 +117,7 @@ impl Facts for DaemonWorld {
                     images: Vec::new(),
                     pull_secrets: Vec::new(),
                     has_gate: daemon_set.gate == StartGate::Has,
+                    guesses_kubelet: self.guesses_kubelet,
                 },
             }),
         };

@@ -50,7 +50,7 @@ const ASK_AGAIN: Span = Span::from_secs(5);
 pub(in super::super) enum RuntimeChoice {
     /// It has listed a pod of ours, or somebody wrote which it is.
     OfKubelet,
-    /// Its socket was found, or it lists nothing of what it listed before: the kubelet may use another.
+    /// Its socket was guessed, or it lists nothing of what it listed before: the kubelet may use another.
     Found,
 }
 
@@ -58,7 +58,7 @@ impl RuntimeChoice {
     /// By what it `has_listed` for this process, and for those before it in this boot.
     pub(in super::super) fn of(has_listed: bool, records: &Records, config: &Config) -> Self {
         let listed = || records.values().flat_map(|record| &record.instances).any(|instance| instance.listed);
-        if has_listed || !config.is_runtime_found() || listed() { Self::OfKubelet } else { Self::Found }
+        if has_listed || !config.is_runtime_guessed() || listed() { Self::OfKubelet } else { Self::Found }
     }
 }
 

@@ -54,10 +54,12 @@ pub(in super::super) fn stock(
 ) -> Stock {
     let snapshot = observation.snapshot();
     let Some(api) = snapshot.filter(|_| observation.api_answers()) else {
-        let state = snapshot.and_then(|api| api.scopes.get(&Scope::Pods));
-        let listing = state.is_some_and(|s| s.lists == 0 && s.error.is_none());
-        let answers = snapshot.is_some_and(|api| api.lists(&Scope::DaemonSets) > 0);
-        return match listing && answers {
+        // An API server that shows DaemonSets may have the pod. One that shows nothing any more is as good as away; but
+        // where it never showed the pods, one that nothing was handed over to may run.
+        let has_listed = |scope| snapshot.is_some_and(|api| api.lists(scope) > 0);
+        let is_unheard = known.is_none() && has_listed(&Scope::DaemonSets) && !has_listed(&Scope::Pods);
+        let shows = snapshot.is_some_and(|api| api.is_current(&Scope::DaemonSets));
+        return match observation.is_linked() && (shows || is_unheard) {
             true => Stock::Unlisted,
             false => Stock::Lost(runs(observation, known)),
         };

@@ -39,6 +39,7 @@ mod clocks;
 mod gates;
 mod inputs;
 mod not_accepted;
+mod object_sources;
 mod runtime;
 
 pub(in crate::node::agent) fn config() -> Config {

@@ -34,8 +34,8 @@ impl ApiView {
             };
         };
         let guard = &state.concerns.removal_guard;
-        // Before the number: nothing in it is of a connection that is opened now.
-        let snapshot = api.store().snapshot();
+        // Before the number: nothing in them is of a connection that is opened now.
+        let (snapshot, endpoint) = (api.store().snapshot(), api.endpoint());
         let opened = api.connector().counters().connections_opened;
         let known = state.inputs.cluster_uid.as_ref();
         let is_identified = guard.is_identified(known, opened, replies);
@@ -54,7 +54,7 @@ impl ApiView {
             sightings: if is_identified { api.store().take_sightings() } else { Vec::new() },
             snapshot: former.unwrap_or(snapshot),
             link: api.connector().link().borrow().clone(),
-            endpoint: api.endpoint(),
+            endpoint,
             connections_opened: opened,
             is_former,
             has_news,

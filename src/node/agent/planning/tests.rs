@@ -8,10 +8,16 @@ use crate::core::knowledge::Knowledge;
 use crate::core::model::DaemonSet;
 use crate::core::plan;
 use crate::core::plan::Evidence;
+use crate::core::plan::Permission;
 use crate::core::plan::Stock;
+use crate::core::plan::Withheld;
 use crate::core::record::Fingerprint;
 use crate::core::record::HandOver;
+use crate::node::agent::remembered_inputs::RememberedInputs;
+use crate::node::api::ApiFailure;
 use crate::node::api::Entry;
+use crate::node::api::FailureKind;
+use crate::node::api::ScopeState;
 use crate::node::api::Snapshot;
 
 #[test]
@@ -57,6 +63,38 @@ fn a_runtime_that_has_lost_all_says_nothing_of_the_pod_that_was_handed_over_to()
         let stock = with_facts(&observation, &state, &config, &RenderCache::default(), stock);
         assert_eq!(matches!(stock, Stock::Lost(Evidence::Unknown(_))), expected, "{stock:?}");
     }
+}
+
+#[test]
+fn while_it_is_not_known_whether_a_cluster_has_approvals_a_changed_template_waits_for_them() {
+    let config = super::super::decide::tests::config();
+    let mut state = state(&config);
+    let definition = state.records[&key()].instances[0].daemon_set.clone().unwrap();
+    let permission = |state: &AgentState| {
+        let permission = |_: &[Subject<'_>], facts: &ObservedState<'_>| facts.permission(&definition, "b");
+        with_facts(&observation(None), state, &config, &RenderCache::default(), permission)
+    };
+    let shows = |missing, kind: Option<FailureKind>| {
+        let mut api = Snapshot::default();
+        let error = kind.map(|kind| (ApiFailure::new(kind, "refused"), observation(None).now));
+        api.scopes.insert(Scope::NodeDaemons, ScopeState { missing, error, ..ScopeState::default() });
+        api
+    };
+    let withheld = Permission::Withheld(Withheld::NotRead);
+    assert_eq!(permission(&state), Permission::Free, "an agent before this one has never seen any");
+    state.inputs.lost();
+    let unheard = [Snapshot::default(), shows(false, None), shows(false, Some(FailureKind::Server))];
+    for api in unheard.iter().chain([&shows(false, Some(FailureKind::Forbidden))]) {
+        state.inputs.follow_coordination(false, Some(api));
+        state.inputs = RememberedInputs::restore(state.inputs.to_save(&[]), &state.records);
+        assert_eq!(permission(&state), withheld, "also after a restart");
+    }
+    let mut has_them = state.clone();
+    has_them.inputs.follow_coordination(true, Some(&Snapshot::default()));
+    has_them.inputs.follow_coordination(false, Some(&shows(true, None)));
+    assert_eq!(permission(&has_them), withheld, "coordinated stays coordinated");
+    state.inputs.follow_coordination(false, Some(&shows(true, None)));
+    assert_eq!(permission(&state), Permission::Free, "the cluster has none");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::core::model::Kind;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::render::Endpoint;
 use crate::core::time::Timestamp;
 use crate::node::agent::boot::Boot;
 use crate::node::agent::remembered_files::SavedFile;
@@ -42,6 +43,12 @@ pub(in crate::node::agent) struct SavedInputs {
     /// The folder of the manifests in that boot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) manifest_dir: Option<PathBuf>,
+    /// The folder of the manifests by the kubelet's own file, when an agent last started with that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kubelet_manifest_dir: Option<PathBuf>,
+    /// The API server's address that manifests have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) api_endpoint: Option<Endpoint>,
     /// The resource version that the cluster's history had reached.
     #[serde(default)]
     pub(super) reached: u64,
@@ -67,12 +74,18 @@ pub(in crate::node::agent) struct SavedInputs {
     /// Fingerprints of files that override what the API has had a newer version of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) superseded: Vec<(ObjectKey, String)>,
+    /// The same of objects other than DaemonSets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) superseded_objects: Vec<(ObjectRef, String)>,
     /// What the folders' files last defined of what is in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(in crate::node::agent) files: Vec<SavedFile>,
     /// Whether the cluster has approvals.
     #[serde(default)]
     pub(super) coordinated: bool,
+    /// Whether that is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) coordination_unknown: bool,
     /// Data of good revisions, by daemon.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) rollback_data: Vec<(ObjectKey, Values)>,
@@ -184,6 +197,7 @@ impl SavedInputs {
         self.daemon_sets.extend(later.daemon_sets);
         self.node = later.node.or_else(|| self.node.take());
         self.node_since = later.node_since.or(self.node_since);
+        self.api_endpoint = later.api_endpoint.or_else(|| self.api_endpoint.take());
         self.reached = self.reached.max(later.reached);
     }
 

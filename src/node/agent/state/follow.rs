@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 
 use crate::config::Config;
 use crate::core::record::DaemonRecord;
+use crate::core::render::Endpoint;
 use crate::core::time::Span;
 use crate::node::agent::ending;
 use crate::node::agent::evidence;
 use crate::node::agent::log::Log;
+use crate::node::agent::objects;
 use crate::node::agent::observation::Observation;
 use crate::node::agent::remembered_inputs;
 
@@ -56,8 +58,7 @@ impl AgentState {
         // A checkpoint of a node with another name says nothing about this one.
         let known = self.inputs.node.clone().filter(|node| node.name == config.node_name);
         self.node = known.unwrap_or_else(|| config.node_view());
-        let of_kubeconfig = observation.api.as_ref().and_then(|api| api.endpoint.clone());
-        let endpoint = config.api_endpoint.clone().or(of_kubeconfig);
+        let endpoint = config.api_endpoint.clone().or_else(|| self.api_endpoint(observation));
         let version = self.node.kubelet_version.as_deref().and_then(remembered_inputs::major_minor);
         self.options.set(|options| {
             options.kubelet_version = version;
@@ -65,6 +66,18 @@ impl AgentState {
                 options.api_endpoint = endpoint;
             }
         });
+        self.inputs.api_endpoint.clone_from(&self.options.get().0.api_endpoint);
+    }
+
+    /// The API server's address for pods. What runs has the one that is remembered: another one takes its place once the
+    /// cluster behind it has said that it is the same.
+    fn api_endpoint(&self, observation: &Observation) -> Option<Endpoint> {
+        let connected = observation.api.as_ref().and_then(|api| api.endpoint.clone());
+        let remembered = self.inputs.api_endpoint.clone();
+        match self.concerns.removal_guard.identified_on(self.inputs.cluster_uid.as_ref()) {
+            Some(0) => remembered.or(connected),
+            Some(_) | None => connected.or(remembered),
+        }
     }
 
     /// What is remembered for the next start.
@@ -72,6 +85,7 @@ impl AgentState {
         if let Some(secrets) = &observation.seal.opened {
             self.inputs.take(secrets.as_ref().clone(), &self.records);
         }
+        objects::forget_superseded(&observation.folders, &mut self.inputs.superseded_objects);
         if observation.seal.retry {
             self.inputs_on_disk.saved = 0;
         }
@@ -82,7 +96,9 @@ impl AgentState {
             let reached = concerns.removal_guard.etcd_rollback.reached(api);
             self.inputs.reached = if reached > 0 { reached } else { self.inputs.reached };
         }
-        self.inputs.coordinated |= concerns.claims.observe(observation, self.inputs.coordinated, log);
+        let is_coordinated = self.inputs.coordinated || self.inputs.coordination_unknown;
+        let has_approvals = concerns.claims.observe(observation, is_coordinated, log);
+        self.inputs.follow_coordination(has_approvals, observation.snapshot());
         concerns.node_lease.observe(observation, log);
         concerns.startup_taint.observe(observation, log);
         concerns.node_conditions.observe(observation, log);
@@ -122,5 +138,63 @@ impl AgentState {
         for uid in ending {
             self.ending_since.entry(uid.to_owned()).or_insert(observation.steady);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::node::agent::decide::tests;
+    use crate::node::agent::requests::Reply;
+    use crate::node::api::Link;
+    use crate::node::api::Snapshot;
+
+    use super::*;
+
+    /// The address of the API server that pods get from an agent in `state` which is connected to `server`, by a connection
+    /// of this number, or to nothing. `cluster`: what it says who it is there.
+    fn rendered(
+        state: &mut AgentState,
+        server: &str,
+        connection: Option<u64>,
+        cluster: Option<&str>,
+    ) -> Option<String> {
+        let mut observation = tests::observation(Some(Snapshot::default()));
+        let api = observation.api.as_mut().unwrap();
+        api.endpoint = Some(Endpoint { host: server.to_owned(), port: 6443 });
+        api.connections_opened = connection.unwrap_or(0);
+        api.link = if connection.is_some() { Link::Up } else { Link::Connecting };
+        let said = |uid: &str| Reply::ClusterIdentity { connection: connection.unwrap(), cluster: Ok(uid.to_owned()) };
+        observation.replies = cluster.map(said).into_iter().collect();
+        let guard = &mut state.concerns.removal_guard;
+        guard.identify_cluster(&observation, &mut state.inputs.cluster_uid);
+        state.follow_node(&observation, &tests::config());
+        state.options.get().0.api_endpoint.clone().map(|endpoint| endpoint.host)
+    }
+
+    /// The agent that starts where `before` stopped, and knows of its kubeconfig nothing.
+    fn next(before: &AgentState) -> AgentState {
+        AgentState { inputs: before.inputs.clone(), ..tests::state(&tests::config()) }
+    }
+
+    #[test]
+    fn pods_keep_the_address_that_they_have_until_the_same_cluster_answers_at_another() {
+        let of = |host: &str| Some(host.to_owned());
+        let mut first = tests::state(&tests::config());
+        assert_eq!(rendered(&mut first, "own", None, None), of("own"), "no other is known");
+        assert_eq!(rendered(&mut first, "own", Some(1), Some("one")), of("own"));
+
+        let mut offline = next(&first);
+        offline.follow_node(&tests::observation(None), &tests::config());
+        assert_eq!(offline.options.get().0.api_endpoint.as_ref().map(|e| e.host.as_str()), Some("own"));
+
+        let mut moved = next(&first);
+        assert_eq!(rendered(&mut moved, "other", None, None), of("own"));
+        assert_eq!(rendered(&mut moved, "other", Some(1), None), of("own"), "it has not said who it is");
+        let mut foreign = moved.clone();
+        assert_eq!(rendered(&mut moved, "other", Some(1), Some("one")), of("other"));
+        assert_eq!(rendered(&mut next(&moved), "own", None, None), of("other"), "it is remembered");
+
+        assert_eq!(rendered(&mut foreign, "other", Some(1), Some("two")), of("own"));
+        assert_eq!(rendered(&mut foreign, "own", Some(2), Some("one")), of("own"));
     }
 }

@@ -51,6 +51,8 @@ pub(in crate::node::api) struct Inner {
 pub(super) struct PoolState {
     pub(super) connections: Vec<Connection>,
     pub(super) credentials: Option<Arc<ApiCredentials>>,
+    /// Those that the newest connection was made with.
+    pub(super) dialled_with: Option<Arc<ApiCredentials>>,
     pub(super) checked: Option<Instant>,
     /// The present kubeconfig is invalid; the last good one is in force.
     pub(super) complaint: Option<String>,
@@ -195,6 +197,7 @@ impl Inner {
                 self.opened.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!("connection {} opened", connection.id);
                 self.with(|state| {
+                    state.dialled_with = Some(credentials.clone());
                     state.connections.push(connection);
                     state.backoff.reset();
                     state.retry_at = None;

@@ -34,12 +34,14 @@ impl Store {
         self.wake();
     }
 
-    /// The watch of a scope works.
+    /// The watch of a scope works. What waits for one of the agent's own goes on at once, though no object has changed.
     pub(in crate::node::api) fn recovered(&self, scope: &Scope) {
-        self.with(|snapshot| {
-            if let Some(state) = snapshot.scopes.get_mut(scope) {
-                state.error = None;
-            }
+        let had_failed = self.with(|snapshot| {
+            let state = snapshot.scopes.get_mut(scope);
+            state.is_some_and(|state| state.error.take().is_some())
         });
+        if had_failed && scope.is_of_agent() {
+            self.poke();
+        }
     }
 }

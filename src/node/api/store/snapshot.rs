@@ -227,6 +227,11 @@ impl Snapshot {
         self.scopes.get(scope).map_or(0, |state| state.lists)
     }
 
+    /// Whether a scope has been listed, and its watch works: what is not in it does not exist.
+    pub fn is_current(&self, scope: &Scope) -> bool {
+        self.scopes.get(scope).is_some_and(|state| state.lists > 0 && state.error.is_none())
+    }
+
     /// Whether DaemonSets, Node, pods and every referenced object have each been listed completely at least once. A
     /// cluster need not have NodeDaemons.
     pub fn is_complete(&self) -> bool {

@@ -312,7 +312,9 @@ fn an_error_keeps_its_beginning_while_its_words_change() {
     assert!(!store.failed(&Scope::Node, ApiFailure::new(FailureKind::Timeout, "one")));
     assert!(store.failed(&Scope::Node, ApiFailure::new(FailureKind::Timeout, "two")));
     assert_eq!(store.snapshot().scopes[&Scope::Node].error.clone().map(|(_, since)| since), since);
+    let told = *store.changed().borrow();
     store.recovered(&Scope::Node);
+    assert!(*store.changed().borrow() > told, "what waited for it goes on");
     assert_eq!(store.snapshot().scopes[&Scope::Node].error, None);
 }
 

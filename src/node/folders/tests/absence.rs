@@ -95,3 +95,26 @@ fn a_file_that_cannot_be_looked_at_says_nothing_at_the_first_look_either() {
     first_look(&mut folders);
     assert_eq!(folders.view.state(&key, Some(&origin)), FolderState::Absent, "it is gone");
 }
+
+#[test]
+fn what_could_never_be_looked_at_hides_no_other_file_once_it_is_removed() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &daemon_set("a", "vendor"));
+    let link = folders.paths[1].join("x.yaml");
+    symlink("/nowhere", &link).unwrap();
+    folders.later();
+    assert_eq!(folders.names(), Vec::<String>::new(), "it may define something else");
+    fs::remove_file(&link).unwrap();
+    folders.at_once();
+    assert_eq!(folders.names(), Vec::<String>::new(), "the folder is being changed");
+    folders.later();
+    assert_eq!((folders.names(), folders.view.is_unread()), (vec!["a".to_owned()], false));
+    // Nor does it where no other file has its name.
+    let link = folders.paths[1].join("y.yaml");
+    symlink("/nowhere", &link).unwrap();
+    folders.later();
+    assert!(folders.view.is_unread());
+    fs::remove_file(&link).unwrap();
+    folders.later();
+    assert!(!folders.view.is_unread());
+}

@@ -146,3 +146,35 @@ fn objects_of_a_folder_that_is_no_longer_configured_stay_until_another_file_has_
     let values: Vec<_> = folders.view.objects().map(|(_, value)| value["data"]["k"].clone()).collect();
     assert_eq!((values, folders.problems()), (vec![serde_json::json!("w")], vec![]));
 }
+
+#[test]
+fn what_lies_below_a_mount_that_is_missing_takes_the_place_of_nothing_under_another_name_either() {
+    for other in ["00.yaml", "zz.yaml"] {
+        let mut folders = Folders::new();
+        folders.write(1, "m.yaml", &format!("{}{CONFIG}", daemon_set("a", "new")));
+        folders.later();
+        restart(&mut folders);
+        let mut file = super::super::FileView::clone(&folders.view.files[0]);
+        let point = folders.paths[1].display().to_string();
+        let here = file.mounted.take().unwrap();
+        let there = FolderIdentity { id: "another".to_owned(), mount_point: point, ..here };
+        file.mounted = Some(there.clone());
+        folders.view.files[0] = std::sync::Arc::new(file);
+        fs::remove_file(folders.paths[1].join("m.yaml")).unwrap();
+        folders.write(1, other, &format!("{}{}", daemon_set("a", "older"), CONFIG.replace("k: v", "k: older")));
+        let origin = FolderOrigin { path: folders.paths[1].join("m.yaml"), folder: there };
+        for _ in 0..2 {
+            folders.later();
+            let values: Vec<_> = folders.view.objects().map(|(_, value)| value["data"]["k"].clone()).collect();
+            assert_eq!((image(&folders.view).as_str(), values), ("new", vec![serde_json::json!("v")]), "{other}");
+            assert!(folders.view.files_by_object().values().all(|file| file.name == "m.yaml"), "{other}");
+            assert!(folders.problems()[0].contains("m.yaml: is not read: the file system"), "{:?}", folders.problems());
+            assert_eq!(folders.origin("a"), origin);
+        }
+        // A process that remembers only where it came from.
+        folders.begin(FolderView::default());
+        folders.later();
+        let reason = "the file system of its folder is not mounted";
+        assert_eq!(folders.view.state(&key("a"), Some(&origin)), FolderState::Unsure { reason }, "{other}");
+    }
+}

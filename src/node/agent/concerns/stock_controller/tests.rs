@@ -10,6 +10,9 @@ use crate::core::knowledge::Absence;
 use crate::core::model::Source;
 use crate::core::time::at;
 use crate::core::validate;
+use crate::node::api::ApiFailure;
+use crate::node::api::FailureKind;
+use crate::node::api::Link;
 use crate::node::api::ScopeState;
 use serde_json::json;
 use std::sync::Arc;
@@ -111,6 +114,34 @@ fn an_api_server_that_has_not_listed_the_pods_yet_says_nothing() {
     let listing = observation.api.as_mut().unwrap();
     Arc::make_mut(&mut listing.snapshot).scopes.insert(Scope::Pods, ScopeState::default());
     assert_eq!(stock(&observation, &[], &daemon_set(), None), Stock::Unlisted);
+}
+
+#[test]
+fn pods_that_an_api_server_does_not_show_may_have_the_controllers_among_them() {
+    let known =
+        HandOver { boot: String::new(), pod: "net-1".to_owned(), uid: "s".to_owned(), done: false, missing: None };
+    // How often each was listed, and whether its watch fails.
+    let word = |link: Link, of_daemon_sets: (u64, bool), of_pods: (u64, bool), known: Option<&HandOver>| {
+        let runtime = Knowledge::Current(Arc::default());
+        let mut observation = Observation::of(Some(Snapshot::default()), runtime, 0);
+        let api = observation.api.as_mut().unwrap();
+        api.link = link;
+        for (scope, (lists, fails)) in [(Scope::DaemonSets, of_daemon_sets), (Scope::Pods, of_pods)] {
+            let error = fails.then(|| (ApiFailure::new(FailureKind::Server, "429"), at(0)));
+            Arc::make_mut(&mut api.snapshot).scopes.insert(scope, ScopeState { lists, error, ..ScopeState::default() });
+        }
+        stock(&observation, &[], &daemon_set(), known.map(|known| (known, false)))
+    };
+    let lost = Stock::Lost(Evidence::Gone);
+    for pods in [(0, false), (0, true), (1, true)] {
+        for known in [None, Some(&known)] {
+            assert_eq!(word(Link::Up, (1, false), pods, known), Stock::Unlisted, "{pods:?}");
+            assert_eq!(word(Link::Connecting, (1, false), pods, known), lost, "no API server: {pods:?}");
+        }
+    }
+    assert_eq!(word(Link::Up, (1, true), (0, true), None), Stock::Unlisted, "one may run that was never seen");
+    assert_eq!(word(Link::Up, (1, true), (1, true), Some(&known)), lost, "it shows nothing any more");
+    assert_eq!(word(Link::Up, (1, true), (0, true), Some(&known)), lost);
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn rendering(uid: &str, pod_name: &str) -> Arc<RenderResult> {
         images: Vec::new(),
         pull_secrets: Vec::new(),
         has_gate: true,
+        guesses_kubelet: false,
     };
     let identity = Identity { uid: uid.to_owned(), pod_name: pod_name.to_owned() };
     let (digest, data_digest) = (String::new(), String::new());
