@@ -27,7 +27,7 @@ mod failing;
 mod failure;
 mod floor;
 mod former_names;
-#[cfg(any(fuzzing, debug_assertions, feature = "simulation"))]
+#[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
 mod gates;
 mod inputs;

@@ -10,7 +10,7 @@ mod connector;
 mod dial;
 mod error;
 mod events;
-#[cfg(any(fuzzing, debug_assertions, feature = "simulation"))]
+#[cfg(any(fuzzing, debug_assertions))]
 pub mod fuzzing;
 mod health;
 pub(in crate::node) mod kubeconfig;

@@ -197,7 +197,7 @@ impl Cri {
 
 /// For fuzz targets and the tests that replay their seeds: sandboxes and containers of two answers of a runtime; `None`:
 /// one is not such a message.
-#[cfg(any(fuzzing, debug_assertions, feature = "simulation"))]
+#[cfg(any(fuzzing, debug_assertions))]
 pub fn decoded(sandboxes: &[u8], containers: &[u8]) -> Option<(Vec<Sandbox>, Vec<Container>)> {
     use prost::Message;
     let sandboxes = ListPodSandboxResponse::decode(sandboxes).ok()?;
@@ -207,7 +207,7 @@ pub fn decoded(sandboxes: &[u8], containers: &[u8]) -> Option<(Vec<Sandbox>, Vec
 }
 
 /// The same of the status of a container.
-#[cfg(any(fuzzing, debug_assertions, feature = "simulation"))]
+#[cfg(any(fuzzing, debug_assertions))]
 pub fn decoded_status(bytes: &[u8]) -> Option<ContainerStatus> {
     use prost::Message;
     ContainerStatusResponse::decode(bytes).ok()?.status.map(ContainerStatus::from)

@@ -36,7 +36,7 @@ use crate::node::cri::images::PullFor;
 
 pub use credentials::CredentialSources;
 pub use pins::Pins;
-#[cfg(any(fuzzing, debug_assertions, feature = "simulation"))]
+#[cfg(any(fuzzing, debug_assertions))]
 pub use provider::registries;
 
 /// Between retries, at first and at most; an unreachable runtime is tried every second.

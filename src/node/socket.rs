@@ -152,7 +152,7 @@ async fn answer(request: SocketOperation, asked: &mpsc::Sender<SocketRequest>) -
 ///
 /// # Errors
 /// If there can be no connection.
-#[cfg(any(fuzzing, debug_assertions, feature = "simulation"))]
+#[cfg(any(fuzzing, debug_assertions))]
 pub fn replies(bytes: &[u8]) -> io::Result<Vec<u8>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

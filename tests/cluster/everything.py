@@ -21,9 +21,6 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-sys.path.insert(0, str(HERE.parent / "sim"))
-
-import run as simulator  # noqa: E402
 from kit import tools  # noqa: E402
 from kit.daemons import CORPUS  # noqa: E402
 
@@ -72,7 +69,7 @@ def main():
     lives = ["--lives", "20000"] if long else ["--lives", "200" if fast else "600", "--seed", "1"]
     if fast:
         _check(tally, dict(os.environ))
-        tally.step("simulator", [*_SIMULATOR, *lives, "new"])
+        tally.step("simulator", [*_SIMULATOR, *lives])
     else:
         _everything(tally, lives, long)
     if not CORPUS.is_dir():
@@ -86,20 +83,17 @@ def _check(tally, env, making=None):
     began = time.monotonic()
     tally.step("format", ["cargo", "fmt", "--all", "--check"])
     tally.step("format of the fuzz targets", ["cargo", "fmt", "--manifest-path", REPO / "fuzz" / "Cargo.toml", "--check"])
-    # All is built once, as the simulator is: it, the tests, and the program of the cluster tests.
-    building = env | simulator.environment()
-    tally.step("clippy", ["cargo", "clippy", "--quiet", "--all-targets", *simulator.PROFILE, "--", "-D", "warnings"], env=building)
-    test = ["cargo", "test", "--quiet", "--no-fail-fast", *simulator.PROFILE]
+    tally.step("clippy", ["cargo", "clippy", "--quiet", "--all-targets", "--features", "simulation", "--", "-D", "warnings"])
+    test = ["cargo", "test", "--quiet", "--no-fail-fast"]
     made = not making
     if making:
-        tally.step("build of cargo's tests", [*test, "--no-run"], env=building)
+        tally.step("build of cargo's tests", [*test, "--no-run"])
         made = making.wait() == 0
         print(f"=== tools: {'ok' if made else 'FAILED'}, {time.monotonic() - began:.0f} s, lints and builds included", flush=True)
         tally.failed += not made
     if made and tools.bin_dir().exists():
-        env["DAEMONLET_TOOLS"] = building["DAEMONLET_TOOLS"] = str(tools.bin_dir())
-    # Of the simulator, the lives that are kept: new ones follow.
-    tally.step("cargo test", test, _CARGO, building | {"SIM_SECONDS": "0"})
+        env["DAEMONLET_TOOLS"] = str(tools.bin_dir())
+    tally.step("cargo test", test, _CARGO, env)
     return made
 
 
@@ -109,17 +103,18 @@ def _everything(tally, lives, long):
     run = [sys.executable, "-u", HERE / "run.py"]
     making = subprocess.Popen([*run, "--build"], stdout=subprocess.DEVNULL)
     made = _check(tally, env, making)
-    tally.step("simulator", [*_SIMULATOR, *lives, "new"])
+    tally.step("simulator", [*_SIMULATOR, *lives])
     tally.step("dice", [*_SIMULATOR, "--dice"], _CARGO)
     # Once each, and slowly, so that they do not rot; of those with 20,000 parts the unit tests have smaller ones.
-    benches = ["cargo", "bench", "--quiet", *simulator.PROFILE, "--bench", "core", "--", "--test", "^[^2]"]
-    tally.step("benches", benches, env=env | simulator.environment())
+    tally.step("benches", ["cargo", "bench", "--quiet", "--profile", "dev", "--bench", "core", "--", "--test", "^[^2]"])
     if long:
         env["DAEMONLET_LONG"] = "1"
         tally.step("fuzz targets", [sys.executable, "-u", REPO / "fuzz" / "run.py", "--seconds", "600"], _CLUSTER)
+    # A debug build takes four times the processors, and a cluster has two of them. The simulator's has its checks, too.
+    optimised = tools.target_dir() / "sim" / "daemonlet"
+    if optimised.exists():
+        env["DAEMONLET_BIN"] = str(optimised)
     if made:
-        # A debug build takes four times the processors, and a cluster has two of them. This one has its checks, too.
-        env["DAEMONLET_BIN"] = str(tools.target_dir() / "sim" / "daemonlet")
         tally.step("cluster tests", [*run, "--beside"], _CLUSTER, env)
         tally.step("cluster tests that run alone", [*run, "--alone"], _CLUSTER, env)
 

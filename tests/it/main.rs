@@ -3,7 +3,7 @@
 
 mod attempts;
 mod corpus;
-#[cfg(any(debug_assertions, feature = "simulation"))]
+#[cfg(debug_assertions)]
 mod fuzz;
 mod hostile;
 mod oracle;

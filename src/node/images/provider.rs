@@ -185,7 +185,7 @@ fn answer(output: &[u8], provider: &Provider, repository: &str) -> Result<Provid
 ///
 /// # Errors
 /// As the agent words it.
-#[cfg(any(fuzzing, debug_assertions, feature = "simulation"))]
+#[cfg(any(fuzzing, debug_assertions))]
 pub fn registries(output: &[u8], repository: &str) -> Result<Vec<String>, String> {
     let provider = Provider {
         name: "p".to_owned(),
