@@ -308,7 +308,7 @@ impl FileView {
     /// Whether what it defines takes the place of what `other`, which stands before it, defines: not before it has rested,
     /// nor where it lies below the mount that `other` was read from.
     fn takes_the_place_of(&self, other: &FileView) -> bool {
-        !self.early && !(other.folder == self.folder && other.lacks_mount(self.mounted.as_ref()))
+        !(self.early || other.folder == self.folder && other.lacks_mount(self.mounted.as_ref()))
     }
 
     /// Whether the file system that it was read from is not mounted now: its folder has `now`, which lies below.
