@@ -133,15 +133,12 @@ pub fn parse_file(path: &Path, text: &str) -> ParsedFile {
     if documents.iter().all(|document| document.value == Ok(Value::Null)) {
         return ParsedFile { is_blank: true, ..file };
     }
-    let mut left_out = 0;
+    let mut left_out = LeftOut::default();
     for document in documents {
-        if file.problems.len() > MAX_PROBLEMS {
-            left_out += file.problems.len() - MAX_PROBLEMS;
-            file.problems.truncate(MAX_PROBLEMS);
-        }
+        left_out.take(&mut file.problems);
         match document.value {
             Ok(value) => read_document(path, document.line, value, &mut file),
-            Err(_) if file.problems.len() == MAX_PROBLEMS => left_out += 1,
+            Err(_) if file.problems.len() == MAX_PROBLEMS => left_out.count_unnamed(),
             Err(error) => file.problems.push(InputProblem {
                 file: path.to_owned(),
                 line: error.line,
@@ -161,42 +158,59 @@ pub fn parse_file(path: &Path, text: &str) -> ParsedFile {
 
 /// The first 100 of `problems`, with one of each object, and one that counts the others.
 pub fn bounded(problems: Vec<InputProblem>) -> Vec<InputProblem> {
-    with_left_out(problems, 0)
+    with_left_out(problems, LeftOut::default())
 }
 
-/// As [`bounded`], where `left_out` more were found. What those are about is not told, so it may be any object.
-fn with_left_out(mut problems: Vec<InputProblem>, left_out: usize) -> Vec<InputProblem> {
-    let more = left_out + problems.len().saturating_sub(MAX_PROBLEMS);
-    let left = first_of_each_object(&mut problems);
-    if let Some(last) = problems.last().filter(|_| more > 0) {
-        let reason = format!("and {more} more problems after the first {MAX_PROBLEMS}");
+/// As [`bounded`], where some were `left_out` before.
+fn with_left_out(mut problems: Vec<InputProblem>, mut left_out: LeftOut) -> Vec<InputProblem> {
+    left_out.take(&mut problems);
+    if let Some(last) = problems.last().filter(|_| left_out.count > 0) {
+        let reason = format!("and {} more problems after the first {MAX_PROBLEMS}", left_out.count);
         let hint = Some("mend those that are named first".to_owned());
-        let object = left.and_then(|problem| problem.object).filter(|_| left_out == 0);
+        let object = left_out.last.filter(|_| !left_out.is_any);
         problems.push(InputProblem { column: 0, object, field: None, reason, hint, ..last.clone() });
     }
     problems
 }
 
-/// Leaves the first 100 of `problems`, where each object keeps one. Gives one that is left out, of an object that keeps one if
-/// all are.
-fn first_of_each_object(problems: &mut Vec<InputProblem>) -> Option<InputProblem> {
-    let mut named = BTreeSet::new();
-    let is_first: Vec<bool> =
-        problems.iter().map(|p| p.object.as_ref().is_some_and(|o| named.insert(o.clone()))).collect();
-    let mut room = MAX_PROBLEMS.saturating_sub(named.len());
-    let (mut kept, mut left) = (Vec::new(), Vec::new());
-    for (problem, is_first) in std::mem::take(problems).into_iter().zip(is_first) {
-        let stays = kept.len() < MAX_PROBLEMS && (is_first || room > 0);
-        room -= usize::from(stays && !is_first);
-        if stays { kept.push(problem) } else { left.push((is_first, problem)) }
+/// Problems that are not told.
+#[derive(Default)]
+struct LeftOut {
+    count: usize,
+    /// What the last of them is of, if that is named.
+    last: Option<ObjectName>,
+    /// Whether one of them is of nothing that is named by those that are told: it may be of any object.
+    is_any: bool,
+}
+
+impl LeftOut {
+    fn count_unnamed(&mut self) {
+        self.count += 1;
+        self.is_any = true;
     }
-    *problems = kept;
-    // One that is not named at all, or of nothing, may be any.
-    left.sort_by_key(|(is_first, problem)| !is_first && problem.object.is_some());
-    left.into_iter().next().map(|(is_first, problem)| match is_first {
-        true => InputProblem { object: None, ..problem },
-        false => problem,
-    })
+
+    /// Leaves the first 100 of `problems`, where each object keeps one, and counts the others.
+    fn take(&mut self, problems: &mut Vec<InputProblem>) {
+        if problems.len() <= MAX_PROBLEMS {
+            return;
+        }
+        let mut named = BTreeSet::new();
+        let firsts = problems.iter().map(|p| p.object.as_ref().is_some_and(|object| named.insert(object.clone())));
+        let firsts: Vec<bool> = firsts.collect();
+        let mut room = MAX_PROBLEMS.saturating_sub(named.len());
+        let mut kept = Vec::with_capacity(MAX_PROBLEMS + 1);
+        for (problem, is_first) in std::mem::take(problems).into_iter().zip(firsts) {
+            if kept.len() < MAX_PROBLEMS && (is_first || room > 0) {
+                room -= usize::from(!is_first);
+                kept.push(problem);
+                continue;
+            }
+            self.count += 1;
+            self.is_any |= is_first || problem.object.is_none();
+            self.last = problem.object;
+        }
+        *problems = kept;
+    }
 }
 
 /// Whether `line` of `text` (from 1) looks like a template language.

@@ -171,9 +171,6 @@ const KNOWN: &[&str] = &[
     "{}: v\n",
     "[]: v\n",
     // Another value.
-    "v: {a:,b}\n",
-    "- {a:,b}\n",
-    "{v: {a:,b}}\n",
     "a: {?x: 1}\n",
 ];
 
