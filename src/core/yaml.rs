@@ -10,6 +10,7 @@
 
 mod compose;
 mod number;
+mod rewrite;
 mod scalar;
 mod split;
 mod strict_json;

@@ -2,6 +2,8 @@
 //!
 //! Owns which annotation each command writes, and what it says of it. The coordinator does the rest.
 
+mod obeyed;
+
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -30,7 +32,6 @@ use crate::core::cluster::steps::StepState;
 use crate::core::json::Json;
 use crate::core::model::ABORTED;
 use crate::core::model::CANARY;
-use crate::core::model::COORDINATION;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 use crate::core::model::PAUSED;
@@ -40,52 +41,13 @@ use crate::core::model::STEPS;
 use crate::core::model::UPDATE;
 
 use super::cluster;
+use obeyed::Obeyed;
+use obeyed::is_uncoordinated;
+use obeyed::uncoordinated;
+use obeyed::unheeded;
 
 fn daemon_set(key: &ObjectKey) -> String {
     format!("/apis/apps/v1/namespaces/{}/daemonsets/{}", key.namespace, key.name)
-}
-
-/// Who obeys what is written of a DaemonSet's rollouts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Obeyed {
-    /// The coordinator.
-    Coordinated,
-    /// Agents that run it by their configuration, if there are any: it has no mode label, and no coordinator reports on it.
-    Unknown,
-    /// Nobody: its label gives it to the DaemonSet controller.
-    Not,
-}
-
-impl Obeyed {
-    fn of(daemon_set: &Value) -> Self {
-        let mode = daemon_set.at(["metadata", "labels", MODE_LABEL]).and_then(Value::as_str);
-        let conditions = daemon_set.list_at(["status", "conditions"]);
-        match mode {
-            Some("static") => Self::Coordinated,
-            Some(_) => Self::Not,
-            None if conditions::without_ours(conditions).len() < conditions.len() => Self::Coordinated,
-            None => Self::Unknown,
-        }
-    }
-}
-
-/// The refusal to steer a rollout that nobody coordinates.
-fn uncoordinated(key: &ObjectKey, what: &str) -> CommandFailure {
-    let message = format!("{key}: each node follows by itself ({COORDINATION}: none): there is nothing to {what}");
-    CommandFailure::new(Exit::Refused, message).hint("change the template, or remove the annotation first")
-}
-
-fn is_uncoordinated(daemon_set: &Value) -> bool {
-    daemon_set["metadata"]["annotations"][COORDINATION].as_str() == Some("none")
-}
-
-/// The refusal of what nobody would carry out.
-fn unheeded(key: &ObjectKey) -> CommandFailure {
-    let message = format!(
-        "{key}: it is not coordinated ({MODE_LABEL} is not \"static\"): neither a coordinator nor an agent would act on it"
-    );
-    let hint = format!("`kubectl rollout -n {} undo ds/{}` is for the DaemonSet controller", key.namespace, key.name);
-    CommandFailure::new(Exit::Refused, message).hint(&hint)
 }
 
 /// Pauses the rollouts of a DaemonSet, or lets them go on; gives the lines that are to be said.

@@ -368,38 +368,6 @@ impl RolloutPlan {
         }
         allowed
     }
-
-    /// Says what holds it, where nodes are left that it is not given to.
-    fn heed_hold(&mut self, view: &RolloutView<'_>, hold: &str) {
-        if self.held.is_none() && view.all(|i| view.is_left(i)).next().is_some() {
-            self.held = Some(Standstill::Rule(hold.to_owned()));
-        }
-    }
-
-    /// Says that the step or the partition ends here, where all that is left waits for the rollout to be open.
-    fn heed_limit(&mut self, view: &RolloutView<'_>, reach: &Reach) {
-        let mut left = view.all(|i| view.is_left(i)).peekable();
-        if self.held.is_some() || left.peek().is_none() || !left.all(|i| view.nodes[i].awaits_it()) {
-            return;
-        }
-        self.held = match &view.rules.step {
-            Some(step) if !reach.is_whole => Some(Standstill::Rule(step.words.clone())),
-            None if reach.kept > 0 => Some(Standstill::Partition(reach.kept)),
-            _ => None,
-        };
-    }
-
-    /// Says how many of the nodes that are left cannot take it, where nothing is on the way.
-    fn heed_unable(&mut self, view: &RolloutView<'_>) {
-        let can = |i: usize| view.nodes[i].able && view.nodes[i].reachable && !view.nodes[i].failed;
-        let unable = view.all(|i| view.is_left(i) && !can(i)).count();
-        let starts =
-            view.all(|i| can(i) && view.is_left(i) && view.progress[i] == NodeProgress::Missing).next().is_some();
-        let goes_on = view.all(|i| view.counts(i) && view.takes_slot(i) && !taken::is_stuck(&view.nodes[i]));
-        if unable > 0 && goes_on.count() == 0 && !starts {
-            self.held = Some(Standstill::Unable(unable));
-        }
-    }
 }
 
 /// A number of `desired` nodes; of a percentage, rounded up.

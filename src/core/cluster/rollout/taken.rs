@@ -1,13 +1,14 @@
-//! A rollout that does not go on though nobody wrote so: nodes that are not coming back by themselves have taken the
-//! budget, or too many are away.
+//! A rollout that does not go on: nodes that are not coming back by themselves have taken the budget, too many are away,
+//! or what is left cannot take it, waits, or is held.
 //!
-//! Owns which those are, and the words. Must not decide who takes a slot.
+//! Owns which nodes those are, and the words. Must not decide who takes a slot.
 
 use super::NodeFact;
 use super::RolloutPlan;
 use super::Standstill;
 use super::progress::NodeProgress;
 use super::progress::RolloutView;
+use super::withdraw::Reach;
 
 /// Nodes that a reason names at most.
 const SHOWN: usize = 5;
@@ -32,6 +33,38 @@ impl Stuck {
 }
 
 impl RolloutPlan {
+    /// Says what holds it, where nodes are left that it is not given to.
+    pub(super) fn heed_hold(&mut self, view: &RolloutView<'_>, hold: &str) {
+        if self.held.is_none() && view.all(|i| view.is_left(i)).next().is_some() {
+            self.held = Some(Standstill::Rule(hold.to_owned()));
+        }
+    }
+
+    /// Says that the step or the partition ends here, where all that is left waits for the rollout to be open.
+    pub(super) fn heed_limit(&mut self, view: &RolloutView<'_>, reach: &Reach) {
+        let mut left = view.all(|i| view.is_left(i)).peekable();
+        if self.held.is_some() || left.peek().is_none() || !left.all(|i| view.nodes[i].awaits_it()) {
+            return;
+        }
+        self.held = match &view.rules.step {
+            Some(step) if !reach.is_whole => Some(Standstill::Rule(step.words.clone())),
+            None if reach.kept > 0 => Some(Standstill::Partition(reach.kept)),
+            _ => None,
+        };
+    }
+
+    /// Says how many of the nodes that are left cannot take it, where nothing is on the way.
+    pub(super) fn heed_unable(&mut self, view: &RolloutView<'_>) {
+        let can = |i: usize| view.nodes[i].able && view.nodes[i].reachable && !view.nodes[i].failed;
+        let unable = view.all(|i| view.is_left(i) && !can(i)).count();
+        let starts =
+            view.all(|i| can(i) && view.is_left(i) && view.progress[i] == NodeProgress::Missing).next().is_some();
+        let goes_on = view.all(|i| view.counts(i) && view.takes_slot(i) && !is_stuck(&view.nodes[i]));
+        if unable > 0 && goes_on.count() == 0 && !starts {
+            self.held = Some(Standstill::Unable(unable));
+        }
+    }
+
     /// Says that other zones wait for this one, where nothing of it is on its way.
     pub(super) fn heed_zone(&mut self, view: &RolloutView<'_>, zone: &str) {
         let takes = |i: usize| view.counts(i) && view.takes_slot(i);
