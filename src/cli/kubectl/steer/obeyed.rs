@@ -1,6 +1,6 @@
 //! Whether anybody acts on what is written of a DaemonSet's rollouts.
 //!
-//! Owns the refusals where nobody does. Must not write anything.
+//! Owns the refusals where neither coordinator nor agent does. Must not write anything.
 
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ impl Obeyed {
     }
 }
 
-/// The refusal to steer a rollout that nobody coordinates.
+/// The refusal to steer a rollout that is not coordinated.
 pub(super) fn uncoordinated(key: &ObjectKey, what: &str) -> CommandFailure {
     let message = format!("{key}: each node follows by itself ({COORDINATION}: none): there is nothing to {what}");
     CommandFailure::new(Exit::Refused, message).hint("change the template, or remove the annotation first")
@@ -46,7 +46,7 @@ pub(super) fn is_uncoordinated(daemon_set: &Value) -> bool {
     daemon_set["metadata"]["annotations"][COORDINATION].as_str() == Some("none")
 }
 
-/// The refusal of what nobody would carry out.
+/// The refusal of what neither coordinator nor agent would carry out.
 pub(super) fn unheeded(key: &ObjectKey) -> CommandFailure {
     let message = format!(
         "{key}: it is not coordinated ({MODE_LABEL} is not \"static\"): neither a coordinator nor an agent would act on it"

@@ -133,7 +133,7 @@ pub(super) fn promoted<'a>(annotation: &'a str, revision: &str, number: i64) -> 
 }
 
 /// Whether people have taken the rollout of this revision back. Of one that is released there is nothing to take back, and
-/// without coordination nobody does.
+/// without coordination each node follows by itself.
 pub(super) fn is_aborted(daemon: &WatchedDaemon, current: Option<&RevisionFact>) -> bool {
     // Its ControllerRevision may have been deleted since, and made again under another name.
     let is_named = |name| {

@@ -32,7 +32,7 @@ fn an_old_instance_that_takes_the_budget_from_the_canaries_is_named() {
     let planned = plan(&rules, ms(0), &[node("a", OLD), node("b", OLD_BROKEN), canary.clone()], NOW);
     let words = "the budget is taken by nodes where what runs is not available, and whose turn has not come: b";
     assert_eq!((planned.approve.len(), said(&planned.held).as_str(), planned.stuck), (0, words, None));
-    // One that has failed, too, needs somebody.
+    // One that has failed, too, does not come back by itself.
     let failed = NodeFact { failed: true, ..node("a", NEW_BROKEN) };
     let planned = plan(&rules, ms(0), &[failed, node("b", OLD_BROKEN), canary], NOW);
     assert_eq!((planned.held.is_some(), planned.stuck), (true, Some((Stuck::Taken, vec![0]))));
