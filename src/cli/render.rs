@@ -87,9 +87,9 @@ pub(super) struct Arguments {
     /// Print the outcomes as JSON (schemaVersion 1)
     #[arg(long)]
     json: bool,
-    /// Refuse also what has to wait for something, an object that is there twice, a kind that looks
-    /// misspelt, overlays without a Node to apply them to, a kubelet older than those that daemonlet is tested
-    /// with, input without a DaemonSet, and a Node for which none of them is
+    /// Refuse also what has to wait for something, an object that is there twice, overlays without a Node to apply
+    /// them to, a kubelet older than those that daemonlet is tested with, input without a DaemonSet, and a Node for
+    /// which none of them is
     #[arg(long)]
     strict: bool,
 }

@@ -125,6 +125,12 @@ fn expand(
         (Err(reason), _) => return found.push(Err(refuse("apiVersion", reason))),
         (_, Err(reason)) => return found.push(Err(refuse("kind", reason))),
     };
+    if is_list_of_ours(&api_version, &kind)
+        && !value.get("items").is_some_and(|items| items.is_array() || items.is_null())
+    {
+        let reason = if value.get("items").is_some() { "must be a list" } else { "required" };
+        return found.push(Err(refuse("items", reason)));
+    }
     if kind.ends_with("List") && value.get("items").is_some_and(|items| items.is_array() || items.is_null()) {
         if lists == 0 {
             return found.push(Err(refuse("items", "lists are nested too deeply")));
@@ -211,35 +217,34 @@ fn object(api_version: String, kind: String, mut value: Value) -> Result<Documen
 }
 
 /// The kinds that are read: group, kind, what to write.
-const KINDS: [(&str, &str, &str); 8] = [
+const KINDS: [(&str, &str, &str); 9] = [
     ("apps", "DaemonSet", "apiVersion: apps/v1, kind: DaemonSet"),
     ("", "ConfigMap", "apiVersion: v1, kind: ConfigMap"),
     ("", "Secret", "apiVersion: v1, kind: Secret"),
     ("", "ServiceAccount", "apiVersion: v1, kind: ServiceAccount"),
     ("", "Namespace", "apiVersion: v1, kind: Namespace"),
     ("", "Service", "apiVersion: v1, kind: Service"),
+    ("", "List", "apiVersion: v1, kind: List"),
     ("scheduling.k8s.io", "PriorityClass", "apiVersion: scheduling.k8s.io/v1, kind: PriorityClass"),
     ("node.k8s.io", "RuntimeClass", "apiVersion: node.k8s.io/v1, kind: RuntimeClass"),
 ];
 
-/// What an ignored kind (`apiVersion kind`) is perhaps a misspelling of, as what to write.
-pub fn resembled(ignored: &str) -> Option<&'static str> {
-    let (api_version, kind) = ignored.rsplit_once(' ')?;
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    let near = nearest::of(kind, KINDS.iter().map(|(_, name, _)| *name))?;
-    let found = KINDS.iter().find(|(of, name, _)| *name == near && (group == *of || !group.contains('.')));
+/// What an unknown `kind` of `group` is a slip of, as what to write: other case, the plural, a few wrong letters. `None`:
+/// it is somebody else's kind.
+fn meant(group: &str, kind: &str) -> Option<&'static str> {
+    let singular = kind.strip_suffix(['s', 'S']).unwrap_or(kind);
+    let near = |name| nearest::of(name, KINDS.iter().map(|(_, name, _)| *name));
+    let name = near(kind).or_else(|| near(singular))?;
+    // Groups of others have dots: they may have a DaemonSet of their own.
+    let found = KINDS.iter().find(|(of, other, _)| *other == name && (group == *of || !group.contains('.')));
     found.map(|(_, _, meant)| *meant)
 }
 
-/// What an unknown `kind` of `group` is a slip of, as what to write; `None`: it is somebody else's kind.
-fn meant(group: &str, kind: &str) -> Option<&'static str> {
-    let is_slip = |name: &str| {
-        let singular = kind.get(..name.len()).filter(|_| kind.len() == name.len() + 1 && kind.ends_with(['s', 'S']));
-        [kind, singular.unwrap_or(kind)].iter().any(|kind| kind.eq_ignore_ascii_case(name))
-    };
-    // Groups of others have dots: they may have a DaemonSet of their own.
-    let found = KINDS.iter().find(|(of, name, _)| is_slip(name) && (group == *of || !group.contains('.')));
-    found.map(|(_, _, meant)| *meant)
+/// Whether lists of this kind hold what is read.
+fn is_list_of_ours(api_version: &str, kind: &str) -> bool {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let item = kind.strip_suffix("List").map(|item| if item.is_empty() { "List" } else { item });
+    item.is_some_and(|item| KINDS.iter().any(|(of, name, _)| *of == group && *name == item))
 }
 
 #[cfg(test)]

@@ -94,6 +94,7 @@ pub use store::Store;
 pub use store::UnselectedDaemonSet;
 pub use store::Unusable;
 pub use store::convert;
+pub use store::node_owner;
 #[cfg(test)]
 pub(in crate::node) use tls::TlsError;
 pub use tokens::IssuedToken;

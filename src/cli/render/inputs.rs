@@ -15,7 +15,6 @@ use crate::cli::Exit;
 use crate::cli::render::report::RenderEntry;
 use crate::config;
 use crate::core::annotations;
-use crate::core::convert;
 use crate::core::input;
 use crate::core::input::InputProblem;
 use crate::core::input::ObjectName;
@@ -44,7 +43,7 @@ pub(in crate::cli) struct RenderInputs {
     pub(in crate::cli) invalid: Vec<RenderEntry>,
     /// Paths that cannot be read: the message, and no hint.
     pub(in crate::cli) unreadable: Vec<(String, Option<String>)>,
-    /// What `--strict` refuses, each with its hint: objects that are there twice, and kinds that look misspelt.
+    /// What `--strict` refuses, each with its hint: objects that are there twice.
     pub(super) doubtful: Vec<(String, Option<String>)>,
     /// The file in which each object was last read.
     seen: BTreeMap<ObjectName, PathBuf>,
@@ -158,7 +157,7 @@ fn add(inputs: &mut RenderInputs, path: &Path, text: &str) {
     }
 }
 
-/// Notes what is there twice, and kinds that look like one that is read.
+/// Notes what is there twice.
 fn add_doubtful(inputs: &mut RenderInputs, path: &Path, parsed: &ParsedFile) {
     let daemon_sets = parsed.daemon_sets.iter().map(|daemon_set| ("DaemonSet", &daemon_set.key));
     let others = parsed.objects.iter().map(|(object, _)| (object.kind.as_str(), &object.key));
@@ -171,13 +170,6 @@ fn add_doubtful(inputs: &mut RenderInputs, path: &Path, parsed: &ParsedFile) {
             };
             let twice = format!("{name} is there twice, in {both}, which --strict refuses");
             inputs.doubtful.push((twice, Some("the last one counts; remove the other".to_owned())));
-        }
-    }
-    for ignored in &parsed.ignored {
-        if let Some(meant) = convert::resembled(&ignored.kind) {
-            let (path, line) = (path.display(), ignored.line);
-            let unknown = format!("{path}:{line}: {} {} is ignored, which --strict refuses", ignored.kind, ignored.key);
-            inputs.doubtful.push((unknown, Some(format!("did you mean `{meant}`?"))));
         }
     }
 }

@@ -156,6 +156,10 @@ fn a_slip_in_the_kind_is_refused_and_kinds_of_others_are_ignored() {
         ("v1", "DaemonSet", "DaemonSet n/d"),
         ("app/v1", "DaemonSet", "DaemonSet n/d"),
         ("v1", "Configmap", "ConfigMap n/d"),
+        ("apps/v1", "DeamonSet", "DaemonSet n/d"),
+        ("apps/v1", "DaemonSett", "DaemonSet n/d"),
+        ("v1", "Secerts", "Secret n/d"),
+        ("v1", "list", "List n/d"),
         ("apps/v1", "Secret", "Secret n/d"),
         ("scheduling.k8s.io/v1", "Priorityclass", "PriorityClass d"),
     ] {
@@ -164,11 +168,47 @@ fn a_slip_in_the_kind_is_refused_and_kinds_of_others_are_ignored() {
         assert_eq!(refused.error.to_string(), format!("kind: {api_version} has no kind {kind:?}"));
         assert!(refused.error.hint.is_some_and(|hint| hint.starts_with("write `apiVersion: ")));
     }
-    for (api_version, kind) in
-        [("apps.kruise.io/v1alpha1", "DaemonSet"), ("apps/v1", "Deployment"), ("v1", "Pod"), ("a.b/v1", "configmaps")]
-    {
+    for (api_version, kind) in [
+        ("apps.kruise.io/v1alpha1", "DaemonSet"),
+        ("apps/v1", "Deployment"),
+        ("v1", "Pod"),
+        ("a.b/v1", "configmaps"),
+        ("v1", "Config"),
+    ] {
         assert!(matches!(of(api_version, kind), Ok(DocumentObject::Ignored { .. })), "{api_version} {kind}");
     }
+}
+
+#[test]
+fn kinds_of_upstream_are_no_slips() {
+    let core = "Binding ComponentStatus Endpoints Event LimitRange Node PersistentVolume PersistentVolumeClaim Pod PodTemplate \
+        ReplicationController ResourceQuota Config Eviction";
+    let apps = "ControllerRevision Deployment ReplicaSet StatefulSet";
+    let others = "batch/v1 Job,batch/v1 CronJob,policy/v1 PodDisruptionBudget,autoscaling/v2 HorizontalPodAutoscaler,\
+        extensions/v1beta1 Ingress,scheduling.k8s.io/v1alpha2 Workload";
+    let kinds = core.split_whitespace().map(|kind| ("v1", kind));
+    let kinds = kinds.chain(apps.split_whitespace().map(|kind| ("apps/v1", kind)));
+    for (api_version, kind) in kinds.chain(others.split(',').filter_map(|one| one.trim().split_once(' '))) {
+        let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "d"}});
+        assert!(matches!(objects(object).remove(0), Ok(DocumentObject::Ignored { .. })), "{api_version} {kind}");
+    }
+}
+
+#[test]
+fn a_list_of_ours_without_a_list_is_refused() {
+    for (api_version, kind, items, reason) in [
+        ("v1", "List", json!({"a": 1}), "items: must be a list"),
+        ("v1", "List", json!("x"), "items: must be a list"),
+        ("apps/v1", "DaemonSetList", json!(1), "items: must be a list"),
+    ] {
+        let refused = objects(json!({"apiVersion": api_version, "kind": kind, "items": items})).remove(0).unwrap_err();
+        assert_eq!((refused.object, refused.error.to_string().as_str()), (None, reason));
+    }
+    let refused = objects(json!({"apiVersion": "v1", "kind": "List"})).remove(0).unwrap_err();
+    assert_eq!(refused.error.to_string(), "items: required");
+    assert!(objects(json!({"apiVersion": "v1", "kind": "List", "items": null})).is_empty());
+    let of_others = json!({"apiVersion": "a.b/v1", "kind": "DaemonSetList", "items": {}, "metadata": {"name": "d"}});
+    assert!(matches!(objects(of_others).remove(0), Ok(DocumentObject::Ignored { .. })));
 }
 
 #[test]

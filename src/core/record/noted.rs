@@ -65,8 +65,9 @@ pub struct Mirror {
 
 impl DaemonRecord {
     /// Notes an event on the mirror pod `mirror_uid` of the live instance `uid`. The first event on a mirror pod is
-    /// kept, except that a deletion overrides a phase.
-    pub fn note(&mut self, uid: &str, mirror_uid: &str, seen: NotedEvent, now: Timestamp) {
+    /// kept, except that a deletion overrides a phase. `node_uid`: its Node by the event, for a mirror pod that came and
+    /// went before any pass saw it.
+    pub fn note(&mut self, uid: &str, mirror_uid: &str, node_uid: Option<&str>, seen: NotedEvent, now: Timestamp) {
         let live = |i: &&mut super::Instance| i.uid == uid && i.phase == Phase::Live && i.restart.is_none();
         let Some(instance) = self.instances.iter_mut().find(live) else { return };
         let overtakes = |noted: &Noted| {
@@ -75,7 +76,7 @@ impl DaemonRecord {
         };
         if instance.noted.as_ref().is_none_or(overtakes) {
             let known = instance.mirror.as_ref().filter(|m| m.uid == mirror_uid);
-            let node_uid = known.and_then(|m| m.node_uid.clone());
+            let node_uid = known.and_then(|m| m.node_uid.clone()).or_else(|| node_uid.map(str::to_owned));
             instance.noted = Some(Noted { mirror_uid: mirror_uid.to_owned(), node_uid, seen, at: now });
         }
     }
@@ -86,7 +87,7 @@ impl DaemonRecord {
         let Some(before) = instance.mirror.clone() else { return self.keep_mirror(uid, mirror) };
         if before.uid != mirror.uid {
             let set_back = mirror.version < before.version;
-            self.note(uid, &before.uid, NotedEvent::Gone { set_back }, now);
+            self.note(uid, &before.uid, None, NotedEvent::Gone { set_back }, now);
             self.keep_mirror(uid, mirror);
         }
     }
@@ -134,6 +135,14 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_no_pass_saw_has_the_node_of_the_event() {
+        let mut record = record();
+        record.follow_mirror("u", mirror("m2", 20), at(1));
+        record.note("u", "m1", Some("n0"), NotedEvent::Deleting, at(1));
+        assert_eq!(record.instances[0].noted.clone().unwrap().node_uid.as_deref(), Some("n0"));
+    }
+
+    #[test]
     fn an_older_version_is_of_a_restored_api_server() {
         let mut record = record();
         record.follow_mirror("u", mirror("m1", 10), at(1));
@@ -144,11 +153,11 @@ mod tests {
     #[test]
     fn the_first_note_stands_and_a_deletion_overtakes_a_phase() {
         let mut record = record();
-        record.note("u", "m", NotedEvent::Succeeded, at(1));
-        record.note("u", "m", NotedEvent::Failed { reason: String::new(), message: String::new() }, at(2));
+        record.note("u", "m", None, NotedEvent::Succeeded, at(1));
+        record.note("u", "m", None, NotedEvent::Failed { reason: String::new(), message: String::new() }, at(2));
         assert_eq!(record.instances[0].noted.clone().unwrap().seen, NotedEvent::Succeeded);
-        record.note("u", "m", NotedEvent::Deleting, at(3));
-        record.note("u", "m", NotedEvent::Gone { set_back: false }, at(4));
+        record.note("u", "m", None, NotedEvent::Deleting, at(3));
+        record.note("u", "m", None, NotedEvent::Gone { set_back: false }, at(4));
         let noted = record.instances[0].noted.clone().unwrap();
         assert_eq!((noted.seen, noted.at), (NotedEvent::Deleting, at(3)));
     }
@@ -157,11 +166,11 @@ mod tests {
     fn what_ends_or_is_ordered_anyway_is_not_noted() {
         let mut record = record();
         record.order_restart("u", RestartCause::ByHand, at(1), &Fingerprint::Unknown);
-        record.note("u", "m", NotedEvent::Deleting, at(2));
+        record.note("u", "m", None, NotedEvent::Deleting, at(2));
         assert_eq!(record.instances[0].noted, None);
         record.instances[0].restart = None;
         record.end("u", &Phase::ending(at(3), ""));
-        record.note("u", "m", NotedEvent::Deleting, at(4));
+        record.note("u", "m", None, NotedEvent::Deleting, at(4));
         assert_eq!(record.instances[0].noted, None);
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
             wanted(daemon_set, daemon_set.mode_label().unwrap_or(Mode::Static), None)
         }
         FolderState::Absent if record.api_uid.is_none() => {
-            Desired::Gone { reason: "its file is gone".to_owned(), by_list: false, ignore_file: None }
+            Desired::Gone { reason: "no file defines it any more".to_owned(), by_list: false, ignore_file: None }
         }
         FolderState::Absent if is_unknown(known) => Desired::Unsure { reason: api.to_owned() },
         FolderState::Absent => kept(record, api.to_owned()),

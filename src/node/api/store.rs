@@ -37,6 +37,7 @@ use difference::put;
 use difference::put_one;
 pub use sightings::Sighting;
 use sightings::Sightings;
+pub use sightings::node_owner;
 pub use snapshot::Entry;
 pub use snapshot::EtcdRollback;
 pub use snapshot::EtcdRollbackDetection;

@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::core::json::at;
-use crate::core::json::list_at;
 use crate::core::json::text_at;
 use crate::core::model::Source;
 use crate::core::orders;
@@ -21,6 +19,7 @@ use crate::core::record::NotedEvent;
 use crate::core::record::Phase;
 use crate::core::time::Timestamp;
 use crate::node::api::Snapshot;
+use crate::node::api::node_owner;
 
 use super::super::evidence;
 use super::super::log::Log;
@@ -61,7 +60,9 @@ pub(in super::super) fn note_mirrors(observation: &Observation, records: &mut Re
                 instance.uid == sighting.static_uid && sighting.pod.as_ref().is_none_or(|pod| *pod == mirror())
             };
             if record.instances.iter().any(is_its_mirror) {
-                record.note(&sighting.static_uid, &sighting.mirror_uid, sighting.seen.clone(), observation.now);
+                let (uid, mirror_uid, node_uid) =
+                    (&sighting.static_uid, &sighting.mirror_uid, sighting.node_uid.as_deref());
+                record.note(uid, mirror_uid, node_uid, sighting.seen.clone(), observation.now);
             }
         }
     }
@@ -192,9 +193,7 @@ fn words(seen: &NotedEvent) -> String {
 fn read_mirror(pod: &Value, api: &Snapshot) -> Option<Mirror> {
     let uid = text_at(pod, &["metadata", "uid"])?.to_owned();
     let version = text_at(pod, &["metadata", "resourceVersion"]).and_then(|v| v.parse().ok());
-    let owners = list_at(pod, &["metadata", "ownerReferences"]);
-    let node = owners.iter().find(|o| o.get("kind").is_some_and(|kind| kind == "Node"));
-    let there = || api.node.as_ref().and_then(|node| at(&node.value, &["metadata", "uid"]));
-    let node_uid = node.and_then(|owner| owner.get("uid")).or_else(there).and_then(Value::as_str);
+    let there = || api.node.as_ref().and_then(|node| text_at(&node.value, &["metadata", "uid"]));
+    let node_uid = node_owner(pod).or_else(there);
     Some(Mirror { uid, node_uid: node_uid.map(str::to_owned), version: version.unwrap_or(0) })
 }

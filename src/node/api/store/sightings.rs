@@ -22,6 +22,9 @@ pub struct Sighting {
     /// Its namespace and name; recordings of older versions lack them.
     #[serde(default)]
     pub pod: Option<ObjectKey>,
+    /// The UID of the Node that owns it; `None`: another object does.
+    #[serde(default)]
+    pub node_uid: Option<String>,
     pub seen: NotedEvent,
 }
 
@@ -64,8 +67,15 @@ impl Sightings {
         }
         let key = ObjectKey::new(pod.str_at(["metadata", "namespace"]), pod.str_at(["metadata", "name"]));
         let (static_uid, mirror_uid) = (hash.to_owned(), uid.to_owned());
-        self.0.push(Sighting { static_uid, mirror_uid, pod: Some(key), seen });
+        let node_uid = node_owner(pod).map(str::to_owned);
+        self.0.push(Sighting { static_uid, mirror_uid, pod: Some(key), node_uid, seen });
     }
+}
+
+/// The UID of the Node that owns `pod`.
+pub fn node_owner(pod: &Value) -> Option<&str> {
+    let owners = pod.at(["metadata", "ownerReferences"])?.as_array()?;
+    owners.iter().find(|owner| owner.str_at("kind") == "Node")?.text_at("uid")
 }
 
 const HASH: [&str; 3] = ["metadata", "annotations", MIRROR_ANNOTATION];
@@ -133,6 +143,17 @@ mod tests {
             [("m".to_owned(), NotedEvent::Succeeded)],
             "when it began"
         );
+    }
+
+    #[test]
+    fn the_node_of_a_pod_that_came_and_went_is_recorded() {
+        let mut owned = pod("m", false, "Running");
+        owned["metadata"]["ownerReferences"] = json!([{"kind": "DaemonSet", "uid": "d"}, {"kind": "Node", "uid": "n"}]);
+        let mut sightings = Sightings::default();
+        sightings.applied(None, &owned);
+        sightings.deleted(Some(&owned));
+        let found = sightings.take();
+        assert_eq!(found.iter().map(|s| s.node_uid.as_deref()).collect::<Vec<_>>(), [Some("n")]);
     }
 
     #[test]
