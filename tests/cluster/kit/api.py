@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
+from . import follow
 from . import tools
 from .wait import TooLong
 
@@ -126,19 +127,29 @@ class Api:
         return text
 
     def get(self, kind, name, namespace=None):
-        """One object, None when there is none."""
-        try:
-            return self.request("GET", path_of(kind, namespace, name))
-        except Refused as refused:
-            if refused.code == 404:
-                return None
-            raise
+        """One object, None when there is none. A wait follows it."""
+        def ask():
+            try:
+                return [self.request("GET", path_of(kind, namespace, name))]
+            except Refused as refused:
+                if refused.code == 404:
+                    return []
+                raise
+
+        waits = follow.current()
+        found = waits.look(ask, self, kind, namespace, "", f"metadata.name={name}") if waits else ask()
+        return found[0] if found else None
 
     def list(self, kind, namespace="*", labels="", fields=""):
-        """The objects of a kind, in all namespaces unless one is named."""
-        return self._list(kind, namespace, labels, fields)["items"]
+        """The objects of a kind, in all namespaces unless one is named. A wait follows them."""
+        def ask():
+            return self.listed(kind, namespace, labels, fields)["items"]
 
-    def _list(self, kind, namespace, labels, fields):
+        waits = follow.current()
+        return waits.look(ask, self, kind, namespace, labels, fields) if waits else ask()
+
+    def listed(self, kind, namespace, labels, fields):
+        """The answer to a list, whole."""
         query = urlencode({key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value})
         return self.request("GET", path_of(kind, namespace) + (f"?{query}" if query else ""))
 
@@ -154,13 +165,17 @@ class Api:
         """Deletes an object; options as in DeleteOptions."""
         return self.request("DELETE", path_of(kind, namespace, name), options or None)
 
+    def open_watch(self, kind, namespace, labels, fields, seconds, since):
+        """A watch as (connection, answer); a line of the answer is an event."""
+        query = {"watch": "1", "timeoutSeconds": int(seconds) + 1, "labelSelector": labels, "fieldSelector": fields, "resourceVersion": since}
+        query = {key: value for key, value in query.items() if value}
+        return self._open("GET", path_of(kind, namespace) + "?" + urlencode(query), seconds=seconds)
+
     def watch(self, kind, namespace="*", labels="", fields="", seconds=60, since=""):
         """Events (type, object) of a kind until `seconds` are over, beginning with what is there,
         or after the resource version `since`."""
-        query = {"watch": "1", "timeoutSeconds": int(seconds) + 1, "labelSelector": labels, "fieldSelector": fields, "resourceVersion": since}
-        query = {key: value for key, value in query.items() if value}
         deadline = time.monotonic() + seconds
-        connection, answer = self._open("GET", path_of(kind, namespace) + "?" + urlencode(query), seconds=seconds)
+        connection, answer = self.open_watch(kind, namespace, labels, fields, seconds, since)
         try:
             while time.monotonic() < deadline:
                 try:
@@ -181,7 +196,7 @@ class Api:
         value = None
         while time.monotonic() < deadline:
             try:
-                listed = self._list(kind, namespace, labels, fields)
+                listed = self.listed(kind, namespace, labels, fields)
                 seen = {_key(item): item for item in listed["items"]}
                 value = check(seen)
                 if value:

@@ -18,6 +18,7 @@ import time
 
 from .agent import binary
 from .api import Refused
+from .follow import Following
 from .sandbox import scratch
 
 # What the docs promise is a second or two; the machine may be busy. Commands are run every so many looks.
@@ -80,6 +81,7 @@ class Truth:
         self.looks, self.began = 0, None
         self.ends, self.lock = threading.Event(), threading.Lock()
         self.plugin = self.thread = self.released = None
+        self.following = Following()
         # The nodes that each revision was seen Ready on: on a busy machine that was long ago when it is told.
         self.had = {}
 
@@ -95,6 +97,7 @@ class Truth:
     def __exit__(self, kind, *_):
         self.ends.set()
         self.thread.join(60)
+        self.following.end()
         print(f"  told and true: {self.looks} looks, {len(self.wrong)} wrong")
         if kind is None and self.wrong:
             raise AssertionError("what was told was not so:\n" + "\n".join(self.wrong[:20]))
@@ -122,7 +125,11 @@ class Truth:
     def _run(self):
         while not self.ends.wait(1):
             try:
-                self._look()
+                # A request each time: an API server that is silent tells nothing.
+                it = self.admin.get("daemonsets", self.daemon, self.namespace)
+                if it is not None and it.get("status", {}).get("conditions"):
+                    with self.following.here():
+                        self._look(it)
             except _AWAY:
                 self.since.clear()
 
@@ -130,9 +137,10 @@ class Truth:
         """What is true for a moment may lie between two looks, whose commands take seconds on a busy machine."""
         while not self.ends.wait(0.3):
             try:
-                it = self.admin.get("daemonsets", self.daemon, self.namespace)
-                if it is not None:
-                    self._sample(it)
+                with self.following.here():
+                    it = self.admin.get("daemonsets", self.daemon, self.namespace)
+                    if it is not None:
+                        self._sample(it)
             except _AWAY:
                 pass
 
@@ -214,12 +222,9 @@ class Truth:
                     troubled.update({name} if has_failed or one.get("pullFailed") or one.get("missing", {}).get("revision") == wanted else ())
         return troubled
 
-    def _look(self):
-        it = self.admin.get("daemonsets", self.daemon, self.namespace)
-        if it is None or not it.get("status", {}).get("conditions"):
-            return
+    def _look(self, it):
         self._sample(it)
-        it = self.admin.get("daemonsets", self.daemon, self.namespace)
+        it = self.admin.get("daemonsets", self.daemon, self.namespace) or it
         told = [*self._status(it), *self._reports(it)]
         if self.looks % COMMANDS == 0:
             told += self._commands()

@@ -1,6 +1,9 @@
 """Waiting: always with a bound, always saying what for."""
 
+import contextlib
 import time
+
+from .follow import Following
 
 # Between two looks there is so many times what a look took, so that those who wait leave the processors to those who
 # work; but no longer than this, in seconds.
@@ -17,6 +20,21 @@ def _rest(began, least):
     time.sleep(max(least, min(_TIMES * (time.monotonic() - began), _LONGEST)))
 
 
+@contextlib.contextmanager
+def _followed(check):
+    """`check` with looks that follow what they look at."""
+    following = Following()
+
+    def look():
+        with following.here():
+            return check()
+
+    try:
+        yield look
+    finally:
+        following.end()
+
+
 def until(check, seconds, what, pause=None):
     """Calls `check` until it gives something true, and returns that; `TooLong` after `seconds`.
 
@@ -24,12 +42,17 @@ def until(check, seconds, what, pause=None):
     answer yet). Errors of `check` count as "not yet", and the last is told. With `pause` it looks that often, whatever a
     look costs: for what passes quickly, or is measured.
     """
+    with _followed(check) as look:
+        return _until(look, seconds, what, pause)
+
+
+def _until(look, seconds, what, pause):
     deadline = time.monotonic() + seconds
     last = None
     while True:
         began = time.monotonic()
         try:
-            value = check()
+            value = look()
             if value:
                 return value
             last = value
@@ -45,12 +68,17 @@ def until(check, seconds, what, pause=None):
 
 def never(check, seconds, what, pause=None):
     """Asserts that `check` stays false for `seconds`; `pause` as for `until`."""
+    with _followed(check) as look:
+        _never(look, seconds, what, pause)
+
+
+def _never(look, seconds, what, pause):
     deadline = time.monotonic() + seconds
     while True:
         began = time.monotonic()
         if began >= deadline:
             return
-        value = check()
+        value = look()
         if value:
             raise AssertionError(f"happened, but must not: {what} ({value!r})")
         if pause is None:

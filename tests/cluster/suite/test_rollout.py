@@ -70,11 +70,13 @@ class RolloutTest(Coordinated):
     def test_2_a_rolling_update_keeps_its_budget(self):
         seen = []
         self.kubectl("set", "image", "ds/net", "*=example.org/net:2")
-        deadline = time.monotonic() + SOON
-        while time.monotonic() < deadline and sorted(self.images().values()) != ["example.org/net:2"] * NODES:
+
+        def over():
             objects = self.admin.list("nodedaemons")
-            replacing = [o for o in objects if any(d.get("replacing") for d in o.get("status", {}).get("daemons", []))]
-            seen.append(len(replacing))
+            seen.append(sum(any(d.get("replacing") for d in o.get("status", {}).get("daemons", [])) for o in objects))
+            return sorted(self.images().values()) == ["example.org/net:2"] * NODES
+
+        until(over, SOON, "all have the second", pause=0.02)
         self.all_have("example.org/net:2")
         self.assertLessEqual(max(seen), 1, "maxUnavailable is 1")
         self.assertIn("successfully rolled out", self.kubectl("rollout", "status", "ds/net", "--timeout=20s"))
@@ -186,13 +188,17 @@ class RolloutTest(Coordinated):
     def test_8_a_surge_has_new_pods_beside_the_old_ones_for_min_ready_seconds(self):
         self.change("8", updateStrategy=self.rolling(0, 5), minReadySeconds=3)
         both, fewest = 0, NODES
-        deadline = time.monotonic() + SOON
-        while time.monotonic() < deadline and (len(self.of("8")) < NODES or self.of("7")):
-            pods = self.admin.list("pods", "kube-system", labels="app=net")
-            nodes = [p["spec"]["nodeName"] for p in pods if "deletionTimestamp" not in p["metadata"]]
+
+        def over():
+            nonlocal both, fewest
+            pods = [p for p in self.admin.list("pods", "kube-system", labels="app=net") if "deletionTimestamp" not in p["metadata"]]
+            nodes = [p["spec"]["nodeName"] for p in pods]
             both = max(both, len(nodes) - len(set(nodes)))
-            fewest = min(fewest, len({p["spec"]["nodeName"] for p in pods if "deletionTimestamp" not in p["metadata"]
-                                      and any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))}))
+            fewest = min(fewest, len({p["spec"]["nodeName"] for p in pods
+                                      if any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))}))
+            return len(self.of("8")) == NODES and not self.of("7")
+
+        until(over, SOON, "all have the eighth", pause=0.02)
         self.all_have("example.org/net:8")
         self.assertGreaterEqual(both, 2, "old and new are there together")
         self.assertEqual(fewest, NODES, "no node is ever without a ready pod")
