@@ -25,10 +25,14 @@ def environment():
     return {"RUSTFLAGS": f"{os.environ.get('RUSTFLAGS', '')} --cfg tokio_unstable".strip()}
 
 
+def command(name):
+    """What builds the simulator, or the dice."""
+    return ["cargo", "test", "--quiet", *PROFILE, "--test", name, "--no-run", "--message-format", "json"]
+
+
 def build(name="sim"):
     """Builds the simulator, or the dice; gives its path."""
-    argv = ["cargo", "test", "--quiet", *PROFILE, "--test", name, "--no-run", "--message-format", "json"]
-    done = subprocess.run(argv, cwd=REPO, env=os.environ | environment(), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command(name), cwd=REPO, env=os.environ | environment(), stdout=subprocess.PIPE, text=True, check=True)
     for line in done.stdout.splitlines():
         said = json.loads(line)
         if said.get("reason") == "compiler-artifact" and said["target"]["name"] == name and said.get("executable"):

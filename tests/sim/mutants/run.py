@@ -20,6 +20,10 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import run as simulator  # noqa: E402
+
 REPO = HERE.parent.parent.parent
 TREE = REPO / "target" / "mutants"
 # Cargo gives the copy's artifacts the names of the tree's: in one folder each would overwrite the other's.
@@ -55,9 +59,8 @@ def build(is_for_dice=False):
     name = "dice" if is_for_dice else "sim"
     if not TARGET.exists() and (REPO / "target" / "sim").exists():
         shutil.copytree(REPO / "target" / "sim", TARGET / "sim", symlinks=True, ignore=shutil.ignore_patterns("incremental"))
-    flags = f"{os.environ.get('RUSTFLAGS', '')} --cfg tokio_unstable".strip()
-    env = os.environ | {"RUSTFLAGS": flags, "CARGO_TARGET_DIR": str(TARGET)}
-    argv = ["cargo", "test", "--quiet", "--profile", "sim", "--features", "simulation", "--test", name, "--no-run", "--message-format", "json"]
+    env = os.environ | simulator.environment() | {"CARGO_TARGET_DIR": str(TARGET)}
+    argv = simulator.command(name)
     done = subprocess.run(argv, cwd=TREE, env=env, stdout=subprocess.PIPE, text=True, check=False)
     for line in done.stdout.splitlines():
         said = json.loads(line)
