@@ -238,7 +238,7 @@ impl RenderedPod {
 fn without_files(volumes: &[VolumeData]) -> Vec<VolumeData> {
     let named = |volume: &VolumeData| {
         let (name, tokens) = (volume.name.clone(), volume.tokens.clone());
-        VolumeData { name, tokens, ..VolumeData::default() }
+        VolumeData { name, tokens, is_environment: volume.is_environment, ..VolumeData::default() }
     };
     volumes.iter().map(named).collect()
 }

@@ -146,7 +146,8 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
             if let Some(earlier) = places.insert(name.clone(), variables.len()) {
                 variables[earlier] = None;
             }
-            let from = SecretKey { field: field.clone(), secret: object_name.to_owned(), key: key.to_owned() };
+            let [secret, key] = [object_name, key].map(str::to_owned);
+            let from = SecretKey { field: field.clone(), index: None, secret, key };
             variables.push(variable(kind, name, value, from));
         }
     }
@@ -156,17 +157,18 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
 /// The variables of `env`, which is removed.
 fn env<'a>(ctx: &mut RenderContext<'a>, account: &str, container: &mut Object, field: &str) -> Vec<Variable<'a>> {
     let own = json::take_list(container, "env").into_iter().enumerate();
-    own.filter_map(|(index, variable)| resolve_one(ctx, account, variable, || format!("{field}.env[{index}]")))
-        .collect()
+    own.filter_map(|(index, variable)| resolve_one(ctx, account, variable, index, field)).collect()
 }
 
-/// One variable without references to the API; `None` if it is omitted.
+/// The variable at `index` of the `env` of `container` without references to the API; `None` if it is omitted.
 fn resolve_one<'a>(
     ctx: &mut RenderContext<'a>,
     account: &str,
     mut own: Value,
-    field: impl FnOnce() -> String,
+    index: usize,
+    container: &str,
 ) -> Option<Variable<'a>> {
+    let field = || format!("{container}.env[{index}]");
     if own.text_at("value").is_some() {
         if let Some(object) = own.as_object_mut() {
             object.remove("valueFrom");
@@ -212,7 +214,8 @@ fn resolve_one<'a>(
     if !ctx.spend_on_variable(name.len() + value.as_deref().map_or(0, <[u8]>::len), &field, &from) {
         return None;
     }
-    let from = SecretKey { field, secret: object_name.to_owned(), key: key.to_owned() };
+    let [secret, key] = [object_name, key].map(str::to_owned);
+    let from = SecretKey { field, index: Some(index), secret, key };
     variable(kind, name.to_owned(), value, from)
 }
 
