@@ -23,6 +23,7 @@ use crate::core::render::json;
 use crate::core::render::json::Object;
 use crate::core::render::payload;
 use crate::core::render::unfolding::Unfolding;
+use crate::core::validate;
 
 /// A variable before it is written.
 enum Variable<'a> {
@@ -128,7 +129,7 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
             if !name_is_valid(ctx, &name) {
                 let reason =
                     format!("the key {key:?} of {kind} {object_name} is left out: {name:?} is not a variable name");
-                ctx.note(&field, reason, "choose another key or prefix, or a kubelet of 1.32 or later");
+                ctx.note(&field, reason, "choose another key or prefix, or a kubelet of 1.35 or later");
                 // The note takes memory, too.
                 if !ctx.spend_on_variable(name.len(), &field, &from) {
                     return Vec::new();
@@ -247,20 +248,12 @@ pub(super) fn refers_to(variable: &Value, name: &str) -> bool {
     variable.text_at("value").is_some_and(|value| expansion::references(value).any(|found| found == name))
 }
 
-/// Whether the kubelet accepts `name` as a variable from `envFrom`.
-///
-/// Since 1.32 any printable ASCII character except `=` is allowed (`IsRelaxedEnvVarName`); before, other names were
-/// skipped (`IsEnvVarName`).
+/// Whether the kubelet accepts `name` as a variable of a static pod (`IsRelaxedEnvVarName`, before 1.35 `IsEnvVarName`).
 fn name_is_valid(ctx: &RenderContext<'_>, name: &str) -> bool {
-    let relaxed = ctx.input.options.kubelet_version.is_none_or(|version| version >= (1, 32));
-    if relaxed {
-        return !name.is_empty() && name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=');
+    match ctx.input.options.kubelet_version {
+        Some(version) if version < validate::AS_THE_API => validate::is_env_var_name(name),
+        _ => !name.is_empty() && name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'='),
     }
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    name.bytes().all(plain)
-        && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit())
-        && name != "."
-        && !name.starts_with("..")
 }
 
 #[cfg(test)]
