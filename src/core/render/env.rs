@@ -243,9 +243,9 @@ fn merge<'a>(mut from: Vec<Variable<'a>>, own: Vec<Variable<'a>>) -> impl Iterat
     from.into_iter().chain(own)
 }
 
-/// Whether the value of `variable` refers to `$(name)`.
-pub(super) fn refers_to(variable: &Value, name: &str) -> bool {
-    variable.text_at("value").is_some_and(|value| expansion::references(value).any(|found| found == name))
+/// The names that the value of `variable` refers to.
+pub(super) fn references(variable: &Value) -> impl Iterator<Item = &str> {
+    variable.text_at("value").into_iter().flat_map(expansion::references)
 }
 
 /// Whether the kubelet accepts `name` as a variable of a static pod (`IsRelaxedEnvVarName`, before 1.35 `IsEnvVarName`).
