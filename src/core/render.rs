@@ -11,6 +11,7 @@ mod env_file;
 mod expansion;
 mod gates;
 mod host_paths;
+mod hostname;
 mod images;
 mod json;
 mod metadata;
@@ -319,6 +320,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     let images = images::write_policies(ctx, &mut spec);
     volumes::convert(ctx, &view, &mut spec);
     env::resolve(ctx, account, &mut spec);
+    hostname::shorten(ctx, &mut spec);
     api_endpoint::add(ctx, &mut spec);
     start_gate::add(ctx, &mut spec);
     volumes::nest(ctx, &spec);
