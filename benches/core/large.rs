@@ -322,6 +322,7 @@ fn options() -> RenderOptions {
         pulls: PullMode::default(),
         token_expiration: DEFAULT_TOKEN_EXPIRATION,
         rules: daemonlet::core::policy::PodRules::trusting(),
+        topology: Default::default(),
     }
 }
 

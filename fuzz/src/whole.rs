@@ -89,6 +89,7 @@ fn options(kubelet_version: Option<(u32, u32)>, has_api: bool, inline_secret_env
         pulls: if has_api { PullMode::First } else { PullMode::ByKubelet },
         token_expiration: daemonlet::core::time::Span::from_secs(3607),
         rules: daemonlet::core::policy::PodRules::trusting(),
+        topology: Default::default(),
     }
 }
 

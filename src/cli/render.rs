@@ -219,6 +219,7 @@ fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptio
         pulls: if arguments.pull_policy == "as-written" { PullMode::AsWritten } else { PullMode::First },
         token_expiration: DEFAULT_TOKEN_EXPIRATION,
         rules: PodRules::trusting(),
+        topology: node.map(node::topology).unwrap_or_default(),
     })
 }
 

@@ -16,6 +16,8 @@ use crate::core::time::Timestamp;
 
 /// The taint of a Node that the cloud's controller has not labelled yet.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// The labels that the API server copies from a Node to its pods (`PodTopologyLabels`).
+const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 /// So long after a Node was registered anew it may lack labels that it had.
 pub const LABELS_WITHIN: Span = Span::from_secs(300);
 
@@ -53,6 +55,12 @@ pub fn has_its_labels(node: &NodeView, since: Option<Timestamp>, now: Timestamp)
 /// back beyond `since`.
 pub fn labels_due(since: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
     since.filter(|since| *since <= now).map(|since| since + LABELS_WITHIN).filter(|due| now < *due)
+}
+
+/// The labels of `node` that the API server copies to its pods.
+pub fn topology(node: &NodeView) -> BTreeMap<String, String> {
+    let labels = TOPOLOGY.iter().filter_map(|name| node.labels.get_key_value(*name));
+    labels.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Major and minor number of a version such as `v1.36.2` or `v1.36.2+k3s1`.

@@ -11,6 +11,7 @@ mod env_file;
 mod expansion;
 mod gates;
 mod host_paths;
+mod hostname;
 mod images;
 mod json;
 mod metadata;
@@ -26,6 +27,7 @@ mod unfolding;
 mod volumes;
 mod windows;
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -85,6 +87,9 @@ pub struct RenderOptions {
     /// Whose pods are kept away from the host.
     #[serde(default = "PodRules::trusting")]
     pub rules: PodRules,
+    /// The Node's labels that its pods have, too (`node::topology`); empty: unknown.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub topology: BTreeMap<String, String>,
 }
 
 /// [`RenderOptions::token_expiration`] where no configuration says another.
@@ -238,7 +243,7 @@ impl RenderedPod {
 fn without_files(volumes: &[VolumeData]) -> Vec<VolumeData> {
     let named = |volume: &VolumeData| {
         let (name, tokens) = (volume.name.clone(), volume.tokens.clone());
-        VolumeData { name, tokens, ..VolumeData::default() }
+        VolumeData { name, tokens, is_environment: volume.is_environment, ..VolumeData::default() }
     };
     volumes.iter().map(named).collect()
 }
@@ -304,7 +309,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     let mut metadata = metadata::build(input);
     let view = PodView::new(input, &metadata, account);
 
-    refuse_long_name(ctx);
+    metadata::refuse_long_name(ctx);
     overlays::require(ctx);
     windows::refuse(ctx, &spec);
     containers::refuse_mounts_above(ctx, &spec);
@@ -315,6 +320,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     scheduling::tolerate(&mut spec);
     scheduling::priority(ctx, &mut spec);
     scheduling::overhead(ctx, &mut spec);
+    hostname::shorten(ctx, &mut spec);
     let pull_secrets = service_account::apply(ctx, account, &mut spec);
     let images = images::write_policies(ctx, &mut spec);
     volumes::convert(ctx, &view, &mut spec);
@@ -367,15 +373,6 @@ fn refused(ctx: &mut RenderContext<'_>) -> Refused {
         held: std::mem::take(&mut ctx.obstacles).into_held(),
         references: std::mem::take(&mut ctx.references),
         tokens: std::mem::take(&mut ctx.tokens),
-    }
-}
-
-/// The kubelet appends the node's name; longer names are impossible.
-fn refuse_long_name(ctx: &mut RenderContext<'_>) {
-    let length = ctx.input.identity.pod_name.len() + 1 + ctx.input.options.node_name.len();
-    if length > 253 {
-        let reason = format!("the pod's name with the node's would have {length} bytes; at most 253 are allowed");
-        ctx.refuse("metadata.name", reason, "give the node a shorter name");
     }
 }
 

@@ -337,6 +337,7 @@ mod tests {
             pulls: Default::default(),
             token_expiration: render::DEFAULT_TOKEN_EXPIRATION,
             rules: PodRules::trusting(),
+            topology: Default::default(),
         };
         let rendered = |bytes: usize| {
             let mut objects = ObjectMap { complete: true, ..ObjectMap::default() };

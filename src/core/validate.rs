@@ -42,6 +42,9 @@ pub use types::pod_template_types;
 pub use types::pod_types;
 pub use types::unknown_fields;
 
+pub use versions::AS_THE_API;
+pub use versions::is_env_var_name;
+
 /// The deepest nesting of maps and lists in a spec. A checkpoint nests it a few levels deeper, and readers of
 /// checkpoints and manifests stop near 120 ([`crate::core::yaml::MAX_DEPTH`]).
 const MAX_LEVELS: usize = 100;

@@ -119,6 +119,8 @@ pub struct VolumeData {
     pub tokens: BTreeSet<String>,
     /// Whether files that are not in `files` stay as they are on disk; a volume without data is not written then.
     pub keeps_others: bool,
+    /// Whether it is the env file of a container: the manifest names the keys in it, so both change together.
+    pub is_environment: bool,
 }
 
 impl VolumeData {

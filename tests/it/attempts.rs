@@ -96,6 +96,7 @@ impl World {
             pulls: Default::default(),
             token_expiration: daemonlet::core::time::Span::from_secs(3607),
             rules: self.rules.clone(),
+            topology: Default::default(),
         };
         let no_tokens: BTreeMap<TokenRequest, String> = BTreeMap::new();
         let revision = Revision::of(&daemon_set);

@@ -63,6 +63,7 @@ pub(crate) fn options(version: (u32, u32)) -> RenderOptions {
         pulls: Default::default(),
         token_expiration: daemonlet::core::time::Span::from_secs(3607),
         rules: daemonlet::core::policy::PodRules::trusting(),
+        topology: Default::default(),
     }
 }
 

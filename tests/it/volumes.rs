@@ -44,6 +44,7 @@ fn options() -> RenderOptions {
         pulls: Default::default(),
         token_expiration: daemonlet::core::time::Span::from_secs(3607),
         rules: daemonlet::core::policy::PodRules::trusting(),
+        topology: Default::default(),
     }
 }
 

@@ -55,6 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         pulls: PullMode::First,
         token_expiration: DEFAULT_TOKEN_EXPIRATION,
         rules: PodRules::trusting(),
+        topology: Default::default(),
     };
     let mut manifests = Vec::new();
     let refused: Vec<_> = inputs.refused.iter().filter_map(RenderEntry::key).collect();

@@ -21,17 +21,19 @@ const MAX_DATA: usize = 1 << 20;
 const GO_BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
-/// Checks a ConfigMap and folds nulls: a null value is an empty one, as the API server stores it.
+/// Checks a ConfigMap and writes it as the API server stores it: a null value is an empty one, and `binaryData` is canonical
+/// base64.
 pub(super) fn config_map(object: &mut Value) -> Result<(), FieldError> {
-    check_config_map(object)?;
-    for field in ["data", "binaryData"] {
-        let values = object.get_mut(field).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut);
-        values.filter(|value| value.is_null()).for_each(|value| *value = "".into());
+    for (key, bytes) in check_config_map(object)? {
+        object["binaryData"][key] = STANDARD.encode(bytes).into();
     }
+    let values = object.get_mut("data").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut);
+    values.filter(|value| value.is_null()).for_each(|value| *value = "".into());
     Ok(())
 }
 
-fn check_config_map(object: &Value) -> Result<(), FieldError> {
+/// The bytes of `binaryData`, decoded.
+fn check_config_map(object: &Value) -> Result<BTreeMap<String, Vec<u8>>, FieldError> {
     checks::strings(object.get("data"), "data")?;
     let empty = Map::new();
     let data = object.get("data").and_then(Value::as_object).unwrap_or(&empty);
@@ -40,6 +42,7 @@ fn check_config_map(object: &Value) -> Result<(), FieldError> {
         key_name("data", key)?;
         size += value.as_str().map_or(0, str::len);
     }
+    let mut decoded = BTreeMap::new();
     match object.get("binaryData") {
         None | Some(Value::Null) => {}
         Some(Value::Object(binary)) => {
@@ -48,12 +51,15 @@ fn check_config_map(object: &Value) -> Result<(), FieldError> {
                 if data.contains_key(key) {
                     return Err(wrong(format!("binaryData[{key}]"), "the key is in data too"));
                 }
-                size += decode("binaryData", key, value)?.len();
+                let bytes = decode("binaryData", key, value)?;
+                size += bytes.len();
+                decoded.insert(key.clone(), bytes);
             }
         }
         Some(_) => return Err(wrong("binaryData", "must be a map of base64 strings")),
     }
-    too_large(size)
+    too_large(size)?;
+    Ok(decoded)
 }
 
 /// Checks a Secret and folds `stringData` into `data`, which then is canonical base64.

@@ -101,6 +101,14 @@ fn a_null_value_is_an_empty_one_as_the_api_server_stores_it() {
 }
 
 #[test]
+fn binary_data_of_a_config_map_is_canonical_as_the_api_server_stores_it() {
+    let mut object = config_map(json!({}));
+    object["binaryData"] = json!({ "bits": "Yh==", "lines": "Y\nQ==" });
+    let Some(Ok(DocumentObject::Other(_, value))) = objects(object).pop() else { panic!("it is taken") };
+    assert_eq!(value["binaryData"], json!({ "bits": "Yg==", "lines": "YQ==" }));
+}
+
+#[test]
 fn an_object_may_have_a_mebibyte_of_data_to_the_byte() {
     let secret = |bytes: usize| {
         let data = json!({ "a": STANDARD.encode(vec![0; bytes]) });

@@ -58,7 +58,28 @@ impl KeptParts {
         for held in rendering.held() {
             kept.add(instance, rendering, held);
         }
+        if kept.manifest {
+            kept.keep_environments(instance, rendering);
+        }
         kept
+    }
+
+    /// Keeps the env files of all containers with the manifest, which names what is in them. They are stale where data is
+    /// the reason.
+    fn keep_environments(&mut self, instance: &Instance, rendering: &RenderResult) {
+        let is_stale = !self.stale.is_empty();
+        for volume in rendering.volumes().iter().filter(|volume| volume.is_environment) {
+            if self.volumes.insert(volume.name.clone()) && is_stale {
+                let stale = StaleVolume {
+                    pod: instance.pod_name.clone(),
+                    volume: volume.name.clone(),
+                    since: String::new(),
+                    missing: Vec::new(),
+                    reason: "the manifest, which names its variables, stays as it is".to_owned(),
+                };
+                self.stale.push((StaleScope::Pod, stale));
+            }
+        }
     }
 
     fn add(&mut self, instance: &Instance, rendering: &RenderResult, held: &HeldPart) {
@@ -129,12 +150,16 @@ impl Planner<'_> {
             ManifestFact::Missing if self.facts.unreadable_manifests().is_none() => return,
             // It starts anew: what it lacks holds it, as at a first start.
             ManifestFact::Lost if kept.manifest || !kept.volumes.is_empty() => return,
-            ManifestFact::Missing => false,
+            ManifestFact::Missing => {
+                kept.keep_environments(instance, &rendering);
+                false
+            }
             ManifestFact::Lost => true,
             ManifestFact::Present(digest) => {
                 let other = rendering.result.as_ref().ok().filter(|rendered| digest != rendered.digest);
                 if other.is_some_and(|rendered| rendered.pod.guesses_kubelet) {
                     kept.manifest = true;
+                    kept.keep_environments(instance, &rendering);
                     self.add_reason("its manifest stays as it is until the API server tells the kubelet's version");
                     self.add_hints(["set node.kubelet-version, or let the agent read its Node".to_owned()]);
                 }
@@ -173,7 +198,15 @@ impl Planner<'_> {
         if let Ok(rendered) = &rendering.result {
             self.note(rendered);
         }
-        let kept = self.with_gate(KeptParts::of(instance, &rendering)).volumes;
+        let mut kept = KeptParts::of(instance, &rendering);
+        let is_current = match (self.facts.manifest(&instance.uid), &rendering.result) {
+            (ManifestFact::Present(digest), Ok(rendered)) => digest == rendered.digest,
+            _ => false,
+        };
+        if !is_current {
+            kept.keep_environments(instance, &rendering);
+        }
+        let kept = self.with_gate(kept).volumes;
         if self.facts.volumes(&rendering, &kept) == VolumesFact::Differ {
             let rendering = Arc::clone(&rendering);
             self.actions.push(Action::Refresh { rendering, volumes: true, manifest: false, kept });

@@ -23,6 +23,7 @@ use crate::core::render::json;
 use crate::core::render::json::Object;
 use crate::core::render::payload;
 use crate::core::render::unfolding::Unfolding;
+use crate::core::validate;
 
 /// A variable before it is written.
 enum Variable<'a> {
@@ -128,7 +129,7 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
             if !name_is_valid(ctx, &name) {
                 let reason =
                     format!("the key {key:?} of {kind} {object_name} is left out: {name:?} is not a variable name");
-                ctx.note(&field, reason, "choose another key or prefix, or a kubelet of 1.32 or later");
+                ctx.note(&field, reason, "choose another key or prefix, or a kubelet of 1.35 or later");
                 // The note takes memory, too.
                 if !ctx.spend_on_variable(name.len(), &field, &from) {
                     return Vec::new();
@@ -146,7 +147,8 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
             if let Some(earlier) = places.insert(name.clone(), variables.len()) {
                 variables[earlier] = None;
             }
-            let from = SecretKey { field: field.clone(), secret: object_name.to_owned(), key: key.to_owned() };
+            let [secret, key] = [object_name, key].map(str::to_owned);
+            let from = SecretKey { field: field.clone(), index: None, secret, key };
             variables.push(variable(kind, name, value, from));
         }
     }
@@ -156,17 +158,18 @@ fn env_from<'a>(ctx: &mut RenderContext<'a>, container: &mut Object, field: &str
 /// The variables of `env`, which is removed.
 fn env<'a>(ctx: &mut RenderContext<'a>, account: &str, container: &mut Object, field: &str) -> Vec<Variable<'a>> {
     let own = json::take_list(container, "env").into_iter().enumerate();
-    own.filter_map(|(index, variable)| resolve_one(ctx, account, variable, || format!("{field}.env[{index}]")))
-        .collect()
+    own.filter_map(|(index, variable)| resolve_one(ctx, account, variable, index, field)).collect()
 }
 
-/// One variable without references to the API; `None` if it is omitted.
+/// The variable at `index` of the `env` of `container` without references to the API; `None` if it is omitted.
 fn resolve_one<'a>(
     ctx: &mut RenderContext<'a>,
     account: &str,
     mut own: Value,
-    field: impl FnOnce() -> String,
+    index: usize,
+    container: &str,
 ) -> Option<Variable<'a>> {
+    let field = || format!("{container}.env[{index}]");
     if own.text_at("value").is_some() {
         if let Some(object) = own.as_object_mut() {
             object.remove("valueFrom");
@@ -212,7 +215,8 @@ fn resolve_one<'a>(
     if !ctx.spend_on_variable(name.len() + value.as_deref().map_or(0, <[u8]>::len), &field, &from) {
         return None;
     }
-    let from = SecretKey { field, secret: object_name.to_owned(), key: key.to_owned() };
+    let [secret, key] = [object_name, key].map(str::to_owned);
+    let from = SecretKey { field, index: Some(index), secret, key };
     variable(kind, name.to_owned(), value, from)
 }
 
@@ -239,25 +243,17 @@ fn merge<'a>(mut from: Vec<Variable<'a>>, own: Vec<Variable<'a>>) -> impl Iterat
     from.into_iter().chain(own)
 }
 
-/// Whether the value of `variable` refers to `$(name)`.
-pub(super) fn refers_to(variable: &Value, name: &str) -> bool {
-    variable.text_at("value").is_some_and(|value| expansion::references(value).any(|found| found == name))
+/// The names that the value of `variable` refers to.
+pub(super) fn references(variable: &Value) -> impl Iterator<Item = &str> {
+    variable.text_at("value").into_iter().flat_map(expansion::references)
 }
 
-/// Whether the kubelet accepts `name` as a variable from `envFrom`.
-///
-/// Since 1.32 any printable ASCII character except `=` is allowed (`IsRelaxedEnvVarName`); before, other names were
-/// skipped (`IsEnvVarName`).
+/// Whether the kubelet accepts `name` as a variable of a static pod (`IsRelaxedEnvVarName`, before 1.35 `IsEnvVarName`).
 fn name_is_valid(ctx: &RenderContext<'_>, name: &str) -> bool {
-    let relaxed = ctx.input.options.kubelet_version.is_none_or(|version| version >= (1, 32));
-    if relaxed {
-        return !name.is_empty() && name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=');
+    match ctx.input.options.kubelet_version {
+        Some(version) if version < validate::AS_THE_API => validate::is_env_var_name(name),
+        _ => !name.is_empty() && name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'='),
     }
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    name.bytes().all(plain)
-        && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit())
-        && name != "."
-        && !name.starts_with("..")
 }
 
 #[cfg(test)]

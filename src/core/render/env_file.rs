@@ -1,6 +1,7 @@
 //! Values of Secrets in a container's environment: one file per container, read by the kubelet.
 //!
-//! Owns what upstream's parser (`pkg/kubelet/util/env`) can read. A value never appears in a message.
+//! Owns what upstream's parser (`pkg/kubelet/util/env`) can read, and the keys: that of a variable depends on the template
+//! alone, so another variable that comes or goes never gives it another value. A value never appears in a message.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -38,6 +39,8 @@ const MAX_LINE: usize = 64 * 1024 - 1;
 pub(super) struct SecretKey {
     /// The field that refers to it.
     pub(super) field: String,
+    /// Its place in the container's `env`; `None`: it is from `envFrom`.
+    pub(super) index: Option<usize>,
     pub(super) secret: String,
     pub(super) key: String,
 }
@@ -46,9 +49,10 @@ pub(super) struct SecretKey {
 pub(super) struct EnvFile {
     volume: String,
     content: String,
-    keys: BTreeSet<String>,
-    /// For names that several variables want as their key: the number that the next one tries.
-    numbers: BTreeMap<String, usize>,
+    /// Whether a variable refers to it.
+    is_used: bool,
+    /// Where in the container's `env` each name is that has a Secret's value.
+    own: BTreeMap<String, Vec<usize>>,
 }
 
 impl EnvFile {
@@ -65,7 +69,13 @@ impl EnvFile {
     /// An empty file for `container`, in a volume whose name is not among `volumes`.
     pub(super) fn new(container: &Object, volumes: &BTreeSet<String>) -> Self {
         let volume = volume_name(container.str_at("name"), volumes);
-        Self { volume, content: String::new(), keys: BTreeSet::new(), numbers: BTreeMap::new() }
+        let mut own: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (index, variable) in container.list_at("env").iter().enumerate() {
+            if variable.at(["valueFrom", "secretKeyRef"]).is_some() {
+                own.entry(variable.str_at("name").to_owned()).or_default().push(index);
+            }
+        }
+        Self { volume, content: String::new(), is_used: false, own }
     }
 
     /// The variable `name` with `value` (`None`: missing); `None` if it cannot be written.
@@ -88,9 +98,10 @@ impl EnvFile {
         if text == Some("") {
             return Some(json!({"name": name, "value": ""}));
         }
+        let key = self.key(name, at.index);
         let unfit = match options.kubelet_version {
             Some(version) if version < SINCE => Some("which needs a kubelet of 1.35 or later"),
-            _ => text.and_then(|text| unfit(name, text)),
+            _ => text.and_then(|text| unfit(&key, text)),
         };
         match (unfit, text) {
             (Some(_), None) if options.inline_secret_env => return None,
@@ -104,7 +115,7 @@ impl EnvFile {
         if options.kubelet_version.is_none() {
             ctx.not_heard(ctx.missing("KubeletVersion", "", &options.node_name, ""));
         }
-        let key = self.key(name);
+        self.is_used = true;
         if let Some(text) = text {
             self.content.push_str(&format!("{key}='{text}'\n"));
         }
@@ -116,27 +127,38 @@ impl EnvFile {
     /// never has it.
     pub(super) fn wait_for(&mut self, missing: &Missing) -> Value {
         let key = waiting_key(missing);
-        self.keys.insert(key.clone());
+        self.is_used = true;
         let reference = json!({"volumeName": self.volume, "path": FILE, "key": key});
         json!({"name": "DAEMONLET_WAITS_FOR", "valueFrom": {"fileKeyRef": reference}})
     }
 
-    /// A key for the variable `name` that the parser accepts and no other variable has.
-    fn key(&mut self, name: &str) -> String {
-        let safe: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let safe = if safe.starts_with(|c: char| c.is_ascii_digit()) { format!("_{safe}") } else { safe };
-        let mut key = safe.clone();
-        while !self.keys.insert(key.clone()) {
-            let number = self.numbers.entry(safe.clone()).or_insert(2);
-            key = format!("{safe}_{number}");
-            *number += 1;
+    /// The key of the variable `name`, which is at `index` of `env` or from `envFrom`: one that the parser accepts. Letters,
+    /// digits, `_` and `.` of the name stay; any other byte is `%` and two hex digits. The names of `envFrom` are unique;
+    /// what comes after a `:` sets apart those that `env` has, too.
+    fn key(&self, name: &str, index: Option<usize>) -> String {
+        let mut key = String::with_capacity(name.len());
+        for byte in name.bytes() {
+            match byte {
+                b'_' | b'.' => key.push(char::from(byte)),
+                _ if byte.is_ascii_alphanumeric() => key.push(char::from(byte)),
+                _ => key.push_str(&format!("%{byte:02x}")),
+            }
+        }
+        let own = self.own.get(name);
+        match (index, own) {
+            (None, Some(_)) => key.push_str(":from"),
+            (Some(index), Some(own)) => match own.binary_search(&index) {
+                Ok(before @ 1..) => key.push_str(&format!(":{}", before + 1)),
+                _ => {}
+            },
+            (_, None) => {}
         }
         key
     }
 
     /// Mounts the file, if anything is in it, and returns its volume.
     pub(super) fn mount(self, ctx: &mut RenderContext<'_>, container: &mut Object) -> Option<Value> {
-        if self.keys.is_empty() {
+        if !self.is_used {
             return None;
         }
         let mounts = json::list_mut(container, "volumeMounts")?;
@@ -145,7 +167,7 @@ impl EnvFile {
         let volume = json!({"name": self.volume, "emptyDir": {}});
         let file = VolumeFile { data: self.content.into_bytes().into(), mode: 0o400, uid: None };
         let files = BTreeMap::from([(FILE.to_owned(), file)]);
-        ctx.volumes.push(VolumeData { name: self.volume, files, ..VolumeData::default() });
+        ctx.volumes.push(VolumeData { name: self.volume, files, is_environment: true, ..VolumeData::default() });
         Some(volume)
     }
 }
@@ -164,16 +186,16 @@ fn refuse(ctx: &mut RenderContext<'_>, at: &SecretKey, reason: &str, hint: &str)
     ctx.refuse(&at.field, format!("a static pod cannot have this variable from {secret}, {reason}"), hint);
 }
 
-/// Why the kubelet's parser cannot read `text`.
-fn unfit(name: &str, text: &str) -> Option<&'static str> {
+/// Why the kubelet's parser cannot read `text` as the value of `key`.
+fn unfit(key: &str, text: &str) -> Option<&'static str> {
     if text.contains('\'') {
         return Some("whose value has a single quote");
     }
     if text.contains("\r\n") {
         return Some("whose value has a carriage return before a line break");
     }
-    // The key may be up to a dozen characters longer than the name.
-    let longest = text.split('\n').map(str::len).max().unwrap_or(0) + name.len() + 16;
+    // The first line begins with the key, and the last one ends with a quote.
+    let longest = text.split('\n').map(str::len).max().unwrap_or(0) + key.len() + "=''".len();
     (longest > MAX_LINE).then_some("whose value has a line of more than 64 KiB")
 }
 

@@ -68,6 +68,7 @@ impl Fixture {
                 pulls: Default::default(),
                 token_expiration: crate::core::time::Span::from_secs(3607),
                 rules: crate::core::policy::PodRules::trusting(),
+                topology: Default::default(),
             },
         };
         fixture.put(Kind::ServiceAccount, "default", json!({}));

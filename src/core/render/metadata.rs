@@ -26,6 +26,8 @@ const MAX_ANNOTATIONS: usize = 256 << 10;
 /// How many bytes are left to those that come later, without names of containers: the kubelet's four (some 220 bytes),
 /// the digest of overlays, the containers that wait, and a longer incarnation number.
 const LATER: usize = 512;
+/// The first version whose API server gives a pod the zone and the region of its Node (`PodTopologyLabelsAdmission`).
+const TOPOLOGY: (u32, u32) = (1, 35);
 /// Annotations that belong to the kubelet; a mirror annotation on a static pod would make it a mirror pod.
 const OF_KUBELET: &str = "kubernetes.io/config.";
 
@@ -39,6 +41,15 @@ pub(super) fn build(input: RenderInput<'_>) -> Object {
     put("labels", labels(input).into());
     put("annotations", annotations(input).into());
     metadata
+}
+
+/// The kubelet appends the node's name; longer names are impossible.
+pub(super) fn refuse_long_name(ctx: &mut RenderContext<'_>) {
+    let length = ctx.input.identity.pod_name.len() + 1 + ctx.input.options.node_name.len();
+    if length > 253 {
+        let reason = format!("the pod's name with the node's would have {length} bytes; at most 253 are allowed");
+        ctx.refuse("metadata.name", reason, "give the node a shorter name");
+    }
 }
 
 /// Refuses annotations that leave no room for those that come later: on the same pod in place, and on its mirror pod.
@@ -72,7 +83,8 @@ pub(super) fn mark_waiting(metadata: &mut Object, held: &[HeldPart]) {
     }
 }
 
-/// The template's labels and those that upstream's `CreatePodTemplate` adds.
+/// The template's labels, those that upstream's `CreatePodTemplate` adds, and those of the Node, which count before the
+/// template's.
 fn labels(input: RenderInput<'_>) -> Object {
     let mut labels = of_template(input, "labels");
     let generation = input.daemon_set.annotations.get(GENERATION_ANNOTATION);
@@ -82,6 +94,10 @@ fn labels(input: RenderInput<'_>) -> Object {
     }
     if !input.revision.is_empty() {
         labels.insert(HASH_LABEL.to_owned(), template_hash(input.revision).into());
+    }
+    if input.options.kubelet_version.is_some_and(|version| version >= TOPOLOGY) {
+        let of_node = input.options.topology.iter();
+        labels.extend(of_node.map(|(name, value)| (name.clone(), value.clone().into())));
     }
     labels
 }

@@ -35,9 +35,9 @@ pub(super) fn refuse_claims(ctx: &mut RenderContext<'_>, spec: &Object) {
 }
 
 /// Removes placement fields, which are decided already and which the kubelet would judge again at a boot without API, and
-/// the group of pods that a scheduler places at once.
+/// the group of pods that a scheduler places at once (of 1.35: `workloadRef`).
 pub(super) fn drop_placement(spec: &mut Object) {
-    for member in ["nodeSelector", "nodeName", "schedulingGates", "schedulingGroup"] {
+    for member in ["nodeSelector", "nodeName", "schedulingGates", "schedulingGroup", "workloadRef"] {
         spec.remove(member);
     }
     let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) else { return };

@@ -41,6 +41,12 @@ fn a_plain_daemon_gets_its_token_and_the_api_service() {
                     "env": [
                         {"name": "KUBERNETES_SERVICE_HOST", "value": "10.96.0.1"},
                         {"name": "KUBERNETES_SERVICE_PORT", "value": "443"},
+                        {"name": "KUBERNETES_SERVICE_PORT_HTTPS", "value": "443"},
+                        {"name": "KUBERNETES_PORT", "value": "tcp://10.96.0.1:443"},
+                        {"name": "KUBERNETES_PORT_443_TCP", "value": "tcp://10.96.0.1:443"},
+                        {"name": "KUBERNETES_PORT_443_TCP_PROTO", "value": "tcp"},
+                        {"name": "KUBERNETES_PORT_443_TCP_PORT", "value": "443"},
+                        {"name": "KUBERNETES_PORT_443_TCP_ADDR", "value": "10.96.0.1"},
                     ],
                 }],
                 "volumes": [{"name": "kube-api-access", "emptyDir": {}}],

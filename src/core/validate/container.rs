@@ -53,7 +53,7 @@ pub(super) fn check(
     mounts::devices(container, volumes, place, errors);
     word(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], place, errors);
     resources::check(claims, container, place, errors);
-    restarts::check(container, is_init, place, errors);
+    restarts::check(container, place, errors);
     security::check(spec, container, place, errors);
     handlers::check(spec, container, is_init, place, errors);
 }

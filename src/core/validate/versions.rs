@@ -2,6 +2,8 @@
 //!
 //! Judged for a rendered pod alone: only then is it known which kubelet reads it.
 
+mod strict;
+
 use ::core::net::IpAddr;
 
 use serde_json::Value;
@@ -11,15 +13,43 @@ use super::rules::POD_SPEC;
 use crate::core::json::Json;
 use crate::core::model::FieldError;
 
-/// The first version that takes no ambiguous addresses (`StrictIPCIDRValidation`), and takes the action
-/// `RestartAllContainers` and a sidecar's rules (`RestartAllContainersOnContainerExits`).
+pub use strict::is_env_var_name;
+
+/// The first version whose file source judges a pod with the options that the API server has. The file source of an older
+/// one has none of them on (`PodValidationOptions{}`).
+pub const AS_THE_API: (u32, u32) = (1, 35);
+
+/// The first version that takes no ambiguous addresses (`StrictIPCIDRValidation`), takes the action
+/// `RestartAllContainers` and a sidecar's rules (`RestartAllContainersOnContainerExits`), and lets no init container but a
+/// sidecar restart for a resize.
 const CHANGED: (u32, u32) = (1, 36);
 
 /// Checks the pod's `spec` for a kubelet of `version`; `None`: for the newest.
 pub(super) fn check(spec: &Value, version: Option<(u32, u32)>, errors: &mut Vec<FieldError>) {
-    match version {
-        Some(version) if version < CHANGED => restart_rules(spec, errors),
-        _ => addresses(spec, errors),
+    let is_before = |other| version.is_some_and(|version| version < other);
+    if is_before(AS_THE_API) {
+        strict::check(spec, errors);
+    }
+    if is_before(CHANGED) {
+        restart_rules(spec, errors);
+    } else {
+        addresses(spec, errors);
+        resizes(spec, errors);
+    }
+}
+
+/// `validateResizePolicy` of an init container that ends.
+fn resizes(spec: &Value, errors: &mut Vec<FieldError>) {
+    for (index, container) in spec.list_at("initContainers").iter().enumerate().filter(|(_, it)| !is_sidecar(it)) {
+        for (at, policy) in container.list_at("resizePolicy").iter().enumerate() {
+            if policy.str_at("restartPolicy") == "RestartContainer" {
+                let field = format!("{POD_SPEC}.initContainers[{index}].resizePolicy[{at}].restartPolicy");
+                let reason = "must be NotRequired in an init container without restartPolicy Always: Kubernetes 1.36 \
+                              refuses anything else";
+                let hint = Some("write NotRequired".to_owned());
+                errors.push(FieldError { field, reason: reason.to_owned(), hint });
+            }
+        }
     }
 }
 
@@ -95,6 +125,18 @@ mod tests {
         for version in [Some((1, 36)), None] {
             let wrong = ["dnsConfig.nameservers[1]", "hostAliases[1].ip", "hostAliases[2].ip"];
             assert_eq!(fields(&spec, version), wrong, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn an_init_container_that_ends_restarts_for_no_resize_from_1_36_on() {
+        let with = |kind: Option<&str>, policy: &str| json!({"restartPolicy": kind, "resizePolicy": [{"resourceName": "cpu", "restartPolicy": policy}]});
+        let ends = with(None, "RestartContainer");
+        let spec =
+            json!({"initContainers": [with(None, "NotRequired"), ends, with(Some("Always"), "RestartContainer")]});
+        assert_eq!(fields(&spec, Some((1, 35))), [""; 0]);
+        for version in [Some((1, 36)), None] {
+            assert_eq!(fields(&spec, version), ["initContainers[1].resizePolicy[0].restartPolicy"], "{version:?}");
         }
     }
 

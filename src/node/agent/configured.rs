@@ -39,5 +39,6 @@ pub fn render_options(config: &Config, has_runtime: bool) -> RenderOptions {
         },
         token_expiration: config.default_token_expiration.into(),
         rules: config.policy_rules(),
+        topology: Default::default(),
     }
 }

@@ -141,7 +141,7 @@ def gate(stock, ours):
 def environment(stock, ours):
     """Values of ConfigMaps and Secrets are resolved; the API server's address is written out."""
     for theirs, mine in zip(containers(stock), containers(ours)):
-        resolved = {"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"}
+        resolved = {one["name"] for one in mine.get("env", []) if one["name"].startswith(("KUBERNETES_SERVICE_", "KUBERNETES_PORT"))}
         for variable in theirs.get("env", []):
             source = variable.get("valueFrom", {})
             if "configMapKeyRef" in source or "secretKeyRef" in source:

@@ -90,4 +90,13 @@ fn what_cannot_be_ended_because_its_manifest_stays_reads_no_old_data() {
     bench.now += Span::from_secs(60);
     let actions: Vec<String> = bench.plan(&wanted(&daemon_set("b"))).actions.iter().map(short).collect();
     assert_eq!(actions, ["refresh uid-a-0 volumes=true manifest=false", "end uid-a-0"]);
+
+    bench.world.env_files = vec!["daemonlet-env-c".to_owned()];
+    let kept = |bench: &Bench| match &bench.plan(&wanted(&daemon_set("b"))).actions[0] {
+        Action::Refresh { kept, .. } => kept.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(kept(&bench), 0);
+    bench.world.data_version = "2".to_owned();
+    assert_eq!(kept(&bench), 1, "its manifest may name what the env file does not have any more");
 }

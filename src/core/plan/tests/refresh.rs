@@ -105,6 +105,46 @@ fn a_value_that_no_file_can_carry_holds_back_its_container_alone() {
 }
 
 #[test]
+fn the_env_files_of_all_containers_stay_with_the_manifest_that_names_what_is_in_them() {
+    let mut bench = Bench::running("a");
+    bench.world.ready.insert(UID.to_owned(), NOW);
+    bench.world.env_files = vec!["daemonlet-env-c".to_owned(), "daemonlet-env-d".to_owned()];
+    bench.world.stale_volumes.insert(UID.to_owned());
+    let both = || vec!["daemonlet-env-c".to_owned(), "daemonlet-env-d".to_owned()];
+
+    bench.lacks(vec![held(environment("c"), "c")]);
+    assert_eq!(bench.refreshed(), Some((both(), false)));
+    let stale = bench.summary().stale;
+    let told: Vec<_> = stale.iter().map(|stale| (stale.volume.as_str(), stale.reason.as_str())).collect();
+    let of_c = "the environment of container c: missing key k of ConfigMap a/c";
+    let of_d = "the manifest, which names its variables, stays as it is";
+    assert_eq!(told, [("daemonlet-env-c", of_c), ("daemonlet-env-d", of_d)]);
+
+    bench.lacks(vec![held(volume("config"), "c")]);
+    bench.world.stale_volumes.insert(UID.to_owned());
+    bench.world.data_version = "2".to_owned();
+    assert_eq!(bench.refreshed(), Some((vec!["config".to_owned()], true)), "a volume keeps no manifest");
+
+    let error = FieldError { field: "spec".to_owned(), reason: "no".to_owned(), hint: None };
+    bench.lacks(vec![HeldPart { refused: vec![error.clone()], ..held(Part::Pod, "c") }]);
+    bench.world.refused = Some(error);
+    bench.world.stale_volumes.insert(UID.to_owned());
+    assert_eq!(bench.refreshed(), Some((both(), false)), "the pod as a whole");
+    assert_eq!(bench.summary().stale.len(), 3);
+
+    bench.lacks(vec![HeldPart { unheard: true, ..held(Part::Pod, "c") }]);
+    bench.world.refused = None;
+    bench.world.stale_volumes.insert(UID.to_owned());
+    assert_eq!(bench.refreshed(), Some((both(), false)));
+    assert_eq!(bench.summary().stale.len(), 0, "nobody says that it is missing");
+
+    bench.lacks(Vec::new());
+    bench.world.stale_volumes.insert(UID.to_owned());
+    bench.world.data_version = "3".to_owned();
+    assert_eq!(bench.refreshed(), Some((Vec::new(), true)));
+}
+
+#[test]
 fn what_nobody_has_said_anything_of_is_not_stale() {
     let mut bench = Bench::running("a");
     bench.world.ready.insert(UID.to_owned(), NOW);
@@ -143,7 +183,8 @@ fn a_manifest_is_not_rewritten_for_a_kubelet_of_unknown_version() {
     assert_eq!(bench.summary().reason, "", "it is as it would be written");
     bench.world.data_version = "2".to_owned();
     bench.world.stale_volumes.insert(UID.to_owned());
-    assert_eq!(bench.refreshed(), Some((Vec::new(), false)), "its data follows");
+    bench.world.env_files = vec!["daemonlet-env-c".to_owned()];
+    assert_eq!(bench.refreshed(), Some((bench.world.env_files.clone(), false)), "its data follows, but for variables");
     bench.world.stale_volumes.clear();
     assert!(bench.summary().reason.contains("until the API server tells the kubelet's version"));
     bench.world.guesses_kubelet = false;

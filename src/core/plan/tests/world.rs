@@ -9,6 +9,7 @@ use crate::core::record::HandOver;
 use crate::core::render::RenderedPod;
 use crate::core::rendering::DataDigests;
 use crate::core::rendering::Rendered;
+use crate::core::volume::VolumeData;
 
 use super::*;
 
@@ -35,6 +36,8 @@ pub(super) struct DaemonWorld {
     /// Whether its manifest depends on a kubelet's version that is not known.
     pub(super) guesses_kubelet: bool,
     pub(super) refused: Option<FieldError>,
+    /// The env files of its containers.
+    pub(super) env_files: Vec<String>,
     pub(super) no_runtime_view: bool,
     pub(super) stock: Option<Stock>,
     pub(super) rollback_version: String,
@@ -83,6 +86,8 @@ impl Facts for DaemonWorld {
             _ => data_version,
         };
         *self.rendered.borrow_mut() += 1;
+        let env_file = |name: &String| VolumeData { name: name.clone(), is_environment: true, ..VolumeData::default() };
+        let volumes: Vec<VolumeData> = self.env_files.iter().map(env_file).collect();
         let (waiting_for, held, references) = self.lacks(&image(daemon_set));
         let identity = Identity {
             uid: format!("uid-{}-{incarnation}", image(daemon_set)),
@@ -94,7 +99,8 @@ impl Facts for DaemonWorld {
                     true => vec![HeldPart { refused: vec![error.clone()], ..HeldPart::default() }],
                     false => self.held.clone(),
                 };
-                Err(Refused { errors: vec![error.clone(); 2], held, ..Refused::default() })
+                let volumes = volumes.into();
+                Err(Refused { errors: vec![error.clone(); 2], held, volumes, ..Refused::default() })
             }
             None => Ok(Rendered {
                 file: format!("{}.yaml", identity.pod_name),
@@ -106,7 +112,7 @@ impl Facts for DaemonWorld {
                 },
                 pod: RenderedPod {
                     pod: json!({}),
-                    volumes: Vec::new(),
+                    volumes,
                     references,
                     tokens: BTreeSet::new(),
                     waiting_for,

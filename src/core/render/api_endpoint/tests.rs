@@ -20,7 +20,26 @@ fn port(value: &str) -> Value {
     variable("KUBERNETES_SERVICE_PORT", value)
 }
 
+/// The other variables of the Service.
+fn links() -> Vec<Value> {
+    vec![
+        variable("KUBERNETES_SERVICE_PORT_HTTPS", "443"),
+        variable("KUBERNETES_PORT", "tcp://10.96.0.1:443"),
+        variable("KUBERNETES_PORT_443_TCP", "tcp://10.96.0.1:443"),
+        variable("KUBERNETES_PORT_443_TCP_PROTO", "tcp"),
+        variable("KUBERNETES_PORT_443_TCP_PORT", "443"),
+        variable("KUBERNETES_PORT_443_TCP_ADDR", "10.96.0.1"),
+    ]
+}
+
+/// The first container's variables without [`links`].
 fn env(fixture: &Fixture) -> Value {
+    let env = all(fixture);
+    let Value::Array(env) = env else { return env };
+    env.into_iter().filter(|variable| !links().contains(variable)).collect()
+}
+
+fn all(fixture: &Fixture) -> Value {
     spec(&fixture.rendered(), "/containers/0/env").clone()
 }
 
@@ -40,6 +59,36 @@ fn pods_of_the_pod_network_get_the_service_and_others_the_endpoint() {
     assert!(!fixture.rendered().references.contains(&service));
     fixture.options.api_endpoint = Some(Endpoint { host: "[fd00::1]".to_owned(), port: 443 });
     assert_eq!(env(&fixture), json!([host("fd00::1"), port("443")]));
+}
+
+#[test]
+fn pods_of_the_pod_network_get_every_variable_of_the_service_as_the_kubelet_makes_them() {
+    let mut fixture = Fixture::container(json!({}));
+    let pair = || vec![host("10.96.0.1"), port("443")];
+    assert_eq!(all(&fixture), Value::Array([pair(), links()].concat()));
+    assert_eq!(all(host_network(&mut fixture)).as_array().map(Vec::len), Some(2), "they name another address");
+    let url = variable("URL", "$(KUBERNETES_PORT)");
+    let proto = variable("KUBERNETES_PORT_443_TCP_PROTO", "mine");
+    let fixture = Fixture::container(json!({"env": [url, proto]}));
+    let kept = links().into_iter().filter(|it| it["name"] != proto["name"]).collect();
+    assert_eq!(all(&fixture), Value::Array([pair(), kept, vec![url, proto]].concat()));
+    let mut fixture = Fixture::container(json!({}));
+    let service = json!({"spec": {"clusterIP": "fd00::1", "ports": [{"port": 6443}]}});
+    fixture.objects.objects.insert(ObjectRef::new(Kind::Service, "default", "kubernetes"), service);
+    let env = all(&fixture);
+    assert!(env.as_array().unwrap().contains(&variable("KUBERNETES_PORT_6443_TCP", "tcp://[fd00::1]:6443")), "{env}");
+}
+
+#[test]
+fn a_variable_of_another_service_is_noted_unless_the_container_sets_it() {
+    let value = variable("URL", "$(DB_SERVICE_HOST):$(DB_SERVICE_PORT) $(OWN_SERVICE_HOST) $$(NO_SERVICE_HOST)");
+    let own = variable("OWN_SERVICE_HOST", "$(KUBERNETES_SERVICE_HOST)");
+    let container = json!({"env": [own, value], "args": ["$(A_SERVICE_HOST)", "$(é_SERVICE_HOST)"]});
+    let notes = Fixture::container(container).rendered().notes;
+    assert_eq!(notes.len(), 1);
+    let note = notes[0].to_string();
+    let told = "spec.template.spec.containers[0]: uses A_SERVICE_HOST, DB_SERVICE_HOST, DB_SERVICE_PORT of Services";
+    assert!(note.starts_with(told), "{note}");
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn names_that_an_older_kubelet_skips_are_left_out_with_a_note() {
     let data = json!({"1st": "a", "..x": "b", "a.b-c": "c"});
     fixture.put(Kind::ConfigMap, "odd", json!({"data": data}));
     assert_eq!(env(&fixture), json!([plain("..x", "b"), plain("1st", "a"), plain("a.b-c", "c")]));
-    fixture.options.kubelet_version = Some((1, 31));
+    fixture.options.kubelet_version = Some((1, 34));
     assert_eq!(env(&fixture), json!([plain("a.b-c", "c")]));
     let notes: Vec<_> = fixture.rendered().notes.iter().map(ToString::to_string).collect();
     let expected = r#"spec.template.spec.containers[0].envFrom[0]: the key "1st" of ConfigMap odd is left out: "1st" is not a variable name"#;

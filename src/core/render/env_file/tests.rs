@@ -223,18 +223,48 @@ fn names(pod: &RenderedPod, container: usize) -> Vec<String> {
     env.iter().map(|variable| variable["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// The keys of the variables of the first container that are in its file.
+fn keys(fixture: &Fixture) -> Vec<String> {
+    let env = spec(&fixture.rendered(), "/containers/0/env").as_array().cloned().unwrap();
+    let keys = env.iter().filter_map(|variable| variable.text_at(["valueFrom", "fileKeyRef", "key"]));
+    keys.map(str::to_owned).collect()
+}
+
 #[test]
 fn keys_are_unique_and_safe_in_the_file() {
-    let from = json!([{"secretRef": {"name": "s"}}]);
-    let own = json!([{"name": "a_b", "valueFrom": {"secretKeyRef": {"name": "s", "key": "a-b"}}}]);
-    let mut fixture = Fixture::container(json!({"envFrom": from, "env": own}));
+    let of_secret =
+        |name: &str, key: &str| json!({"name": name, "valueFrom": {"secretKeyRef": {"name": "s", "key": key}}});
+    let reference = json!({"name": "R", "value": "$(a-b)"});
+    let own = json!([of_secret("a_b", "a-b"), reference, of_secret("a-b", "1"), of_secret("a_b", "1")]);
+    let mut fixture = Fixture::container(json!({"envFrom": [{"secretRef": {"name": "s"}}], "env": own}));
     let data = json!({"a.b": "MQ==", "a-b": "Mg==", "1": "Mw=="});
     fixture.put(Kind::Secret, "s", json!({"data": data}));
-    let pod = fixture.rendered();
-    assert_eq!(files(&pod, "daemonlet-env-main")[0].1, "_1='3'\na_b='2'\na_b_2='1'\na_b_3='2'\n");
-    let names: Vec<_> = spec(&pod, "/containers/0/env").as_array().unwrap().iter().take(4).collect();
-    let keys: Vec<_> = names.iter().map(|name| &name["valueFrom"]["fileKeyRef"]["key"]).collect();
-    assert_eq!(keys, ["_1", "a_b", "a_b_2", "a_b_3"]);
+    let lines = "1='3'\na%2db:from='2'\na.b='1'\na_b='2'\na%2db='3'\na_b:2='3'\n";
+    assert_eq!(files(&fixture.rendered(), "daemonlet-env-main")[0].1, lines);
+    assert_eq!(keys(&fixture), ["1", "a%2db:from", "a.b", "a_b", "a%2db", "a_b:2"]);
+    assert_eq!(parse(lines, "a.b").as_deref(), Some("1"));
+}
+
+#[test]
+fn a_key_that_comes_gives_no_other_variable_another_key() {
+    let sources = json!([{"secretRef": {"name": "s", "optional": true}}, {"secretRef": {"name": "t"}}]);
+    let own = json!([
+        {"name": "OWN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "own", "optional": true}}},
+        {"name": "R", "value": "$(OWN)"},
+        {"name": "OWN", "valueFrom": {"secretKeyRef": {"name": "t", "key": "a.b"}}},
+    ]);
+    let mut fixture = Fixture::container(json!({"envFrom": sources, "env": own}));
+    fixture.put(Kind::Secret, "t", json!({"data": {"a.b": "MQ=="}}));
+    let before = keys(&fixture);
+    assert_eq!(before, ["a.b", "OWN:2"]);
+    let more: serde_json::Map<String, Value> =
+        ["a-b", "a_b", "a b", "OWN", "own", "OWN_2"].map(|key| (key.to_owned(), json!("Mg=="))).into_iter().collect();
+    fixture.put(Kind::Secret, "s", json!({"data": more}));
+    let after = keys(&fixture);
+    assert!(before.iter().all(|key| after.contains(key)), "{after:?}");
+    let content = files(&fixture.rendered(), "daemonlet-env-main")[0].1.clone();
+    assert!(before.iter().all(|key| parse(&content, key).as_deref() == Some("1")), "{content}");
+    assert_eq!(after.iter().collect::<BTreeSet<_>>().len(), after.len());
 }
 
 #[test]

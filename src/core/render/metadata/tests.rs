@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use crate::core::render::fixture::Fixture;
+use crate::core::render::fixture::files;
 
 #[test]
 fn labels_are_the_templates_and_upstreams_two() {
@@ -66,4 +67,23 @@ fn nothing_else_of_the_templates_metadata_is_carried_over() {
     let pod = fixture.rendered().pod;
     let members: Vec<_> = pod["metadata"].as_object().unwrap().keys().collect();
     assert_eq!(members, ["annotations", "labels", "name", "namespace", "uid"]);
+}
+
+#[test]
+fn zone_and_region_of_the_node_are_labels_from_1_35_on() {
+    let mut fixture = Fixture::container(json!({}));
+    let zone = "topology.kubernetes.io/zone";
+    fixture.options.topology = [(zone.to_owned(), "a".to_owned())].into();
+    let label = |fixture: &Fixture| fixture.rendered().pod["metadata"]["labels"][zone].clone();
+    fixture.daemon_set.template["metadata"]["labels"][zone] = json!("b");
+    assert_eq!(label(&fixture), "a", "as the API server overwrites it");
+    for version in [Some((1, 34)), None] {
+        fixture.options.kubelet_version = version;
+        assert_eq!(label(&fixture), "b", "{version:?}");
+    }
+    let file = json!({"path": "zone", "fieldRef": {"fieldPath": format!("metadata.labels['{zone}']")}});
+    let sources = json!([{"downwardAPI": {"items": [file]}}, {"configMap": {"name": "kube-root-ca.crt"}}]);
+    let mut fixture = Fixture::volume(json!({"projected": {"sources": sources}}));
+    fixture.options.topology = [(zone.to_owned(), "a".to_owned())].into();
+    assert_eq!(files(&fixture.rendered(), "data")[1].1, "a");
 }

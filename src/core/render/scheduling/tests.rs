@@ -93,6 +93,8 @@ fn a_group_of_pods_is_no_matter_of_a_kubelet() {
     for group in [json!({}), json!({"podGroupName": "A"}), json!({"podGroupName": "workers"})] {
         let pod = pod_spec(json!({"schedulingGroup": group})).rendered();
         assert_eq!(spec(&pod, "/schedulingGroup"), &Value::Null);
+        let pod = pod_spec(json!({"workloadRef": group})).rendered();
+        assert_eq!(spec(&pod, "/workloadRef"), &Value::Null);
     }
 }
 

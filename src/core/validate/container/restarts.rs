@@ -16,7 +16,7 @@ pub(in super::super) fn is_sidecar(container: &Value) -> bool {
 }
 
 /// `validateContainerRestartPolicy`, `validateInitContainerRestartPolicy` and `validateResizePolicy`.
-pub(super) fn check(container: &Value, is_init: bool, place: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn check(container: &Value, place: &str, errors: &mut Vec<FieldError>) {
     written_word(container, "restartPolicy", &["Always", "Never", "OnFailure"], place, errors);
     let rules = container.list_at("restartPolicyRules");
     if !rules.is_empty() && container.at("restartPolicy").is_none() {
@@ -37,10 +37,6 @@ pub(super) fn check(container: &Value, is_init: bool, place: &str, errors: &mut 
             errors.push(wrong(format!("{place}.resourceName"), format!("{name} is used twice")));
         }
         required_word(policy, "restartPolicy", &["NotRequired", "RestartContainer"], &place, errors);
-        if is_init && !is_sidecar(container) && policy.str_at("restartPolicy") == "RestartContainer" {
-            let reason = "must be NotRequired in an init container without restartPolicy Always";
-            errors.push(wrong(format!("{place}.restartPolicy"), reason));
-        }
     }
 }
 

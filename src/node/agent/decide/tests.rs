@@ -87,6 +87,7 @@ pub(in crate::node::agent) fn state(config: &Config) -> AgentState {
         pulls: PullMode::ByKubelet,
         token_expiration: crate::core::time::Span::from_secs(3607),
         rules: crate::core::policy::PodRules::trusting(),
+        topology: Default::default(),
     });
     let at = Timestamp::from_secs(1_000);
     let mut state = AgentState::new(config, Policy::default(), options, at, Purpose::Work);

@@ -50,6 +50,7 @@ fn options(rules: crate::core::policy::PodRules) -> RenderOptions {
         pulls: Default::default(),
         token_expiration: crate::core::time::Span::from_secs(3607),
         rules,
+        topology: Default::default(),
     }
 }
 

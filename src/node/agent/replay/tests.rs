@@ -99,6 +99,7 @@ fn state(config: &Config, daemon_set: &Arc<DaemonSet>) -> AgentState {
         pulls: PullMode::First,
         token_expiration: crate::core::time::Span::from_secs(3607),
         rules: crate::core::policy::PodRules::trusting(),
+        topology: Default::default(),
     });
     let mut state = AgentState::new(config, Policy::default(), options, Timestamp::from_secs(1_000), Purpose::Work);
     (state.passes, state.may_run_unrecorded) = (1, false);

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::config::Config;
+use crate::core::node;
 use crate::core::record::DaemonRecord;
 use crate::core::render::Endpoint;
 use crate::core::time::Span;
@@ -60,8 +61,10 @@ impl AgentState {
         self.node = known.unwrap_or_else(|| config.node_view());
         let endpoint = config.api_endpoint.clone().or_else(|| self.api_endpoint(observation));
         let version = self.node.kubelet_version.as_deref().and_then(remembered_inputs::major_minor);
+        let topology = node::topology(&self.node);
         self.options.set(|options| {
             options.kubelet_version = version;
+            options.topology = topology;
             if endpoint.is_some() {
                 options.api_endpoint = endpoint;
             }
@@ -143,6 +146,7 @@ impl AgentState {
 
 #[cfg(test)]
 mod tests {
+    use crate::core::model::NodeView;
     use crate::node::agent::decide::tests;
     use crate::node::agent::requests::Reply;
     use crate::node::api::Link;
@@ -174,6 +178,16 @@ mod tests {
     /// The agent that starts where `before` stopped, and knows of its kubeconfig nothing.
     fn next(before: &AgentState) -> AgentState {
         AgentState { inputs: before.inputs.clone(), ..tests::state(&tests::config()) }
+    }
+
+    #[test]
+    fn pods_have_the_zone_of_the_node_that_is_remembered() {
+        let mut state = tests::state(&tests::config());
+        let labels = [("topology.kubernetes.io/zone", "a"), ("other", "b")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        state.inputs.node = Some(NodeView { labels: labels.into(), ..tests::config().node_view() });
+        state.follow_node(&tests::observation(None), &tests::config());
+        let topology: Vec<_> = state.options.get().0.topology.iter().collect();
+        assert_eq!(topology, [(&"topology.kubernetes.io/zone".to_owned(), &"a".to_owned())]);
     }
 
     #[test]

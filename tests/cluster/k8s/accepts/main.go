@@ -3,13 +3,15 @@
 //	accepts [-dump] [-version 1.35] DIR NODE
 //
 // For each pod taken it prints "ok NAMESPACE/NAME UID", with -dump the pod as the kubelet decoded it,
-// one JSON object a line. With -version it judges as that version does by default. For each file refused it prints "refused FILE: REASON" on stderr. The exit
+// one JSON object a line. With -version it judges as that version does by default: before 1.35 that is
+// with no option of the validation on. For each file refused it prints "refused FILE: REASON" on stderr. The exit
 // status is 1 when not every file of the folder gave a pod.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -25,6 +27,9 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	core "k8s.io/kubernetes/pkg/apis/core"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/apis/core/validation"
 	"k8s.io/kubernetes/pkg/capabilities"
 	"k8s.io/kubernetes/pkg/kubelet/config"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
@@ -83,7 +88,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: accepts [-dump] [-version VERSION] DIR NODE")
 		os.Exit(2)
 	}
-	taken, files, err := ask(flag.Arg(0), flag.Arg(1), *dump)
+	strict := *emulated != "" && version.MustParse(*emulated).LessThan(version.MustParse("1.35"))
+	taken, files, err := ask(flag.Arg(0), flag.Arg(1), *dump, strict)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "accepts: %v\n", err)
 		os.Exit(2)
@@ -94,7 +100,19 @@ func main() {
 	}
 }
 
-func ask(dir, node string, dump bool) (taken, files int, err error) {
+// refusal is what the file source of a version before 1.35 says of a pod that a later one takes, or nothing.
+func refusal(pod *v1.Pod) string {
+	internal := &core.Pod{}
+	if err := corev1.Convert_v1_Pod_To_core_Pod(pod.DeepCopy(), internal, nil); err != nil {
+		return err.Error()
+	}
+	if errs := validation.ValidatePodCreate(internal, validation.PodValidationOptions{}); len(errs) > 0 {
+		return errs.ToAggregate().Error()
+	}
+	return ""
+}
+
+func ask(dir, node string, dump, strict bool) (taken, files int, err error) {
 	names, err := filepath.Glob(filepath.Join(dir, "[^.]*"))
 	if err != nil {
 		return 0, 0, err
@@ -114,6 +132,13 @@ func ask(dir, node string, dump bool) (taken, files int, err error) {
 		return 0, 0, fmt.Errorf("%s: the file source did not answer", dir)
 	}
 	for _, pod := range update.Pods {
+		if strict {
+			if why := refusal(pod); why != "" {
+				heard.add(errors.New(why), "", []any{"pod", pod.Name})
+				continue
+			}
+		}
+		taken++
 		if !dump {
 			fmt.Printf("ok %s/%s %s\n", pod.Namespace, pod.Name, pod.UID)
 			continue
@@ -129,5 +154,5 @@ func ask(dir, node string, dump bool) (taken, files int, err error) {
 	for _, line := range heard.said {
 		fmt.Fprintln(os.Stderr, line)
 	}
-	return len(update.Pods), len(names), nil
+	return taken, len(names), nil
 }
