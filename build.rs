@@ -19,12 +19,13 @@ fn main() -> io::Result<()> {
     let (root, out) = (folder("CARGO_MANIFEST_DIR")?, folder("OUT_DIR")?);
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/cli/help");
-    let mut parts = String::new();
-    for (_, page, heading) in topics::TOPICS {
+    let mut topics = Vec::new();
+    for (name, page, heading) in topics::TOPICS {
         println!("cargo::rerun-if-changed=docs/{page}");
-        let text = fs::read_to_string(Path::new(&root).join("docs").join(page))?;
-        parts += &(part::part(&text, heading) + "\0");
+        let text = part::part(&fs::read_to_string(Path::new(&root).join("docs").join(page))?, heading);
+        topics.push(part::TopicPart { name: (*name).to_owned(), page: (*page).to_owned(), text });
     }
+    let parts: String = topics.iter().map(|topic| part::with_targets(topic, &topics) + "\0").collect();
     let mut deflated = Vec::new();
     DeflateEncoder::new(parts.as_bytes(), Compression::best()).read_to_end(&mut deflated)?;
     fs::write(Path::new(&out).join("topics"), deflated)?;

@@ -27,7 +27,9 @@ mod read;
 mod resolve;
 
 pub(crate) use check::endpoint;
+pub(crate) use check::namespace;
 pub(crate) use check::node_name;
+pub(crate) use check::path;
 pub use host::Host;
 pub use host::RealHost;
 pub use keys::Config;

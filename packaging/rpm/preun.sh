@@ -18,10 +18,13 @@ esac
 configured=$(/usr/bin/daemonlet run --print-config 2>/dev/null | sed -n 's/^state-dir = "\([^"]*\)".*/\1/p') || configured=''
 noted=$(cat /var/lib/daemonlet/.state-dirs 2>/dev/null) || noted=''
 printf '%s\n' /var/lib/daemonlet "$configured" "$noted" | sort -u | while read -r state; do
+    if [ -n "$state" ] && [ -L "$state" ]; then
+        echo "$state leads to $(readlink "$state"): remove what is in that folder, too"
+    fi
     if [ -n "$state" ] && [ -d "$state" ]; then
         echo "$state stays: the checkpoint, with Secrets and the node's certificate; remove it when this node needs it no more"
         kubeconfig=$(cat "$state/identity/kubeconfig-path" 2>/dev/null) || kubeconfig=''
-        if [ -n "$kubeconfig" ] && [ -e "$kubeconfig" ]; then
+        if [ -n "$kubeconfig" ] && grep -qs 'identity/client\.pem' "$kubeconfig"; then
             echo "$kubeconfig stays: daemonlet enroll wrote it for that certificate; remove it, too"
         fi
     fi

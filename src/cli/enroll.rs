@@ -1,5 +1,6 @@
 //! `daemonlet enroll`: an identity of the node's agent own.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use crate::cli::Exit;
 use crate::cli::duration;
 use crate::cli::event_loop;
 use crate::cli::output;
+use crate::config::Config;
+use crate::node::api;
 use crate::node::api::words;
 use crate::node::enrolment;
 use crate::node::enrolment::EnrollWait;
@@ -83,4 +86,17 @@ fn failure(error: EnrolmentError) -> CommandFailure {
         Some(hint) => failure.hint(hint),
         None => failure,
     }
+}
+
+/// Says, for the terminal, why the agent's kubeconfig is of no use yet, and what to do; empty if it can be used or none is
+/// configured.
+pub(super) fn kubeconfig_note(config: &Config) -> String {
+    let Some(path) = &config.kubeconfig else { return String::new() };
+    let Err(error) = api::check_kubeconfig(path) else { return String::new() };
+    let is_missing = std::fs::symlink_metadata(path).err().is_some_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let (message, hint) = match is_missing {
+        true => (format!("kubeconfig {} does not exist yet", path.display()), "`daemonlet enroll` makes it"),
+        false => (words(&error), "correct it, or name another file: the agent reads it again by itself"),
+    };
+    output::line(format!("note: {message}")) + &output::line(format!("hint: {hint}"))
 }

@@ -77,7 +77,9 @@ fn about(index: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::part::TopicPart;
     use super::part::part;
+    use super::part::with_targets;
     use super::*;
 
     #[test]
@@ -93,9 +95,30 @@ mod tests {
 
     #[test]
     fn a_part_ends_where_the_next_one_begins_and_code_has_no_headings() {
-        let page = "# A\n\n## B\nx [y](z) [v](w)\n```\n# code\n```\n### C\nd\n## E\ne\n";
-        assert_eq!(part(page, "B"), "## B\nx y v\n```\n# code\n```\n### C\nd\n");
+        let page = "# A\n\n## B\nx y\n```\n# code\n```\n### C\nd\n## E\ne\n";
+        assert_eq!(part(page, "B"), "## B\nx y\n```\n# code\n```\n### C\nd\n");
         assert_eq!(part(page, "C"), "### C\nd\n");
         assert_eq!(part(page, "none"), "");
+    }
+
+    #[test]
+    fn a_link_names_the_topic_that_has_its_target_or_else_the_page() {
+        let topic = |name: &str, page: &str, text: &str| TopicPart {
+            name: name.to_owned(),
+            page: page.to_owned(),
+            text: text.to_owned(),
+        };
+        let links =
+            "## B\n[a](#c-d) [b](#e) [c](g.md) [d](g.md#h)\n[e](g.md#none) [f](i.md) [g](https://k)\n### C: D\n";
+        let topics = [topic("b", "a.md", links), topic("g", "g.md", "# G\n## H\n"), topic("h", "g.md", "## H\n")];
+        let shown =
+            "## B\na b (a.md) c (daemonlet help g) d (daemonlet help h)\ne (g.md) f (i.md) g (https://k)\n### C: D\n";
+        assert_eq!(with_targets(&topics[0], &topics), shown);
+    }
+
+    #[test]
+    fn the_runbook_says_where_its_links_lead() {
+        let runbook = about(TOPICS.iter().position(|(name, ..)| *name == "runbook").unwrap());
+        assert!(runbook.contains("take the rollout back (daemonlet help night)"), "{runbook}");
     }
 }

@@ -18,6 +18,7 @@ use clap::ValueEnum;
 
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
+use crate::cli::enroll;
 use crate::cli::offline;
 use crate::cli::output;
 use crate::cli::plan;
@@ -105,6 +106,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         true => choices(arguments, Some(&mut stdin.lock())),
         false => choices(arguments, None),
     };
+    check(&choices)?;
     let text = toml(&choices);
     config::read_text(if is_stdout { Path::new("<stdout>") } else { path }, text.clone())?;
     if is_stdout {
@@ -116,8 +118,29 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let file = (!config::is_system_file(path)).then_some(path.as_path());
     let config = config::load(file)?;
     show_plan(&config)?;
+    output::remarks(&enroll::kubeconfig_note(&config));
     output::remarks(&format!("next: {}\n", next(&config, &choices, file)));
     Ok(Exit::Success)
+}
+
+/// Says in the words of the options what would be invalid in the file: nobody has seen that yet.
+fn check(choices: &Choices) -> Result<(), CommandFailure> {
+    let failed = |option: &str, why: String| (format!("{option}: {why}"), None);
+    let none = choices.namespaces.is_empty().then(|| failed("--namespaces", "no namespace is named".to_owned()));
+    let namespaces = choices.namespaces.iter().filter_map(|namespace| config::namespace(namespace).err());
+    let kubeconfig = choices.kubeconfig.as_deref().filter(|path| *path != NO_API);
+    let kubeconfig = kubeconfig.and_then(|path| config::path(path).err());
+    let errors: Vec<_> = none
+        .into_iter()
+        .chain(namespaces.map(|why| failed("--namespaces", why)))
+        .chain(kubeconfig.map(|why| failed("--kubeconfig", why)))
+        .collect();
+    if errors.is_empty() { Ok(()) } else { Err(CommandFailure { exit: Exit::Unreadable, errors }) }
+}
+
+/// The namespaces in `text`, with commas or blanks between.
+fn namespaces(text: &str) -> Vec<String> {
+    text.split([',', ' ']).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 /// The options, and answers to what they leave open. Where no answer comes, defaults hold; without `input` nothing is asked.
@@ -138,11 +161,9 @@ fn choices(arguments: &Arguments, mut input: Option<&mut dyn BufRead>) -> Choice
             }
         }
     });
-    let namespaces = arguments.namespaces.clone().unwrap_or_else(|| {
-        let words = answer("Namespaces whose DaemonSets of the API may run here (* is all)", NAMESPACES);
-        let words = words.unwrap_or_else(|| NAMESPACES.to_owned());
-        words.split([',', ' ']).filter(|word| !word.is_empty()).map(str::to_owned).collect()
-    });
+    let words = arguments.namespaces.as_ref().map(|words| words.join(","));
+    let words = words.or_else(|| answer("Namespaces whose DaemonSets of the API may run here (* is all)", NAMESPACES));
+    let namespaces = namespaces(words.as_deref().unwrap_or(NAMESPACES));
     let kubeconfig = arguments.kubeconfig.clone().or_else(|| {
         let question = "Kubeconfig of the agent (none: no API server; default: what `daemonlet enroll` writes)";
         answer(question, "default").filter(|word| word != "default")
@@ -281,6 +302,9 @@ mod tests {
         assert_eq!(all, Choices { mode: DefaultMode::Static, namespaces, kubeconfig: Some("none".to_owned()) });
         let given = Arguments { mode: Some(DefaultMode::Bootstrap), kubeconfig: Some("/k".to_owned()), ..arguments() };
         let rest = chosen(&given, "c\n");
+        let words =
+            Arguments { namespaces: Some(["kube-system", " ", "c", ""].map(str::to_owned).to_vec()), ..arguments() };
+        assert_eq!(choices(&words, None).namespaces, ["kube-system", "c"]);
         let namespaces = vec!["c".to_owned()];
         assert_eq!(rest, Choices { mode: DefaultMode::Bootstrap, namespaces, kubeconfig: Some("/k".to_owned()) });
     }

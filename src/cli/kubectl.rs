@@ -8,6 +8,7 @@ mod complete;
 mod diff;
 mod doctor;
 mod explain;
+mod named;
 mod overview;
 mod steer;
 mod user;
@@ -24,11 +25,12 @@ use clap::ValueEnum;
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
 use crate::cli::event_loop;
-use crate::cli::explain::key;
 use crate::cli::output;
 use crate::cli::parse;
 use crate::cli::plugin;
-use crate::core::model::ObjectKey;
+
+use named::OneDaemonSet;
+use named::Steered;
 
 /// The name under which the binary is this plugin.
 const NAME: &str = "kubectl-daemonlet";
@@ -41,7 +43,7 @@ const COMPLETION: &str = "kubectl_complete-daemonlet";
 /// Exit code: 0 all is well, 1 something is refused, failing, missing or unknown, a rollout is halted, no coordinator
 /// holds the Lease, or the cluster does not answer, 2 bad usage, 3 no usable kubeconfig.
 #[derive(Debug, Parser)]
-#[command(name = "kubectl daemonlet", bin_name = "kubectl daemonlet", version, disable_help_subcommand = true)]
+#[command(name = "kubectl daemonlet", bin_name = "kubectl daemonlet", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Option<KubectlCommand>,
@@ -51,7 +53,7 @@ struct Arguments {
     /// The context of the kubeconfig [default: the current one]
     #[arg(long, global = true)]
     context: Option<String>,
-    /// DaemonSets of this namespace only
+    /// DaemonSets of this namespace only; where one is named, the namespace of a name without one
     #[arg(short, long, global = true)]
     namespace: Option<String>,
     /// The form of the output
@@ -71,19 +73,19 @@ enum KubectlCommand {
     Explain {
         /// The node's name
         node: String,
-        /// One DaemonSet
-        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
-        daemon_set: Option<ObjectKey>,
+        #[command(flatten)]
+        only: OneDaemonSet,
     },
     /// Show what overlays make differ between two nodes
     Diff {
+        /// One node's name
         #[arg(value_name = "NODE")]
         node: String,
+        /// The other node's name
         #[arg(value_name = "NODE")]
         other: String,
-        /// One DaemonSet
-        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
-        daemon_set: Option<ObjectKey>,
+        #[command(flatten)]
+        only: OneDaemonSet,
     },
     /// Prove as a cluster admin that each admission policy holds agents and coordinators
     ///
@@ -92,30 +94,43 @@ enum KubectlCommand {
     /// CertificateSigningRequest that nobody signs, and deletes it.
     Doctor,
     /// Hold the rollout of a DaemonSet: no more nodes follow
-    Pause {
-        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
-        daemon_set: ObjectKey,
-    },
+    Pause(Steered),
     /// Let a paused rollout go on
-    Resume {
-        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
-        daemon_set: ObjectKey,
-    },
+    Resume(Steered),
     /// End the hold of the step or canary phase that a rollout is in
-    Promote {
-        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
-        daemon_set: ObjectKey,
-    },
+    Promote(Steered),
     /// Take a rollout back to the released revision
-    Abort {
-        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
-        daemon_set: ObjectKey,
-    },
+    Abort(Steered),
     /// End the halt of a rollout that failed, or its abort
-    Retry {
-        #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
-        daemon_set: ObjectKey,
-    },
+    Retry(Steered),
+}
+
+impl Arguments {
+    /// Refuses what means nothing to the command.
+    fn check(&self) -> Result<(), CommandFailure> {
+        let namespace = self.namespace.as_deref();
+        let refused = |message: &str| Err(CommandFailure::new(Exit::Usage, message));
+        match &self.command {
+            None => Ok(()),
+            Some(KubectlCommand::Doctor) if namespace.is_some() => {
+                refused("doctor takes no --namespace: admission policies are the whole cluster's")
+            }
+            Some(KubectlCommand::Doctor) => Ok(()),
+            Some(KubectlCommand::Explain { only, .. } | KubectlCommand::Diff { only, .. }) => {
+                only.key(namespace).map(drop)
+            }
+            Some(
+                KubectlCommand::Pause(steered)
+                | KubectlCommand::Resume(steered)
+                | KubectlCommand::Promote(steered)
+                | KubectlCommand::Abort(steered)
+                | KubectlCommand::Retry(steered),
+            ) => match self.output {
+                Some(_) => refused("--output is for what shows something: this prints what was changed as text"),
+                None => steered.key(namespace).map(drop),
+            },
+        }
+    }
 }
 
 /// Its command line, without examples.
@@ -147,6 +162,7 @@ pub(super) fn main(arguments: Vec<OsString>) -> Exit {
 }
 
 fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
+    arguments.check()?;
     let runtime = event_loop()?;
     let kubeconfig = user::kubeconfig(arguments.kubeconfig.as_deref(), arguments.context.as_deref())?;
     let json = arguments.output == Some(KubectlOutputFormat::Json);
@@ -156,21 +172,22 @@ fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let namespace = arguments.namespace.as_deref();
     let steered = match &arguments.command {
         None => return overview::print(&read()?.overview(namespace), json),
-        Some(KubectlCommand::Explain { node, daemon_set: Some(key) }) => {
-            return explain::one(&read()?, node, key, json);
-        }
-        Some(KubectlCommand::Explain { node, daemon_set: None }) => {
-            return explain::all(&read()?, node, namespace, json);
+        Some(KubectlCommand::Explain { node, only }) => {
+            return match only.key(namespace)? {
+                Some(key) => explain::one(&read()?, node, &key, json),
+                None => explain::all(&read()?, node, namespace, json),
+            };
         }
         Some(KubectlCommand::Doctor) => return runtime.block_on(doctor::print(&client, json)),
-        Some(KubectlCommand::Diff { node, other, daemon_set }) => {
-            return runtime.block_on(diff::print(&client, [node, other], (daemon_set.as_ref(), namespace), json));
+        Some(KubectlCommand::Diff { node, other, only }) => {
+            let key = only.key(namespace)?;
+            return runtime.block_on(diff::print(&client, [node, other], (key.as_ref(), namespace), json));
         }
-        Some(KubectlCommand::Pause { daemon_set }) => runtime.block_on(steer::pause(&client, daemon_set, true)),
-        Some(KubectlCommand::Resume { daemon_set }) => runtime.block_on(steer::pause(&client, daemon_set, false)),
-        Some(KubectlCommand::Promote { daemon_set }) => runtime.block_on(steer::promote(&client, daemon_set)),
-        Some(KubectlCommand::Abort { daemon_set }) => runtime.block_on(steer::abort(&client, daemon_set)),
-        Some(KubectlCommand::Retry { daemon_set }) => runtime.block_on(steer::retry(&client, daemon_set)),
+        Some(KubectlCommand::Pause(one)) => runtime.block_on(steer::pause(&client, &one.key(namespace)?, true)),
+        Some(KubectlCommand::Resume(one)) => runtime.block_on(steer::pause(&client, &one.key(namespace)?, false)),
+        Some(KubectlCommand::Promote(one)) => runtime.block_on(steer::promote(&client, &one.key(namespace)?)),
+        Some(KubectlCommand::Abort(one)) => runtime.block_on(steer::abort(&client, &one.key(namespace)?)),
+        Some(KubectlCommand::Retry(one)) => runtime.block_on(steer::retry(&client, &one.key(namespace)?)),
     };
     output::lines(steered?)?;
     Ok(Exit::Success)

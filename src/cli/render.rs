@@ -50,6 +50,8 @@ use report::RenderEntry;
 pub(in crate::cli) const NEWEST_KUBELET: (u32, u32) = (1, 36);
 /// The oldest kubelet that daemonlet is tested with.
 const OLDEST_KUBELET: (u32, u32) = (1, 34);
+/// What makes a folder hold this render alone.
+const EMPTY: &str = "render into a folder that is empty or not there yet";
 /// What makes overlays apply.
 const WITH_NODE: &str = "give a Node with --node FILE";
 
@@ -88,8 +90,8 @@ pub(super) struct Arguments {
     #[arg(long)]
     json: bool,
     /// Refuse also what has to wait for something, an object that is there twice, overlays without a Node to apply
-    /// them to, a kubelet older than those that daemonlet is tested with, input without a DaemonSet, and a Node for
-    /// which none of them is
+    /// them to, a kubelet older than those that daemonlet is tested with, input without a DaemonSet, a Node for
+    /// which none of them is, and a folder that has what an earlier render wrote for other DaemonSets
     #[arg(long)]
     strict: bool,
 }
@@ -129,11 +131,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let mut errors = inputs.unreadable.clone();
 
     let entries = entries(&inputs, node.as_ref(), &options);
-    let mut written = None;
+    let (mut written, mut earlier) = (None, Vec::new());
     if let Some(folder) = arguments.folder() {
-        let (files, unwritten) = write::write(folder, &entries);
-        written = Some(files);
-        errors.extend(unwritten);
+        let done = write::write(folder, &entries);
+        written = Some(done.files);
+        errors.extend(done.errors);
+        earlier = done.earlier;
     }
     let is_empty = entries.is_empty() && errors.is_empty();
     let mut exit =
@@ -146,6 +149,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
             .chain(inputs.doubtful.iter().cloned())
             .chain(unapplied(&inputs, node.as_ref()))
             .chain(old_kubelet(&options).map(|told| (format!("{told}, which --strict refuses"), None)))
+            .chain(earlier.iter().map(|told| (format!("{told}, which --strict refuses"), Some(EMPTY.to_owned()))))
             .chain(report::strict(&entries))
             .collect();
         exit = exit.max(if refused.is_empty() { Exit::Success } else { Exit::Refused });
@@ -166,6 +170,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         output::remarks(&inputs::nothing_in(&arguments.files));
     }
     if let Some(told) = old_kubelet(&options).filter(|_| !arguments.strict) {
+        output::remarks(&output::line(format!("note: {told}")));
+    }
+    for told in earlier.iter().filter(|_| !arguments.strict) {
         output::remarks(&output::line(format!("note: {told}")));
     }
     output::errors(&errors);

@@ -11,6 +11,7 @@ use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
 use crate::cli::coordinator;
+use crate::cli::enroll;
 use crate::cli::event_loop;
 use crate::cli::output;
 use crate::cli::output::Colour;
@@ -91,6 +92,7 @@ fn check(config: Config) -> Result<Exit, CommandFailure> {
         output::line(format!("note: {}", one.message)) + &hint
     };
     output::remarks(&config.remarks().into_iter().map(remark).collect::<String>());
+    output::remarks(&enroll::kubeconfig_note(&config));
     match agent::offline::held_by(config) {
         Ok(held) => output::lines(held)?,
         Err(error) => {

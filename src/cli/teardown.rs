@@ -13,7 +13,6 @@ use crate::cli::event_loop;
 use crate::cli::output;
 use crate::cli::start_log;
 use crate::config::Config;
-use crate::core::manifest;
 use crate::core::model::STARTING_TAINT;
 use crate::core::status::Problem;
 use crate::log::StateTold;
@@ -75,14 +74,12 @@ fn refusal(error: AgentError) -> CommandFailure {
 fn would(config: &Config, drain: &Teardown) -> Vec<String> {
     let mut lines = Vec::new();
     for one in &drain.found {
-        let Leftover { daemon, pod, uid, .. } = one;
-        match pod.is_empty() {
-            true => lines.push(format!("would clear what is left of pod {uid} of {daemon}")),
-            false => {
-                let file = config.manifest_dir.join(manifest::file_name(&daemon.namespace, pod));
-                lines.push(format!("would end {pod} of {daemon}: {}", file.display()));
-            }
-        }
+        let Leftover { daemon, pod, uid, manifest, .. } = one;
+        lines.push(match manifest {
+            _ if pod.is_empty() => format!("would clear what is left of pod {uid} of {daemon}"),
+            Some(file) => format!("would end {pod} of {daemon}: {}", config.manifest_dir.join(file).display()),
+            None => format!("would wait until {pod} of {daemon} has ended: its manifest is gone already"),
+        });
     }
     if config.startup_taint {
         lines.push(format!("would take the taint {STARTING_TAINT} off the Node"));
@@ -107,7 +104,7 @@ fn done(config: &Config, drain: &Teardown) -> Vec<String> {
         return [vec![done], on_node(drain)].concat();
     }
     let mut lines = vec![format!("{} is not torn down yet; run `daemonlet teardown` again to continue", drain.node)];
-    for Leftover { daemon, pod, uid, what } in &drain.left {
+    for Leftover { daemon, pod, uid, what, .. } in &drain.left {
         let name = if pod.is_empty() { uid } else { pod };
         lines.push(format!("  {daemon} {name}: {what}"));
     }
@@ -145,14 +142,21 @@ mod tests {
     }
 
     fn pod(pod: &str, what: &str) -> Leftover {
-        Leftover { daemon: ObjectKey::new("a", "b"), pod: pod.into(), uid: "u".into(), what: what.into() }
+        let manifest = Some(format!("a_{pod}.yaml"));
+        Leftover { daemon: ObjectKey::new("a", "b"), pod: pod.into(), uid: "u".into(), manifest, what: what.into() }
     }
 
     #[test]
     fn a_dry_run_names_files_and_folders() {
-        let found = vec![pod("b-1", ""), pod("", "")];
+        let ends = Leftover { manifest: None, ..pod("b-0", "") };
+        let found = vec![pod("b-1", ""), ends, pod("", "")];
         let text = would(&config(), &Teardown { node: "n1".into(), found, ..Teardown::default() });
-        assert_eq!(text, ["would end b-1 of a/b: /m/a_b-1.yaml", "would clear what is left of pod u of a/b"]);
+        let lines = [
+            "would end b-1 of a/b: /m/a_b-1.yaml",
+            "would wait until b-0 of a/b has ended: its manifest is gone already",
+            "would clear what is left of pod u of a/b",
+        ];
+        assert_eq!(text, lines);
         let text = would(&config(), &Teardown { node: "n1".into(), ..Teardown::default() });
         assert_eq!(text, ["nothing of daemonlet is on n1"]);
         let [object, reason, hint] = ["checkpoint", "/s is a link", "remove it"].map(str::to_owned);

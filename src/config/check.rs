@@ -33,7 +33,7 @@ pub(crate) fn node_name(text: &str) -> Result<String, String> {
 }
 
 /// A namespace or `*`.
-pub(super) fn namespace(text: &str) -> Result<String, String> {
+pub(crate) fn namespace(text: &str) -> Result<String, String> {
     checked(text, text == "*" || dns::label(text).is_none(), "is no namespace")
 }
 
@@ -70,7 +70,7 @@ pub(super) fn selector(text: &str) -> Result<String, String> {
     parsed.map(|_| text.to_owned())
 }
 
-pub(super) fn path(text: &str) -> Result<PathBuf, String> {
+pub(crate) fn path(text: &str) -> Result<PathBuf, String> {
     let path = Path::new(text).is_absolute().then(|| PathBuf::from(text));
     path.ok_or_else(|| format!("must be an absolute path, not \"{text}\""))
 }

@@ -162,13 +162,14 @@ metrics! {
     /// When the coordinator's client certificate expires; nothing renews it. Missing where it has a token instead.
     CoordinatorCertificateExpiry: Gauge =
         ("daemonlet_coordinator_certificate_expiry_timestamp_seconds", "seconds since 1970", &[]);
-    /// When the process started.
+    // These help texts are client_golang's: node-exporter takes no family of its own with another one.
+    /// Start time of the process since unix epoch in seconds.
     ProcessStart: Gauge = ("process_start_time_seconds", "seconds since 1970", &[]);
-    /// CPU time of the process.
+    /// Total user and system CPU time spent in seconds.
     ProcessCpu: Counter = ("process_cpu_seconds_total", "seconds", &[]);
-    /// Resident memory of the process.
+    /// Resident memory size in bytes.
     ProcessMemory: Gauge = ("process_resident_memory_bytes", "bytes", &[]);
-    /// Files that the process has open.
+    /// Number of open file descriptors.
     ProcessFds: Gauge = ("process_open_fds", "files", &[]);
 }
 

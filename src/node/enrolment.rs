@@ -132,9 +132,10 @@ impl EnrolmentError {
             Self::NoSource(_) => {
                 Some("give --from: the kubelet's kubeconfig, or one with a bootstrap token".to_owned())
             }
-            Self::Taken(path) => {
-                Some(format!("remove {}, or name another file with the key kubeconfig", path.display()))
-            }
+            Self::Taken(_) => Some(
+                "set the key kubeconfig to a file that does not exist yet, such as /etc/daemonlet/kubeconfig"
+                    .to_owned(),
+            ),
             Self::Files(error) => error.hint(),
             Self::Source(_) | Self::Connection(_) => {
                 Some("give --from another kubeconfig: the kubelet's, or one with a bootstrap token".to_owned())

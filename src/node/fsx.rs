@@ -197,8 +197,14 @@ impl FsError {
             Errno::ENOSPC | Errno::EDQUOT => {
                 Some(format!("the file system of {path} is full (bytes or inodes): free some; this is tried again"))
             }
-            Errno::ELOOP => Some(format!("{path} is a symbolic link where none may be: remove it")),
-            Errno::ENOTDIR => Some(format!("something that is not a folder stands in the way of {path}: remove it")),
+            Errno::ELOOP => Some(format!(
+                "{path} is a symbolic link where none may be: see where it leads with `namei -l {path}`, then move it \
+                 away, or name another path"
+            )),
+            Errno::ENOTDIR => Some(format!(
+                "a file or a symbolic link stands where {path} needs a folder: see what it is with `namei -l {path}`, \
+                 then move it away, or name another folder"
+            )),
             _ => None,
         }
     }

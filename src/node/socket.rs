@@ -83,7 +83,10 @@ impl SocketError {
                 Some("run the agent as root, or name a folder of this user's in run-dir".to_owned())
             }
             // Something else has that name.
-            io::ErrorKind::Other => Some(format!("remove {}, or name another folder in run-dir", path.display())),
+            io::ErrorKind::Other => Some(format!(
+                "see what {0} is with `ls -l {0}`, then move it away, or name another folder in run-dir",
+                path.display()
+            )),
             _ => None,
         }
     }

@@ -160,7 +160,7 @@ fn init_prints_what_is_asked_for_and_takes_the_place_of_files_alone() {
     assert!(out.starts_with(first) && out.ends_with("namespaces = [\"kube-system\"]\n"), "{out}");
     assert_eq!((code, err.as_str(), crate::names(scratch.0.path())), (Some(0), "", vec!["folder".to_owned()]));
     let invalid = here(&["init", "--kubeconfig", "relative", "-o", "-"]);
-    let told = "error: <stdout>:3: kubeconfig: must be an absolute path, not \"relative\"\n";
+    let told = "error: --kubeconfig: must be an absolute path, not \"relative\"\n";
     assert_eq!(invalid, (Some(3), String::new(), told.to_owned()));
     for (file, why) in [("folder", "it is there and is no file"), ("folder/file/x", "folder/file is no folder")] {
         let told = format!("error: {file}: cannot be written: {why}\nhint: name another file with --output\n");
@@ -172,9 +172,29 @@ fn init_prints_what_is_asked_for_and_takes_the_place_of_files_alone() {
 fn init_writes_nothing_that_is_invalid() {
     let scratch = Scratch::new(&[]);
     let file = scratch.text("node.toml");
-    let made = run(["init", "--namespaces", "Kube_System", "-o", &file]);
-    assert_eq!((made.code, made.out.as_str()), (3, ""), "{made:?}");
     // Nobody is asked where there is no terminal.
-    assert!(made.err.starts_with(&format!("error: {file}:")) && made.err.contains("policy.namespaces"), "{made:?}");
+    for (words, told) in [
+        ("Kube_System", "error: --namespaces: \"Kube_System\" is no namespace\n"),
+        (",", "error: --namespaces: no namespace is named\n"),
+    ] {
+        run(["init", "--namespaces", words, "-o", &file]).is(3, "", told);
+    }
     assert!(crate::names(scratch.0.path()).is_empty());
+    assert!(run(["init", "--namespaces", "a,", "-o", "-"]).out.ends_with("\nnamespaces = [\"a\"]\n"));
+}
+
+#[test]
+fn a_kubeconfig_that_is_of_no_use_is_named_where_it_is_configured() {
+    let scratch = Scratch::new(&[("broken", "apiVersion: v1\nkind: [")]);
+    let (broken, none) = (scratch.text("broken"), scratch.text("none"));
+    let file = scratch.text("c.toml");
+    for (kubeconfig, told) in [
+        (&broken, format!("note: kubeconfig {broken} cannot be read: ")),
+        (&none, format!("note: kubeconfig {none} does not exist yet\nhint: `daemonlet enroll` makes it\n")),
+    ] {
+        let made = run(["init", "--force", "--kubeconfig", kubeconfig, "-o", &file]);
+        assert!(made.code == 0 && made.err.contains(&told), "{made:?}");
+        let checked = run(["run", "--check-config", "--config", &file]);
+        assert!(checked.code == 0 && checked.err.contains(&told), "{checked:?}");
+    }
 }

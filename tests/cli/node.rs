@@ -333,3 +333,15 @@ fn a_list_of_overlays_in_a_folder_counts_as_soon_as_it_is_written_and_its_mistak
     let (kept, out) = said(&file("{matchLabel: {}}", "third"));
     assert!(kept.is_some() && out.contains("as last known: it is refused: ConfigMap a/o: overlays.yaml[0]"), "{out}");
 }
+
+#[test]
+fn a_dry_teardown_names_only_manifests_that_are_there() {
+    let node = Node::new(&[("good.yaml", GOOD)]);
+    assert_eq!(node.ask(&["run", "--once"]).code, 0);
+    let [file] = node.manifests().try_into().unwrap();
+    let dry = node.ask(&["teardown", "--dry-run"]);
+    assert!(dry.out.ends_with(&format!(": {}\n", node.0.text(&format!("m/{file}")))), "{dry:?}");
+    std::fs::remove_file(node.0.path("m").join(&file)).unwrap();
+    let dry = node.ask(&["teardown", "--dry-run"]);
+    assert!(dry.out.ends_with(" of a/good has ended: its manifest is gone already\n"), "{dry:?}");
+}

@@ -88,6 +88,43 @@ fn systemd_finds_nothing_to_say_about_the_units() {
     }
 }
 
+/// Runs the script of a purge below `root`; gives what it says. No configuration is left that could say where anything is.
+fn purge(root: &str) -> String {
+    let script = read("packaging/deb/postrm")
+        .replace("/var/lib/daemonlet", &format!("{root}/var"))
+        .replace("/etc/daemonlet", &format!("{root}/etc"))
+        .replace("/run/daemonlet", &format!("{root}/run"))
+        .replace("/run/systemd/system", "/nowhere")
+        .replace("deb-systemd-helper", "no-such-helper");
+    let run = Command::new("sh").args(["-c", &script, "postrm", "purge"]).output().unwrap();
+    let said = String::from_utf8([run.stdout, run.stderr].concat()).unwrap();
+    assert!(run.status.success(), "{said}");
+    said
+}
+
+#[test]
+fn purge_empties_the_disk_that_a_link_leads_to_and_leaves_an_administrators_files() {
+    let scratch = Scratch::new(&[
+        ("disk/daemons/a.json", ""),
+        ("disk/secrets.json", ""),
+        ("run/agent.sock", ""),
+        ("run/daemonsets.d/mine.yaml", ""),
+    ]);
+    std::os::unix::fs::symlink(scratch.path("disk"), scratch.path("var")).unwrap();
+    let root = scratch.text("").trim_end_matches('/').to_owned();
+    let said = purge(&root);
+    let emptied =
+        format!("daemonlet: emptied {root}/var, a mount point or a link, which stays: the checkpoint, with Secrets");
+    let kept = format!("daemonlet: {root}/run has files of yours and stays:\n  {root}/run/daemonsets.d/mine.yaml\n");
+    assert!(said.contains(&emptied) && said.contains(&kept), "{said}");
+    assert_eq!(fs::read_dir(scratch.path("disk")).unwrap().count(), 0);
+    assert!(!scratch.path("run/agent.sock").exists() && scratch.path("var").is_symlink());
+    fs::remove_dir(scratch.path("disk")).unwrap();
+    let said = purge(&root);
+    assert!(said.contains(&format!("leads to {root}/disk, which is not there now")), "{said}");
+    assert!(!said.contains("removed"), "{said}");
+}
+
 #[test]
 fn purge_removes_what_was_noted_and_says_what_stays() {
     let scratch = Scratch::new(&[
@@ -110,16 +147,7 @@ fn purge_removes_what_was_noted_and_says_what_stays() {
     for path in ["var/.state-dirs", "srv/identity/kubeconfig-path", "mixed/identity/kubeconfig-path"] {
         scratch.write(path, &placed(&fs::read_to_string(scratch.path(path)).unwrap()));
     }
-    // No configuration is left that could say where anything is.
-    let script = read("packaging/deb/postrm")
-        .replace("/var/lib/daemonlet", &placed("ROOT/var"))
-        .replace("/etc/daemonlet", &placed("ROOT/etc"))
-        .replace("/run/daemonlet", &placed("ROOT/run"))
-        .replace("/run/systemd/system", "/nowhere")
-        .replace("deb-systemd-helper", "no-such-helper");
-    let run = Command::new("sh").args(["-c", &script, "postrm", "purge"]).output().unwrap();
-    let said = String::from_utf8([run.stdout, run.stderr].concat()).unwrap();
-    assert!(run.status.success(), "{said}");
+    let said = purge(root);
     for line in [
         "daemonlet: removed ROOT/srv: the checkpoint, with Secrets, tokens and the node's certificate",
         "daemonlet: removed the checkpoint from ROOT/mixed; other files are there, and stay",

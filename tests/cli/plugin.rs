@@ -267,3 +267,26 @@ fn a_misspelt_mode_is_told_with_the_command_that_mends_it() {
     let why = "no   mode and policy: label daemonlet.dev/mode is \"statik\", which is neither static nor bootstrap\n";
     assert!(one.contains(why) && one.contains(mend), "{one}");
 }
+
+#[test]
+fn options_that_mean_nothing_to_a_command_are_refused() {
+    let run = |words: &str| {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        let output = kubectl_daemonlet(&words);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for command in ["pause", "resume", "promote", "abort", "retry"] {
+        let (code, told) = run(&format!("{command} kube-system/cni -o json"));
+        assert!(code == Some(2) && told.starts_with("error: --output is for what shows something"), "{told}");
+        let (code, told) = run(&format!("{command} kube-system/cni -n other"));
+        let said = "error: kube-system/cni is not in the namespace other, which --namespace says\n";
+        assert_eq!((code, told.as_str()), (Some(2), said), "{command}");
+        assert_eq!(run(&format!("{command} cni")).0, Some(2));
+        assert_ne!(run(&format!("{command} -n kube-system cni")).0, Some(2), "as kubectl takes it");
+    }
+    let (code, told) = run("doctor -n kube-system");
+    assert!(code == Some(2) && told.starts_with("error: doctor takes no --namespace"), "{told}");
+    assert_eq!(run("explain n1 a/b -n c").0, Some(2));
+    assert_eq!(run("help"), (Some(0), String::new()));
+    assert_eq!(run("help pause"), (Some(0), String::new()));
+}

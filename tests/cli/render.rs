@@ -284,6 +284,27 @@ fn a_folder_holds_manifests_and_volumes_of_the_last_render_only() {
 }
 
 #[test]
+fn what_an_earlier_render_wrote_for_others_is_named() {
+    let other = GOOD.replace("name: cni, namespace", "name: other, namespace");
+    let scratch = Scratch::new(&[("a.yaml", GOOD), ("b.yaml", &other), ("c.yaml", CONFIG_MAP)]);
+    let [a, b, c, out] = ["a.yaml", "b.yaml", "c.yaml", "out"].map(|name| scratch.text(name));
+    let render = |file: &str| run(["render", "--node-name", "n1", "-f", file, &c, "-o", &out]);
+    assert_eq!(render(&a).code, 0);
+    let [earlier] = names(&scratch.path("out/manifests")).try_into().unwrap();
+    let told = format!(
+        "{out}/manifests/{earlier} stays: an earlier render wrote it for kube-system/cni, which is not in what was read"
+    );
+    let note = render(&b);
+    assert_eq!((note.code, note.err), (0, format!("note: {told}\n")));
+    let strict = run(["render", "--strict", "--node-name", "n1", "-f", &b, &c, "-o", &out]);
+    assert_eq!(strict.code, 1, "{strict:?}");
+    let refused =
+        format!("error: {told}, which --strict refuses\nhint: render into a folder that is empty or not there yet\n");
+    assert!(strict.err.contains(&refused), "{strict:?}");
+    assert!(scratch.path(&format!("out/manifests/{earlier}")).exists(), "another render may have been meant");
+}
+
+#[test]
 fn lines_go_to_standard_output_where_the_manifests_go_to_a_folder() {
     let scratch = Scratch::new(&[("a.yaml", GOOD)]);
     let run = run(["render", "--node-name", "n1", "-f", &scratch.text("a.yaml"), "-o", &scratch.text("out")]);

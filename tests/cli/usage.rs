@@ -69,6 +69,18 @@ fn every_help_fits_its_columns_and_breaks_no_example() {
     }
 }
 
+#[test]
+fn every_argument_says_what_it_is() {
+    for (program, command) in
+        [("daemonlet", daemonlet::cli::command()), ("kubectl daemonlet", daemonlet::cli::plugin())]
+    {
+        for (name, one) in below(&command, program) {
+            let mute = one.get_arguments().find(|argument| argument.get_help().is_none() && !argument.is_hide_set());
+            assert_eq!(mute.map(|argument| argument.get_id().to_string()), None, "{name}");
+        }
+    }
+}
+
 /// Every command below `command`, by its whole name.
 fn below(command: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
     let subcommands = command.get_subcommands().flat_map(|one| below(one, &format!("{name} {}", one.get_name())));

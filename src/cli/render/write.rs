@@ -1,6 +1,7 @@
 //! The folder that `render -o` leaves: `manifests/` and `volumes/`.
 //!
-//! What an earlier render wrote for the same DaemonSets is replaced; everything else stays.
+//! What an earlier render wrote for the same DaemonSets is replaced; what it wrote for others stays, and is named: another
+//! render into the same folder may have been meant. Everything else stays, too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,34 +22,45 @@ use crate::node::volumes::VolumesRoot;
 
 type Errors = Vec<(String, Option<String>)>;
 
-/// Writes `entries` below `folder`; gives the names of the manifests that are there now, and what could not be written.
-pub(super) fn write(folder: &Path, entries: &[RenderEntry]) -> (BTreeSet<String>, Errors) {
-    let (mut written, mut errors) = (BTreeSet::new(), Errors::new());
+/// What a render did to a folder.
+#[derive(Debug, Default)]
+pub(super) struct WrittenFolder {
+    /// The names of the manifests of this render.
+    pub files: BTreeSet<String>,
+    /// What could not be written.
+    pub errors: Errors,
+    /// What an earlier render wrote for DaemonSets that are not among these, a line each.
+    pub earlier: Vec<String>,
+}
+
+/// Writes `entries` below `folder`.
+pub(super) fn write(folder: &Path, entries: &[RenderEntry]) -> WrittenFolder {
+    let mut done = WrittenFolder::default();
     let manifests = folder.join("manifests");
     if let Err(error) = fs::create_dir_all(&manifests) {
-        errors.push(failed(&manifests, &error));
-        return (written, errors);
+        done.errors.push(failed(&manifests, &error));
+        return done;
     }
     let mut volumes = Volumes::new(Real::shared(), VolumesRoot::plain(folder));
-    clear(&manifests, entries, &mut volumes, &mut errors);
+    clear(&manifests, entries, &mut volumes, &mut done);
     for entry in entries {
         let RenderEntry::Rendered { identity, rendered, .. } = entry else { continue };
         if let Err(error) = volumes.write(&identity.uid, &rendered.pod.volumes) {
             let hint = error.hint();
-            errors.push((words(&error), hint));
+            done.errors.push((words(&error), hint));
             continue;
         }
         let path = manifests.join(&rendered.file);
         match write_file(&path, &rendered.text) {
-            Ok(()) => drop(written.insert(rendered.file.clone())),
-            Err(error) => errors.push(failed(&path, &error)),
+            Ok(()) => drop(done.files.insert(rendered.file.clone())),
+            Err(error) => done.errors.push(failed(&path, &error)),
         }
     }
-    (written, errors)
+    done
 }
 
-/// Removes the manifests of earlier renders of the same DaemonSets, with their volumes.
-fn clear(manifests: &Path, entries: &[RenderEntry], volumes: &mut Volumes, errors: &mut Errors) {
+/// Removes the manifests of earlier renders of the same DaemonSets, with their volumes, and names those of others.
+fn clear(manifests: &Path, entries: &[RenderEntry], volumes: &mut Volumes, done: &mut WrittenFolder) {
     let owners: BTreeSet<String> = entries.iter().filter_map(RenderEntry::key).map(ToString::to_string).collect();
     let keep: BTreeSet<&str> = entries
         .iter()
@@ -57,22 +69,26 @@ fn clear(manifests: &Path, entries: &[RenderEntry], volumes: &mut Volumes, error
             _ => None,
         })
         .collect();
-    let files: Vec<PathBuf> = match fs::read_dir(manifests) {
+    let mut files: Vec<PathBuf> = match fs::read_dir(manifests) {
         Ok(files) => files.filter_map(|file| file.ok().map(|file| file.path())).collect(),
-        Err(error) => return errors.push(failed(manifests, &error)),
+        Err(error) => return done.errors.push(failed(manifests, &error)),
     };
+    files.sort();
     for path in files {
         let Some((owner, uid)) = owner(&path) else { continue };
         if !owners.contains(&owner) {
+            let path = path.display();
+            done.earlier
+                .push(format!("{path} stays: an earlier render wrote it for {owner}, which is not in what was read"));
             continue;
         }
         if let Err(error) = fs::remove_file(&path) {
-            errors.push(failed(&path, &error));
+            done.errors.push(failed(&path, &error));
         } else if !keep.contains(uid.as_str())
             && let Err(error) = volumes.clear(&uid)
         {
             let hint = error.hint();
-            errors.push((words(&error), hint));
+            done.errors.push((words(&error), hint));
         }
     }
 }

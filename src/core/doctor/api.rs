@@ -44,10 +44,20 @@ pub enum ApiFacts {
     /// It does not answer, or refuses our credentials.
     Unreachable {
         why: String,
-        /// Whether it answered but does not accept our credentials.
-        unauthorized: bool,
+        cause: UnreachableCause,
     },
     Answers(Box<Answers>),
+}
+
+/// Why there is no answer of use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnreachableCause {
+    /// It does not answer.
+    Silent,
+    /// It answered but does not accept our credentials.
+    Unauthorized,
+    /// It was not asked: the kubeconfig cannot be used.
+    Kubeconfig,
 }
 
 /// What the API server answered.
@@ -96,11 +106,14 @@ pub fn examine(facts: &ApiFacts, node: &str) -> Vec<Finding> {
         ApiFacts::NotConfigured => {
             return vec![Finding::ok(CHECK, "none is configured: DaemonSets come from folders alone")];
         }
-        ApiFacts::Unreachable { why, unauthorized: true } => {
-            return vec![Finding::bad(CHECK, why.clone(), "give the agent credentials that the API server accepts")];
-        }
-        ApiFacts::Unreachable { why, .. } => {
-            let hint = "daemons in the checkpoint keep running; compare the kubeconfig's server with the kubelet's";
+        ApiFacts::Unreachable { why, cause } => {
+            let hint = match cause {
+                UnreachableCause::Silent => {
+                    "daemons in the checkpoint keep running; compare the kubeconfig's server with the kubelet's"
+                }
+                UnreachableCause::Unauthorized => "give the agent credentials that the API server accepts",
+                UnreachableCause::Kubeconfig => "correct it: the agent reads it again by itself",
+            };
             return vec![Finding::bad(CHECK, why.clone(), hint)];
         }
         ApiFacts::Answers(answers) => answers,

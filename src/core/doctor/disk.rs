@@ -68,7 +68,7 @@ fn folder(folder: &DiskFolder) -> Finding {
         return Finding::bad(
             &check,
             format!("{path} has {} inodes left of {}", folder.free_inodes, folder.inodes),
-            "remove files: no new ones can be created",
+            format!("see what has so many files with `du --inodes -x {path}`: no new ones can be created"),
         );
     }
     if matches!(folder.kind.as_str(), "tmpfs" | "ramfs") {

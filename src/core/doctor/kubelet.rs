@@ -15,6 +15,9 @@ use crate::core::node;
 /// The first kubelet that reads environment variables from a file (`fileKeyRef`) by default.
 const ENV_FILES: (u32, u32) = (1, 35);
 
+/// Static pods need EnvFiles alone.
+const GATES_ON: &str = "every feature gate that static pods need is on";
+
 /// The kubelet's configuration file, with its drop-ins.
 #[derive(Clone, Debug, PartialEq)]
 pub enum KubeletConfigFile {
@@ -107,6 +110,16 @@ impl KubeletFacts {
         written.or(content).map(str::to_owned)
     }
 
+    /// Why it is unknown what the kubelet's file says; `None`: it was read, or the kubelet has none.
+    fn unread(&self) -> Option<String> {
+        let path = &self.path;
+        match &self.file {
+            KubeletConfigFile::Missing => Some(format!("{path} does not exist")),
+            KubeletConfigFile::Unreadable(_) => Some(format!("{path} cannot be read")),
+            KubeletConfigFile::Read { .. } | KubeletConfigFile::Unused => None,
+        }
+    }
+
     fn resolve(&self, path: &str) -> String {
         self.resolved.get(path).cloned().unwrap_or_else(|| path.trim_end_matches('/').to_owned())
     }
@@ -172,7 +185,12 @@ fn file(facts: &KubeletFacts) -> Finding {
 fn static_pods(facts: &KubeletFacts) -> Finding {
     const CHECK: &str = "static pod folder";
     let ours = &facts.manifest_dir;
-    match facts.setting("pod-manifest-path", "staticPodPath") {
+    let theirs = facts.setting("pod-manifest-path", "staticPodPath");
+    if let (None, Some(why)) = (&theirs, facts.unread()) {
+        let text = format!("unknown: {why}, and no flag names the folder");
+        return Finding::warn(CHECK, text, "see the check `kubelet configuration`");
+    }
+    match theirs {
         None => Finding::bad(
             CHECK,
             "the kubelet has no staticPodPath: it runs no static pods",
@@ -264,7 +282,15 @@ fn gates(facts: &KubeletFacts) -> Finding {
                 }
             },
         ),
-        _ => Finding::ok(CHECK, "every feature gate that static pods need is on"),
+        Some(true) => Finding::ok(CHECK, GATES_ON),
+        None => match facts.unread() {
+            None => Finding::ok(CHECK, GATES_ON),
+            Some(why) => Finding::warn(
+                CHECK,
+                format!("unknown whether EnvFiles is on: {why}, and no flag says it"),
+                "see the check `kubelet configuration`",
+            ),
+        },
     }
 }
 

@@ -116,13 +116,33 @@ fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
         let mut facts = kubelet_facts();
         change(&mut facts);
         let found = kubelet::examine(&facts);
-        // An unreadable file says nothing of the folder, either.
+        // An unreadable file says nothing of the folder and the feature gates, either.
         let found = found.into_iter().filter(|f| check == f.check || f.level != Severity::Ok).collect::<Vec<_>>();
         let one = found.iter().find(|f| f.check == check).unwrap();
         assert_eq!(one.level, level, "{one:?}");
         assert!(one.text.contains(text), "{one:?}");
         let others = found.iter().filter(|f| f.check != check && f.level != Severity::Ok).count();
-        assert_eq!(others, usize::from(matches!(facts.file, kubelet::KubeletConfigFile::Unreadable(_))), "{found:#?}");
+        let unread = if matches!(facts.file, kubelet::KubeletConfigFile::Unreadable(_)) { 2 } else { 0 };
+        assert_eq!(others, unread, "{found:#?}");
+    }
+}
+
+#[test]
+fn what_a_file_that_was_not_read_would_say_is_unknown() {
+    for (file, why) in [
+        (kubelet::KubeletConfigFile::Missing, "/var/lib/kubelet/config.yaml does not exist"),
+        (kubelet::KubeletConfigFile::Unreadable("it is empty".into()), "/var/lib/kubelet/config.yaml cannot be read"),
+    ] {
+        let mut facts = kubelet::KubeletFacts { file, ..kubelet_facts() };
+        let found = kubelet::examine(&facts);
+        for check in ["feature gates", "static pod folder"] {
+            let one = found.iter().find(|finding| finding.check == check).unwrap();
+            assert!(one.level == Severity::Warn && one.text.contains("unknown") && one.text.contains(why), "{one:?}");
+        }
+        facts.processes[0].push("--feature-gates=EnvFiles=true".into());
+        let found = kubelet::examine(&facts);
+        let one = found.iter().find(|finding| finding.check == "feature gates").unwrap();
+        assert_eq!(one.level, Severity::Ok, "a flag has the last word");
     }
 }
 

@@ -236,6 +236,19 @@ fn refusals_are_told_apart_by_field_and_not_by_daemon() {
 }
 
 #[test]
+fn help_of_a_process_is_that_of_client_golang() {
+    // prometheus/process_collector.go of client_golang 1.23
+    for (name, help) in [
+        ("process_cpu_seconds_total", "Total user and system CPU time spent in seconds."),
+        ("process_open_fds", "Number of open file descriptors."),
+        ("process_resident_memory_bytes", "Resident memory size in bytes."),
+        ("process_start_time_seconds", "Start time of the process since unix epoch in seconds."),
+    ] {
+        assert_eq!(METRICS.iter().find(|metric| metric.name == name).map(|metric| metric.help), Some(help));
+    }
+}
+
+#[test]
 fn the_document_is_made_from_the_table() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/monitoring/METRICS.md");
     let text = format!(

@@ -22,6 +22,8 @@ use super::report::to_json;
 use super::teardown::Leftover;
 use super::teardown::Teardown;
 use super::teardown::cleared;
+use super::teardown::leftover;
+use super::teardown::manifest_of;
 
 /// The answer to `request` while no agent runs: from checkpoint, folders and manifests. Changes nothing.
 ///
@@ -85,12 +87,11 @@ pub fn teardown_offline(config: Config) -> Result<Teardown, AgentError> {
     let mut agent = Agent::to_answer(config)?;
     agent.state.tear_down();
     let decision = agent.decide_now()?;
+    let scan = agent.last.observation.manifests.current().map(std::convert::AsRef::as_ref);
     let found = decision.plan.daemons.iter().flat_map(|daemon| {
-        let ending = daemon.record.ending().map(|i| Leftover {
-            daemon: daemon.key.clone(),
-            pod: i.pod_name.clone(),
-            uid: i.uid.clone(),
-            what: "runs".to_owned(),
+        let ending = daemon.record.ending().map(|instance| Leftover {
+            manifest: manifest_of(&daemon.key, instance, scan),
+            ..leftover(&daemon.key, instance)
         });
         ending.chain(daemon.record.ended.keys().map(|uid| cleared(&daemon.key, uid)))
     });

@@ -4,11 +4,14 @@
 //! sandbox is gone, the folder is cleared. So the next teardown completes one that was interrupted, and an agent that starts
 //! undoes it. Must not touch what is not ours.
 
+use crate::core::manifest;
 use crate::core::model::ObjectKey;
 use crate::core::pass::Plan;
 use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
 use crate::core::record::Phase;
 use crate::core::status::Problem;
+use crate::node::manifests::Scan;
 
 use super::last_pass::LastPass;
 use super::outcome::EffectOutcome;
@@ -36,13 +39,29 @@ pub struct Leftover {
     /// Its name, without the node's; empty where that is not known any more.
     pub pod: String,
     pub uid: String,
+    /// The name of its manifest; `None`: it is not there, or that is not looked at.
+    pub manifest: Option<String>,
     /// What it does, for people.
     pub what: String,
 }
 
+pub(super) fn leftover(daemon: &ObjectKey, instance: &Instance) -> Leftover {
+    let (pod, uid) = (instance.pod_name.clone(), instance.uid.clone());
+    Leftover { daemon: daemon.clone(), pod, uid, manifest: None, what: "runs".to_owned() }
+}
+
 pub(super) fn cleared(daemon: &ObjectKey, uid: &str) -> Leftover {
     let what = "has ended, and its folder is to be cleared".to_owned();
-    Leftover { daemon: daemon.clone(), pod: String::new(), uid: uid.to_owned(), what }
+    Leftover { daemon: daemon.clone(), pod: String::new(), uid: uid.to_owned(), manifest: None, what }
+}
+
+/// The name of the manifest of an instance; `scan`: the folder, `None` if it cannot be read and the file may be there.
+pub(super) fn manifest_of(daemon: &ObjectKey, instance: &Instance, scan: Option<&Scan>) -> Option<String> {
+    let names = manifest::file_names(&daemon.namespace, &instance.pod_name);
+    let Some(scan) = scan else { return names.into_iter().next() };
+    let of_uid = scan.ours.values().find(|manifest| manifest.uid == instance.uid).map(|found| found.file.clone());
+    let is_there = |name: &String| scan.ours.contains_key(name) || scan.unreadable.contains_key(name);
+    of_uid.or_else(|| names.into_iter().find(is_there))
 }
 
 /// Whether nothing of ours runs on the node any more, as far as the manifest folder tells.
@@ -58,14 +77,14 @@ pub(super) fn remaining(state: &AgentState, plan: &Plan, outcome: &EffectOutcome
         plan.map(|daemon| daemon.summary.reason.clone()).filter(|reason| !reason.is_empty())
     };
     let of_record = |record: &'_ DaemonRecord| {
+        // What is said of a daemon is about one of its pods.
+        let of_daemon = || summary(&record.key).filter(|_| record.instances.len() == 1);
         let instances = record.instances.iter().map(|instance| Leftover {
-            daemon: record.key.clone(),
-            pod: instance.pod_name.clone(),
-            uid: instance.uid.clone(),
-            what: failure(&record.key).or_else(|| summary(&record.key)).unwrap_or_else(|| match &instance.phase {
+            what: failure(&record.key).or_else(of_daemon).unwrap_or_else(|| match &instance.phase {
                 Phase::Live => "its manifest is still there".to_owned(),
-                Phase::Ending { .. } => "it ends".to_owned(),
+                Phase::Ending { reason, .. } => format!("it ends: {reason}"),
             }),
+            ..leftover(&record.key, instance)
         });
         let ended = record.ended.keys().map(|uid| cleared(&record.key, uid));
         instances.chain(ended).collect::<Vec<_>>()

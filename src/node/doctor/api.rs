@@ -22,6 +22,7 @@ use crate::core::cluster::overview::Leader;
 use crate::core::doctor::api::Answers;
 use crate::core::doctor::api::ApiFacts;
 use crate::core::doctor::api::Right;
+use crate::core::doctor::api::UnreachableCause;
 use crate::core::doctor::api::right_to_conditions;
 use crate::core::doctor::api::right_to_taint;
 use crate::core::doctor::api::rights;
@@ -72,11 +73,12 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
     let version = match asker.get("/version").await {
         Ok(version) => version,
         Err(failure) => {
-            let unauthorized = matches!(failure.kind, FailureKind::Unauthorized | FailureKind::Kubeconfig);
-            return ApiFindings {
-                facts: ApiFacts::Unreachable { why: failure.message, unauthorized },
-                node_version: None,
+            let cause = match failure.kind {
+                FailureKind::Unauthorized => UnreachableCause::Unauthorized,
+                FailureKind::Kubeconfig => UnreachableCause::Kubeconfig,
+                _ => UnreachableCause::Silent,
             };
+            return ApiFindings { facts: ApiFacts::Unreachable { why: failure.message, cause }, node_version: None };
         }
     };
     // Connecting must not count as round-trip time: a second request measures the clock.

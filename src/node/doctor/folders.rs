@@ -43,7 +43,7 @@ fn why_replaceable(folder: &Path) -> Option<(String, String)> {
 /// The state folder; `None`: it is none, which the check of its disk says.
 pub(super) fn state(folder: &Path) -> Option<FolderFinding> {
     Some(match Real::shared().look(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => match doubt(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => match dangling(folder).or_else(|| doubt(folder)) {
             Some((why, hint)) => FolderFinding::Bad(why, hint),
             None => FolderFinding::Absent,
         },
@@ -57,12 +57,38 @@ pub(super) fn state(folder: &Path) -> Option<FolderFinding> {
     })
 }
 
+/// Why no agent can make the folder: `folder`, or one above it, is a link that leads to nothing.
+fn dangling(folder: &Path) -> Option<(String, Option<String>)> {
+    let is_link = |path: &&Path| Real::shared().look_at_link(path).is_ok_and(|stat| stat.kind == FileKind::Link);
+    let is_there = |path: &Path| Real::shared().look(path).is_ok();
+    let link = folder.ancestors().take_while(|path| !is_there(path)).find(is_link)?;
+    let target = std::fs::read_link(link).map(|target| target.display().to_string()).unwrap_or_default();
+    let (folder, link) = (folder.display(), link.display());
+    let why = format!("{folder} cannot be made: {link} is a link to {target}, which is not there");
+    Some((why, Some(format!("mount the disk that {link} leads to, or make that folder"))))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_link_that_leads_to_nothing_is_no_folder_that_the_agent_makes() {
+        let root = tempfile::tempdir().unwrap();
+        let link = root.path().join("state");
+        std::os::unix::fs::symlink(root.path().join("disk"), &link).unwrap();
+        for folder in [link.clone(), link.join("below")] {
+            let Some(FolderFinding::Bad(why, Some(hint))) = state(&folder) else { panic!("{:?}", state(&folder)) };
+            assert!(why.contains("/disk, which is not there"), "{why}");
+            assert_eq!(hint, format!("mount the disk that {} leads to, or make that folder", link.display()));
+        }
+        fs::create_dir(root.path().join("disk")).unwrap();
+        assert_eq!(state(&link), Some(FolderFinding::Good));
+        assert_eq!(state(&link.join("below")), Some(FolderFinding::Absent));
+    }
 
     #[test]
     fn a_folder_above_that_others_may_write_to_is_bad_whether_the_folder_is_there_or_not() {

@@ -199,3 +199,11 @@ fn there_is_room_for_descriptors_from_the_start() {
     let size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
     assert!(size.trim().parse::<i32>().unwrap() >= super::DESCRIPTORS, "{size}");
 }
+
+#[test]
+fn what_is_in_the_way_is_to_be_looked_at_before_it_is_moved() {
+    for error in [Errno::ELOOP, Errno::ENOTDIR] {
+        let hint = super::FsError::reading("/a/b", std::io::Error::from_raw_os_error(error as i32)).hint().unwrap();
+        assert!(hint.contains("with `namei -l /a/b`, then move it away") && !hint.contains("remove"), "{hint}");
+    }
+}

@@ -247,7 +247,7 @@ impl RemovalGuard {
                  nothing that is missing there is removed here"
             ),
             hint: Some(format!(
-                "if this node belongs to that cluster now, stop the agent, remove {} and start it",
+                "if this node belongs to that cluster now, stop the agent, move {} away and start it",
                 inputs.display()
             )),
         });

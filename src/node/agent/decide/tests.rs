@@ -41,6 +41,7 @@ mod inputs;
 mod not_accepted;
 mod object_sources;
 mod runtime;
+mod teardown;
 
 pub(in crate::node::agent) fn config() -> Config {
     let folder = tempfile::tempdir().unwrap();
