@@ -56,7 +56,7 @@ struct Arguments {
     /// DaemonSets of this namespace only; where one is named, the namespace of a name without one
     #[arg(short, long, global = true)]
     namespace: Option<String>,
-    /// The form of the output
+    /// The form of the output, of commands that show something
     #[arg(short, long, value_enum, global = true)]
     output: Option<KubectlOutputFormat>,
 }
