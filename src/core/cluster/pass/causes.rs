@@ -31,8 +31,10 @@ const ENDS: &str = "an older instance does not end";
 const WAITS: &str = "waits to start, and NodeDaemons says for what,";
 /// The cause of nodes that lack an object.
 pub(super) const MISSING: &str = "needs an object that does not exist";
-/// The cause of nodes that are lost.
-const LOST: &str = "its Node was deleted after it took the revision and before it was available";
+/// The cause of nodes whose Nodes were deleted.
+const DELETED: &str = "its Node was deleted after it took the revision and before it was available";
+/// The cause of nodes that may not run it any more, or whose agents leave it alone.
+const TAKEN_AWAY: &str = "it was taken away after the node took the revision and before it was available";
 
 /// The cause of nodes that lack an object, with what most of them say: their words are not the coordinator's, and one says no
 /// more than the others.
@@ -80,7 +82,8 @@ pub(super) fn causes(
     for node in facts.iter().filter(|n| n.refused_until.is_some()) {
         add("the API server refuses to keep its approvals", node.name);
     }
-    broken.lost.iter().for_each(|node| add(LOST, node));
+    broken.deleted.iter().for_each(|node| add(DELETED, node));
+    broken.taken_away.iter().for_each(|node| add(TAKEN_AWAY, node));
     if let Some((stuck, nodes)) = &rolled.stuck {
         nodes.iter().for_each(|index| add(stuck.words(), facts[*index].name));
     }
