@@ -197,6 +197,8 @@ pub(super) fn released(
     let released = Released { generation: daemon.generation, ..before? };
     let first_instances = match released.hash == daemon.hash {
         true => FirstInstances::Complete,
+        // They ask nobody.
+        _ if annotations::is_uncoordinated(&daemon.daemon_set) => FirstInstances::RollingOut,
         _ if is_held || !(rolled.is_open || is_on_delete) => FirstInstances::Held,
         _ => FirstInstances::RollingOut,
     };
