@@ -20,6 +20,7 @@ mod stages;
 mod status;
 mod told;
 
+mod undecided;
 pub use cluster_plan::ClusterPlan;
 pub use cluster_plan::FewAgents;
 pub use cluster_plan::ObjectWrite;
@@ -103,10 +104,9 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
         }
         ours.insert((daemon.key, daemon.uid_name));
         match &daemon.refused {
-            // Its history is not known yet, and what is halted stands there.
-            _ if unread.contains(key) => plan.carry_over(state, key),
+            _ if unread.contains(key) => undecided::await_history(&known, key, daemon, &mut plan),
             Some(refused) => {
-                count_refused(&known, key, daemon, refused, &mut plan);
+                undecided::tell(&known, key, daemon, conditions::Undecided::Refused(refused), &mut plan);
                 approvals::withdraw_refused(&known, daemon, &mut plan);
             }
             None => {
@@ -147,22 +147,6 @@ fn count(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], now: Timestamp) -> (cou
     let Cow::Owned(certain) = facts::certain(facts) else { return (counted, look_again) };
     let before = serde_json::from_value(daemon.status.clone()).unwrap_or_default();
     (counted.within(&count(&certain).0, &before), look_again)
-}
-
-/// Plans a DaemonSet whose definition is refused: its counters, by the last definition that was not, where one is known.
-/// No revision goes: nothing is known of what is wanted.
-fn count_refused(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, refused: &str, plan: &mut ClusterPlan) {
-    let is_defined = !daemon.hash.is_empty() && !owners::is_gated(&daemon.daemon_set);
-    let nodes = (is_defined && conflict(known, daemon, plan).is_none()).then(|| facts::nodes(known, daemon));
-    let counted = nodes.filter(|nodes| !facts::are_reports_lost(known, nodes)).map(|nodes| {
-        let (counted, look_again) = count(daemon, &nodes, known.now);
-        plan.look(look_again);
-        counted
-    });
-    if let Some(status) = status::refused(daemon, refused, counted.as_ref(), known.now) {
-        plan.writes.push(ObjectWrite::Status { key: key.clone(), status, nodes: 0, at_once: false });
-    }
-    plan.carry_over(known.state, key);
 }
 
 /// Plans one DaemonSet.

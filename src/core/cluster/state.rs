@@ -48,6 +48,8 @@ pub struct CoordinatorState {
     pub(super) halts: BTreeMap<ObjectKey, KnownHalt>,
     /// See [`super::pass::ClusterPlan::broken`].
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
+    /// See [`super::pass::ClusterPlan::unread`].
+    pub(super) unread: BTreeMap<ObjectKey, Timestamp>,
     /// DaemonSets of which it is told that too few agents run them.
     pub(super) few: BTreeSet<ObjectKey>,
     /// Nodes of which it is told that their agent tells of too many daemons.
@@ -224,6 +226,7 @@ impl CoordinatorState {
             self.left_out = memory.left_out;
             self.halts = memory.halts;
             self.broken = memory.broken;
+            self.unread = memory.unread;
             self.events = memory.events;
             self.retries.retain(&memory.wanted);
         }

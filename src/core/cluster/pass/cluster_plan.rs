@@ -102,6 +102,8 @@ pub struct ClusterPlan {
     pub decided: BTreeMap<ObjectKey, String>,
     /// Nodes that have taken current revisions and are not well, or are lost since the last pass.
     pub(in crate::core::cluster) broken: BTreeMap<ObjectKey, Suspects>,
+    /// DaemonSets whose history is not read yet, since when.
+    pub unread: BTreeMap<ObjectKey, Timestamp>,
     /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
     pub few: Vec<FewAgents>,
     /// What goes wrong with current revisions, each with the number of nodes.

@@ -101,6 +101,7 @@ impl ClusterWorld {
         self.state.halts.clone_from(&plan.halts);
         self.state.decided.clone_from(&plan.decided);
         self.state.broken.clone_from(&plan.broken);
+        self.state.unread.clone_from(&plan.unread);
         plan.lookups.iter().for_each(|claim| self.state.claims.asked(claim.clone(), now));
         plan
     }
