@@ -127,6 +127,10 @@ fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static s
             )
         }
         (left, _) => {
+            if let Some(held @ Standstill::Unable(_)) = facts.held {
+                let words = format!("{why}: {} left to go back to revision {revision}: {held}", count(*left));
+                return (false, HELD, words);
+            }
             let waits = facts.held.map_or_else(|| waiting(facts), |held| format!(": {held}"));
             let words = format!("{why}: {} left to go back to revision {revision}{waits}", count(*left));
             (true, "RollingBack", words)

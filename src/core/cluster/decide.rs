@@ -70,6 +70,8 @@ pub struct Memory {
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// See [`pass::ClusterPlan::unread`].
     pub(super) unread: BTreeMap<ObjectKey, Timestamp>,
+    /// See [`pass::ClusterPlan::lacking`].
+    pub(super) lacking: BTreeMap<ObjectKey, pass::Lacking>,
     /// DaemonSets that too few agents run: each is told once.
     pub(super) few: BTreeSet<ObjectKey>,
     /// Nodes whose agent tells of too many daemons: each is told once.
@@ -205,8 +207,8 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
     let (passed_over, unmentioned, halts, events) = (plan.passed_over, plan.unmentioned, plan.halts, told.next);
-    let (decided, broken, delays, unread) =
-        (plan.decided, plan.broken, plan.delays, plan.unread);
+    let (decided, broken, delays, unread, lacking) =
+        (plan.decided, plan.broken, plan.delays, plan.unread, plan.lacking);
     decision.memory = is_planned.then_some(Memory {
         passed_over,
         unmentioned,
@@ -215,6 +217,7 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
         decided,
         broken,
         unread,
+        lacking,
         few,
         left_out,
         events,

@@ -21,6 +21,7 @@ use super::node_daemons::LeaseTerm;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pace::Pace;
+use super::pass::Lacking;
 use super::pass::NodeDelay;
 use super::pass::PassedOver;
 use super::released::KnownHalt;
@@ -50,6 +51,8 @@ pub struct CoordinatorState {
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// See [`super::pass::ClusterPlan::unread`].
     pub(super) unread: BTreeMap<ObjectKey, Timestamp>,
+    /// See [`super::pass::ClusterPlan::lacking`].
+    pub(super) lacking: BTreeMap<ObjectKey, Lacking>,
     /// DaemonSets of which it is told that too few agents run them.
     pub(super) few: BTreeSet<ObjectKey>,
     /// Nodes of which it is told that their agent tells of too many daemons.
@@ -227,6 +230,7 @@ impl CoordinatorState {
             self.halts = memory.halts;
             self.broken = memory.broken;
             self.unread = memory.unread;
+            self.lacking = memory.lacking;
             self.events = memory.events;
             self.retries.retain(&memory.wanted);
         }

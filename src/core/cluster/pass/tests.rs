@@ -102,6 +102,7 @@ impl ClusterWorld {
         self.state.decided.clone_from(&plan.decided);
         self.state.broken.clone_from(&plan.broken);
         self.state.unread.clone_from(&plan.unread);
+        self.state.lacking.clone_from(&plan.lacking);
         plan.lookups.iter().for_each(|claim| self.state.claims.asked(claim.clone(), now));
         plan
     }
