@@ -26,6 +26,8 @@ use crate::core::cluster::term_clock::TermClock;
 use crate::core::model::ObjectKey;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
+use crate::node::api::ApiFailure;
+use crate::node::api::FailureKind;
 use crate::node::api::Selection;
 
 use super::CoordinatorOptions;
@@ -41,6 +43,9 @@ const READS: usize = 8;
 /// Of these, objects of namespaces that are not trusted.
 const TENANT_READS: usize = 6;
 
+/// A GET that fails as one did within this time says nothing new.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
+
 /// Something that happened.
 pub(super) enum ClusterEvent {
     /// The Lease is held for a while, or is not.
@@ -49,10 +54,25 @@ pub(super) enum ClusterEvent {
     Changed(u64, Change),
     /// In this term: a watch failed; with the words, if they are others than before.
     Unreadable(u64, WatchedKind, Option<String>),
+    /// In this term: an object of this kind could not be read.
+    ReadFailed(u64, WatchedKind, ApiFailure),
     /// A request ended; with what it shows of the object.
     Replied(u64, CoordinatorReply, Option<Change>),
     /// In this term: an object was read, or could not be.
     Read(u64, (WatchedKind, ObjectKey), Option<Change>),
+}
+
+/// How the last GET of each kind that failed did so, and when.
+#[derive(Default)]
+struct FailedReads(BTreeMap<WatchedKind, (FailureKind, Instant)>);
+
+impl FailedReads {
+    /// Takes one more, and gives whether it is to be told: the words of each object are others, and all are tried again
+    /// and again.
+    fn is_news(&mut self, kind: WatchedKind, failure: FailureKind, now: Instant) -> bool {
+        let before = self.0.insert(kind, (failure, now));
+        before.is_none_or(|(before, at)| before != failure || now - at > KNOWN_FOR)
+    }
 }
 
 /// Where what happens is told.
@@ -64,6 +84,7 @@ pub(super) struct ClusterInputs {
     selection: Selection,
     /// What is being read whole.
     reading: BTreeSet<(WatchedKind, ObjectKey)>,
+    failed_reads: FailedReads,
     /// Whether ControllerRevisions are watched already.
     follows_revisions: bool,
     options: CoordinatorOptions,
@@ -97,6 +118,7 @@ impl ClusterInputs {
             client,
             selection,
             reading: BTreeSet::new(),
+            failed_reads: FailedReads::default(),
             follows_revisions: false,
             options: options.clone(),
             received,
@@ -125,7 +147,7 @@ impl ClusterInputs {
         let at_last = self.made.0 + wait;
         let mut until = self.until(at_last);
         let (mut replies, mut unreadable) = (Vec::new(), Vec::new());
-        let mut told = BTreeMap::new();
+        let (mut told, mut unread) = (BTreeMap::new(), BTreeSet::new());
         let mut is_first = true;
         while let Ok(Some(event)) = tokio::time::timeout_at(until, self.received.recv()).await {
             let mut is_news = true;
@@ -147,6 +169,11 @@ impl ClusterInputs {
                     told.insert(kind, true);
                     unreadable.extend(why.map(|why| (kind, why)));
                 }
+                ClusterEvent::ReadFailed(term, kind, failure) if term == self.term => {
+                    unread.insert(kind);
+                    is_news = self.failed_reads.is_news(kind, failure.kind, Instant::now());
+                    unreadable.extend(is_news.then(|| (kind, watch::unread(kind, &failure))));
+                }
                 ClusterEvent::Replied(term, reply, change) if term == self.term => {
                     if let Some(change) = change {
                         Arc::make_mut(&mut self.snapshot).take(change);
@@ -163,6 +190,7 @@ impl ClusterInputs {
                 // What an earlier term still had to say is nothing to this one.
                 ClusterEvent::Changed(..)
                 | ClusterEvent::Unreadable(..)
+                | ClusterEvent::ReadFailed(..)
                 | ClusterEvent::Replied(..)
                 | ClusterEvent::Read(..) => is_news = false,
             }
@@ -178,6 +206,9 @@ impl ClusterInputs {
                 true => progress.failed = Some(now),
                 false => progress.last_event = Some(now),
             }
+        }
+        for kind in unread {
+            self.watches.entry(kind).or_default().failed = Some(now);
         }
         self.follow_the_lease();
         self.follow_revisions();
@@ -251,6 +282,7 @@ impl ClusterInputs {
         self.running = None;
         self.watches.clear();
         self.reading.clear();
+        self.failed_reads = FailedReads::default();
         self.follows_revisions = false;
         self.selection.retain(|_| false);
         let Some(held) = held else {
@@ -262,5 +294,21 @@ impl ClusterInputs {
         let kinds = KINDS.into_iter().filter(|kind| *kind != WatchedKind::Revisions).chain(more);
         let watches = watch::start(kinds, &self.client, self.term, &self.events);
         self.running = Some((held, watches));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_that_fail_one_after_the_other_are_told_once() {
+        let (mut failed, began) = (FailedReads::default(), Instant::now());
+        let mut at =
+            |seconds, failure| failed.is_news(WatchedKind::Revisions, failure, began + Duration::from_secs(seconds));
+        assert!(at(0, FailureKind::Forbidden));
+        assert!(!at(0, FailureKind::Forbidden) && !at(50, FailureKind::Forbidden) && !at(100, FailureKind::Forbidden));
+        assert!(at(101, FailureKind::Timeout), "it fails otherwise");
+        assert!(!at(102, FailureKind::Timeout) && at(163, FailureKind::Timeout), "it had been read meanwhile");
     }
 }

@@ -73,8 +73,12 @@ pub(super) async fn read(
     let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource(kind));
     let change = match api.get(&key.name).await {
         Ok(object) => Some(Change::Read(kind, Box::new(value(object)))),
-        Err(_) => {
+        Err(error) => {
+            let failure = ApiFailure::from_kube(&error);
             // The watch tells if it is gone; else it is read again after this.
+            if failure.kind != FailureKind::NotFound {
+                let _ = events.send(ClusterEvent::ReadFailed(term, kind, failure)).await;
+            }
             tokio::time::sleep(AGAIN).await;
             None
         }
@@ -143,6 +147,19 @@ pub(super) async fn follow(kind: WatchedKind, client: kube::Client, term: u64, e
     }
 }
 
+/// What a GET that failed means, and what to do about it.
+pub(super) fn unread(kind: WatchedKind, failure: &ApiFailure) -> String {
+    let hint = match failure.kind {
+        FailureKind::Forbidden => "; hint: apply coordinator-rbac.yaml of this version",
+        _ => "",
+    };
+    let (kind, why) = (kind.plural(), &failure.message);
+    format!(
+        "the coordinator lists {kind} and cannot read them: {why}; until it can, no DaemonSet is rolled out of which it has \
+         not read all; trying again{hint}"
+    )
+}
+
 /// What a watch that failed means, and what to do about it.
 fn unreadable(kind: WatchedKind, failure: &ApiFailure) -> String {
     let (why, hint) = match (failure.kind, kind) {
@@ -184,6 +201,19 @@ mod tests {
         }
         let list = watcher::Error::InitialListFailed(kube::Error::Api(status(404)));
         assert!(!is_refused(&list), "it begins with a list as it is, after a pause");
+    }
+
+    #[test]
+    fn a_read_that_fails_is_told_in_one_sentence_with_what_to_do() {
+        let told = |code| {
+            let status =
+                Box::new(Status::failure("controllerrevisions.apps \"d-1\" is forbidden: no", "").with_code(code));
+            unread(WatchedKind::Revisions, &ApiFailure::from_kube(&kube::Error::Api(status)))
+        };
+        let words = "the coordinator lists controllerrevisions and cannot read them: controllerrevisions.apps \"d-1\" is \
+                     forbidden: no (403); until it can, no DaemonSet is rolled out of which it has not read all; trying again";
+        assert_eq!(told(403), format!("{words}; hint: apply coordinator-rbac.yaml of this version"));
+        assert_eq!(told(500), words.replace("403", "500"));
     }
 
     #[test]

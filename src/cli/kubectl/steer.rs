@@ -151,10 +151,20 @@ impl Current {
         self.revision["metadata"]["annotations"][name].as_str()
     }
 
-    /// Whether the coordinator has not looked at this generation yet: what it says is of an earlier one.
+    /// Whether the coordinator has not looked at this generation yet: what it says is of an earlier one. While a DaemonSet
+    /// controller acts on it, too, only the condition `Released` says at which it has looked.
     fn is_ahead(&self) -> bool {
         let (status, generation) = self.status();
-        status.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0) < generation
+        let observed = status.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0);
+        let released = RolloutStatus::of(status, generation).released.map_or(0, |released| released.generation);
+        observed.max(released) < generation
+    }
+
+    /// What the coordinator says of a DaemonSet controller that acts on it, too.
+    fn conflict(&self) -> Option<&str> {
+        let conditions = self.status().0.list_at("conditions");
+        let found = conditions.iter().find(|c| c.str_at("type") == "Degraded" && c.str_at("reason") == "Conflict")?;
+        Some(found.str_at("message"))
     }
 
     /// The number of its ControllerRevision.
@@ -216,6 +226,10 @@ fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandF
             Ok((format!("{}/{size}", state.step), format!("step {} ({size})", state.step)))
         }
         (None, Some(_)) if current.is_ahead() => {
+            if let Some(conflict) = current.conflict() {
+                let message = "while another controller acts on it, it is not known whether the coordinator has looked at the newest generation";
+                return Err(refused(format!("{message}: {conflict}")).hint("delete the pods of that controller first"));
+            }
             let message = "the coordinator has not looked at the newest generation yet".to_owned();
             Err(refused(message).hint("try again; `kubectl daemonlet` says who coordinates"))
         }

@@ -1,4 +1,5 @@
-//! Nodes on which a revision is not well, so that they go on counting when their Nodes are deleted.
+//! Nodes on which a revision is not well, so that they go on counting when their Nodes are deleted or the daemon is taken
+//! away from them.
 //!
 //! Owns how they are kept: on the ControllerRevision, where they outlive Node, report and coordinator, and in the memory of
 //! the coordinator. Must not judge which nodes these are.
@@ -10,8 +11,8 @@ use serde::Serialize;
 
 use crate::core::time::Timestamp;
 
-/// Annotation of a ControllerRevision: nodes that have taken it and are not well. One whose Node is gone is lost, and
-/// counts as one on which the revision failed.
+/// Annotation of a ControllerRevision: nodes that have taken it and are not well. One whose Node is gone is
+/// lost, as is one that may not run the daemon any more: they count as nodes on which the revision failed.
 pub const BROKEN_ANNOTATION: &str = "daemonlet.dev/broken";
 
 /// Nodes that the annotation names at most.
@@ -109,10 +110,10 @@ pub(super) struct Suspect {
 /// What a node counts as for the revision that it has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeVerdict {
-    /// Its deletion says nothing of the revision.
+    /// Its loss says nothing of the revision.
     Innocent,
-    /// Its deletion makes it one that is lost.
+    /// Its deletion makes it one that is lost, as does taking the daemon away from it.
     Broken,
-    /// It is deleted, and that is not written yet.
+    /// It is lost, and that is not written yet.
     Lost,
 }

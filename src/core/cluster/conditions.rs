@@ -127,6 +127,10 @@ fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static s
             )
         }
         (left, _) => {
+            if let Some(held @ Standstill::Unable(_)) = facts.held {
+                let words = format!("{why}: {} left to go back to revision {revision}: {held}", count(*left));
+                return (false, HELD, words);
+            }
             let waits = facts.held.map_or_else(|| waiting(facts), |held| format!(": {held}"));
             let words = format!("{why}: {} left to go back to revision {revision}{waits}", count(*left));
             (true, "RollingBack", words)
@@ -177,14 +181,43 @@ pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value
     merged
 }
 
-/// `live`, with the word that the definition of the DaemonSet is refused, and how many nodes have the last one that was
-/// not, where that is known.
-pub fn merge_refused(live: &[Value], words: &str, counters: Option<&Counters>, now: &str) -> Vec<Value> {
-    let message = format!(
-        "daemonlet refuses this definition: {words}; nodes keep what they run, and nothing is rolled out until it is changed"
-    );
-    let held = "its definition is refused".to_owned();
-    let mut ours = vec![("Progressing", false, HELD, held), ("Degraded", true, "Invalid", message)];
+/// Why nothing is decided of a DaemonSet.
+#[derive(Clone, Copy, Debug)]
+pub enum Undecided<'a> {
+    /// Its definition is refused, in these words.
+    Refused(&'a str),
+    /// Its history cannot be read.
+    Unread,
+}
+
+impl Undecided<'_> {
+    /// Why its rollout is held; the reason of the condition `Degraded`, and the message.
+    fn words(self) -> (&'static str, &'static str, String) {
+        match self {
+            Self::Refused(words) => (
+                "its definition is refused",
+                "Invalid",
+                format!(
+                    "daemonlet refuses this definition: {words}; nodes keep what they run, and nothing is rolled out until \
+                     it is changed"
+                ),
+            ),
+            Self::Unread => (
+                "its ControllerRevisions are not read yet",
+                "Unreadable",
+                "the coordinator cannot read its ControllerRevisions; nodes keep what they run, and nothing is rolled out \
+                 until it can: its log says why"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+/// `live`, with the word that nothing is decided of the DaemonSet, and how many nodes have the last definition that was not
+/// refused, where that is known.
+pub fn merge_undecided(live: &[Value], why: Undecided<'_>, counters: Option<&Counters>, now: &str) -> Vec<Value> {
+    let (held, reason, message) = why.words();
+    let mut ours = vec![("Progressing", false, HELD, held.to_owned()), ("Degraded", true, reason, message)];
     ours.extend(counters.map(available));
     merge_all(live, ours, now)
 }

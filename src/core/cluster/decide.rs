@@ -68,6 +68,10 @@ pub struct Memory {
     pub(super) decided: BTreeMap<ObjectKey, String>,
     /// See [`pass::ClusterPlan::broken`].
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
+    /// See [`pass::ClusterPlan::unread`].
+    pub(super) unread: BTreeMap<ObjectKey, Timestamp>,
+    /// See [`pass::ClusterPlan::lacking`].
+    pub(super) lacking: BTreeMap<ObjectKey, pass::Lacking>,
     /// DaemonSets that too few agents run: each is told once.
     pub(super) few: BTreeSet<ObjectKey>,
     /// Nodes whose agent tells of too many daemons: each is told once.
@@ -81,7 +85,7 @@ pub struct Memory {
 /// Something for the log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
-    /// A watch failed.
+    /// A watch failed, or a GET of one of its objects.
     Unreadable(WatchedKind, String),
     /// An approval is withdrawn because no agent claimed it in time: DaemonSet and node.
     Unclaimed(ObjectKey, String),
@@ -203,9 +207,22 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
     let (passed_over, unmentioned, halts, events) = (plan.passed_over, plan.unmentioned, plan.halts, told.next);
-    let (decided, broken, delays) = (plan.decided, plan.broken, plan.delays);
-    let memory = Memory { passed_over, unmentioned, delays, halts, decided, broken, few, left_out, events, wanted };
-    decision.memory = is_planned.then_some(memory);
+    let (decided, broken, delays, unread, lacking) =
+        (plan.decided, plan.broken, plan.delays, plan.unread, plan.lacking);
+    decision.memory = is_planned.then_some(Memory {
+        passed_over,
+        unmentioned,
+        delays,
+        halts,
+        decided,
+        broken,
+        unread,
+        lacking,
+        few,
+        left_out,
+        events,
+        wanted,
+    });
     decision
 }
 

@@ -224,6 +224,14 @@ pub struct Wanted<'a> {
     pub now: Timestamp,
 }
 
+/// Bytes of the name of a DaemonSet with which those of its revisions begin: `ControllerRevisionName` of upstream.
+const PREFIX: usize = 223;
+
+/// With what the names of the revisions of a DaemonSet begin, before the hash.
+pub fn prefix(name: &str) -> &str {
+    name.get(..PREFIX).unwrap_or(name)
+}
+
 /// Plans the history. `known`: those that the DaemonSet owns, and orphans that match its selector.
 pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
     let mut writes: Vec<RevisionWrite> = Vec::new();
@@ -252,7 +260,7 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
             let template = wanted.template.value();
             // Pods have the label, too, and agents do not count collisions.
             let (hash, label, data) = (hash(&template, wanted.collisions), hash(&template, None), data(&template));
-            let name = format!("{}-{hash}", wanted.name);
+            let name = format!("{}-{hash}", prefix(wanted.name));
             let own = known.iter().any(|r| r.name == name).then_some(RevisionHolder::Other);
             writes.extend(match own.or_else(|| wanted.others.get(name.as_str()).copied()) {
                 Some(RevisionHolder::Other) => Some(RevisionWrite::Collision),

@@ -22,7 +22,7 @@ pub struct ClusterObservation {
     pub leadership: Leadership,
     /// The cluster; none of its times lies after `now`.
     pub snapshot: Arc<ClusterSnapshot>,
-    /// Watches that failed since the last observation, and why. What they told before stands.
+    /// Watches and GETs that failed since the last observation, and why. What they told before stands.
     pub unreadable: Vec<(WatchedKind, String)>,
     /// When each watch last told something, and when it last failed.
     pub watches: BTreeMap<WatchedKind, WatchHealth>,
@@ -35,7 +35,7 @@ pub struct ClusterObservation {
 pub struct WatchHealth {
     /// When it last told something.
     pub last_event: Option<Timestamp>,
-    /// When it last failed.
+    /// When it last failed, or a GET of one of its objects did.
     pub failed: Option<Timestamp>,
 }
 

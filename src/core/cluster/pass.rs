@@ -11,6 +11,7 @@ mod cluster_plan;
 mod cut_off;
 mod delays;
 mod facts;
+mod lacking;
 mod outcome;
 mod releases;
 mod remembered;
@@ -19,6 +20,7 @@ mod rules;
 mod stages;
 mod status;
 mod told;
+mod undecided;
 
 pub use cluster_plan::ClusterPlan;
 pub use cluster_plan::FewAgents;
@@ -51,6 +53,7 @@ use super::snapshot::Told;
 use super::snapshot::WatchedDaemon;
 use super::state::CoordinatorState;
 pub use delays::NodeDelay;
+pub use lacking::Lacking;
 use outcome::RolloutOutcome;
 use stages::Advance;
 use told::AgentFact;
@@ -103,10 +106,9 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
         }
         ours.insert((daemon.key, daemon.uid_name));
         match &daemon.refused {
-            // Its history is not known yet, and what is halted stands there.
-            _ if unread.contains(key) => plan.carry_over(state, key),
+            _ if unread.contains(key) => undecided::await_history(&known, key, daemon, &mut plan),
             Some(refused) => {
-                count_refused(&known, key, daemon, refused, &mut plan);
+                undecided::tell(&known, key, daemon, conditions::Undecided::Refused(refused), &mut plan);
                 approvals::withdraw_refused(&known, daemon, &mut plan);
             }
             None => {
@@ -147,22 +149,6 @@ fn count(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], now: Timestamp) -> (cou
     let Cow::Owned(certain) = facts::certain(facts) else { return (counted, look_again) };
     let before = serde_json::from_value(daemon.status.clone()).unwrap_or_default();
     (counted.within(&count(&certain).0, &before), look_again)
-}
-
-/// Plans a DaemonSet whose definition is refused: its counters, by the last definition that was not, where one is known.
-/// No revision goes: nothing is known of what is wanted.
-fn count_refused(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, refused: &str, plan: &mut ClusterPlan) {
-    let is_defined = !daemon.hash.is_empty() && !owners::is_gated(&daemon.daemon_set);
-    let nodes = (is_defined && conflict(known, daemon, plan).is_none()).then(|| facts::nodes(known, daemon));
-    let counted = nodes.filter(|nodes| !facts::are_reports_lost(known, nodes)).map(|nodes| {
-        let (counted, look_again) = count(daemon, &nodes, known.now);
-        plan.look(look_again);
-        counted
-    });
-    if let Some(status) = status::refused(daemon, refused, counted.as_ref(), known.now) {
-        plan.writes.push(ObjectWrite::Status { key: key.clone(), status, nodes: 0, at_once: false });
-    }
-    plan.carry_over(known.state, key);
 }
 
 /// Plans one DaemonSet.
@@ -229,17 +215,21 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         rules.hold = Some("its ControllerRevision is not in the API yet".to_owned());
     }
     let mut rolled = rollout::plan(&rules, min_ready, &facts, now);
-    let mut target = daemon.wanted;
-    let mut back = None;
+    let (mut target, mut back, mut lacking) = (daemon.wanted, None, None);
+    let mut towards = Cow::Borrowed(facts.as_slice());
     let is_stopped = halted.is_some() || is_aborted;
     let released = releases::released(daemon, current, &facts, (&rules, &rolled), now, is_stopped);
     let released = released.map(|(released, first)| (facts::by_its_name(view, daemon, released), first));
     marks.extend(released.as_ref().and_then(|(released, _)| remembered::mark(view, daemon, released)));
     if let Some(to) = way_back(view, daemon, &facts, halted.as_ref(), is_aborted).filter(|_| !is_restored) {
-        let facts = facts::returning(view, daemon, &facts, to);
-        rolled = rollout::plan(&RolloutRules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &facts, now);
+        let noted = Lacking::note(known, daemon, &facts, to);
+        plan.look(noted.tried_again().filter(|at| *at > now));
+        let returning = facts::returning(known, daemon, &facts, (to, &noted));
+        rolled = rollout::plan(&RolloutRules { wanted: to, ..rules::unhindered(&rules) }, min_ready, &returning, now);
+        facts::count_unable(daemon, &returning, &mut rolled);
         let why = if is_aborted { "it was aborted" } else { "it failed" };
-        let (left, unable, others) = facts::left_and_others(daemon, &facts, to);
+        let (left, unable, others) = facts::left_and_others(daemon, &returning, to);
+        (towards, lacking) = (Cow::Owned(returning), Some(noted));
         back = Some(conditions::GoingBack { revision: view.names.text(to).to_owned(), left, unable, others, why });
         target = to;
     }
@@ -265,11 +255,14 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         conflict: conflict.as_deref(),
         refused: refused.as_deref(),
         is_gated: gated,
+        towards: &towards,
+        lacking: lacking.as_ref(),
     };
     outcome.tell(known, key, daemon, &facts, plan);
-    let nodes = facts::silent(&facts, &rolled, target, now);
-    plan.passed_over
-        .extend((!nodes.is_empty()).then(|| (key.clone(), PassedOver { revision: daemon.hash.clone(), nodes })));
+    let nodes = facts::silent(&towards, &rolled, target, now);
+    let revision = view.names.text(target).to_owned();
+    plan.passed_over.extend((!nodes.is_empty()).then(|| (key.clone(), PassedOver { revision, nodes })));
+    plan.lacking.extend(lacking.filter(|lacking| !lacking.nodes.is_empty()).map(|lacking| (key.clone(), lacking)));
 }
 
 /// Remembers what is to be seen of each node alone, and when it will change by time alone.

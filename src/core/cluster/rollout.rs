@@ -347,7 +347,8 @@ impl RolloutPlan {
         let is_given = |i: usize| is_kept(i) && (view.nodes[i].approval.is_some() || view.nodes[i].staged);
         let on_the_way = view.all(is_given).count();
         let stands_still = |i: usize| view.nodes[i].failed || view.nodes[i].late;
-        let takes = |i: usize| view.takes_slot(i) && (view.counts(i) || view.is_given_slot(i));
+        // One that is kept and not available takes a slot, and is on no way.
+        let takes = |i: usize| !is_kept(i) && view.takes_slot(i) && (view.counts(i) || view.is_given_slot(i));
         let is_moving = match &view.rules.step {
             Some(_) => view.all(|i| is_given(i) && !stands_still(i)).next().is_some(),
             None => view.all(|i| (is_given(i) || takes(i)) && !stands_still(i)).next().is_some(),

@@ -21,6 +21,7 @@ use super::node_daemons::LeaseTerm;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
 use super::pace::Pace;
+use super::pass::Lacking;
 use super::pass::NodeDelay;
 use super::pass::PassedOver;
 use super::released::KnownHalt;
@@ -48,6 +49,10 @@ pub struct CoordinatorState {
     pub(super) halts: BTreeMap<ObjectKey, KnownHalt>,
     /// See [`super::pass::ClusterPlan::broken`].
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
+    /// See [`super::pass::ClusterPlan::unread`].
+    pub(super) unread: BTreeMap<ObjectKey, Timestamp>,
+    /// See [`super::pass::ClusterPlan::lacking`].
+    pub(super) lacking: BTreeMap<ObjectKey, Lacking>,
     /// DaemonSets of which it is told that too few agents run them.
     pub(super) few: BTreeSet<ObjectKey>,
     /// Nodes of which it is told that their agent tells of too many daemons.
@@ -224,6 +229,8 @@ impl CoordinatorState {
             self.left_out = memory.left_out;
             self.halts = memory.halts;
             self.broken = memory.broken;
+            self.unread = memory.unread;
+            self.lacking = memory.lacking;
             self.events = memory.events;
             self.retries.retain(&memory.wanted);
         }

@@ -116,12 +116,20 @@ pub struct StepState {
     /// The steps that it is one of, as they are written.
     #[serde(default)]
     pub of: String,
+    /// How many nodes it had when that was noted; 0: it is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub size: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl StepState {
     /// The first step of a revision of this number.
     pub fn first(number: i64, of: &str) -> Self {
-        Self { step: 1, since: None, number, of: of.to_owned() }
+        Self { step: 1, since: None, number, of: of.to_owned(), size: 0 }
     }
 
     /// That of a ControllerRevision of this number, by its annotation; `None`: its rollout begins.
@@ -220,6 +228,10 @@ pub(super) fn course(
         let able = if is_promoted { facts.able.saturating_sub(facts.away) } else { facts.able };
         let is_shown = facts.done > 0 || is_promoted && begun > 0;
         let is_done = is_shown && begun >= nodes.min(able + facts.lost);
+        // Nodes that it has grown by have their time, too.
+        let has_grown = state.size > 0 && nodes > state.size && !is_done;
+        state.since = state.since.filter(|_| !has_grown);
+        state.size = state.since.as_ref().map_or(0, |_| nodes);
         if is_last || !is_done && state.since.is_none() {
             return (limit(waits_for()), state, None);
         }
@@ -229,7 +241,7 @@ pub(super) fn course(
         let since = state.since.as_ref().and_then(|since| since.parse::<Timestamp>().ok());
         // A clock that was set back makes no hold longer.
         let since = since.filter(|since| *since <= facts.now).unwrap_or(facts.now);
-        state.since = Some(since.to_string());
+        (state.since, state.size) = (Some(since.to_string()), nodes);
         let until = since + step.hold;
         let is_over = is_promoted || until <= facts.now;
         if !is_over {
@@ -240,7 +252,7 @@ pub(super) fn course(
         if !is_done {
             return (limit(waits_for()), state, None);
         }
-        (state.step, state.since) = (state.step + 1, None);
+        (state.step, state.since, state.size) = (state.step + 1, None, 0);
     }
 }
 

@@ -57,7 +57,7 @@ pub fn facts(
     }
 }
 
-/// The kinds of objects that cannot be listed or watched, with commas between them: each was tried.
+/// The kinds of objects that cannot be listed, watched or read, with commas between them: each was tried.
 pub fn cannot_list(observation: &ClusterObservation, state: &CoordinatorState) -> String {
     let (view, now) = (&observation.snapshot, observation.now);
     let has_failed = |kind: WatchedKind, at: Timestamp| !view.is_listed(kind) || now - at <= FAILED;

@@ -221,9 +221,15 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether what ended here does not return with the target. With `OnDelete` it does, unless that is paused or halted.
     fn is_withheld(&self, target: &Target) -> bool {
-        target.daemon_set.update_strategy != UpdateStrategy::OnDelete
-            && matches!(self.permission(target), Permission::Withheld(_) | Permission::Approved)
+        match self.permission(target) {
+            Permission::Withheld(Withheld::Paused | Withheld::Halted) => true,
+            Permission::Withheld(_) | Permission::Approved => {
+                target.daemon_set.update_strategy != UpdateStrategy::OnDelete
+            }
+            _ => false,
+        }
     }
 
     /// The revision with which an instance is restarted if the target is not permitted: its own.

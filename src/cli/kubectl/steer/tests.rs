@@ -46,6 +46,23 @@ fn a_canary_phase_without_canary_nodes_is_not_promoted() {
 }
 
 #[test]
+fn a_canary_phase_is_promoted_beside_a_daemon_set_controller_once_the_coordinator_has_looked() {
+    let of = |generation: i64| {
+        let message = format!("ControllerRevision net-a (hash a) at generation {generation}");
+        let conflict = "pod net-x of a DaemonSet controller is on node n1";
+        let conditions = json!([{"type": "Released", "status": "False", "message": message},
+            {"type": "Degraded", "status": "True", "reason": "Conflict", "message": conflict}]);
+        let daemon_set = json!({"metadata": {"generation": 2, "annotations": {CANARY: "a=b"}},
+            "status": {"observedGeneration": 1, "conditions": conditions}});
+        let revision = json!({"metadata": {}, "revision": 3});
+        let current = Current { daemon_set, revision, name: "net-b".to_owned(), hash: "b".to_owned() };
+        hold(&current, &ObjectKey::new("n", "net")).map_err(|failure| failure.errors[0].0.clone())
+    };
+    assert!(of(2).is_ok());
+    assert!(of(1).is_err_and(|why| why.ends_with("pod net-x of a DaemonSet controller is on node n1")));
+}
+
+#[test]
 fn what_has_no_hold_is_not_promoted() {
     let of = |annotations: Value, marks: Value, released: &str| {
         let message = format!("ControllerRevision net-{released} (hash {released}) at generation 1");

@@ -140,3 +140,25 @@ fn nothing_is_pruned_while_the_current_one_gets_its_number() {
     let known = [revision("net-1", 4, "a"), revision("net-2", 2, "b"), revision("net-3", 3, "c")];
     assert_eq!(planned("a", &known, 0, &[], None).writes.len(), 2);
 }
+
+#[test]
+fn the_name_of_a_revision_begins_with_as_much_of_a_long_name_as_upstream_takes() {
+    let template = Template::of(&template_of("a"));
+    let long = "n".repeat(253);
+    let of = |name: &str, others: &BTreeMap<&str, RevisionHolder>| {
+        let in_use = &BTreeSet::new();
+        plan(&Wanted { name, template: &template, collisions: None, limit: 10, others, in_use, now: NOW }, &[])
+    };
+    let hash = hash(&template_of("a"), None);
+    for (name, prefix) in [("net", "net"), (&long[..223], &long[..223]), (&long, &long[..223])] {
+        let planned = of(name, &BTreeMap::new());
+        let [RevisionWrite::Create { name, .. }] = planned.writes.as_slice() else { panic!("{:?}", planned.writes) };
+        assert_eq!(*name, format!("{prefix}-{hash}"));
+        assert!(name.len() <= 253);
+    }
+    let taken = format!("{}-{hash}", &long[..223]);
+    assert_eq!(
+        of(&long, &BTreeMap::from([(taken.as_str(), RevisionHolder::Other)])).writes,
+        [RevisionWrite::Collision]
+    );
+}

@@ -1,6 +1,7 @@
-//! Which nodes the current revision may have broken, and which of those are lost: their Nodes were deleted.
+//! Which nodes the current revision may have broken, and which of those are lost: their Nodes were deleted, or the daemon
+//! was taken away from them.
 //!
-//! Owns which deletion counts as a failure. A node that is well with the revision is not lost, nor is one that an
+//! Owns which loss counts as a failure. A node that is well with the revision is not lost, nor is one that an
 //! autoscaler removes, nor one that breaks long after its update. Must not decide whether the rollout halts.
 
 use std::collections::BTreeMap;
@@ -37,9 +38,11 @@ const REMOVED: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disr
 /// What is known of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Broken {
-    /// Names of nodes that are lost.
-    pub(super) lost: Vec<String>,
-    /// How many more are.
+    /// Names of nodes that are lost because their Nodes were deleted.
+    pub(super) deleted: Vec<String>,
+    /// Names of those from which the daemon was taken away.
+    pub(super) taken_away: Vec<String>,
+    /// How many more are lost.
     pub(super) more: usize,
     /// What is to be remembered, and is to be written on the ControllerRevision if it says something else.
     pub(super) suspects: Option<Suspects>,
@@ -77,6 +80,13 @@ pub(super) fn plan(
     let doubtful: BTreeSet<&str> = facts.iter().filter(|fact| !fact.is_heard()).map(|fact| fact.name).collect();
     let is_unheard =
         |name: &str| known.view.report(name).is_none_or(|report| report.said == 0) || doubtful.contains(name);
+    let of_node: BTreeMap<&str, &NodeFact<'_>> = facts.iter().map(|fact| (fact.name, fact)).collect();
+    let is_taken_away = |name: &str, uid: &str| {
+        is_there(name, uid) && !is_unheard(name) && of_node.get(name).is_none_or(|fact| is_taken_away(fact))
+    };
+    // Its agent may be about to end it for good, or about to start it again.
+    let is_idle =
+        |name: &str, uid: &str| is_there(name, uid) && of_node.get(name).is_none_or(|fact| runs_nothing(fact));
     let none = BTreeMap::new();
     let before = of_it.map_or(&none, |before| &before.nodes);
     let mut suspects = BTreeMap::new();
@@ -91,17 +101,21 @@ pub(super) fn plan(
         if suspects.contains_key(uid) {
             continue;
         }
-        let is_there = is_there(&suspect.node, uid);
-        if is_there && is_unheard(&suspect.node) {
-            suspects.insert(uid.clone(), suspect.clone());
-        } else if !is_there && suspect.verdict != NodeVerdict::Innocent && !noted.has(uid) && !is_forgiven {
+        let name = suspect.node.as_str();
+        let is_forgiven = is_forgiven || current.is_retried(name);
+        let is_lost = !is_there(name, uid) || is_taken_away(name, uid);
+        if is_lost && suspect.verdict != NodeVerdict::Innocent && !noted.has(uid) && !is_forgiven {
             suspects.insert(uid.clone(), Suspect { verdict: NodeVerdict::Lost, ..suspect.clone() });
+        } else if !is_lost && (is_unheard(name) || is_idle(name, uid) && !is_forgiven) {
+            let verdict = if suspect.verdict == NodeVerdict::Lost { NodeVerdict::Broken } else { suspect.verdict };
+            suspects.insert(uid.clone(), Suspect { verdict, ..suspect.clone() });
         }
     }
     let is_broken = |uid: &str| suspects.get(uid).is_some_and(|suspect| suspect.verdict == NodeVerdict::Broken);
-    listed
-        .nodes
-        .retain(|broken| !is_there(&broken.node, &broken.uid) || is_unheard(&broken.node) || is_broken(&broken.uid));
+    listed.nodes.retain(|broken| {
+        let (name, uid) = (broken.node.as_str(), broken.uid.as_str());
+        !is_there(name, uid) || is_unheard(name) || is_idle(name, uid) || is_broken(uid)
+    });
     let kept = listed.clone();
     let mut look_again: Option<Timestamp> = None;
     let failed: BTreeSet<&str> = facts.iter().filter(|fact| fact.failed).map(|fact| fact.name).collect();
@@ -119,9 +133,13 @@ pub(super) fn plan(
             _ => drop(listed.note(uid, &suspect.node, known.now)),
         }
     }
-    let lost = listed.nodes.iter().filter(|broken| !is_there(&broken.node, &broken.uid));
+    let names = |is_such: &dyn Fn(&str, &str) -> bool| {
+        let such = listed.nodes.iter().filter(|broken| is_such(&broken.node, &broken.uid));
+        such.map(|broken| broken.node.clone()).collect()
+    };
     Broken {
-        lost: lost.map(|broken| broken.node.clone()).collect(),
+        deleted: names(&|name, uid| !is_there(name, uid)),
+        taken_away: names(&is_taken_away),
         more: listed.more,
         suspects: Suspects {
             revision: daemon.hash.clone(),
@@ -133,6 +151,16 @@ pub(super) fn plan(
         write: (listed != current.broken).then_some(listed),
         look_again,
     }
+}
+
+/// Whether nothing of the daemon runs on a node, and its agent begins nothing.
+fn runs_nothing(fact: &NodeFact<'_>) -> bool {
+    !fact.failed && !fact.replacing && fact.instances.iter().all(|instance| instance.ending)
+}
+
+/// Whether nothing of the daemon runs on a node any more because it may not, or because its agent leaves it alone.
+fn is_taken_away(fact: &NodeFact<'_>) -> bool {
+    runs_nothing(fact) && (!fact.should_run || fact.left_alone)
 }
 
 /// What a node counts as that has taken the revision; `None`: it is well, or has not.

@@ -7,6 +7,8 @@ use super::broken::Broken;
 use super::delays;
 use super::facts::has_wanted;
 use super::facts::missing;
+use super::lacking;
+use super::lacking::Lacking;
 use super::status;
 use super::told::NodeRow;
 use crate::core::cluster::conditions;
@@ -17,10 +19,9 @@ use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::requests::SendError;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
+use crate::core::cluster::rollout::Standstill;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::FIRST_INSTALL;
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 /// The cause of nodes that are late, and of which nothing else is told.
@@ -31,30 +32,31 @@ const ENDS: &str = "an older instance does not end";
 const WAITS: &str = "waits to start, and NodeDaemons says for what,";
 /// The cause of nodes that lack an object.
 pub(super) const MISSING: &str = "needs an object that does not exist";
-/// The cause of nodes that are lost.
-const LOST: &str = "its Node was deleted after it took the revision and before it was available";
+/// The cause of nodes whose Nodes were deleted.
+const DELETED: &str = "its Node was deleted after it took the revision and before it was available";
+/// The cause of nodes that may not run it any more, or whose agents leave it alone.
+const TAKEN_AWAY: &str = "it was taken away after the node took the revision and before it was available";
 
 /// The cause of nodes that lack an object, with what most of them say: their words are not the coordinator's, and one says no
-/// more than the others.
-pub(super) fn missing_words(known: &Basis<'_>, daemon: &WatchedDaemon) -> String {
-    let mut said: BTreeMap<&str, usize> = BTreeMap::new();
+/// more than the others. `back`: those that are to go back.
+pub(super) fn missing_words(known: &Basis<'_>, daemon: &WatchedDaemon, back: Option<&Lacking>) -> String {
     let heard = known.nodes_with(daemon.key).filter(|row| !row.agent.is_dead());
     let told = heard.filter_map(|row| row.told).filter(|told| told.uid.is_none_or(|uid| uid == daemon.uid_name));
-    for objects in told.filter_map(|told| missing(daemon, told)) {
-        *said.entry(known.view.names.text(objects)).or_default() += 1;
-    }
-    let others = if said.len() > 1 { ", elsewhere others" } else { "" };
-    let most = said.into_iter().max_by_key(|(objects, count)| (*count, Reverse(*objects)));
-    format!("{MISSING} ({}{others})", most.map_or("", |(objects, _)| objects))
+    let said = told.filter_map(|told| missing(told, daemon.wanted)).map(|objects| known.view.names.text(objects));
+    let (most, are_others) = back.map_or_else(|| lacking::most(said), Lacking::words);
+    let others = if are_others { ", elsewhere others" } else { "" };
+    format!("{MISSING} ({most}{others})")
 }
 
 /// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; agents that do not
 /// claim what they are given; nodes that are lost, those that keep the rollout from going on, and those that are late.
+/// `towards`: the nodes as the rollout sees them; `back`: those that lack an object to go back.
 pub(super) fn causes(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
-    (facts, rolled): (&[NodeFact<'_>], &RolloutPlan),
-    broken: &Broken,
+    facts: &[NodeFact<'_>],
+    (towards, rolled): (&[NodeFact<'_>], &RolloutPlan),
+    (broken, back): (&Broken, Option<&Lacking>),
 ) -> conditions::Causes {
     let view = known.view;
     let mut causes = conditions::Causes::new();
@@ -68,19 +70,22 @@ pub(super) fn causes(
             _ => {}
         }
     }
-    for node in facts.iter().filter(|n| n.passed_over.is_some()) {
+    // Where nothing is given, none is left unclaimed.
+    for node in towards.iter().filter(|n| n.passed_over.is_some() && n.should_run && !is_withheld(rolled)) {
         add("approval not claimed", node.name);
     }
     for node in facts.iter().filter(|n| n.ends_late) {
         add(ENDS, node.name);
     }
-    for node in facts.iter().filter(|n| n.lacks) {
-        add(MISSING, node.name);
+    match back {
+        Some(back) => back.nodes.keys().for_each(|node| add(MISSING, node)),
+        None => facts.iter().filter(|n| n.lacks).for_each(|node| add(MISSING, node.name)),
     }
     for node in facts.iter().filter(|n| n.refused_until.is_some()) {
         add("the API server refuses to keep its approvals", node.name);
     }
-    broken.lost.iter().for_each(|node| add(LOST, node));
+    broken.deleted.iter().for_each(|node| add(DELETED, node));
+    broken.taken_away.iter().for_each(|node| add(TAKEN_AWAY, node));
     if let Some((stuck, nodes)) = &rolled.stuck {
         nodes.iter().for_each(|index| add(stuck.words(), facts[*index].name));
     }
@@ -108,6 +113,17 @@ pub(super) fn causes(
         causes.entry(cause.to_owned()).or_default().push(node.name.to_owned());
     }
     causes
+}
+
+/// Whether what holds the rollout is none of its nodes: a pause, a step, a partition.
+fn is_withheld(rolled: &RolloutPlan) -> bool {
+    use Standstill::Canary;
+    use Standstill::NoCanary;
+    use Standstill::Outage;
+    use Standstill::Partition;
+    use Standstill::Rule;
+    let held = rolled.held.as_ref();
+    held.is_some_and(|held| matches!(held, Rule(_) | NoCanary { .. } | Canary { .. } | Outage { .. } | Partition(_)))
 }
 
 /// What the API server refuses to keep about the rollout of the `current` revision, and its words for that: another

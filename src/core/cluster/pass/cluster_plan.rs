@@ -19,6 +19,7 @@ use crate::core::model::ObjectKey;
 use crate::core::time::Timestamp;
 
 use super::delays::NodeDelay;
+use super::lacking::Lacking;
 
 /// One thing to write.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +69,7 @@ pub struct FewAgents {
 /// Nodes whose agents did not claim an approval in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedOver {
-    /// The revision that was wanted then.
+    /// The revision that was approved, the wanted one or one to go back to.
     pub revision: String,
     /// When that was last found of each.
     pub nodes: BTreeMap<String, Timestamp>,
@@ -102,6 +103,10 @@ pub struct ClusterPlan {
     pub decided: BTreeMap<ObjectKey, String>,
     /// Nodes that have taken current revisions and are not well, or are lost since the last pass.
     pub(in crate::core::cluster) broken: BTreeMap<ObjectKey, Suspects>,
+    /// DaemonSets whose history is not read yet, since when.
+    pub unread: BTreeMap<ObjectKey, Timestamp>,
+    /// Nodes that cannot go back because they lack an object, by DaemonSet.
+    pub lacking: BTreeMap<ObjectKey, Lacking>,
     /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.
     pub few: Vec<FewAgents>,
     /// What goes wrong with current revisions, each with the number of nodes.
@@ -127,5 +132,6 @@ impl ClusterPlan {
         carry(&state.halts, key, &mut self.halts);
         carry(&state.decided, key, &mut self.decided);
         carry(&state.broken, key, &mut self.broken);
+        carry(&state.lacking, key, &mut self.lacking);
     }
 }

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 
 use crate::core::annotations;
 use crate::core::cluster::history::RevisionFact;
+use crate::core::cluster::liveness::AgentLiveness;
 use crate::core::cluster::liveness::MirrorPodLookup;
 use crate::core::cluster::names::Name;
 use crate::core::cluster::released::Released;
 use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutPlan;
+use crate::core::cluster::rollout::Standstill;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::NodeEntry;
@@ -27,6 +29,7 @@ use crate::core::time::Timestamp;
 use super::Basis;
 use super::cut_off;
 use super::delays;
+use super::lacking::Lacking;
 use super::revisions;
 use super::rules;
 use super::stages;
@@ -69,7 +72,7 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
         }
         let is_claimed = told.is_some_and(|told| told.replacing.is_some());
         // What a dead agent last said of objects may be long over.
-        let lacks = !agent.is_dead() && told.is_some_and(|told| missing(daemon, told).is_some());
+        let lacks = !agent.is_dead() && told.is_some_and(|told| missing(told, daemon.wanted).is_some());
         let is_ready = node.ready && (!agent.is_dead() || is_ready(known, daemon, name));
         let has_begun = told.is_some_and(|told| delays::has_begun(daemon, told));
         let late = delay.is_some_and(|delay| delay.is_over(daemon, has_begun, known.now));
@@ -173,7 +176,8 @@ pub(super) fn has_wanted(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
     has(node, daemon.wanted)
 }
 
-fn has(node: &NodeFact<'_>, revision: Name) -> bool {
+/// Whether a node has an instance of a revision.
+pub(super) fn has(node: &NodeFact<'_>, revision: Name) -> bool {
     node.instances.iter().any(|instance| instance.revision == revision)
 }
 
@@ -261,21 +265,44 @@ pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[
 /// or it is the released one and there. What else runs, as a revision that was replaced before it was released, nobody has
 /// taken back.
 pub(super) fn returning<'a>(
-    view: &ClusterSnapshot,
+    known: &Basis<'_>,
     daemon: &WatchedDaemon,
     facts: &[NodeFact<'a>],
-    to: Name,
+    (to, lacking): (Name, &Lacking),
 ) -> Vec<NodeFact<'a>> {
+    let view = known.view;
+    let passed_over = known.of_it(&known.state.passed_over, daemon);
+    let passed_over = passed_over.filter(|of| of.revision == view.names.text(to));
     let is_released = released(daemon) == Some(to) && revision(view, daemon, to).is_some();
-    let can = |node: &NodeFact<'_>| {
-        is_released
-            || view.report(node.name).and_then(|r| r.told(daemon.key)).is_some_and(|told| told.previous == Some(to))
-    };
+    let can = |node: &NodeFact<'_>| is_released || told(known, daemon, node).is_some_and(|t| t.previous == Some(to));
     // What made a node unwell is left there, too.
     let should_run = |node: &NodeFact<'_>| node.should_run || node.belongs && has_wanted(daemon, node);
     let returns = |node: &NodeFact<'_>| has(node, to) || has_taken(daemon, node) && can(node);
-    let back = |node: &NodeFact<'a>| NodeFact { failed: !returns(node), should_run: should_run(node), ..node.clone() };
+    let back = |node: &NodeFact<'a>| {
+        // What the other revision lacks is nothing to this one.
+        let lacks = missing_now(known, daemon, node, to).is_some() || lacking.has(node.name, known.now);
+        let refuses = || told(known, daemon, node).is_some_and(|told| told.phase == Some(State::Refused));
+        NodeFact {
+            failed: !returns(node),
+            should_run: should_run(node),
+            lacks,
+            able: node.reports && node.agent != AgentLiveness::Dead && !node.left_alone && !lacks && !refuses(),
+            passed_over: passed_over.and_then(|of| of.nodes.get(node.name)).map(|at| (*at).min(known.now)),
+            ..node.clone()
+        }
+    };
     facts.iter().map(back).collect()
+}
+
+/// Counts among those that cannot go back, by what [`returning`] gives, only nodes that are to leave the wanted revision.
+pub(super) fn count_unable(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], rolled: &mut RolloutPlan) {
+    if let Some(Standstill::Unable(_)) = rolled.held {
+        let is_unable = |node: &&NodeFact<'_>| {
+            node.belongs && has_taken(daemon, node) && !node.failed && !(node.able && node.reachable)
+        };
+        let unable = facts.iter().filter(is_unable).count();
+        rolled.held = (unable > 0).then_some(Standstill::Unable(unable));
+    }
 }
 
 /// How far a rollout back to `to` has come, by what [`returning`] gives: how many nodes are still to leave the wanted
@@ -294,7 +321,18 @@ fn has_taken(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
     node.replacing || has_wanted(daemon, node)
 }
 
-/// What the wanted revision needs and what does not exist, as an agent says.
-pub(super) fn missing(daemon: &WatchedDaemon, told: &Told) -> Option<Name> {
-    told.missing.filter(|(revision, _)| *revision == daemon.wanted).map(|(_, objects)| objects)
+/// What a revision needs and what does not exist, as an agent says.
+pub(super) fn missing(told: &Told, revision: Name) -> Option<Name> {
+    told.missing.filter(|(of, _)| *of == revision).map(|(_, objects)| objects)
+}
+
+/// The same, as the agent of a node says that is not dead.
+pub(super) fn missing_now(known: &Basis<'_>, daemon: &WatchedDaemon, node: &NodeFact<'_>, to: Name) -> Option<Name> {
+    let told = told(known, daemon, node).filter(|_| node.agent != AgentLiveness::Dead)?;
+    missing(told, to)
+}
+
+/// What a node's agent says of this DaemonSet.
+fn told<'a>(known: &Basis<'a>, daemon: &WatchedDaemon, node: &NodeFact<'_>) -> Option<&'a Told> {
+    known.view.report(node.name)?.told(daemon.key).filter(|told| is_of(daemon, told))
 }

@@ -24,6 +24,7 @@ use super::ObjectWrite;
 use super::broken::Broken;
 use super::causes;
 use super::facts;
+use super::lacking::Lacking;
 use super::status;
 
 /// What was decided of a DaemonSet.
@@ -53,6 +54,10 @@ pub(super) struct RolloutOutcome<'a> {
     pub(super) refused: Option<&'a str>,
     /// Whether another controller writes its history and its counters.
     pub(super) is_gated: bool,
+    /// The nodes as the rollout sees them, which may go back.
+    pub(super) towards: &'a [NodeFact<'a>],
+    /// Those that lack an object to go back.
+    pub(super) lacking: Option<&'a Lacking>,
 }
 
 impl RolloutOutcome<'_> {
@@ -70,7 +75,8 @@ impl RolloutOutcome<'_> {
         if !is_countable || facts::are_reports_lost(known, nodes) {
             return;
         }
-        let mut causes = causes::causes(known, daemon, (nodes, self.rolled), self.broken);
+        let (rolled, broken) = ((self.towards, self.rolled), (self.broken, self.lacking));
+        let mut causes = causes::causes(known, daemon, nodes, rolled, broken);
         let trouble = |reason, cause: &str| Trouble {
             key: key.clone(),
             uid: daemon.uid.clone(),
@@ -82,7 +88,7 @@ impl RolloutOutcome<'_> {
             .extend(causes.iter().map(|(cause, nodes)| (trouble(TroubleReason::Degraded, cause), nodes.len().max(1))));
         // An event names no object: each other word would be another event.
         if let Some(nodes) = causes.remove(causes::MISSING) {
-            causes.insert(causes::missing_words(known, daemon), nodes);
+            causes.insert(causes::missing_words(known, daemon, self.lacking), nodes);
         }
         plan.troubles
             .extend(self.halted.iter().map(|halted| (trouble(TroubleReason::RolloutHalted, &halted.cause), 1)));

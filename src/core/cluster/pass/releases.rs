@@ -70,7 +70,7 @@ pub(super) fn halted(
     }
     let is_retried = |name: &str| current.is_some_and(|current| current.is_retried(name));
     let failed = facts.iter().filter(|n| n.failed && !is_retried(n.name)).map(|n| n.name);
-    let failed: Vec<&str> = failed.chain(broken.lost.iter().map(String::as_str)).collect();
+    let failed: Vec<&str> = failed.chain(broken.deleted.iter().chain(&broken.taken_away).map(String::as_str)).collect();
     let number = failed.len() + broken.more;
     let desired = facts.iter().filter(|n| n.should_run).count();
     let halts = number > rules::max_failed(&daemon.daemon_set, known.settings, desired);
@@ -79,9 +79,14 @@ pub(super) fn halted(
     }
     halts.then(|| Halted {
         time: known.now.to_string(),
-        cause: match broken.lost.len() + broken.more {
-            0 => format!("the revision failed on {}", count(number)),
-            lost => format!("the revision failed on {}, {lost} of them deleted", count(number)),
+        cause: match (broken.deleted.len() + broken.more, broken.taken_away.len()) {
+            (0, 0) => format!("the revision failed on {}", count(number)),
+            (deleted, 0) => format!("the revision failed on {}, {deleted} of them deleted", count(number)),
+            (0, taken) => format!("the revision failed on {}, {taken} of them not to run it any more", count(number)),
+            (deleted, taken) => format!(
+                "the revision failed on {}, {deleted} of them deleted and {taken} not to run it any more",
+                count(number)
+            ),
         },
         nodes: failed.into_iter().take(NODES).map(str::to_owned).collect(),
     })
@@ -192,6 +197,8 @@ pub(super) fn released(
     let released = Released { generation: daemon.generation, ..before? };
     let first_instances = match released.hash == daemon.hash {
         true => FirstInstances::Complete,
+        // They ask nobody.
+        _ if annotations::is_uncoordinated(&daemon.daemon_set) => FirstInstances::RollingOut,
         _ if is_held || !(rolled.is_open || is_on_delete) => FirstInstances::Held,
         _ => FirstInstances::RollingOut,
     };

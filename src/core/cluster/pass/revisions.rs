@@ -100,7 +100,7 @@ fn known_revisions<'a>(
             let name = of.name.clone();
             releases.push(history::RevisionWrite::Release { name });
             others.insert(of.name.as_str(), RevisionHolder::Other);
-        } else if of.name.starts_with(&key.name) {
+        } else if of.name.starts_with(history::prefix(&key.name)) {
             others.insert(of.name.as_str(), RevisionHolder::Other);
         }
     }

@@ -48,16 +48,16 @@ fn count(status: &mut Value, live: &Value, counters: &Counters, generation: Opti
     }
 }
 
-/// The condition that the definition is refused, if the live status does not say so, and counters by the last one that
-/// was not. The observed generation is that one's, too.
-pub(super) fn refused(
+/// The condition that nothing is decided, if the live status does not say so, and counters by the last definition that was
+/// not refused. The observed generation is that one's, too.
+pub(super) fn undecided(
     daemon: &WatchedDaemon,
-    words: &str,
+    why: conditions::Undecided<'_>,
     counters: Option<&Counters>,
     now: Timestamp,
 ) -> Option<Value> {
     let before = daemon.status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-    let conditions = conditions::merge_refused(&before, words, counters, &now.to_string());
+    let conditions = conditions::merge_undecided(&before, why, counters, &now.to_string());
     let mut status = json!({});
     if before != conditions {
         status["conditions"] = json!(conditions);

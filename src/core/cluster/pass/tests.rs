@@ -101,6 +101,8 @@ impl ClusterWorld {
         self.state.halts.clone_from(&plan.halts);
         self.state.decided.clone_from(&plan.decided);
         self.state.broken.clone_from(&plan.broken);
+        self.state.unread.clone_from(&plan.unread);
+        self.state.lacking.clone_from(&plan.lacking);
         plan.lookups.iter().for_each(|claim| self.state.claims.asked(claim.clone(), now));
         plan
     }

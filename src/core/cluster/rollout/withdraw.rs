@@ -56,8 +56,10 @@ pub(super) fn settled(view: &RolloutView<'_>, plan: &mut RolloutPlan) {
         let void = is_void || node.failed || lacks || !view.counts(index);
         if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
-            // Where a trigger was written since it was given, its node waits for that, and claims nothing else.
-            if late && !lacks && approval.when == rules.when {
+            // Where a trigger was written since it was given, its node waits for that, and claims nothing else. A first instance
+            // waits for none.
+            let is_first = node.live().next().is_none();
+            if late && !lacks && (is_first || approval.when == rules.when) {
                 plan.unclaimed.push(index);
             }
         }

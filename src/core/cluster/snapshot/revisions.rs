@@ -252,8 +252,9 @@ impl ClusterSnapshot {
         &'a self,
         of: &'a ObjectKey,
     ) -> impl Iterator<Item = (&'a str, RevisionHolder)> {
-        let from = ObjectKey::new(&of.namespace, &of.name);
-        let is_like = |key: &ObjectKey| key.namespace == of.namespace && key.name.starts_with(&of.name);
+        let prefix = history::prefix(&of.name);
+        let from = ObjectKey::new(&of.namespace, prefix);
+        let is_like = move |key: &ObjectKey| key.namespace == of.namespace && key.name.starts_with(prefix);
         self.revision_outlines.range(from..).take_while(move |(key, _)| is_like(key)).map(|(key, outline)| {
             let is_former = outline.daemon_set.as_deref() == Some(&of.name);
             (key.name.as_str(), if is_former { RevisionHolder::Former } else { RevisionHolder::Other })

@@ -166,3 +166,20 @@ fn an_edit_repeats_no_step_that_has_held_and_skips_none_that_has_not() {
     let unheard = StepFacts { is_frozen: true, have: 3, ..facts(0, 0) };
     assert_eq!(edited(before, (2, None), "1, 1h; 10%; 100%", unheard), (2, false, 3), "nothing new meanwhile");
 }
+
+#[test]
+fn a_step_that_grows_during_its_hold_holds_anew_once_its_new_nodes_have_it() {
+    let steps = parse("5%, 10s; 100%").unwrap();
+    let of = |desired, done, now| StepFacts { desired, able: desired, ..facts(done, now) };
+    let (_, state, look) = course((&steps, "s"), &StepState::first(1, "s"), of(40, 2, 1_000));
+    assert_eq!((state.size, look), (2, Some(at(11_000))));
+    let (_, same, look) = course((&steps, "s"), &state, of(30, 2, 2_000));
+    assert_eq!((same.size, same.since.is_some(), look), (2, true, Some(at(11_000))));
+    let (limit, grown, _) = course((&steps, "s"), &state, of(60, 2, 9_000));
+    assert_eq!((limit.nodes, &grown.since, grown.size), (3, &None, 0));
+    let (limit, grown, look) = course((&steps, "s"), &grown, of(60, 3, 11_000));
+    assert_eq!((limit.nodes, grown.step, look), (3, 1, Some(at(21_000))));
+    // What another version has noted goes on as it was.
+    let former = StepState { size: 0, ..state };
+    assert_eq!(course((&steps, "s"), &former, of(60, 2, 9_000)).2, Some(at(11_000)));
+}

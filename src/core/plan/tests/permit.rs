@@ -143,6 +143,21 @@ fn what_is_restarted_in_between_returns_at_the_revision_that_is_permitted() {
     bench.world.running.clear();
     bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-2", "start uid-b-3"], "deleting is how OnDelete is updated");
+
+    // Not while that is paused or halted.
+    let mut paused = on_delete("c");
+    paused.annotations.insert("daemonlet.dev/paused".to_owned(), "true".to_owned());
+    let halted = on_delete("c");
+    let halted =
+        DaemonSet { rollout: RolloutStatus { halted: Some("crash".into()), ..halted.rollout.clone() }, ..halted };
+    for (number, held) in [(3, paused), (4, halted)] {
+        let (old, new) = (format!("uid-b-{number}"), number + 1);
+        bench.record.order_restart(&old, RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
+        assert_eq!(bench.pass(&wanted(&held)), [format!("end {old}")]);
+        bench.world.running.clear();
+        bench.now += GONE_AFTER;
+        assert_eq!(bench.pass(&wanted(&held)), [format!("finish {old}"), format!("start uid-b-{new}")]);
+    }
 }
 
 #[test]

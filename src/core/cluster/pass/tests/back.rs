@@ -114,3 +114,18 @@ fn an_abort_takes_nothing_from_nodes_that_never_had_what_is_aborted() {
     view.put(WatchedKind::NodeDaemons, report("c", "three", json!({"previous": hash("two")}), json!([])));
     assert_eq!(approved(&view.plan(NOW)), [("c".to_owned(), hash("one"))]);
 }
+
+#[test]
+fn nodes_that_have_nothing_to_go_back_from_are_not_counted_among_those_that_cannot() {
+    // `c` and `d` run the second revision; `a` and `b` are to leave the third, and their agents refuse that.
+    let mut view = with_three(false, json!({"daemonlet.dev/aborted": format!("net-{}", hash("three"))}));
+    for name in ["a", "b"] {
+        let refused = json!({"previous": hash("two"), "phase": "refused"});
+        view.put(WatchedKind::NodeDaemons, report(name, "three", refused, json!([])));
+    }
+    let plan = view.plan(NOW);
+    assert_eq!(approved(&plan), []);
+    let words = condition(&plan, "Progressing").2;
+    let wanted = format!("it was aborted: 2 nodes left to go back to revision {}: 2 nodes cannot take it", hash("one"));
+    assert_eq!(words, wanted);
+}

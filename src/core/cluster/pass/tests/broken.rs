@@ -1,4 +1,4 @@
-//! Nodes that are deleted after they took the current revision.
+//! Nodes that are lost after they took the current revision.
 
 use super::*;
 use crate::core::cluster::broken::BROKEN_ANNOTATION;
@@ -6,6 +6,7 @@ use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::broken::NodeVerdict;
 
 mod deleted_revision;
+mod taken_away;
 
 const SECOND: i64 = 1_000;
 

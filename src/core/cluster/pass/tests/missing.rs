@@ -132,3 +132,45 @@ fn what_one_agent_says_of_objects_is_bounded_and_no_agent_speaks_for_the_others(
     let words = condition(&view.plan(NOW), "Degraded").2;
     assert!(words.contains(&format!("{CAUSE} (Secret kube-system/key) on 1 node: a")), "{words}");
 }
+
+#[test]
+fn a_way_back_that_lacks_an_object_stands_still_says_why_and_is_tried_again() {
+    let lacking = |name: &str, approvals| {
+        let missing = json!({"revision": hash("one"), "message": "ConfigMap kube-system/old"});
+        report(name, "two", json!({"previous": hash("one"), "missing": missing}), approvals)
+    };
+    let back = |name: &str| report(name, "one", json!({"previous": hash("two")}), json!([]));
+    let mut view = with_one_released(json!({"daemonlet.dev/aborted": format!("net-{}", hash("two"))}));
+    ["a", "b"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    // An agent looks for the object only while it is approved to go back.
+    for (seconds, name) in [(0, "a"), (10, "b")] {
+        let now = NOW + ms(seconds * 1_000);
+        assert_eq!(approved(&view.plan(now)), [(name.to_owned(), hash("one"))]);
+        view.put(WatchedKind::NodeDaemons, lacking(name, approval("one", &now.to_string())));
+        let plan = view.plan(now + ms(1_000));
+        assert_eq!((approved(&plan), plan.unclaimed.len()), (vec![], 0), "it is withdrawn at once");
+        view.put(WatchedKind::NodeDaemons, on_two(name));
+    }
+    let plan = view.plan(NOW + ms(20_000));
+    assert_eq!(approved(&plan), []);
+    let (_, reason, words) = condition(&plan, "Progressing");
+    assert_eq!(reason, "Held");
+    let left = format!("it was aborted: 2 nodes left to go back to revision {}: 2 nodes cannot take it", hash("one"));
+    assert_eq!(words, left);
+    let degraded = condition(&plan, "Degraded").2;
+    assert_eq!(degraded, format!("{CAUSE} (ConfigMap kube-system/old) on 2 nodes: a, b"));
+    // Two minutes after the last of them has said so.
+    let again = NOW + ms(131_000);
+    assert!(plan.look_again.is_some_and(|at| at <= again));
+    assert_eq!(approved(&view.plan(again - ms(1))), []);
+    let plan = view.plan(again);
+    assert_eq!(approved(&plan), [("a".to_owned(), hash("one"))]);
+    assert_eq!(condition(&plan, "Degraded").2, degraded, "it is not known yet");
+    view.put(WatchedKind::NodeDaemons, back("a"));
+    let plan = view.plan(again + ms(5_000));
+    assert_eq!(approved(&plan), [("b".to_owned(), hash("one"))], "the object is there");
+    view.put(WatchedKind::NodeDaemons, back("b"));
+    let plan = view.plan(again + ms(9_000));
+    assert_eq!((condition(&plan, "Progressing").1.as_str(), plan.lacking.len()), ("RolledBack", 0));
+    assert_eq!(condition(&plan, "Degraded").0, "False");
+}

@@ -79,7 +79,7 @@ fn a_step_is_done_without_the_nodes_that_wait_for_the_last_one() {
 
 #[test]
 fn a_hold_is_ended_by_hand_for_this_revision_and_step_alone() {
-    let first = StepState { since: Some(NOW.to_string()), ..StepState::first(2, STEPS) };
+    let first = StepState { since: Some(NOW.to_string()), size: 1, ..StepState::first(2, STEPS) };
     let words = [("two", "1/1", 2), ("two", "2/2", 0), ("one", "1/1", 0), ("two", "1", 0), ("two", "1/25%", 0)];
     for (image, step_of, wanted) in words {
         let promoted = revision_name(image, step_of);
@@ -115,7 +115,8 @@ fn a_step_that_is_promoted_and_edited_then_is_another_step() {
     for (steps, wanted) in [("1, 10m; 2, 1h; 100%", 3), ("1, 10m; 3, 1h; 100%", 0), ("2, 1h; 100%", 0)] {
         let mut view = with_one_released(promoted(steps));
         let state = StepState { step: if steps.starts_with('2') { 1 } else { 2 }, ..StepState::first(2, steps) };
-        view.put(WatchedKind::Revisions, in_step(&StepState { since: Some(NOW.to_string()), ..state }));
+        let size = if steps.contains('3') { 3 } else { 2 };
+        view.put(WatchedKind::Revisions, in_step(&StepState { since: Some(NOW.to_string()), size, ..state }));
         ["a", "b", "c"].into_iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
         let plan = view.plan(NOW + ms(5_000));
         assert_eq!(step(&plan).map_or(0, |state| state.step), wanted, "{steps}");
@@ -162,7 +163,7 @@ fn what_is_not_understood_or_not_now_holds_and_says_so() {
 fn a_clock_that_jumps_ahead_moves_windows_and_ends_no_hold() {
     let steps = json!({"daemonlet.dev/steps": STEPS});
     let mut view = with_one_released(steps);
-    let since = StepState { since: Some(NOW.to_string()), ..StepState::first(2, STEPS) };
+    let since = StepState { since: Some(NOW.to_string()), size: 1, ..StepState::first(2, STEPS) };
     view.put(WatchedKind::Revisions, in_step(&since));
     view.put(WatchedKind::NodeDaemons, on_two("a"));
     view.put(WatchedKind::NodeDaemons, report("b", "one", json!({}), approval("two", &NOW.to_string())));

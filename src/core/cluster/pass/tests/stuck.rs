@@ -215,3 +215,44 @@ fn a_first_release_waits_for_nodes_that_are_away_with_another_revision() {
     let conditions = status(&plan)["conditions"].as_array().unwrap().clone();
     assert!(!conditions.iter().any(|c| c["type"] == "Released"), "{conditions:?}");
 }
+
+#[test]
+fn an_approval_that_was_not_claimed_is_told_only_while_one_of_that_revision_is_given() {
+    let mut view = world(json!({}));
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), approval("two", "2023-11-14T22:12:19Z")));
+    view.plan(NOW);
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
+    let is_told = |view: &mut ClusterWorld| condition(&view.plan(NOW), "Degraded").2.contains("approval not claimed");
+    assert!(is_told(&mut view));
+    for held in [
+        json!({"daemonlet.dev/paused": "true"}),
+        json!({"daemonlet.dev/partition": "4"}),
+        json!({"daemonlet.dev/aborted": format!("net-{}", hash("two"))}),
+    ] {
+        view.put(WatchedKind::DaemonSets, daemon_set("two", held.clone(), json!({})));
+        assert!(!is_told(&mut view), "{held}");
+    }
+    view.put(WatchedKind::DaemonSets, daemon_set("two", json!({}), json!({})));
+    assert!(is_told(&mut view), "it still comes after the others");
+}
+
+#[test]
+fn an_approval_to_go_back_that_was_not_claimed_says_nothing_of_the_newer_revision() {
+    let message = format!("ControllerRevision net-{0} (hash {0}) at generation 3", hash("one"));
+    let released = json!({"conditions": [
+        {"type": "Released", "status": "False", "reason": "RollingOut", "message": message}]});
+    let aborted = json!({"daemonlet.dev/aborted": format!("net-{}", hash("two"))});
+    let mut view = world(json!({}));
+    view.put(WatchedKind::DaemonSets, daemon_set("two", aborted, released.clone()));
+    ["a", "b"].into_iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
+    let late = json!({"previous": hash("one")});
+    view.put(WatchedKind::NodeDaemons, report("a", "two", late, approval("one", "2023-11-14T22:12:19Z")));
+    assert_eq!(view.plan(NOW).unclaimed.len(), 1);
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    let plan = view.plan(NOW);
+    assert_eq!(approved(&plan), [("b".to_owned(), hash("one"))], "others come first");
+    assert_eq!(condition(&plan, "Degraded").2, "approval not claimed on 1 node: a");
+    view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
+    view.put(WatchedKind::DaemonSets, daemon_set("two", json!({}), released));
+    assert!(!condition(&view.plan(NOW), "Degraded").2.contains("approval not claimed"));
+}

@@ -118,3 +118,37 @@ fn what_is_remembered_of_a_daemon_set_outlives_passes_that_decide_nothing_about_
     view.put(WatchedKind::DaemonSets, clear(most()));
     assert_eq!(view.plan(NOW + ms(4_000)).halts.len(), 1, "it has failed");
 }
+
+#[test]
+fn a_history_that_cannot_be_read_is_told_after_a_while_with_true_counters() {
+    let mut view = ClusterWorld::default();
+    for kind in KINDS {
+        view.take(Change::Begin(kind));
+        view.take(Change::Complete(kind));
+    }
+    let history = [revision("one", 1), revision("two", 2)];
+    history.iter().for_each(|revision| view.put(WatchedKind::Revisions, revision.clone()));
+    for name in NODES {
+        view.put(WatchedKind::Nodes, node(name, "True"));
+        view.put(WatchedKind::NodeDaemons, report(name, "one", json!({}), json!([])));
+    }
+    view.put(WatchedKind::Nodes, node("a", "False"));
+    let conditions = json!([{"type": "Progressing", "status": "True", "reason": "RollingOut"},
+        {"type": "Available", "status": "True", "reason": "AllAvailable"}]);
+    let status_before = json!({"conditions": conditions, "desiredNumberScheduled": 4, "numberAvailable": 4});
+    view.put(WatchedKind::DaemonSets, daemon_set("two", json!({}), status_before));
+    let plan = view.plan(NOW);
+    assert_eq!((plan.writes.as_slice(), plan.look_again), ([].as_slice(), Some(NOW + ms(30_000))));
+    assert_eq!(view.plan(NOW + ms(29_999)).writes, []);
+    let plan = view.plan(NOW + ms(30_000));
+    assert_eq!((status(&plan)["numberAvailable"].as_i64(), plan.writes.len()), (Some(3), 1), "{:?}", plan.writes);
+    assert_eq!(status(&plan).get("observedGeneration"), None);
+    let (is_degraded, reason, message) = condition(&plan, "Degraded");
+    assert_eq!((is_degraded.as_str(), reason.as_str()), ("True", "Unreadable"));
+    assert!(message.starts_with("the coordinator cannot read its ControllerRevisions; "), "{message}");
+    assert_eq!(condition(&plan, "Progressing").1, "Held");
+    assert_eq!(condition(&plan, "Available").0, "False");
+    history.into_iter().for_each(|revision| view.take(Change::Read(WatchedKind::Revisions, Box::new(revision))));
+    let plan = view.plan(NOW + ms(31_000));
+    assert_eq!((condition(&plan, "Progressing").1.as_str(), plan.unread.len()), ("RollingOut", 0));
+}

@@ -231,3 +231,12 @@ fn a_canary_phase_that_is_promoted_does_not_wait_for_who_cannot_take_it() {
     let on_its_way = [canary(node("a", NEW_BROKEN)), node("c", OLD)];
     assert_eq!(approves(&by_hand, &on_its_way), NONE, "it can take it, and is waited for");
 }
+
+#[test]
+fn a_node_that_is_kept_and_breaks_is_on_no_way() {
+    let rules = RolloutRules { partition: IntOrPercent::Int(2), ..rules(2) };
+    let planned = plan(&rules, ms(0), &[node("a", NEW), node("b", OLD), node("c", OLD_BROKEN)], NOW);
+    assert_eq!((planned.approve, planned.held), (vec![], Some(Standstill::Partition(2))));
+    let nodes = [node("a", NEW_BROKEN), node("b", OLD), node("c", OLD_BROKEN)];
+    assert_eq!(plan(&rules, ms(0), &nodes, NOW).held, None, "another one is");
+}

@@ -100,3 +100,15 @@ fn what_waits_for_a_trigger_in_a_zone_whose_turn_it_is_not_is_taken_back() {
     assert_eq!(of([None; 4]), NONE);
     assert_eq!(of([Some("y"), Some("z"), Some("y"), Some("z")]), ["b", "d"]);
 }
+
+#[test]
+fn a_first_instance_that_is_not_claimed_is_passed_over_whatever_others_wait_for() {
+    for when in [None, Some(UpdateTrigger::Drain), Some(UpdateTrigger::Boot), Some(UpdateTrigger::Manual)] {
+        let rules = RolloutRules { when, first_install: Some(IntOrPercent::Int(1)), ..rules(1) };
+        let late = NodeFact { instances: &[], ..approved("a", NOW - UNCLAIMED) };
+        let planned = plan(&rules, ms(0), &[late, node("b", &[])], NOW);
+        assert_eq!((planned.withdraw, planned.unclaimed), (vec![0], vec![0]), "{when:?}");
+        let passed = NodeFact { passed_over: Some(NOW), ..node("a", &[]) };
+        assert_eq!(approves(&rules, &[passed, node("b", &[])]), ["b"], "{when:?}");
+    }
+}

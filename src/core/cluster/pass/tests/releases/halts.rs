@@ -266,3 +266,13 @@ fn a_halt_that_cannot_be_written_stands_until_it_is_ended() {
     view.put(WatchedKind::Revisions, revision("two", 2));
     assert_eq!(approved(&view.plan(NOW + ms(6))).len(), 1, "what the status says is its own word by now");
 }
+
+#[test]
+fn without_coordination_first_instances_start_the_newest_revision_whatever_is_written() {
+    for annotations in [json!({}), json!({"daemonlet.dev/partition": "2"})] {
+        let mut uncoordinated = annotations;
+        uncoordinated["daemonlet.dev/coordination"] = json!("none");
+        let mut view = with_one_released(uncoordinated);
+        assert_eq!(released(&view.plan(NOW)), ("False".to_owned(), "RollingOut".to_owned(), message("one")));
+    }
+}
