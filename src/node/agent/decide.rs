@@ -5,6 +5,7 @@
 //! [`decide`]; they differ in the state that they pass.
 
 mod concern;
+mod overridden;
 mod put_off;
 
 use std::collections::BTreeMap;
@@ -126,6 +127,7 @@ fn decide_in_order(
     state.note_unsaved(&before.records);
     let (mut plan, gave_up) = put_off::planned(observation, &mut state, config, cache);
     objects::note_refused(observation.snapshot(), &mut plan);
+    overridden::forget_deleted(observation, &mut state, &mut plan);
     let beyond = tenant::bound(observation.snapshot(), &state.policy, &mut plan);
     state.asks_runtime = plan.daemons.iter().any(|daemon| daemon.asks_runtime);
     let claims = planning::report_to_cluster(observation, &state, config, cache, &plan);
