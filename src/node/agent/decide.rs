@@ -299,7 +299,7 @@ fn problems(observation: &Observation, state: &AgentState, config: &Config) -> V
     problems.extend(observation.problems.iter().cloned());
     let inputs = config.state_dir.join(INPUTS).with_extension("json");
     problems.extend(observation.snapshot().into_iter().flat_map(tenant::unread_daemon_sets));
-    problems.extend(state.concerns.removal_guard.problems(state.inputs.cluster_uid.as_ref(), &inputs));
+    problems.extend(state.concerns.removal_guard.problems(state.inputs.cluster_uid.as_ref(), &inputs, observation.now));
     problems.extend(state.concerns.mount_namespace.problems());
     problems.extend(state.concerns.mirror_owners.problem());
     problems.extend(state.concerns.startup_taint.problem(observation, config));
