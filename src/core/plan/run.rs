@@ -55,6 +55,9 @@ impl Planner<'_> {
             self.note_released(daemon_set);
             self.record.api_uid.clone_from(&daemon_set.uid);
             self.record.ignored_file = None;
+        } else if self.record.ignored_file.take().is_some() {
+            // The file has changed since the deletion in the API, which is over.
+            self.record.api_uid = None;
         }
         for instance in self.record.instances.iter_mut().filter(|_| !returns) {
             instance.orphaned = false;
