@@ -72,6 +72,7 @@ use super::render_cache::RenderCache;
 use super::render_cache::RenderCacheInputs;
 use super::state::AgentState;
 
+use doubt::missing_object;
 use tenant_counts::TenantCounts;
 
 /// Stands for the digest of a manifest that the disk has lost and nobody removed.
@@ -95,16 +96,6 @@ pub(super) struct ObservedState<'a> {
     /// Why the API server cannot be asked now, if so.
     pub(super) unlinked: Option<Unlinked>,
     pub(super) tenants: TenantCounts<'a>,
-}
-
-/// An object of which no source has said anything yet.
-fn missing_object(reference: &ObjectRef) -> Missing {
-    Missing {
-        kind: reference.kind.as_str().to_owned(),
-        namespace: reference.key.namespace.clone(),
-        name: reference.key.name.clone(),
-        key: String::new(),
-    }
 }
 
 /// Every instance with its record's namespace, by pod UID.
@@ -278,6 +269,10 @@ impl Facts for ObservedState<'_> {
         stock_controller::stock(self.observation, self.unrelated_pods, daemon_set, known)
     }
 
+    fn stock_awaited_until(&self) -> Option<Timestamp> {
+        self.api_awaited_until()
+    }
+
     fn accepted(&self, instance: &Instance) -> Accepted {
         self.state.concerns.acceptance.of(instance)
     }
@@ -375,6 +370,10 @@ impl Facts for ObservedState<'_> {
 
     fn trusts_annotations(&self, daemon_set: &DaemonSet) -> bool {
         self.state.policy.trusts_annotations(daemon_set)
+    }
+
+    fn lacks_labels_until(&self) -> Option<Timestamp> {
+        self.labels_awaited_until()
     }
 
     fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector> {
