@@ -72,7 +72,6 @@ use super::render_cache::RenderCache;
 use super::render_cache::RenderCacheInputs;
 use super::state::AgentState;
 
-use doubt::missing_object;
 use tenant_counts::TenantCounts;
 
 /// Stands for the digest of a manifest that the disk has lost and nobody removed.
@@ -169,13 +168,13 @@ impl Facts for ObservedState<'_> {
             return rendering;
         }
         // What runs stays as it is while nobody can say what it is to have, and nothing starts without what is sealed.
-        let mut missing: Vec<Missing> = doubtful.into_iter().map(missing_object).collect();
+        let mut missing: Vec<Missing> = doubtful.into_iter().map(Self::missing_object).collect();
         if is_away {
             let name = format!("that was kept with revision {}", rendering.revision);
             missing.push(Missing { kind: "data".to_owned(), namespace: String::new(), name, key: String::new() });
         }
         if live && self.observation.seal.is_closed {
-            missing.extend(objects.sealed(&rendering).map(missing_object));
+            missing.extend(objects.sealed(&rendering).map(Self::missing_object));
         }
         if missing.is_empty() { rendering } else { Arc::new(rendering.waiting_for(missing)) }
     }

@@ -23,22 +23,22 @@ const RUNTIME_AGAIN: Span = Span::from_secs(1);
 /// How long a process waits with what returns for a file that it has not read yet, because that does not rest.
 const READ_WITHIN: Span = Span::from_secs(10);
 
-/// An object of which no source has said anything yet.
-pub(super) fn missing_object(reference: &ObjectRef) -> Missing {
-    Missing {
-        kind: reference.kind.as_str().to_owned(),
-        namespace: reference.key.namespace.clone(),
-        name: reference.key.name.clone(),
-        key: String::new(),
-    }
-}
-
 /// When a Node that has yet to be initialized is looked at again.
 const LABELS_AGAIN: Span = Span::from_secs(60);
 /// How long an agent that starts beside a kubelet waits for the API server before what only bridges starts.
 const API_WITHIN: Span = Span::from_secs(5);
 
 impl ObservedState<'_> {
+    /// An object of which no source has said anything yet.
+    pub(super) fn missing_object(reference: &ObjectRef) -> Missing {
+        Missing {
+            kind: reference.kind.as_str().to_owned(),
+            namespace: reference.key.namespace.clone(),
+            name: reference.key.name.clone(),
+            key: String::new(),
+        }
+    }
+
     /// Until when the API server may still say what the kubelet runs. Before there is a kubelet, nothing runs; nor is there
     /// a later pass for who makes only one.
     pub(super) fn api_awaited_until(&self) -> Option<Timestamp> {
