@@ -238,23 +238,21 @@ impl Facts for Quiet {
     fn pod_readiness(&self, instance: &Instance) -> Readiness {
         self.readiness(instance)
     }
-
     fn stock(&self, _: &DaemonSet, _: Option<&HandOver>) -> Stock {
         Stock::Absent
     }
-
+    fn stock_awaited_until(&self) -> Option<Timestamp> {
+        None
+    }
     fn accepted(&self, _: &Instance) -> Accepted {
         Accepted::Yes
     }
-
     fn acceptance_conditions(&self) -> AcceptanceConditions {
         AcceptanceConditions::default()
     }
-
     fn failure(&self, _: &Instance) -> Option<Failure> {
         None
     }
-
     fn images(&self, _: &RenderResult, _: bool) -> Images {
         Images::Present
     }
@@ -297,6 +295,10 @@ impl Facts for Quiet {
 
     fn trusts_annotations(&self, _: &DaemonSet) -> bool {
         true
+    }
+
+    fn lacks_labels_until(&self) -> Option<Timestamp> {
+        None
     }
 
     fn namespace_selector(&self, _: &DaemonSet) -> Option<NamespaceSelector> {

@@ -227,7 +227,7 @@ pub fn plan_daemon(
         Desired::Refused { mode, errors } => plan.refused(*mode, errors),
         Desired::Left { reason, taken_away } => plan.left(reason, *taken_away),
         Desired::Gone { reason, by_list, ignore_file } => plan.gone(reason, *by_list, ignore_file.as_deref()),
-        Desired::Orphaned { reason } => plan.orphaned(reason),
+        Desired::Orphaned { reason, ignore_file } => plan.orphaned(reason, ignore_file.as_deref()),
         Desired::Confirm { reason } => {
             plan.keep(State::Unknown, &format!("{reason}; asking the API server"));
             plan.actions.push(Action::Confirm { reason: reason.clone() });

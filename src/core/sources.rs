@@ -160,7 +160,11 @@ pub enum Desired {
         ignore_file: Option<String>,
     },
     /// It is gone, and its pods stay.
-    Orphaned { reason: String },
+    Orphaned {
+        reason: String,
+        /// Fingerprint of a folder file that must not adopt them.
+        ignore_file: Option<String>,
+    },
     /// A GET must confirm that it is gone or not ours; until then what runs stays.
     Confirm {
         /// What has to be confirmed.
@@ -219,7 +223,10 @@ fn by_sources(
         ApiState::TooLarge(too_large) => resolve_too_large(known, too_large, record, (policy, objects)),
         ApiState::Absent { by_event } => resolve_absent(known, *by_event, record, &policy),
         ApiState::Orphaned if record.instances.is_empty() => resolve_absent(known, true, record, &policy),
-        ApiState::Orphaned => orphaned(),
+        ApiState::Orphaned if absent::is_adopted_by_file(known, record) => {
+            resolve_folder(known, record, "the API does not have it")
+        }
+        ApiState::Orphaned => orphaned(known, record),
         // A file's would be replaced a moment later.
         ApiState::Unread if known.remembered.is_none() && !record.runs() => {
             Desired::Unsure { reason: "the API server has a DaemonSet of this name, which is being read".to_owned() }
@@ -316,7 +323,7 @@ fn of_the_api<'a>(record: &'a DaemonRecord, folder: &Arc<DaemonSet>) -> Option<&
 
 fn resolve_deleting(known: &KnownDefinition<'_>, daemon_set: &DaemonSet, record: &DaemonRecord) -> Desired {
     if daemon_set.finalizers.iter().any(|f| f == "orphan") {
-        return orphaned();
+        return orphaned(known, record);
     }
     if daemon_set.finalizers.iter().any(|f| f == "foregroundDeletion") {
         return Desired::Gone {
@@ -328,8 +335,11 @@ fn resolve_deleting(known: &KnownDefinition<'_>, daemon_set: &DaemonSet, record:
     Desired::Unsure { reason: "the DaemonSet is being deleted and waits for its finalizers".to_owned() }
 }
 
-fn orphaned() -> Desired {
-    Desired::Orphaned { reason: "the DaemonSet is deleted and its pods are kept (orphan)".to_owned() }
+fn orphaned(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
+    Desired::Orphaned {
+        reason: "the DaemonSet is deleted and its pods are kept (orphan)".to_owned(),
+        ignore_file: ignored_from_now(known, record),
+    }
 }
 
 fn wanted(daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<String>) -> Desired {

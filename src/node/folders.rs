@@ -37,6 +37,7 @@ use crate::node::recording::marks;
 
 pub use identity::FolderIdentity;
 pub use origin::FolderOrigin;
+pub use recalled::FileRole;
 pub use recalled::RecalledFile;
 pub use rest::FirstLook;
 pub use rest::Rests;
@@ -62,6 +63,9 @@ pub struct FolderView {
     /// Those of them that an empty file masks: a full disk leaves such, so it ends nothing that runs.
     #[serde(default)]
     pub empty: Vec<String>,
+    /// The links to /dev/null in force: one whose folder is gone, or cannot be read, masks on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masks: Vec<Mask>,
     /// The DaemonSets in force, each with the index of its file.
     daemon_sets: BTreeMap<ObjectKey, (Arc<DaemonSet>, usize)>,
     /// The other objects in force. An observation has them with their versions.
@@ -76,6 +80,14 @@ pub struct FolderView {
     /// Whether a change does not count yet because it has to rest.
     #[serde(default)]
     pub is_held: bool,
+}
+
+/// A link to /dev/null.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Mask {
+    pub path: PathBuf,
+    /// The file system of its folder.
+    pub mounted: Option<FolderIdentity>,
 }
 
 /// One folder.
@@ -127,6 +139,9 @@ pub struct FileView {
     /// Whether no document is in it.
     #[serde(default)]
     blank: bool,
+    /// Whether it stands before a file of its name in an earlier folder.
+    #[serde(default)]
+    hides: bool,
 }
 
 impl FolderView {
@@ -136,7 +151,7 @@ impl FolderView {
         self.files.len() == other.files.len()
             && files().all(|(one, other)| Arc::ptr_eq(one, other))
             && (&self.folders, &self.masked, &self.notes) == (&other.folders, &other.masked, &other.notes)
-            && self.empty == other.empty
+            && (&self.empty, &self.masks) == (&other.empty, &other.masks)
             && (&self.problems, self.recheck, self.is_held) == (&other.problems, other.recheck, other.is_held)
     }
 
@@ -314,6 +329,11 @@ impl FileView {
     /// Whether the file system that it was read from is not mounted now: its folder has `now`, which lies below.
     fn lacks_mount(&self, now: Option<&FolderIdentity>) -> bool {
         self.mounted.as_ref().zip(now).is_some_and(|(then, now)| then.is_missing_on(now))
+    }
+
+    /// What it is to the others.
+    pub fn role(&self) -> FileRole {
+        if self.hides { FileRole::Hides } else { FileRole::Defines }
     }
 
     /// The file system of its folder when that last existed.

@@ -30,14 +30,21 @@ impl Planner<'_> {
         let known = self.record.hand_over.take().filter(|h| h.boot == self.context.boot);
         let runs = self.record.live().next().is_some();
         match self.facts.stock(daemon_set, known.as_ref()) {
-            Stock::Here(pod) => self.hand_over(daemon_set, &pod, known),
-            Stock::Unlisted if !runs && known.is_none() => {
-                self.summary.state = State::Waiting;
-                self.add_reason(
-                    "the API server has not listed the pods of this node: the DaemonSet controller's may be among them",
-                );
-                true
-            }
+            Stock::Here(pod) => self.hand_over(daemon_set, &pod, known.filter(|known| !known.is_unknown())),
+            Stock::Unlisted if !runs && known.as_ref().is_none_or(HandOver::is_unknown) => self.waits_for_stock(
+                known,
+                "the API server has not listed the pods of this node: the DaemonSet controller's may be among them",
+            ),
+            Stock::Lost(_) if !runs && known.as_ref().is_some_and(HandOver::is_unknown) => self.waits_for_stock(
+                known,
+                "its record is lost, so it may have been handed over to the DaemonSet controller in this boot: it \
+                 starts when the API server answers, or at the next boot",
+            ),
+            Stock::Lost(_) if !runs && known.is_none() && self.awaits_stock() => self.waits_for_stock(
+                known,
+                "the API server has not been connected to yet, and the DaemonSet controller's pod may be on this node",
+            ),
+            Stock::Absent if known.as_ref().is_some_and(HandOver::is_unknown) => false,
             // A rollout of the DaemonSet controller does not bring the instance back.
             Stock::Absent | Stock::Unlisted => {
                 let known = known.map(|known| HandOver { missing: None, ..known });
@@ -50,6 +57,23 @@ impl Planner<'_> {
             }
             Stock::Lost(evidence) => !runs && self.waits_for_lost(daemon_set, known, evidence),
         }
+    }
+
+    /// Whether its first instance waits for some time for the API server's word.
+    fn awaits_stock(&mut self) -> bool {
+        let until = self.facts.stock_awaited_until().filter(|_| !self.had_ended);
+        until.is_some_and(|until| {
+            self.wake(until);
+            until > self.context.now
+        })
+    }
+
+    /// Nothing starts, for `reason`; what is `known` of a hand-over stays known.
+    fn waits_for_stock(&mut self, known: Option<HandOver>, reason: &str) -> bool {
+        self.record.hand_over = known;
+        self.summary.state = State::Waiting;
+        self.add_reason(reason);
+        true
     }
 
     /// Reports a DaemonSet controller that acts on a daemon of ours.

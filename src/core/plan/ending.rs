@@ -165,7 +165,8 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn orphaned(&mut self, reason: &str) {
+    pub(super) fn orphaned(&mut self, reason: &str, ignore_file: Option<&str>) {
+        self.record.ignored_file = ignore_file.map(str::to_owned);
         for instance in &mut self.record.instances {
             instance.orphaned = true;
         }

@@ -296,6 +296,9 @@ pub trait Facts {
     fn readiness(&self, instance: &Instance) -> Readiness;
     /// The DaemonSet controller's pod for this daemon on this node; `known`: the one that took over.
     fn stock(&self, daemon_set: &DaemonSet, known: Option<&HandOver>) -> Stock;
+    /// Until when the API server is waited for before a first instance starts beside a kubelet that may run the DaemonSet
+    /// controller's pod; `None`: it is not, or not any more.
+    fn stock_awaited_until(&self) -> Option<Timestamp>;
     /// Whether the kubelet has accepted the instance.
     fn accepted(&self, instance: &Instance) -> Accepted;
     /// Why the instance is not available, if that is known.
@@ -326,6 +329,8 @@ pub trait Facts {
     fn admission(&self, daemon_set: &Arc<DaemonSet>) -> Admission;
     /// Whether what an annotation of a DaemonSet asks of other daemons counts before what those of tenants ask.
     fn trusts_annotations(&self, daemon_set: &DaemonSet) -> bool;
+    /// Until when the Node may lack labels that it gets from others once it is registered; `None`: it has all.
+    fn lacks_labels_until(&self) -> Option<Timestamp>;
     /// The node selector of a DaemonSet's namespace.
     fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector>;
     /// Whether new instances' pods are dry-run at the API server (`policy.admission`).

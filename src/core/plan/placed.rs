@@ -4,7 +4,10 @@
 
 use crate::core::model::DaemonSet;
 use crate::core::placement;
+use crate::core::placement::Judgement;
 use crate::core::placement::Placement;
+use crate::core::placement::TaintCheck;
+use crate::core::time::Timestamp;
 
 use super::Planner;
 
@@ -28,6 +31,24 @@ impl Planner<'_> {
             false => live.iter().any(|one| self.facts.former_node(one).is_some() || self.is_ordered(one)),
         };
         (!is_successor || !self.belongs(daemon_set)).then_some(placement.reason)
+    }
+
+    /// Until when nothing ends for want of labels that the Node may have yet to get, if nothing else is against the daemon.
+    pub(super) fn awaits_labels_until(&self, daemon_set: &DaemonSet) -> Option<Timestamp> {
+        let until = self.facts.lacks_labels_until()?;
+        let is_elsewhere = || self.judged(daemon_set).node_name.is_some_and(|name| !name.matches);
+        // While the Node is not known, nothing of it is.
+        (!self.context.node.registered || !is_elsewhere() && !self.is_evicted(daemon_set)).then_some(until)
+    }
+
+    /// Whether a taint of the node ends what runs.
+    pub(super) fn is_evicted(&self, daemon_set: &DaemonSet) -> bool {
+        self.judged(daemon_set).taints.iter().any(TaintCheck::evicts)
+    }
+
+    fn judged(&self, daemon_set: &DaemonSet) -> Judgement {
+        let namespace = self.facts.namespace_selector(daemon_set);
+        placement::judge(self.context.node, daemon_set, namespace.as_ref())
     }
 
     /// Whether it may start here as soon as the node is well.

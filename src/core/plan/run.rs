@@ -55,6 +55,9 @@ impl Planner<'_> {
             self.note_released(daemon_set);
             self.record.api_uid.clone_from(&daemon_set.uid);
             self.record.ignored_file = None;
+        } else if self.record.ignored_file.take().is_some() {
+            // The file has changed since the deletion in the API, which is over.
+            self.record.api_uid = None;
         }
         for instance in self.record.instances.iter_mut().filter(|_| !returns) {
             instance.orphaned = false;
@@ -66,10 +69,21 @@ impl Planner<'_> {
         }
         // A node that is not registered yet has only some of its labels and taints: not enough to start anything,
         // and no evidence against what runs.
-        match self.context.node.registered {
-            true => self.unplaced(&placement.reason),
-            false if self.record.live().next().is_none() => self.show_ended(&placement.reason),
-            false => self.keep(State::Unknown, &format!("{}; the Node has not been read yet", placement.reason)),
+        let reason = &placement.reason;
+        match (self.context.node.registered, self.awaits_labels_until(daemon_set)) {
+            (true, None) => self.unplaced(reason),
+            // The owner of a node that asks no API server has written it down.
+            (false, None) if self.is_evicted(daemon_set) => self.unplaced(reason),
+            _ if self.record.live().next().is_none() => self.show_ended(reason),
+            (true, Some(until)) => {
+                self.wake(until);
+                self.keep(State::Unknown, &format!("{reason}; the Node is new, and may get labels until {until}"));
+            }
+            (false, Some(_)) => self.keep(State::Unknown, &format!("{reason}; the Node has not been read yet")),
+            (false, None) => {
+                let why = "without an API server, labels of the Node that are not configured end nothing";
+                self.keep(State::Unknown, &format!("{reason}; {why}"));
+            }
         }
         true
     }

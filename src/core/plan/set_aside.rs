@@ -19,6 +19,7 @@ impl Planner<'_> {
             && let placement = self.placed(definition)
             && !placement.should_continue_running
             && self.context.node.registered
+            && self.awaits_labels_until(definition).is_none()
         {
             return self.unplaced(&placement.reason);
         }

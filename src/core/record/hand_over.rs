@@ -11,7 +11,7 @@ use crate::core::time::Timestamp;
 pub struct HandOver {
     /// The boot (`boot_id`).
     pub boot: String,
-    /// The DaemonSet controller's pod.
+    /// The DaemonSet controller's pod; empty: it is not known whether there was a hand-over.
     pub pod: String,
     pub uid: String,
     /// Whether a pod of the DaemonSet controller has been Ready since: then the instance does not return in this boot.
@@ -19,4 +19,16 @@ pub struct HandOver {
     /// Since when no API server answers and nothing of that pod runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<Timestamp>,
+}
+
+impl HandOver {
+    /// The record of a daemon is lost: nobody knows whether it was handed over in this boot.
+    pub fn unknown(boot: &str) -> Self {
+        Self { boot: boot.to_owned(), pod: String::new(), uid: String::new(), done: true, missing: None }
+    }
+
+    /// Whether it is not known whether there was one.
+    pub fn is_unknown(&self) -> bool {
+        self.pod.is_empty() && self.uid.is_empty()
+    }
 }

@@ -81,6 +81,20 @@ pub(super) fn resolve_absent(
     }
 }
 
+/// Whether a folder decides alone of a daemon whose pods were to stay when the API deleted it: its file has changed since,
+/// and has adopted them.
+pub(super) fn is_adopted_by_file(known: &KnownDefinition<'_>, record: &DaemonRecord) -> bool {
+    if let FolderState::Present { fingerprint, .. } = known.folder
+        && record.ignored_file.as_deref().is_some_and(|ignored| ignored != fingerprint)
+    {
+        return true;
+    }
+    let is_known = record.live().all(|instance| instance.daemon_set.is_some() && !instance.orphaned);
+    let is_of_a_file = record.definition().is_some_and(|runs| runs.source != Source::Api);
+    let is_over = record.api_uid.is_none() && is_known;
+    is_over && (is_of_a_file || matches!(known.folder, FolderState::Present { .. }))
+}
+
 /// The newest version that the API is known to have had. The checkpoint may be behind: where it could not be
 /// saved, what runs here was made from a later one, and does not go back. Nor does what has ended to be replaced. What
 /// ends for good says nothing: it was deleted, or is not ours any more.

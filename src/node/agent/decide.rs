@@ -5,6 +5,7 @@
 //! [`decide`]; they differ in the state that they pass.
 
 mod concern;
+mod overridden;
 mod put_off;
 
 use std::collections::BTreeMap;
@@ -126,6 +127,7 @@ fn decide_in_order(
     state.note_unsaved(&before.records);
     let (mut plan, gave_up) = put_off::planned(observation, &mut state, config, cache);
     objects::note_refused(observation.snapshot(), &mut plan);
+    overridden::forget_deleted(observation, &mut state, &mut plan);
     let beyond = tenant::bound(observation.snapshot(), &state.policy, &mut plan);
     state.asks_runtime = plan.daemons.iter().any(|daemon| daemon.asks_runtime);
     let claims = planning::report_to_cluster(observation, &state, config, cache, &plan);
@@ -297,7 +299,7 @@ fn problems(observation: &Observation, state: &AgentState, config: &Config) -> V
     problems.extend(observation.problems.iter().cloned());
     let inputs = config.state_dir.join(INPUTS).with_extension("json");
     problems.extend(observation.snapshot().into_iter().flat_map(tenant::unread_daemon_sets));
-    problems.extend(state.concerns.removal_guard.problems(state.inputs.cluster_uid.as_ref(), &inputs));
+    problems.extend(state.concerns.removal_guard.problems(state.inputs.cluster_uid.as_ref(), &inputs, observation.now));
     problems.extend(state.concerns.mount_namespace.problems());
     problems.extend(state.concerns.mirror_owners.problem());
     problems.extend(state.concerns.startup_taint.problem(observation, config));

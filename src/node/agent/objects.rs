@@ -208,7 +208,8 @@ pub(super) fn is_override(folder: Option<&Entry>) -> bool {
     folder.is_some_and(annotation)
 }
 
-/// Notes which of the `used` objects override, and have given way to a newer version of the API's.
+/// Notes which of the `used` objects override, and have given way to a newer version of the API's. One that the API server
+/// has deleted is none that it has later.
 pub(super) fn note_superseded(
     observation: &Observation,
     inputs: &mut RememberedInputs,
@@ -216,8 +217,13 @@ pub(super) fn note_superseded(
     policy: &Policy,
 ) {
     let (folders, objects) = (&observation.folders, Objects::today(observation, inputs, policy));
+    let is_deleted = |reference: &ObjectRef| {
+        let is_absent = |api: &Snapshot| api.lookup(reference) == Lookup::Absent;
+        inputs.objects.contains_key(reference) && observation.snapshot().is_some_and(is_absent)
+    };
     let gave_way = |reference: &&ObjectRef| {
-        is_override(folders.objects.get(*reference)) && objects.passed_over(reference) == Some(Origin::Api)
+        is_override(folders.objects.get(*reference))
+            && (objects.passed_over(reference) == Some(Origin::Api) || is_deleted(reference))
     };
     let file = |reference: &ObjectRef| Some((reference.clone(), folders.object_fingerprint(reference)?.to_owned()));
     let superseded: Vec<_> = used.iter().filter(gave_way).filter_map(file).collect();

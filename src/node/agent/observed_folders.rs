@@ -74,7 +74,8 @@ impl ObservedFolders {
         }
     }
 
-    fn fingerprint(&self, key: &ObjectKey) -> Option<&str> {
+    /// The fingerprint of the file that defines `key`.
+    pub(super) fn fingerprint(&self, key: &ObjectKey) -> Option<&str> {
         match self.view.state(key, None) {
             FolderState::Present { fingerprint, .. } => Some(fingerprint),
             FolderState::Absent | FolderState::Unsure { .. } => None,

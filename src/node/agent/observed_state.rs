@@ -97,16 +97,6 @@ pub(super) struct ObservedState<'a> {
     pub(super) tenants: TenantCounts<'a>,
 }
 
-/// An object of which no source has said anything yet.
-fn missing_object(reference: &ObjectRef) -> Missing {
-    Missing {
-        kind: reference.kind.as_str().to_owned(),
-        namespace: reference.key.namespace.clone(),
-        name: reference.key.name.clone(),
-        key: String::new(),
-    }
-}
-
 /// Every instance with its record's namespace, by pod UID.
 pub(super) fn by_uid(records: &BTreeMap<ObjectKey, DaemonRecord>) -> HashMap<&str, (&str, &Instance)> {
     let mut instances = HashMap::with_capacity(records.len());
@@ -178,13 +168,13 @@ impl Facts for ObservedState<'_> {
             return rendering;
         }
         // What runs stays as it is while nobody can say what it is to have, and nothing starts without what is sealed.
-        let mut missing: Vec<Missing> = doubtful.into_iter().map(missing_object).collect();
+        let mut missing: Vec<Missing> = doubtful.into_iter().map(Self::missing_object).collect();
         if is_away {
             let name = format!("that was kept with revision {}", rendering.revision);
             missing.push(Missing { kind: "data".to_owned(), namespace: String::new(), name, key: String::new() });
         }
         if live && self.observation.seal.is_closed {
-            missing.extend(objects.sealed(&rendering).map(missing_object));
+            missing.extend(objects.sealed(&rendering).map(Self::missing_object));
         }
         if missing.is_empty() { rendering } else { Arc::new(rendering.waiting_for(missing)) }
     }
@@ -276,6 +266,10 @@ impl Facts for ObservedState<'_> {
         let has_lost_all = self.has_lost_all();
         let known = known.map(|known| (known, has_lost_all));
         stock_controller::stock(self.observation, self.unrelated_pods, daemon_set, known)
+    }
+
+    fn stock_awaited_until(&self) -> Option<Timestamp> {
+        self.api_awaited_until()
     }
 
     fn accepted(&self, instance: &Instance) -> Accepted {
@@ -375,6 +369,10 @@ impl Facts for ObservedState<'_> {
 
     fn trusts_annotations(&self, daemon_set: &DaemonSet) -> bool {
         self.state.policy.trusts_annotations(daemon_set)
+    }
+
+    fn lacks_labels_until(&self) -> Option<Timestamp> {
+        self.labels_awaited_until()
     }
 
     fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector> {

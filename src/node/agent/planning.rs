@@ -2,6 +2,8 @@
 //!
 //! Owns no knowledge of its own.
 
+mod ignored;
+
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -100,6 +102,7 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
         note_lacks(observation, &config.node_name, &mut plan);
         note_vanished(observation, &mut plan);
         note_passed_over(observation, state, facts, &mut plan);
+        ignored::note(&observation.folders, &mut plan);
         plan
     })
 }

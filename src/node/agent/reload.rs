@@ -83,6 +83,9 @@ pub(super) async fn reread(
             return Reread::Unusable(error.problems.into_iter().map(|p| problem(p.message, p.hint)).collect());
         }
     };
+    if let Some(problem) = loses_node_name(&config, in_force) {
+        return Reread::Unusable(vec![problem]);
+    }
     if says_the_same(&config, in_force) {
         return Reread::Same;
     }
@@ -109,8 +112,46 @@ pub(super) fn starts_over(state: &AgentState, executor: &mut Executor, config: &
     Some(Ended::Reconfigured)
 }
 
+/// What is wrong if the node's name is written no more and the host has another one: a file that was emptied by mistake
+/// would make this another node.
+fn loses_node_name(config: &Config, in_force: &Config) -> Option<Problem> {
+    let (host, node) = (&config.node_name, &in_force.node_name);
+    let is_lost = host != node && in_force.is_written("node-name") && !config.is_written("node-name");
+    is_lost.then(|| Problem {
+        object: CONFIGURATION.to_owned(),
+        reason: format!(
+            "node-name is not written any more, and the host is named {host}: the node stays {node}, and the \
+             configuration in force stays in force"
+        ),
+        hint: Some(format!(
+            "write node-name = \"{node}\", then `systemctl reload daemonlet`; if the node is to be named {host}, \
+             `systemctl restart daemonlet`"
+        )),
+    })
+}
+
 /// Whether both have the same values, wherever those were read.
 fn says_the_same(one: &Config, other: &Config) -> bool {
     let values = |config: &Config| Config { origins: std::collections::BTreeMap::new(), ..config.clone() };
     values(one) == values(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_name_that_is_lost_from_the_configuration_does_not_rename_the_node() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let load = |text: &str| {
+            std::fs::write(file.path(), format!("{text}manifest-dir = \"/m\"\n")).unwrap();
+            config::load(Some(file.path())).unwrap()
+        };
+        let (n1, n2, host) = (load("node-name = \"a-name-of-no-host\"\n"), load("node-name = \"another\"\n"), load(""));
+        let lost = loses_node_name(&host, &n1).unwrap();
+        assert!(lost.reason.contains("the node stays a-name-of-no-host"), "{}", lost.reason);
+        assert!(loses_node_name(&n2, &n1).is_none(), "its owner renames it");
+        assert!(loses_node_name(&n1, &host).is_none(), "its owner names it");
+        assert!(loses_node_name(&host, &host).is_none());
+    }
 }

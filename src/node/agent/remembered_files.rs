@@ -20,8 +20,11 @@ use crate::core::model::Kind;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::node::api::Entry;
+use crate::node::folders::FileRole;
 use crate::node::folders::FileView;
 use crate::node::folders::FolderIdentity;
+use crate::node::folders::FolderView;
+use crate::node::folders::Mask;
 use crate::node::folders::RecalledFile;
 use crate::node::recording::marks;
 
@@ -36,6 +39,8 @@ pub(super) struct RememberedFiles(BTreeMap<PathBuf, RememberedFile>);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct RememberedFile {
+    #[serde(default, skip_serializing_if = "FileRole::is_plain")]
+    role: FileRole,
     fingerprint: String,
     mounted: Option<FolderIdentity>,
     daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
@@ -47,6 +52,8 @@ struct RememberedFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SavedFile {
+    #[serde(default, skip_serializing_if = "FileRole::is_plain")]
+    role: FileRole,
     path: PathBuf,
     fingerprint: String,
     mounted: Option<FolderIdentity>,
@@ -88,9 +95,9 @@ impl RememberedFiles {
     /// From a checkpoint.
     pub(super) fn restore(saved: impl IntoIterator<Item = SavedFile>) -> Self {
         let (mut files, mut version) = (BTreeMap::<PathBuf, RememberedFile>::new(), 0);
-        for SavedFile { path, fingerprint, mounted, daemon_sets, objects } in saved {
+        for SavedFile { role, path, fingerprint, mounted, daemon_sets, objects } in saved {
             let file = files.entry(path).or_default();
-            (file.fingerprint, file.mounted) = (fingerprint, mounted);
+            (file.role, file.fingerprint, file.mounted) = (role, fingerprint, mounted);
             file.daemon_sets.extend(daemon_sets.into_iter().map(|d| (d.key.clone(), d)));
             for (reference, value) in objects {
                 version += 1;
@@ -103,6 +110,7 @@ impl RememberedFiles {
     /// For a checkpoint.
     pub(super) fn to_save(&self) -> Vec<SavedFile> {
         let save = |(path, file): (&PathBuf, &RememberedFile)| SavedFile {
+            role: file.role,
             path: path.clone(),
             fingerprint: file.fingerprint.clone(),
             mounted: file.mounted.clone(),
@@ -115,6 +123,7 @@ impl RememberedFiles {
     /// For the reader of the folders, which goes on with it.
     pub(super) fn recalled(&self) -> impl Iterator<Item = RecalledFile> {
         self.0.iter().map(|(path, file)| RecalledFile {
+            role: file.role,
             path: path.clone(),
             fingerprint: file.fingerprint.clone(),
             mounted: file.mounted.clone(),
@@ -128,7 +137,8 @@ impl RememberedFiles {
         self.0.values().flat_map(|file| &file.objects)
     }
 
-    /// Follows the folders: the definitions of the daemons that run or start, and the objects that are in use.
+    /// Follows the folders: the definitions of the daemons that run or start, the objects that are in use, and what keeps
+    /// files of other folders from counting.
     pub(super) fn follow(
         &mut self,
         folders: &ObservedFolders,
@@ -151,10 +161,23 @@ impl RememberedFiles {
                 self.file(file).objects.insert((*reference).clone(), entry.clone());
             }
         }
+        self.follow_hiding(&folders.view);
+    }
+
+    /// Takes the files that hide others, and the links to /dev/null.
+    fn follow_hiding(&mut self, view: &FolderView) {
+        for file in view.files.iter().filter(|file| !file.role().is_plain()) {
+            self.file(file);
+        }
+        for Mask { path, mounted } in &view.masks {
+            let mask = RememberedFile { role: FileRole::Masks, mounted: mounted.clone(), ..RememberedFile::default() };
+            self.0.insert(path.clone(), mask);
+        }
     }
 
     fn file(&mut self, file: &FileView) -> &mut RememberedFile {
         self.0.entry(file.path.clone()).or_insert_with(|| RememberedFile {
+            role: file.role(),
             fingerprint: file.fingerprint.clone(),
             mounted: file.mounted().cloned(),
             ..RememberedFile::default()
@@ -166,7 +189,7 @@ impl RememberedFiles {
 impl Hash for RememberedFiles {
     fn hash<H: Hasher>(&self, state: &mut H) {
         for (path, file) in &self.0 {
-            (path, &file.fingerprint, &file.mounted).hash(state);
+            (path, file.role, &file.fingerprint, &file.mounted).hash(state);
             file.daemon_sets.iter().for_each(|(key, d)| (key, Arc::as_ptr(d).addr()).hash(state));
             file.objects.iter().for_each(|(reference, entry)| (reference, entry.version).hash(state));
         }

@@ -3,14 +3,18 @@
 //! Owns what is fatal: another agent on the same state, and a configuration that names something impossible. Everything
 //! else, such as a state folder that cannot be used, is a problem that is shown and tried again.
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
 use crate::clock;
 use crate::config::Config;
+use crate::core::model::Mode;
 use crate::core::model::ObjectKey;
+use crate::core::policy::Covered;
 use crate::core::record::DaemonRecord;
+use crate::core::record::HandOver;
 use crate::core::status::Problem;
 use crate::node::checkpoint::CheckpointError;
 use crate::node::checkpoint::Damaged;
@@ -34,6 +38,7 @@ use super::executor::Executor;
 use super::executor::costs::Keeps;
 use super::executor::problem;
 use super::executor::records::name_of;
+use super::executor::records::record_name;
 use super::executor::state_folder;
 use super::executor::state_folder::StateFolder;
 use super::failure;
@@ -200,7 +205,8 @@ fn recall(
             recall_records(state, executor, &folder, records, &mut damaged);
             recall_set_aside(state, executor, &folder, &mut damaged);
             rewrite = recall_inputs(state, executor, inputs, &folder, &mut damaged);
-            add_lost_records(state, executor.floor);
+            let lost = add_lost_records(state, executor.floor);
+            note_lost_hand_overs(state, &lost, &damaged, inputs.boot_id());
             executor.state = Some(folder);
         }
         Ok((None, _)) => {}
@@ -284,12 +290,33 @@ fn recall_set_aside(state: &mut AgentState, executor: &mut Executor, folder: &St
 }
 
 /// A daemon that the inputs remember and that has no record may have lost it: its numbers begin above all that were in
-/// use.
-fn add_lost_records(state: &mut AgentState, floor: Floor) {
+/// use. Gives those daemons.
+fn add_lost_records(state: &mut AgentState, floor: Floor) -> Vec<ObjectKey> {
     let remembered = state.inputs.daemon_sets.keys().chain(state.inputs.origins.keys());
     let lost: Vec<ObjectKey> = remembered.filter(|key| !state.records.contains_key(key)).cloned().collect();
     let number = state.floor.max(floor.bound);
-    state.records.extend(lost.into_iter().map(|key| (key.clone(), DaemonRecord::new(key, number))));
+    state.records.extend(lost.iter().map(|key| (key.clone(), DaemonRecord::new(key.clone(), number))));
+    lost
+}
+
+/// In the boot of the agent before this one, a daemon whose record is damaged may have been handed over.
+fn note_lost_hand_overs(state: &mut AgentState, lost: &[ObjectKey], damaged: &[Damaged], boot: &str) {
+    if state.inputs.boot.as_deref() != Some(boot) {
+        return;
+    }
+    let is_damaged =
+        |key: &ObjectKey| damaged.iter().any(|why| why.path.file_stem() == Some(OsStr::new(&record_name(key))));
+    let is_bootstrap = |key: &ObjectKey| {
+        let known = state.inputs.daemon_sets.get(key);
+        known.is_some_and(|known| state.policy.covers(known, None) == Covered::Yes(Mode::Bootstrap))
+    };
+    let lost: Vec<ObjectKey> = lost.iter().filter(|key| is_damaged(key) && is_bootstrap(key)).cloned().collect();
+    for key in lost {
+        if let Some(record) = state.records.get_mut(&key) {
+            record.hand_over = Some(HandOver::unknown(boot));
+            state.unsaved.insert(key);
+        }
+    }
 }
 
 /// Takes the remembered inputs. Gives whether they are to be written again.
@@ -308,6 +335,8 @@ fn recall_inputs(
             return false;
         }
         Loaded::Absent => {
+            // Manifests alone may tell, too.
+            state.has_no_inputs = true;
             if !state.records.is_empty() {
                 state.inputs.lost();
             }

@@ -116,6 +116,9 @@ pub(super) struct AgentState {
     /// Whether something may run here that no record knows: this process has not asked the runtime yet.
     #[serde(default)]
     pub(super) may_run_unrecorded: bool,
+    /// Whether the state folder had no remembered inputs at the start.
+    #[serde(default)]
+    pub(super) has_no_inputs: bool,
     clock: Clock,
 }
 
@@ -176,6 +179,7 @@ impl AgentState {
             runtime_is_kubelets: false,
             runtime_has_lost_all: false,
             may_run_unrecorded: purpose == Purpose::Work,
+            has_no_inputs: false,
             clock: Clock::default(),
         }
     }

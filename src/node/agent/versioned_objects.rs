@@ -38,8 +38,8 @@ pub(super) trait VersionedObjects: ObjectSource {
 
 /// Remembers what the API says of the objects in use, and forgets those that are not. An object that
 /// the API lacks stays as it last was: something may still run with it. Where one of `folders` counts in its place, what it
-/// was is over. One that a folder's overrides stays in any case, or every version that the API shows would be the
-/// remembered one.
+/// was is over. One that a folder's overrides stays as it was, or every version that the API shows would be the remembered
+/// one.
 pub(super) fn remember(
     remembered: &mut Versioned,
     api: &Snapshot,
@@ -47,9 +47,7 @@ pub(super) fn remember(
     folders: &Versioned,
     is_overridden: impl Fn(&ObjectRef) -> bool,
 ) {
-    let gave_way = |reference: &ObjectRef| {
-        folders.contains_key(reference) && !is_overridden(reference) && api.lookup(reference) == Lookup::Absent
-    };
+    let gave_way = |reference: &ObjectRef| folders.contains_key(reference) && api.lookup(reference) == Lookup::Absent;
     remembered.retain(|reference, _| used.contains(reference) && !gave_way(reference));
     for reference in used {
         let Some(entry) = api.objects.get(reference) else { continue };

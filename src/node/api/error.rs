@@ -100,7 +100,12 @@ impl ApiFailure {
             _ => FailureKind::Server,
         };
         let message = if status.message.is_empty() { &status.reason } else { &status.message };
-        Self::new(kind, format!("{message} ({})", status.code))
+        let message = match (message.is_empty(), status.code) {
+            (true, 0) => "the API server refuses, and says neither why nor by which status".to_owned(),
+            (true, code) => format!("the API server refuses, and does not say why ({code})"),
+            (false, code) => format!("{message} ({code})"),
+        };
+        Self::new(kind, message)
     }
 
     /// From kube's error: our own failure if it is the cause, else the API's status, else its text.
@@ -189,6 +194,17 @@ fn io_words(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_without_words_is_one() {
+        let said = |message: &str, code| {
+            let status = Status { message: message.to_owned(), code, ..Status::default() };
+            ApiFailure::status(&status).message
+        };
+        assert_eq!(said("", 0), "the API server refuses, and says neither why nor by which status");
+        assert_eq!(said("", 500), "the API server refuses, and does not say why (500)");
+        assert_eq!(said("boom", 500), "boom (500)");
+    }
 
     #[test]
     fn a_failure_is_found_below_every_wrapper() {

@@ -41,6 +41,7 @@ pub(super) fn unread(path: &Path, folder: &Path) -> FileView {
         vanished: false,
         mounted: None,
         blank: false,
+        hides: false,
     }
 }
 

@@ -5,18 +5,42 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde::Deserialize;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::FileView;
 use super::FolderIdentity;
 use super::FolderView;
+use super::Mask;
 use super::file;
 use crate::core::model::DaemonSet;
 use crate::core::model::ObjectRef;
 
+/// What a file is to the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FileRole {
+    /// It defines something.
+    #[default]
+    Defines,
+    /// It stands before a file of the same name in an earlier folder, too.
+    Hides,
+    /// It is a link to /dev/null.
+    Masks,
+}
+
+impl FileRole {
+    /// Whether it is nothing to the others.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::Defines
+    }
+}
+
 /// What is remembered of one file.
 #[derive(Clone, Debug)]
 pub struct RecalledFile {
+    pub role: FileRole,
     pub path: PathBuf,
     /// Hash of its bytes.
     pub fingerprint: String,
@@ -32,6 +56,13 @@ impl FolderView {
     pub fn with_recalled(&self, files: impl Iterator<Item = RecalledFile>) -> Self {
         let mut view = self.clone();
         for recalled in files {
+            if recalled.role == FileRole::Masks {
+                let mask = Mask { path: recalled.path, mounted: recalled.mounted };
+                if !view.masks.iter().any(|known| known.path == mask.path) {
+                    view.masks.push(mask);
+                }
+                continue;
+            }
             match view.files.iter_mut().find(|file| file.path == recalled.path) {
                 Some(file) => *file = Arc::new(file.with(recalled)),
                 None => view.files.push(Arc::new(FileView::recalled(recalled))),
@@ -44,8 +75,9 @@ impl FolderView {
 impl FileView {
     fn recalled(recalled: RecalledFile) -> Self {
         let folder = recalled.path.parent().unwrap_or(&recalled.path);
-        let RecalledFile { ref path, fingerprint, mounted, daemon_sets, objects } = recalled;
-        Self { fingerprint, mounted, daemon_sets, objects, ..file::unread(path, folder) }
+        let RecalledFile { role, ref path, fingerprint, mounted, daemon_sets, objects } = recalled;
+        let hides = role == FileRole::Hides;
+        Self { fingerprint, mounted, daemon_sets, objects, hides, ..file::unread(path, folder) }
     }
 
     /// The same file with more that it last defined; it is read again.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::FileView;
 use super::FolderIdentity;
 use super::FolderView;
+use super::Mask;
 use super::QUIET_PERIOD;
 use super::RESTLESS;
 use super::Rests;
@@ -30,6 +31,8 @@ use crate::node::fsx::Stat;
 struct Candidate {
     path: PathBuf,
     folder: PathBuf,
+    /// Whether a file of that name is in an earlier folder, too.
+    hides: bool,
     stat: io::Result<(Stat, Rest)>,
 }
 
@@ -54,12 +57,15 @@ pub fn read(
     rests: &mut Rests,
     look: ScanTime,
 ) -> FolderView {
+    let since_boot = of_this_boot(previous, disk.boot_id());
+    let previous = since_boot.as_ref().unwrap_or(previous);
     let mut reading =
         FolderReading { disk, look, rests, previous, view: FolderView::default(), names: BTreeMap::new() };
     for folder in folders {
         reading.list(folder);
     }
     reading.rests.end(look);
+    reading.carry_masks();
     for (name, candidate) in std::mem::take(&mut reading.names) {
         let name = name.to_string_lossy().into_owned();
         let before = previous.files.iter().find(|file| file.name == name);
@@ -81,7 +87,7 @@ pub fn read(
 impl FolderReading<'_> {
     /// Takes what is in force under a name.
     fn take(&mut self, name: String, candidate: Candidate, before: Option<&Arc<FileView>>) {
-        let Candidate { path, folder, stat } = candidate;
+        let Candidate { path, folder, hides, stat } = candidate;
         let mounted = on(&self.view, &folder).and_then(|folder| folder.identity.clone());
         let is_below_mount = |before: &&Arc<FileView>| before.path == path && before.lacks_mount(mounted.as_ref());
         if let Some(before) = before.filter(is_below_mount) {
@@ -102,7 +108,10 @@ impl FolderReading<'_> {
             }
             (Ok((stat, _)), before) if is_mask(&stat) => match stat.kind {
                 FileKind::File => self.take_empty(name, before),
-                _ => self.view.masked.push(name),
+                _ => {
+                    self.view.masked.push(name);
+                    self.view.masks.push(Mask { path, mounted });
+                }
             },
             (Ok((stat, rest)), before) => {
                 match (file::read(self.disk, &path, &folder, &stat, rest.left.is_none(), before), before) {
@@ -114,7 +123,7 @@ impl FolderReading<'_> {
                         if file.blank {
                             return self.take_empty(name, before);
                         }
-                        self.view.files.push(on_file_system(file, mounted));
+                        self.view.files.push(hiding(on_file_system(file, mounted), hides));
                     }
                     (None, None) => {}
                 }
@@ -143,6 +152,24 @@ impl FolderReading<'_> {
     fn look_again(&mut self, after: Duration) {
         let recheck = &mut self.view.recheck;
         *recheck = Some(recheck.map_or(after, |other| other.min(after)));
+    }
+
+    /// Masks on under the names of links to /dev/null that are missing only because their folders have a problem, unless a
+    /// later folder has a file of that name.
+    fn carry_masks(&mut self) {
+        for mask in &self.previous.masks {
+            let (Some(folder), Some(name)) = (mask.path.parent(), mask.path.file_name()) else { continue };
+            let now = on(&self.view, folder);
+            let Some(now) = now.filter(|now| !is_gone(mask.mounted.as_ref(), now)) else { continue };
+            let rank = |path: &Path| self.view.folders.iter().position(|state| state.path == path);
+            if self.names.get(name).is_some_and(|candidate| rank(&candidate.folder) >= rank(&now.path)) {
+                continue;
+            }
+            self.names.remove(name);
+            self.view.masked.push(name.to_string_lossy().into_owned());
+            self.view.masks.push(mask.clone());
+            self.view.is_held = true;
+        }
     }
 
     /// Adds the files of `folder` to the names, replacing those with the same names in earlier folders.
@@ -187,8 +214,33 @@ impl FolderReading<'_> {
             stat = Err(io::Error::other("it is a folder; put the file back, or remove the folder to end its daemons"));
         }
         let stat = stat.map(|stat| (stat, self.rests.look(&path, stat.stamp, self.look)));
-        self.names.insert(name, Candidate { path, folder: folder.to_owned(), stat });
+        let hides = self.names.contains_key(&name);
+        self.names.insert(name, Candidate { path, folder: folder.to_owned(), hides, stat });
     }
+}
+
+/// `previous` without what is known of files that define nothing, and of links to /dev/null, on file systems that did not
+/// outlive an earlier boot, such as `/run`; `None`: there is nothing of that kind.
+fn of_this_boot(previous: &FolderView, boot: Option<String>) -> Option<FolderView> {
+    let is_former = |mounted: Option<&FolderIdentity>| {
+        mounted.is_some_and(|mounted| mounted.boot.is_some() && mounted.boot != boot)
+    };
+    let is_file_former = |file: &FileView| !file.defines_something() && is_former(file.mounted());
+    let has_former = previous.masks.iter().any(|mask| is_former(mask.mounted.as_ref()))
+        || previous.files.iter().any(|file| is_file_former(file));
+    has_former.then(|| {
+        let mut since = previous.clone();
+        since.masks.retain(|mask| !is_former(mask.mounted.as_ref()));
+        since.files.retain(|file| !is_file_former(file));
+        since
+    })
+}
+
+/// Whether a link that is missing from its folder, which was on `then`, was removed: the folder is there, on the file
+/// system that belongs there, and has been unchanged long enough.
+fn is_gone(then: Option<&FolderIdentity>, now: &ScannedFolder) -> bool {
+    let lacks_mount = then.zip(now.identity.as_ref()).is_some_and(|(then, now)| then.is_missing_on(now));
+    now.identity.is_some() && now.readable && now.quiet && !lacks_mount
 }
 
 /// `/dev/null` is the only special file with a meaning; no other one is opened.
@@ -205,6 +257,7 @@ fn carry_vanished(view: &mut FolderView, previous: &FolderView) {
             continue;
         }
         let kept = match on(view, &file.folder) {
+            None if !file.defines_something() => continue,
             None => objects_alone(file),
             Some(_) if is_believed(file, view) => continue,
             Some(folder) => {
@@ -258,6 +311,11 @@ fn on<'v>(view: &'v FolderView, folder: &Path) -> Option<&'v ScannedFolder> {
 /// The file, with its folder's present file system.
 fn on_file_system(file: Arc<FileView>, mounted: Option<FolderIdentity>) -> Arc<FileView> {
     if file.mounted == mounted { file } else { Arc::new(FileView { mounted, ..FileView::clone(&file) }) }
+}
+
+/// The file, which stands before one of an earlier folder or not.
+fn hiding(file: Arc<FileView>, hides: bool) -> Arc<FileView> {
+    if file.hides == hides { file } else { Arc::new(FileView { hides, ..FileView::clone(&file) }) }
 }
 
 /// Whether a file of a later folder replaced that of `folder`, and is missing only because its own folder has a

@@ -7,9 +7,11 @@ use std::time::SystemTime;
 
 use tempfile::TempDir;
 
+use super::FileRole;
 use super::FirstLook;
 use super::FolderOrigin;
 use super::FolderView;
+use super::Mask;
 use super::RecalledFile;
 use super::Rests;
 use super::ScanTime;
@@ -106,13 +108,23 @@ fn daemon_set(name: &str, image: &str) -> String {
 /// What another process would go on with after this one.
 fn restart(folders: &mut Folders) {
     let recalled = |file: &std::sync::Arc<super::FileView>| RecalledFile {
+        role: file.role(),
         path: file.path.clone(),
         fingerprint: file.fingerprint.clone(),
         mounted: file.mounted.clone(),
         daemon_sets: file.daemon_sets.clone(),
         objects: file.objects.clone(),
     };
-    folders.begin(FolderView::default().with_recalled(folders.view.files.iter().map(recalled)));
+    let mask = |mask: &Mask| RecalledFile {
+        role: FileRole::Masks,
+        path: mask.path.clone(),
+        fingerprint: String::new(),
+        mounted: mask.mounted.clone(),
+        daemon_sets: Vec::new(),
+        objects: Vec::new(),
+    };
+    let masks = folders.view.masks.iter().map(mask);
+    folders.begin(FolderView::default().with_recalled(folders.view.files.iter().map(recalled).chain(masks)));
 }
 
 fn image(view: &FolderView) -> String {

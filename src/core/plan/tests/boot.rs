@@ -239,3 +239,55 @@ fn an_agent_that_died_between_both_manifests_removes_the_old_one_and_waits_for_i
     bench.now += GONE_AFTER;
     assert_eq!(bench.pass(&desired), ["finish uid-a-0", "finish uid-b-1", "start uid-b-2"]);
 }
+
+#[test]
+fn what_has_the_labels_of_a_new_node_against_it_stays_until_they_are_all_there() {
+    let mut bench = Bench::running("a");
+    let mut elsewhere = daemon_set("a");
+    elsewhere.template["spec"]["nodeSelector"] = json!({"role": "edge"});
+    let until = bench.now + ms(1_000);
+    bench.world.lacks_labels_until = Some(until);
+    let plan = bench.plan(&wanted(&elsewhere));
+    assert_eq!((plan.actions.len(), plan.summary.ready), (0, bench.plan(&wanted(&daemon_set("a"))).summary.ready));
+    assert!(plan.wake_at.is_some_and(|at| at <= until), "{:?}", plan.wake_at);
+    assert!(
+        Bench { record: DaemonRecord::new(bench.record.key.clone(), 7), ..Bench::new() }
+            .plan(&wanted(&elsewhere))
+            .actions
+            .is_empty()
+    );
+    let mut named = elsewhere.clone();
+    named.template["spec"]["nodeName"] = json!("n2");
+    let ends = |bench: &Bench, daemon_set: &DaemonSet| {
+        bench.plan(&wanted(daemon_set)).actions.iter().map(short).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(&bench, &named), ["end uid-a-0"], "no label will help");
+    let taint = Taint { key: "k".to_owned(), value: String::new(), effect: "NoExecute".to_owned() };
+    bench.node.taints.push(taint);
+    assert_eq!(ends(&bench, &elsewhere), ["end uid-a-0"], "nor against a taint");
+    bench.node.taints.clear();
+    bench.world.lacks_labels_until = None;
+    assert_eq!(bench.pass(&wanted(&elsewhere)), ["end uid-a-0"]);
+}
+
+#[test]
+fn without_an_api_server_a_configured_taint_ends_what_runs_and_a_label_that_is_not_configured_does_not() {
+    let mut bench = Bench::running("a");
+    bench.node.registered = false;
+    let mut elsewhere = daemon_set("a");
+    elsewhere.template["spec"]["nodeSelector"] = json!({"role": "edge"});
+    let plan = bench.plan(&wanted(&elsewhere));
+    assert!(plan.actions.is_empty() && plan.summary.reason.contains("without an API server"), "{:?}", plan.summary);
+    let taint = |key: &str, effect: &str| {
+        let (key, effect) = (key.to_owned(), effect.to_owned());
+        vec![Taint { key, value: String::new(), effect }]
+    };
+    bench.node.taints = taint("k", "NoSchedule");
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE);
+    bench.node.taints = taint("k", "NoExecute");
+    bench.world.lacks_labels_until = Some(bench.now + ms(1));
+    let plan = bench.plan(&wanted(&daemon_set("a")));
+    assert!(plan.actions.is_empty() && plan.summary.reason.contains("not been read yet"), "{:?}", plan.summary);
+    bench.world.lacks_labels_until = None;
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["end uid-a-0"]);
+}

@@ -4,6 +4,7 @@ use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectMap;
 use crate::core::plan::bootstrap::MISSING;
 use crate::core::policy::Policy;
+use crate::core::record::HandOver;
 use crate::core::record::LastRun;
 use crate::core::sources;
 use crate::core::sources::ApiState;
@@ -152,6 +153,58 @@ fn nothing_is_started_before_the_pods_are_known() {
     let mut bench = Bench::running("a");
     bench.world.stock = Some(Stock::Unlisted);
     assert_eq!(bench.pass(&desired()), NONE, "what runs goes on");
+}
+
+#[test]
+fn a_first_instance_beside_a_kubelet_waits_some_time_for_the_api_server() {
+    let mut bench = Bench::new();
+    let until = bench.now + ms(5_000);
+    (bench.world.stock, bench.world.stock_awaited_until) = (Some(Stock::Lost(Evidence::Gone)), Some(until));
+    let plan = bench.plan(&desired());
+    assert_eq!((plan.actions.len(), plan.summary.state, plan.wake_at), (0, State::Waiting, Some(until)));
+    bench.world.stock = Some(Stock::Here(pod(true)));
+    assert_eq!(bench.plan(&desired()).actions.len(), 0, "it is there");
+    bench.world.stock = Some(Stock::Lost(Evidence::Gone));
+    bench.now = until;
+    assert_eq!(bench.pass(&desired()), ["start uid-a-0"], "no API server answers");
+    let mut bench = Bench::running("a");
+    (bench.world.stock, bench.world.stock_awaited_until) = (Some(Stock::Lost(Evidence::Gone)), Some(bench.now + ms(1)));
+    bench.world.manifests.clear();
+    assert_eq!(bench.pass(&desired()), ["end uid-a-0"]);
+    bench.world.running.clear();
+    assert_eq!(bench.pass(&desired()), NONE, "it ends");
+    bench.now += GONE_AFTER;
+    bench.world.stock_awaited_until = Some(bench.now + ms(1));
+    assert_eq!(bench.pass(&desired()), ["finish uid-a-0", "start uid-a-1"], "what ran returns at once");
+}
+
+#[test]
+fn where_its_record_is_lost_it_may_have_been_handed_over_in_this_boot() {
+    let lost = |stock: Stock| {
+        let mut bench = Bench::new();
+        bench.record.hand_over = Some(HandOver::unknown(&bench.boot));
+        bench.world.stock = Some(stock);
+        bench
+    };
+    for stock in [Stock::Lost(Evidence::Gone), Stock::Unlisted] {
+        let mut bench = lost(stock);
+        for _ in 0..3 {
+            assert_eq!(bench.pass(&desired()), NONE);
+            assert_eq!(bench.plan(&desired()).summary.state, State::Waiting);
+            bench.now += MISSING;
+        }
+        bench.boot = "boot-2".to_owned();
+        bench.world.stock = Some(Stock::Lost(Evidence::Gone));
+        assert_eq!(bench.pass(&desired()), ["start uid-a-0"], "in another boot it was not");
+    }
+    assert_eq!(lost(Stock::Absent).pass(&desired()), ["start uid-a-0"], "the API server says that it was not");
+    let mut bench = lost(Stock::Here(pod(false)));
+    assert_eq!(bench.pass(&desired()), NONE);
+    let known = bench.record.hand_over.as_ref().unwrap();
+    assert_eq!((known.is_unknown(), known.done), (false, false), "it was, and that pod has yet to be Ready");
+    let mut bench = lost(Stock::Lost(Evidence::Gone));
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["start uid-a-0"], "its mode is another one now");
+    assert!(bench.record.hand_over.is_none());
 }
 
 #[test]

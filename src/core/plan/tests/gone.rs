@@ -1,5 +1,13 @@
 //! How daemons end that are gone, and what keeps those that may not be.
 
+use crate::core::model::ObjectMap;
+use crate::core::policy::Policy;
+use crate::core::sources;
+use crate::core::sources::ApiState;
+use crate::core::sources::Confirmation;
+use crate::core::sources::FolderState;
+use crate::core::sources::KnownDefinition;
+
 use super::*;
 
 #[test]
@@ -18,6 +26,76 @@ fn a_gone_daemon_ends_is_finished_and_keeps_its_number() {
 }
 
 #[test]
+fn a_file_that_counts_again_counts_whatever_it_has_later() {
+    let file = Arc::new(daemon_set("a"));
+    let resolved = |record: &DaemonRecord, fingerprint: &str| {
+        let known = KnownDefinition {
+            folder: FolderState::Present { daemon_set: &file, fingerprint },
+            api: ApiState::Absent { by_event: true },
+            remembered: None,
+            confirmation: Confirmation::Gone,
+            has_file: true,
+            is_superseded: false,
+        };
+        sources::resolve(&known, record, &Policy::default(), &ObjectMap::default())
+    };
+    for is_ending in [true, false] {
+        let mut bench = Bench::running("a");
+        bench.record.api_uid = Some("ds-uid".to_owned());
+        assert_eq!(bench.pass(&resolved(&bench.record, "v1")), ["end uid-a-0"]);
+        if !is_ending {
+            bench.world.running.clear();
+            bench.now += GONE_AFTER;
+            assert_eq!(bench.pass(&resolved(&bench.record, "v1")), ["finish uid-a-0"]);
+        }
+        assert_eq!(bench.pass(&resolved(&bench.record, "v1")), NONE, "it is ignored");
+        bench.pass(&resolved(&bench.record, "v2"));
+        bench.world.running.retain(|uid| uid != "uid-a-0");
+        bench.now += GONE_AFTER;
+        bench.pass(&resolved(&bench.record, "v2"));
+        assert_eq!(bench.record.live().count(), 1, "it has changed");
+        assert_eq!(bench.pass(&resolved(&bench.record, "v1")), NONE, "it has changed again: {is_ending}");
+        assert_eq!(bench.record.live().count(), 1);
+    }
+}
+
+#[test]
+fn a_file_that_changes_adopts_what_was_orphaned_and_decides_alone_from_then() {
+    let (file, changed) = (Arc::new(daemon_set("a")), Arc::new(daemon_set("b")));
+    let resolved = |record: &DaemonRecord, folder| {
+        let known = KnownDefinition {
+            folder,
+            api: ApiState::Orphaned,
+            remembered: None,
+            confirmation: Confirmation::Unasked,
+            has_file: true,
+            is_superseded: false,
+        };
+        sources::resolve(&known, record, &Policy::default(), &ObjectMap::default())
+    };
+    let mut bench = Bench::running("a");
+    let of_api = DaemonSet { source: Source::Api, ..daemon_set("a") };
+    bench.record.instances[0].daemon_set = Some(Arc::new(of_api));
+    bench.record.api_uid = Some("ds-uid".to_owned());
+    let first = FolderState::Present { daemon_set: &file, fingerprint: "v1" };
+    for folder in [first, FolderState::Unsure { reason: "it cannot be read" }, first] {
+        assert_eq!(bench.pass(&resolved(&bench.record, folder)), NONE);
+        assert!(bench.record.instances[0].orphaned);
+    }
+    let same = FolderState::Present { daemon_set: &file, fingerprint: "v2" };
+    for _ in 0..2 {
+        assert_eq!(bench.pass(&resolved(&bench.record, same)), NONE, "its template is the same");
+        assert!(!bench.record.instances[0].orphaned);
+    }
+    let other = FolderState::Present { daemon_set: &changed, fingerprint: "v3" };
+    assert_eq!(bench.pass(&resolved(&bench.record, other)), ["end uid-a-0"]);
+    bench.world.running.clear();
+    bench.now += GONE_AFTER;
+    assert_eq!(bench.pass(&resolved(&bench.record, other)), ["finish uid-a-0", "start uid-b-1"]);
+    assert_eq!(bench.pass(&resolved(&bench.record, FolderState::Absent)), ["end uid-b-1"], "it goes with its file");
+}
+
+#[test]
 fn a_lists_silence_is_held_when_too_much_would_go() {
     let mut bench = Bench::running("a");
     bench.held = true;
@@ -33,7 +111,7 @@ fn doubt_and_orphaning_keep_what_runs() {
     let mut bench = Bench::running("a");
     assert_eq!(bench.pass(&Desired::Unsure { reason: "the API does not answer".into() }), NONE);
     assert_eq!(bench.pass(&Desired::Confirm { reason: "not listed".into() }), ["confirm"]);
-    assert_eq!(bench.pass(&Desired::Orphaned { reason: "orphan".into() }), NONE);
+    assert_eq!(bench.pass(&Desired::Orphaned { reason: "orphan".into(), ignore_file: None }), NONE);
     assert_eq!(
         bench.pass(&Desired::Gone { reason: "gone".into(), by_list: false, ignore_file: None }),
         NONE,

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn an_orphan_ends_when_its_manifest_is_removed() {
     let mut bench = Bench::running("a");
-    assert_eq!(bench.pass(&Desired::Orphaned { reason: "orphan".into() }), NONE);
+    assert_eq!(bench.pass(&Desired::Orphaned { reason: "orphan".into(), ignore_file: None }), NONE);
     bench.world.manifests.clear();
     let gone = Desired::Gone { reason: "gone".into(), by_list: false, ignore_file: None };
     assert_eq!(bench.pass(&gone), ["end uid-a-0"]);

@@ -183,6 +183,7 @@ fn what_a_node_is_no_longer_for_does_not_return_to_it() {
         assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
         bench.node.taints = taint("reserved", "NoExecute");
         bench.node.registered = is_registered;
+        bench.world.lacks_labels_until = (!is_registered).then_some(bench.now + Span::from_secs(60));
         bench.world.running.clear();
         bench.now += GONE_AFTER;
         assert_eq!(bench.pass(&desired), ["finish uid-a-0"]);

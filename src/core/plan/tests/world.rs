@@ -40,6 +40,8 @@ pub(super) struct DaemonWorld {
     pub(super) env_files: Vec<String>,
     pub(super) no_runtime_view: bool,
     pub(super) stock: Option<Stock>,
+    pub(super) lacks_labels_until: Option<Timestamp>,
+    pub(super) stock_awaited_until: Option<Timestamp>,
     pub(super) rollback_version: String,
     pub(super) rejected: BTreeMap<String, String>,
     /// Instances whose manifests the kubelet does not accept, and those that nothing reports on.
@@ -200,6 +202,10 @@ impl Facts for DaemonWorld {
         self.stock.clone().unwrap_or(Stock::Absent)
     }
 
+    fn stock_awaited_until(&self) -> Option<Timestamp> {
+        self.stock_awaited_until
+    }
+
     fn accepted(&self, instance: &Instance) -> Accepted {
         match self.rejected.get(&instance.uid) {
             Some(reason) if crate::core::upstream::kubelet::has_no_room(reason) => Accepted::NoRoom(reason.clone()),
@@ -260,6 +266,10 @@ impl Facts for DaemonWorld {
 
     fn trusts_annotations(&self, _: &DaemonSet) -> bool {
         true
+    }
+
+    fn lacks_labels_until(&self) -> Option<Timestamp> {
+        self.lacks_labels_until
     }
 
     fn namespace_selector(&self, _: &DaemonSet) -> Option<NamespaceSelector> {

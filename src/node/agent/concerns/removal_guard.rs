@@ -238,8 +238,8 @@ impl RemovalGuard {
         again.chain(second).chain(self.cluster.due()).min()
     }
 
-    /// What is wrong. `cluster`: the one that is remembered, in the file `inputs`.
-    pub(in super::super) fn problems(&self, cluster: Option<&String>, inputs: &Path) -> Vec<Problem> {
+    /// What is wrong at `now`. `cluster`: the one that is remembered, in the file `inputs`.
+    pub(in super::super) fn problems(&self, cluster: Option<&String>, inputs: &Path, now: Timestamp) -> Vec<Problem> {
         let other = self.cluster.other.as_ref().zip(cluster).map(|(other, known)| Problem {
             object: "API".to_owned(),
             reason: format!(
@@ -251,7 +251,9 @@ impl RemovalGuard {
                 inputs.display()
             )),
         });
-        let unsaid = self.cluster.unsaid().filter(|_| self.is_unidentified(cluster)).map(|why| Problem {
+        let silent = || self.cluster.is_silent(now).then(|| "no answer".to_owned());
+        let why = self.cluster.unsaid().map(|why| why.to_string()).or_else(silent);
+        let unsaid = why.filter(|_| self.is_unidentified(cluster)).map(|why| Problem {
             object: "API".to_owned(),
             reason: format!(
                 "the API server does not say which cluster it is (GET namespace kube-system: {why}): \

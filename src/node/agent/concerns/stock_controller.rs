@@ -56,8 +56,8 @@ pub(in super::super) fn stock(
     let Some(api) = snapshot.filter(|_| observation.api_answers()) else {
         // An API server that shows DaemonSets may have the pod. One that shows nothing any more is as good as away; but
         // where it never showed the pods, one that nothing was handed over to may run.
-        let has_listed = |scope| snapshot.is_some_and(|api| api.lists(scope) > 0);
-        let is_unheard = known.is_none() && has_listed(&Scope::DaemonSets) && !has_listed(&Scope::Pods);
+        let has_listed_pods = snapshot.is_some_and(|api| api.lists(&Scope::Pods) > 0);
+        let is_unheard = known.is_none() && !has_listed_pods;
         let shows = snapshot.is_some_and(|api| api.is_current(&Scope::DaemonSets));
         return match observation.is_linked() && (shows || is_unheard) {
             true => Stock::Unlisted,

@@ -40,6 +40,7 @@ mod gates;
 mod inputs;
 mod not_accepted;
 mod object_sources;
+mod overridden;
 mod runtime;
 mod teardown;
 

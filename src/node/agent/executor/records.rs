@@ -16,7 +16,7 @@ use super::daemon::unusable;
 use super::problem;
 
 /// A record's name in the state folder; a namespace has no underscore.
-fn record_name(key: &ObjectKey) -> String {
+pub(in crate::node::agent) fn record_name(key: &ObjectKey) -> String {
     format!("{}_{}", key.namespace, key.name)
 }
 

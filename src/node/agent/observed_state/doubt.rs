@@ -3,12 +3,18 @@
 //! Owns which objects are. Must not decide what follows: planning keeps what runs as it is.
 
 use crate::core::knowledge::Knowledge;
+use crate::core::model::Kind;
+use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
+use crate::core::model::ObjectSource;
+use crate::core::node;
 use crate::core::record::WrittenData;
+use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 use crate::node::agent::ending;
+use crate::node::agent::state::Goal;
 
 use super::ObservedState;
 
@@ -17,7 +23,38 @@ const RUNTIME_AGAIN: Span = Span::from_secs(1);
 /// How long a process waits with what returns for a file that it has not read yet, because that does not rest.
 const READ_WITHIN: Span = Span::from_secs(10);
 
+/// When a Node that has yet to be initialized is looked at again.
+const LABELS_AGAIN: Span = Span::from_secs(60);
+/// How long an agent that starts beside a kubelet waits for the API server before what only bridges starts.
+const API_WITHIN: Span = Span::from_secs(5);
+
 impl ObservedState<'_> {
+    /// An object of which no source has said anything yet.
+    pub(super) fn missing_object(reference: &ObjectRef) -> Missing {
+        Missing {
+            kind: reference.kind.as_str().to_owned(),
+            namespace: reference.key.namespace.clone(),
+            name: reference.key.name.clone(),
+            key: String::new(),
+        }
+    }
+
+    /// Until when the API server may still say what the kubelet runs. Before there is a kubelet, nothing runs; nor is there
+    /// a later pass for who makes only one.
+    pub(super) fn api_awaited_until(&self) -> Option<Timestamp> {
+        let left = API_WITHIN - self.observation.steady;
+        let is_configured = self.observation.api.is_some() && self.state.goal != Goal::Once;
+        (is_configured && !self.observation.is_before_kubelet && left > Span::ZERO).then(|| self.observation.now + left)
+    }
+
+    /// Until when the Node may lack labels that it gets from others.
+    pub(super) fn labels_awaited_until(&self) -> Option<Timestamp> {
+        let (now, since) = (self.observation.now, self.state.inputs.node_since);
+        // Without an API server nobody gives it any.
+        let has_all = self.observation.api.is_none() || node::has_its_labels(&self.state.node, since, now);
+        (!has_all).then(|| node::labels_due(since, now).unwrap_or(now + LABELS_AGAIN))
+    }
+
     /// When the runtime is to be asked for what waits for its word.
     pub(super) fn runtime_due(&self) -> Timestamp {
         let again = match self.observation.runtime {
@@ -40,8 +77,8 @@ impl ObservedState<'_> {
 
     /// The objects of a rendering that the folders define, while another version may count than the one that is known:
     /// what an agent before this one wrote stays, until this one has written all volumes. The file is being changed, or
-    /// what was remembered cannot be read and the API server has not listed the object yet. Where no data is left to keep,
-    /// what is known counts, as at a first start.
+    /// what was remembered cannot be read and the API server has not listed the object yet. So is the API's own Service,
+    /// whose address the manifest may have. Where no data is left to keep, what is known counts, as at a first start.
     pub(super) fn doubtful<'r>(&self, rendering: &'r RenderResult) -> Vec<&'r ObjectRef> {
         let Ok(rendered) = &rendering.result else { return Vec::new() };
         let uid = rendering.identity.uid.as_str();
@@ -53,6 +90,9 @@ impl ObservedState<'_> {
         }
         let is_incomplete = self.state.inputs.incomplete && !self.observation.empty_volumes.contains_key(uid);
         let is_doubtful = |reference: &&ObjectRef| {
+            if reference.kind == Kind::Service && matches!(self.objects.lookup(reference), Lookup::Unknown) {
+                return is_incomplete;
+            }
             self.objects.is_folders(reference)
                 && (self.observation.folders.is_restless(reference)
                     || is_incomplete && self.objects.is_unlisted(reference))

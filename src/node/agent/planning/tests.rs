@@ -7,6 +7,7 @@ use super::*;
 use crate::core::knowledge::Knowledge;
 use crate::core::model::DaemonSet;
 use crate::core::plan;
+use crate::core::plan::Data;
 use crate::core::plan::Evidence;
 use crate::core::plan::Permission;
 use crate::core::plan::Stock;
@@ -117,4 +118,27 @@ fn a_node_counts_its_wait_for_a_daemon_while_the_api_server_answers() {
     state.passes = 0;
     let plan = plan(&answers, &state, &config, &mut RenderCache::default());
     assert_eq!(plan.daemons[0].record.this_boot.as_ref().and_then(|this| this.awaited_since), None, "unlinked");
+}
+
+#[test]
+fn where_what_was_remembered_is_lost_a_manifest_keeps_its_address_of_the_api() {
+    let config = super::super::decide::tests::config();
+    let mut state = state(&config);
+    let instance = &mut state.records.get_mut(&key()).unwrap().instances[0];
+    let mut definition = instance.daemon_set.as_deref().cloned().unwrap();
+    definition.source = Source::File { path: "/f/net.yaml".into() };
+    definition.template["spec"]["automountServiceAccountToken"] = serde_json::json!(false);
+    let definition = Arc::new(definition);
+    instance.daemon_set = Some(Arc::clone(&definition));
+    let waits = |state: &AgentState, api: Option<Snapshot>| {
+        let waits = |_: &[Subject<'_>], facts: &ObservedState<'_>| {
+            let rendering = facts.rendering(&definition, 0, Data::Current);
+            rendering.held().iter().any(|held| held.unheard && held.missing.iter().any(|m| m.kind == "Service"))
+        };
+        with_facts(&observation(api), state, &config, &RenderCache::default(), waits)
+    };
+    assert!(!waits(&state, Some(Snapshot::default())), "it has none");
+    state.inputs.lost();
+    assert!(waits(&state, Some(Snapshot::default())), "it may have one");
+    assert!(!waits(&state, None), "nobody gave it one");
 }

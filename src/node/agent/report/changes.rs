@@ -14,13 +14,16 @@ use crate::node::folders::FileView;
 use crate::node::images::PullProgress;
 
 /// The daemons that do not run as they should, or not at the wanted revision, and for which a plan has nothing to do, and
-/// all that are refused or lack something for their data; `looked`: whether anybody has looked how they are.
+/// all that are refused, lack something for their data, or have a file that does not count; `looked`: whether anybody has
+/// looked how they are.
 pub(super) fn held(plan: &Plan, looked: bool) -> Vec<HeldDaemon> {
     let is_held = |d: &&DaemonPlan| match d.summary.state {
         _ if !d.summary.stale.is_empty() => true,
         State::Refused | State::Held => true,
         State::Failing | State::NotAccepted | State::Waiting => d.actions.is_empty(),
         State::Unknown => d.actions.is_empty() && looked,
+        // Its file does not count.
+        State::NotSelected if d.record.ignored_file.is_some() && d.summary.source.is_some() => true,
         _ => d.actions.is_empty() && awaited(d).is_some(),
     };
     plan.daemons.iter().filter(is_held).map(hold).collect()

@@ -18,6 +18,7 @@ use crate::node::agent::decide::tests::config;
 
 use super::*;
 
+mod lost;
 mod state_folder;
 
 /// A node of which everything is below one folder.

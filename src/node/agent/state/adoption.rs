@@ -73,6 +73,10 @@ impl AgentState {
                 // A number is on disk before its manifest: all that is remembered may be as old as what does not know it. That
                 // a record is lost says nothing of the rest: the floor is above its numbers.
                 self.inputs.incomplete |= remembers && is_later;
+                // What made it was remembered, and is lost; on a new disk there is nothing that it could be newer than.
+                if self.has_no_inputs && !observation.empty_volumes.contains_key(&manifest.uid) {
+                    self.inputs.lost();
+                }
             }
         }
     }

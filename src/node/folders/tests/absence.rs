@@ -55,6 +55,67 @@ fn a_folder_in_trouble_uncovers_no_earlier_file() {
 }
 
 #[test]
+fn what_a_link_to_dev_null_masks_stays_masked_while_its_folder_is_in_trouble() {
+    for restarts in [false, true] {
+        let mut folders = Folders::new();
+        folders.write(0, "x.yaml", &daemon_set("a", "vendor"));
+        symlink("/dev/null", folders.paths[1].join("x.yaml")).unwrap();
+        let aside = folders.paths[1].with_extension("aside");
+        let later = |folders: &mut Folders| {
+            if restarts {
+                restart(folders);
+            }
+            folders.later().daemon_sets().count()
+        };
+        assert_eq!(later(&mut folders), 0);
+        fs::rename(&folders.paths[1], &aside).unwrap();
+        assert_eq!((later(&mut folders), later(&mut folders)), (0, 0), "it is missing");
+        fs::write(&folders.paths[1], "no folder").unwrap();
+        assert_eq!(later(&mut folders), 0, "it cannot be listed");
+        fs::remove_file(&folders.paths[1]).unwrap();
+        fs::rename(&aside, &folders.paths[1]).unwrap();
+        assert_eq!(later(&mut folders), 0, "it is back");
+        fs::remove_file(folders.paths[1].join("x.yaml")).unwrap();
+        assert_eq!((later(&mut folders), folders.view.masks.len()), (1, 0), "the link is removed");
+    }
+}
+
+#[test]
+fn what_masked_in_an_earlier_boot_alone_masks_no_more() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &daemon_set("a", "vendor"));
+    symlink("/dev/null", folders.paths[1].join("x.yaml")).unwrap();
+    assert_eq!(folders.later().daemon_sets().count(), 0);
+    fs::remove_dir_all(&folders.paths[1]).unwrap();
+    for (boot, daemons) in [(Real::shared().boot_id(), 0), (None, 0), (Some("an earlier one".to_owned()), 1)] {
+        let mut before = folders.view.clone();
+        before.masks[0].mounted.as_mut().unwrap().boot = boot.clone();
+        folders.begin(before);
+        assert_eq!(folders.later().daemon_sets().count(), daemons, "{boot:?}");
+    }
+}
+
+#[test]
+fn a_file_hides_another_over_a_restart_though_nothing_of_it_runs() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &daemon_set("a", "vendor"));
+    folders.write(1, "x.yaml", &daemon_set("a", "owner"));
+    folders.later();
+    folders.view.files.iter_mut().for_each(|file| std::sync::Arc::make_mut(file).daemon_sets.clear());
+    let aside = folders.paths[1].with_extension("aside");
+    fs::rename(&folders.paths[1], &aside).unwrap();
+    for _ in 0..2 {
+        restart(&mut folders);
+        assert_eq!(folders.later().daemon_sets().count(), 0, "its folder is missing");
+        assert!(folders.view.may_define_more());
+    }
+    fs::rename(&aside, &folders.paths[1]).unwrap();
+    fs::remove_file(folders.paths[1].join("x.yaml")).unwrap();
+    restart(&mut folders);
+    assert_eq!(image(folders.later()), "vendor", "it is removed");
+}
+
+#[test]
 fn what_cannot_be_read_is_reported() {
     let mut folders = Folders::new();
     symlink("/nowhere", folders.paths[0].join("x.yaml")).unwrap();

@@ -117,7 +117,9 @@ fn what_is_no_file_in_the_place_of_a_file_ends_nothing() {
                 // Another process knows of it what is remembered.
                 let (path, fingerprint) = (file.path.clone(), file.fingerprint.clone());
                 let (mounted, daemon_sets) = (file.mounted.clone(), file.daemon_sets.clone());
-                let recalled = RecalledFile { path, fingerprint, mounted, daemon_sets, objects: Vec::new() };
+                let objects = Vec::new();
+                let role = FileRole::Defines;
+                let recalled = RecalledFile { role, path, fingerprint, mounted, daemon_sets, objects };
                 folders.begin(FolderView::default().with_recalled([recalled].into_iter()));
             }
             folders.later();

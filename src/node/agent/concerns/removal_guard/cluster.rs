@@ -18,6 +18,9 @@ use super::super::super::requests::Request;
 /// which one it is.
 pub(super) const ASK_AGAIN: Span = Span::from_secs(5);
 
+/// An API server that has not answered for so long is reported.
+const SILENT: Span = Span::from_secs(1);
+
 /// Half of the time until it is asked again after a first refusal; each takes twice as long as the one before.
 const REFUSED_AGAIN: Span = Span::from_millis(150);
 
@@ -25,6 +28,9 @@ const REFUSED_AGAIN: Span = Span::from_millis(150);
 pub(super) struct ClusterIdentityCheck {
     asked_at: Option<Timestamp>,
     asked_on: u64,
+    /// When it was first asked there.
+    #[serde(default)]
+    first_asked_at: Option<Timestamp>,
     /// How often it has not said who it is there.
     #[serde(default)]
     refused: u32,
@@ -134,6 +140,12 @@ impl ClusterIdentityCheck {
         self.known_on == Some(connection) || self.is_forbidden(connection) || replies.iter().any(says)
     }
 
+    /// Whether the newest connection is there, and it has not answered the question on it for so long that it may never do.
+    pub(super) fn is_silent(&self, now: Timestamp) -> bool {
+        let is_asked = self.linked_on == Some(self.asked_on) && self.unsaid().is_none() && self.may_yet_say();
+        is_asked && self.first_asked_at.is_some_and(|at| now - at >= SILENT)
+    }
+
     /// Why it has not said who it is, on the newest connection.
     pub(super) fn unsaid(&self) -> Option<&ApiFailure> {
         self.unsaid.as_ref().filter(|(on, _)| Some(*on) == self.newest).map(|(_, failure)| failure)
@@ -147,6 +159,9 @@ impl ClusterIdentityCheck {
         let is_due = self.asked_on != connection || self.asked_at.is_none_or(is_old);
         if !is_due || self.known_on == Some(connection) {
             return None;
+        }
+        if self.asked_on != connection || self.first_asked_at.is_none() {
+            self.first_asked_at = Some(now);
         }
         self.refused = if self.asked_on == connection { self.refused } else { 0 };
         (self.asked_at, self.asked_on) = (Some(now), connection);

@@ -157,10 +157,10 @@ fn until_the_cluster_has_said_who_it_is_on_this_connection_nothing_that_it_says_
     };
     assert!(observe(&mut guard, &mut known, 1, Vec::new()));
     assert!(observe(&mut guard, &mut known, 1, said(1, Err(FailureKind::Server))));
-    let problems = guard.problems(known.as_ref(), Path::new("/inputs"));
+    let problems = guard.problems(known.as_ref(), Path::new("/inputs"), at(0));
     assert!(problems[0].reason.contains("does not say which cluster it is"), "{problems:?}");
     assert!(!observe(&mut guard, &mut known, 1, said(1, Ok("one"))));
-    assert_eq!(guard.problems(known.as_ref(), Path::new("/inputs")), []);
+    assert_eq!(guard.problems(known.as_ref(), Path::new("/inputs"), at(0)), []);
     assert!(observe(&mut guard, &mut known, 2, Vec::new()), "behind a new connection there may be another one");
     assert!(!observe(&mut guard, &mut known, 2, said(2, Err(FailureKind::Forbidden))), "it is believed");
     assert!(!observe(&mut guard, &mut known, 2, said(2, Err(FailureKind::Timeout))), "one failure does not undo that");
@@ -170,6 +170,24 @@ fn until_the_cluster_has_said_who_it_is_on_this_connection_nothing_that_it_says_
     assert!(observe(&mut guard, &mut known, 4, said(4, Ok("one"))), "what connection 3 has shown is forgotten first");
     let mut first = None;
     assert!(!observe(&mut RemovalGuard::default(), &mut first, 1, Vec::new()), "no other one is known");
+}
+
+#[test]
+fn an_api_server_that_does_not_say_which_cluster_it_is_is_reported_though_it_does_not_refuse() {
+    let (mut check, mut known) = (cluster::ClusterIdentityCheck::default(), Some("one".to_owned()));
+    let mut pass = |now: i64, connection: u64, says: Option<&str>| {
+        let mut observation = Observation::of(Some(shown(None)), Knowledge::NeverHeard, now);
+        observation.api.as_mut().unwrap().connections_opened = connection;
+        let reply = |uid: &str| Reply::ClusterIdentity { connection, cluster: Ok(uid.to_owned()) };
+        observation.replies.extend(says.map(reply));
+        check.observe(&observation, &mut known);
+        check.ask(at(now));
+        check.is_silent(at(now))
+    };
+    assert_eq!((pass(0, 1, None), pass(999, 1, None), pass(1_000, 1, None)), (false, false, true));
+    assert!(pass(5_000, 1, None) && pass(5_001, 1, None), "also while it is asked again");
+    assert!(!pass(5_002, 2, None), "of a new connection nothing is known");
+    assert!(pass(6_002, 2, None) && !pass(6_003, 2, Some("one")));
 }
 
 #[test]

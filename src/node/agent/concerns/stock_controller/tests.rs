@@ -139,7 +139,10 @@ fn pods_that_an_api_server_does_not_show_may_have_the_controllers_among_them() {
             assert_eq!(word(Link::Connecting, (1, false), pods, known), lost, "no API server: {pods:?}");
         }
     }
-    assert_eq!(word(Link::Up, (1, true), (0, true), None), Stock::Unlisted, "one may run that was never seen");
+    for of_daemon_sets in [(1, true), (0, true), (0, false)] {
+        let never_seen = word(Link::Up, of_daemon_sets, (0, true), None);
+        assert_eq!(never_seen, Stock::Unlisted, "one may run that was never seen: {of_daemon_sets:?}");
+    }
     assert_eq!(word(Link::Up, (1, true), (1, true), Some(&known)), lost, "it shows nothing any more");
     assert_eq!(word(Link::Up, (1, true), (0, true), Some(&known)), lost);
 }

@@ -129,3 +129,20 @@ fn an_object_that_overrides_gives_way_once_to_a_newer_version_of_the_api_and_com
     node.restart();
     assert_eq!(node.passes(Says::Nothing), ["file-2"; 3]);
 }
+
+#[test]
+fn what_the_api_deletes_under_an_override_does_not_come_back() {
+    let (mut node, overrides) = (Node::new(), json!({"daemonlet.dev/override": "true"}));
+    node.write("file-1", &overrides);
+    assert_eq!(node.passes(Says::Has("api-1")), ["file-1"; 3]);
+    node.restart();
+    assert_eq!(node.passes(Says::Nothing), ["file-1"; 3]);
+    assert_eq!(node.passes(Says::Gone), ["file-1"; 3]);
+    node.restart();
+    node.write("file-2", &json!({}));
+    assert_eq!(node.passes(Says::Nothing), ["file-2"; 3], "it overrides no more, and nothing is before it");
+    node.write("file-3", &overrides);
+    assert_eq!(node.passes(Says::Has("api-1")), ["file-3"; 3]);
+    assert_eq!(node.passes(Says::Gone), ["file-3"; 3]);
+    assert_eq!(node.passes(Says::Has("api-1")), ["api-1"; 3], "another object, though it has the same");
+}

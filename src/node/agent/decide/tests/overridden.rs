@@ -1,0 +1,121 @@
+//! A DaemonSet that the API server deletes while a folder's overrides it.
+
+use crate::core::sources::Confirmation;
+use crate::node::agent::remembered_inputs::RememberedInputs;
+use crate::node::api::Definition;
+use crate::node::api::ScopeState;
+use crate::node::folders;
+use crate::node::folders::FolderView;
+use crate::node::folders::Rests;
+use crate::node::folders::ScanTime;
+use crate::node::fsx::Real;
+
+use super::*;
+
+struct Node {
+    config: Config,
+    state: AgentState,
+    folder: tempfile::TempDir,
+    passes: i64,
+}
+
+/// What the API server says of the DaemonSet.
+#[derive(Clone, Copy, PartialEq)]
+enum Says {
+    Nothing,
+    Gone,
+    Has(&'static str),
+}
+
+impl Node {
+    fn new() -> Self {
+        let config = config();
+        let state = state(&config);
+        Self { config, state, folder: tempfile::tempdir().unwrap(), passes: 0 }
+    }
+
+    fn write(&self, image: &str, overrides: bool) {
+        let mut file = object("", json!({}));
+        (file["apiVersion"], file["kind"]) = (json!("apps/v1"), json!("DaemonSet"));
+        file["metadata"]["annotations"] = json!({"daemonlet.dev/override": overrides.to_string()});
+        file["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+        std::fs::write(self.folder.path().join("net.json"), file.to_string()).unwrap();
+    }
+
+    /// Whose definition counts after some passes in which the API server answers every question, and whether something
+    /// ends.
+    fn passes(&mut self, says: Says) -> (&'static str, bool) {
+        let (mut replies, mut ends, mut of) = (Vec::new(), false, "nothing");
+        for _ in 0..3 {
+            self.passes += 1;
+            let mut api = Snapshot::default();
+            if let Says::Has(image) = says {
+                let mut object = object("d", json!({}));
+                object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+                let version = image.bytes().fold(0, |version, byte| version * 256 + u64::from(byte));
+                api.daemon_sets.insert(key(), Definition::of(&object, version));
+            }
+            if says != Says::Nothing {
+                for scope in [Scope::DaemonSets, Scope::Pods] {
+                    api.scopes.insert(scope, ScopeState { lists: 1, ..ScopeState::default() });
+                }
+            }
+            let mut observation = observation(Some(api));
+            observation.now = Timestamp::from_millis(2_000_000 + self.passes * 1_000);
+            observation.manifests = manifests_of(&self.state);
+            observation.replies = std::mem::take(&mut replies);
+            let wall = std::time::SystemTime::now() + Duration::from_secs(3600);
+            let look = ScanTime { steady: Duration::from_secs(9), wall, first: None };
+            let dir = [self.folder.path().to_owned()];
+            let view = folders::read(&Real::shared(), &dir, &FolderView::default(), &mut Rests::default(), look);
+            observation.folders.view = Arc::new(view);
+            let decision = decided(&observation, &self.state, &self.config);
+            for request in &decision.requests {
+                if let Request::ConfirmRemoval { key, about, cluster, .. } = request {
+                    let (key, about, cluster) = (key.clone(), *about, cluster.clone());
+                    let confirmation = Confirmation::Gone;
+                    replies.push(Reply::RemovalConfirmed { key, about, cluster, confirmation });
+                }
+            }
+            let daemon = decision.daemon(&key()).unwrap();
+            // What replaces it ends it to return.
+            ends |= daemon.record.live().next().is_none() && !daemon.record.has_ended_to_return();
+            of = match &daemon.summary.source {
+                Some(DefinedIn::Api) => "api",
+                Some(_) => "file",
+                None => "nothing",
+            };
+            let outcome = EffectOutcome { records: [(key(), RecordFate::OnDisk)].into(), ..EffectOutcome::default() };
+            self.state = AgentState::commit(decision.state, &decision.plan, &outcome, observation.now);
+            self.state.inputs = RememberedInputs::restore(self.state.inputs.to_save(&[]), &self.state.records);
+        }
+        (of, ends)
+    }
+}
+
+#[test]
+fn what_was_deleted_under_an_override_is_over_once_a_get_says_so() {
+    let mut node = Node::new();
+    node.write("i:1", true);
+    assert_eq!(node.passes(Says::Has("i:1")), ("file", false));
+    assert_eq!(node.passes(Says::Gone), ("file", false));
+    assert_eq!((&node.state.records[&key()].api_uid, node.state.inputs.daemon_sets.len()), (&None, 0));
+    let mut offline =
+        Node { config: config(), state: node.state.clone(), folder: tempfile::tempdir().unwrap(), passes: 9 };
+    offline.write("i:2", false);
+    assert_eq!(offline.passes(Says::Nothing), ("file", false), "the deleted version does not come back");
+    node.write("i:1", false);
+    assert_eq!(node.passes(Says::Gone), ("file", false), "the file goes on alone");
+}
+
+#[test]
+fn what_the_api_has_after_it_deleted_what_a_file_overrode_is_newer() {
+    let mut node = Node::new();
+    node.write("i:2", true);
+    assert_eq!(node.passes(Says::Has("i:1")), ("file", false));
+    assert_eq!(node.passes(Says::Gone), ("file", false));
+    assert_eq!(node.passes(Says::Nothing), ("file", false));
+    assert_eq!(node.passes(Says::Has("i:1")), ("api", false));
+    node.write("i:3", true);
+    assert_eq!(node.passes(Says::Has("i:1")), ("file", false), "the file has changed");
+}

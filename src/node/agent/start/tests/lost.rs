@@ -1,0 +1,48 @@
+//! State folders of which a part is lost.
+
+use crate::core::validate;
+use crate::node::agent::decide::tests;
+
+use super::*;
+
+#[test]
+fn manifests_without_remembered_inputs_were_made_from_some() {
+    let node = TestNode::new();
+    node.define("net", "i:1");
+    assert!(!node.agent().state.inputs.coordination_unknown, "it is new");
+    fs::remove_dir_all(node.path("state")).unwrap();
+    let agent = node.agent();
+    assert_eq!(node.manifests().len(), 1);
+    assert!(agent.state.inputs.coordination_unknown, "what it has seen of the cluster is lost");
+    drop(agent);
+    fs::remove_dir_all(node.path("state")).unwrap();
+    fs::remove_dir_all(node.path("m")).unwrap();
+    assert!(!node.agent().state.inputs.coordination_unknown, "nothing tells of an agent before it");
+}
+
+#[test]
+fn a_damaged_record_of_this_boot_may_have_told_of_a_hand_over() {
+    let config = tests::config();
+    let known = |mode: &str| {
+        let mut value = tests::object("d", serde_json::json!({"daemonlet.dev/mode": mode}));
+        (value["apiVersion"], value["kind"]) = ("apps/v1".into(), "DaemonSet".into());
+        Arc::new(validate::daemon_set(&value, crate::core::model::Source::Api).unwrap())
+    };
+    for (mode, file, boot, expected) in [
+        ("bootstrap", "kube-system_net.json", "b", true),
+        ("static", "kube-system_net.json", "b", false),
+        ("bootstrap", "kube-system_other.json", "b", false),
+        ("bootstrap", "kube-system_net.json", "another", false),
+    ] {
+        let mut state = tests::state(&config);
+        state.records.clear();
+        state.inputs.boot = Some(boot.to_owned());
+        state.inputs.daemon_sets.insert(tests::key(), known(mode));
+        let path = Path::new("/s/daemons").join(file);
+        let damaged = [Damaged { path, why: "is cut off".to_owned(), kept: None, is_read: true }];
+        let lost = add_lost_records(&mut state, Floor::default());
+        note_lost_hand_overs(&mut state, &lost, &damaged, "b");
+        let noted = state.records[&tests::key()].hand_over.as_ref().is_some_and(HandOver::is_unknown);
+        assert_eq!((noted, state.unsaved.contains(&tests::key())), (expected, expected), "{mode} {file} {boot}");
+    }
+}
