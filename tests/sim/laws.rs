@@ -237,7 +237,7 @@ impl Laws {
         let passed = node.steady - self.checked_at;
         let here: BTreeSet<&str> = self.manifests.values().map(|manifest| manifest.daemon.as_str()).collect();
         let is_heard = node.is_reachable() && node.server.lock().unwrap().refusals.is_empty();
-        self.knows_nothing &= !is_heard || !node.is_mounted;
+        self.knows_nothing &= !is_heard || !node.has_folders();
         let has_doubts = node.may_doubt_ends() && !is_heard;
         let mut late = None;
         for daemon in &node.daemons {

@@ -27,6 +27,7 @@ use super::node::RUN;
 use super::node::SPACE;
 use super::node::STATE;
 use super::others::GUESTS;
+use super::vendor::VENDORS;
 
 mod worlds;
 
@@ -54,7 +55,7 @@ fn config(kubeconfig: &str, node: &Node) -> String {
     let node = &node.name;
     format!(
         "node-name = \"{node}\"\nkubeconfig = \"{kubeconfig}\"\n\
-         folders = [\"/etc/daemonlet/daemonsets.d\", \"/mnt/late/daemonsets.d\"]\n\
+         folders = [\"{VENDORS}\", \"/etc/daemonlet/daemonsets.d\", \"/mnt/late/daemonsets.d\"]\n\
          manifest-dir = \"{MANIFESTS}\"\nstate-dir = \"{STATE}\"\nrun-dir = \"{RUN}\"\n\
          kubelet-root = \"{KUBELET}\"\nruntime-endpoint = \"unix:///run/cri.sock\"\nupdate-jitter = \"2s\"\n\
          api-endpoint = \"10.0.0.1:6443\"\n[policy]\nnamespaces = [\"{SPACE}\", \"{GUESTS}\"]\n\

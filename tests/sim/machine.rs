@@ -94,7 +94,7 @@ impl Node {
                 });
                 // A manifest whose data nothing on the node has is not left for the kubelet.
                 self.allow_anew();
-                self.has_new_disk = true;
+                (self.has_new_disk, self.has_lost_state) = (true, true);
                 self.end = Some(End::PowerLoss { kept: 3, reach: Reach::Up });
             }
             // What cannot be remembered cannot be ended, either (not-mended).
@@ -116,6 +116,7 @@ impl Node {
         for daemon in 0..self.daemons.len() {
             let Daemon { overlay, is_hurt, .. } = &self.daemons[daemon];
             let is_away = self.daemons[daemon].in_api() || self.is_late(daemon) || *is_hurt || overlay.is_some();
+            let is_away = is_away || self.is_folder_away;
             self.daemons[daemon].allowed += u32::from(is_away || is_full);
         }
     }
@@ -192,7 +193,7 @@ impl Node {
         let here: Vec<String> = self.kubelet.read(&self.disk).into_values().map(|manifest| manifest.daemon).collect();
         let ends = |name: &str| here.iter().any(|here| here.ends_with(&format!("/{name}")));
         let is_odd = self.daemons.iter().any(|d| d.wanted().is_none() && ends(&d.name) || d.is_mistyped());
-        self.is_plain() && self.is_reachable() && self.is_clear() && self.is_mounted && !self.is_wiped && !is_odd
+        self.is_plain() && self.is_reachable() && self.is_clear() && self.has_folders() && !is_odd
     }
 
     /// Nothing of what the agent remembers can be used.
@@ -200,6 +201,7 @@ impl Node {
         self.forget_data();
         self.forget_clock();
         self.restored_in = Some(self.booted);
+        self.has_lost_state = true;
         self.daemons.iter_mut().filter(|daemon| daemon.file.is_none()).for_each(|daemon| daemon.highest = 0);
     }
 }

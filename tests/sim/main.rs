@@ -25,6 +25,7 @@ mod others;
 mod overlays;
 mod room;
 mod startup_taint;
+mod vendor;
 
 use std::cell::Cell;
 use std::sync::Mutex;

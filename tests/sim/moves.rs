@@ -306,6 +306,10 @@ pub(crate) enum Move {
     ClockWhileDown {
         seconds: i64,
     },
+    /// Somebody has the owner's folder elsewhere for a while.
+    FolderAway {
+        seconds: u16,
+    },
 }
 
 /// The resources that a refusal may be about.
@@ -335,6 +339,9 @@ pub(crate) struct Life {
     /// Whether each daemon has a host port.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) crowded: bool,
+    /// Daemons that a vendor's folder defines, too, in a file that the owner's hides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) vendored: Vec<u8>,
     pub(crate) moves: Vec<(i64, Move)>,
 }
 

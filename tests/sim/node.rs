@@ -87,7 +87,7 @@ pub(crate) struct Node {
     /// How long the machine has been suspended in this boot, which no steady clock shows, and in all.
     pub(crate) suspended: Rc<Cell<i64>>,
     suspended_in_all: i64,
-    heals: Vec<(i64, Heal)>,
+    pub(crate) heals: Vec<(i64, Heal)>,
     pub(crate) draw: Draw,
     revisions: u64,
     pub(crate) other: Option<api::Etcd>,
@@ -143,6 +143,11 @@ pub(crate) struct Node {
     pub(crate) is_shutting_down: bool,
     /// Whether the agent that ends with the machine is to leave the startup taint.
     pub(crate) owes_taint: bool,
+    /// Daemons that a vendor's folder defines, too; whether somebody has the owner's folder elsewhere; and whether anything
+    /// of the state folder was lost in this life.
+    pub(crate) vendored: BTreeSet<usize>,
+    pub(crate) is_folder_away: bool,
+    pub(crate) has_lost_state: bool,
 }
 
 impl Node {
@@ -204,6 +209,9 @@ impl Node {
             not_ready: None,
             is_shutting_down: false,
             owes_taint: false,
+            vendored: life.vendored.iter().map(|daemon| usize::from(*daemon)).collect(),
+            is_folder_away: false,
+            has_lost_state: false,
         };
         node.lay_out();
         node.server.lock().unwrap().poke = Some(Arc::clone(&node.poke));
@@ -240,6 +248,7 @@ impl Node {
                 node.apply(index);
             }
         }
+        node.lay_out_vendor();
         node
     }
 
@@ -351,7 +360,8 @@ impl Node {
     }
 
     pub(crate) fn can_write(&self, daemon: usize) -> bool {
-        let is_there = if self.is_late(daemon) { self.is_mounted } else { !self.is_wiped };
+        let is_here = !self.is_wiped && !self.is_folder_away;
+        let is_there = if self.is_late(daemon) { self.is_mounted } else { is_here };
         is_there && !self.faults.contains(&Fault::FolderUnreadable)
     }
 

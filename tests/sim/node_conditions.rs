@@ -98,7 +98,7 @@ impl Node {
             && self.not_ready.is_none()
             && self.is_clear()
             && self.is_reachable()
-            && self.is_mounted
+            && self.has_folders()
             && self.conditioned.iter().all(is_settled)
     }
 

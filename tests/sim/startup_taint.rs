@@ -54,7 +54,7 @@ impl Node {
         let server = self.server.lock().unwrap();
         let is_heard = server.has_taint_policy && server.refusals.is_empty();
         drop(server);
-        is_heard && self.is_reachable() && self.is_mounted && !self.is_wiped
+        is_heard && self.is_reachable() && self.has_folders()
     }
 
     /// Whether an agent that ends because the machine shuts down leaves it.

@@ -225,7 +225,7 @@ fn folders_that_are_not_safe_are_refused_with_what_to_do() {
     }
     fs::write(root.path().join("file"), "").unwrap();
     let error = ManifestDir::open(&Real::shared(), &root.path().join("file")).unwrap_err();
-    assert!(error.hint().unwrap().contains("not a folder"), "{error}");
+    assert!(error.hint().unwrap().contains("needs a folder"), "{error}");
 }
 
 #[test]

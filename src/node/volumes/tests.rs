@@ -330,7 +330,7 @@ fn errors_name_volume_and_path() {
     assert_eq!(error.to_string(), format!("cannot write volume config of pod UID {UID}"));
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(source, format!("cannot open {}", place(root.path()).display()));
-    assert!(error.hint().unwrap().contains("not a folder"));
+    assert!(error.hint().unwrap().contains("needs a folder"));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::node::SPACE;
 use crate::node::STATE;
 use crate::node::volume_path;
 use crate::others::THEIRS;
+use crate::vendor::HIDDEN;
 
 use super::Laws;
 
@@ -157,6 +158,12 @@ impl Laws {
             self.violate(node.steady, "what policy does not allow does not run", manifest.daemon.clone());
         }
         self.note(node, format!("{} starts, revision {}", manifest.name, manifest.revision));
+        if manifest.revision == HIDDEN {
+            if !node.may_forget_folders() {
+                self.violate(node.steady, "what another file hides does not run", manifest.daemon.clone());
+            }
+            return node.start_hidden(&manifest.daemon);
+        }
         let disk: &dyn Disk = &*node.disk;
         let missing = manifest.volumes.iter().find(|volume| {
             let folder = volume_path(&manifest.uid, volume);

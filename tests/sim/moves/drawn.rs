@@ -71,10 +71,11 @@ impl Life {
         }
         add_decay(&mut Draw::new(seed ^ 0xdeca), daemons.len() as u64, &mut moves);
         add_broken_disks(&mut Draw::new(seed ^ 0xb20c), &mut moves);
+        let vendored = add_vendor(&mut Draw::new(seed ^ 0x7e4d), &daemons, &mut moves);
         moves.retain(|(at, _)| *at < HOUR);
         let draw = &mut Draw::new(seed ^ 0xc0de);
         let conditioned = if draw.below(3) == 0 { some(draw) } else { Vec::new() };
-        Self { seed, daemons, one_journal, after, sealed, tainted, overlaid, conditioned, crowded, moves }
+        Self { seed, daemons, one_journal, after, sealed, tainted, overlaid, conditioned, crowded, vendored, moves }
     }
 }
 
@@ -189,6 +190,29 @@ fn add_broken_disks(draw: &mut Draw, moves: &mut Vec<(i64, Move)>) {
         };
         insert_near(draw, moves, what);
     }
+}
+
+/// In one life of three a vendor defines some daemons, and the folders that hide its files go and come. Gives which.
+fn add_vendor(draw: &mut Draw, daemons: &[Home], moves: &mut Vec<(i64, Move)>) -> Vec<u8> {
+    if draw.below(3) > 0 {
+        return Vec::new();
+    }
+    let in_folder = (0..daemons.len() as u8).filter(|daemon| daemons[usize::from(*daemon)] != Home::Api);
+    let vendored: Vec<u8> = in_folder.filter(|_| draw.below(3) > 0).collect();
+    for _ in 0..if vendored.is_empty() { 0 } else { 2 + draw.below(4) } {
+        let daemon = draw.one_of(&vendored);
+        let seconds = draw.one_of(&[2_u16, 8, 25, 70, 200, 600]);
+        let what = match draw.below(8) {
+            0..=2 => Move::FolderAway { seconds },
+            3 => Move::UnmountFolder { seconds },
+            4 => Move::DiskFault { fault: Fault::FolderUnreadable, seconds },
+            5 => Move::Mask { daemon },
+            6 => Move::RestartAgent,
+            _ => Move::PowerLoss { kept: draw.below(4) as u8, effect: None, reach: Reach::Refused },
+        };
+        insert_near(draw, moves, what);
+    }
+    vendored
 }
 
 /// In one life of two the machine is shut down: what an agent does then matters to taint and sealed secrets alone.

@@ -138,7 +138,8 @@ impl Node {
                     self.heal_after(seconds, Heal::File(daemon as u8));
                 }
             }
-            Move::RemoveFile { daemon } => {
+            // A vendor's file would count.
+            Move::RemoveFile { daemon } if !self.vendored.contains(&index(daemon)) => {
                 let daemon = index(daemon);
                 if self.daemons[daemon].file.is_some() && self.can_write(daemon) && !self.daemons[daemon].has_second {
                     self.remove_for_good(&self.path(daemon));
@@ -146,7 +147,7 @@ impl Node {
                     self.daemons[daemon].origin_is_lost = self.lacks_inputs();
                 }
             }
-            Move::Mask { daemon } => {
+            Move::RemoveFile { daemon } | Move::Mask { daemon } => {
                 let daemon = index(daemon);
                 if self.daemons[daemon].file.is_some() && self.can_write(daemon) && !self.daemons[daemon].has_second {
                     let path = self.path(daemon);
@@ -158,7 +159,12 @@ impl Node {
             Move::SecondFile { daemon, seconds } => {
                 let daemon = index(daemon);
                 let truth = &self.daemons[daemon];
-                if truth.home == Home::Folder && truth.file.is_some() && truth.has_run && !truth.has_second {
+                if truth.home == Home::Folder
+                    && truth.file.is_some()
+                    && truth.has_run
+                    && !truth.has_second
+                    && !self.is_folder_away
+                {
                     let text = self.file_text(daemon, 0);
                     self.as_world(|disk| disk.put(second_file(daemon as u8), text));
                     self.daemons[daemon].has_second = true;
@@ -302,6 +308,7 @@ impl Node {
                 self.server.lock().unwrap().has_taint_policy = false;
                 self.heal_after(seconds, Heal::TaintPolicy);
             }
+            Move::FolderAway { seconds } => self.take_folder_away(seconds),
             Move::Overlay { daemon, change, seconds } => self.change_overlay(index(daemon), change, seconds),
             Move::LabelNode { is_big } => self.label_node(is_big),
             Move::Occupy { daemon, seconds } => self.occupy(index(daemon), seconds),

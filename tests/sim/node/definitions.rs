@@ -180,7 +180,7 @@ impl Node {
         }
     }
 
-    pub(super) fn file_text(&self, daemon: usize, revision: u64) -> String {
+    pub(crate) fn file_text(&self, daemon: usize, revision: u64) -> String {
         let mut object = self.definition(daemon, revision, false);
         let containers = object["spec"]["template"]["spec"]["containers"].take();
         let mut text = String::from("apiVersion: apps/v1\nkind: DaemonSet\n");

@@ -23,6 +23,7 @@ pub(crate) enum Heal {
     File(u8),
     SecondFile(u8),
     Mount,
+    Folder,
     Reach,
     Refusal(u8),
     Cluster,
@@ -86,6 +87,7 @@ impl Node {
     fn heal(&mut self, heal: Heal) {
         match heal {
             Heal::File(daemon) => self.restore_file(usize::from(daemon)),
+            Heal::SecondFile(_) if self.is_folder_away => self.heal_after(10, heal),
             Heal::SecondFile(daemon) => {
                 self.daemons[usize::from(daemon)].has_second = false;
                 self.remove_for_good(Path::new(&second_file(daemon)));
@@ -94,6 +96,7 @@ impl Node {
                 self.is_mounted = true;
                 self.as_world(|disk| disk.mount(Path::new(LATE_MOUNT), LATE_SYSTEM));
             }
+            Heal::Folder => self.put_folder_back(),
             Heal::Reach => self.server.lock().unwrap().set_reach(Reach::Up),
             Heal::Refusal(resource) => {
                 self.server.lock().unwrap().refusals.remove(RESOURCES[usize::from(resource)]);
@@ -118,6 +121,7 @@ impl Node {
                 }
                 // Which UIDs were used since, and what a file defined that says nothing now, is not known either.
                 self.restored_in = Some(self.booted);
+                self.has_lost_state = true;
                 let fileless = self.daemons.iter_mut().filter(|daemon| daemon.file.is_none());
                 fileless.for_each(|daemon| (daemon.highest, daemon.data_may_go_back) = (0, true));
                 self.forget_clock();

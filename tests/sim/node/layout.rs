@@ -6,6 +6,8 @@ use std::sync::Arc;
 use daemonlet::simulation::Doing;
 use serde_json::json;
 
+use crate::vendor::VENDORS;
+
 use super::FOLDER;
 use super::KUBELET;
 use super::Killed;
@@ -21,7 +23,7 @@ impl Node {
     /// Folders, what the kernel shows, and files of others.
     pub(super) fn lay_out(&mut self) {
         let disk = &self.disk;
-        for folder in ["/run", "/var/lib", KUBELET, MANIFESTS, FOLDER, LATE_MOUNT, "/tmp"] {
+        for folder in ["/run", "/var/lib", KUBELET, MANIFESTS, FOLDER, LATE_MOUNT, VENDORS, "/tmp"] {
             disk.make_folder(Path::new(folder));
         }
         disk.mount(Path::new(LATE_MOUNT), LATE_SYSTEM);

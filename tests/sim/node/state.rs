@@ -37,7 +37,7 @@ impl Node {
     /// What the API server, or a folder that cannot be read, last said is not remembered, but what it said before: until
     /// it is heard again, that counts.
     pub(crate) fn forget_data(&mut self) {
-        let is_unreadable = self.faults.contains(&Fault::FolderUnreadable);
+        let is_unreadable = self.faults.contains(&Fault::FolderUnreadable) || self.is_folder_away;
         for daemon in 0..self.daemons.len() {
             let is_unheard = self.daemons[daemon].in_api() || self.is_late(daemon) || is_unreadable;
             self.daemons[daemon].data_may_go_back |= is_unheard;
@@ -135,6 +135,7 @@ impl Node {
         let disk: &dyn Disk = &*self.disk;
         let Ok(data) = disk.load(&path, u64::MAX) else { return };
         self.end = Some(End::Kill { back: BACK });
+        self.has_lost_state = true;
         if piece == Piece::Inputs {
             self.forget_clock();
             self.inputs_damaged_at = Some(self.steady);
