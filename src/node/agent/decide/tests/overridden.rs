@@ -12,7 +12,7 @@ use crate::node::fsx::Real;
 
 use super::*;
 
-struct Node {
+struct OverridingNode {
     config: Config,
     state: AgentState,
     folder: tempfile::TempDir,
@@ -21,13 +21,13 @@ struct Node {
 
 /// What the API server says of the DaemonSet.
 #[derive(Clone, Copy, PartialEq)]
-enum Says {
+enum OverriddenSays {
     Nothing,
     Gone,
     Has(&'static str),
 }
 
-impl Node {
+impl OverridingNode {
     fn new() -> Self {
         let config = config();
         let state = state(&config);
@@ -44,18 +44,18 @@ impl Node {
 
     /// Whose definition counts after some passes in which the API server answers every question, and whether something
     /// ends.
-    fn passes(&mut self, says: Says) -> (&'static str, bool) {
+    fn passes(&mut self, says: OverriddenSays) -> (&'static str, bool) {
         let (mut replies, mut ends, mut of) = (Vec::new(), false, "nothing");
         for _ in 0..3 {
             self.passes += 1;
             let mut api = Snapshot::default();
-            if let Says::Has(image) = says {
+            if let OverriddenSays::Has(image) = says {
                 let mut object = object("d", json!({}));
                 object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
                 let version = image.bytes().fold(0, |version, byte| version * 256 + u64::from(byte));
                 api.daemon_sets.insert(key(), Definition::of(&object, version));
             }
-            if says != Says::Nothing {
+            if says != OverriddenSays::Nothing {
                 for scope in [Scope::DaemonSets, Scope::Pods] {
                     api.scopes.insert(scope, ScopeState { lists: 1, ..ScopeState::default() });
                 }
@@ -95,27 +95,27 @@ impl Node {
 
 #[test]
 fn what_was_deleted_under_an_override_is_over_once_a_get_says_so() {
-    let mut node = Node::new();
+    let mut node = OverridingNode::new();
     node.write("i:1", true);
-    assert_eq!(node.passes(Says::Has("i:1")), ("file", false));
-    assert_eq!(node.passes(Says::Gone), ("file", false));
+    assert_eq!(node.passes(OverriddenSays::Has("i:1")), ("file", false));
+    assert_eq!(node.passes(OverriddenSays::Gone), ("file", false));
     assert_eq!((&node.state.records[&key()].api_uid, node.state.inputs.daemon_sets.len()), (&None, 0));
     let mut offline =
-        Node { config: config(), state: node.state.clone(), folder: tempfile::tempdir().unwrap(), passes: 9 };
+        OverridingNode { config: config(), state: node.state.clone(), folder: tempfile::tempdir().unwrap(), passes: 9 };
     offline.write("i:2", false);
-    assert_eq!(offline.passes(Says::Nothing), ("file", false), "the deleted version does not come back");
+    assert_eq!(offline.passes(OverriddenSays::Nothing), ("file", false), "the deleted version does not come back");
     node.write("i:1", false);
-    assert_eq!(node.passes(Says::Gone), ("file", false), "the file goes on alone");
+    assert_eq!(node.passes(OverriddenSays::Gone), ("file", false), "the file goes on alone");
 }
 
 #[test]
 fn what_the_api_has_after_it_deleted_what_a_file_overrode_is_newer() {
-    let mut node = Node::new();
+    let mut node = OverridingNode::new();
     node.write("i:2", true);
-    assert_eq!(node.passes(Says::Has("i:1")), ("file", false));
-    assert_eq!(node.passes(Says::Gone), ("file", false));
-    assert_eq!(node.passes(Says::Nothing), ("file", false));
-    assert_eq!(node.passes(Says::Has("i:1")), ("api", false));
+    assert_eq!(node.passes(OverriddenSays::Has("i:1")), ("file", false));
+    assert_eq!(node.passes(OverriddenSays::Gone), ("file", false));
+    assert_eq!(node.passes(OverriddenSays::Nothing), ("file", false));
+    assert_eq!(node.passes(OverriddenSays::Has("i:1")), ("api", false));
     node.write("i:3", true);
-    assert_eq!(node.passes(Says::Has("i:1")), ("file", false), "the file has changed");
+    assert_eq!(node.passes(OverriddenSays::Has("i:1")), ("file", false), "the file has changed");
 }
