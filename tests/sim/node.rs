@@ -95,7 +95,7 @@ pub(crate) struct Node {
     /// A copy of the state folder, to come back as a backup, and the name that the node had.
     backup: Option<(String, BTreeMap<PathBuf, Vec<u8>>)>,
     pub(crate) is_mounted: bool,
-    faults: Vec<Fault>,
+    pub(crate) faults: Vec<Fault>,
     pub(crate) is_state_open: bool,
     /// The boot in which the state folder became an older one.
     pub(crate) restored_in: Option<i64>,
@@ -359,12 +359,6 @@ impl Node {
         self.restored_in == Some(self.booted)
     }
 
-    pub(crate) fn can_write(&self, daemon: usize) -> bool {
-        let is_here = !self.is_wiped && !self.is_folder_away;
-        let is_there = if self.is_late(daemon) { self.is_mounted } else { is_here };
-        is_there && !self.faults.contains(&Fault::FolderUnreadable)
-    }
-
     pub(crate) fn is_late(&self, daemon: usize) -> bool {
         self.daemons[daemon].home == Home::Folder && daemon % 2 == 1
     }
@@ -390,7 +384,6 @@ impl Node {
         format!("{SPACE}/{}", self.daemons[daemon].name)
     }
 
-    /// The agent is killed, a piece of its state is damaged, and it starts.
     /// Whether the agent may not ask which cluster answers.
     fn is_cluster_hidden(&self) -> bool {
         self.server.lock().unwrap().refusals.get(NAMESPACES) == Some(&Refusal::Forbidden)

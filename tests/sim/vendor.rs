@@ -7,6 +7,7 @@ use std::path::Path;
 use daemonlet::simulation::Disk;
 use daemonlet::simulation::DiskHandle;
 
+use super::moves::Fault;
 use super::node::FOLDER;
 use super::node::Heal;
 use super::node::Node;
@@ -51,6 +52,13 @@ impl Node {
             disk.rename(&DiskHandle::Start, from, &DiskHandle::Start, to).unwrap_or_default();
             [from, to].iter().filter_map(|path| path.parent()).for_each(|above| disk.sync_folder(above));
         });
+    }
+
+    /// Whether the folder of a daemon's file is there, and takes what is written.
+    pub(crate) fn can_write(&self, daemon: usize) -> bool {
+        let is_here = !self.is_wiped && !self.is_folder_away;
+        let is_there = if self.is_late(daemon) { self.is_mounted } else { is_here };
+        is_there && !self.faults.contains(&Fault::FolderUnreadable)
     }
 
     /// Whether each folder of the owner is where it belongs.
