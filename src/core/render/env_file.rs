@@ -144,13 +144,13 @@ impl EnvFile {
                 _ => key.push_str(&format!("%{byte:02x}")),
             }
         }
-        let own = self.own.get(name);
-        match (index, own) {
+        match (index, self.own.get(name)) {
             (None, Some(_)) => key.push_str(":from"),
-            (Some(index), Some(own)) => match own.binary_search(&index) {
-                Ok(before @ 1..) => key.push_str(&format!(":{}", before + 1)),
-                _ => {}
-            },
+            (Some(index), Some(own)) => {
+                if let Ok(before @ 1..) = own.binary_search(&index) {
+                    key.push_str(&format!(":{}", before + 1));
+                }
+            }
             (_, None) => {}
         }
         key

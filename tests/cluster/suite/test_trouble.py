@@ -231,7 +231,7 @@ class Trouble(Story):
         self.same(6)
         self.keeps(self.agent, filed, "filed", 0.5)
         told = self.agent.cli("status").stdout
-        self.assertRegex(told, "hint: .*remove .*inputs.json")
+        self.assertRegex(told, "hint: .*move .*inputs.json away")
         # As the hint says.
         self.agent.stop()
         (self.agent.home / "state" / "inputs.json").unlink()
