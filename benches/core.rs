@@ -30,7 +30,6 @@ use daemonlet::core::model::ObjectMap;
 use daemonlet::core::model::TokenRequest;
 use daemonlet::core::pass;
 use daemonlet::core::placement;
-use daemonlet::core::placement::NamespaceSelector;
 use daemonlet::core::plan::Accepted;
 use daemonlet::core::plan::Data;
 use daemonlet::core::plan::EndObservable;
@@ -301,7 +300,11 @@ impl Facts for Quiet {
         None
     }
 
-    fn namespace_selector(&self, _: &DaemonSet) -> Option<NamespaceSelector> {
+    fn node_since(&self) -> Option<Timestamp> {
+        None
+    }
+
+    fn namespace_selector(&self, _: &DaemonSet) -> Option<placement::NamespaceSelector> {
         None
     }
 

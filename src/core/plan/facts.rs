@@ -331,6 +331,8 @@ pub trait Facts {
     fn trusts_annotations(&self, daemon_set: &DaemonSet) -> bool;
     /// Until when the Node may lack labels that it gets from others once it is registered; `None`: it has all.
     fn lacks_labels_until(&self) -> Option<Timestamp>;
+    /// When a Node with another UID than the one before was first seen.
+    fn node_since(&self) -> Option<Timestamp>;
     /// The node selector of a DaemonSet's namespace.
     fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector>;
     /// Whether new instances' pods are dry-run at the API server (`policy.admission`).

@@ -34,8 +34,13 @@ impl Planner<'_> {
     }
 
     /// Until when nothing ends for want of labels that the Node may have yet to get, if nothing else is against the daemon.
+    /// What was started on this very Node had its labels: their loss is somebody's word.
     pub(super) fn awaits_labels_until(&self, daemon_set: &DaemonSet) -> Option<Timestamp> {
         let until = self.facts.lacks_labels_until()?;
+        let since = self.facts.node_since().filter(|_| self.context.node.registered);
+        if since.is_some_and(|since| self.record.live().any(|instance| instance.created > since)) {
+            return None;
+        }
         let is_elsewhere = || self.judged(daemon_set).node_name.is_some_and(|name| !name.matches);
         // While the Node is not known, nothing of it is.
         (!self.context.node.registered || !is_elsewhere() && !self.is_evicted(daemon_set)).then_some(until)

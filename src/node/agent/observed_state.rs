@@ -375,6 +375,10 @@ impl Facts for ObservedState<'_> {
         self.labels_awaited_until()
     }
 
+    fn node_since(&self) -> Option<Timestamp> {
+        self.state.inputs.node_since
+    }
+
     fn namespace_selector(&self, daemon_set: &DaemonSet) -> Option<NamespaceSelector> {
         self.state.policy.node_selector(daemon_set, self.objects.lookup(&namespace_of(daemon_set)))
     }

@@ -266,6 +266,11 @@ fn what_has_the_labels_of_a_new_node_against_it_stays_until_they_are_all_there()
     bench.node.taints.push(taint);
     assert_eq!(ends(&bench, &elsewhere), ["end uid-a-0"], "nor against a taint");
     bench.node.taints.clear();
+    let created = bench.record.instances[0].created;
+    bench.world.node_since = Some(created - ms(1));
+    assert_eq!(ends(&bench, &elsewhere), ["end uid-a-0"], "it was started on this Node, which had them");
+    bench.world.node_since = Some(created + ms(1));
+    assert_eq!(ends(&bench, &elsewhere), NONE);
     bench.world.lacks_labels_until = None;
     assert_eq!(bench.pass(&wanted(&elsewhere)), ["end uid-a-0"]);
 }

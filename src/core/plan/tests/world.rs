@@ -41,6 +41,7 @@ pub(super) struct DaemonWorld {
     pub(super) no_runtime_view: bool,
     pub(super) stock: Option<Stock>,
     pub(super) lacks_labels_until: Option<Timestamp>,
+    pub(super) node_since: Option<Timestamp>,
     pub(super) stock_awaited_until: Option<Timestamp>,
     pub(super) rollback_version: String,
     pub(super) rejected: BTreeMap<String, String>,
@@ -270,6 +271,10 @@ impl Facts for DaemonWorld {
 
     fn lacks_labels_until(&self) -> Option<Timestamp> {
         self.lacks_labels_until
+    }
+
+    fn node_since(&self) -> Option<Timestamp> {
+        self.node_since
     }
 
     fn namespace_selector(&self, _: &DaemonSet) -> Option<NamespaceSelector> {
