@@ -27,14 +27,12 @@ use daemonlet::core::model::Mode;
 use daemonlet::core::model::NodeView;
 use daemonlet::core::model::ObjectKey;
 use daemonlet::core::model::ObjectMap;
-use daemonlet::core::model::TokenRequest;
 use daemonlet::core::pass;
 use daemonlet::core::placement;
 use daemonlet::core::plan::Accepted;
 use daemonlet::core::plan::Data;
 use daemonlet::core::plan::EndObservable;
 use daemonlet::core::plan::Evidence;
-use daemonlet::core::plan::Facts;
 use daemonlet::core::plan::Fingerprints;
 use daemonlet::core::plan::Images;
 use daemonlet::core::plan::ManifestFact;
@@ -47,8 +45,6 @@ use daemonlet::core::plan::VolumesFact;
 use daemonlet::core::policy::Admission;
 use daemonlet::core::record::AcceptanceConditions;
 use daemonlet::core::record::DaemonRecord;
-use daemonlet::core::record::EndConfirmation;
-use daemonlet::core::record::Failure;
 use daemonlet::core::record::HandOver;
 use daemonlet::core::record::Instance;
 use daemonlet::core::render::Endpoint;
@@ -153,7 +149,7 @@ struct World {
     daemon_set: Arc<DaemonSet>,
     revision: Revision,
     objects: ObjectMap,
-    tokens: BTreeMap<TokenRequest, String>,
+    tokens: BTreeMap<daemonlet::core::model::TokenRequest, String>,
     options: RenderOptions,
 }
 
@@ -180,7 +176,7 @@ impl World {
 /// Everything is as it should be, and every outcome is remembered: the shell's memory in small.
 struct Quiet(BTreeMap<ObjectKey, Arc<RenderResult>>);
 
-impl Facts for Quiet {
+impl daemonlet::core::plan::Facts for Quiet {
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, _: u64, _: Data) -> Arc<RenderResult> {
         Arc::clone(&self.0[&daemon_set.key])
     }
@@ -227,7 +223,7 @@ impl Facts for Quiet {
     }
 
     fn end_observable(&self, _: &Instance) -> EndObservable {
-        EndObservable::By(EndConfirmation::Reported)
+        EndObservable::By(daemonlet::core::record::EndConfirmation::Reported)
     }
 
     fn readiness(&self, _: &Instance) -> Readiness {
@@ -249,7 +245,7 @@ impl Facts for Quiet {
     fn acceptance_conditions(&self) -> AcceptanceConditions {
         AcceptanceConditions::default()
     }
-    fn failure(&self, _: &Instance) -> Option<Failure> {
+    fn failure(&self, _: &Instance) -> Option<daemonlet::core::record::Failure> {
         None
     }
     fn images(&self, _: &RenderResult, _: bool) -> Images {
