@@ -195,7 +195,7 @@ class OperationsTest(Coordinated):
         self.assertRegex(text, r'daemonlet_api_connected\{node="hollow-\d"\} 1\n')
         self.assertRegex(text, r'daemonlet_api_watch_up\{watch="nodedaemons",node="hollow-\d"\} 1\n')
         self.assertRegex(self.scrape("/healthz"), r"^ok: the last pass ended \d+ s ago")
-        self.assertIn("21 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
+        self.assertIn("23 rules found", promtool("check", "rules", MONITORING / "rules.yaml"))
         promtool("test", "rules", MONITORING / "rules-test.yaml")
         # What only shows while something is wrong is in the table all the same.
         table = (MONITORING / "METRICS.md").read_text(encoding="utf-8")
