@@ -1,6 +1,6 @@
 //! A vendor's folder, the first of the agent's: files that the owner's, of the same names, hide.
 //!
-//! Owns which daemons it defines, and when nobody can know any more that they are hidden. Must not judge.
+//! Owns which daemons it defines, and when an agent cannot know any more that they are hidden. Must not judge.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use super::node::Node;
 pub(crate) const VENDORS: &str = "/usr/lib/daemonlet/daemonsets.d";
 /// The revision that its files define, which is never to run.
 pub(crate) const HIDDEN: u64 = 800_000;
-/// The owner's folder while somebody has it elsewhere.
+/// The owner's folder while it is moved away.
 const ELSEWHERE: &str = "/etc/elsewhere";
 
 impl Node {
@@ -66,8 +66,8 @@ impl Node {
         self.is_mounted && !self.is_wiped && !self.is_folder_away
     }
 
-    /// A vendor's file counts because nobody knows any more what hides it: where its instance comes from, the next agent may
-    /// not know.
+    /// A vendor's file counts because the agent does not know any more what hides it: where its instance comes from, the
+    /// next agent may not know.
     pub(crate) fn start_hidden(&mut self, name: &str) {
         let forgets = self.forgets();
         let of = self.daemons.iter_mut().find(|daemon| name.ends_with(&format!("/{}", daemon.name)));

@@ -34,7 +34,7 @@ impl Planner<'_> {
     }
 
     /// Until when nothing ends for want of labels that the Node may have yet to get, if nothing else is against the daemon.
-    /// What was started on this very Node had its labels: their loss is somebody's word.
+    /// What was started on this very Node had its labels: that it lacks them now is evidence.
     pub(super) fn awaits_labels_until(&self, daemon_set: &DaemonSet) -> Option<Timestamp> {
         let until = self.facts.lacks_labels_until()?;
         let since = self.facts.node_since().filter(|_| self.context.node.registered);

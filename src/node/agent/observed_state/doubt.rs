@@ -50,7 +50,7 @@ impl ObservedState<'_> {
     /// Until when the Node may lack labels that it gets from others.
     pub(super) fn labels_awaited_until(&self) -> Option<Timestamp> {
         let (now, since) = (self.observation.now, self.state.inputs.node_since);
-        // Without an API server nobody gives it any.
+        // Without an API server it gets none.
         let has_all = self.observation.api.is_none() || node::has_its_labels(&self.state.node, since, now);
         (!has_all).then(|| node::labels_due(since, now).unwrap_or(now + LABELS_AGAIN))
     }
