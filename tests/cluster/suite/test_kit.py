@@ -97,7 +97,7 @@ class Checked(unittest.TestCase):
             for _ in range(truth.LOOKS):
                 # The commands are the same from somebody else's hand.
                 checker.looks = 1
-                checker._look()
+                checker._look(liar.get())
             return [line.split(": ")[1].split(" says")[0] for line in checker.wrong]
 
     def test_what_is_so_is_not_wrong_and_what_is_not_is(self):
@@ -137,7 +137,7 @@ class Checked(unittest.TestCase):
             liar.status["conditions"][3]["message"] = f"ControllerRevision net-{told} (hash {told}) at generation 1"
             for _ in range(truth.LOOKS):
                 checker.looks = 1
-                checker._look()
+                checker._look(liar.get())
             return {line.split(": ")[1].split(" says")[0] for line in checker.wrong}, checker.released
         with tempfile.TemporaryDirectory() as folder:
             liar = Liar(folder)
