@@ -59,9 +59,8 @@ pub fn adopt(
         true => Phase::ending(now, "its UID was changed in the manifest"),
         false => Phase::Live,
     };
-    record
-        .instances
-        .push(Instance { phase, ..Instance::new(found.uid, found.pod_name, found.incarnation, found.revision, now) });
+    let instance = Instance::new(found.uid, found.pod_name, found.incarnation, found.revision, now);
+    record.instances.push(Instance { phase, is_adopted: true, ..instance });
     record.instances.sort_by_key(|i| i.incarnation);
     record.next_incarnation = record.next_incarnation.max(found.incarnation.saturating_add(1));
     true

@@ -179,8 +179,11 @@ pub struct Instance {
     /// The volume data that was last written for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<WrittenData>,
-    /// When its manifest was first written.
+    /// When its manifest was first written; of one that was adopted, when that was.
     pub created: Timestamp,
+    /// Whether its manifest was found without a record of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_adopted: bool,
     /// Its phase of life.
     pub phase: Phase,
     /// Its mirror pod as last seen. It survives a restart of the agent, so events during the restart count too.
@@ -256,6 +259,7 @@ impl Instance {
             data_version: String::new(),
             data: None,
             created,
+            is_adopted: false,
             phase: Phase::Live,
             mirror: None,
             noted: None,

@@ -7,6 +7,7 @@ use crate::core::placement;
 use crate::core::placement::Judgement;
 use crate::core::placement::Placement;
 use crate::core::placement::TaintCheck;
+use crate::core::record::Instance;
 use crate::core::time::Timestamp;
 
 use super::Planner;
@@ -38,7 +39,9 @@ impl Planner<'_> {
     pub(super) fn awaits_labels_until(&self, daemon_set: &DaemonSet) -> Option<Timestamp> {
         let until = self.facts.lacks_labels_until()?;
         let since = self.facts.node_since().filter(|_| self.context.node.registered);
-        if since.is_some_and(|since| self.record.live().any(|instance| instance.created > since)) {
+        // Of an adopted instance it is not known when it was started.
+        let is_later = |instance: &Instance, since| instance.created > since && !instance.is_adopted;
+        if since.is_some_and(|since| self.record.live().any(|instance| is_later(instance, since))) {
             return None;
         }
         let is_elsewhere = || self.judged(daemon_set).node_name.is_some_and(|name| !name.matches);

@@ -190,8 +190,7 @@ fn desired<'a>(
     }
     let empty = DaemonRecord::new(ObjectKey::new("", ""), 0);
     // Without an API server the node has the labels that its configuration gives it, and gets no others.
-    let has_its_labels =
-        config.kubeconfig.is_none() || node::has_its_labels(&state.node, state.inputs.node_since, observation.now);
+    let has_its_labels = config.kubeconfig.is_none() || node::has_its_labels(&state.node, state.inputs.node_since);
     let of_node = (&state.node.labels, has_its_labels);
     let of = |key: &'a ObjectKey| {
         let record = state.records.get(key).unwrap_or(&empty);

@@ -17,6 +17,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::node;
 use crate::core::render::Endpoint;
 use crate::core::time::Timestamp;
 use crate::node::api::IssuedToken;
@@ -244,9 +245,8 @@ impl RememberedInputs {
 
     /// Follows the API's Node, seen at `now`.
     pub(super) fn follow_node(&mut self, node: NodeView, now: Timestamp) {
-        if self.node.as_ref().is_some_and(|known| known.uid != node.uid) {
-            self.node_since = Some(now);
-        }
+        let is_new = self.node.as_ref().is_some_and(|known| known.uid != node.uid);
+        self.node_since = node::awaits_labels_since(self.node_since, is_new, now);
         if self.node.as_ref() != Some(&node) {
             self.node = Some(node);
         }

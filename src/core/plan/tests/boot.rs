@@ -269,6 +269,9 @@ fn what_has_the_labels_of_a_new_node_against_it_stays_until_they_are_all_there()
     let created = bench.record.instances[0].created;
     bench.world.node_since = Some(created - ms(1));
     assert_eq!(ends(&bench, &elsewhere), ["end uid-a-0"], "it was started on this Node, which had them");
+    bench.record.instances[0].is_adopted = true;
+    assert_eq!(ends(&bench, &elsewhere), NONE, "no record tells when it was started");
+    bench.record.instances[0].is_adopted = false;
     bench.world.node_since = Some(created + ms(1));
     assert_eq!(ends(&bench, &elsewhere), NONE);
     bench.world.lacks_labels_until = None;

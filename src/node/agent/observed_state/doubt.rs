@@ -51,7 +51,7 @@ impl ObservedState<'_> {
     pub(super) fn labels_awaited_until(&self) -> Option<Timestamp> {
         let (now, since) = (self.observation.now, self.state.inputs.node_since);
         // Without an API server it gets none.
-        let has_all = self.observation.api.is_none() || node::has_its_labels(&self.state.node, since, now);
+        let has_all = self.observation.api.is_none() || node::has_its_labels(&self.state.node, since);
         (!has_all).then(|| node::labels_due(since, now).unwrap_or(now + LABELS_AGAIN))
     }
 
