@@ -24,6 +24,7 @@ mod not_ready;
 mod others;
 mod overlays;
 mod room;
+mod selection;
 mod startup_taint;
 mod vendor;
 
