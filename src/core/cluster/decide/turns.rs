@@ -44,7 +44,7 @@ pub(super) fn ordered(
 /// What decides something, what it decides, and what only reports it.
 fn rank(write: &ObjectWrite) -> u8 {
     match write {
-        // A halt that is told stops every node, and each join, at once.
+        // A halt in the status stops every node, and each join, at once.
         ObjectWrite::Revision { .. } | ObjectWrite::Status { at_once: true, .. } => 0,
         ObjectWrite::Approvals { .. } => 1,
         ObjectWrite::Certificate { .. } => 2,

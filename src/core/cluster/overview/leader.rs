@@ -1,4 +1,4 @@
-//! Who holds the coordinator's Lease, in words.
+//! Who holds the coordinator's Lease, as a text.
 //!
 //! Owns when a Lease counts as expired. Must not read a clock.
 

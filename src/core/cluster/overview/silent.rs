@@ -49,7 +49,7 @@ impl ClusterOverview {
             let pods: BTreeSet<ObjectKey> = daemons
                 .filter_map(|daemon| {
                     let newest = daemon.instances.iter().rev().find(|instance| !instance.ending)?;
-                    // A report is its node's word: what is no name makes no path.
+                    // The node writes its report: a text that is not a name must not become part of a path.
                     let is_name = dns::label(&daemon.namespace).is_none() && dns::subdomain(&newest.pod).is_none();
                     is_name.then(|| ObjectKey::new(&daemon.namespace, &newest.pod))
                 })

@@ -90,7 +90,7 @@ pub struct ClusterPlan {
     pub unclaimed: Vec<(ObjectKey, String)>,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub passed_over: BTreeMap<ObjectKey, PassedOver>,
-    /// Nodes that should run a DaemonSet and whose agents report without a word of it, since when, by DaemonSet.
+    /// Nodes that should run a DaemonSet and whose agents' reports leave it out, and since when, by DaemonSet.
     pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// Since when what has begun on nodes, or is to start, is not ready, and since when they claim, by DaemonSet.
     pub delays: BTreeMap<ObjectKey, BTreeMap<String, NodeDelay>>,
@@ -98,8 +98,7 @@ pub struct ClusterPlan {
     pub halts: BTreeMap<ObjectKey, KnownHalt>,
     /// Nodes whose approvals the API server refuses, though others come before them in this pass.
     pub refused: BTreeSet<String>,
-    /// DaemonSets of which something was decided in this term, with their UIDs: what their status says then is its own
-    /// word.
+    /// DaemonSets that were decided in this term, with their UIDs: this coordinator has written their status itself.
     pub decided: BTreeMap<ObjectKey, String>,
     /// Nodes that have taken current revisions and are not well, or are lost since the last pass.
     pub(in crate::core::cluster) broken: BTreeMap<ObjectKey, Suspects>,

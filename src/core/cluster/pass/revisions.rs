@@ -33,7 +33,7 @@ pub(super) fn plan(
     let instances = facts.iter().flat_map(|node| node.instances);
     seen.extend(instances.map(|i| i.revision));
     let mut in_use: BTreeSet<String> = seen.into_iter().map(|name| view.names.text(name).to_owned()).collect();
-    // First instances may take it, whoever runs it now.
+    // First instances may take the released revision, even if no node runs it now.
     in_use.extend(RolloutStatus::of(&daemon.status, daemon.generation).released.map(|released| released.hash));
     let (known, others, releases) = known_revisions(view, key, daemon);
     let wanted = history::Wanted {

@@ -86,7 +86,7 @@ pub(super) fn of(
         max_surge,
         hold,
         partition,
-        // What is not understood holds.
+        // An annotation that is not understood holds.
         first_install: installs.map(|text| first_install(text).unwrap_or(IntOrPercent::Int(0))),
         step: None,
         canary_hold: canary(daemon_set).map(|_| canary_hold),
@@ -98,7 +98,7 @@ pub(super) fn of(
         exact: settings.exact_rollouts,
     };
     match annotations::is_uncoordinated(daemon_set) {
-        // Nodes ask nobody how far it goes.
+        // Nodes do not ask how far it goes.
         true => RolloutRules { hold: rules.hold.clone(), ..unhindered(&rules) },
         false => rules,
     }

@@ -33,7 +33,7 @@ pub(super) enum Advance {
     GoesOn,
     /// Something holds it for now: it stays in its step, and nothing is noted.
     Held,
-    /// It is halted or aborted: whoever lets it go on again begins anew.
+    /// It is halted or aborted: if it goes on, it starts again from the first step.
     Stopped,
 }
 
@@ -119,8 +119,8 @@ pub(super) fn stage(
     }
     let target = RequestTarget::Revision(daemon.daemon_set.key.clone(), RevisionChange::Step, current.name.clone());
     if let Some(why) = retries.failure(&target).filter(|_| known.as_ref() != Some(&state)) {
-        // Since when it holds is not known in the next pass: a time would be another one each time.
-        limit.words = format!("step {} cannot be noted on ControllerRevision {}: {why}", state.step, current.name);
+        // The next pass does not know since when it holds: a time would be another one each time.
+        limit.text = format!("step {} cannot be noted on ControllerRevision {}: {why}", state.step, current.name);
     }
     let write = (known.as_ref() != Some(&state)).then(|| RevisionWrite::Step { name: current.name.clone(), state });
     Stage { limit: Some(limit), write, look_again }

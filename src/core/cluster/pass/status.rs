@@ -94,7 +94,7 @@ fn is_done(counters: &Counters) -> bool {
     counters.updated_number_scheduled == counters.desired_number_scheduled && counters.number_unavailable == 0
 }
 
-/// Whether a daemon in this state is one to be told of.
+/// Whether a daemon in this state makes its DaemonSet Degraded.
 pub(super) fn is_trouble(state: State) -> bool {
     matches!(state, State::Refused | State::Failing | State::NotAccepted)
 }
