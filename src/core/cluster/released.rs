@@ -36,15 +36,15 @@ pub struct Released {
     pub generation: i64,
 }
 
-/// Annotation of a ControllerRevision: nodes, with commas between them, whose failures of it count no more, because
-/// its halt was ended by hand. The coordinator takes a node out that reports no failure any more.
+/// Annotation of a ControllerRevision: nodes, with commas between them, whose failures of it no longer count, because
+/// its halt was ended by hand. The coordinator removes a node that no longer reports a failure.
 pub const RETRIED_ANNOTATION: &str = "daemonlet.dev/retried";
 
 /// Stands for all nodes that the revision has broken, or may have, when the coordinator reads it: it replaces this by
 /// their names.
 pub const ALL_RETRIED: &str = "*";
 
-/// Bytes of names of nodes whose failures count no more: less than is read of an annotation.
+/// Bytes of names of nodes whose failures no longer count: less than is read of an annotation.
 pub const RETRIED_BYTES: usize = 60 << 10;
 
 /// What first instances of a newer revision do.

@@ -253,7 +253,7 @@ impl CoordinatorState {
     }
 }
 
-/// Whether a request changes nothing that is decided from.
+/// Whether a request changes nothing on which decisions depend.
 fn is_read(target: &RequestTarget) -> bool {
     use RequestTarget::Event;
     use RequestTarget::Leases;

@@ -35,7 +35,7 @@ pub struct RolloutStep {
 }
 
 /// Reads `1, 10m; 5%, 30m; 100%`: a number or a share of nodes, and a Go duration where the rollout holds after it.
-/// `None`: it is none, a step is not larger than the one before, or it is too long.
+/// `None`: it is something else, a step is not larger than the one before, or it is too long.
 pub fn parse(text: &str) -> Option<Vec<RolloutStep>> {
     if text.len() > BYTES {
         return None;

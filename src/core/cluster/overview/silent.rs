@@ -1,7 +1,7 @@
-//! Which agents do not renew their Leases any longer, for a reader who looks once.
+//! Which agents do not renew their Leases any longer, for a reader that lists them once.
 //!
-//! Owns how far a Lease may be behind: the reader's own clock says nothing, and no node's clock speaks for others. Must not
-//! be what a rollout is decided by: the coordinator watches for longer ([`crate::core::cluster::liveness`]).
+//! Owns how far a Lease may be behind: the reader's own clock does not count, and no node's clock counts for others.
+//! Must not decide rollouts: the coordinator watches for longer ([`crate::core::cluster::liveness`]).
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! The approvals that are to stand on each node.
 //!
-//! Owns what of a rollout's plan becomes an approval, and which approvals mean nothing any more.
+//! Owns which parts of a rollout's plan become approvals, and which approvals are void.
 
 use std::collections::BTreeSet;
 
@@ -21,11 +21,11 @@ use super::ClusterPlan;
 /// Approvals of all namespaces that are not trusted on one node: with many more, and a report of 1 MiB, the API server takes
 /// no write of the object, and no approval of what is trusted.
 const OF_TENANTS: usize = 512;
-/// How many each of these namespaces may have whatever others have.
+/// Approvals that each of these namespaces may have in any case.
 const SHARE: usize = 4;
 
-/// Gives and withdraws what the rollout of one DaemonSet to the revision `target` has planned. `when`: what nodes wait
-/// for on which something runs.
+/// Gives and withdraws the approvals that the rollout of one DaemonSet to the revision `target` has planned. `when`:
+/// the trigger for which nodes wait that run an instance.
 pub(super) fn give(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,

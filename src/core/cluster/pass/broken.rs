@@ -35,7 +35,7 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Taints of Nodes that the cluster autoscaler and Karpenter are about to remove.
 const REMOVED: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"];
 
-/// What is known of them.
+/// The nodes that the current revision may have broken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Broken {
     /// Names of nodes that are lost because their Nodes were deleted.
@@ -59,11 +59,11 @@ pub(super) fn plan(
     facts: &[NodeFact<'_>],
 ) -> Broken {
     let of_it = known.of_it(&known.state.broken, daemon).filter(|before| before.revision == daemon.hash);
-    // It was deleted, and the history makes it again.
+    // The ControllerRevision was deleted, and the history makes it again.
     let Some(KnownRevision { revision: current, uid: current_uid, .. }) = current else {
         return Broken { suspects: of_it.cloned(), ..Broken::default() };
     };
-    // It works, and a node that breaks now has another reason.
+    // A released revision works: a node that breaks now has another reason.
     if stages::is_released(daemon) {
         let write = (current.broken != BrokenNodes::default()).then(BrokenNodes::default);
         return Broken { write, ..Broken::default() };
@@ -164,7 +164,7 @@ fn is_taken_away(fact: &NodeFact<'_>) -> bool {
     runs_nothing(fact) && (!fact.should_run || fact.left_alone)
 }
 
-/// What a node counts as that has taken the revision; `None`: it is well, or has not.
+/// What a node that has taken the revision counts as; `None`: it is well, or has not taken it.
 fn suspect(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
@@ -178,12 +178,12 @@ fn suspect(
     let took = newest
         .map(|newest| newest.created)
         .or(claimed.map(|given| delays::claimed_at(known, daemon, (fact.name, given))));
-    // One on which it failed has perhaps gone back.
+    // A node on which it failed may have gone back.
     if took.is_none() && !fact.failed {
         return None;
     }
     let is_well = newest.is_some_and(|i| rollout::available(fact.ready, i, min_ready(daemon), known.now));
-    // Where a cordon is what the update waits for, it announces nothing.
+    // If the update waits for a drain, a cordon announces no removal.
     let is_drained = UpdateTrigger::of(&daemon.daemon_set) == Some(UpdateTrigger::Drain);
     let announces = |key: &str| REMOVED.contains(&key) || key == UNSCHEDULABLE && !is_drained;
     let is_announced = node.view.taints.iter().any(|taint| announces(&taint.key));

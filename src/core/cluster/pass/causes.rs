@@ -102,7 +102,7 @@ pub(super) fn causes(
     }
     let named: BTreeSet<String> = causes.values().flatten().cloned().collect();
     let is_late = |n: &NodeFact<'_>| n.late || delays::claim_ends(known, daemon, n).is_some_and(|at| at <= known.now);
-    // Where nothing holds it, what a node waits for is an object or another daemon.
+    // If nothing holds the rollout, a node waits for an object or another daemon.
     let asks = daemon.daemon_set.annotations.contains_key(FIRST_INSTALL) && daemon.released.is_none();
     let is_free = rolled.is_open && !asks;
     for node in facts.iter().filter(|n| is_late(n) && n.ready && n.is_liveness_known() && !named.contains(n.name)) {
@@ -117,7 +117,7 @@ pub(super) fn causes(
     causes
 }
 
-/// Whether what holds the rollout is none of its nodes: a pause, a step, a partition.
+/// Whether the rollout is held by something other than its nodes: a pause, a step, a partition.
 fn is_withheld(rolled: &RolloutPlan) -> bool {
     use Standstill::Canary;
     use Standstill::NoCanary;

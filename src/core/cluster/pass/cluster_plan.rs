@@ -1,6 +1,6 @@
 //! What a pass found: what is to be written and looked up, and what the next pass has to know.
 //!
-//! Must not decide: that is the pass's.
+//! Must not decide: the pass does.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub enum ObjectWrite {
     Revision {
         /// Its DaemonSet.
         key: ObjectKey,
-        /// What about it.
+        /// The change.
         write: history::RevisionWrite,
     },
     /// The status of a DaemonSet.
@@ -60,9 +60,9 @@ pub struct FewAgents {
     pub key: ObjectKey,
     /// One of their nodes.
     pub node: String,
-    /// On how many of the nodes where it should run.
+    /// On how many of the nodes where it should run they say so.
     pub run: usize,
-    /// How many these are.
+    /// On how many nodes it should run.
     pub should: usize,
 }
 
@@ -120,7 +120,7 @@ impl ClusterPlan {
         self.look_again = self.look_again.into_iter().chain(at).min();
     }
 
-    /// Remembers of a DaemonSet of which nothing is decided what was remembered before.
+    /// Keeps what was remembered of a DaemonSet of which nothing is decided.
     pub(super) fn carry_over(&mut self, state: &CoordinatorState, key: &ObjectKey) {
         fn carry<T: Clone>(from: &BTreeMap<ObjectKey, T>, key: &ObjectKey, to: &mut BTreeMap<ObjectKey, T>) {
             to.extend(from.get(key).map(|known| (key.clone(), known.clone())));

@@ -48,8 +48,8 @@ pub(super) fn is_cut_off(
     is_soon && took + deadline <= known.now
 }
 
-/// Since when a node is unreachable: as its Node says, which another clock wrote, or as this coordinator saw it where that
-/// clock is ahead.
+/// Since when a node is unreachable: by the condition of its Node, or, if the clock by which that was written is ahead,
+/// since this coordinator saw it.
 fn away_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<Timestamp> {
     let seen = || suspect(known, daemon, node)?.since;
     node.away_since.filter(|since| *since <= known.now).or_else(seen)

@@ -46,7 +46,7 @@ impl NodeDelay {
         self.not_ready.map(|since| since + deadline(daemon))
     }
 
-    /// Whether that is over for what runs there now, which `has_begun` or is still to begin.
+    /// Whether that is over for the instance that `has_begun`, or is still to begin.
     pub(super) fn is_over(&self, daemon: &WatchedDaemon, has_begun: bool, now: Timestamp) -> bool {
         self.ends(daemon).is_some_and(|at| at <= now) && (self.has_begun || !has_begun)
     }
@@ -86,7 +86,7 @@ pub(super) fn of(known: &Basis<'_>, daemon: &WatchedDaemon, row: &NodeRow<'_>) -
     Some(NodeDelay { not_ready, has_begun, claimed: reported.replacing.map(|_| since(before.claimed)) })
 }
 
-/// When an older instance that ends is late: the wanted one is ready by then for the progress deadline.
+/// When an older instance that ends is late: the wanted one has been ready for the progress deadline by then.
 pub(super) fn old_ends(daemon: &WatchedDaemon, reported: &ReportedDaemon) -> Option<Timestamp> {
     let newest = newest(reported).filter(|newest| newest.revision == daemon.wanted)?;
     let ends = reported.instances.iter().any(|instance| instance.ending);
@@ -110,7 +110,7 @@ pub(super) fn claimed_at(known: &Basis<'_>, daemon: &WatchedDaemon, (node, given
     }
 }
 
-/// When a node is late that has claimed the wanted revision and still has what ran before.
+/// When a node that has claimed the wanted revision, and still has the old instance, is late.
 pub(super) fn claim_ends(known: &Basis<'_>, daemon: &WatchedDaemon, node: &NodeFact<'_>) -> Option<Timestamp> {
     let claimed = node.approval.filter(|given| node.replacing && given.revision == daemon.wanted)?;
     Some(claimed_at(known, daemon, (node.name, claimed)) + deadline(daemon))

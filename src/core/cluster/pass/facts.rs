@@ -35,7 +35,7 @@ use super::revisions;
 use super::rules;
 use super::stages;
 
-/// A refusal counts so much longer than until its node may be tried again: it may not be its turn.
+/// A refusal counts for so long after its node may be tried again: other nodes may come first.
 const REFUSED_FOR: Span = Span::from_secs(10);
 
 /// Every node that should run the daemon or has an instance or an approval of it, and those that are unreachable and should
@@ -221,7 +221,7 @@ pub(super) fn silent(
     silent.chain(rolled.unclaimed.iter().map(|i| (facts[*i].name.to_owned(), now))).collect()
 }
 
-/// When approvals of a node are tried again that the API server has refused to keep.
+/// When approvals of a node that the API server refused are tried again.
 fn refused_until(known: &Basis<'_>, node: &str) -> Option<Timestamp> {
     known.state.retries.refused_until(&RequestTarget::Approvals(node.to_owned()))
 }
@@ -298,7 +298,8 @@ pub(super) fn returning<'a>(
     facts.iter().map(back).collect()
 }
 
-/// Counts among those that cannot go back, by what [`returning`] gives, only nodes that are to leave the wanted revision.
+/// Of the nodes that cannot go back, by what [`returning`] gives, counts only those that are to leave the wanted
+/// revision.
 pub(super) fn count_unable(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], rolled: &mut RolloutPlan) {
     if let Some(Standstill::Unable(_)) = rolled.held {
         let is_unable = |node: &&NodeFact<'_>| {

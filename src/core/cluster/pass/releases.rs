@@ -156,7 +156,7 @@ fn is_kept(daemon_set: &DaemonSet) -> bool {
 
 /// The released revision, and what first instances of a newer one do. The current one is released when every node that
 /// can take it has it available: one that is unreachable, has no agent or a dead one, refuses it or has failed it does
-/// not count (too many that failed it halt it). While too many nodes are silent, nothing is released.
+/// not count (too many failures halt it). While too many nodes are silent, nothing is released.
 pub(super) fn released(
     daemon: &WatchedDaemon,
     current: Option<&RevisionFact>,
@@ -170,7 +170,7 @@ pub(super) fn released(
         let is_current = live().all(|i| i.revision == daemon.wanted);
         is_current && live().any(|i| rollout::available(n.ready, i, min_ready(daemon), now))
     };
-    // One that went away with it, or is not well, is waited for as long as it may yet count as failed.
+    // A node that went away with it, or is not well, is waited for as long as it may still count as failed.
     let may_fail_yet = |n: &NodeFact<'_>| {
         let newest = n.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
         let is_waited_for = newest.is_some_and(|i| i.created + delays::deadline(daemon) > now);

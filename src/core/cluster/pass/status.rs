@@ -66,7 +66,7 @@ pub(super) fn undecided(
     status.as_object().is_some_and(|s| !s.is_empty()).then_some(status)
 }
 
-/// The status without our conditions, of a DaemonSet that is let go, if it has any: they would be true no more.
+/// The status of a DaemonSet that is let go without our conditions, if it has any: they would no longer be true.
 pub(super) fn let_go(daemon: &WatchedDaemon) -> Option<Value> {
     let before = daemon.status.get("conditions")?.as_array()?;
     let kept = conditions::without_ours(before);

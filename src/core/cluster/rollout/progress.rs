@@ -36,7 +36,7 @@ pub(super) struct RolloutView<'a> {
     pub(super) progress: Vec<NodeProgress>,
     /// `minReadySeconds` of the DaemonSet.
     pub(super) min_ready: Span,
-    /// When that is.
+    /// The time of that moment.
     pub(super) now: Timestamp,
     /// On how many nodes the daemon should run.
     pub(super) desired: usize,

@@ -1,5 +1,5 @@
-//! A rollout that does not go on: nodes that are not coming back by themselves have taken the budget, too many are away,
-//! or what is left cannot take it, waits, or is held.
+//! A rollout that does not go on: nodes that do not recover by themselves have taken the budget, too many are away, or
+//! the nodes that are left cannot take it, wait, or are held.
 //!
 //! Owns which nodes those are, and the texts. Must not decide who takes a slot.
 

@@ -56,8 +56,8 @@ pub(super) fn ended(view: &RolloutView<'_>, plan: &mut RolloutPlan) {
         let void = is_void || node.failed || lacks || !view.counts(index);
         if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
-            // Where a trigger was written since it was given, its node waits for that, and claims nothing else. A first instance
-            // waits for none.
+            // If a trigger was written after it was given, its node waits for that, and claims nothing else. A first
+            // instance waits for none.
             let is_first = node.live().next().is_none();
             if late && !lacks && (is_first || approval.when == rules.when) {
                 plan.unclaimed.push(index);
@@ -94,7 +94,7 @@ pub(super) fn beyond_reach(view: &RolloutView<'_>, reach: &Reach, withdraw: &mut
     let is_out = |index: &usize| {
         let node: &NodeFact<'_> = &view.nodes[*index];
         let is_elsewhere = zone.is_some() && node.zone != zone;
-        // One that is staged swaps at its next boot, whatever is withdrawn.
+        // A staged node replaces its instance at its next boot, whatever is withdrawn.
         let is_unable = if node.reachable { !node.able } else { !is_outage && !node.staged };
         is_elsewhere
             || reach.is_canary && !node.canary && !view.returns(*index)
