@@ -128,10 +128,10 @@ pub(super) async fn follow(kind: WatchedKind, client: kube::Client, term: u64, e
             Ok(Event::Apply(object)) => Change::Present(kind, Box::new(value(object)), false),
             Ok(Event::Delete(object)) => Change::Gone(kind, Box::new(value(object))),
             Err(error) => {
-                let message = unreadable(kind, &ApiFailure::from_watcher(&error));
-                let is_new = message != reported;
-                reported.clone_from(&message);
-                let _ = events.send(ClusterEvent::Unreadable(term, kind, is_new.then_some(message))).await;
+                let words = unreadable(kind, &ApiFailure::from_watcher(&error));
+                let is_new = words != reported;
+                reported.clone_from(&words);
+                let _ = events.send(ClusterEvent::Unreadable(term, kind, is_new.then_some(words))).await;
                 if is_refused(&error) {
                     // It would go on from where it was, as if nothing had happened since: another begins with a list.
                     stream.set(open());
