@@ -175,7 +175,7 @@ impl Current {
     /// Why its rollout is halted, if it is: one that could not be written there is told by the status alone.
     fn halted(&self) -> Option<Halted> {
         let (status, generation) = self.status();
-        self.mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| Halted::told(status, generation))
+        self.mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| Halted::of_status(status, generation))
     }
 
     /// Whether its rollout was taken back.
