@@ -192,7 +192,7 @@ pub struct DaemonPlan {
     /// The revision that replaces what runs at the next boot: its approval is claimed, or to be claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staging: Option<String>,
-    /// Whether the container runtime is to be asked: a replacement needs to know who can say when the old one is gone.
+    /// Whether the container runtime is to be asked: a replacement needs a component that can report when the old one is gone.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub asks_runtime: bool,
     /// When to look again even if nothing happens. A recording has that apart from the plan, which else stays the same.

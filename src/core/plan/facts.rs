@@ -28,7 +28,7 @@ use crate::core::update_trigger::UpdateTrigger;
 pub enum ManifestFact<'a> {
     /// No file of this instance.
     Missing,
-    /// The disk has lost its file, and nobody removed it.
+    /// Its file was lost with the disk and not removed.
     Lost,
     /// Its file, with the SHA-256 of the bytes.
     Present(&'a str),
@@ -69,7 +69,7 @@ pub enum EndObservable {
 /// What a pass is to an instance that has a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassPhase {
-    /// The first look of a boot: neither a kubelet nor anything of the instance has run.
+    /// The first pass of a boot: neither a kubelet nor anything of the instance has run.
     BeforeKubelet,
     /// The first pass of a process; what an earlier one of this boot left closed is opened.
     First,
@@ -170,7 +170,7 @@ pub enum Permission {
 pub enum Withheld {
     /// The coordinator has not approved it.
     NotApproved,
-    /// Whether it has, has not been read yet.
+    /// The approval has not been read yet.
     NotRead,
     /// Nothing withholds it but the trigger that its owner wrote.
     Until(UpdateTrigger),
@@ -178,7 +178,7 @@ pub enum Withheld {
     NotServed,
     /// The cluster's NodeDaemons drop which overlays apply, so that no coordinator can approve them.
     OlderResource,
-    /// It cannot be read whether who approved it still coordinates.
+    /// It cannot be read whether the coordinator that approved it still holds the Lease.
     LeaseNotRead,
     /// People have paused it.
     Paused,
@@ -261,8 +261,8 @@ pub enum Stock {
     Lost(Evidence),
 }
 
-/// What the shell has observed, and what it can compute without side effects. No method has a default: an answer that
-/// nobody gave must not let anything pass.
+/// What the shell has observed, and what it can compute without side effects. No method has a default: a missing answer
+/// must not permit anything.
 pub trait Facts {
     /// Renders (cached) `incarnation` of a DaemonSet.
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult>;

@@ -41,7 +41,7 @@ impl Planner<'_> {
             }
         }
         if self.summary.state != State::Failing {
-            // How ready it is changes; what holds it does not, and is news once.
+            // Its readiness changes; the reason that holds it does not, and is news once.
             self.summary.reason.clear();
         }
         match why {
@@ -102,7 +102,7 @@ impl Planner<'_> {
         self.add_reason(&format!("{reason}{stays}"));
     }
 
-    /// Says how what stays without a reason to run is let go.
+    /// Hints how a daemon that the configuration no longer selects is released.
     pub(super) fn hint_release(&mut self) {
         if self.record.live().next().is_some() {
             self.summary.releasable = true;

@@ -1,6 +1,6 @@
-//! A node's turn among others: a delay that is another on each node.
+//! A node's turn among others: a delay that differs from node to node.
 //!
-//! Owns how long a change of template or overlays waits that needs no approval. Must not decide whether it needs one.
+//! Owns how long a change of template or overlays waits if it needs no approval. Must not decide whether it needs one.
 
 use crate::core::model::Source;
 use crate::core::overlays::ListSource;

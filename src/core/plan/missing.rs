@@ -1,7 +1,7 @@
 //! What another revision needs that does not exist, while an instance of the old one stays.
 //!
-//! Owns what is said of it: the coordinator approves no node that lacks something. What nobody has said anything of yet is
-//! not missing.
+//! Owns how that is reported: the coordinator approves no node that lacks something. An object that no source has shown yet
+//! does not count as missing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Planner<'_> {
     }
 
     /// The renderings of the target's next instance as it is written and as admission has just changed it, as far as policy
-    /// allows them. What admission adds may be another object by now: only who is approved asks it again.
+    /// allows them. What admission adds may be another object by now: only an approved node asks it again.
     fn renderings(&self, target: &Target) -> Vec<Arc<RenderResult>> {
         let written = &target.daemon_set;
         let is_fresh = self.record.answer.as_ref().is_some_and(|answer| self.context.now - answer.at < FRESH);

@@ -87,13 +87,13 @@ impl Planner<'_> {
         failed.is_some_and(|failed| failed.failure.cause == Cause::NotAccepted)
     }
 
-    /// Whether what the kubelet did not accept may be accepted now. What may have been rejected unheard, because no API
-    /// server answered, is tried once more when one does, if nothing runs in its stead.
+    /// Whether what the kubelet did not accept may be accepted now. A rejection may have gone unnoticed while no API
+    /// server answered: then the instance is tried once more when one does, if nothing runs in its stead.
     pub(super) fn may_be_accepted_now(&self, failed: &FailedRevision) -> bool {
         let Some(before) = &failed.conditions else { return false };
         let now = self.facts.acceptance_conditions();
-        let is_heard = now.has_api && !before.has_api;
-        now.differs(before) || is_heard && self.last_accepted(&failed.revision).is_none()
+        let has_api_again = now.has_api && !before.has_api;
+        now.differs(before) || has_api_again && self.last_accepted(&failed.revision).is_none()
     }
 
     /// The last revision that the kubelet accepted, if it is another one than `desired`.

@@ -1,4 +1,4 @@
-//! What overlays mean for a plan. That they are part of what an instance is current by, its revision says.
+//! What overlays mean for a plan. They are part of an instance's revision.
 
 use std::sync::Arc;
 

@@ -53,7 +53,7 @@ impl Planner<'_> {
         match permission {
             Permission::Claimed => Permission::Claimed,
             _ if is_paused(&target.daemon_set) => Permission::Withheld(Withheld::Paused),
-            // Nobody may have been there to withdraw what was approved before.
+            // An earlier approval may stand because no coordinator ran to withdraw it.
             permission if permission != Permission::Free && self.is_halted(target) => {
                 Permission::Withheld(Withheld::Halted)
             }
@@ -153,7 +153,7 @@ impl Planner<'_> {
     }
 
     /// Why the target waits for its approval, which is withheld: its images are pulled meanwhile. `None`: no approval
-    /// would help, and who starts it meets the refusal and reports it.
+    /// would help; the start meets the refusal and reports it.
     pub(super) fn withheld(&mut self, target: &Target, withheld: Withheld) -> Option<String> {
         let incarnation = self.record.next_incarnation;
         if are_missing(&target.daemon_set)
@@ -263,7 +263,7 @@ impl Planner<'_> {
             return true;
         }
         match &self.facts.rendering(daemon_set, self.record.next_incarnation, Data::Current).result {
-            Ok(rendered) => !rendered.pod.can_start() && rendered.pod.held.iter().all(|held| !held.unheard),
+            Ok(rendered) => !rendered.pod.can_start() && rendered.pod.held.iter().all(|held| !held.unconfirmed),
             Err(_) => true,
         }
     }

@@ -19,7 +19,7 @@ impl Planner<'_> {
     }
 
     /// Why no new instance starts here. A node that is not ready or unreachable has taints for that, and a successor that
-    /// waited until they go would leave it without the daemon although nobody wanted that.
+    /// waited until they go would leave the node without the daemon needlessly.
     pub(super) fn misplaced(&mut self, daemon_set: &DaemonSet) -> Option<String> {
         let placement = self.placed(daemon_set);
         if placement.should_run {
@@ -42,7 +42,7 @@ impl Planner<'_> {
             return None;
         }
         let is_elsewhere = || self.judged(daemon_set).node_name.is_some_and(|name| !name.matches);
-        // While the Node is not known, nothing of it is.
+        // While the Node is not known, its labels and taints are not known either.
         (!self.context.node.registered || !is_elsewhere() && !self.is_evicted(daemon_set)).then_some(until)
     }
 

@@ -43,7 +43,7 @@ use super::ready::STEADY;
 /// The default progress deadline; upstream's default for Deployments.
 const DEFAULT_DEADLINE: Span = Span::from_mins(10);
 /// How long a good instance must run with changed data before a roll-back returns to that data.
-const DATA_SETTLES: Span = Span::from_secs(30);
+const DATA_PROVES: Span = Span::from_secs(30);
 /// How soon to look again at an unavailable instance, and at a late one.
 const LOOK_AGAIN: Span = Span::from_secs(5);
 const LOOK_AGAIN_LATE: Span = Span::from_secs(10);
@@ -182,10 +182,10 @@ impl Planner<'_> {
                         now
                     }
                 };
-                if now < since + DATA_SETTLES {
-                    self.wake(since + DATA_SETTLES);
+                if now < since + DATA_PROVES {
+                    self.wake(since + DATA_PROVES);
                 }
-                now >= since + DATA_SETTLES
+                now >= since + DATA_PROVES
             }
         };
         if changed {
@@ -228,7 +228,7 @@ impl Planner<'_> {
         match failure {
             Some(mut failure) => {
                 if failure.cause == Cause::NotAccepted && self.was_read(desired) {
-                    // That it rejects the pod nobody hears now.
+                    // Without an API server, a rejection of the pod is not reported.
                     failure.cause = Cause::Admission;
                 }
                 let revision = desired.to_owned();

@@ -118,8 +118,8 @@ impl Planner<'_> {
         self.record.staged.take_if(|staged| *staged != target.revision && !is_in_doubt(staged, &target));
         let Some(target) = self.or_released(target) else { return };
         let (current, outdated) = self.split(&target);
-        let needs_word = self.needs_word(&target);
-        if outdated.is_empty() && !needs_word {
+        let needs_approval = self.needs_approval(&target);
+        if outdated.is_empty() && !needs_approval {
             self.record.pending_update = None;
         }
         let surge = target.daemon_set.allows_surge() && !target.rollback;
@@ -167,13 +167,13 @@ impl Planner<'_> {
                     self.summary.state = State::Waiting;
                     return self.add_reason(&why);
                 }
-                if needs_word && self.awaits_word(&target) {
+                if needs_approval && self.awaits_first_approval(&target) {
                     return;
                 }
                 let prepared = self.prepare(&target, StartFor::Nothing);
                 let reason = prepared.as_ref().and_then(|_| self.start_reason());
                 let prepared = prepared.filter(|_| reason.is_some());
-                if needs_word && prepared.is_none() {
+                if needs_approval && prepared.is_none() {
                     // Its claim is returned.
                     self.replacing = None;
                 }
@@ -182,7 +182,7 @@ impl Planner<'_> {
                     self.ask_runtime(at);
                     return self.add_reason("the container runtime is asked first whether one runs here already");
                 }
-                if let Some(prepared) = prepared.filter(|_| !needs_word || !self.claims_word(&target)) {
+                if let Some(prepared) = prepared.filter(|_| !needs_approval || !self.claims_approval(&target)) {
                     self.begin(&target, &prepared, &reason.unwrap_or_default());
                 }
             }

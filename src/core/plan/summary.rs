@@ -1,4 +1,4 @@
-//! What is said of a daemon after a pass.
+//! The report on a daemon after a pass.
 //!
 //! Owns the values, and how long their texts may be. Must not decide anything.
 
@@ -72,7 +72,7 @@ pub struct Summary {
     pub stock_pod: Option<String>,
     /// The wanted revision, if it failed here.
     pub failed: Option<FailedRevision>,
-    /// Whether it stays only because nobody has let it go: `release` ends it.
+    /// Whether it is held and `release` ends it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub releasable: bool,
 }
@@ -81,7 +81,7 @@ pub struct Summary {
 const HINTS: usize = 20;
 
 impl Summary {
-    /// Bounds the texts, which quote what others wrote: a template, a registry, a container.
+    /// Bounds the texts, which quote other sources: a template, a registry, a container.
     pub(super) fn shorten(&mut self) {
         let missing = self.missing.as_mut().map(|missing| &mut missing.message);
         for text in self.pull_failed.iter_mut().chain(missing).chain(&mut self.hints).chain([&mut self.reason]) {

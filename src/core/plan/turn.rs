@@ -158,8 +158,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Notes that a daemon that others wait for is Ready in this boot, or runs steadily where nobody reports that. What a
-    /// mirror pod shows from before is no evidence of that.
+    /// Notes that a daemon that others wait for is Ready in this boot, or runs steadily where readiness is not reported. An
+    /// earlier state of the mirror pod is no evidence of that.
     pub(super) fn note_ready(&mut self) {
         let known = self.record.this_boot.as_ref().filter(|this| this.boot == self.context.boot);
         let (was_ready, was_steady) = known.map_or((false, false), |this| (this.ready, this.steady));
@@ -247,8 +247,8 @@ fn has_gate(instance: &&Instance) -> bool {
     instance.daemon_set.as_ref().is_some_and(|daemon_set| daemon_set.gate == StartGate::Has)
 }
 
-/// So many daemons of a circle are named.
-const TOLD: usize = 32;
+/// How many daemons of a circle are named.
+const MOST_NAMED: usize = 32;
 
 fn list<'a>(keys: impl IntoIterator<Item = &'a ObjectKey>) -> String {
     keys.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -259,8 +259,8 @@ fn remarks(after: &After) -> impl Iterator<Item = String> {
     let own =
         (after.circle.len() == 1).then(|| format!("{AFTER} names the DaemonSet itself: it does not wait for itself"));
     let circle = (after.circle.len() > 1).then(|| {
-        let names = list(after.circle.iter().take(TOLD));
-        let names = match after.circle.len().saturating_sub(TOLD) {
+        let names = list(after.circle.iter().take(MOST_NAMED));
+        let names = match after.circle.len().saturating_sub(MOST_NAMED) {
             0 => names,
             more => format!("{names} and {more} more"),
         };

@@ -19,7 +19,7 @@ use crate::core::render::json::Object;
 const PREFIX: &str = "KUBERNETES";
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
-/// So many names of variables are in one note.
+/// How many names of variables one note has.
 const NOTED: usize = 5;
 
 /// Adds the variables to every container that does not set them itself. With hostNetwork they are host and port of the API
@@ -50,7 +50,7 @@ pub(super) fn add(ctx: &mut RenderContext<'_>, spec: &mut Object) {
         if host_network && missing.len() < variables.len() {
             return;
         }
-        // `$(X)` sees only what is declared before it; otherwise the container's own come first.
+        // `$(X)` expands only variables that are declared before it; otherwise the container's own come first.
         let is_ours = |name: &str| variables.iter().any(|variable| variable.text_at("name") == Some(name));
         let first = own.iter().any(|own| env::references(own).any(is_ours));
         let at = if first { 0 } else { own.len() };
