@@ -128,7 +128,7 @@ pub(super) enum FloorSource {
     /// As it was on disk, or as it has followed from what is on this node.
     #[default]
     Disk,
-    /// There is none, nor anything else that an agent before this one remembered: manifests alone could show one.
+    /// There is no floor, and nothing else that an earlier agent remembered: only manifests could show one.
     New,
     /// It cannot be read, or not all that it stands for.
     Lost,

@@ -77,7 +77,7 @@ pub(super) fn remaining(state: &AgentState, plan: &Plan, outcome: &EffectOutcome
         plan.map(|daemon| daemon.summary.reason.clone()).filter(|reason| !reason.is_empty())
     };
     let of_record = |record: &'_ DaemonRecord| {
-        // What is said of a daemon is about one of its pods.
+        // The reason of a daemon is about one of its pods.
         let of_daemon = || summary(&record.key).filter(|_| record.instances.len() == 1);
         let instances = record.instances.iter().map(|instance| Leftover {
             what: failure(&record.key).or_else(of_daemon).unwrap_or_else(|| match &instance.phase {

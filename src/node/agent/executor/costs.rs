@@ -22,7 +22,7 @@ const SET_ASIDE: &str = "set-aside";
 const AT_WORK: &str = "at-work";
 
 impl Executor {
-    /// Notes on disk that `versions` are about to be worked on. Where that fails they are worked on all the same.
+    /// Notes on disk that `versions` are about to be worked on. If that fails, they are worked on nevertheless.
     pub(in crate::node::agent) fn mark(&mut self, versions: &[DefinitionVersion]) {
         if let Some(state) = self.state.as_ref().filter(|_| !versions.is_empty()) {
             self.mark = state.inputs.write_unsynced(AT_WORK, &versions).ok();
@@ -65,7 +65,7 @@ impl Executor {
         self.set_aside = set_aside.clone();
         let marked = match store.load::<Vec<DefinitionVersion>>(AT_WORK) {
             Loaded::Present(marked) => marked,
-            // A mark that was cut off says nothing.
+            // A truncated mark does not count.
             Loaded::Absent | Loaded::Damaged(_) => return Ok(set_aside),
         };
         let line = set_aside.note_killed(marked);

@@ -19,7 +19,7 @@ pub(in crate::node::agent) struct StateFolder {
 }
 
 impl StateFolder {
-    /// Whether it is still the folder at its path, for nobody else to write to: somebody may have changed that.
+    /// Whether it is still the folder at its path, and no other user may write to it.
     pub(in crate::node::agent) fn is_in_place(&self) -> bool {
         self.inputs.is_in_place() && self.records.is_in_place()
     }

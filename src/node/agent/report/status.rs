@@ -1,6 +1,6 @@
 //! The status of the node and of its daemons, and what is wrong with them.
 //!
-//! Owns the way from a plan to what `status` says. Must not change anything.
+//! Owns the way from a plan to the answer of `status`. Must not change anything.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -189,7 +189,7 @@ impl ReportInputs<'_> {
         }
     }
 
-    /// What nobody understands in the definition of a daemon that is in force.
+    /// The unknown fields of the definition of a daemon that is in force.
     fn doubts(&self, key: &ObjectKey, source: Option<&Source>) -> Vec<FieldError> {
         let of_file = matches!(source, Some(Source::File { .. }));
         let daemon_set = match of_file {
@@ -237,9 +237,10 @@ impl ReportInputs<'_> {
         let snapshot = api.store().snapshot();
         let refused = snapshot.refused();
         let is_named = |object: &_| self.last.plan.daemons.iter().any(|plan| plan.references.contains(object));
-        // What is refused and a daemon names is told at the daemon.
-        let is_told = |scope: &Scope| matches!(scope, Scope::Object(o) if refused.contains_key(o) && is_named(o));
-        let scopes = health.scopes.into_iter().filter(|health| !is_told(&health.scope));
+        // A refused object that a daemon names is reported with the daemon.
+        let is_with_daemon =
+            |scope: &Scope| matches!(scope, Scope::Object(o) if refused.contains_key(o) && is_named(o));
+        let scopes = health.scopes.into_iter().filter(|health| !is_with_daemon(&health.scope));
         let scopes = scopes.filter_map(|s| Some(problem(format!("API: {}", s.scope), s.error?)));
         let tokens =
             self.last.observation.tokens.refused.iter().map(|(request, why)| {
