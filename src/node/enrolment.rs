@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  kubelet's certificate ─┐   identity/pending.pem    CertificateSigningRequest     identity/client.pem
-//!  or bootstrap token     ├─> (key, 0600)          ─> approved by somebody       ─> certificate and key,
+//!  or bootstrap token     ├─> (key, 0600)          ─> approved in the cluster    ─> certificate and key,
 //!  or the identity itself ┘                                                         renamed into place
 //! ```
 //!
@@ -63,7 +63,7 @@ pub enum EnrolmentError {
         #[source]
         source: ApiFailure,
     },
-    /// The API server refused, or its answer is none.
+    /// The API server refused, or its answer cannot be used.
     #[error("certificatesigningrequest {request}")]
     Api {
         /// The request's name.
