@@ -147,7 +147,7 @@ impl Planner<'_> {
         self.stays_handed_over(daemon_set, Some(HandOver { missing, ..known }), &reason)
     }
 
-    /// Nothing runs here any more; what the instance needs to return without an API server is kept.
+    /// Nothing runs here any more; the record keeps what the instance needs to return without an API server.
     fn stays_handed_over(&mut self, daemon_set: &Arc<DaemonSet>, hand_over: Option<HandOver>, reason: &str) -> bool {
         let Some(hand_over) = hand_over else { return false };
         self.record.hand_over = Some(hand_over);

@@ -1,6 +1,6 @@
 //! How instances end: the manifest goes, then nothing of the pod runs any more, then it is forgotten.
 //!
-//! Owns the way from the end of an instance to its last trace. Must not decide what ends, but for a daemon that is gone.
+//! Owns the way from the end of an instance to its last trace. Must not decide which instances end, except those of a daemon that is gone.
 
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
@@ -138,7 +138,7 @@ impl Planner<'_> {
         self.keep(State::LeftAlone, reason);
     }
 
-    /// What ends already does so for good.
+    /// An instance that ends already ends for good.
     pub(super) fn end_returns(&mut self) {
         for instance in &mut self.record.instances {
             if let Phase::Ending { returns, .. } = &mut instance.phase {
@@ -147,7 +147,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Nothing should run here any more: says why, or what still ends.
+    /// Nothing should run here any more: reports why, or which instance still ends.
     pub(super) fn show_ended(&mut self, reason: &str) {
         let Some(instance) = self.record.instances.last() else {
             self.summary.state = State::NotSelected;

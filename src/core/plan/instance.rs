@@ -34,7 +34,7 @@ const STARTUP: Span = Span::from_secs(60);
 /// How long a new instance waits for an object that no source has shown yet, before a container waits for it by itself.
 const UNCONFIRMED: Span = Span::from_secs(2);
 
-/// What a new instance starts for.
+/// Why a new instance starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartFor {
     /// Nothing of the daemon runs.
@@ -47,7 +47,7 @@ pub(super) enum StartFor {
     Boot,
 }
 
-/// What a new instance is made from.
+/// The source of a new instance.
 pub(super) struct NewInstance {
     pub(super) rendering: Arc<RenderResult>,
     /// The DaemonSet that was rendered, as admission returned it.
@@ -83,7 +83,7 @@ impl Planner<'_> {
         Some(NewInstance { rendering, daemon_set })
     }
 
-    /// Requests what the target waits for besides its Namespace, so that the first daemon of a namespace does not wait
+    /// Requests the objects that the target waits for besides its Namespace, so that the first daemon of a namespace does not wait
     /// for two answers in sequence. Not for Secrets: the daemon may not be allowed to start.
     fn ask_ahead(&mut self, target: &Target) {
         let (references, tokens) = (self.references.clone(), self.tokens.clone());
@@ -94,7 +94,7 @@ impl Planner<'_> {
         self.tokens = tokens;
     }
 
-    /// Notes what the target needs, so that it is there when what it waits for is over, also without an API server.
+    /// Notes the objects that the target needs, so that they are there when its wait is over, also without an API server.
     pub(super) fn note_needs(&mut self, target: &Target) {
         let before = self.summary.clone();
         let _ = self.rendered(&target.daemon_set, target.data, StartFor::Nothing);
@@ -127,7 +127,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether it is known that what is missing does not exist, or has been waited for long enough.
+    /// Whether missing objects are known not to exist, or have been waited for long enough.
     fn is_confirmed(&mut self, held: &[HeldPart]) -> bool {
         if !held.iter().any(|held| held.unconfirmed) {
             return true;
@@ -155,7 +155,7 @@ impl Planner<'_> {
         self.summary.hints = all.filter(|hint| seen.insert(hint.clone())).collect();
     }
 
-    /// Says what is missing.
+    /// Reports the missing objects.
     pub(super) fn wait_for(&mut self, missing: &[Missing]) {
         self.summary.state = State::Waiting;
         self.summary.waiting_for.extend_from_slice(missing);

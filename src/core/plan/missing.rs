@@ -1,4 +1,4 @@
-//! What another revision needs that does not exist, while an instance of the old one stays.
+//! Missing objects of another revision, while an instance of the old one stays.
 //!
 //! Owns how that is reported: the coordinator approves no node that lacks something. An object that no source has shown yet
 //! does not count as missing.
@@ -20,7 +20,7 @@ use super::progress::Target;
 
 impl Planner<'_> {
     /// Notes the objects that a target refers to which waits for its approval, so that it is known by then which of them
-    /// exist. Its tokens are requested once it is approved. Gives what does not exist, in words.
+    /// exist. Its tokens are requested once it is approved. Gives the missing objects as text.
     pub(super) fn look_ahead(&mut self, target: &Target) -> Option<String> {
         for rendering in self.renderings(target) {
             self.references.extend(rendered(&rendering).flat_map(|rendered| &rendered.pod.references).cloned());
@@ -32,7 +32,7 @@ impl Planner<'_> {
         self.note_missing(target)
     }
 
-    /// Notes what the target needs and what does not exist, if an instance stays for that. Gives it in words.
+    /// Notes the objects that the target needs, and the missing ones if an instance stays because of them. Gives these as text.
     pub(super) fn note_missing(&mut self, target: &Target) -> Option<String> {
         let renderings = self.renderings(target);
         let all = renderings.iter().flat_map(rendered).flat_map(|rendered| &rendered.pod.absent);

@@ -1,4 +1,4 @@
-//! Keeping what runs up to date in place: each volume by itself, and the manifest.
+//! Keeps a running instance up to date in place: each volume by itself, and the manifest.
 //!
 //! Owns what a part that lacks something means for an instance that runs: only that part keeps its last data.
 
@@ -48,7 +48,7 @@ struct KeptParts {
     unknown: Vec<Missing>,
     /// Containers that have waited since the instance began.
     waiting: BTreeSet<String>,
-    /// How to mend what is refused.
+    /// The hints for refused fields.
     hints: Vec<String>,
 }
 
@@ -254,7 +254,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Says what keeps its last data, since when, and what it lacks.
+    /// Reports which parts keep their last data, since when, and what they lack.
     fn note_kept(&mut self, instance: &Instance, rendering: &RenderResult, kept: &KeptParts) {
         let now = self.context.now;
         for missing in rendering.held().iter().flat_map(|held| &held.missing) {
@@ -278,14 +278,14 @@ impl Planner<'_> {
         known.stale.retain(|volume, _| kept.stale.iter().any(|(_, stale)| stale.volume == *volume));
         for (extent, stale) in &kept.stale {
             let since = known.stale.entry(stale.volume.clone()).or_insert(now).to_string();
-            // What is set aside keeps its manifest for the one reason that is given for all of it.
+            // A daemon that is set aside keeps its manifest for the one reason that is given for all of its parts.
             if !(self.is_set_aside && *extent == StaleScope::Pod) {
                 self.summary.stale.push(StaleVolume { since, ..stale.clone() });
             }
         }
     }
 
-    /// Ends the summary of what runs: without all of its containers it waits, with old data it is stale.
+    /// Ends the summary of a running instance: without all of its containers it waits, with old data it is stale.
     pub(super) fn tell_kept(&mut self) {
         let waiting = std::mem::take(&mut self.summary.waiting_containers);
         for WaitingContainer { container, missing } in &waiting {
@@ -336,7 +336,7 @@ fn made_elsewhere(daemon_set: &DaemonSet) -> HeldPart {
     HeldPart { refused: vec![error], ..HeldPart::default() }
 }
 
-/// What holds a part back, in one line.
+/// The reason that holds a part back, in one line.
 fn reason(held: &HeldPart) -> String {
     let missing: Vec<String> = held.missing.iter().map(describe).collect();
     let mut reasons: Vec<String> = held.refused.iter().map(ToString::to_string).collect();

@@ -68,7 +68,7 @@ impl Planner<'_> {
             return false;
         }
         // A node that is not registered yet has only some of its labels and taints: not enough to start anything,
-        // and no evidence against what runs.
+        // and no evidence against a running instance.
         let reason = &placement.reason;
         match (self.context.node.registered, self.awaits_labels_until(daemon_set)) {
             (true, None) => self.unplaced(reason),
@@ -156,7 +156,7 @@ impl Planner<'_> {
             }
             (None, None) => {
                 self.note_claim(&target);
-                // What may not start at all waits for nothing: those that wait are not counted as those that are refused.
+                // A daemon that may not start at all does not wait: waiting daemons are counted apart from refused ones.
                 if self.is_refused_at_a_port(&target) {
                     self.replacing = None;
                     self.admitted(&target.daemon_set);
@@ -309,7 +309,7 @@ impl Planner<'_> {
     }
 }
 
-/// Whether the manifest of an instance whose definition is not remembered has a gate: what runs gets or loses none.
+/// Whether the manifest of an instance whose definition is not remembered has a gate: a running instance neither gets nor loses one.
 fn gate_on_disk(facts: &dyn Facts, daemon_set: &Arc<DaemonSet>, instance: &Instance) -> StartGate {
     let ManifestFact::Present(on_disk) = facts.manifest(&instance.uid) else { return StartGate::None };
     let with_gate = facts.rendering(&daemon_set.with_gate(StartGate::Has), instance.incarnation, Data::Current);

@@ -39,10 +39,10 @@ pub struct Summary {
     /// Since when it is in this state, if known.
     pub since: Option<Timestamp>,
     pub waiting_for: Vec<Missing>,
-    /// Parts of what runs that keep their last data.
+    /// Parts of the instance that keep their last data.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stale: Vec<StaleVolume>,
-    /// Containers of what runs that wait for their environment.
+    /// Containers of the instance that wait for their environment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting_containers: Vec<WaitingContainer>,
     /// Whether the node is to carry the taint `daemonlet.dev/starting` until it is Ready.
@@ -65,7 +65,7 @@ pub struct Summary {
     /// Why an image of the wanted revision cannot be pulled, while the old instance stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_failed: Option<String>,
-    /// What the target needs and what does not exist, while an instance of another revision stays.
+    /// The target's missing objects, while an instance of another revision stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<MissingReport>,
     /// The name of a pod of the DaemonSet controller that runs beside a `static` instance.
