@@ -43,7 +43,7 @@ pub enum EnrolmentError {
     #[error(transparent)]
     Connection(ApiFailure),
     /// Another kubeconfig is in the place of ours.
-    #[error("kubeconfig {} is there and is none of ours", .0.display())]
+    #[error("kubeconfig {} exists and was not made by daemonlet", .0.display())]
     Taken(PathBuf),
     /// A file could not be read or written.
     #[error("identity cannot be kept")]

@@ -309,7 +309,7 @@ impl Agent {
             return Err("no such daemon has run on this node".to_owned());
         };
         if record.live().any(|instance| instance.orphaned) {
-            return Err("its DaemonSet is gone: nothing says what a new instance would be".to_owned());
+            return Err("its DaemonSet is gone: there is no definition for a new instance".to_owned());
         }
         match (record.live().next(), record.ending().next()) {
             (Some(_), _) => Ok(record.clone()),

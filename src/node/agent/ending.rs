@@ -166,15 +166,15 @@ pub(super) fn sandbox(instance: &Instance, ends: &Ends<'_>) -> Evidence {
 fn by_mirror(instance: &Instance, ends: &Ends<'_>) -> Evidence {
     let observation = ends.observation;
     let is_listed = observation.snapshot().is_some_and(|api| api.lists(&Scope::Pods) > 0);
-    // One that an API server showed which does not answer now, or that was never seen of what the runtime has listed, says
-    // nothing by its absence.
+    // An absent mirror pod is no evidence if the API server does not answer now, or if the runtime has listed the instance and
+    // its mirror pod was never seen.
     let is_shown = instance.mirror.is_some() || !instance.listed;
-    let is_witness = observation.api_answers() && is_shown;
-    // Counted over restarts of the agent, as there is a witness.
+    let absence_counts = observation.api_answers() && is_shown;
+    // Counted over restarts of the agent, because the API server is the evidence.
     let waited = instance.phase.since().map_or(Span::ZERO, |since| observation.now - since);
     match (is_listed, ends.mirror) {
         (true, Some(_)) => Evidence::Running,
-        (true, None) if is_witness => waited_out(waited, evidence::grace_period(instance) + GONE_AFTER),
+        (true, None) if absence_counts => waited_out(waited, evidence::grace_period(instance) + GONE_AFTER),
         _ => by_time(instance, ends),
     }
 }

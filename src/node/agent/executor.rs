@@ -54,9 +54,9 @@ pub(super) struct Executor {
     pub(super) sealing: Sealing,
     /// The floor as it is on disk.
     pub(super) floor: Floor,
-    /// What is set aside, as it is on disk.
+    /// The definitions that are set aside, as on disk.
     set_aside: SetAside,
-    /// What says on disk which definitions are being worked on.
+    /// The mark on disk of the definitions that are being worked on.
     mark: Option<UnsyncedRecord>,
     /// Records that were written without waiting for the disk.
     unsynced: Vec<(ObjectKey, UnsyncedRecord)>,
@@ -64,12 +64,12 @@ pub(super) struct Executor {
     renamed: Vec<ObjectKey>,
 }
 
-/// What is wrong with a part of the disk.
+/// The problem of a part of the disk.
 pub(super) fn problem(object: &str, failure: EffectFailure) -> Problem {
     Problem { object: object.to_owned(), reason: failure.message, hint: failure.hint }
 }
 
-/// What is wrong with a state folder that is not used.
+/// The problem of a state folder that is not used.
 pub(super) fn unused(error: &(dyn std::error::Error + 'static), hint: Option<String>) -> Problem {
     let mut failure = failure::of(error, hint);
     failure.message.push_str("; until it can be used, nothing is ended or replaced, and nothing is remembered");

@@ -1,4 +1,4 @@
-//! Taking everything of ours off the node: the agent's own passes with nothing wanted any more.
+//! Removes everything of ours from the node: ordinary passes of the agent that want no daemon.
 //!
 //! The passes do all that an end needs: the number is on the disk before the manifest goes, the runtime says that the
 //! sandbox is gone, the folder is cleared. So the next teardown completes one that was interrupted, and an agent that starts
@@ -17,7 +17,7 @@ use super::last_pass::LastPass;
 use super::outcome::EffectOutcome;
 use super::state::AgentState;
 
-/// What a teardown found, and what is left of it.
+/// The findings of a teardown, and what is left of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Teardown {
     pub node: String,

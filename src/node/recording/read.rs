@@ -202,5 +202,5 @@ fn items(value: &Value) -> usize {
 
 fn name(value: &Value) -> Result<PieceName, ReadError> {
     let bytes = value.as_bytes().and_then(|bytes| PieceName::try_from(&**bytes).ok());
-    bytes.ok_or_else(|| ReadError::Damaged("the name of a piece is none".to_owned()))
+    bytes.ok_or_else(|| ReadError::Damaged("the name of a piece is not valid".to_owned()))
 }

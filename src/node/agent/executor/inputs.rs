@@ -67,7 +67,7 @@ impl Executor {
             Loaded::Damaged(_) | Loaded::Absent => later,
         };
         if let Err(error) = folder.inputs.save(INPUTS, &inputs) {
-            tracing::warn!("what the API server has said since cannot be remembered: {error}");
+            tracing::warn!("later changes of the API server cannot be remembered: {error}");
         }
     }
 

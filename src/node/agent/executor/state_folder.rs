@@ -1,7 +1,7 @@
-//! The state folder: what is in it, who may open it, and whose it is.
+//! The state folder: its content, its lock, and its owner.
 //!
-//! Owns its lock: one agent works on it at a time. Must not decide from what is remembered there; a check reads all of
-//! it, to say what is damaged.
+//! Owns its lock: one agent works on it at a time. Must not decide from its content; a check reads all of it to report
+//! damage.
 
 use crate::config::Config;
 use crate::node::agent::error::AgentError;

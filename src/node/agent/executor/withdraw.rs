@@ -1,6 +1,6 @@
 //! Secret data leaves the volumes when the machine is shut down.
 //!
-//! Owns what goes and what stays. Must not take what is not sealed on disk.
+//! Owns which volumes lose their data. Must not remove data that is not sealed on disk.
 
 use std::collections::BTreeSet;
 
