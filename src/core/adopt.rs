@@ -190,7 +190,7 @@ mod tests {
         halfway.extend(before);
         drop_adopted(&mut halfway);
         assert_eq!(halfway, records);
-        assert!(!adopt_orphans(&mut records, &named("third", "net"), 0, |_| false), "nobody's orphan any more");
+        assert!(!adopt_orphans(&mut records, &named("third", "net"), 0, |_| false), "no orphan any more");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::core::time::Timestamp;
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The labels that the API server copies from a Node to its pods (`PodTopologyLabels`).
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
-/// So long after a Node was registered anew it may lack labels that it had.
+/// How long after a Node was registered anew it may lack labels that it had.
 pub const LABELS_WITHIN: Span = Span::from_secs(300);
 
 /// The view of the Node object `node`; it is registered if it has a UID.

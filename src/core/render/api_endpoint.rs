@@ -19,7 +19,7 @@ use crate::core::render::json::Object;
 const PREFIX: &str = "KUBERNETES";
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
-/// So many names of variables are in one note.
+/// How many names of variables one note has.
 const NOTED: usize = 5;
 
 /// Adds the variables to every container that does not set them itself. With hostNetwork they are host and port of the API

@@ -93,7 +93,7 @@ impl<'a> RenderContext<'a> {
         }
     }
 
-    /// From here on `part` is rendered: what is missing or refused holds it back.
+    /// From here on `part` is rendered: a missing or refused object holds it back.
     pub(super) fn begin(&mut self, part: Part) {
         self.obstacles.part = part;
     }
@@ -144,7 +144,7 @@ impl<'a> RenderContext<'a> {
             Lookup::Absent | Lookup::Deleted(_) if optional => {}
             Lookup::Unknown if optional && self.is_from_folder() => {}
             Lookup::Absent | Lookup::Deleted(_) => self.lack(self.namespace(), kind, name, ""),
-            Lookup::Unknown => self.not_heard(self.missing(kind.as_str(), self.namespace(), name, "")),
+            Lookup::Unknown => self.not_known(self.missing(kind.as_str(), self.namespace(), name, "")),
         }
         self.record(kind, name, "", None);
         None
@@ -170,7 +170,7 @@ impl<'a> RenderContext<'a> {
     }
 
     /// Records that something is not known yet.
-    pub(super) fn not_heard(&mut self, missing: Missing) {
+    pub(super) fn not_known(&mut self, missing: Missing) {
         self.obstacles.miss(missing.clone(), true);
         self.waiting_for.insert(missing);
     }
@@ -271,7 +271,7 @@ impl<'a> RenderContext<'a> {
     }
 }
 
-/// What the DaemonSet may have.
+/// The bounds of the DaemonSet.
 pub(super) fn bound(input: RenderInput<'_>) -> &'static Bound {
     bounds::of(&input.daemon_set.key.namespace, input.daemon_set.author(), &input.options.rules)
 }

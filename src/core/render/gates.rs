@@ -65,7 +65,7 @@ pub(super) fn drop_fields(ctx: &mut RenderContext<'_>, spec: &mut Object) {
             container.remove("lifecycle");
         }
     });
-    // Without an API server nobody will say more.
+    // Without an API server no better answer will come.
     ctx.guesses_kubelet = is_guess && ctx.input.options.has_api;
     for field in dropped {
         ctx.note(field, LEFT_OUT, "");

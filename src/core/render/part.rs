@@ -1,6 +1,6 @@
 //! The parts of a rendered pod that are written and refreshed independently, and what holds one of them back.
 //!
-//! Owns who waits for what. Must not decide what a part that is held back means for the pod: planning does.
+//! Owns which part waits for which object. Must not decide what a part that is held back means for the pod: planning does.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -36,8 +36,9 @@ pub struct HeldPart {
     pub part: Part,
     pub missing: Vec<Missing>,
     pub refused: Vec<FieldError>,
-    /// Whether nobody has said that what is missing does not exist.
-    pub unheard: bool,
+    /// Whether no source has confirmed that the missing objects do not exist.
+    #[serde(rename = "unheard")]
+    pub unconfirmed: bool,
 }
 
 impl HeldPart {
@@ -64,15 +65,15 @@ impl Obstacles {
         if let Some(at) = self.places.get(&self.part) {
             return *at;
         }
-        self.held.push(HeldPart { part: self.part.clone(), unheard: true, ..HeldPart::default() });
+        self.held.push(HeldPart { part: self.part.clone(), unconfirmed: true, ..HeldPart::default() });
         self.places.insert(self.part.clone(), self.held.len() - 1);
         self.held.len() - 1
     }
 
-    /// `unheard`: nobody has said that it does not exist.
-    pub(super) fn miss(&mut self, missing: Missing, unheard: bool) {
+    /// `unconfirmed`: no source has confirmed that it does not exist.
+    pub(super) fn miss(&mut self, missing: Missing, unconfirmed: bool) {
         let at = self.now();
-        self.held[at].unheard &= unheard;
+        self.held[at].unconfirmed &= unconfirmed;
         if self.lacks.insert((at, missing.clone())) {
             self.held[at].missing.push(missing);
         }
@@ -81,7 +82,7 @@ impl Obstacles {
     pub(super) fn refuse(&mut self, error: FieldError) {
         let at = self.now();
         let held = &mut self.held[at];
-        held.unheard = false;
+        held.unconfirmed = false;
         held.refused.push(error);
     }
 

@@ -1,4 +1,4 @@
-//! What a DaemonSet of the API means that is not ours here.
+//! DaemonSets of the API that are not ours on this node.
 //!
 //! Owns what follows from its labels alone. Must not look at what it defines.
 

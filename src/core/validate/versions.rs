@@ -1,4 +1,4 @@
-//! What one supported version of Kubernetes refuses in a pod and another takes.
+//! Fields of a pod that one supported version of Kubernetes refuses and another takes.
 //!
 //! Judged for a rendered pod alone: only then is it known which kubelet reads it.
 

@@ -83,8 +83,8 @@ pub(super) struct RememberedInputs {
     #[serde(default)]
     pub(super) unread: BTreeSet<ObjectRef>,
     /// Whether what an agent before this one remembered cannot be read or is older than what runs, and API server and
-    /// folders have not said yet what they have of all that is in use: what runs may have been made from something newer
-    /// than what is known.
+    /// folders have not shown yet which objects in use they have: instances may have been made from something newer
+    /// than is known.
     #[serde(default)]
     pub(super) incomplete: bool,
     /// Where daemons from files came from: whether their absence is evidence.

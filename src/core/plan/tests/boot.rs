@@ -93,7 +93,7 @@ fn what_starts_at_a_boot_waits_for_its_turn_behind_its_gate() {
     assert!(plan.summary.reason.contains("waits until a/x is Ready here"), "{}", plan.summary.reason);
     bench.awaited.clear();
     assert_eq!(bench.pass(&desired), ["open uid-b-1"]);
-    // Nobody is awaited, and the one before has no gate.
+    // No daemon is awaited, and the one before has no gate.
     let (mut bench, _) = staged();
     boot(&mut bench);
     assert_eq!(bench.pass(&desired), SWAP);

@@ -87,8 +87,9 @@ fn a_variable_of_another_service_is_noted_unless_the_container_sets_it() {
     let notes = Fixture::container(container).rendered().notes;
     assert_eq!(notes.len(), 1);
     let note = notes[0].to_string();
-    let told = "spec.template.spec.containers[0]: uses A_SERVICE_HOST, DB_SERVICE_HOST, DB_SERVICE_PORT of Services";
-    assert!(note.starts_with(told), "{note}");
+    let expected =
+        "spec.template.spec.containers[0]: uses A_SERVICE_HOST, DB_SERVICE_HOST, DB_SERVICE_PORT of Services";
+    assert!(note.starts_with(expected), "{note}");
 }
 
 #[test]

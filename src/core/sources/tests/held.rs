@@ -1,4 +1,4 @@
-//! What rules and configuration hold, and who may end what.
+//! Daemons that rules and configuration hold, and which source may end which.
 
 use super::*;
 

@@ -14,8 +14,8 @@ use crate::node::folders::FileView;
 use crate::node::images::PullProgress;
 
 /// The daemons that do not run as they should, or not at the wanted revision, and for which a plan has nothing to do, and
-/// all that are refused, lack something for their data, or have a file that does not count; `looked`: whether anybody has
-/// looked how they are.
+/// all that are refused, lack something for their data, or have a file that does not count; `looked`: whether their state
+/// was observed.
 pub(super) fn held(plan: &Plan, looked: bool) -> Vec<HeldDaemon> {
     let does_nothing = |d: &DaemonPlan| of(d).next().is_none();
     let is_held = |d: &&DaemonPlan| match d.summary.state {
@@ -38,7 +38,7 @@ fn replaces(action: &Action) -> bool {
     matches!(action, Action::End { .. } | Action::Start { .. } | Action::Finish { .. })
 }
 
-/// The revision that is to replace what runs as soon as something lets it; one that failed here is not tried again.
+/// The revision that is to replace the instance as soon as it may; one that failed here is not tried again.
 fn awaited(daemon: &DaemonPlan) -> Option<&String> {
     daemon.summary.wanted_revision.as_ref().filter(|_| daemon.summary.failed.is_none())
 }
@@ -60,8 +60,8 @@ pub(in crate::node::agent) fn changes(plan: &Plan) -> Vec<PlannedChange> {
     plan.daemons.iter().flat_map(of).collect()
 }
 
-/// Tokens of what runs that the API server is asked for anew as soon as it answers: until then what is mounted is of no
-/// use. One that is missing altogether holds back its volume, which says so.
+/// Tokens of instances that the API server is asked for anew as soon as it answers: until then the mounted ones are of no
+/// use. A token that is missing altogether holds back its volume, which reports that.
 pub(super) fn tokens(plan: &Plan, observation: &Observation, node_uid: Option<&str>) -> Vec<PlannedChange> {
     let runs = plan.daemons.iter().filter(|daemon| daemon.record.live().next().is_some());
     let wanted = runs.flat_map(|daemon| daemon.tokens.iter().map(move |request| (daemon, request)));
@@ -97,7 +97,7 @@ pub(super) fn pulls(plan: &Plan, observation: &Observation) -> Vec<PlannedChange
     plan.daemons.iter().filter_map(change).collect()
 }
 
-/// What a pull still has to do, and why.
+/// What a pull still has to fetch, and why.
 fn pulling(progress: &PullProgress) -> Option<(String, String)> {
     let images = || "pull images".to_owned();
     match progress {
