@@ -335,6 +335,8 @@ impl Node {
             && !self.has_older_state()
             // Then nothing is planned, and no gate closed.
             && !self.faults.contains(&Fault::ManifestsUnreadable)
+            // Nor can one be closed.
+            && !self.takes_no_data()
     }
 
     /// Whether it cannot be told if the kubelet has run in this boot, so that what ended at it, because its data is sealed,

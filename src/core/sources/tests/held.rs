@@ -43,6 +43,22 @@ fn a_configuration_that_selects_less_holds_what_runs() {
 }
 
 #[test]
+fn what_runs_without_a_record_stays_where_the_policy_lacks_its_namespace() {
+    let labelled = daemon_set(Source::Api, Some("static"));
+    let case = |namespaces: &[&str], answer| {
+        let policy = policy(None, "", namespaces);
+        SourcesCase { policy, ..SourcesCase::new(FolderState::Absent, ApiState::Present(&labelled)) }.confirmed(answer)
+    };
+    let adopted = record(None, true);
+    for answer in [Confirmation::Unasked, Confirmation::NotCovered, Confirmation::StillThere] {
+        assert_eq!(case(&["a"], answer).desired(&adopted), "kept");
+    }
+    assert_eq!(case(&["a"], Confirmation::Unasked).desired(&record(None, false)), "left");
+    let released = DaemonRecord { released: true, ..adopted };
+    assert!(case(&["a"], Confirmation::NotCovered).desired(&released).starts_with("gone"));
+}
+
+#[test]
 fn rules_that_became_stricter_hold_what_runs_until_a_version_obeys_them() {
     let with_image = |image: &str| {
         let spec = json!({"containers": [{"name": "c", "image": image}]});
