@@ -7,6 +7,7 @@ use daemonlet::simulation::Doing;
 
 use crate::api::THEIR_TOKEN;
 use crate::kubelet::Manifest;
+use crate::moves::Fault;
 use crate::node::KUBELET;
 use crate::node::MANIFESTS;
 use crate::node::Node;
@@ -45,7 +46,8 @@ impl Laws {
             self.removed.insert(was.uid.clone(), node.steady);
             if !by_world {
                 self.removed_by_agent.insert(was.uid.clone(), node.steady);
-                self.ends += 1;
+                // A removal that cannot be synced has failed, and is done again: it is not counted.
+                self.ends += u64::from(!node.faults.contains(&Fault::ManifestsBroken));
                 self.ended_by_agent(node, &was);
             }
         }
