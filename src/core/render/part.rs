@@ -38,6 +38,9 @@ pub struct HeldPart {
     pub refused: Vec<FieldError>,
     /// Whether nobody has said that what is missing does not exist.
     pub unheard: bool,
+    /// Whether all that is missing is optional, and may not exist.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
 }
 
 impl HeldPart {
@@ -64,24 +67,36 @@ impl Obstacles {
         if let Some(at) = self.places.get(&self.part) {
             return *at;
         }
-        self.held.push(HeldPart { part: self.part.clone(), unheard: true, ..HeldPart::default() });
+        let part = self.part.clone();
+        self.held.push(HeldPart { part, unheard: true, optional: true, ..HeldPart::default() });
         self.places.insert(self.part.clone(), self.held.len() - 1);
         self.held.len() - 1
     }
 
-    /// `unheard`: nobody has said that it does not exist.
-    pub(super) fn miss(&mut self, missing: Missing, unheard: bool) {
+    /// Something is known not to exist.
+    pub(super) fn miss(&mut self, missing: Missing) {
+        let at = self.lack(missing);
+        (self.held[at].unheard, self.held[at].optional) = (false, false);
+    }
+
+    /// Nobody has said of something that it does not exist.
+    pub(super) fn miss_unheard(&mut self, missing: Missing, optional: bool) {
+        let at = self.lack(missing);
+        self.held[at].optional &= optional;
+    }
+
+    fn lack(&mut self, missing: Missing) -> usize {
         let at = self.now();
-        self.held[at].unheard &= unheard;
         if self.lacks.insert((at, missing.clone())) {
             self.held[at].missing.push(missing);
         }
+        at
     }
 
     pub(super) fn refuse(&mut self, error: FieldError) {
         let at = self.now();
         let held = &mut self.held[at];
-        held.unheard = false;
+        (held.unheard, held.optional) = (false, false);
         held.refused.push(error);
     }
 
