@@ -1,6 +1,6 @@
 //! The command line: arguments in, text and an exit code out.
 //!
-//! Owns what a person types and sees. Must not decide: it asks `core` or the running agent.
+//! Owns the command line and its output. Must not decide: it asks `core` or the running agent.
 //! Data goes to standard output, everything else to standard error.
 
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::config::ConfigError;
 use crate::core::time::Span;
 use crate::log;
-use crate::log::StateTold;
+use crate::log::StateOutput;
 use crate::node::agent::AgentError;
 use crate::node::api::words;
 
@@ -86,7 +86,7 @@ impl From<Exit> for std::process::ExitCode {
 pub struct CommandFailure {
     /// The exit code.
     pub exit: Exit,
-    /// Each: what went wrong (file, object, field: reason), and what to do.
+    /// The errors, each as what went wrong (file, object, field: reason) and what to do.
     pub errors: Vec<(String, Option<String>)>,
 }
 
@@ -190,7 +190,7 @@ impl ConfigArgument {
     }
 }
 
-/// What runs the program's asynchronous part.
+/// The runtime of the program's asynchronous part.
 fn event_loop() -> Result<tokio::runtime::Runtime, CommandFailure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -205,7 +205,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Starts logging as the configuration says.
-fn start_log(config: &Config, state: StateTold) -> Result<(), CommandFailure> {
+fn start_log(config: &Config, state: StateOutput) -> Result<(), CommandFailure> {
     log::init(&config.log_level, config.log_target, state).map_err(|error| {
         let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
         CommandFailure::new(Exit::Unreadable, format!("{error}{source}"))
@@ -231,11 +231,11 @@ fn readable(command: clap::Command) -> clap::Command {
     }
 }
 
-/// What `arguments` say to `command`; else the exit code, and help, version or error are printed.
+/// Parses `arguments` by `command`; else the exit code, and help, version or error are printed.
 fn parse<T: clap::FromArgMatches>(mut command: clap::Command, arguments: Vec<OsString>) -> Result<T, Exit> {
     let matches = command.try_get_matches_from_mut(arguments);
     matches.and_then(|matches| T::from_arg_matches(&matches)).map_err(|error| {
-        // Help and version are errors to clap; a closed pipe is none to us.
+        // Help and version are errors to clap; a closed pipe is no error here.
         match (error.print(), error.use_stderr()) {
             (_, true) => Exit::Usage,
             (Err(why), false) if why.kind() != std::io::ErrorKind::BrokenPipe => {

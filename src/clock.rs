@@ -14,7 +14,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_millis(jiff::Timestamp::now().as_millisecond())
 }
 
-/// The wall clock, as exactly as it is told.
+/// The wall clock, with its full precision.
 pub(crate) fn exact() -> jiff::Timestamp {
     #[cfg(feature = "simulation")]
     if let Some(world) = crate::simulation::world() {
@@ -23,7 +23,7 @@ pub(crate) fn exact() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }
 
-/// The wall clock, as times of files are told.
+/// The wall clock, in the form of times of files.
 pub(crate) fn system() -> SystemTime {
     #[cfg(feature = "simulation")]
     if let Some(world) = crate::simulation::world() {

@@ -1,10 +1,10 @@
-//! The coordinator: what needs the whole cluster, done by the one who holds the Lease.
+//! The coordinator: does what needs the whole cluster, while it holds the Lease.
 //!
 //! Owns ControllerRevisions, `DaemonSet.status` and approvals. Observes ([`inputs`]), decides
-//! ([`crate::core::cluster::decide`]) and writes ([`write`]); replies come with the next observation. Whoever takes over
-//! goes on from what the API shows, and every write is conditional on the resource version it was decided from, so that
-//! two who both believe to hold the Lease do no harm. It watches Nodes, DaemonSets, NodeDaemons, ControllerRevisions and
-//! Namespaces, and no pods: one that an agent reports is looked up.
+//! ([`crate::core::cluster::decide`]) and writes ([`write`]); replies come with the next observation. A process that
+//! takes over goes on from what the API shows, and every write is conditional on the resource version it was decided
+//! from, so that two processes that both believe they hold the Lease do no harm. It watches Nodes, DaemonSets,
+//! NodeDaemons, ControllerRevisions and Namespaces, and no pods: one that an agent reports is looked up.
 
 mod health;
 mod inputs;
@@ -37,7 +37,7 @@ pub struct CoordinatorOptions {
     pub kubeconfig: PathBuf,
     pub lease_namespace: String,
     pub lease_name: String,
-    /// Who it is: unique among those that stand for the Lease.
+    /// Its name, unique among the processes that stand for the Lease.
     pub identity: String,
     /// What a pass obeys.
     pub settings: Settings,
@@ -59,8 +59,9 @@ pub async fn run(options: CoordinatorOptions, stop: impl Future<Output = ()>) {
     let (mut inputs, events) = ClusterInputs::new(&options, connector.client_of(selection.clone()), selection);
     tokio::spawn(connector.keep());
     let (ends, ended) = oneshot::channel();
-    let (cannot_list, told) = watch_channel::channel(String::new());
-    let lease = tokio::spawn(lease::keep(options.clone(), client.clone(), events.clone(), (told, ended)));
+    let (cannot_list, cannot_list_receiver) = watch_channel::channel(String::new());
+    let lease =
+        tokio::spawn(lease::keep(options.clone(), client.clone(), events.clone(), (cannot_list_receiver, ended)));
     let mut writer = Writer::new(client, events);
     let mut state = CoordinatorState::default();
     let mut next_look = None;
@@ -80,9 +81,9 @@ pub async fn run(options: CoordinatorOptions, stop: impl Future<Output = ()>) {
         report::log(&decision.notices);
         next_look = decision.next_look;
         let unlisted = telemetry::cannot_list(&observation, &state);
-        cannot_list.send_if_modified(|told| {
-            *told != unlisted && {
-                *told = unlisted;
+        cannot_list.send_if_modified(|known| {
+            *known != unlisted && {
+                *known = unlisted;
                 true
             }
         });

@@ -1,4 +1,4 @@
-//! What the node's owner says: TOML files in systemd's order, every key documented.
+//! The configuration of the node's owner: TOML files in systemd's order, every key documented.
 //!
 //! ```text
 //!  files ──> settings, each with file and line ──> Config: defaults filled in from the host
@@ -152,7 +152,7 @@ pub fn read_text(path: &Path, text: String) -> Result<Config, ConfigError> {
     resolved(&[(path.to_owned(), text)], &RealHost)
 }
 
-/// Whether the agent reads `path` without being told of it.
+/// Whether the agent reads `path` without an option that names it.
 pub fn is_system_file(path: &Path) -> bool {
     path == Path::new(MAIN_FILE) || read::DROP_INS.iter().any(|folder| path.parent() == Some(Path::new(folder)))
 }
@@ -204,7 +204,7 @@ impl Config {
         })
     }
 
-    /// The configuration as TOML, without a word on where its values came from: as a recording has it.
+    /// The configuration as TOML, without the origins of its values: as a recording has it.
     pub fn to_toml(&self) -> String {
         sections(|key| format!("{} = {}\n", key.name(), (key.get)(self)))
     }

@@ -70,7 +70,7 @@ pub enum GuardError {
     /// The system lacks something.
     #[error("boot guard: cannot {what}")]
     System {
-        /// What was being done.
+        /// The step that failed.
         what: &'static str,
         /// Why not.
         #[source]
@@ -78,7 +78,7 @@ pub enum GuardError {
     },
 }
 
-/// Removes what a guard left that was killed on a kernel which does not do so itself.
+/// Removes the table of a guard that was killed, on a kernel which does not do so itself.
 ///
 /// # Errors
 /// The kernel's.
@@ -117,7 +117,7 @@ pub async fn run(config: &Config, notifier: &Notifier) -> Result<(), GuardError>
     Ok(())
 }
 
-/// What happens to the guard.
+/// An event for the guard.
 enum Event {
     Addresses(Endpoint, BTreeSet<SocketAddr>),
     ProbeResult(AddressProbe, ProbeResult),
@@ -234,7 +234,7 @@ impl<'a> Shell<'a> {
         Ok(())
     }
 
-    /// Brings the table in line with the guard's mind, and says so.
+    /// Brings the table in line with the guard's decision, and logs that.
     fn refuse(&mut self) -> Result<(), GuardError> {
         let refused = self.guard.refused();
         let new = self.table.refuse(&refused)?;

@@ -10,9 +10,9 @@
 //! * [`node`] is the shell: it fetches inputs, applies plans and reports.
 //! * [`guard`] is a program of its own: for the first minutes of a boot it refuses in the stead of a
 //!   silent API server.
-//! * [`cluster`] is the coordinator: what needs the whole cluster, done by one.
-//! * [`config`] is what the node's owner says.
-//! * [`cli`] is what a person types; only it and `main` print and choose exit codes.
+//! * [`cluster`] is the coordinator: the one process that sees the whole cluster.
+//! * [`config`] is the configuration of the node's owner.
+//! * [`cli`] is the command line; only it and `main` print and choose exit codes.
 //!
 //! Invariants, each held by a test:
 //! * Absence is not deletion: a manifest goes only on positive evidence.

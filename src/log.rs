@@ -27,12 +27,12 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::config::LogTarget;
 use crate::core::escape;
 
-/// The target of lines that say how daemons and the node are, and not what is done.
+/// The target of lines about the state of daemons and the node, as opposed to actions.
 pub const STATE: &str = "daemonlet::node::agent::report::news::state";
 
-/// Who says how daemons and the node are.
+/// Where lines about the state of daemons and the node go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StateTold {
+pub enum StateOutput {
     InLog,
     /// The command, when it ends: on standard error, which may be the same terminal, the log leaves it out.
     AtEnd,
@@ -58,12 +58,13 @@ pub enum LogError {
     },
 }
 
-/// Starts logging for the process: `filter` is a level or a filter. The journal has every line, whoever says more.
+/// Starts logging for the process: `filter` is a level or a filter. The journal gets every line, also those that a
+/// command prints at its end.
 ///
 /// # Errors
 /// A filter that does not parse, and a journal that was demanded and is not there; with
 /// [`LogTarget::Auto`] standard error takes its place.
-pub fn init(filter: &str, target: LogTarget, state: StateTold) -> Result<(), LogError> {
+pub fn init(filter: &str, target: LogTarget, state: StateOutput) -> Result<(), LogError> {
     let targets: Targets = filter.parse().map_err(|_| LogError::Filter { filter: filter.to_owned() })?;
     // It logs bodies that it cannot read, and such a body may be that of a Secret.
     // kube's watcher dumps the same failures that the agent tells in words.
@@ -110,7 +111,7 @@ struct JournalLayer {
 
 impl<S: Subscriber> Layer<S> for JournalLayer {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        // An event that the journal does not take is lost: there is nobody left to tell.
+        // An event that the journal does not take is lost: there is no other place to log it.
         as_record(event, |record| drop(self.journal.journal_send(record)));
     }
 }
@@ -149,18 +150,18 @@ fn as_record(event: &Event<'_>, send: impl FnOnce(&::log::Record<'_>)) {
 /// Writes every event as one line to standard error.
 struct StderrLayer {
     colour: bool,
-    state: StateTold,
+    state: StateOutput,
 }
 
 impl<S: Subscriber> Layer<S> for StderrLayer {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        if self.state == StateTold::AtEnd && event.metadata().target() == STATE {
+        if self.state == StateOutput::AtEnd && event.metadata().target() == STATE {
             return;
         }
         let mut fields = LogFields::default();
         event.record(&mut fields);
         let line = line(&crate::clock::exact(), *event.metadata().level(), &fields, self.colour);
-        // Nobody reads standard error any more: that must not end the agent.
+        // Standard error may be closed: that must not end the agent.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_at_most(path, MAX_BYTES)
 }
 
-/// As [`read`]; what is not UTF-8 is an error.
+/// As [`read`]; a text that is not UTF-8 is an error.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let text = String::from_utf8(read(path)?);
     text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
@@ -51,7 +51,7 @@ pub(crate) fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether it is `/dev/null`; what else is not a regular file is an error.
+/// Whether it is `/dev/null`; any other file that is not regular is an error.
 fn is_null_device(found: &fs::Metadata) -> io::Result<bool> {
     let kind = found.file_type();
     if kind.is_file() {

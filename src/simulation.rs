@@ -1,7 +1,7 @@
-//! The world of a simulated node: what the process reaches beside its disk. Clocks, chance, connections, the runtime.
+//! The world of a simulated node, except its disk: clocks, chance, connections, the runtime.
 //!
 //! Exists with the feature `simulation` alone, which nothing that ships has. Owns which world this thread is in; a
-//! simulation has one thread. Must not decide how a world behaves: whoever enters it does.
+//! simulation has one thread. Must not decide how a world behaves: its creator does.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -26,7 +26,7 @@ pub use crate::node::fsx::Owner;
 pub use crate::node::fsx::PowerLossKeeps;
 pub use crate::node::fsx::Simulated;
 
-/// What surrounds a simulated process.
+/// The surroundings of a simulated process.
 pub trait World {
     /// The wall clock.
     fn now(&self) -> Timestamp;
@@ -43,7 +43,7 @@ pub trait World {
     /// As the system calls'.
     fn connect(&self) -> io::Result<Option<DuplexStream>>;
 
-    /// Whether the kubelet says that it is at work.
+    /// Whether the kubelet's health check answers.
     fn is_kubelet_healthy(&self) -> bool;
 
     /// What `systemd-creds` makes of `input`, or why it refuses that. `doing` is `encrypt` or `decrypt`.
@@ -68,7 +68,7 @@ pub enum RuntimeAnswer {
     NotFound,
     /// It refuses.
     Refused(String),
-    /// Nobody listens at the socket.
+    /// No process listens at the socket.
     Unreachable,
     /// None, ever.
     Silence,

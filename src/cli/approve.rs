@@ -1,4 +1,4 @@
-//! `daemonlet approve`: a revision that waits for a word on this node starts.
+//! `daemonlet approve`: starts a revision that waits for this command on this node.
 
 use clap::Args;
 

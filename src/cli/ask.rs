@@ -1,4 +1,4 @@
-//! Asks the running agent, and what to do when none runs.
+//! Asks the running agent, and handles that none runs.
 
 use std::io;
 use std::io::BufRead;
@@ -25,7 +25,7 @@ use crate::node::socket::SocketOperation;
 /// How long the agent may take for an answer: a pass that hangs must not hang its observers too.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The answer to `request`: the agent's, or without one what checkpoint and folders say.
+/// The answer to `request`: the agent's, or without an agent the one from checkpoint and folders.
 pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &SocketOperation) -> Result<T, CommandFailure> {
     let path = config.socket();
     let line = match converse(&path, request) {
@@ -93,7 +93,7 @@ pub(super) fn try_agent<T: DeserializeOwned>(
     }
 }
 
-/// The running agent's answer to `request`, which changes something: nobody else can give it.
+/// The running agent's answer to `request`, which changes something: only a running agent can give it.
 pub(super) fn order<T: DeserializeOwned>(config: &Config, request: &SocketOperation) -> Result<T, CommandFailure> {
     let path = config.socket();
     let line = converse(&path, request).map_err(|error| match is_absence(&error) {
@@ -137,7 +137,7 @@ fn silence(path: &std::path::Path, error: &io::Error) -> CommandFailure {
     }
 }
 
-/// Nobody listens: no socket, or one that an agent left behind.
+/// No agent listens: there is no socket, or one that an agent left behind.
 fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }

@@ -12,7 +12,7 @@ use crate::cli::start_log;
 use crate::guard;
 use crate::guard::GuardError;
 use crate::guard::TableError;
-use crate::log::StateTold;
+use crate::log::StateOutput;
 use crate::node::api::words;
 use crate::node::notify::Notifier;
 
@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         };
     }
     let config = arguments.config.load()?;
-    start_log(&config, StateTold::InLog)?;
+    start_log(&config, StateOutput::InLog)?;
     let runtime = event_loop()?;
     let result = runtime.block_on(guard::run(&config, &Notifier::from_environment()));
     // A name server that does not answer must not hold up the end.

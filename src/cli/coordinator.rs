@@ -12,7 +12,7 @@ use crate::cli::start_log;
 use crate::cluster;
 use crate::config::Config;
 use crate::core::cluster::pass::Settings;
-use crate::log::StateTold;
+use crate::log::StateOutput;
 use crate::node::api;
 
 /// Coordinate the cluster's rollouts without running an agent (one Deployment of it does)
@@ -34,12 +34,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
                 "name a kubeconfig of the coordinator's own, not an agent's: /usr/share/doc/daemonlet/docs/coordinator.md",
             ));
     };
-    // It is all that this process works with; what becomes of it later is read again.
+    // This process works with the kubeconfig alone; later changes of it are read again.
     api::check_kubeconfig(&options.kubeconfig).map_err(|error| {
         CommandFailure::new(Exit::Unreadable, format!("coordinator.kubeconfig: {}", api::words(&error)))
             .hint("make it as /usr/share/doc/daemonlet/docs/coordinator.md says, or correct the key or the file")
     })?;
-    start_log(&config, StateTold::InLog)?;
+    start_log(&config, StateOutput::InLog)?;
     let runtime = event_loop()?;
     runtime.block_on(async {
         let signals = |error| CommandFailure::new(Exit::Refused, format!("cannot receive signals: {error}"));
@@ -64,7 +64,7 @@ fn process() -> String {
     format!("{namespace}_{}", std::process::id())
 }
 
-/// What the coordinator works with; `None`: this configuration has no identity for it.
+/// The coordinator's options; `None`: this configuration has no identity for it.
 pub(super) fn options(config: &Config) -> Option<cluster::CoordinatorOptions> {
     Some(cluster::CoordinatorOptions {
         kubeconfig: config.coordinator_kubeconfig.clone()?,

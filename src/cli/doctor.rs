@@ -70,7 +70,7 @@ pub(super) fn report_with(
     Ok(DoctorReport::new(&config.node_name, findings))
 }
 
-/// How the agent answers, and what it says.
+/// Whether the agent answers, and its answer.
 fn agent(asked: Result<Option<StatusReport>, CommandFailure>) -> (AgentFinding, Option<StatusReport>) {
     match asked {
         Ok(Some(status)) => {

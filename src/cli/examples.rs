@@ -1,4 +1,4 @@
-//! What people type: the examples below the help of each command, and in its manual page.
+//! The examples below the help of each command, and in its manual page.
 
 /// Examples of one command.
 type Examples = (&'static str, &'static [(&'static str, &'static str)]);

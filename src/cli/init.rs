@@ -1,6 +1,6 @@
 //! `daemonlet init`: a small configuration, made of options and answers.
 //!
-//! Owns the questions and the file. Must not write what the agent could not read, or over a file that is there.
+//! Owns the questions and the file. Must not write a file that the agent could not read, or over an existing file.
 
 use std::fs;
 use std::io;
@@ -26,7 +26,7 @@ use crate::config;
 use crate::config::Config;
 use crate::node::socket::SocketOperation;
 
-/// What the file may look like to others: it holds no secret.
+/// The mode of the file: it holds no secret.
 const MODE: u32 = 0o644;
 
 /// What to do about a file that cannot be written.
@@ -123,7 +123,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     Ok(Exit::Success)
 }
 
-/// Says in the words of the options what would be invalid in the file: nobody has seen that yet.
+/// Reports what would be invalid in the file by the names of the options: the user has not seen the file yet.
 fn check(choices: &Choices) -> Result<(), CommandFailure> {
     let failed = |option: &str, why: String| (format!("{option}: {why}"), None);
     let none = choices.namespaces.is_empty().then(|| failed("--namespaces", "no namespace is named".to_owned()));
@@ -171,7 +171,7 @@ fn choices(arguments: &Arguments, mut input: Option<&mut dyn BufRead>) -> Choice
     Choices { mode, namespaces, kubeconfig }
 }
 
-/// What is answered to `question`; an empty line is the default. `None`: no answer comes.
+/// The answer to `question`; an empty line is the default. `None`: no answer comes.
 fn answer(input: &mut dyn BufRead, question: &str, default: &str) -> Option<String> {
     let mut line = String::new();
     output::remarks(&format!("{question} [{default}]: "));
@@ -230,7 +230,7 @@ fn write(path: &Path, text: &str, force: bool) -> Result<(), CommandFailure> {
         if force { fs::rename(&staged, path) } else { fs::hard_link(&staged, path) }
     };
     let done = stage();
-    // After a rename there is none.
+    // After a rename it is gone.
     let _ = fs::remove_file(&staged);
     done.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => is_there(path),
@@ -295,7 +295,7 @@ mod tests {
         let chosen = |arguments: &Arguments, input: &str| choices(arguments, Some(&mut input.as_bytes()));
         let kube_system = vec!["kube-system".to_owned()];
         let none = Choices { mode: DefaultMode::Labelled, namespaces: kube_system.clone(), kubeconfig: None };
-        assert_eq!(chosen(&arguments(), ""), none, "nobody answers");
+        assert_eq!(chosen(&arguments(), ""), none, "no answer");
         assert_eq!(chosen(&arguments(), "\n\n\n"), none, "the defaults are taken");
         let all = chosen(&arguments(), "statik\nStatic\na, b\nnone\n");
         let namespaces = ["a", "b"].map(str::to_owned).to_vec();

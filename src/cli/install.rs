@@ -15,7 +15,7 @@ use crate::cli::Exit;
 use crate::cli::output;
 use crate::config;
 
-/// What belongs to the program, by its path on the host: an upgrade replaces it.
+/// The program's files, by their paths on the host: an upgrade replaces them.
 const FILES: [(&str, &str); 3] = [
     ("usr/lib/systemd/system/daemonlet.service", include_str!("../../systemd/daemonlet.service")),
     ("usr/lib/systemd/system/daemonlet-boot-guard.service", include_str!("../../systemd/daemonlet-boot-guard.service")),
@@ -24,7 +24,7 @@ const FILES: [(&str, &str); 3] = [
 
 const PROGRAM: &str = "usr/bin/daemonlet";
 
-/// What the owner may have changed.
+/// Files that the owner may have changed.
 const CONFIGURATION: &str = "etc/daemonlet/daemonlet.toml";
 
 /// What dpkg knows of the package: the files that are there. Of a package that was removed, the configuration is left.

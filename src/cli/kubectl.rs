@@ -1,7 +1,7 @@
-//! `kubectl daemonlet`: the whole cluster, with the rights and the kubeconfig of whoever asks.
+//! `kubectl daemonlet`: the whole cluster, with the rights and the kubeconfig of the user.
 //!
 //! Owns the plugin's command line: the same binary under the name `kubectl-daemonlet`. Needs no agent; reads
-//! DaemonSets, Nodes, NodeDaemons, Leases and the mirror pods of silent agents' nodes, changes annotations where it is told to, and tries policies.
+//! DaemonSets, Nodes, NodeDaemons, Leases and the mirror pods of silent agents' nodes, changes annotations on request, and tries policies.
 
 mod cluster;
 mod complete;
@@ -91,7 +91,7 @@ enum KubectlCommand {
     ///
     /// Each is tried by a dry run of a write that it has to refuse, in the name of an agent and of whoever may approve
     /// certificates as a coordinator: it takes the right to impersonate users and groups. To try an approval, it makes a
-    /// CertificateSigningRequest that nobody signs, and deletes it.
+    /// CertificateSigningRequest that no controller signs, and deletes it.
     Doctor,
     /// Hold the rollout of a DaemonSet: no more nodes follow
     Pause(Steered),

@@ -16,7 +16,7 @@ use crate::log;
 
 /// How wide help and a table on a terminal are at most. Help takes 100 columns where there is no terminal.
 pub(super) const COLUMNS: usize = 120;
-/// A terminal that says that it has fewer columns does not know.
+/// A terminal that reports fewer columns does not know its width.
 pub(super) const NARROWEST: usize = 20;
 
 /// How wide lines of standard output may be: as the terminal, as `COLUMNS` says where there is none, and at most
@@ -27,7 +27,7 @@ pub(super) fn width() -> usize {
     terminal.or_else(said).filter(|columns| *columns >= NARROWEST).unwrap_or(COLUMNS).min(COLUMNS)
 }
 
-/// Writes text to standard output, without anything that a terminal would obey. That nobody reads it any more is no
+/// Writes text to standard output, without anything that a terminal would obey. A closed reader is no
 /// error.
 pub(super) fn data(text: &str) -> Result<(), CommandFailure> {
     as_it_is(&escape::terminal(text)).map(|_| ())
@@ -38,7 +38,7 @@ pub(super) fn lines(lines: impl IntoIterator<Item = impl AsRef<str>>) -> Result<
     data(&lines.into_iter().map(line).collect::<String>())
 }
 
-/// A text with what others wrote in it, as one line.
+/// A text that quotes other sources, as one line.
 pub(super) fn line(text: impl AsRef<str>) -> String {
     format!("{}\n", escape::line(text.as_ref()))
 }
@@ -174,7 +174,7 @@ pub(super) fn assert_unforgeable<T: Serialize + DeserializeOwned>(report: &T, sh
         let mut other = value.clone();
         let text = other.pointer_mut(&path).unwrap();
         *text = format!("{}{FORGED}", text.as_str().unwrap()).into();
-        // A state or a mode is none of these.
+        // An enum value, such as a state or a mode, cannot be replaced.
         if read(&other).is_ok() {
             (value, forged) = (other, forged + 1);
         }

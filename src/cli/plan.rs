@@ -52,7 +52,7 @@ fn is_empty(report: &PlanReport) -> bool {
 }
 
 fn waits(held: &HeldDaemon) -> bool {
-    // What is refused, or held by the configuration, does not wait: nothing but a person changes that.
+    // A daemon that is refused, or held by the configuration, does not wait: only a person changes that.
     let replaces = held.wanted_revision.is_some() && !matches!(held.state, State::Refused | State::Held);
     held.state == State::Waiting || !held.stale_volumes.is_empty() || replaces
 }

@@ -83,7 +83,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     not_taken.append(&mut inputs.invalid);
     let colour = Colour::new(&std::io::stdout());
     let (mut text, mut exit) = (String::new(), report::exit(&not_taken, false));
-    // What is not among the files may be in the cluster.
+    // An object that is not among the files may be in the cluster.
     let objects = ObjectMap { objects: std::mem::take(&mut inputs.objects), complete: false };
     let judge = PolicyTest { policy, options, objects };
     let unusable = |key: &ObjectKey| not_taken.iter().any(|entry| entry.key() == Some(key));
@@ -129,14 +129,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     Ok(exit.max(if inputs.unreadable.is_empty() { Exit::Success } else { Exit::Unreadable }))
 }
 
-/// What is said of a patch.
+/// A finding about a patch.
 struct OfPatch {
     /// Where the first one is that it is said of; `None`: it is said of the whole list.
     source: Option<String>,
     hint: Option<String>,
 }
 
-/// What this node judges by.
+/// The rules by which this node judges.
 struct PolicyTest {
     policy: Policy,
     options: RenderOptions,
@@ -170,7 +170,7 @@ impl PolicyTest {
         said
     }
 
-    /// Why it does not start here, each with what would let it. Adds to `lacks` what more could be said of.
+    /// Why it does not start here, each with what would let it. Adds to `lacks` the objects that a full judgement needs.
     fn judged(&self, daemon_set: &Arc<DaemonSet>, lacks: &mut BTreeSet<Missing>) -> Vec<(String, Option<String>)> {
         let namespace = &daemon_set.key.namespace;
         if !self.policy.allows_namespace(namespace) {

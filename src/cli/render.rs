@@ -50,9 +50,9 @@ use report::RenderEntry;
 pub(in crate::cli) const NEWEST_KUBELET: (u32, u32) = (1, 36);
 /// The oldest kubelet that daemonlet is tested with.
 const OLDEST_KUBELET: (u32, u32) = (1, 34);
-/// What makes a folder hold this render alone.
+/// The hint how a folder comes to hold this render alone.
 const EMPTY: &str = "render into a folder that is empty or not there yet";
-/// What makes overlays apply.
+/// The hint how overlays come to apply.
 const WITH_NODE: &str = "give a Node with --node FILE";
 
 /// Render DaemonSets as static pods, without a cluster
@@ -73,7 +73,7 @@ pub(super) struct Arguments {
     /// The kubelet to render for, such as v1.35.2 [default: the Node's, else the newest that is known]
     #[arg(long, value_name = "VERSION", value_parser = kubelet_version)]
     kubelet_version: Option<(u32, u32)>,
-    /// The API server as pods with hostNetwork are told it
+    /// The API server's address for pods with hostNetwork
     #[arg(long, value_name = "HOST:PORT", value_parser = config::endpoint)]
     api_endpoint: Option<crate::core::render::Endpoint>,
     /// Allow Secret values that no file can carry to stand in the manifest
@@ -148,8 +148,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
             .chain(unselected(&entries, &options.node_name))
             .chain(inputs.doubtful.iter().cloned())
             .chain(unapplied(&inputs, node.as_ref()))
-            .chain(old_kubelet(&options).map(|told| (format!("{told}, which --strict refuses"), None)))
-            .chain(earlier.iter().map(|told| (format!("{told}, which --strict refuses"), Some(EMPTY.to_owned()))))
+            .chain(old_kubelet(&options).map(|note| (format!("{note}, which --strict refuses"), None)))
+            .chain(earlier.iter().map(|note| (format!("{note}, which --strict refuses"), Some(EMPTY.to_owned()))))
             .chain(report::strict(&entries))
             .collect();
         exit = exit.max(if refused.is_empty() { Exit::Success } else { Exit::Refused });
@@ -169,11 +169,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     if is_empty && !arguments.strict {
         output::remarks(&inputs::nothing_in(&arguments.files));
     }
-    if let Some(told) = old_kubelet(&options).filter(|_| !arguments.strict) {
-        output::remarks(&output::line(format!("note: {told}")));
+    if let Some(note) = old_kubelet(&options).filter(|_| !arguments.strict) {
+        output::remarks(&output::line(format!("note: {note}")));
     }
-    for told in earlier.iter().filter(|_| !arguments.strict) {
-        output::remarks(&output::line(format!("note: {told}")));
+    for note in earlier.iter().filter(|_| !arguments.strict) {
+        output::remarks(&output::line(format!("note: {note}")));
     }
     output::errors(&errors);
     Ok(exit)
@@ -189,14 +189,14 @@ fn unselected(entries: &[RenderEntry], node: &str) -> Option<(String, Option<Str
 /// The DaemonSets whose overlays are not looked at because no Node is given.
 fn unapplied(inputs: &RenderInputs, node: Option<&NodeView>) -> Vec<(String, Option<String>)> {
     let patched = inputs.daemon_sets.values().filter(|daemon_set| overlays::config_map(daemon_set).is_some());
-    let told = |daemon_set: &Arc<DaemonSet>| {
+    let problem = |daemon_set: &Arc<DaemonSet>| {
         let reason = format!("{}: its overlays are not applied, which --strict refuses", daemon_set.key);
         (reason, Some(WITH_NODE.to_owned()))
     };
-    patched.filter(|_| node.is_none()).map(told).collect()
+    patched.filter(|_| node.is_none()).map(problem).collect()
 }
 
-/// What is said of a kubelet that daemonlet is not tested with.
+/// The note about a kubelet that daemonlet is not tested with.
 fn old_kubelet(options: &RenderOptions) -> Option<String> {
     let of = |(major, minor): (u32, u32)| format!("{major}.{minor}");
     let (version, oldest) = (options.kubelet_version?, OLDEST_KUBELET);
@@ -232,7 +232,7 @@ fn options(arguments: &Arguments, node: Option<&NodeView>) -> Result<RenderOptio
 
 /// What becomes of each DaemonSet, by namespace and name, then what is invalid, by file and line.
 fn entries(inputs: &RenderInputs, node: Option<&NodeView>, options: &RenderOptions) -> Vec<RenderEntry> {
-    // What is not among the inputs may still exist in the cluster.
+    // An object that is not among the inputs may still exist in the cluster.
     let objects = ObjectMap { objects: inputs.objects.clone(), complete: false };
     let tokens: BTreeMap<TokenRequest, String> = BTreeMap::new();
     let mut entries: Vec<RenderEntry> = inputs.refused.clone();

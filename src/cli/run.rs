@@ -22,7 +22,7 @@ use crate::config;
 use crate::config::Config;
 use crate::core::status::DaemonStatus;
 use crate::core::status::State;
-use crate::log::StateTold;
+use crate::log::StateOutput;
 use crate::node::agent;
 use crate::node::agent::Agent;
 use crate::node::agent::Ended;
@@ -77,7 +77,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         let message = "node-name: `run --once` needs it written: every pod's UID contains the node's name";
         return Err(CommandFailure::new(Exit::Unreadable, message).hint("set node-name in the configuration"));
     }
-    start_log(&config, if arguments.once { StateTold::AtEnd } else { StateTold::InLog })?;
+    start_log(&config, if arguments.once { StateOutput::AtEnd } else { StateOutput::InLog })?;
     match start(config, arguments)? {
         AfterRun::End(exit) => Ok(exit),
         AfterRun::Again => again(),
@@ -114,7 +114,7 @@ fn coordinate(config: &Config) -> Result<Option<Coordinating>, CommandFailure> {
     let (stop, stopped) = oneshot::channel::<()>();
     let stopped = async move {
         if stopped.await.is_err() {
-            // Nobody says so: it ends with the process.
+            // The sender is gone without a stop: this ends with the process.
             std::future::pending::<()>().await;
         }
     };
@@ -157,7 +157,7 @@ fn start(config: Config, arguments: &Arguments) -> Result<AfterRun, CommandFailu
         if arguments.once {
             let report = agent.run_once().await?;
             output::data(&status::human(&report, Colour::new(&std::io::stdout()), None))?;
-            // Readiness is not known yet, and need not be: the kubelet has only just been told.
+            // Readiness is not known yet, and need not be: the manifests have only just been written.
             let bad = |daemon: &DaemonStatus| {
                 matches!(daemon.state, State::Refused | State::Failing | State::NotAccepted)
                     || !daemon.stale_volumes.is_empty()

@@ -86,7 +86,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     Ok(answer.end(exit))
 }
 
-/// Prints each report that differs from the one before, until nobody reads or the agent ends.
+/// Prints each report that differs from the one before, until the reader closes or the agent ends.
 fn watch(config: &Config, arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let json = arguments.json;
     let mut last: Option<StatusReport> = None;
@@ -102,8 +102,8 @@ fn watch(config: &Config, arguments: &Arguments) -> Result<Exit, CommandFailure>
         } else if !last.as_ref().is_some_and(|last| says_the_same(last, &report)) {
             let separator = if last.is_some() && !json { "\n" } else { "" };
             let live = if json { String::new() } else { live::lines(&report, None, Colour::new(&std::io::stdout())) };
-            let told = format!("{separator}{}{live}", text(&report, arguments)?);
-            if !output::as_it_is(&escape::terminal(&told))? {
+            let shown = format!("{separator}{}{live}", text(&report, arguments)?);
+            if !output::as_it_is(&escape::terminal(&shown))? {
                 return Ok(exit(&report));
             }
         }

@@ -1,6 +1,6 @@
 //! `daemonlet support-bundle`: what a person without access to the node needs, to see what it observed and decided.
 //!
-//! Owns what goes in, and that nothing secret does: what cannot be redacted is left out, and the bundle says so.
+//! Owns the content, and that no secret is in it: data that cannot be redacted is left out, and the bundle says so.
 
 use std::io::ErrorKind;
 use std::io::Write;
@@ -33,7 +33,7 @@ use crate::node::socket::SocketOperation;
 
 /// The recording's name in a bundle.
 pub(super) const RECORDING: &str = "recording.cbor";
-/// So many log lines.
+/// How many log lines.
 const LINES: &str = "1000";
 
 /// Write one file with what this node observed and decided, for a bug report
@@ -57,17 +57,17 @@ pub(super) struct Arguments {
     list: bool,
 }
 
-/// What the agent replies.
+/// The agent's answers.
 #[derive(Deserialize)]
 struct HandedOver {
     path: PathBuf,
 }
 
-/// What a bundle is made of.
+/// The content of a bundle.
 #[derive(Default)]
 struct Bundle {
     files: Vec<(String, Vec<u8>)>,
-    /// What could not be had, for README.txt and for whoever asks.
+    /// What could not be collected, for README.txt and for the terminal.
     missing: Vec<String>,
 }
 
@@ -214,7 +214,7 @@ impl Bundle {
     /// Writes the bundle for its owner alone, and over nothing.
     fn write(&self, path: &Path) -> std::io::Result<()> {
         let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        // What is cut off is of no use, and in the way of the next.
+        // A truncated bundle is of no use, and in the way of the next.
         self.pack(file).inspect_err(|_| drop(std::fs::remove_file(path)))
     }
 
@@ -237,7 +237,7 @@ fn understood(status: Value) -> Result<StatusReport, CommandFailure> {
         .map_err(|error| CommandFailure::new(Exit::Refused, format!("the agent's answer is not understood: {error}")))
 }
 
-/// Keys what is a digest over data: a short secret could be guessed from it.
+/// Keys digests of data: a short secret could be guessed from one.
 fn close_digests(value: &mut Value, key: &DigestKey) {
     match value {
         Value::Object(members) => {

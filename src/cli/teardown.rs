@@ -15,7 +15,7 @@ use crate::cli::start_log;
 use crate::config::Config;
 use crate::core::model::STARTING_TAINT;
 use crate::core::status::Problem;
-use crate::log::StateTold;
+use crate::log::StateOutput;
 use crate::node::agent;
 use crate::node::agent::Agent;
 use crate::node::agent::AgentError;
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         output::lines(would(&config, &drain))?;
         return Ok(if drain.problems.is_empty() { Exit::Success } else { Exit::Refused });
     }
-    start_log(&config, StateTold::InLog)?;
+    start_log(&config, StateOutput::InLog)?;
     let runtime = event_loop()?;
     let drain = runtime.block_on(async {
         let agent = Agent::to_tear_down(config.clone(), Arc::new(Notifier::from_environment())).map_err(refusal)?;
@@ -70,7 +70,7 @@ fn refusal(error: AgentError) -> CommandFailure {
     }
 }
 
-/// What a dry run says.
+/// The output of a dry run.
 fn would(config: &Config, drain: &Teardown) -> Vec<String> {
     let mut lines = Vec::new();
     for one in &drain.found {
@@ -93,7 +93,7 @@ fn would(config: &Config, drain: &Teardown) -> Vec<String> {
     lines
 }
 
-/// What a drain says at its end.
+/// The output at the end.
 fn done(config: &Config, drain: &Teardown) -> Vec<String> {
     let folder = config.manifest_dir.display();
     if drain.left.is_empty() {
@@ -113,7 +113,7 @@ fn done(config: &Config, drain: &Teardown) -> Vec<String> {
     lines
 }
 
-/// What is to be done about what is left on the Node.
+/// The hint about the taint and conditions that are left on the Node.
 fn on_node(drain: &Teardown) -> Vec<String> {
     drain.on_node.iter().flat_map(|problem| with_hint(problem.reason.clone(), problem)).collect()
 }

@@ -50,9 +50,9 @@ const KNOWN_FOR: Duration = Duration::from_secs(60);
 pub(super) enum ClusterEvent {
     /// The Lease is held for a while, or is not.
     Lease(Option<Held>),
-    /// In this term: a watch told something.
+    /// In this term: a watch brought a change.
     Changed(u64, Change),
-    /// In this term: a watch failed; with the words, if they are others than before.
+    /// In this term: a watch failed; with the message, if it differs from the last.
     Unreadable(u64, WatchedKind, Option<String>),
     /// In this term: an object of this kind could not be read.
     ReadFailed(u64, WatchedKind, ApiFailure),
@@ -67,15 +67,15 @@ pub(super) enum ClusterEvent {
 struct FailedReads(BTreeMap<WatchedKind, (FailureKind, Instant)>);
 
 impl FailedReads {
-    /// Takes one more, and gives whether it is to be told: the words of each object are others, and all are tried again
-    /// and again.
+    /// Takes one more, and gives whether it is to be logged: messages differ from object to object, and all are tried
+    /// again and again.
     fn is_news(&mut self, kind: WatchedKind, failure: FailureKind, now: Instant) -> bool {
         let before = self.0.insert(kind, (failure, now));
         before.is_none_or(|(before, at)| before != failure || now - at > KNOWN_FOR)
     }
 }
 
-/// Where what happens is told.
+/// Where events are sent.
 pub(super) type ClusterEvents = mpsc::Sender<ClusterEvent>;
 
 /// What happens, gathered into observations.
@@ -106,8 +106,8 @@ pub(super) struct ClusterInputs {
 }
 
 impl ClusterInputs {
-    /// The inputs of a coordinator that does not hold the Lease yet, and where to tell them what happens. `client`: reads
-    /// what is of the `selection`.
+    /// The inputs of a coordinator that does not hold the Lease yet, and where to send events. `client`: reads what is
+    /// of the `selection`.
     pub(super) fn new(
         options: &CoordinatorOptions,
         client: kube::Client,
@@ -136,7 +136,7 @@ impl ClusterInputs {
         (inputs, events)
     }
 
-    /// What is decided from the last observation may be sent in this term, for as long as the Lease is held.
+    /// Term and Lease of the last observation: requests may be sent for as long as the Lease is held.
     pub(super) fn term(&self) -> (u64, Option<Held>) {
         (self.term, self.held.clone())
     }
@@ -147,7 +147,7 @@ impl ClusterInputs {
         let at_last = self.made.0 + wait;
         let mut until = self.until(at_last);
         let (mut replies, mut unreadable) = (Vec::new(), Vec::new());
-        let (mut told, mut unread) = (BTreeMap::new(), BTreeSet::new());
+        let (mut from_watches, mut unread) = (BTreeMap::new(), BTreeSet::new());
         let mut is_first = true;
         while let Ok(Some(event)) = tokio::time::timeout_at(until, self.received.recv()).await {
             let mut is_news = true;
@@ -162,11 +162,11 @@ impl ClusterInputs {
                     }
                 }
                 ClusterEvent::Changed(term, change) if term == self.term => {
-                    told.insert(change.kind(), false);
+                    from_watches.insert(change.kind(), false);
                     is_news = Arc::make_mut(&mut self.snapshot).take(change);
                 }
                 ClusterEvent::Unreadable(term, kind, why) if term == self.term => {
-                    told.insert(kind, true);
+                    from_watches.insert(kind, true);
                     unreadable.extend(why.map(|why| (kind, why)));
                 }
                 ClusterEvent::ReadFailed(term, kind, failure) if term == self.term => {
@@ -187,7 +187,7 @@ impl ClusterInputs {
                     // There may be thousands: the next ones do not wait for a pass.
                     self.read_outlines();
                 }
-                // What an earlier term still had to say is nothing to this one.
+                // Events of an earlier term are ignored.
                 ClusterEvent::Changed(..)
                 | ClusterEvent::Unreadable(..)
                 | ClusterEvent::ReadFailed(..)
@@ -200,7 +200,7 @@ impl ClusterInputs {
         }
         self.read_clocks();
         let now = self.made.1;
-        for (kind, has_failed) in told {
+        for (kind, has_failed) in from_watches {
             let progress = self.watches.entry(kind).or_default();
             match has_failed {
                 true => progress.failed = Some(now),
@@ -236,7 +236,7 @@ impl ClusterInputs {
         held.map_or(at_last, |held| at_last.min(held.until()))
     }
 
-    /// Reads what is not known whole and matters all the same.
+    /// Reads the objects of which only an outline is known and that are needed whole.
     fn read_outlines(&mut self) {
         let Some((_, running)) = &mut self.running else { return };
         while running.try_join_next().is_some() {}
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_that_fail_one_after_the_other_are_told_once() {
+    fn reads_that_fail_one_after_the_other_are_logged_once() {
         let (mut failed, began) = (FailedReads::default(), Instant::now());
         let mut at =
             |seconds, failure| failed.is_news(WatchedKind::Revisions, failure, began + Duration::from_secs(seconds));

@@ -30,7 +30,7 @@ use super::inputs::ClusterEvents;
 const DURATION: Duration = Duration::from_secs(15);
 /// The holder stops when it could not renew for this long: half of [`DURATION`].
 const GIVE_UP: Duration = Duration::from_secs(7);
-/// Between renewals, and between looks of those that wait.
+/// Between renewals, and between the reads of those that wait.
 const EVERY: Duration = Duration::from_secs(2);
 /// A request about the Lease takes no longer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -45,7 +45,7 @@ enum Attempt {
 /// That the Lease is held.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    /// By whom.
+    /// The term in which it is held.
     pub(super) term: LeaseTerm,
     /// When it was renewed at the latest.
     renewed: Instant,
@@ -73,12 +73,12 @@ pub(super) struct Lease {
     namespace: String,
     name: String,
     identity: String,
-    /// Whether a write may have gone through of which nobody has heard that it did not.
+    /// Whether a write may have gone through: it is not certain that it failed.
     may_hold: bool,
     /// What was last seen of another holder's Lease, and when it was seen to change.
     seen: Option<(Value, Instant)>,
-    /// Why the last attempt failed, if it did: each reason is told once.
-    told: Option<String>,
+    /// Why the last attempt failed, if it did: each reason is logged once.
+    last_error: Option<String>,
     /// What the holder cannot list or read.
     cannot_list: watch::Receiver<String>,
 }
@@ -96,7 +96,7 @@ pub(super) async fn keep(
         identity: options.identity,
         may_hold: false,
         seen: None,
-        told: None,
+        last_error: None,
         cannot_list,
     };
     tokio::select! {
@@ -124,8 +124,8 @@ impl Lease {
         }
     }
 
-    /// Gives it back where it is held, so that nobody has to wait until it expires; as client-go does with
-    /// `ReleaseOnCancel`.
+    /// Gives it back where it is held, so that no other coordinator has to wait until it expires; as client-go does
+    /// with `ReleaseOnCancel`.
     pub(super) async fn release(&mut self, client: &kube::Client) {
         if !std::mem::take(&mut self.may_hold) {
             return;
@@ -172,7 +172,7 @@ impl Lease {
             Ok(Err(error)) => return self.failed(words(&error)),
             Err(_) => return self.failed(format!("no answer within {} s", PATIENCE.as_secs())),
         };
-        if self.told.take().is_some() {
+        if self.last_error.take().is_some() {
             tracing::info!(lease = self.name, "the Lease {}/{} answers again", self.namespace, self.name);
         }
         self.may_hold = held.is_some();
@@ -184,14 +184,14 @@ impl Lease {
     }
 
     fn failed(&mut self, why: String) -> Attempt {
-        if self.told.as_ref() != Some(&why) {
+        if self.last_error.as_ref() != Some(&why) {
             tracing::warn!(lease = self.name, "the Lease {}/{}: {why}; trying again", self.namespace, self.name);
-            self.told = Some(why);
+            self.last_error = Some(why);
         }
         Attempt::Failed
     }
 
-    /// Writes the Lease if it is ours to write, and gives it. `None`: somebody else holds it.
+    /// Writes the Lease if it is ours to write, and gives it. `None`: another process holds it.
     async fn write(&mut self, client: &kube::Client) -> Result<Option<DynamicObject>, kube::Error> {
         let leases = self.leases(client);
         let Some(mut lease) = leases.get_opt(&self.name).await? else {
@@ -218,7 +218,7 @@ impl Lease {
         }
         mark(&mut lease, &self.cannot_list.borrow());
         self.may_hold = true;
-        // The resource version that was read goes with it: of two who try, one is refused.
+        // The resource version that was read goes with it: of two processes that try, one is refused.
         written(leases.replace(&self.name, &PostParams::default(), &lease).await)
     }
 
@@ -291,7 +291,7 @@ mod tests {
 
     fn lease(cannot_list: watch::Receiver<String>) -> Lease {
         let (namespace, name, identity) = ("n".to_owned(), "lease".to_owned(), "one".to_owned());
-        Lease { namespace, name, identity, may_hold: false, seen: None, told: None, cannot_list }
+        Lease { namespace, name, identity, may_hold: false, seen: None, last_error: None, cannot_list }
     }
 
     #[tokio::test]
@@ -321,12 +321,12 @@ mod tests {
         let (says, cannot_list) = watch::channel(String::new());
         let mut lease = lease(cannot_list);
         let annotations = || stored.lock().unwrap()["metadata"]["annotations"].clone();
-        for (says_now, told) in
+        for (says_now, expected) in
             [("", json!({"foreign": "x"})), ("nodes", json!({"foreign": "x", CANNOT_LIST: "nodes"}))]
         {
             says.send(says_now.to_owned()).unwrap();
             assert!(lease.write(&client).await.unwrap().is_some());
-            assert_eq!(annotations(), told);
+            assert_eq!(annotations(), expected);
         }
         lease.release(&client).await;
         assert_eq!(annotations(), json!({"foreign": "x"}), "the next one may see all");

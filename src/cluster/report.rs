@@ -39,7 +39,7 @@ pub(super) fn log(reports: &[Notice]) {
             }
             Notice::LookupFailed(claim, error) => tracing::warn!(
                 daemonset = %claim.key,
-                "pod {} of a DaemonSet controller, of which node {} tells, cannot be looked up: {error}; hint: the \
+                "pod {} of a DaemonSet controller, which node {} reports, cannot be looked up: {error}; hint: the \
                  coordinator's rights have to be those of this version's coordinator-rbac.yaml",
                 claim.pod,
                 claim.node
@@ -52,7 +52,7 @@ pub(super) fn log(reports: &[Notice]) {
                 daemonset = %trouble.key,
                 "an event is not written: {error}; trying again; hint: apply coordinator-rbac.yaml of this version"
             ),
-            Notice::Outdated(target, words) => tracing::debug!("{target}: {words}"),
+            Notice::Outdated(target, message) => tracing::debug!("{target}: {message}"),
             Notice::WriteFailed { target, error, is_new: true } => {
                 tracing::warn!("{target}: {error}; trying again");
             }

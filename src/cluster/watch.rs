@@ -1,8 +1,8 @@
 //! The coordinator's watches: Nodes, DaemonSets, NodeDaemons, ControllerRevisions, Namespaces of the whole cluster.
 //!
-//! Owns their streams. An error never removes anything: a stream that fails is taken up again, and only
-//! the end of a complete list tells what is gone. While a kind is not served, or may not be read, it counts as not
-//! listed: what is known of it grows old, and nothing is decided from that.
+//! Owns their streams. An error never removes anything: a stream that fails is taken up again, and only the end of a
+//! complete list shows what is gone. While a kind is not served, or may not be read, it counts as not listed: what is
+//! known of it grows old, and nothing is decided from that.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -75,7 +75,7 @@ pub(super) async fn read(
         Ok(object) => Some(Change::Read(kind, Box::new(value(object)))),
         Err(error) => {
             let failure = ApiFailure::from_kube(&error);
-            // The watch tells if it is gone; else it is read again after this.
+            // If it is gone, the watch brings the deletion; otherwise it is read again after this.
             if failure.kind != FailureKind::NotFound {
                 let _ = events.send(ClusterEvent::ReadFailed(term, kind, failure)).await;
             }
@@ -83,7 +83,7 @@ pub(super) async fn read(
             None
         }
     };
-    // Nobody waits for it when the coordinator has ended.
+    // Nothing receives it once the coordinator has ended.
     let _ = events.send(ClusterEvent::Read(term, (kind, key), change)).await;
 }
 
@@ -204,32 +204,32 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_fails_is_told_in_one_sentence_with_what_to_do() {
-        let told = |code| {
+    fn a_failed_read_is_one_sentence_with_what_to_do() {
+        let text = |code| {
             let status =
                 Box::new(Status::failure("controllerrevisions.apps \"d-1\" is forbidden: no", "").with_code(code));
             unread(WatchedKind::Revisions, &ApiFailure::from_kube(&kube::Error::Api(status)))
         };
-        let words = "the coordinator lists controllerrevisions and cannot read them: controllerrevisions.apps \"d-1\" is \
+        let message = "the coordinator lists controllerrevisions and cannot read them: controllerrevisions.apps \"d-1\" is \
                      forbidden: no (403); until it can, no DaemonSet is rolled out of which it has not read all; trying again";
-        assert_eq!(told(403), format!("{words}; hint: apply coordinator-rbac.yaml of this version"));
-        assert_eq!(told(500), words.replace("403", "500"));
+        assert_eq!(text(403), format!("{message}; hint: apply coordinator-rbac.yaml of this version"));
+        assert_eq!(text(500), message.replace("403", "500"));
     }
 
     #[test]
-    fn a_watch_that_fails_is_told_in_one_sentence_with_what_to_do() {
-        let told = |kind, words: &str, code| {
-            let status = Box::new(Status::failure(words, "").with_code(code));
+    fn a_failed_watch_is_one_sentence_with_what_to_do() {
+        let text = |kind, message: &str, code| {
+            let status = Box::new(Status::failure(message, "").with_code(code));
             let error = watcher::Error::InitialListFailed(kube::Error::Api(status));
             unreadable(kind, &ApiFailure::from_watcher(&error))
         };
         assert_eq!(
-            told(WatchedKind::NodeDaemons, "404 page not found", 404),
+            text(WatchedKind::NodeDaemons, "404 page not found", 404),
             "the coordinator cannot watch nodedaemons: the API server does not serve them; until it can, nothing is \
              rolled out; trying again; hint: apply nodedaemons.yaml of this version"
         );
         assert_eq!(
-            told(WatchedKind::Nodes, "nodes is forbidden: no", 403),
+            text(WatchedKind::Nodes, "nodes is forbidden: no", 403),
             "the coordinator cannot watch nodes: nodes is forbidden: no (403); until it can, nothing is rolled out; \
              trying again; hint: apply coordinator-rbac.yaml of this version"
         );

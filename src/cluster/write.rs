@@ -73,7 +73,7 @@ impl Writer {
                     }
                 };
                 let reply = CoordinatorReply { number: request.number, answer };
-                // Nobody waits for it when the coordinator has ended.
+                // Nothing receives it once the coordinator has ended.
                 let _ = events.send(ClusterEvent::Replied(term, reply, change)).await;
             }
         }));
@@ -115,8 +115,8 @@ fn answer(
         }
         Ok(Err(error)) => (RequestOutcome::Failed(SendError::Unanswered(error.to_string())), None),
         Err(_) => {
-            let words = format!("no answer within {} s", PATIENCE.as_secs());
-            (RequestOutcome::Failed(SendError::Unanswered(words)), None)
+            let message = format!("no answer within {} s", PATIENCE.as_secs());
+            (RequestOutcome::Failed(SendError::Unanswered(message)), None)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What defaults are taken from: the host's name, and which files exist.
+//! The sources of defaults: the host's name, and which files exist.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub trait Host {
     fn host_name(&self) -> io::Result<String>;
     /// Whether `path` exists.
     fn exists(&self, path: &Path) -> bool;
-    /// Whether `path` may be there: anything but the certainty that there is none. A link that leads nowhere is there.
+    /// Whether `path` may exist: true unless it certainly does not. A link that leads nowhere exists.
     fn may_exist(&self, path: &Path) -> bool;
     /// The text of the file `path`.
     ///

@@ -197,7 +197,7 @@ keys! {
     /// Whether the agent pulls images with Secrets of namespaces that are not trusted. Once such an
     /// image is on the node, every pod may use it.
     shared_pulls: bool = ("policy.shared-pulls", Truth, "false");
-    /// The longest grace period of pods of namespaces that are not trusted: nobody can end a static pod
+    /// The longest grace period of pods of namespaces that are not trusted: no request can end a static pod
     /// sooner, and until then it keeps its ports, its requests and its place.
     max_grace_period: Duration = ("policy.max-grace-period", DURATION, r#""10m""#);
     /// How much of the node's allocatable cpu, memory and pods all pods of namespaces that are not

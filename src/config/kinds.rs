@@ -1,4 +1,4 @@
-//! What keys take: how a TOML value is read and checked, how it is printed, and what is said of a wrong one.
+//! What keys take: how a TOML value is read and checked, how it is printed, and the message for a wrong one.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -154,7 +154,7 @@ pub(super) fn merge_knowing(files: &[SourceFile], unknown: UnknownKeys) -> Resul
     if problems.is_empty() { Ok(config) } else { Err(ConfigError { problems }) }
 }
 
-/// Takes over what one file says; what is wrong with it is collected.
+/// Takes over the settings of one file, and collects its errors.
 struct ConfigReader<'a> {
     path: &'a Path,
     text: &'a str,

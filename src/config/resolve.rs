@@ -17,7 +17,7 @@ const OWN_KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
 /// The sockets that kubeadm looks for (`cmd/kubeadm/app/constants`).
 const SOCKETS: [&str; 3] = ["/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock"];
 
-/// Puts what the host says in place of the defaults of `config` that rest on it.
+/// Replaces the defaults of `config` that depend on the host.
 pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<ConfigProblem> {
     let mut problems = Vec::new();
     if !config.is_written("node-name") {
@@ -70,7 +70,7 @@ pub(super) fn resolve(config: &mut Config, host: &dyn Host) -> Vec<ConfigProblem
     problems
 }
 
-/// The folders that are the kubelet's manifest folder, too: it would take for pods what stands there.
+/// The folders that are the kubelet's manifest folder, too: the kubelet would take their files for pods.
 fn shared_folders(config: &Config) -> Vec<ConfigProblem> {
     let own = [("state-dir", &config.state_dir), ("run-dir", &config.run_dir)];
     let all = own.into_iter().chain(config.folders.iter().map(|folder| ("folders", folder)));
@@ -104,7 +104,7 @@ impl Config {
 }
 
 impl Config {
-    /// What of `[policy]` is written and gives more than it seems to.
+    /// The entries of `[policy]` that are written and give more than they seem to.
     pub fn broad_grants(&self) -> Vec<FieldError> {
         let images = self.is_written("policy.images").then(|| policy::broad_images(&self.policy_images));
         let own = [&self.state_dir, &self.run_dir, &self.kubelet_root, &self.manifest_dir];
@@ -114,7 +114,7 @@ impl Config {
     }
 
     /// What is valid and gives more than it seems to, or has no effect: a namespace of `[policy]` that none of its DaemonSets can come from, and what the
-    /// Node is to say where nobody can be told.
+    /// Node is to have although no API server is configured.
     pub fn remarks(&self) -> Vec<ConfigProblem> {
         let is_selected = |name: &&String| {
             *name == "*" || self.policy_namespaces.iter().any(|namespace| namespace == "*" || namespace == *name)
@@ -173,7 +173,7 @@ struct KubeletSettings {
     runtime_endpoint: Option<String>,
 }
 
-/// Reads the kubelet's file at `path`; a missing one says nothing, a bad one is a problem: guessing
+/// Reads the kubelet's file at `path`; a missing one sets nothing, a bad one is a problem: guessing
 /// another folder than the kubelet's would leave every daemon unstarted.
 fn kubelet(path: &Path, host: &dyn Host, problems: &mut Vec<ConfigProblem>) -> KubeletSettings {
     let mut bad = |why: String| {

@@ -23,7 +23,7 @@ pub fn ask_again(waited: Span) -> Span {
     (waited / 2).clamp(LATE / 2, Span::from_secs(60))
 }
 
-/// What the kubelet reports about a pod.
+/// The kubelet's report about a pod.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum KubeletReport {
     /// It was rejected: the reason.
@@ -37,7 +37,7 @@ pub enum KubeletReport {
     MakesRoom,
 }
 
-/// What is known of one instance.
+/// The evidence about one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptanceEvidence {
     /// Whether its mirror pod, or a sandbox of it, has been seen in this boot of the node.
@@ -83,11 +83,11 @@ pub fn judge(waited: Span, evidence: &AcceptanceEvidence) -> Accepted {
     if evidence.no_network {
         return Accepted::Unknown("the pod network is not ready".to_owned());
     }
-    let (bound, heard) = match evidence.api_answered {
+    let (bound, silent) = match evidence.api_answered {
         Some(answered) => (BOUND, worked.min(answered)),
         None => (BOUND_WITHOUT_API, worked),
     };
-    if heard < bound {
+    if silent < bound {
         return Accepted::NotYet;
     }
     Accepted::No(format!(
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejection_is_told_from_trouble_with_a_pod_that_was_accepted() {
+    fn a_rejection_is_no_trouble_with_a_pod_that_was_accepted() {
         assert_eq!(event(true, "NetworkNotReady", "network is not ready"), KubeletReport::AtWork);
         assert_eq!(event(true, "FailedMount", "no such folder"), KubeletReport::AtWork);
         assert_eq!(event(false, "Pulled", ""), KubeletReport::AtWork);

@@ -59,9 +59,8 @@ pub fn adopt(
         true => Phase::ending(now, "its UID was changed in the manifest"),
         false => Phase::Live,
     };
-    record
-        .instances
-        .push(Instance { phase, ..Instance::new(found.uid, found.pod_name, found.incarnation, found.revision, now) });
+    let instance = Instance::new(found.uid, found.pod_name, found.incarnation, found.revision, now);
+    record.instances.push(Instance { phase, is_adopted: true, ..instance });
     record.instances.sort_by_key(|i| i.incarnation);
     record.next_incarnation = record.next_incarnation.max(found.incarnation.saturating_add(1));
     true
@@ -191,7 +190,7 @@ mod tests {
         halfway.extend(before);
         drop_adopted(&mut halfway);
         assert_eq!(halfway, records);
-        assert!(!adopt_orphans(&mut records, &named("third", "net"), 0, |_| false), "nobody's orphan any more");
+        assert!(!adopt_orphans(&mut records, &named("third", "net"), 0, |_| false), "no orphan any more");
     }
 
     #[test]

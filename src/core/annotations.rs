@@ -174,7 +174,7 @@ pub fn is_paused(daemon_set: &DaemonSet) -> bool {
     daemon_set.annotations.get(PAUSED).is_some_and(|value| value != "false")
 }
 
-/// Whether each node follows a DaemonSet by itself, as its owner wrote: nobody waits for an approval.
+/// Whether each node follows a DaemonSet by itself, as its owner wrote: no node waits for an approval.
 pub fn is_uncoordinated(daemon_set: &DaemonSet) -> bool {
     daemon_set.annotations.get(COORDINATION).is_some_and(|value| value == "none")
 }
@@ -197,22 +197,22 @@ pub fn first_install(text: &str) -> Option<IntOrPercent> {
     int_or_percent(text).filter(|nodes| !matches!(nodes, IntOrPercent::Int(0) | IntOrPercent::Percent(0)))
 }
 
-/// So many are told at most, each in so many bytes: whoever may write a DaemonSet may write thousands, and each node says
-/// them in its log and its status.
-const TOLD: usize = 16;
-const TOLD_BYTES: usize = 512;
+/// How many are reported at most, and each in how many bytes: a DaemonSet may have thousands, and each node reports them
+/// in its log and its status.
+const MOST_REPORTED: usize = 16;
+const REPORTED_BYTES: usize = 512;
 
 /// The annotations and labels of ours on `daemon_set` that are not understood, and whether there are more of them.
 pub fn unknown_fields(daemon_set: &DaemonSet) -> Vec<FieldError> {
-    let mut told: Vec<FieldError> = unknown(daemon_set).take(TOLD + 1).collect();
-    if told.len() > TOLD {
-        told[TOLD] = FieldError {
+    let mut errors: Vec<FieldError> = unknown(daemon_set).take(MOST_REPORTED + 1).collect();
+    if errors.len() > MOST_REPORTED {
+        errors[MOST_REPORTED] = FieldError {
             field: "metadata".to_owned(),
             reason: format!("has more annotations and labels {OURS}… that are not understood"),
             hint: Some("correct these first".to_owned()),
         };
     }
-    told
+    errors
 }
 
 fn unknown(daemon_set: &DaemonSet) -> impl Iterator<Item = FieldError> {
@@ -235,15 +235,15 @@ fn unknown(daemon_set: &DaemonSet) -> impl Iterator<Item = FieldError> {
     annotations.chain(labels).chain(excluded).chain(without_effect(daemon_set)).chain(misplaced)
 }
 
-/// What of a map has our prefix. It is asked in every pass, and a map may have thousands of other names.
+/// The names of a map with our prefix. Every pass reads them, and a map may have thousands of other names.
 fn ours(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
     map.range(OURS.to_owned()..).take_while(|(name, _)| name.starts_with(OURS))
 }
 
-/// Annotations that are understood and do less than whoever wrote them expects.
+/// Annotations that are understood and do less than their author expects.
 fn without_effect(daemon_set: &DaemonSet) -> Vec<FieldError> {
     let value = |name: &str| daemon_set.annotations.get(name).map(String::as_str);
-    let told = |name: &str, reason: String, hint: &str| FieldError {
+    let problem = |name: &str, reason: String, hint: &str| FieldError {
         field: format!("metadata.annotations[{name}]"),
         reason,
         hint: Some(hint.to_owned()),
@@ -251,13 +251,14 @@ fn without_effect(daemon_set: &DaemonSet) -> Vec<FieldError> {
     let needs = [(AFTER_TIMEOUT, AFTER), (STARTUP_TAINT_TIMEOUT, STARTUP_TAINT), (CANARY_HOLD, CANARY)];
     let is_understood = |name: &str| value(name).is_some_and(|value| annotation(name, value).is_none());
     let alone = needs.into_iter().filter(|(name, of)| is_understood(name) && value(of).is_none());
-    let alone = alone.map(|(name, of)| told(name, format!("it has no effect without {of}"), "write both, or neither"));
+    let alone =
+        alone.map(|(name, of)| problem(name, format!("it has no effect without {of}"), "write both, or neither"));
     let is_awaited = startup_taint::is_asked(daemon_set);
     let has_probe = |container: &serde_json::Value| container.at(["readinessProbe"]).is_some_and(|p| !p.is_null());
     let is_unprobed = is_awaited && !daemon_set.template.list_at(["spec", "containers"]).iter().any(has_probe);
     let unprobed = is_unprobed.then(|| {
         let reason = "no container has a readinessProbe: workload comes as soon as its containers run".to_owned();
-        told(STARTUP_TAINT, reason, "give it a readinessProbe that says when the node can serve")
+        problem(STARTUP_TAINT, reason, "give it a readinessProbe that says when the node can serve")
     });
     let [waits, carries] =
         [(AFTER, AFTER_TIMEOUT, start_order::TIMEOUT), (STARTUP_TAINT, STARTUP_TAINT_TIMEOUT, startup_taint::TIMEOUT)]
@@ -267,7 +268,7 @@ fn without_effect(daemon_set: &DaemonSet) -> Vec<FieldError> {
     let is_early = is_awaited && waits.zip(carries).is_some_and(|(waits, carries)| carries <= waits);
     let early = is_early.then(|| {
         let reason = format!("the taint may go before the daemon may start: it waits as long ({AFTER_TIMEOUT})");
-        told(STARTUP_TAINT_TIMEOUT, reason, "make it longer than after-timeout and the daemon's start together")
+        problem(STARTUP_TAINT_TIMEOUT, reason, "make it longer than after-timeout and the daemon's start together")
     });
     alone.chain(unprobed).chain(early).collect()
 }
@@ -280,13 +281,13 @@ fn annotation(name: &str, value: &str) -> Option<FieldError> {
             field,
             reason: format!(
                 "{}; {instead}",
-                escape::short(&start_order::daemons(value).err().unwrap_or_default(), TOLD_BYTES)
+                escape::short(&start_order::daemons(value).err().unwrap_or_default(), REPORTED_BYTES)
             ),
             hint: Some(format!("write {wanted}")),
         }),
         Some((_, _, wanted, instead)) => Some(FieldError {
             field,
-            reason: format!("{:?} is not {wanted}; {instead}", escape::short(value, TOLD_BYTES)),
+            reason: format!("{:?} is not {wanted}; {instead}", escape::short(value, REPORTED_BYTES)),
             hint: Some(format!("write {wanted}")),
         }),
         None if name == MODE_LABEL => Some(misplaced(field, "it is a label", "metadata.labels")),
@@ -304,7 +305,7 @@ fn label(name: &str, value: &str) -> Option<FieldError> {
         MODE_LABEL if matches!(value, "static" | "bootstrap") => None,
         MODE_LABEL => Some(FieldError {
             field,
-            reason: format!("{:?} is neither static nor bootstrap", escape::short(value, TOLD_BYTES)),
+            reason: format!("{:?} is neither static nor bootstrap", escape::short(value, REPORTED_BYTES)),
             hint: Some("write one of the two".to_owned()),
         }),
         _ if KNOWN.iter().any(|(known, ..)| *known == name) => {

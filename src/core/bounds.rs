@@ -86,7 +86,7 @@ pub const TENANT: Bound = Bound {
 /// How many DaemonSets of the API in one namespace that is not trusted have instances on a node.
 pub const DAEMON_SETS: usize = 100;
 
-/// So many DaemonSets of such a namespace that are selected are known by more than their names, beside those that ran. Each
+/// How many selected DaemonSets of such a namespace are known by more than their names, beside those that ran. Each
 /// costs memory and time also where it is refused.
 pub const KNOWN_DAEMON_SETS: usize = 10 * DAEMON_SETS;
 
@@ -97,7 +97,7 @@ pub const METADATA: usize = 256 << 10;
 /// again of those that run, which may be older ones.
 pub const KEPT: Quota = Quota { each: 16 << 20, all: 32 << 20, share: 1 << 20 };
 
-/// How much of what is rendered for such DaemonSets is in memory at one time. What has no room is rendered in a later pass.
+/// How much of what is rendered for such DaemonSets is in memory at one time. Those without room are rendered in a later pass.
 pub const RENDERED: usize = 32 << 20;
 
 /// How much of a further thing each of [`DAEMON_SETS`] may have in memory, so that all of them have no more of it than

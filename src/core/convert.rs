@@ -51,8 +51,8 @@ pub fn objects(document: Value) -> Vec<Result<DocumentObject, RefusedObject>> {
     found
 }
 
-/// kubectl's copy of the whole object in an annotation: nobody reads it, and what is left out of an object elsewhere
-/// would stand there once more.
+/// kubectl's copy of the whole object in an annotation: the agent does not read it, and it would repeat what is left out of
+/// an object elsewhere.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Takes [`LAST_APPLIED`] out of an object's `metadata`.
@@ -230,7 +230,7 @@ const KINDS: [(&str, &str, &str); 9] = [
 ];
 
 /// What an unknown `kind` of `group` is a slip of, as what to write: other case, the plural, a few wrong letters. `None`:
-/// it is somebody else's kind.
+/// it is another kind.
 fn meant(group: &str, kind: &str) -> Option<&'static str> {
     let singular = kind.strip_suffix(['s', 'S']).unwrap_or(kind);
     let near = |name| nearest::of(name, KINDS.iter().map(|(_, name, _)| *name));
@@ -240,7 +240,7 @@ fn meant(group: &str, kind: &str) -> Option<&'static str> {
     found.map(|(_, _, meant)| *meant)
 }
 
-/// Whether lists of this kind hold what is read.
+/// Whether lists of this kind hold objects that are read.
 fn is_list_of_ours(api_version: &str, kind: &str) -> bool {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let item = kind.strip_suffix("List").map(|item| if item.is_empty() { "List" } else { item });

@@ -140,16 +140,15 @@ pub enum AgentFinding {
 /// Puts one [`Finding::skipped`] in the place of all that was found by each check in `closed`, which names for a check
 /// the path that this user may not read: a judgement on what was not read is a guess, and its hint a danger.
 pub fn skip(closed: &BTreeMap<&'static str, String>, findings: Vec<Finding>) -> Vec<Finding> {
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     let judge = |finding: Finding| match closed.get(finding.check.as_str()) {
         None => Some(finding),
-        Some(path) => told.insert(finding.check.clone()).then(|| Finding::skipped(&finding.check, path)),
+        Some(path) => reported.insert(finding.check.clone()).then(|| Finding::skipped(&finding.check, path)),
     };
     findings.into_iter().filter_map(judge).collect()
 }
 
-/// Judges the agent; `ours`: how many of its static pods are in the manifest folder. They run without it, but nobody
-/// looks after them.
+/// Judges the agent; `ours`: how many of its static pods are in the manifest folder. They run without it, but unattended.
 pub fn agent(agent: &AgentFinding, ours: usize) -> Finding {
     const CHECK: &str = "agent";
     match agent {

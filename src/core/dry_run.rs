@@ -1,5 +1,5 @@
-//! The API server's word on a pod before it starts (`policy.admission = "dry-run"`): what is asked, and what an
-//! answer means.
+//! The API server's verdict on a pod before it starts (`policy.admission = "dry-run"`): the question, and the meaning of an
+//! answer.
 //!
 //! Owns the pod that is sent, which is the DaemonSet controller's; the judgement of replies; and what of an answered pod
 //! a new instance is made from. Must not send anything: the shell does, and [`AdmissionDryRun`] says when.

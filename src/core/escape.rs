@@ -1,7 +1,7 @@
 //! Text from outside on its way to a terminal or a log.
 //!
 //! Owns what a person may be shown as it is. What a terminal would obey, what would begin a line of its own, what
-//! would turn the order of the letters around, and what nobody sees is escaped as in JSON. Owns also how long such a text may be.
+//! would turn the order of the letters around, and invisible characters are escaped as in JSON. Owns also how long such a text may be.
 
 use std::borrow::Cow;
 

@@ -2,23 +2,23 @@
 //!
 //! Owns which bytes pass: of each object of a list, of a watch's event, or of the object itself the fields that the caller
 //! names. Of an object that has more of them than a bound its identity alone passes, with the mark `tooLarge`, so that
-//! nobody takes a part for the whole. At most that much of one object is held at a time. What is not an object passes as it
+//! no reader takes a part for the whole. At most that much of one object is held at a time. What is not an object passes as it
 //! is.
 
 use serde_json::Value;
 
 use crate::core::json::Json;
 
-/// So much of one object passes, in bytes, unless the caller says otherwise.
+/// How much of one object passes, in bytes, unless the caller sets another bound.
 const LONGEST: usize = 128 << 10;
-/// So many maps, lists and commas: a map takes 50 times its text in memory.
+/// How many maps, lists and commas: a map takes 50 times its text in memory.
 const MOST_VALUES: usize = 4096;
 /// The fields of the metadata that pass whatever the size of the object is.
 const IDENTITY: [&[u8]; 4] = [b"name", b"namespace", b"uid", b"resourceVersion"];
 /// The mark of an object that is too large.
 const TOO_LARGE: &str = "tooLarge";
 
-/// What is kept of a value. Lists are looked through: what is said of one is said of each of its items.
+/// Which part of a value is kept. Lists are looked through: a rule for a list applies to each of its items.
 #[derive(Debug)]
 pub enum FieldSelection {
     All,
@@ -59,7 +59,7 @@ pub enum ResponseShape {
 pub struct FieldFilter {
     fields: &'static FieldSelection,
     place: ResponseShape,
-    /// So much of one object passes: bytes, and values.
+    /// How much of one object passes: bytes, and values.
     most: (usize, usize),
     in_string: bool,
     is_escaped: bool,
@@ -85,7 +85,7 @@ impl FieldFilter {
         Self { most: (bytes, values), ..self }
     }
 
-    /// Reads the next `bytes` of the response; gives what of it is to be read on.
+    /// Reads the next `bytes` of the response; gives the part that passes.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = bytes;
@@ -336,7 +336,7 @@ impl FilteredItem {
         self.key = key;
     }
 
-    /// What passes of it.
+    /// The part that passes.
     fn end(&mut self) -> Vec<u8> {
         if !self.is_too_large {
             return std::mem::take(&mut self.kept);

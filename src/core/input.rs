@@ -24,7 +24,7 @@ use crate::core::yaml;
 /// The hint for a document that looks like a template a tool should have rendered.
 const TEMPLATE: &str = "this is a template: let its tool (helm template, kustomize build, …) fill it in first";
 
-/// The most problems that are told of one file.
+/// The most problems that are reported of one file.
 const MAX_PROBLEMS: usize = 100;
 
 /// What a problem makes of its document or object.
@@ -173,13 +173,13 @@ fn with_left_out(mut problems: Vec<InputProblem>, mut left_out: LeftOut) -> Vec<
     problems
 }
 
-/// Problems that are not told.
+/// Problems that are only counted.
 #[derive(Default)]
 struct LeftOut {
     count: usize,
     /// What the last of them is of, if that is named.
     last: Option<ObjectName>,
-    /// Whether one of them is of nothing that is named by those that are told: it may be of any object.
+    /// Whether one of them names no object that the reported ones name: it may be of any object.
     is_any: bool,
 }
 

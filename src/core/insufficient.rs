@@ -19,7 +19,7 @@ use crate::core::quantity::parse_json;
 
 /// The resource that counts pods.
 const PODS: &str = "pods";
-/// So many holders are named.
+/// How many holders are named.
 const NAMED: usize = 5;
 const MIB: i128 = 1 << 20;
 
@@ -170,7 +170,7 @@ pub fn kept_spec(pod: &Value) -> Option<Value> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
     scarce: Scarce,
-    /// Who holds it, the greatest amount first.
+    /// Its holders, the greatest amount first.
     holders: Vec<(ObjectKey, i128)>,
 }
 
@@ -206,7 +206,7 @@ pub fn lacks(pod: &Value, allocatable: &Amounts, others: &[&PodResources<'_>]) -
 }
 
 impl Lack {
-    /// What is scarce, without amounts and holders.
+    /// The scarce resources, without amounts and holders.
     pub fn name(&self) -> String {
         match &self.scarce {
             Scarce::HostPort(port) => port.to_string(),
@@ -290,7 +290,11 @@ mod tests {
             ]
         );
         assert_eq!(said(pod(json!({"cpu": 3})), &[]), ["cpu: it requests 3, and the node has 2"]);
-        assert_eq!(said(pod(json!({"example.org/other": 1})), &held), Vec::<String>::new(), "nobody counts it");
+        assert_eq!(
+            said(pod(json!({"example.org/other": 1})), &held),
+            Vec::<String>::new(),
+            "the node does not count it"
+        );
         let third = [(&a, json!({})), (&b, json!({})), (&c, json!({}))];
         assert_eq!(said(json!({}), &third), ["the node takes 3 pods; held by pods k/a, k/b, k/c"]);
     }

@@ -16,14 +16,14 @@ use crate::core::time::Timestamp;
 pub enum Knowledge<T> {
     /// As it is now.
     Current(T),
-    /// As it was last known to be, and since when its source has said nothing newer.
+    /// As it was last known, and since when its source has shown nothing newer.
     Remembered(T, Timestamp),
     /// Its source has not answered yet.
     #[default]
     NeverHeard,
     /// Its source is there and cannot be read; why.
     Unreadable(String),
-    /// It is not there, and its source says so.
+    /// It does not exist, and its source shows that.
     Absent(Absence),
 }
 
@@ -35,7 +35,7 @@ pub enum Unlinked {
     AnotherCluster,
     /// The connection is lost.
     NoConnection,
-    /// It has not said yet which cluster it is.
+    /// Its cluster has not identified itself yet.
     Unidentified,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Unlinked {
     }
 }
 
-/// What says that something is not there.
+/// The evidence that something does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Absence {
     /// There is no such source: none is configured.
@@ -79,7 +79,7 @@ impl<T> Knowledge<T> {
     }
 }
 
-/// By this annotation (`"true"`) the node's owner gives a folder's object precedence over what the API last said, and
+/// By this annotation (`"true"`) the node's owner gives a folder's object precedence over the API's last version, and
 /// over what it says now as long as that is nothing newer.
 pub const OVERRIDE_ANNOTATION: &str = "daemonlet.dev/override";
 
@@ -109,9 +109,9 @@ pub enum ApiAnswer<T> {
 /// Which source counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
-    /// What the API says now.
+    /// The API's version now.
     Api,
-    /// What the API last said, remembered on disk.
+    /// The API's last version, remembered on disk.
     Remembered,
     /// A folder, now or as it was last read well.
     Folder,
@@ -130,15 +130,15 @@ impl std::fmt::Display for Origin {
 /// What every source has of one object.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectSources<T> {
-    /// What the API says now.
+    /// The API's version now.
     pub api: ApiAnswer<T>,
-    /// What it last said.
+    /// The API's last version.
     pub remembered: Option<T>,
     /// The folder's, as it is or as it was last read well.
     pub folder: Option<T>,
     /// Whether the folder's carries [`OVERRIDE_ANNOTATION`].
     pub overrides: bool,
-    /// Whether what the API says is newer than what is remembered.
+    /// Whether the API's version is newer than the remembered one.
     pub is_newer: bool,
     /// Whether the API may speak for a folder's object: policy covers its namespace.
     pub api_may_speak: bool,
@@ -147,7 +147,7 @@ pub struct ObjectSources<T> {
 impl<T: Copy> ObjectSources<T> {
     /// The object that counts, and whose it is. `None`: no source has it.
     ///
-    /// What the API says, what it last said, the folder: in this order. Where the API says
+    /// The API's version, its last version, the folder's: in this order. Where the API says
     /// that it is gone, the folder counts again; a folder's override comes before everything but a newer version.
     pub fn choose(&self) -> Option<(Origin, T)> {
         let folder = self.folder.map(|folder| (Origin::Folder, folder));
@@ -157,11 +157,11 @@ impl<T: Copy> ObjectSources<T> {
         match self.api {
             ApiAnswer::Present(api) => Some((Origin::Api, api)),
             ApiAnswer::Gone => folder,
-            // What it last said stays valid though it is not asked any more.
+            // Its last version stays valid though the API is not asked any more.
             ApiAnswer::NotConfigured => self.remembered.map(|remembered| (Origin::Remembered, remembered)).or(folder),
             ApiAnswer::Unread | ApiAnswer::Nothing => {
                 let remembered = self.remembered.map(|remembered| (Origin::Remembered, remembered));
-                // What is not read comes before the folder all the same.
+                // An object that is not read still comes before the folder's.
                 remembered.or(folder.filter(|_| matches!(self.api, ApiAnswer::Nothing)))
             }
         }

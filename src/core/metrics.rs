@@ -149,7 +149,7 @@ metrics! {
     CoordinatorLastPass: Gauge = ("daemonlet_coordinator_last_pass_timestamp_seconds", "seconds since 1970", &[]);
     /// Whether each watch of the coordinator that holds the Lease has its list and works; leases are the agents'.
     CoordinatorWatchUp: Gauge = ("daemonlet_coordinator_watch_up", "0 or 1", &["watch"]);
-    /// When each watch last told something. Namespaces may rest for days, NodeDaemons hardly while something runs.
+    /// When each watch last delivered an event. Namespaces may rest for days, NodeDaemons hardly while something runs.
     CoordinatorWatchLastEvent: Gauge =
         ("daemonlet_coordinator_watch_last_event_timestamp_seconds", "seconds since 1970", &["watch"]);
     /// Writes of this coordinator since the start: written, outdated, refused, unanswered, or not sent without the Lease.

@@ -145,7 +145,7 @@ pub struct DaemonSet {
 pub enum Author {
     /// A user of the API: `[policy]`, its bounds and admission apply.
     ApiUser,
-    /// Who writes the node's folders may do anything to the node.
+    /// A writer of the node's folders may do anything to the node.
     NodeOwner,
 }
 

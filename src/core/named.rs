@@ -1,6 +1,6 @@
 //! Enums of which each variant has one name: in files, on the command line, in messages.
 
-/// Declares an enum with a name for each variant, and what goes from one to the other.
+/// Declares an enum with a name for each variant, and the conversions between them.
 macro_rules! named {
     ($(#[$meta:meta])* pub enum $enum:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)+ }) => {
         $(#[$meta])*

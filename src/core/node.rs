@@ -18,7 +18,7 @@ use crate::core::time::Timestamp;
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// The labels that the API server copies from a Node to its pods (`PodTopologyLabels`).
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
-/// So long after a Node was registered anew it may lack labels that it had.
+/// How long after a Node was registered anew it may lack labels that it had.
 pub const LABELS_WITHIN: Span = Span::from_secs(300);
 
 /// The view of the Node object `node`; it is registered if it has a UID.
@@ -44,17 +44,26 @@ pub fn view(node: &Value) -> Result<NodeView, FieldError> {
     })
 }
 
-/// Whether `node` has all its labels as of `now`, as far as can be known: a Node gets some of them from others once it is
-/// registered. `since`: when a Node with another UID than the one before was first seen.
-pub fn has_its_labels(node: &NodeView, since: Option<Timestamp>, now: Timestamp) -> bool {
+/// Whether `node` has all its labels, as far as is known: other components add some of them once the kubelet has registered
+/// the Node. `since`: what [`awaits_labels_since`] gives.
+pub fn has_its_labels(node: &NodeView, since: Option<Timestamp>) -> bool {
     let is_uninitialized = node.taints.iter().any(|taint| taint.key == UNINITIALIZED);
-    node.registered && !is_uninitialized && labels_due(since, now).is_none()
+    node.registered && !is_uninitialized && since.is_none()
 }
 
-/// When the labels of a Node that was registered anew at `since` count, if not yet. Without effect if the clock was set
-/// back beyond `since`.
+/// Since when a Node may lack labels, after the API server showed it at `now`; `None`: it has them all. `before`: the same
+/// before that. `is_new`: the Node has another UID than the last one. A Node that the API server has shown some minutes after
+/// it was registered anew has its labels; while the API server is silent, nobody knows. After the clock was set back the
+/// minutes begin again.
+pub fn awaits_labels_since(before: Option<Timestamp>, is_new: bool, now: Timestamp) -> Option<Timestamp> {
+    let since = before.filter(|since| *since <= now).unwrap_or(now);
+    let awaits = is_new || before.is_some() && now < since + LABELS_WITHIN;
+    awaits.then_some(if is_new { now } else { since })
+}
+
+/// When a Node that may lack labels since `since` is to be looked at again.
 pub fn labels_due(since: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
-    since.filter(|since| *since <= now).map(|since| since + LABELS_WITHIN).filter(|due| now < *due)
+    since.map(|since| since + LABELS_WITHIN).filter(|due| now < *due)
 }
 
 /// The labels of `node` that the API server copies to its pods.
@@ -195,13 +204,20 @@ mod tests {
     fn labels_count_once_the_node_is_initialized_and_some_minutes_after_it_was_registered_anew() {
         let node = NodeView { registered: true, ..NodeView::default() };
         let (now, since) = (Timestamp::from_millis(1_000_000), Some(Timestamp::from_millis(900_000)));
-        assert!(has_its_labels(&node, None, now));
-        assert!(!has_its_labels(&NodeView { registered: false, ..node.clone() }, None, now));
+        assert!(has_its_labels(&node, None));
+        assert!(!has_its_labels(&NodeView { registered: false, ..node.clone() }, None));
         let taint = Taint { key: UNINITIALIZED.to_owned(), value: "true".to_owned(), effect: "NoSchedule".to_owned() };
-        assert!(!has_its_labels(&NodeView { taints: vec![taint], ..node.clone() }, None, now));
-        assert!(!has_its_labels(&node, since, now));
+        assert!(!has_its_labels(&NodeView { taints: vec![taint], ..node.clone() }, None));
+        assert!(!has_its_labels(&node, since));
         let due = labels_due(since, now).expect("they count later");
-        assert!(has_its_labels(&node, since, due) && labels_due(since, due).is_none());
-        assert!(has_its_labels(&node, since, Timestamp::from_millis(0)), "the clock was set back");
+        assert_eq!(awaits_labels_since(since, false, now), since);
+        assert_eq!((awaits_labels_since(since, false, due), labels_due(since, due)), (None, None));
+        assert_eq!(awaits_labels_since(None, false, now), None);
+        assert_eq!(
+            (awaits_labels_since(None, true, now), awaits_labels_since(since, true, now)),
+            (Some(now), Some(now))
+        );
+        let earlier = Timestamp::from_millis(0);
+        assert_eq!(awaits_labels_since(since, false, earlier), Some(earlier), "the clock was set back");
     }
 }

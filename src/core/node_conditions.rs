@@ -23,7 +23,7 @@ use crate::core::startup_taint::Switch;
 
 /// The policy that holds an agent to conditions of [`PREFIX`] of its own Node.
 pub const POLICY: &str = "daemonlet-agent-node-status";
-/// What gives an agent the right to write them, and nothing else.
+/// The manifest that gives an agent the right to write them, and no other right.
 pub const GRANT: &str = "kubectl apply -f admission-policies.yaml -f node-conditions.yaml (of /usr/share/daemonlet/k8s), \
                          and give the agent an identity named daemonlet:node:NODE: `daemonlet enroll`";
 /// How the types of these conditions begin.
@@ -156,7 +156,7 @@ fn status(plan: &DaemonPlan, boot: &str) -> Option<ConditionStatus> {
         }),
         State::Starting | State::Waiting | State::Replacing | State::Failing | State::Stopping | State::NotAccepted => {
             Some(match ready {
-                // What is to be replaced, and still runs, does its work.
+                // An instance that is to be replaced, and still runs, does its work.
                 Some(true) => ConditionStatus::True,
                 Some(false) | None => ConditionStatus::False,
             })
@@ -226,11 +226,11 @@ mod tests {
         (conditions, notes)
     }
 
-    fn told(daemons: &[(&str, State, Option<bool>)]) -> Vec<String> {
-        told_in("b", daemons)
+    fn conditions_of(daemons: &[(&str, State, Option<bool>)]) -> Vec<String> {
+        conditions_in("b", daemons)
     }
 
-    fn told_in(boot: &str, daemons: &[(&str, State, Option<bool>)]) -> Vec<String> {
+    fn conditions_in(boot: &str, daemons: &[(&str, State, Option<bool>)]) -> Vec<String> {
         let (conditions, _) = decided(boot, daemons, Switch::On);
         conditions.iter().map(|(kind, c)| format!("{kind}={} {}", c.status.as_str(), c.message())).collect()
     }
@@ -239,26 +239,26 @@ mod tests {
     fn a_condition_is_true_while_every_daemon_that_names_it_is_ready() {
         let (a, b) = ("kube-system/a", "kube-system/b");
         let ready = (a, State::Running, Some(true));
-        assert_eq!(told(&[ready]), ["daemonlet.dev/NetworkReady=True kube-system/a: Ready here"]);
+        assert_eq!(conditions_of(&[ready]), ["daemonlet.dev/NetworkReady=True kube-system/a: Ready here"]);
         assert_eq!(
-            told(&[ready, (b, State::Starting, None)]),
+            conditions_of(&[ready, (b, State::Starting, None)]),
             ["daemonlet.dev/NetworkReady=False kube-system/b: not Ready here"]
         );
         assert_eq!(
-            told(&[(a, State::Unknown, None), ready]),
+            conditions_of(&[(a, State::Unknown, None), ready]),
             ["daemonlet.dev/NetworkReady=Unknown kube-system/a: whether it is Ready here is not known"]
         );
         assert_eq!(
-            told(&[ready, (b, State::Replacing, Some(true))]),
+            conditions_of(&[ready, (b, State::Replacing, Some(true))]),
             ["daemonlet.dev/NetworkReady=True kube-system/a, kube-system/b: Ready here"]
         );
-        assert_eq!(told(&[(a, State::NotSelected, None)]), Vec::<String>::new(), "it is not for this node");
+        assert_eq!(conditions_of(&[(a, State::NotSelected, None)]), Vec::<String>::new(), "it is not for this node");
     }
 
     #[test]
     fn what_was_ready_in_an_earlier_boot_does_not_count() {
-        let told = told_in("earlier", &[("kube-system/a", State::Running, Some(true))]);
-        assert_eq!(told, ["daemonlet.dev/NetworkReady=False kube-system/a: not Ready here"]);
+        let conditions = conditions_in("earlier", &[("kube-system/a", State::Running, Some(true))]);
+        assert_eq!(conditions, ["daemonlet.dev/NetworkReady=False kube-system/a: not Ready here"]);
     }
 
     #[test]

@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    fn word(seen: NotedEvent, survey: &Survey) -> RestartVerdict {
+    fn verdict(seen: NotedEvent, survey: &Survey) -> RestartVerdict {
         judge(&noted(seen), false, survey, at(0))
     }
 
@@ -160,17 +160,17 @@ mod tests {
     #[test]
     fn a_deletion_or_a_terminal_phase_orders_a_restart() {
         let gone = NotedEvent::Gone { set_back: false };
-        assert_eq!(word(NotedEvent::Deleting, &survey()), RestartVerdict::Order(RestartCause::Deleted));
-        assert_eq!(word(gone, &survey()), RestartVerdict::Order(RestartCause::Deleted));
-        assert_eq!(word(NotedEvent::Succeeded, &survey()), RestartVerdict::Order(RestartCause::Succeeded));
+        assert_eq!(verdict(NotedEvent::Deleting, &survey()), RestartVerdict::Order(RestartCause::Deleted));
+        assert_eq!(verdict(gone, &survey()), RestartVerdict::Order(RestartCause::Deleted));
+        assert_eq!(verdict(NotedEvent::Succeeded, &survey()), RestartVerdict::Order(RestartCause::Succeeded));
         let message = "NodePorts: no port".to_owned();
         assert_eq!(
-            word(failed("NodePorts", "no port"), &survey()),
+            verdict(failed("NodePorts", "no port"), &survey()),
             RestartVerdict::Order(RestartCause::Failed { message })
         );
         let folder = Survey { daemon_set: None, ..survey() };
         assert_eq!(
-            word(NotedEvent::Deleting, &folder),
+            verdict(NotedEvent::Deleting, &folder),
             RestartVerdict::Order(RestartCause::Deleted),
             "a folder's daemon"
         );
@@ -192,7 +192,7 @@ mod tests {
         ];
         for exception in exceptions {
             for seen in [NotedEvent::Deleting, NotedEvent::Gone { set_back: false }, failed("Evicted", "")] {
-                assert!(matches!(word(seen, &exception), RestartVerdict::Dismiss(_)), "{exception:?}");
+                assert!(matches!(verdict(seen, &exception), RestartVerdict::Dismiss(_)), "{exception:?}");
             }
         }
         assert!(
@@ -200,7 +200,7 @@ mod tests {
             "our own"
         );
         assert!(
-            matches!(word(NotedEvent::Gone { set_back: true }, &survey()), RestartVerdict::Dismiss(_)),
+            matches!(verdict(NotedEvent::Gone { set_back: true }, &survey()), RestartVerdict::Dismiss(_)),
             "a restored backup"
         );
     }
@@ -213,18 +213,18 @@ mod tests {
             Survey { namespace: unknown(), ..survey() },
             Survey { daemon_set: Some((unknown(), None)), ..survey() },
         ] {
-            assert!(matches!(word(NotedEvent::Deleting, &survey), RestartVerdict::Later(_)), "{survey:?}");
+            assert!(matches!(verdict(NotedEvent::Deleting, &survey), RestartVerdict::Later(_)), "{survey:?}");
         }
     }
 
     #[test]
     fn a_pod_that_a_shutdown_ended_comes_back_by_itself_unless_the_shutdown_was_called_off() {
         let ended = || failed("Terminated", "Pod was terminated in response to imminent node shutdown.");
-        let word = |survey: Survey, after| judge(&noted(ended()), false, &survey, at(0) + after);
-        assert!(matches!(word(Survey { shutting_down: true, ..survey() }, COMES_BACK), RestartVerdict::Later(_)));
-        assert!(matches!(word(survey(), COMES_BACK - ms(1)), RestartVerdict::Later(_)));
-        assert!(matches!(word(Survey { node_ready: false, ..survey() }, COMES_BACK), RestartVerdict::Later(_)));
-        assert!(matches!(word(Survey { ended: false, ..survey() }, ms(1)), RestartVerdict::Dismiss(_)));
-        assert!(matches!(word(survey(), COMES_BACK), RestartVerdict::Order(RestartCause::Failed { .. })));
+        let verdict = |survey: Survey, after| judge(&noted(ended()), false, &survey, at(0) + after);
+        assert!(matches!(verdict(Survey { shutting_down: true, ..survey() }, COMES_BACK), RestartVerdict::Later(_)));
+        assert!(matches!(verdict(survey(), COMES_BACK - ms(1)), RestartVerdict::Later(_)));
+        assert!(matches!(verdict(Survey { node_ready: false, ..survey() }, COMES_BACK), RestartVerdict::Later(_)));
+        assert!(matches!(verdict(Survey { ended: false, ..survey() }, ms(1)), RestartVerdict::Dismiss(_)));
+        assert!(matches!(verdict(survey(), COMES_BACK), RestartVerdict::Order(RestartCause::Failed { .. })));
     }
 }

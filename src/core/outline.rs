@@ -21,10 +21,10 @@ const LONGEST_STATUS: usize = 64 << 10;
 /// Metadata, or a spec, whose size is bounded are left out if they have more bytes as JSON: texts may take twice as many
 /// there.
 const LONGEST_PART: usize = 2 * TENANT.template;
-/// So many maps, lists and commas may such a spec have: each value has at most two of them, and a map takes 50 times its
+/// How many maps, lists and commas such a spec may have: each value has at most two of them, and a map takes 50 times its
 /// text in memory.
 const MOST_VALUES: usize = 2 * TENANT.values + 2048;
-/// So much of a template that is in a revision is read: bytes, and maps, lists and commas. It was read as a spec once.
+/// How much of a revision's template is read: bytes, and maps, lists and commas. It was read as a spec once.
 pub const OF_TEMPLATE: (usize, usize) = (LONGEST_PART + LONGEST_STATUS, MOST_VALUES);
 /// No key that is looked for has more bytes.
 const LONGEST_KEY: usize = 16;
@@ -91,7 +91,7 @@ fn left_out(field: &str, most: usize, what: &str) -> String {
     Value::from(vec![field.to_owned(), format!("has more than {most} {what} as JSON")]).to_string()
 }
 
-/// What becomes of the value that is being read.
+/// How the value that is being read is treated.
 #[derive(Debug)]
 enum Sink {
     Pass,
@@ -280,7 +280,7 @@ impl Outliner {
         let Some(item) = &mut self.item else { return };
         match (item.extent, self.key.as_slice()) {
             (Extent::Undecided, b"metadata") => self.sink = Sink::Metadata(Vec::new()),
-            // What came before its metadata has passed.
+            // The fields before its metadata have passed.
             (Extent::Undecided, b"spec" | b"status") => item.extent = Extent::Whole,
             (Extent::Outline | Extent::TooLarge, b"status") if self.status == OutlineStatus::Kept => {
                 self.sink = Sink::Status(Vec::new());

@@ -45,10 +45,10 @@ pub use resolve::resolve_after;
 pub const KEY: &str = "overlays.yaml";
 /// Stands for the digest of a ConfigMap that is not known: no instance has it.
 const UNKNOWN: &str = "unknown";
-/// So many characters of a SHA-256 are a digest.
+/// How many characters of a SHA-256 make a digest.
 const DIGEST: usize = 10;
-/// So many errors of a list are kept.
-const TOLD: usize = 12;
+/// How many errors of a list are kept.
+const MOST_KEPT: usize = 12;
 
 /// The overlays of a DaemonSet as they are on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub struct Patch {
     pub patch: Arc<Value>,
 }
 
-/// Where a list of overlays was read. Who writes it in the API is no owner of the node.
+/// Where a list of overlays was read. A writer in the API is no owner of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ListSource {
@@ -96,8 +96,11 @@ pub enum KnownList {
     Read,
     /// What applied when its ConfigMap was last known and could be used; why not now.
     Last(String),
-    /// No ConfigMap is known, and nothing has run with one; `unheard`: no source has said that it does not exist.
-    Missing { unheard: bool },
+    /// No ConfigMap is known, and nothing has run with one; `unconfirmed`: no source has confirmed that it does not exist.
+    Missing {
+        #[serde(rename = "unheard")]
+        unconfirmed: bool,
+    },
     /// It cannot be used: the fields.
     Refused(Vec<FieldError>),
 }
@@ -184,16 +187,16 @@ fn patched(overlays: Overlays, bound: &Bound, daemon_set: &DaemonSet) -> Overlay
     Overlays { known: refused(errors), patches: Vec::new(), template: None, ..overlays }
 }
 
-/// That a list cannot be used. What it has too many errors for is said by the last one that is kept.
+/// That a list cannot be used. If it has too many errors, the last kept one says how many more.
 fn refused(errors: Vec<FieldError>) -> KnownList {
-    let more = errors.len().saturating_sub(TOLD);
-    let mut told: Vec<FieldError> = errors.into_iter().take(TOLD).map(FieldError::shortened).collect();
-    told.extend((more > 0).then(|| FieldError {
+    let more = errors.len().saturating_sub(MOST_KEPT);
+    let mut kept: Vec<FieldError> = errors.into_iter().take(MOST_KEPT).map(FieldError::shortened).collect();
+    kept.extend((more > 0).then(|| FieldError {
         field: KEY.to_owned(),
         reason: format!("has {more} more errors"),
         hint: None,
     }));
-    KnownList::Refused(told)
+    KnownList::Refused(kept)
 }
 
 fn not_a_name(name: &str) -> FieldError {

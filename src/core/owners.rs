@@ -140,11 +140,7 @@ mod tests {
         for instance in [Instance { phase: ending, ..instance() }, Instance { orphaned: true, ..instance() }] {
             assert_eq!(owner(&instance, STATIC, &daemon_set(), false), MirrorPodOwner::AsItIs);
         }
-        assert_eq!(
-            owner(&instance(), None, &daemon_set(), false),
-            MirrorPodOwner::AsItIs,
-            "nobody says that it is wanted"
-        );
+        assert_eq!(owner(&instance(), None, &daemon_set(), false), MirrorPodOwner::AsItIs, "no source wants it");
         let deleting = DaemonSet { deleting: true, ..daemon_set() };
         assert_eq!(owner(&instance(), STATIC, &deleting, false), MirrorPodOwner::AsItIs);
     }

@@ -1,7 +1,7 @@
 //! One complete pass: what the sources say of every daemon, and the resulting plans.
 //!
 //! Owns the bound on removals: if too many daemons are missing at once, nothing is removed until a second complete
-//! list confirms it. Who may define daemons in a namespace that is not trusted decides that for no other. Must not do I/O.
+//! list confirms it. A tenant cannot cause that for another namespace. Must not do I/O.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

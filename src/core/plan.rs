@@ -1,4 +1,4 @@
-//! What one pass changes for one daemon: a function of what is wanted, remembered and observed.
+//! The changes of one pass for one daemon: a function of what is wanted, remembered and observed.
 //!
 //! Owns the order of changes: data before manifest, record before removal, the old instance gone before the new one
 //! starts (unless surge is configured). Must not do I/O or read a clock; the shell executes the actions in order,
@@ -131,7 +131,7 @@ pub enum Action {
         #[serde(skip_serializing_if = "BTreeSet::is_empty")]
         kept: BTreeSet<String>,
     },
-    /// Compare the data of a live instance, which an earlier process wrote, with what it is to be, and mend what differs.
+    /// Compare the data of a live instance, which an earlier process wrote, with the rendering, and write what differs.
     Verify {
         /// What to compare with.
         rendering: Arc<RenderResult>,
@@ -155,7 +155,7 @@ pub enum Action {
     },
     /// Keep the data that the instance runs with for a roll-back; before any other action.
     Keep {
-        /// What it runs with: what it refers to is kept.
+        /// The rendering that it runs with: its objects are kept.
         rendering: Arc<RenderResult>,
     },
     /// Ask the API server directly whether the daemon is gone.
@@ -184,15 +184,15 @@ pub struct DaemonPlan {
     /// The overlays that it names, as they are on this node. A recording has them with its definition.
     #[serde(skip)]
     pub overlays: Option<Arc<Overlays>>,
-    /// The digest of what it is to be patched with here; empty: with nothing; `None` while that is not known.
+    /// The digest of the overlays that apply here; empty: none; `None` while that is not known.
     #[serde(skip)]
     pub overlays_digest: Option<String>,
     /// The revision whose approval is to be claimed, or to which an instance is being updated.
     pub replacing: Option<String>,
-    /// The revision that replaces what runs at the next boot: its approval is claimed, or to be claimed.
+    /// The revision that replaces the instance at the next boot: its approval is claimed, or to be claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staging: Option<String>,
-    /// Whether the container runtime is to be asked: a replacement needs to know who can say when the old one is gone.
+    /// Whether the container runtime is to be asked: a replacement needs a component that can report when the old one is gone.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub asks_runtime: bool,
     /// When to look again even if nothing happens. A recording has that apart from the plan, which else stays the same.
@@ -279,15 +279,15 @@ struct Planner<'a> {
     replacing: Option<String>,
     staging: Option<String>,
     asks_runtime: bool,
-    /// What happens to the gates of what runs.
+    /// The changes of the instances' gates.
     gate: Gate,
     /// Whether the newest revision starts because the released one cannot be had.
     passes_over_released: bool,
-    /// Whether what ran returns although the policy would not let it start.
+    /// Whether the last instance returns although the policy would not let it start.
     may_return: bool,
     /// Whether its definition is not looked at.
     is_set_aside: bool,
-    /// Whether what ran has ended to return, as far as this pass did not decide that itself.
+    /// Whether the last instance has ended to return, as far as this pass did not decide that itself.
     had_ended: bool,
     wake_at: Option<Timestamp>,
 }
@@ -352,7 +352,7 @@ impl<'a> Planner<'a> {
         self.wake_at = Some(self.wake_at.map_or(at, |w| w.min(at)));
     }
 
-    /// Keeps what runs, with its data up to date; starts nothing.
+    /// Keeps the instance, with its data up to date; starts nothing.
     fn keep(&mut self, state: State, reason: &str) {
         let live: Vec<Instance> = self.record.live().cloned().collect();
         for instance in &live {

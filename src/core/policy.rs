@@ -73,19 +73,19 @@ pub struct Policy {
     selector: Selector,
     /// Namespaces whose DaemonSets may run here; `*` is all.
     namespaces: Vec<String>,
-    /// What their pods may do to the node.
+    /// The rules for their pods.
     rules: PodRules,
     /// The PodSecurity level of a namespace without the label.
     pod_security_default: pod_security::PodSecurityLevel,
     /// The node selector for namespaces that have none; may be empty.
     default_node_selector: String,
-    /// What is let go where nothing but caution keeps it: `namespace/name`, or `namespace/*`.
+    /// Daemons that are released although their absence is not certain: `namespace/name`, or `namespace/*`.
     #[serde(default)]
     release: Vec<String>,
 }
 
-/// How many broken rules are told of one DaemonSet.
-const TOLD: usize = 12;
+/// How many broken rules are reported of one DaemonSet.
+const MOST_REPORTED: usize = 12;
 
 /// Which entries of `policy.release` count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,12 +133,12 @@ impl Policy {
         Self { pod_security_default, default_node_selector, ..self }
     }
 
-    /// This policy with what it lets go (`policy.release`).
+    /// This policy with the daemons that it releases (`policy.release`).
     pub fn with_release(self, release: Vec<String>) -> Self {
         Self { release, ..self }
     }
 
-    /// Whether what runs of `key` is let go once nothing but caution keeps it.
+    /// Whether the instance of `key` is released if its absence is not certain.
     pub fn releases(&self, key: &ObjectKey, by: Releases) -> bool {
         let is_of = |entry: &String| match entry.split_once('/') {
             Some((namespace, "*")) => by == Releases::Pattern && namespace == key.namespace,
@@ -153,12 +153,12 @@ impl Policy {
         some(&self.violations(daemon_set))
     }
 
-    /// What `daemon_set` of the API does against the rules: that which exceeds the bounds, else at most [`TOLD`] of the
+    /// What `daemon_set` of the API does against the rules: that which exceeds the bounds, else at most [`MOST_REPORTED`] of the
     /// others.
     fn violations(&self, daemon_set: &DaemonSet) -> Vec<FieldError> {
         let mut violations = self.every_violation(daemon_set);
-        let more = violations.len().saturating_sub(TOLD);
-        violations.truncate(TOLD);
+        let more = violations.len().saturating_sub(MOST_REPORTED);
+        violations.truncate(MOST_REPORTED);
         violations = violations.into_iter().map(FieldError::shortened).collect();
         violations.extend((more > 0).then(|| FieldError {
             field: "spec.template".to_owned(),
@@ -175,7 +175,7 @@ impl Policy {
         if over.is_empty() { self.rules.violations(daemon_set) } else { over }
     }
 
-    /// What pods may do to the node.
+    /// The rules for pods.
     pub fn rules(&self) -> &PodRules {
         &self.rules
     }
@@ -187,7 +187,7 @@ impl Policy {
     }
 
     /// Whether what an annotation of `daemon_set` asks of the whole node counts: its definition is of the node's owner
-    /// or of a trusted namespace, whoever writes its overlays.
+    /// or of a trusted namespace, whatever the origin of its overlays.
     pub fn trusts_annotations(&self, daemon_set: &DaemonSet) -> bool {
         let author = Author::of(&daemon_set.source, ListSource::Folder);
         author == Author::NodeOwner || self.rules.trusts(&daemon_set.key.namespace)
@@ -309,23 +309,23 @@ pub fn checked(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldErro
     }
 }
 
-/// Whether the mode label has a value that is none.
+/// Whether the mode label has an unknown value.
 pub fn is_mistyped(labels: &BTreeMap<String, String>) -> bool {
     labels.get(MODE_LABEL).is_some_and(|value| is_no_mode(value))
 }
 
-/// Whether this value of the mode label is none.
+/// Whether this value of the mode label is unknown.
 pub fn is_no_mode(value: &str) -> bool {
     !matches!(value, "static" | "bootstrap")
 }
 
-/// What is wrong with a mode label that has a value that is none.
+/// What is wrong with a mode label that has an unknown value.
 pub fn mistyped(labels: &BTreeMap<String, String>) -> String {
     let value = labels.get(MODE_LABEL).map(String::as_str).unwrap_or_default();
     format!("label {MODE_LABEL} is {value:?}, which is neither static nor bootstrap")
 }
 
-/// What to do about the mode label of the DaemonSet `key`, which has a value that is none.
+/// What to do about the mode label of the DaemonSet `key`, which has an unknown value.
 pub fn respelt(ObjectKey { namespace, name }: &ObjectKey) -> String {
     format!(
         "the modes are static and bootstrap: kubectl -n {namespace} label --overwrite daemonset {name} {MODE_LABEL}=static"

@@ -124,23 +124,23 @@ pub struct DaemonRecord {
     /// How often in a row an instance had to be tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<RetryBackoff>,
-    /// The revision of which the kubelet itself last said that it rejects it: it has read the manifest.
+    /// The revision that the kubelet itself last reported as rejected: it has read the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected: Option<String>,
     /// The revision that the DaemonSet last said to be released: it counts while its status says nothing of that, as after
     /// its mode was taken away and put back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_release: Option<KnownRelease>,
-    /// Since when a first instance waits only for what nobody has said anything of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unheard_since: Option<Timestamp>,
+    /// Since when a first instance waits only for objects that no source has shown.
+    #[serde(default, rename = "unheardSince", skip_serializing_if = "Option::is_none")]
+    pub unconfirmed_since: Option<Timestamp>,
     /// What has happened to it since the node booted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub this_boot: Option<ThisBoot>,
     /// Whether it was last run in mode `bootstrap`: what is held goes on in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bootstrap: bool,
-    /// Whether an administrator has let it go: it ends as soon as nothing but caution keeps it.
+    /// Whether an administrator has released it: it ends although its absence is not certain.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
 }
@@ -179,8 +179,11 @@ pub struct Instance {
     /// The volume data that was last written for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<WrittenData>,
-    /// When its manifest was first written.
+    /// When its manifest was first written; of one that was adopted, when that was.
     pub created: Timestamp,
+    /// Whether its manifest was found without a record of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_adopted: bool,
     /// Its phase of life.
     pub phase: Phase,
     /// Its mirror pod as last seen. It survives a restart of the agent, so events during the restart count too.
@@ -222,7 +225,7 @@ pub struct Instance {
     pub pinned: bool,
 }
 
-/// Volume data as it was last written: what an agent that starts compares with before it reads the disk.
+/// Volume data as it was last written: a new agent compares with it before it reads the disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WrittenData {
@@ -256,6 +259,7 @@ impl Instance {
             data_version: String::new(),
             data: None,
             created,
+            is_adopted: false,
             phase: Phase::Live,
             mirror: None,
             noted: None,
@@ -300,7 +304,7 @@ impl DaemonRecord {
             backoff: None,
             rejected: None,
             known_release: None,
-            unheard_since: None,
+            unconfirmed_since: None,
             this_boot: None,
             bootstrap: false,
             released: false,
@@ -322,7 +326,7 @@ impl DaemonRecord {
         !self.instances.is_empty() || self.has_ended_to_return()
     }
 
-    /// Whether nothing runs, and what ran has ended to return.
+    /// Whether nothing runs, and the last instance has ended to return.
     pub fn has_ended_to_return(&self) -> bool {
         let has_ended = self.instances.is_empty() && (self.returns || self.last.is_some());
         self.live().next().is_none() && (self.runs() || has_ended)

@@ -208,7 +208,7 @@ pub struct RenderedPod {
     /// Whether it has a gate, and so can start after others at a boot.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_gate: bool,
-    /// Whether it has a field that the kubelet's version decides on, and the API server has yet to say which that is.
+    /// Whether it has a field that the kubelet's version decides on, and the API server has not shown yet which that is.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub guesses_kubelet: bool,
 }
@@ -253,7 +253,7 @@ fn without_files(volumes: &[VolumeData]) -> Vec<VolumeData> {
 pub struct Refused {
     /// The fields, never empty.
     pub errors: Vec<FieldError>,
-    /// The volumes of an instance that runs are refreshed all the same, but for those that are held back.
+    /// The volumes of a running instance are still refreshed, but for those that are held back.
     #[serde(skip)]
     pub volumes: Box<[VolumeData]>,
     /// Whether the contents of `volumes` were given up.
@@ -262,14 +262,14 @@ pub struct Refused {
     /// Which parts are refused or lack something.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldPart>,
-    /// What was read: if it changes, the answer may change.
+    /// The objects that were read: if they change, the answer may change.
     pub references: BTreeSet<ObjectRef>,
     /// Tokens that were read.
     pub tokens: BTreeSet<TokenRequest>,
 }
 
 impl Refused {
-    /// That `pod` is refused as a whole for `error`; what runs of it is refreshed.
+    /// Refuses `pod` as a whole for `error`; its running instance is still refreshed.
     pub fn of(pod: RenderedPod, error: FieldError) -> Self {
         let mut held = pod.held;
         held.push(HeldPart { refused: vec![error.clone()], ..HeldPart::default() });
@@ -354,7 +354,7 @@ pub fn render(input: RenderInput<'_>) -> Result<RenderedPod, Refused> {
     })
 }
 
-/// The tokens of an instance that runs and whose template is held back for what rendering it costs.
+/// The tokens of an instance that runs and whose template is held back because rendering it costs too much.
 /// It reads neither ConfigMaps nor Secrets.
 pub fn tokens_alone(input: RenderInput<'_>) -> Refused {
     let ctx = &mut RenderContext::new(input);

@@ -32,7 +32,7 @@ use crate::core::render::RenderOptions;
 use crate::core::render::RenderedPod;
 use crate::core::volume::VolumeData;
 
-/// What rendering one incarnation of a DaemonSet gave.
+/// The rendering of one incarnation of a DaemonSet.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct RenderResult {
     /// UID and pod name.
@@ -97,7 +97,7 @@ pub struct Rendered {
 }
 
 impl RenderResult {
-    /// Of a definition that is not to be rendered, and why. It has the identity of no instance: what runs is kept.
+    /// The result for a definition that is not to be rendered, and why. It has no instance's identity: the running one is kept.
     pub fn held_back(why: String) -> Self {
         let error = FieldError { field: "spec.template".to_owned(), reason: why, hint: None };
         Self {
@@ -144,7 +144,7 @@ impl RenderResult {
     /// The same, waiting for `more` with everything that it has.
     pub fn waiting_for(&self, more: Vec<Missing>) -> Self {
         let mut rendering = self.clone();
-        let held = HeldPart { part: Part::Everything, missing: more.clone(), unheard: true, ..HeldPart::default() };
+        let held = HeldPart { part: Part::Everything, missing: more.clone(), unconfirmed: true, ..HeldPart::default() };
         match &mut rendering.result {
             Ok(rendered) => {
                 rendered.pod.held.push(held);
@@ -163,7 +163,7 @@ impl RenderResult {
         }
     }
 
-    /// What is written of its volumes if those among `kept` keep what they have: their tokens are written all the same.
+    /// What is written of its volumes if those among `kept` keep what they have: their tokens are still written.
     pub fn volumes_without<'a>(&'a self, kept: &BTreeSet<String>) -> Vec<Cow<'a, VolumeData>> {
         let written = self.volumes().iter().filter_map(|volume| match kept.contains(&volume.name) {
             true => volume.tokens_alone().map(Cow::Owned),
@@ -348,10 +348,10 @@ mod tests {
             render(&daemon_set, &Revision::of(&daemon_set), 0, &objects, &tokens, &options)
         };
         let refused = rendered(10 << 20).result.expect_err("it is too long");
-        let told: Vec<_> = refused.errors.iter().map(FieldError::with_hint).collect();
+        let texts: Vec<_> = refused.errors.iter().map(FieldError::with_hint).collect();
         assert!(
-            told.len() == 1 && told[0].contains("the kubelet reads less than 10 MiB (hint: mount large"),
-            "{told:?}"
+            texts.len() == 1 && texts[0].contains("the kubelet reads less than 10 MiB (hint: mount large"),
+            "{texts:?}"
         );
         assert_eq!(refused.held.iter().map(|held| &held.part).collect::<Vec<_>>(), [&Part::Pod]);
         assert_eq!(refused.volumes[0].files["K"].data.len(), 10 << 20, "what runs is refreshed");

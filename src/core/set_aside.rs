@@ -1,7 +1,7 @@
 //! Definitions of tenants that cost too much to work on: they are set aside, over restarts.
 //!
 //! Owns the bound on what one pass spends on one definition ([`TIME`]), how often in a row it may be exceeded ([`TIMES`]),
-//! and what follows from a process that ended during such work. Must not measure anything, and must not know who is
+//! and what follows if a process ended during such work. Must not measure anything, and must not know who is
 //! trusted: the shell asks for tenants' definitions only.
 
 use serde::Deserialize;
@@ -20,7 +20,7 @@ pub const TIMES: u32 = 2;
 /// The most definitions of which it is remembered that they cost too much; the one that was seen first goes first.
 const MOST: usize = 256;
 
-/// One version of a definition: its template is what it costs by.
+/// One version of a definition: its template decides its cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DefinitionVersion {
     pub key: ObjectKey,
@@ -136,7 +136,7 @@ impl SetAside {
         let before = self.costly.iter().position(|costly| costly.version.key == version.key);
         let times = match before.map(|at| self.costly.remove(at)) {
             Some(known) if known.version == version => known.times.saturating_add(1),
-            // Another version of what was set aside is tried once.
+            // Another version of a definition that was set aside is tried once.
             Some(known) if known.times >= TIMES => TIMES,
             _ => 1,
         };

@@ -1,7 +1,7 @@
-//! What folders and API together say about one daemon.
+//! The definition of one daemon by folders and API together.
 //!
 //! Owns the rules of evidence: absence is not deletion. A daemon is removed only on evidence that can be trusted; in
-//! all other cases what runs stays. Must not do I/O: confirmations are arguments.
+//! all other cases the instance stays. Must not do I/O: confirmations are arguments.
 
 use std::sync::Arc;
 
@@ -54,9 +54,9 @@ pub enum FolderState<'a> {
     },
     /// No file defines it, and the folder that it came from is present and readable.
     Absent,
-    /// No file defines it, but that proves nothing (folder missing, other file system, unreadable).
+    /// No file defines it, but that is no evidence (folder missing, other file system, unreadable).
     Unsure {
-        /// Why it proves nothing.
+        /// Why it is no evidence.
         reason: &'a str,
     },
 }
@@ -87,9 +87,9 @@ pub enum ApiState<'a> {
     Unread,
     /// It exists.
     Present(&'a Arc<DaemonSet>),
-    /// It exists but is invalid; what runs stays.
+    /// It exists but is invalid; the instance stays.
     Invalid { reason: &'a str },
-    /// It exists, and its namespace, which is not trusted, may not have as much; what runs stays.
+    /// It exists, and its namespace, which is not trusted, may not have as much; the instance stays.
     TooLarge(&'a TooLarge),
     /// A complete list does not contain it, or a watch reported its deletion.
     Absent {
@@ -134,7 +134,7 @@ pub enum Desired {
         /// A note for users, such as a refused API version.
         note: Option<String>,
     },
-    /// What runs stays at the definition that it was made from, whatever is newer.
+    /// The instance stays at the definition that it was made from, whatever is newer.
     Held {
         /// That definition.
         daemon_set: Arc<DaemonSet>,
@@ -151,10 +151,10 @@ pub enum Desired {
         /// Whether its labels were ours before, and nothing of it is here: what is remembered must not bring it back.
         taken_away: bool,
     },
-    /// It is gone: what runs of it ends.
+    /// It is gone: its instance ends.
     Gone {
         reason: String,
-        /// Whether only a list said so (counted by `max-removals`).
+        /// Whether a list is the only evidence (counted by `max-removals`).
         by_list: bool,
         /// Fingerprint of a folder file that must not bring it back.
         ignore_file: Option<String>,
@@ -165,16 +165,16 @@ pub enum Desired {
         /// Fingerprint of a folder file that must not adopt them.
         ignore_file: Option<String>,
     },
-    /// A GET must confirm that it is gone or not ours; until then what runs stays.
+    /// A GET must confirm that it is gone or not ours; until then the instance stays.
     Confirm {
         /// What has to be confirmed.
         reason: String,
     },
-    /// Nothing defines it, and nothing proves that it is gone: what runs stays until it is released.
+    /// No source defines it, and there is no evidence that it is gone: the instance stays until it is released.
     Kept { reason: String },
-    /// Its definition is not looked at: what runs stays as it is on disk.
+    /// Its definition is set aside: the instance stays as it is on disk.
     SetAside { mode: Mode, reason: String },
-    /// Unknown: what runs stays.
+    /// Unknown: the instance stays.
     Unsure { reason: String },
 }
 

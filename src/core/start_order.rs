@@ -25,7 +25,7 @@ mod circles;
 /// How long a daemon waits if its DaemonSet does not say.
 pub const TIMEOUT: Span = Span::from_mins(2);
 
-/// So many daemons at most may one name: each costs memory and time on every node.
+/// How many daemons one may name at most: each costs memory and time on every node.
 const MOST: usize = 32;
 
 /// The daemons that the annotation names.
@@ -59,12 +59,12 @@ pub fn timeout(text: &str) -> Option<Span> {
     duration::parse(text).filter(|span| *span > Span::ZERO)
 }
 
-/// What one daemon waits for.
+/// The daemons for which one waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct After {
     /// The daemons that start before it; all of them are known here.
     pub daemons: BTreeSet<ObjectKey>,
-    /// Those that it names and of which this node knows nothing.
+    /// Those that it names and that this node does not know.
     pub unknown: BTreeSet<ObjectKey>,
     /// The circle that it is in, itself included; else empty. All that are in it share it.
     pub circle: Arc<BTreeSet<ObjectKey>>,
@@ -171,7 +171,7 @@ impl StartOrder {
         }
     }
 
-    /// Whether each daemon starts at any time, and nothing waits for one.
+    /// Whether no daemon waits for another.
     pub fn is_empty(&self) -> bool {
         self.after.is_empty() && self.named.is_empty()
     }
@@ -203,11 +203,11 @@ impl StartOrder {
     }
 }
 
-/// Whether a daemon is to be Ready here and has not been in this boot, nor has run steadily where nobody reports that.
+/// Whether a daemon is to be Ready here and has not been in this boot, nor has run steadily where readiness is not reported.
 fn is_awaited(plan: &DaemonPlan, boot: &str) -> bool {
     let this_boot = plan.record.this_boot.as_ref().filter(|this| this.boot == boot);
     let was_ready = this_boot.is_some_and(|this| this.ready || this.steady);
-    // What is not installed here yet and needs the coordinator's word, or its rollout, may come after others.
+    // A daemon that is not installed here yet and needs the coordinator's approval, or its rollout, may come after others.
     let awaits = plan.summary.awaits_approval || plan.summary.awaits_rollout;
     let is_uninvited = awaits && plan.record.live().next().is_none();
     !was_ready
@@ -215,7 +215,7 @@ fn is_awaited(plan: &DaemonPlan, boot: &str) -> bool {
         && match plan.summary.state {
             State::NotSelected | State::LeftAlone | State::StandingBy => false,
             State::Stopping | State::Orphaned => false,
-            // What runs here does so all the same.
+            // An instance that runs here keeps running.
             State::Refused | State::Held | State::Unknown => plan.record.live().next().is_some(),
             State::Running | State::Stale | State::Starting | State::Waiting | State::Replacing | State::Failing => {
                 true

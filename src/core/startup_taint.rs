@@ -26,7 +26,7 @@ use crate::core::time::Timestamp;
 
 /// The policy that holds an agent to this one taint of its own Node.
 pub const POLICY: &str = "daemonlet-agent-nodes";
-/// What gives an agent the right to write the taint, and nothing else.
+/// The manifest that gives an agent the right to write the taint, and no other right.
 pub const GRANT: &str = "kubectl apply -f admission-policies.yaml -f startup-taint.yaml (of /usr/share/daemonlet/k8s), and \
                          give the agent an identity named daemonlet:node:NODE: `daemonlet enroll`";
 /// How long the node waits for a daemon if its DaemonSet does not say, in time in which the API server answers; and after
@@ -39,7 +39,7 @@ pub struct TaintRules<'a> {
     pub now: Timestamp,
     /// Which boot of the node this is.
     pub boot: &'a str,
-    /// How long what cannot be read may still ask for the taint.
+    /// How long a source that cannot be read may still ask for the taint.
     pub unread_until: Timestamp,
     /// Whether a DaemonSet is of a folder or of a trusted namespace; others may not keep workload away.
     pub is_trusted: &'a dyn Fn(&DaemonSet) -> bool,
@@ -53,7 +53,7 @@ pub struct TaintRules<'a> {
     pub api_server: ApiServer,
 }
 
-/// Whether the API server says what is, and can be told.
+/// Whether the API server can be read, and written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiServer {
     Answers,
@@ -135,13 +135,13 @@ enum Standing {
     NotHere,
 }
 
-/// For whom the node waits, by the plans of one pass. Notes in them since when it does, and what a person has to know.
+/// The daemons for which the node waits, by the plans of one pass. Notes in them since when, and what a person has to know.
 pub fn decide(subjects: &[Subject<'_>], plans: &mut [DaemonPlan], rules: &TaintRules<'_>) -> StartupTaint {
     let mut taint = StartupTaint::default();
     for (subject, plan) in subjects.iter().zip(plans) {
         let runs = plan.record.live().filter_map(|instance| instance.daemon_set.as_ref()).last();
         let Some(daemon_set) = subject.desired.definition().or(runs).cloned() else {
-            // What is being read may ask for it, if what it says of that counts.
+            // A definition that is being read may ask for it, if its request counts.
             let may_ask = matches!(subject.desired, Desired::Unsure { .. }) && (rules.may_be_trusted)(&plan.key);
             if may_ask && rules.now < rules.unread_until {
                 plan.look_at(rules.unread_until);
@@ -241,7 +241,7 @@ fn standing(plan: &DaemonPlan, boot: &str) -> Standing {
         State::Stopping | State::Orphaned => Standing::NotHere,
         State::Refused | State::Held if !runs => Standing::NotHere,
         State::Unknown if !runs => Standing::Unknown,
-        // What runs here does so all the same.
+        // An instance that runs here keeps running.
         State::Refused
         | State::Held
         | State::Unknown

@@ -223,7 +223,7 @@ pub struct DaemonStatus {
     /// What to do.
     #[serde(default)]
     pub hints: Vec<String>,
-    /// Whether it stays only because nobody has let it go: `daemonlet release` ends it.
+    /// Whether it is held and `daemonlet release` ends it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub releasable: bool,
     /// The first field that is refused.
@@ -346,7 +346,7 @@ named! {
         Refused = "refused",
         /// The kubelet rejected it, or it crashes.
         Failing = "failing",
-        /// The configuration of this node no longer selects it, and nobody has let it go (`daemonlet release`).
+        /// The configuration of this node no longer selects it, and it has not been released (`daemonlet release`).
         Held = "held",
         /// The kubelet does not accept its manifest, and has accepted no other revision of it before.
         NotAccepted = "not accepted",

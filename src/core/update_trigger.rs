@@ -1,4 +1,4 @@
-//! What an approved replacement waits for on its node: `daemonlet.dev/update`.
+//! The triggers for which an approved replacement waits on its node: `daemonlet.dev/update`.
 //!
 //! Owns the values and their words. Must not decide whether a trigger has come: the coordinator grants, the node waits.
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::core::model::DaemonSet;
 use crate::core::model::UPDATE;
 
-/// What a standing approval waits for.
+/// The trigger for which a standing approval waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UpdateTrigger {

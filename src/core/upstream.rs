@@ -1,6 +1,6 @@
-//! What upstream's components say only in words.
+//! Messages of upstream's components that have no machine-readable form.
 //!
-//! Owns the reading: nothing else compares with their messages. Each function names the source of its words.
+//! Owns the reading: no other module compares with their messages. Each function names the source of its texts.
 
 pub mod api_server;
 pub mod container_runtime;

@@ -5,6 +5,7 @@
 
 mod container;
 mod downward;
+pub mod gated;
 mod metadata;
 mod pod;
 mod pod_spec;
@@ -86,7 +87,10 @@ pub fn daemon_set(value: &Value, source: Source) -> Result<DaemonSet, Vec<FieldE
     let template_labels = strings(spec.at(["template", "metadata", "labels"]));
     selector::check(spec.get("selector"), &template_labels, &mut errors);
     template::check(spec.get("template"), &mut errors);
-    pod::check(template, &mut errors);
+    match &source {
+        Source::Api => pod::check(template, &mut errors),
+        Source::File { .. } => pod::check(&gated::without(template), &mut errors),
+    }
     let update_strategy = strategy::read(spec.get("updateStrategy"), &mut errors);
     let min_ready_seconds = not_negative(spec, "minReadySeconds", &mut errors);
     not_negative(spec, "revisionHistoryLimit", &mut errors);

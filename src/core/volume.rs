@@ -1,4 +1,4 @@
-//! What a materialised volume contains: files with bytes, modes and owners, before any disk is touched.
+//! The content of a materialised volume: files with bytes, modes and owners, before any disk is touched.
 //!
 //! Owns the value that rendering produces and the disk side writes. Must not do I/O.
 

@@ -31,7 +31,7 @@ impl Window {
     /// Reads `Mon-Fri 02:00-04:00 Europe/Berlin; Sun`: days, local times (else the whole day), zone (else UTC).
     ///
     /// # Errors
-    /// What is not understood.
+    /// The part that is not understood.
     pub fn parse(text: &str) -> Result<Self, String> {
         let ranges = text.split(';').take(RANGES + 1).map(|range| Range::parse(range.trim()));
         let ranges = ranges.collect::<Result<Vec<_>, _>>()?;

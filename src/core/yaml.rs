@@ -68,7 +68,7 @@ pub struct Document {
 
 /// All documents of `text`, in order; empty documents are left out.
 ///
-/// A document that does not parse is in the list with its error, and the others are read all the same.
+/// A document that does not parse is in the list with its error, and the others are still read.
 pub fn read_documents(text: &str) -> Vec<Document> {
     read_within(text, Limit::NONE)
 }
@@ -93,7 +93,7 @@ pub fn read_within(text: &str, limit: Limit) -> Vec<Document> {
         match value {
             Ok(None) => {}
             Ok(Some((line, value))) => documents.push(Document { line, value: Ok(value) }),
-            // What begins with a brace and is neither JSON nor YAML is explained as JSON, as kubectl does.
+            // A text that begins with a brace and is neither JSON nor YAML gets the error of the JSON reader, as in kubectl.
             Err(error) => {
                 let error = json_error.take().unwrap_or(error);
                 documents.push(Document { line: chunk.line, value: Err(error) });

@@ -1,4 +1,4 @@
-//! What the guard does with what it hears: a state machine over probes and time.
+//! What the guard does with the results of its probes: a state machine over probes and time.
 //!
 //! Pure: time comes in as the time since the guard's start, and what is to be done goes out as
 //! values. Must not probe, resolve or touch the kernel.
@@ -25,21 +25,21 @@ const BREATH: Duration = Duration::from_secs(10);
 const QUICK: Duration = Duration::from_millis(200);
 const SLOW: Duration = Duration::from_secs(1);
 
-/// What one probe heard.
+/// The result of one probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeResult {
     /// A TLS handshake was completed, however late.
     Answer,
-    /// The other side ended the attempt by itself: whoever connects is told at once.
+    /// The other side ended the attempt by itself: a client gets an error at once.
     Refusal,
-    /// Nothing within [`ANSWER_WITHIN`], or only this node's own word that there is no way.
+    /// Nothing within [`ANSWER_WITHIN`], or only this node's own report that there is no route.
     NoAnswer,
 }
 
 /// What is known of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Face {
-    /// It has not been heard, or it has fallen silent.
+    /// It has not answered yet, or not any more.
     Unreachable,
     /// It refuses by itself.
     Refusing,
@@ -92,7 +92,7 @@ impl Guard {
         Self { max, addresses: BTreeMap::new(), probes: 0 }
     }
 
-    /// The addresses are these now. New ones count as silent until they are heard, so that the rule
+    /// The addresses are these now. New ones count as silent until they answer, so that the rule
     /// comes before the first probe; those that are no longer named are forgotten.
     pub(super) fn learn(&mut self, now: Duration, named: &BTreeSet<SocketAddr>) {
         self.addresses.retain(|address, _| named.contains(address));
@@ -102,7 +102,7 @@ impl Guard {
         }
     }
 
-    /// Takes in what a probe heard; gives the address's face when that changed it.
+    /// Takes the result of a probe; gives the address's face if that changed.
     pub(super) fn observe(&mut self, now: Duration, probe: AddressProbe, result: ProbeResult) -> Option<Face> {
         let address = self.addresses.get_mut(&probe.address)?;
         let face = match result {

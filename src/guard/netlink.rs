@@ -21,7 +21,7 @@ use nix::sys::socket::sockopt::ReceiveTimeout;
 use nix::sys::time::TimeVal;
 
 const REQUEST: u16 = 0x1;
-/// The kernel is to say how it went.
+/// The kernel is to acknowledge the message.
 pub(super) const ACK: u16 = 0x4;
 /// All of a kind are asked for.
 pub(super) const DUMP: u16 = 0x300;
@@ -118,7 +118,7 @@ impl Netlink {
     }
 
     /// Sends messages as one piece and waits until each that asked for it is acknowledged; gives what
-    /// a dump told, without headers.
+    /// the bodies of a dump's replies.
     ///
     /// # Errors
     /// The first that the kernel names; a batch of nftables is then not done at all.
@@ -134,7 +134,7 @@ impl Netlink {
             }
         }
         sendto(self.socket.as_raw_fd(), &bytes, &NetlinkAddr::new(0, 0), MsgFlags::empty())?;
-        let mut told = Vec::new();
+        let mut bodies = Vec::new();
         let mut buffer = vec![0; 32 * 1024];
         while let Some(last) = last {
             let length = match recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
@@ -148,16 +148,16 @@ impl Netlink {
                 }
                 match reply.kind {
                     ERROR => match reply.error() {
-                        0 if reply.number == last => return Ok(told),
+                        0 if reply.number == last => return Ok(bodies),
                         0 => {}
                         error => return Err(io::Error::from_raw_os_error(-error)),
                     },
-                    DONE => return Ok(told),
-                    _ => told.push(reply.body.to_vec()),
+                    DONE => return Ok(bodies),
+                    _ => bodies.push(reply.body.to_vec()),
                 }
             }
         }
-        Ok(told)
+        Ok(bodies)
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_told_apart_and_a_cut_one_is_none() {
+    fn replies_are_separated_and_a_cut_one_is_dropped() {
         let mut bytes = Vec::new();
         Message::new(7, 0, &[1, 2, 3, 4], Attributes::default()).write(41, &mut bytes);
         Message::new(8, 0, &[5], Attributes::default()).write(42, &mut bytes);

@@ -104,17 +104,17 @@ mod tests {
             let (stream, _) = listener.accept().await.unwrap();
             serve(stream).await;
         });
-        let told = look(address).await;
+        let results = look(address).await;
         server.abort();
-        told
+        results
     }
 
     async fn look(address: SocketAddr) -> Vec<ProbeResult> {
-        let told = Mutex::new(Vec::new());
+        let results = Mutex::new(Vec::new());
         let tls = Arc::new(api::tls_that_trusts_anybody().unwrap());
         let name = ServerName::try_from("api.example").unwrap();
-        probe(TcpSocket::new_v4(), address, name, tls, |result| told.lock().unwrap().push(result)).await;
-        told.into_inner().unwrap()
+        probe(TcpSocket::new_v4(), address, name, tls, |result| results.lock().unwrap().push(result)).await;
+        results.into_inner().unwrap()
     }
 
     #[tokio::test]
@@ -132,32 +132,32 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_speaks_something_else_is_no_silence() {
-        let told = hears(|mut stream| async move {
+        let results = hears(|mut stream| async move {
             let mut hello = [0; 16];
             let _ = stream.read(&mut hello).await;
             let _ = stream.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").await;
             tokio::time::sleep(GIVE_UP).await;
         });
-        assert_eq!(told.await, [ProbeResult::Refusal]);
+        assert_eq!(results.await, [ProbeResult::Refusal]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_takes_the_connection_and_says_nothing_is_silent() {
-        let told = hears(|stream| async move {
+        let results = hears(|stream| async move {
             tokio::time::sleep(Duration::from_secs(600)).await;
             drop(stream);
         });
-        assert_eq!(told.await, [ProbeResult::NoAnswer]);
+        assert_eq!(results.await, [ProbeResult::NoAnswer]);
     }
 
     #[tokio::test]
     async fn a_socket_that_cannot_be_had_says_nothing_about_the_server() {
-        let told = Mutex::new(Vec::new());
+        let results = Mutex::new(Vec::new());
         let tls = Arc::new(api::tls_that_trusts_anybody().unwrap());
         let name = ServerName::try_from("api.example").unwrap();
         let denied = Err(ErrorKind::PermissionDenied.into());
         let address = "127.0.0.1:1".parse().unwrap();
-        probe(denied, address, name, tls, |result| told.lock().unwrap().push(result)).await;
-        assert_eq!(*told.lock().unwrap(), [ProbeResult::NoAnswer]);
+        probe(denied, address, name, tls, |result| results.lock().unwrap().push(result)).await;
+        assert_eq!(*results.lock().unwrap(), [ProbeResult::NoAnswer]);
     }
 }

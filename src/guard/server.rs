@@ -65,8 +65,8 @@ pub(super) async fn resolve(server: &Endpoint) -> io::Result<BTreeSet<SocketAddr
     Ok(found.map(|address| SocketAddr::new(address.ip().to_canonical(), address.port())).collect())
 }
 
-/// Tells which addresses the kubelet will connect to, whenever that is known anew, until `tell` says
-/// that nobody listens.
+/// Reports to `tell` the addresses that the kubelet will connect to, whenever they are read anew, until `tell` returns that
+/// its receiver is gone.
 pub(super) async fn follow(files: Vec<PathBuf>, tell: impl Fn(Endpoint, BTreeSet<SocketAddr>) -> bool) {
     let mut complaint = String::new();
     loop {

@@ -1,6 +1,6 @@
 //! Connections that were open before the rule: they are ended.
 //!
-//! Whoever waits for a server that took its connection and is silent sends nothing, so that no rule
+//! A client that waits for a silent server which took its connection sends nothing, so that no rule
 //! ever meets a packet of it. Owns finding such sockets and having the kernel abort them
 //! (sock_diag(7), `SOCK_DESTROY`). Must not touch the guard's own probes, nor any other address.
 

@@ -10,7 +10,7 @@
 //! }
 //! ```
 //!
-//! Owns what the kernel is told about it. Must not decide which addresses. Nothing in the rule asks
+//! Owns the kernel's rule for it. Must not decide which addresses. Nothing in the rule asks
 //! connection tracking: it meets every packet, also of a connection that was there before it.
 
 use std::collections::BTreeSet;
@@ -127,7 +127,7 @@ impl GuardTable {
         .map_err(TableError::Set)
     }
 
-    /// Removes the table; that there is none is fine.
+    /// Removes the table, if it exists.
     ///
     /// # Errors
     /// The kernel's.

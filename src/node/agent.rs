@@ -9,7 +9,7 @@
 //!                    Reporter: status, events, metrics and the systemd line, from all of them
 //! ```
 //!
-//! Owns the agent's life. Events only wake the loop; each pass looks at everything there is.
+//! Owns the agent's life. Events only wake the loop; each pass looks at everything.
 
 mod answers;
 mod boot;
@@ -131,8 +131,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Runs until it is told to stop, or to go on with another configuration. What runs on the node goes
-    /// on running. `file` is where the configuration is read from again, as [`crate::config::load`] takes it.
+    /// Runs until a signal asks it to stop, or it has to start over with another configuration. Pods on the node keep
+    /// running. `file` is where the configuration is read from again, as [`crate::config::load`] takes it.
     ///
     /// # Errors
     /// When the agent cannot work at all: another one has the state folder, or the socket cannot be made.
@@ -165,7 +165,7 @@ impl Agent {
         // The first pass is from disk alone and never waits for the API.
         self.pass().await;
         ready(&self.status_line());
-        // What changed between the look and the watch is seen by the pass that follows.
+        // The next pass sees changes between the scan and the start of the watch.
         self.inputs.watch_folders();
         self.connect();
         let ended = self.drive(Until::Stopped, callers, file).await;
@@ -187,7 +187,7 @@ impl Agent {
         let bound = tokio::time::Instant::now() + self.config.once_timeout;
         self.pass().await;
         self.connect();
-        self.drive(Until::Settled(bound), &mut Callers::default(), None).await;
+        self.drive(Until::NothingPending(bound), &mut Callers::default(), None).await;
         self.save_inputs();
         Ok(self.status())
     }
@@ -199,7 +199,7 @@ impl Agent {
             let bound = until.bound();
             let is_reached = match until {
                 Until::Stopped => false,
-                Until::Settled(_) => self.last.is_settled(&self.state, self.inputs.api()),
+                Until::NothingPending(_) => self.last.has_nothing_pending(&self.state, self.inputs.api()),
                 Until::TornDown(_) => teardown::is_done(&self.state, &self.last),
             };
             if is_reached || bound.is_some_and(|bound| tokio::time::Instant::now() >= bound) {

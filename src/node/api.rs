@@ -148,7 +148,7 @@ pub struct ApiOptions {
     pub namespaces_bind: bool,
     /// Which DaemonSets may run here: others are not read whole.
     pub policy: Arc<Policy>,
-    /// DaemonSets that are read whole whatever the policy says of them: what runs, what is remembered, and what folders
+    /// DaemonSets that are read whole, whatever the policy: those that run, those that are remembered, and those that folders
     /// have under the same name.
     pub daemon_sets: BTreeSet<ObjectKey>,
     /// Those of which something runs.

@@ -60,7 +60,7 @@ pub const DAEMONS: &str = "daemons";
 pub enum Loaded<T> {
     /// The record as saved.
     Present(T),
-    /// There is none.
+    /// The record does not exist.
     Absent,
     Damaged(Damaged),
 }
@@ -78,7 +78,7 @@ pub struct CheckpointStore {
 impl CheckpointStore {
     /// Opens the folder `path`, made (0700) if it is not there. One that others may write to, or that
     /// belongs to another user, is refused. Files that a crash cut off are removed; complete ones that were not yet
-    /// renamed are put in force. Where that cannot be done (the disk is read-only or full), they are read all the same.
+    /// renamed are put in force. Where that cannot be done (the disk is read-only or full), they are read without it.
     pub fn open(disk: &Shared, path: &Path) -> Result<Self, CheckpointError> {
         let fail = |source| CheckpointError::Folder { path: path.to_owned(), source };
         let (dir, _) = Dir::open_or_create(disk, path, 0o700).map_err(fail)?;
@@ -115,7 +115,7 @@ impl CheckpointStore {
         CheckpointStore::open(self.dir.disk(), &self.path.join(name))
     }
 
-    /// Whether the path still leads to the folder that was opened, and nobody else may write to it.
+    /// Whether the path still leads to the folder that was opened, and no other user may write to it.
     pub fn is_in_place(&self) -> bool {
         let here = self.dir.own_stat().ok().filter(|here| why_unsafe(here, &self.path).is_none());
         let there = self.dir.disk().look(&self.path).ok();
@@ -235,8 +235,8 @@ impl CheckpointStore {
     }
 
     /// Every record of the folder, by file name. Damaged ones stay in place until [`CheckpointStore::set_aside`]; so do
-    /// those that were saved under another name than their file has: somebody copied or moved them. `name_of`: under
-    /// which, if that is known.
+    /// those that were saved under another name than their file has: they were copied or moved. `name_of`: the name
+    /// under which they were saved, if that is known.
     ///
     /// # Errors
     /// When the folder cannot be listed. A record that cannot be read counts as damaged.

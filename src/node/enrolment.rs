@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  kubelet's certificate ─┐   identity/pending.pem    CertificateSigningRequest     identity/client.pem
-//!  or bootstrap token     ├─> (key, 0600)          ─> approved by somebody       ─> certificate and key,
+//!  or bootstrap token     ├─> (key, 0600)          ─> approved in the cluster    ─> certificate and key,
 //!  or the identity itself ┘                                                         renamed into place
 //! ```
 //!
@@ -43,7 +43,7 @@ pub enum EnrolmentError {
     #[error(transparent)]
     Connection(ApiFailure),
     /// Another kubeconfig is in the place of ours.
-    #[error("kubeconfig {} is there and is none of ours", .0.display())]
+    #[error("kubeconfig {} exists and was not made by daemonlet", .0.display())]
     Taken(PathBuf),
     /// A file could not be read or written.
     #[error("identity cannot be kept")]
@@ -63,7 +63,7 @@ pub enum EnrolmentError {
         #[source]
         source: ApiFailure,
     },
-    /// The API server refused, or its answer is none.
+    /// The API server refused, or its answer cannot be used.
     #[error("certificatesigningrequest {request}")]
     Api {
         /// The request's name.

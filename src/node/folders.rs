@@ -210,8 +210,8 @@ impl FolderView {
 
     /// Whether a folder may be there and cannot be read.
     pub fn has_unreadable_folder(&self) -> bool {
-        let is_told = |path: &PathBuf| self.problems.iter().any(|problem| problem.file == *path);
-        self.folders.iter().any(|folder| !folder.readable && is_told(&folder.path))
+        let is_reported = |path: &PathBuf| self.problems.iter().any(|problem| problem.file == *path);
+        self.folders.iter().any(|folder| !folder.readable && is_reported(&folder.path))
     }
 
     /// Whether a file or folder may define what is not known: it cannot be read whole, or it has no document, as files on

@@ -56,7 +56,7 @@ pub fn widen_descriptors() {
     }
 }
 
-/// How many threads of `most` there may be: what a simulated world does has one order.
+/// How many threads of `most` there may be: one in a simulated world, whose effects have one order.
 pub(in crate::node) fn threads(most: usize) -> usize {
     #[cfg(feature = "simulation")]
     if crate::simulation::world().is_some() {
@@ -65,7 +65,7 @@ pub(in crate::node) fn threads(most: usize) -> usize {
     most
 }
 
-/// Runs `read` where it holds nothing up: a file system may hang.
+/// Runs `read` on a thread of its own: a file system may hang.
 ///
 /// # Errors
 /// When `read` panics, or the process ends.
@@ -151,7 +151,7 @@ pub struct FsError {
     pub doing: Doing,
     /// The file or folder.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     #[source]
     #[serde(with = "system_error")]
     pub source: std::io::Error,
@@ -162,7 +162,7 @@ impl FsError {
         Self { doing, path: path.into(), source: source.into() }
     }
 
-    /// The step after `said`, without what is in there: the path, the verb, and that something cannot be done. Empty if
+    /// The step after `said`, without what `said` contains: the path, the verb, and that something cannot be done. Empty if
     /// nothing is left.
     pub(in crate::node) fn after(&self, said: &str) -> String {
         let path = self.path.to_string_lossy();

@@ -98,7 +98,7 @@ pub struct PullsInProgress {
     pub progress: BTreeMap<String, (PullProgress, Timestamp)>,
     /// Notes of completed requests, by pod UID.
     pub said: BTreeMap<String, String>,
-    /// How long a daemon of which nothing runs waits for what it could do without.
+    /// How long a daemon of which nothing runs waits for a pull that it could do without.
     pub patience: Span,
 }
 
@@ -117,7 +117,7 @@ pub struct Puller {
     wake: Arc<Notify>,
     patience: Span,
     jobs: BTreeMap<String, PullRequest>,
-    /// What there was to say of wishes that were fulfilled, by pod UID.
+    /// The reports on wishes that were fulfilled, by pod UID.
     said: BTreeMap<String, String>,
 }
 
@@ -159,7 +159,7 @@ impl Puller {
         self.patience = patience;
     }
 
-    /// Cancels what no pass wants any more; what was found out stays a while, because the next pass may want it again.
+    /// Cancels pulls that no pass wants any more; results stay a while, because the next pass may want them again.
     fn end_unwanted(&mut self, wanted: &BTreeSet<&str>, now: Timestamp) {
         let said = &mut self.said;
         self.jobs.retain(|uid, job| {
@@ -172,7 +172,7 @@ impl Puller {
         });
     }
 
-    /// Works on these wishes and on no others; what there was to say of pods that are not `known` is forgotten.
+    /// Works on these wishes and on no others; forgets the reports on pods that are not `known`.
     pub fn want(&mut self, wishes: Vec<WantedImages>, known: &BTreeSet<String>, now: Timestamp) {
         let Some(cri) = self.cri.clone() else { return };
         let wanted: BTreeSet<&str> = wishes.iter().map(|wish| wish.pod.uid.as_str()).collect();

@@ -2,7 +2,7 @@
 //!
 //! Owns the requests and the reading of replies. Must not decide. `/runningpods` lists what the runtime runs; `/pods`
 //! lists what the kubelet knows, which a removed pod leaves at once, so it never proves an end. An error means
-//! unknown. Whoever may make pods for the node makes these lists long: of each pod no more is held than what is read.
+//! unknown. Anyone who may create pods for the node can make these lists long: only the fields in use are kept of each pod.
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +41,7 @@ use crate::node::api::KubeconfigError;
 use crate::node::api::kubeconfig::ApiCredentials;
 use crate::node::api::shortening::KUBELET_POD;
 
-/// Where a kubelet says that it is at work: its default `healthzBindAddress` and `healthzPort`.
+/// Where a kubelet answers health checks: its default `healthzBindAddress` and `healthzPort`.
 pub const HEALTHZ: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 10_248);
 
 /// Timeout of a request, connecting included.
@@ -68,7 +68,7 @@ pub enum KubeletError {
         endpoint: String,
         /// What was asked.
         path: &'static str,
-        /// What the connection said.
+        /// The connection's error.
         #[source]
         source: BoxedError,
     },

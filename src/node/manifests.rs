@@ -64,7 +64,7 @@ pub struct ManifestDir {
     /// Staged files that are not synced yet.
     prepared: BTreeMap<String, StagedManifest>,
     /// Whether there were renames that are not synced yet.
-    unsettled: bool,
+    has_unsynced_renames: bool,
     /// Manifests whose attributes cannot be changed, with those.
     immutable: BTreeMap<String, FileAttributes>,
 }
@@ -93,7 +93,7 @@ impl ManifestDir {
             expected: Expected::default(),
             watch: None,
             prepared: BTreeMap::new(),
-            unsettled: false,
+            has_unsynced_renames: false,
             immutable: BTreeMap::new(),
         }
     }
@@ -270,7 +270,7 @@ impl ManifestDir {
             let _ = stage.unlink(name);
             return Err(fail(source));
         }
-        self.unsettled = true;
+        self.has_unsynced_renames = true;
         Ok(())
     }
 
@@ -282,10 +282,10 @@ impl ManifestDir {
                 let _ = stage.unlink(name);
             }
         }
-        if self.unsettled {
+        if self.has_unsynced_renames {
             let fail = |source| ManifestError::Write { path: self.path.clone(), source };
             self.folder.dir().sync().map_err(fail)?;
-            self.unsettled = false;
+            self.has_unsynced_renames = false;
         }
         Ok(())
     }

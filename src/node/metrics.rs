@@ -1,4 +1,4 @@
-//! Metrics and health of the agent, for Prometheus and for whatever restarts a hanging process.
+//! Metrics and health of the agent, for Prometheus and for a supervisor that restarts a hanging process.
 //!
 //! Owns what the loop records after each pass, and gathers the rest on request. The loop never waits for a reader: a
 //! thread of its own serves, and reports a hanging loop, too.
@@ -86,7 +86,7 @@ impl MetricsRecorder {
         Ok(recorder)
     }
 
-    /// Without a server: whoever has a clone asks it.
+    /// Without a server: the holder of a clone asks it.
     pub fn unserved(started: Timestamp) -> Self {
         Self { started, since: Instant::now(), inner: Arc::default() }
     }
@@ -109,7 +109,7 @@ impl MetricsRecorder {
         });
     }
 
-    /// Records a pass that had nothing to decide: the rest is as it was.
+    /// Records a pass that had nothing to decide: the other metrics stay.
     pub fn rested(&self, ended: Timestamp, took: Duration) {
         self.with(|recorded| {
             recorded.counts.passed(took.as_secs_f64());

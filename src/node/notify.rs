@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_is_sent_once_when_told() {
+    fn ready_is_sent_once() {
         let folder = tempfile::tempdir().unwrap();
         let (socket, notifier) = listener(&folder);
         let guard = ReadyGuard::start(Arc::new(notifier), Duration::from_secs(600)).unwrap();
@@ -297,7 +297,7 @@ mod tests {
     fn without_a_socket_nothing_happens() {
         let notifier = Notifier::to("").unwrap();
         assert!(!notifier.is_active());
-        notifier.ready("nobody listens");
+        notifier.ready("no listener");
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ pub(crate) mod table;
 /// The version of the form. A recording of another one is not read.
 pub(crate) const FORMAT: u64 = 1;
 
-/// CBOR tags of a recording, of the range that nobody registers one by one.
+/// CBOR tags of a recording, from the range without individual registration.
 pub(crate) mod tags {
     /// A piece, by its name.
     pub(crate) const PIECE: u64 = 60_001;

@@ -56,7 +56,7 @@ pub enum SealError {
 }
 
 impl SealError {
-    /// Whether a retry may succeed: the failure says nothing about the sealed data. What refuses to open it may do so only
+    /// Whether a retry may succeed: the failure is not about the sealed data. What refuses to open it may do so only
     /// now: the device of a TPM is not there yet, the host's key is on a file system that comes later.
     pub fn is_passing(&self) -> bool {
         matches!(self, SealError::Program(_) | SealError::Refused { .. })
@@ -207,7 +207,7 @@ pub fn is_shutting_down() -> bool {
 mod tests {
     use super::*;
 
-    /// A key without the program: what it seals is as good as any.
+    /// A key without systemd-creds, for tests.
     fn key(bytes: &[u8]) -> SealingKey {
         SealingKey { with: "host".into(), sealed: "not asked".into(), open: open_key(bytes).unwrap() }
     }

@@ -47,7 +47,7 @@ pub enum SocketOperation {
     Approve { namespace: String, name: String },
     /// The last passes, written to a file in the run folder.
     Recording,
-    /// Let go what stays only because nobody has let it go; no name: all of it.
+    /// Release held daemons; no name: all of them.
     Release { daemons: Vec<ObjectKey> },
     /// Replace a daemon's running instance with a new one.
     Restart { namespace: String, name: String },

@@ -317,7 +317,7 @@ fn lay<'a>(
 
 /// Writes those volumes of one pod that differ from the state last `seen`. One that cannot be written keeps no other from its
 /// data; the first error is given.
-#[expect(clippy::too_many_arguments, reason = "what is written, where, and the three things that are told of it")]
+#[expect(clippy::too_many_arguments, reason = "what is written, where, and the three things that are reported of it")]
 fn write_pod<'v>(
     target: &VolumesRoot,
     pod: &Dir,

@@ -130,7 +130,7 @@ fn enrolling_says_what_it_needs() {
     assert!(none.err.starts_with(absent), "{}", none.err);
     scratch.write("kubeconfig", "apiVersion: v1\nkind: Config\n");
     let taken = run(["enroll", "--config", &scratch.text("c.toml")]);
-    assert!(taken.err.contains("is there and is none of ours"), "{}", taken.err);
+    assert!(taken.err.contains("exists and was not made by daemonlet"), "{}", taken.err);
     let hint = "\nhint: set the key kubeconfig to a file that does not exist yet, such as /etc/daemonlet/kubeconfig\n";
     assert!(taken.err.ends_with(hint), "{}", taken.err);
     assert_eq!(std::fs::read_to_string(scratch.path("kubeconfig")).unwrap(), "apiVersion: v1\nkind: Config\n");

@@ -59,7 +59,7 @@ pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest],
     let mode = daemon.daemon_set.labels.get(MODE_LABEL).map(String::as_str);
     for (entry, new) in &given {
         let runs = slots::running(view, entry).map(|(revision, _)| revision);
-        let told = entry.report.as_ref().and_then(|report| report.told(daemon.key));
+        let told = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
         let lacks = told.and_then(|told| told.missing).is_some_and(|(revision, _)| revision == daemon.wanted);
         let wrong = match (new.revision == daemon.hash, current) {
             _ if daemon.refused.is_some() => "its definition is refused",
@@ -165,7 +165,7 @@ pub(super) fn told_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) 
     }
     let lacks_it = |entry: &&NodeEntry| {
         // An agent that says nothing of it has left it alone.
-        let is_told = entry.report.as_ref().is_some_and(|report| report.told(daemon.key).is_some());
+        let is_told = entry.report.as_ref().is_some_and(|report| report.daemon(daemon.key).is_some());
         let is_counted = is_told && entry.node.as_ref().is_some_and(|node| node.reachable);
         is_counted && slots::running(view, entry).is_none_or(|(revision, _)| revision != daemon.hash)
     };
@@ -198,7 +198,7 @@ pub(super) fn stepped_against(
     let has_it = |entry: &&NodeEntry| slots::running(view, entry) == Some((daemon.hash.as_str(), true));
     let reachable = |entry: &NodeEntry| entry.node.as_ref().is_some_and(|node| node.reachable);
     let has_failed = |entry: &NodeEntry| {
-        let told = entry.report.as_ref().and_then(|report| report.told(daemon.key));
+        let told = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
         told.and_then(|told| told.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
     };
     let can = |entry: &&NodeEntry| entry.report.is_some() && reachable(entry) && !has_failed(entry);
@@ -212,7 +212,7 @@ pub(super) fn stepped_against(
     let is_of_these = steps::parse(&before.of) == steps::parse(text);
     // A node on which it failed, or that has had its time with it, is waited for no more.
     let is_lost = |entry: &&NodeEntry| {
-        let told = entry.report.as_ref().and_then(|report| report.told(daemon.key));
+        let told = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
         let mut live = told.iter().flat_map(|told| &*told.instances).filter(|i| !i.ending);
         let has_had_time = live.any(|i| i.revision == daemon.wanted && i.created + rollout::UNCLAIMED <= now);
         !has_it(entry)

@@ -83,7 +83,7 @@ impl Lost {
         self.unwell = unheard.collect();
         let is_unwell = |name: &str| {
             let entry = &view.nodes[name];
-            let told = entry.report.as_ref().and_then(|report| report.told(daemon.key));
+            let told = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
             let is_soon = told.and_then(|told| told.instances.last()).is_some_and(|i| i.created + DEADLINE > now);
             let has_it = slots::running(view, entry) == Some((daemon.hash.as_str(), false));
             has_it && is_soon && !current.revision.is_retried(name)

@@ -17,7 +17,7 @@ pub(super) fn approval(approvals: &[Approval]) -> Option<&Approval> {
 /// The revision that runs on a node, and whether it is available.
 pub(super) fn running<'v>(view: &'v ClusterSnapshot, entry: &NodeEntry) -> Option<(&'v str, bool)> {
     let daemon = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))?;
-    let instance = entry.report.as_ref()?.told(daemon.key)?.instances.last()?;
+    let instance = entry.report.as_ref()?.daemon(daemon.key)?.instances.last()?;
     let is_available = instance.ready_since.is_some() && entry.node.as_ref().is_some_and(|node| node.ready);
     Some((view.names.text(instance.revision), is_available))
 }
@@ -27,7 +27,7 @@ fn is_taken(view: &ClusterSnapshot, entry: &NodeEntry) -> bool {
     let (Some(report), Some(daemon)) = (&entry.report, view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))) else {
         return false;
     };
-    let is_claimed = report.told(daemon.key).is_some_and(|told| told.replacing.is_some());
+    let is_claimed = report.daemon(daemon.key).is_some_and(|told| told.replacing.is_some());
     let given = approval(&report.spec.approvals).filter(|approval| approval.when.is_none());
     let is_open =
         given.is_some_and(|given| running(view, entry).is_none_or(|(revision, _)| revision != given.revision));

@@ -140,27 +140,9 @@ pub(crate) fn ask_kubelet(
     (taken, oracle::text(&output.stderr).lines().filter_map(reason).collect())
 }
 
-/// Whether an error is about a field that an API server of an older version drops, which ours judges all the same, or
-/// about the value of a Secret, for which the pod that the kubelet is asked about has a plain one.
-fn is_of_dropped_field(error: &str, version: (u32, u32)) -> bool {
-    const SINCE_1_35: [&str; 4] = ["hostnameOverride", "restartPolicy", "restartPolicyRules", "fileKeyRef"];
-    let field = error.split(": ").next().unwrap_or_default();
-    let is_image_volume = field.contains(".volumes[") && field.contains("].image");
-    let is_secret = error.contains("a static pod cannot have this variable");
-    version < (1, 35)
-        && (is_image_volume || is_secret || field.split(['.', '[']).any(|part| SINCE_1_35.contains(&part)))
-}
-
-/// Whether an error is about a mount of an image volume, which an API server of an older version drops with the volume.
-fn is_of_image_mount(error: &str, value: &Value) -> bool {
-    let field = error.split(": ").next().unwrap_or_default();
-    let Some((container, rest)) = field.split_once(".volumeMounts[") else { return false };
-    let index = rest.split(']').next().unwrap_or_default();
-    let pointer = |path: &str| format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
-    let name = value.pointer(&format!("{}/volumeMounts/{index}/name", pointer(container)));
-    let volumes = value.pointer("/spec/template/spec/volumes").and_then(Value::as_array);
-    let is_it = |volume: &Value| volume.get("image").is_some() && volume.get("name") == name;
-    name.is_some() && volumes.is_some_and(|volumes| volumes.iter().any(is_it))
+/// Whether an error is about the value of a Secret, for which the pod that the kubelet is asked about has a plain one.
+fn is_of_secret(error: &str, version: (u32, u32)) -> bool {
+    version < (1, 35) && error.contains("a static pod cannot have this variable")
 }
 
 /// Judges as many as are wanted as this version does; gives what went wrong.
@@ -223,9 +205,7 @@ fn judge_all(version: (u32, u32), documents: &[(String, Value)]) -> Vec<String> 
             Ours::Refused(why)
                 if errors.is_empty()
                     && plainly_taken.contains(&index.to_string())
-                    && !why.iter().all(|why| {
-                        is_of_dropped_field(why, version) || version < (1, 35) && is_of_image_mount(why, &case.value)
-                    }) =>
+                    && !why.iter().all(|why| is_of_secret(why, version)) =>
             {
                 format!("refused, and both take it: {}", why.join("; "))
             }

@@ -252,6 +252,8 @@ impl Laws {
             }
             // A mode that nobody knows changes nothing, and so starts nothing either.
             let may_wait = (node.not_ready.is_some() || daemon.is_mistyped()) && !self.placed.contains(&name);
+            // Without its labels the Node is none that a daemon with a selector starts on.
+            let may_wait = may_wait || !node.is_labelled && node.selects(daemon);
             let is_wanted = daemon.has_run && daemon.wanted().is_some() && !may_wait;
             if !is_wanted || here.contains(name.as_str()) || !is_whole {
                 self.without.remove(&name);

@@ -52,13 +52,15 @@ fn config(kubeconfig: &str, node: &Node) -> String {
     let metrics = if node.has_metrics { "[metrics]\nlisten = \"127.0.0.1:9464\"\n" } else { "" };
     let taint =
         format!("[node]\nstartup-taint = {}\nconditions = {}\n", node.taint.is_some(), !node.conditioned.is_empty());
+    let folders: Vec<&str> = std::iter::once(VENDORS).chain(node.folders().iter().copied()).collect();
+    let namespaces: Vec<&str> = node.has_namespace().then_some(SPACE).into_iter().chain([GUESTS]).collect();
     let node = &node.name;
     format!(
         "node-name = \"{node}\"\nkubeconfig = \"{kubeconfig}\"\n\
-         folders = [\"{VENDORS}\", \"/etc/daemonlet/daemonsets.d\", \"/mnt/late/daemonsets.d\"]\n\
+         folders = {folders:?}\n\
          manifest-dir = \"{MANIFESTS}\"\nstate-dir = \"{STATE}\"\nrun-dir = \"{RUN}\"\n\
          kubelet-root = \"{KUBELET}\"\nruntime-endpoint = \"unix:///run/cri.sock\"\nupdate-jitter = \"2s\"\n\
-         api-endpoint = \"10.0.0.1:6443\"\n[policy]\nnamespaces = [\"{SPACE}\", \"{GUESTS}\"]\n\
+         api-endpoint = \"10.0.0.1:6443\"\n[policy]\nnamespaces = {namespaces:?}\n\
          {seal}{metrics}{taint}"
     )
 }

@@ -24,6 +24,7 @@ mod not_ready;
 mod others;
 mod overlays;
 mod room;
+mod selection;
 mod startup_taint;
 mod vendor;
 
@@ -65,7 +66,7 @@ fn main() {
         let _ = daemonlet::log::init(
             "daemonlet=debug",
             daemonlet::config::LogTarget::Stderr,
-            daemonlet::log::StateTold::InLog,
+            daemonlet::log::StateOutput::InLog,
         );
     }
     let folder = tempfile::tempdir().expect("a temporary folder");

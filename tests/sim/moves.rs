@@ -97,6 +97,15 @@ pub(crate) enum OverlayChange {
     Lost,
 }
 
+/// Which part of what is selected a configuration leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Fewer {
+    /// The folder that is mounted late.
+    Folders,
+    /// The namespace of the daemons.
+    Namespaces,
+}
+
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Move {
@@ -310,6 +319,15 @@ pub(crate) enum Move {
     FolderAway {
         seconds: u16,
     },
+    /// The Node is registered anew, and has its label so much later.
+    Register {
+        seconds: u16,
+    },
+    /// The configuration selects less for a while; the agent starts anew before and after.
+    SelectFewer {
+        fewer: Fewer,
+        seconds: u16,
+    },
 }
 
 /// The resources that a refusal may be about.
@@ -342,6 +360,9 @@ pub(crate) struct Life {
     /// Daemons that a vendor's folder defines, too, in a file that the owner's hides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) vendored: Vec<u8>,
+    /// Daemons that run on a big node alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) selective: Vec<u8>,
     pub(crate) moves: Vec<(i64, Move)>,
 }
 

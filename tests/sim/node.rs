@@ -23,6 +23,7 @@ use super::kubelet::Kubelet;
 use super::kubelet::RuntimeState;
 use super::moves::Draw;
 use super::moves::Fault;
+use super::moves::Fewer;
 use super::moves::Home;
 use super::moves::Life;
 use super::moves::NotReady;
@@ -59,7 +60,7 @@ const LATE: &str = "/mnt/late/daemonsets.d";
 /// The file system that is mounted late.
 const LATE_SYSTEM: u64 = 7;
 /// Where the Namespace is whose UID says which cluster answers.
-const NAMESPACES: &str = "namespaces";
+pub(crate) const NAMESPACES: &str = "namespaces";
 /// What the sealed secrets are in.
 const SEALED: &str = "secrets.json";
 /// How long no agent runs after a file of its state was damaged, in milliseconds.
@@ -148,6 +149,10 @@ pub(crate) struct Node {
     pub(crate) vendored: BTreeSet<usize>,
     pub(crate) is_folder_away: bool,
     pub(crate) has_lost_state: bool,
+    /// Daemons that run on a big node alone; whether the Node has its label; and what the configuration leaves out.
+    pub(crate) selective: BTreeSet<usize>,
+    pub(crate) is_labelled: bool,
+    pub(crate) fewer: Option<Fewer>,
 }
 
 impl Node {
@@ -205,13 +210,16 @@ impl Node {
             taint: life.tainted.as_deref().map(StartupTaint::new),
             has_ports: life.crowded,
             conditioned: super::node_conditions::of(&life.conditioned),
-            is_big: false,
+            is_big: !life.selective.is_empty(),
             not_ready: None,
             is_shutting_down: false,
             owes_taint: false,
             vendored: life.vendored.iter().map(|daemon| usize::from(*daemon)).collect(),
             is_folder_away: false,
             has_lost_state: false,
+            selective: life.selective.iter().map(|daemon| usize::from(*daemon)).collect(),
+            is_labelled: true,
+            fewer: None,
         };
         node.lay_out();
         node.server.lock().unwrap().poke = Some(Arc::clone(&node.poke));
@@ -238,6 +246,8 @@ impl Node {
                 is_on_new_disk: false,
                 overlay: life.overlaid.contains(&(index as u8)).then(Overlay::default),
                 origin_is_lost: false,
+                fits: true,
+                held_by_config: None,
             });
             if node.daemons[index].in_folder() {
                 node.write_objects(index);
@@ -278,14 +288,6 @@ impl Node {
 
     pub(crate) fn is_reachable(&self) -> bool {
         self.server.lock().unwrap().reach == Reach::Up && self.other.is_none()
-    }
-
-    /// Whether the state folder, which can be used, says which cluster the node belongs to.
-    fn knows_cluster(&self) -> bool {
-        let server = self.server.lock().unwrap();
-        let uid = server.get("namespaces", "", SPACE).and_then(|space| space["metadata"]["uid"].as_str());
-        let inputs = (&*self.disk as &dyn Disk).text(Path::new(STATE).join("inputs.json")).unwrap_or_default();
-        !self.is_state_open && uid.is_some_and(|uid| inputs.contains(uid))
     }
 
     /// Whether what is wanted can be told without the state folder: no file defines an older revision than the API's, or
@@ -333,6 +335,8 @@ impl Node {
             && !self.has_older_state()
             // Then nothing is planned, and no gate closed.
             && !self.faults.contains(&Fault::ManifestsUnreadable)
+            // Nor can one be closed.
+            && !self.takes_no_data()
     }
 
     /// Whether it cannot be told if the kubelet has run in this boot, so that what ended at it, because its data is sealed,
@@ -380,13 +384,8 @@ impl Node {
         Some(Path::new(MANIFESTS).join(found.file))
     }
 
-    fn full_name(&self, daemon: usize) -> String {
+    pub(crate) fn full_name(&self, daemon: usize) -> String {
         format!("{SPACE}/{}", self.daemons[daemon].name)
-    }
-
-    /// Whether the agent may not ask which cluster answers.
-    fn is_cluster_hidden(&self) -> bool {
-        self.server.lock().unwrap().refusals.get(NAMESPACES) == Some(&Refusal::Forbidden)
     }
 }
 

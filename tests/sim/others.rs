@@ -2,16 +2,22 @@
 //!
 //! Owns what they put there. Must not judge.
 
+use std::path::Path;
+
+use daemonlet::simulation::Disk;
 use serde_json::Value;
 use serde_json::json;
 
 use super::api;
 use super::api::Etcd;
+use super::api::Refusal;
 use super::api::Server;
 use super::moves::Tenant;
 use super::node::Heal;
+use super::node::NAMESPACES;
 use super::node::Node;
 use super::node::SPACE;
+use super::node::STATE;
 use super::node::base64;
 
 /// A namespace that policy covers and does not trust, and one that it does not cover.
@@ -22,6 +28,19 @@ pub(crate) const OUTSIDERS: &str = "outsiders";
 pub(crate) const THEIRS: u64 = 900_000;
 
 impl Node {
+    /// Whether the state folder, which can be used, says which cluster the node belongs to.
+    pub(crate) fn knows_cluster(&self) -> bool {
+        let server = self.server.lock().unwrap();
+        let uid = server.get("namespaces", "", SPACE).and_then(|space| space["metadata"]["uid"].as_str());
+        let inputs = (&*self.disk as &dyn Disk).text(Path::new(STATE).join("inputs.json")).unwrap_or_default();
+        !self.is_state_open && uid.is_some_and(|uid| inputs.contains(uid))
+    }
+
+    /// Whether the agent may not ask which cluster answers.
+    pub(crate) fn is_cluster_hidden(&self) -> bool {
+        self.server.lock().unwrap().refusals.get(NAMESPACES) == Some(&Refusal::Forbidden)
+    }
+
     /// Another cluster has a Node with this one's name, and for each daemon a DaemonSet and its objects.
     pub(crate) fn put_theirs(&self, server: &mut Server, true_one: &Etcd) {
         for (index, daemon) in self.daemons.iter().enumerate() {

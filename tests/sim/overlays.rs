@@ -100,15 +100,4 @@ impl Node {
         }
         self.carry_objects(daemon, |_| ());
     }
-
-    pub(crate) fn label_node(&mut self, is_big: bool) {
-        if !self.is_reachable() || self.is_big == is_big {
-            return;
-        }
-        self.is_big = is_big;
-        self.daemons.iter_mut().filter(|d| d.overlay.is_some()).for_each(|daemon| daemon.allowed += 1);
-        let key = api::id("nodes", "", &self.name);
-        let size = if is_big { "big" } else { "small" };
-        self.server.lock().unwrap().change(&key, |node| node["metadata"]["labels"]["size"] = size.into());
-    }
 }

@@ -43,7 +43,7 @@ pub(super) fn laid_out(part: &str, width: usize) -> String {
     text
 }
 
-/// Whether something else begins with `line` than one more line of a paragraph.
+/// Whether `line` begins something other than one more line of a paragraph.
 fn is_begin(line: &str) -> bool {
     line.starts_with(['#', '|']) || line.starts_with("```") || marker(line.trim_start()) > 0
 }

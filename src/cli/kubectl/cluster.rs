@@ -23,13 +23,13 @@ use crate::core::time::Timestamp;
 use crate::node::api;
 use crate::node::api::FailureKind;
 
-/// So many DaemonSets that are too large are named.
+/// How many DaemonSets that are too large are named.
 const NAMED: usize = 5;
 /// The coordinator's Lease, where `coordinator.lease-namespace` and `-name` are not changed.
 const LEASE: (&str, &str) = ("kube-system", "daemonlet-coordinator");
-/// So many mirror pods on nodes of silent agents are looked up; of the rest it is not known whether they are ready.
+/// How many mirror pods on nodes of silent agents are looked up; whether the rest are ready is not known.
 const LOOKUPS: usize = 500;
-/// So many of them at once.
+/// How many of them at once.
 const AT_ONCE: usize = 16;
 /// Within this time a coordinator that lives has renewed it: it does every 2 s.
 const RENEWED: Duration = Duration::from_secs(6);
@@ -68,7 +68,7 @@ pub(super) async fn read(client: &kube::Client) -> Result<ClusterOverview, Comma
     Ok(cluster)
 }
 
-/// Which agents are silent, and who is ready on their nodes. `renewed`: when the coordinator last renewed its Lease, by its
+/// Which agents are silent, and which daemons are ready on their nodes. `renewed`: when the coordinator last renewed its Lease, by its
 /// own clock.
 async fn silent(client: &kube::Client, cluster: &mut ClusterOverview, renewed: Option<Timestamp>) {
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", liveness::NAMESPACE);
@@ -127,7 +127,7 @@ async fn leader(client: &kube::Client, path: &str, renewed: &mut Option<Timestam
     Ok(if is_renewed { Leader { renewed: clock::now().to_string(), ..after } } else { after })
 }
 
-/// Who coordinates where the Lease is not there: nobody, if no DaemonSet has a status that a coordinator wrote.
+/// The leader if the Lease does not exist: none, if no DaemonSet has a status that a coordinator wrote.
 fn without_lease(cluster: &ClusterOverview) -> Leader {
     let is_coordinated = cluster.daemons.values().any(|daemon| !daemon.rollout.is_empty());
     let unknown = format!(
@@ -231,11 +231,11 @@ mod tests {
     fn names_of_what_is_too_large_are_one_line() {
         assert_eq!(not_shown(&[]), "");
         let keys: Vec<ObjectKey> = (0..=NAMED).map(|n| ObjectKey::new("a", format!("b{n}\n\x1b[31mc"))).collect();
-        let told = not_shown(&keys);
+        let line = not_shown(&keys);
         assert!(
-            told.starts_with("6 DaemonSets are not shown as the API has them, because they are too large: a/b0\\n")
+            line.starts_with("6 DaemonSets are not shown as the API has them, because they are too large: a/b0\\n")
         );
-        assert!(told.ends_with(", …\n") && told.lines().count() == 1 && !told.contains('\x1b'), "{told:?}");
+        assert!(line.ends_with(", …\n") && line.lines().count() == 1 && !line.contains('\x1b'), "{line:?}");
     }
 
     #[test]

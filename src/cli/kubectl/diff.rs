@@ -190,11 +190,12 @@ fn compared(
     }
     let [one, other] = [made.first(), made.last()].map(|made| made.unwrap_or(daemon_set));
     let differences = overlays::differences(one.patched_template(), other.patched_template());
-    let told = |made: &Arc<DaemonSet>| made.overlays.as_ref().map_or_else(String::new, |overlays| overlays.to_string());
+    let applied =
+        |made: &Arc<DaemonSet>| made.overlays.as_ref().map_or_else(String::new, |overlays| overlays.to_string());
     Ok(Compared {
         namespace: daemon_set.key.namespace.clone(),
         name: daemon_set.key.name.clone(),
-        overlays: [told(one), told(other)],
+        overlays: [applied(one), applied(other)],
         differences: differences
             .into_iter()
             .map(|difference| Field { field: difference.field, values: [difference.one, difference.other] })

@@ -77,7 +77,7 @@ pub(super) fn all(
         let ObjectKey { namespace, name } = key.clone();
         match cluster.place(node, &key) {
             Some(place) => daemons.push(ExplainedDaemon { namespace, name, place }),
-            // What only other nodes have in their folders has nothing to do with this one.
+            // Daemons that only other nodes have in their folders do not concern this one.
             None => absent.extend(reason().map(|reason| Absent { namespace, name, reason })),
         }
     }
@@ -132,10 +132,10 @@ fn human(report: &ExplainedNode, colour: Colour) -> String {
 /// One DaemonSet on one node, term by term, as `daemonlet explain` shows it there.
 pub(super) fn one(cluster: &ClusterOverview, name: &str, key: &ObjectKey, json: bool) -> Result<Exit, CommandFailure> {
     let node = find(cluster, name)?;
-    let told = cluster.report(node, key);
+    let from_agent = cluster.report(node, key);
     let mut hints = Vec::new();
     let terms = cluster.daemons.get(key).map(|daemon| {
-        let covered = match told.and_then(|told| told.mode).or_else(|| cluster.mode(key)) {
+        let covered = match from_agent.and_then(|from_agent| from_agent.mode).or_else(|| cluster.mode(key)) {
             Some(mode) => Covered::Yes(mode),
             None if policy::is_mistyped(&daemon.daemon_set.labels) => {
                 hints.push(policy::respelt(key));
@@ -143,7 +143,7 @@ pub(super) fn one(cluster: &ClusterOverview, name: &str, key: &ObjectKey, json: 
             }
             None => Covered::No("it has no mode label, and no agent runs it".to_owned()),
         };
-        // What the node's owner forbids is in what its agent says.
+        // The agent's report has what the node's owner forbids.
         let rules = core::explain::ExplainRules {
             covered: &covered,
             admission: &Admission::FREE,
@@ -152,13 +152,13 @@ pub(super) fn one(cluster: &ClusterOverview, name: &str, key: &ObjectKey, json: 
         core::explain::explain(&daemon.daemon_set, &node.view, &rules)
     });
     let place = cluster.place(node, key);
-    let known = terms.is_some() || told.is_some();
+    let known = terms.is_some() || from_agent.is_some();
     let report = ExplainReport {
         schema_version: SCHEMA_VERSION,
         node: name.to_owned(),
         agent_running: node.report.is_some(),
         terms: terms.unwrap_or_default(),
-        status: known.then(|| DaemonStatus { hints, ..status(key, place.as_ref(), told) }),
+        status: known.then(|| DaemonStatus { hints, ..status(key, place.as_ref(), from_agent) }),
         problems: Vec::new(),
     };
     let text = match json {
@@ -171,7 +171,7 @@ pub(super) fn one(cluster: &ClusterOverview, name: &str, key: &ObjectKey, json: 
 }
 
 /// The daemon's status as far as the cluster knows it.
-fn status(key: &ObjectKey, place: Option<&DaemonOnNode>, told: Option<&DaemonReport>) -> DaemonStatus {
+fn status(key: &ObjectKey, place: Option<&DaemonOnNode>, from_agent: Option<&DaemonReport>) -> DaemonStatus {
     let state = place.map_or(State::NotSelected, |place| place.state.unwrap_or(State::Unknown));
     let cause = |name: &str| {
         use Cause::*;
@@ -179,7 +179,7 @@ fn status(key: &ObjectKey, place: Option<&DaemonOnNode>, told: Option<&DaemonRep
             .into_iter()
             .find(|c| c.as_str() == name)
     };
-    let failed = told.and_then(|told| told.failed.as_ref()).and_then(|failed| {
+    let failed = from_agent.and_then(|from_agent| from_agent.failed.as_ref()).and_then(|failed| {
         Some(FailedStatus {
             revision: failed.revision.clone(),
             cause: cause(&failed.cause)?,
@@ -191,7 +191,7 @@ fn status(key: &ObjectKey, place: Option<&DaemonOnNode>, told: Option<&DaemonRep
         namespace: key.namespace.clone(),
         name: key.name.clone(),
         source: Some(Source::Api),
-        mode: told.and_then(|told| told.mode),
+        mode: from_agent.and_then(|from_agent| from_agent.mode),
         revision: place.map(|place| place.revision.clone()).unwrap_or_default(),
         pod: place.map(|place| place.pod.clone()).unwrap_or_default(),
         uid: String::new(),

@@ -92,7 +92,7 @@ fn row(rollout: &Rollout, colour: Colour) -> Vec<Cell> {
     ]
 }
 
-/// Full only when all is done, and never without a sign of what has begun.
+/// Full only when all nodes are done, and never empty once one has begun.
 fn bar(rollout: &Rollout) -> String {
     let part = |count: usize| match (count, rollout.desired) {
         (0, _) => 0,
@@ -219,10 +219,10 @@ mod tests {
             daemon_sets: vec!["a/b".to_owned(), "a/c\n\x1b[32m".to_owned()],
             hint: "label it".to_owned(),
         }];
-        let told = human(&overview, Colour::none(), at(1_000));
+        let shown = human(&overview, Colour::none(), at(1_000));
         let named =
             "left alone (unknown mode): 2 DaemonSets of the API: a/b, a/c\\n\\u001b[32m\nhint: a/b: label it\n\nNODE";
-        assert!(told.contains(named), "{told}");
+        assert!(shown.contains(named), "{shown}");
         let nodes = vec![place("n1", Some(State::StandingBy), false, "the DaemonSet controller's pod net-x is here")];
         let daemon_sets = vec![Rollout { nodes, ..rollout(0, 0, 0) }];
         let overview = Overview { daemon_sets, left_alone: Vec::new(), ..overview };

@@ -1,6 +1,6 @@
-//! Rollouts by hand: what `kubectl rollout pause` does not know of DaemonSets.
+//! Rollouts by hand: `kubectl rollout pause` does not know DaemonSets.
 //!
-//! Owns which annotation each command writes, and what it says of it. The coordinator does the rest.
+//! Owns which annotation each command writes, and what it prints. The coordinator does the rest.
 
 mod obeyed;
 
@@ -50,7 +50,7 @@ fn daemon_set(key: &ObjectKey) -> String {
     format!("/apis/apps/v1/namespaces/{}/daemonsets/{}", key.namespace, key.name)
 }
 
-/// Pauses the rollouts of a DaemonSet, or lets them go on; gives the lines that are to be said.
+/// Pauses the rollouts of a DaemonSet, or lets them go on; gives the lines to print.
 pub(super) async fn pause(
     client: &kube::Client,
     key: &ObjectKey,
@@ -172,10 +172,10 @@ impl Current {
         self.revision.get("revision").and_then(Value::as_i64).unwrap_or(0)
     }
 
-    /// Why its rollout is halted, if it is: one that could not be written there is told by the status alone.
+    /// Why its rollout is halted, if it is. If the annotation could not be written, only the status has that.
     fn halted(&self) -> Option<Halted> {
         let (status, generation) = self.status();
-        self.mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| Halted::told(status, generation))
+        self.mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| Halted::of_status(status, generation))
     }
 
     /// Whether its rollout was taken back.
@@ -242,7 +242,7 @@ fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandF
     }
 }
 
-/// Ends the hold of the step, or of the canary phase, that the rollout of a DaemonSet is in; gives the lines that are to be said.
+/// Ends the hold of the step, or of the canary phase, that the rollout of a DaemonSet is in; gives the lines to print.
 pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<Vec<String>, CommandFailure> {
     let current = current(client, key).await?;
     if is_uncoordinated(&current.daemon_set) {
@@ -293,7 +293,7 @@ fn way_back(daemon_set: &Value, released: Option<&Released>, key: &ObjectKey) ->
     }
 }
 
-/// Takes the rollout of a DaemonSet back; gives the lines that are to be said.
+/// Takes the rollout of a DaemonSet back; gives the lines to print.
 pub(super) async fn abort(client: &kube::Client, key: &ObjectKey) -> Result<Vec<String>, CommandFailure> {
     let current = current(client, key).await?;
     if Obeyed::of(&current.daemon_set) != Obeyed::Coordinated {
@@ -318,7 +318,7 @@ pub(super) async fn abort(client: &kube::Client, key: &ObjectKey) -> Result<Vec<
 }
 
 /// Ends the halt or the abort of the current revision of a DaemonSet, and has the nodes on which it failed try it
-/// again; gives the lines that are to be said.
+/// again; gives the lines to print.
 pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Vec<String>, CommandFailure> {
     let current = current(client, key).await?;
     let name = &current.name;
@@ -342,7 +342,7 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Vec<
         current.annotate(client, key, holds).await?;
     }
     if halted.is_some() || broken != BrokenNodes::default() {
-        // Nodes that are not heard report no failure, and are named all the same.
+        // Nodes whose agents are silent report no failure, and are named nevertheless.
         let named = halted.iter().flat_map(|halted| halted.nodes.iter());
         let named = named.chain(broken.nodes.iter().map(|broken| &broken.node)).map(String::as_str);
         // Nor are those of which only the coordinator knows that they are cut off: it names them.

@@ -1,4 +1,4 @@
-//! The kubeconfig of whoever types, found and merged as kubectl does.
+//! The user's kubeconfig, found and merged as kubectl does.
 //!
 //! Owns files, contexts and credential plugins (`client.authentication.k8s.io`), which a person may have
 //! and an agent not. Must not connect.
@@ -124,7 +124,7 @@ fn ask(exec: &ExecConfig) -> Result<Value, CommandFailure> {
     }
 }
 
-/// Puts what a credential plugin answered where it would stand in a kubeconfig.
+/// Puts a credential plugin's answer in its place in a kubeconfig.
 fn take(user: &mut AuthInfo, status: &Value) {
     use base64::Engine;
     let encoded = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_plugin_is_asked_and_its_failure_told() {
+    fn a_credential_plugin_is_asked_and_its_failure_reported() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config");
         let exec = |script: &str| {

@@ -35,7 +35,7 @@ pub(in crate::cli) struct RenderInputs {
     pub(in crate::cli) daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
     /// The other objects.
     pub(in crate::cli) objects: BTreeMap<ObjectRef, Value>,
-    /// What nobody understands in the DaemonSets.
+    /// The unknown fields of the DaemonSets.
     pub(super) unknown_fields: UnknownFields,
     /// DaemonSets that validation refuses.
     pub(in crate::cli) refused: Vec<RenderEntry>,
@@ -49,7 +49,7 @@ pub(in crate::cli) struct RenderInputs {
     seen: BTreeMap<ObjectName, PathBuf>,
 }
 
-/// What nobody understands in DaemonSets, by their names.
+/// The unknown fields of DaemonSets, by the DaemonSets' names.
 pub(super) type UnknownFields = BTreeMap<ObjectKey, Vec<FieldError>>;
 
 /// Reads `paths` in order.
@@ -69,7 +69,7 @@ pub(in crate::cli) fn read(paths: &[PathBuf]) -> RenderInputs {
     inputs
 }
 
-/// What is said where `paths` have no DaemonSet.
+/// The message if `paths` have no DaemonSet.
 pub(in crate::cli) fn nothing_in(paths: &[PathBuf]) -> String {
     let hint = match paths.iter().any(|path| path.is_dir()) {
         true => "hint: of a folder only its own *.yaml, *.yml and *.json are read, not its subfolders\n",
@@ -124,7 +124,7 @@ fn text(path: &Path) -> io::Result<String> {
     String::from_utf8(fs::read(path)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
-/// Whether `path` is a file, or cannot be looked at, which is said later: a pipe would be waited for without end.
+/// Whether `path` is a file, or cannot be looked at, which is reported later: a pipe would be waited for without end.
 fn is_readable_kind(path: &Path) -> bool {
     fs::metadata(path).map_or(true, |metadata| metadata.is_file())
 }
@@ -157,7 +157,7 @@ fn add(inputs: &mut RenderInputs, path: &Path, text: &str) {
     }
 }
 
-/// Notes what is there twice.
+/// Notes objects that are there twice.
 fn add_doubtful(inputs: &mut RenderInputs, path: &Path, parsed: &ParsedFile) {
     let daemon_sets = parsed.daemon_sets.iter().map(|daemon_set| ("DaemonSet", &daemon_set.key));
     let others = parsed.objects.iter().map(|(object, _)| (object.kind.as_str(), &object.key));

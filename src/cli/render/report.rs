@@ -1,4 +1,4 @@
-//! What `render` says: JSON, lines for people, and the manifests as one YAML stream.
+//! The output of `render`: JSON, lines for people, and the manifests as one YAML stream.
 
 use std::collections::BTreeSet;
 
@@ -102,7 +102,7 @@ pub(super) fn manifests(entries: &[RenderEntry]) -> Vec<String> {
     texts.collect()
 }
 
-/// One line a DaemonSet or document, below it hints, notes and what nobody understands in it.
+/// One line a DaemonSet or document, below it hints, notes and its unknown fields.
 pub(in crate::cli) fn lines(entries: &[RenderEntry], unknown_fields: &UnknownFields, colour: Colour) -> String {
     let mut text = String::new();
     let mut line = |label: String, said: &str| {

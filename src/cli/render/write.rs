@@ -22,12 +22,12 @@ use crate::node::volumes::VolumesRoot;
 
 type Errors = Vec<(String, Option<String>)>;
 
-/// What a render did to a folder.
+/// The changes that a render made in a folder.
 #[derive(Debug, Default)]
 pub(super) struct WrittenFolder {
     /// The names of the manifests of this render.
     pub files: BTreeSet<String>,
-    /// What could not be written.
+    /// The files that could not be written.
     pub errors: Errors,
     /// What an earlier render wrote for DaemonSets that are not among these, a line each.
     pub earlier: Vec<String>,
@@ -93,7 +93,7 @@ fn clear(manifests: &Path, entries: &[RenderEntry], volumes: &mut Volumes, done:
     }
 }
 
-/// The DaemonSet and the pod UID of a manifest that a render wrote; `None`: it is none.
+/// The DaemonSet and the pod UID of a manifest that a render wrote; `None`: the file is none.
 fn owner(path: &Path) -> Option<(String, String)> {
     let text = fs::read_to_string(path).ok()?;
     let pod = yaml::read_documents(&text).into_iter().next()?.value.ok()?;
@@ -101,7 +101,7 @@ fn owner(path: &Path) -> Option<(String, String)> {
     Some((owner.to_owned(), pod["metadata"]["uid"].as_str()?.to_owned()))
 }
 
-/// A manifest may carry values that are nobody else's business.
+/// Writes a file that only its owner may read: a manifest may carry secret values.
 fn write_file(path: &Path, text: &str) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())

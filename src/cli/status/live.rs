@@ -64,7 +64,7 @@ mod tests {
     use crate::core::status::PullStatus;
 
     #[test]
-    fn pulls_and_replacements_are_told_with_how_long_they_take() {
+    fn pulls_and_replacements_are_shown_with_how_long_they_take() {
         let daemon = |state: &str, more: serde_json::Value| {
             let mut value = serde_json::json!({"namespace": "a", "name": "b", "source": "api", "mode": "static",
                 "revision": "old", "pod": "p", "uid": "u", "state": state, "ready": true,

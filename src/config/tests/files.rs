@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_mistake_of_every_file_is_told_at_once_in_order() {
+fn every_mistake_of_every_file_is_reported_at_once_in_order() {
     let root = TempDir::new().unwrap();
     write(root.path(), "etc/daemonlet/daemonlet.toml", "[log]\nlevl = 1\n[policy]\nx-y-z-q = 1\n");
     write(root.path(), "run/daemonlet/daemonlet.d/10-a.toml", "run-dir = 1\nstate-dir = 2\n");

@@ -90,8 +90,8 @@ fn names_are_corrected_and_values_explained() {
 fn of_many_or_long_ones_a_few_words_are_said() {
     let many: serde_json::Map<String, Value> = (0..8_000).map(|n| (format!("{OURS}x{n:05}"), json!(""))).collect();
     let of_many = said(json!({}), Value::Object(many), json!({}));
-    assert_eq!(of_many.len(), TOLD + 1);
-    assert!(of_many[TOLD].contains("has more annotations and labels"), "{}", of_many[TOLD]);
+    assert_eq!(of_many.len(), MOST_REPORTED + 1);
+    assert!(of_many[MOST_REPORTED].contains("has more annotations and labels"), "{}", of_many[MOST_REPORTED]);
     let long = "y".repeat(8_000);
     let named: serde_json::Map<String, Value> =
         KNOWN.iter().map(|(name, ..)| ((*name).to_owned(), json!(long))).collect();
@@ -126,20 +126,20 @@ fn labels_and_places() {
 }
 
 #[test]
-fn what_has_no_effect_or_less_than_expected_is_told() {
-    let told = |annotations: Value| said(json!({}), annotations, json!({}));
+fn what_has_no_effect_or_less_than_expected_is_reported() {
+    let problems_of = |annotations: Value| said(json!({}), annotations, json!({}));
     for (name, of) in
         [("after-timeout", "after"), ("startup-taint-timeout", "startup-taint"), ("canary-hold", "canary")]
     {
         let [name, of] = [name, of].map(|name| format!("daemonlet.dev/{name}"));
         let words = format!("metadata.annotations[{name}]: it has no effect without {of} (write both, or neither)");
-        assert_eq!(told(json!({name.as_str(): "5m"})), [words]);
+        assert_eq!(problems_of(json!({name.as_str(): "5m"})), [words]);
     }
     let early = json!({"daemonlet.dev/after": "a/b", "daemonlet.dev/startup-taint": "true",
         "daemonlet.dev/startup-taint-timeout": "2m"});
-    let told = told(early);
-    assert!(told.iter().any(|line| line.contains("no container has a readinessProbe")), "{told:?}");
-    assert!(told.iter().any(|line| line.contains("the taint may go before the daemon may start")), "{told:?}");
+    let problems = problems_of(early);
+    assert!(problems.iter().any(|line| line.contains("no container has a readinessProbe")), "{problems:?}");
+    assert!(problems.iter().any(|line| line.contains("the taint may go before the daemon may start")), "{problems:?}");
     assert_eq!(said(json!({}), json!({"daemonlet.dev/startup-taint": "false"}), json!({})), Vec::<String>::new());
     let after = said(json!({}), json!({"daemonlet.dev/after": "net"}), json!({}));
     assert!(after[0].contains("\"net\" has no namespace; it waits for none"), "{after:?}");
@@ -150,11 +150,11 @@ fn steps_exclude_what_says_another_way_how_far_a_rollout_goes() {
     for other in ["canary", "partition", "first-install"] {
         let name = format!("daemonlet.dev/{other}");
         let value = if other == "canary" { "a=b" } else { "1" };
-        let told = said(json!({}), json!({"daemonlet.dev/steps": "1; 100%", &name: value}), json!({}));
+        let problems = said(json!({}), json!({"daemonlet.dev/steps": "1; 100%", &name: value}), json!({}));
         let words = format!(
             "metadata.annotations[daemonlet.dev/steps]: it excludes {name}; the rollout is held (write one of them)"
         );
-        assert_eq!(told, [words]);
+        assert_eq!(problems, [words]);
     }
 }
 

@@ -35,12 +35,12 @@ impl Bound {
             ("", "bytes", bytes, self.template),
         ];
         let over = counts.into_iter().filter(|(_, _, count, most)| count > most);
-        let told = |(field, what, count, most): (&str, &str, usize, usize)| FieldError {
+        let error = |(field, what, count, most): (&str, &str, usize, usize)| FieldError {
             field: ["spec.template", field].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("."),
             reason: format!("has {count} {what}; at most {most} are allowed"),
             hint: Some(self.hint()),
         };
-        over.map(told).collect()
+        over.map(error).collect()
     }
 
     /// Everything of which a DaemonSet has more than this, in its template and beside it.
@@ -49,12 +49,12 @@ impl Bound {
         for path in [["metadata", "labels"], ["metadata", "annotations"], ["spec", "selector"]] {
             let (values, bytes) = object.at(path).map_or((0, 0), size);
             let counts = [("values", values, self.values / 16), ("bytes", bytes, self.template)];
-            let told = |(what, count, most): (&str, usize, usize)| FieldError {
+            let error = |(what, count, most): (&str, usize, usize)| FieldError {
                 field: path.join("."),
                 reason: format!("has {count} {what}; at most {most} are allowed"),
                 hint: Some(self.hint()),
             };
-            over.extend(counts.into_iter().filter(|(_, count, most)| count > most).map(told));
+            over.extend(counts.into_iter().filter(|(_, count, most)| count > most).map(error));
         }
         over
     }

@@ -1,21 +1,21 @@
 //! How much memory there is for what namespaces that are not trusted have, and how much of it is taken.
 //!
-//! Owns who gets how much. Must not know of what.
+//! Owns how much each namespace gets. Must not know what is stored.
 
 use std::collections::BTreeMap;
 
-/// So many bytes may be kept.
+/// How many bytes may be kept in all.
 #[derive(Clone, Copy, Debug)]
 pub struct Quota {
     /// Of one namespace.
     pub each: usize,
     /// Of all together.
     pub all: usize,
-    /// So much may each of them have, however much the others do.
+    /// How much each of them may have, however much the others have.
     pub share: usize,
 }
 
-/// What is taken of such a [`Quota`].
+/// How much of a [`Quota`] is taken.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaUse {
     by_namespace: BTreeMap<String, usize>,

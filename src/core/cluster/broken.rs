@@ -77,9 +77,9 @@ pub(super) struct Suspects {
     pub(super) revision: String,
     /// Those that are not well or are about to be removed, by the UID of their Nodes.
     pub(super) nodes: BTreeMap<String, Suspect>,
-    /// What the ControllerRevision said when it was last there.
+    /// What the ControllerRevision said when it last existed.
     pub(super) noted: BrokenNodes,
-    /// The UID of that.
+    /// The UID of that ControllerRevision.
     pub(super) noted_on: String,
 }
 
@@ -95,7 +95,7 @@ impl Suspects {
     }
 }
 
-/// Such a node.
+/// A node that has taken a revision and may be broken by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Suspect {
     pub(super) node: String,
@@ -112,7 +112,7 @@ pub(super) struct Suspect {
 pub(super) enum NodeVerdict {
     /// Its loss says nothing of the revision.
     Innocent,
-    /// Its deletion makes it one that is lost, as does taking the daemon away from it.
+    /// It counts as lost if it is deleted or the daemon is taken away from it.
     Broken,
     /// It is lost, and that is not written yet.
     Lost,

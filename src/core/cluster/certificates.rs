@@ -1,4 +1,4 @@
-//! Which certificate requests of nodes' agents are approved. Who may ask for what is [`crate::core::enrolment`]'s to say.
+//! Which certificate requests of nodes' agents are approved. [`crate::core::enrolment`] decides who may ask for what.
 
 use std::collections::BTreeMap;
 

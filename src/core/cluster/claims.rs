@@ -1,8 +1,8 @@
 //! A DaemonSet controller that acts on a DaemonSet that agents run: two pods on a node.
 //!
-//! Owns when that is believed, and the words of the condition. Agents see the pods of their nodes and report them;
-//! nobody watches all pods. One agent's report would stop counters and history of the whole cluster, so the pod that it
-//! names is looked up first: one that holds is enough, and one that does not counts for nothing.
+//! Owns when that is believed, and the text of the condition. Agents see the pods of their nodes and report them; the
+//! coordinator does not watch pods. One agent's report would stop counters and history of the whole cluster, so the pod
+//! that it names is looked up first: one confirmed pod is enough, and one that is not confirmed counts for nothing.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::snapshot::ClusterSnapshot;
+use super::snapshot::ReportedDaemon;
 use super::snapshot::StockPodClaim;
-use super::snapshot::Told;
 use super::snapshot::WatchedDaemon;
 
 /// What was looked up is looked up again after this.
@@ -50,8 +50,7 @@ pub(super) struct ClaimVerdict {
 }
 
 impl CheckedClaims {
-    /// A request for the pod was sent. Its answer changes no more than whether the claim holds: without one, the last
-    /// stands until it is asked for again.
+    /// A request for the pod was sent. Until it is answered, the last answer stands.
     pub(super) fn asked(&mut self, claim: StockPodClaim, now: Timestamp) {
         let new = Checked { pod: claim.pod.clone(), holds: false, again: now };
         let checked = self.0.entry((claim.key, claim.node)).or_insert_with(|| new.clone());
@@ -82,23 +81,23 @@ impl CheckedClaims {
         });
     }
 
-    /// What is to be believed of the agents' claims about one DaemonSet.
-    /// `told`: what the agent of each node says of it.
+    /// What is to be believed of the agents' claims about one DaemonSet. `reported`: what the agent of each node
+    /// reports of it.
     pub(super) fn judge<'a>(
         &self,
-        told: impl Iterator<Item = (&'a str, &'a Told)>,
+        reported: impl Iterator<Item = (&'a str, &'a ReportedDaemon)>,
         daemon: &WatchedDaemon,
         now: Timestamp,
     ) -> ClaimVerdict {
         let mut verdict = ClaimVerdict::default();
         let key = &daemon.daemon_set.key;
-        let claimed = told.filter_map(|(node, told)| {
-            let pod = told.stock_pod_of(daemon)?;
+        let claimed = reported.filter_map(|(node, reported)| {
+            let pod = reported.stock_pod_of(daemon)?;
             Some((node, pod, self.0.get(&(key.clone(), node.to_owned())).filter(|known| known.pod == pod)))
         });
         let claimed: Vec<_> = claimed.collect();
         let held = claimed.iter().find(|(_, _, known)| known.is_some_and(|known| known.holds));
-        // Which was never looked up comes first; one that holds is all that matters.
+        // Pods that were never looked up come first. If one claim holds, no other is looked up.
         let open = claimed.iter().filter(|(node, _, _)| held.is_none_or(|(held, _, _)| held == node));
         let mut open: Vec<_> =
             open.map(|(node, pod, known)| (known.map_or(Timestamp::MIN, |known| known.again), *node, *pod)).collect();

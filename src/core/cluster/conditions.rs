@@ -1,6 +1,6 @@
 //! The conditions that the coordinator writes on a DaemonSet: Progressing, Available, Degraded, Released, Halted.
 //!
-//! Owns their words; conditions of others are left as they are.
+//! Owns their texts; conditions of other writers stay as they are.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use super::released::Halted;
 use super::released::Released;
 use super::rollout::Standstill;
 
-/// Node names that a condition tells at most.
+/// Node names in a condition at most.
 const NAMES: usize = 10;
 
-/// That a rollout was taken back.
+/// The message of the condition Halted when a rollout is aborted.
 const ABORTED: &str = "aborted by hand; `kubectl daemonlet retry` rolls it out again";
 
 /// What goes wrong, by cause, with the nodes.
@@ -36,7 +36,8 @@ pub struct ConditionFacts<'a> {
     pub waiting: Option<(UpdateTrigger, usize)>,
     /// Nodes on which the wanted revision failed, or whose daemon is in trouble, by cause.
     pub causes: &'a Causes,
-    /// What is wrong with the cluster for this DaemonSet, such as a DaemonSet controller that acts on it: reason and words.
+    /// What is wrong with the cluster for this DaemonSet, such as a DaemonSet controller that acts on it: reason and
+    /// message.
     pub trouble: Option<(&'static str, &'a str)>,
     /// The rollout is taken back: to which revision, and from how many nodes still.
     pub back: &'a Option<GoingBack>,
@@ -56,7 +57,7 @@ pub struct GoingBack {
     pub left: usize,
     /// How many have the newer one and never ran the other, which has no ControllerRevision: they stay.
     pub unable: usize,
-    /// How many run neither of the two: nobody has taken back what they have.
+    /// How many run neither of the two: they keep their revision.
     pub others: usize,
     pub why: &'static str,
 }
@@ -84,7 +85,7 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
             };
             match held {
                 None => (false, "Complete", all),
-                Some(held) => (false, HELD, format!("{all}, and not all have the overlays of now: {held}")),
+                Some(held) => (false, HELD, format!("{all}, and not all have the current overlays: {held}")),
             }
         }
         (_, None) => (true, "RollingOut", left + &waiting(facts)),
@@ -92,9 +93,9 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
         (_, Some(held)) => (false, HELD, format!("{left}: {held}")),
     };
     let degraded = match (facts.trouble, facts.causes.is_empty()) {
-        (Some((reason, words)), _) => (true, reason, words.to_owned()),
+        (Some((reason, message)), _) => (true, reason, message.to_owned()),
         (None, true) => (false, "AsExpected", String::new()),
-        (None, false) => (true, "Failing", words(facts.causes)),
+        (None, false) => (true, "Failing", causes_message(facts.causes)),
     };
     [
         ("Progressing", progressing.0, progressing.1, progressing.2),
@@ -114,8 +115,8 @@ fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static s
     let GoingBack { revision, left, unable, others, why } = back;
     match (left, others) {
         (0, _) if *unable > 0 => {
-            let words = "never ran it, and it has no ControllerRevision: change the template";
-            (false, "Held", format!("{why}: {} cannot go back to revision {revision}: they {words}", count(*unable)))
+            let hint = "never ran it, and it has no ControllerRevision: change the template";
+            (false, "Held", format!("{why}: {} cannot go back to revision {revision}: they {hint}", count(*unable)))
         }
         (0, 0) => (false, "RolledBack", format!("{why}: every node is on revision {revision} again")),
         (0, others) => {
@@ -128,21 +129,21 @@ fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static s
         }
         (left, _) => {
             if let Some(held @ Standstill::Unable(_)) = facts.held {
-                let words = format!("{why}: {} left to go back to revision {revision}: {held}", count(*left));
-                return (false, HELD, words);
+                let message = format!("{why}: {} left to go back to revision {revision}: {held}", count(*left));
+                return (false, HELD, message);
             }
             let waits = facts.held.map_or_else(|| waiting(facts), |held| format!(": {held}"));
-            let words = format!("{why}: {} left to go back to revision {revision}{waits}", count(*left));
-            (true, "RollingBack", words)
+            let message = format!("{why}: {} left to go back to revision {revision}{waits}", count(*left));
+            (true, "RollingBack", message)
         }
     }
 }
 
 /// Causes with counts and up to ten names.
-fn words(causes: &Causes) -> String {
+fn causes_message(causes: &Causes) -> String {
     let mut left = NAMES;
     let of = |(cause, nodes): (&String, &Vec<String>)| {
-        // It is the cluster's.
+        // The cause concerns the cluster, not nodes.
         if nodes.is_empty() {
             return cause.clone();
         }
@@ -161,12 +162,12 @@ pub(super) fn count(nodes: usize) -> String {
     if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") }
 }
 
-/// `live`, with ours brought up to date; a condition keeps its transition time while its status stays.
+/// `live` with the coordinator's conditions updated; a condition keeps its transition time while its status stays.
 /// `now` is RFC 3339.
 pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value> {
     let mut ours = Vec::from(conditions(facts));
     ours.extend(facts.released.map(|(of, first_instances)| {
-        let (status, reason, message) = released::words(of, *first_instances);
+        let (status, reason, message) = released::condition(of, *first_instances);
         (released::RELEASED, status, reason, message)
     }));
     ours.extend(match facts.halted {
@@ -184,7 +185,7 @@ pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value
 /// Why nothing is decided of a DaemonSet.
 #[derive(Clone, Copy, Debug)]
 pub enum Undecided<'a> {
-    /// Its definition is refused, in these words.
+    /// Its definition is refused for this reason.
     Refused(&'a str),
     /// Its history cannot be read.
     Unread,
@@ -192,13 +193,13 @@ pub enum Undecided<'a> {
 
 impl Undecided<'_> {
     /// Why its rollout is held; the reason of the condition `Degraded`, and the message.
-    fn words(self) -> (&'static str, &'static str, String) {
+    fn texts(self) -> (&'static str, &'static str, String) {
         match self {
-            Self::Refused(words) => (
+            Self::Refused(why) => (
                 "its definition is refused",
                 "Invalid",
                 format!(
-                    "daemonlet refuses this definition: {words}; nodes keep what they run, and nothing is rolled out until \
+                    "daemonlet refuses this definition: {why}; nodes keep what they run, and nothing is rolled out until \
                      it is changed"
                 ),
             ),
@@ -213,10 +214,10 @@ impl Undecided<'_> {
     }
 }
 
-/// `live`, with the word that nothing is decided of the DaemonSet, and how many nodes have the last definition that was not
-/// refused, where that is known.
+/// `live` with the conditions that nothing is decided of the DaemonSet, and with `Available` for the last definition
+/// that was not refused, if its counters are known.
 pub fn merge_undecided(live: &[Value], why: Undecided<'_>, counters: Option<&Counters>, now: &str) -> Vec<Value> {
-    let (held, reason, message) = why.words();
+    let (held, reason, message) = why.texts();
     let mut ours = vec![("Progressing", false, HELD, held.to_owned()), ("Degraded", true, reason, message)];
     ours.extend(counters.map(available));
     merge_all(live, ours, now)
@@ -224,14 +225,14 @@ pub fn merge_undecided(live: &[Value], why: Undecided<'_>, counters: Option<&Cou
 
 /// The condition `Available`.
 fn available(c: &Counters) -> (&'static str, bool, &'static str, String) {
-    let words = format!("{} of {} nodes", c.number_available, c.desired_number_scheduled);
+    let message = format!("{} of {} nodes", c.number_available, c.desired_number_scheduled);
     match c.number_unavailable {
-        0 => ("Available", true, "AllAvailable", words),
-        _ => ("Available", false, "Unavailable", words),
+        0 => ("Available", true, "AllAvailable", message),
+        _ => ("Available", false, "Unavailable", message),
     }
 }
 
-/// `live` without ours; nothing is ours where the condition `Available` is not.
+/// `live` without the coordinator's conditions. It has none if the condition `Available` is not the coordinator's.
 pub fn without_ours(live: &[Value]) -> Vec<Value> {
     let is_ours = live
         .iter()

@@ -33,8 +33,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// These as far as they are certain: what is ready and available is left as `before` told it, where that may be so.
-    /// `least`: without the nodes that it is not known of.
+    /// These as far as they are certain: ready and available keep the values of `before`, where those are possible.
+    /// `least`: without the nodes of which it is not known.
     pub fn within(self, least: &Self, before: &Self) -> Self {
         let number_available = before.number_available.clamp(least.number_available, self.number_available);
         Self {

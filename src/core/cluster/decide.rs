@@ -72,11 +72,11 @@ pub struct Memory {
     pub(super) unread: BTreeMap<ObjectKey, Timestamp>,
     /// See [`pass::ClusterPlan::lacking`].
     pub(super) lacking: BTreeMap<ObjectKey, pass::Lacking>,
-    /// DaemonSets that too few agents run: each is told once.
+    /// DaemonSets that too few agents run: each is logged once.
     pub(super) few: BTreeSet<ObjectKey>,
-    /// Nodes whose agent tells of too many daemons: each is told once.
+    /// Nodes whose agent reports too many daemons: each is logged once.
     pub(super) left_out: BTreeSet<String>,
-    /// What goes wrong, and how far it has been told.
+    /// What goes wrong, and the events that were written about it.
     pub(super) events: TroubleEvents,
     /// What is wanted, whether it is sent or waits.
     pub(super) wanted: BTreeSet<RequestTarget>,
@@ -91,7 +91,7 @@ pub enum Notice {
     Unclaimed(ObjectKey, String),
     /// Too few agents say that they run a DaemonSet without a mode.
     FewAgents(FewAgents),
-    /// An agent tells of so many daemons more than are taken from one: its node.
+    /// An agent reports more daemons than are taken from one: its node, and how many are left out.
     LeftOut(String, usize),
     /// A certificate request was approved: its name, and the node that it is for.
     Approved(String, String),
@@ -140,7 +140,7 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
         decision.next_look = leases_due;
         return decision;
     }
-    // Whether agents live is asked first: what the dead ones last said may be long over.
+    // The liveness of agents is read first: the last report of a dead agent may be outdated.
     let is_known = view.is_complete() && state.liveness.has_begun(now);
     let plan = is_known.then(|| pass::plan(view, state, settings, now));
     let is_planned = plan.is_some();
@@ -158,11 +158,11 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
         let user = view.certificate_requests.get(name).map(|request| request.user.clone()).unwrap_or_default();
         decision.notices.push(Notice::NotApproved { name: name.to_owned(), user, why });
     }
-    let mut looks: Vec<Timestamp> = plan.look_again.into_iter().collect();
+    let mut wake_ups: Vec<Timestamp> = plan.look_again.into_iter().collect();
     let mut sent: Vec<(RequestTarget, String, Call)> = Vec::new();
     let writes = approvals.into_iter().chain(plan.writes);
     let writes: Vec<(RequestTarget, ObjectWrite)> = writes.map(|write| (requests::target(&write), write)).collect();
-    // Who is tried after others is not forgotten meanwhile.
+    // A node that is tried after others keeps its back-off.
     let refused = plan.refused.into_iter().map(RequestTarget::Approvals);
     let wanted = writes.iter().map(|(target, _)| target.clone()).chain(refused).collect();
     let mut of_tenants = 0;
@@ -176,7 +176,7 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
         };
         let Some((version, call)) = requests::call(view, write) else { continue };
         match state.retries.waits(&target, &version, now).or(turn) {
-            Some(at) => looks.push(at),
+            Some(at) => wake_ups.push(at),
             None => {
                 of_tenants += usize::from(of.is_some());
                 sent.push((target, version, call));
@@ -188,25 +188,25 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
         (RequestTarget::Pod(claim), String::new(), Call::GetPod(pod))
     }));
     sent.extend(leases.map(|leases| (leases.target, leases.version, leases.call)));
-    looks.extend(leases_due);
-    let told = state.events.plan(plan.troubles, now);
-    looks.extend(told.look_again);
-    sent.extend(told.due.into_iter().map(|(trouble, nodes)| {
+    wake_ups.extend(leases_due);
+    let event_plan = state.events.plan(plan.troubles, now);
+    wake_ups.extend(event_plan.look_again);
+    sent.extend(event_plan.due.into_iter().map(|(trouble, nodes)| {
         let (name, event, series) = events::body(&trouble, nodes, now);
         let call = Call::Event(ObjectKey::new(&trouble.key.namespace, &name), event, series);
         (RequestTarget::Event(trouble), String::new(), call)
     }));
     let (mirrors, next) = state.liveness.lookups(plan.mirrors, now);
-    looks.extend(next);
+    wake_ups.extend(next);
     sent.extend(mirrors.into_iter().map(|look| {
         let call = Call::GetPod(look.pod.clone());
         (RequestTarget::Mirror(look), String::new(), call)
     }));
-    decision.next_look = looks.into_iter().min();
+    decision.next_look = wake_ups.into_iter().min();
     let numbered = (state.sent + 1..).zip(sent);
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
-    let (passed_over, unmentioned, halts, events) = (plan.passed_over, plan.unmentioned, plan.halts, told.next);
+    let (passed_over, unmentioned, halts, events) = (plan.passed_over, plan.unmentioned, plan.halts, event_plan.next);
     let (decided, broken, delays, unread, lacking) =
         (plan.decided, plan.broken, plan.delays, plan.unread, plan.lacking);
     decision.memory = is_planned.then_some(Memory {

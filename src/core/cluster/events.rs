@@ -1,7 +1,7 @@
 //! Warning events on DaemonSets: what goes wrong with a revision, once for each cause.
 //!
-//! Owns which causes are told, and when. One event stands for all nodes and grows into a series; the condition Degraded
-//! names the nodes. A cause that passes by itself is not told.
+//! Owns which causes become events, and when. One event stands for all nodes and grows into a series; the condition
+//! Degraded names the nodes. A cause that passes by itself makes none.
 
 use std::collections::BTreeMap;
 
@@ -18,25 +18,25 @@ use crate::core::time::Timestamp;
 
 use super::snapshot::WatchedDaemon;
 
-/// A cause is told once it has stood for this long.
+/// A cause becomes an event once it has stood for this long.
 const STANDS: Span = Span::from_secs(30);
 /// Between two writes about one cause.
 const PERIOD: Span = Span::from_secs(60);
-/// What was told is remembered for so long after it: as long as API servers keep an event.
+/// A written event is remembered for so long: as long as API servers keep it.
 const KEPT: Span = Span::from_secs(3_600);
-/// Causes of one revision that are told within that time: those that come and go, or that an agent says anew each time, fill
-/// no namespace with events.
+/// Events of one revision within that time: causes that come and go, or that an agent words differently each time, must
+/// not fill a namespace.
 const MOST: usize = 20;
 /// The API's limit of a note in bytes.
 const NOTE: usize = 1_024;
 
 named! {
-    /// The reason of an event, in the order of the words.
+    /// The reason of an event, in alphabetical order.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum TroubleReason {
-        /// The condition Degraded says it of nodes.
+        /// The condition Degraded names the nodes.
         Degraded = "Degraded",
-        /// Told at once.
+        /// Written at once.
         RolloutHalted = "RolloutHalted",
         TooFewAgents = "TooFewAgents",
         TooManyApprovals = "TooManyApprovals",
@@ -63,20 +63,20 @@ impl Trouble {
     }
 }
 
-/// How far a cause has been told.
+/// Since when a cause stands, and what was written about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Course {
+struct CauseState {
     /// Since when it stands; `None`: it has passed.
     since: Option<Timestamp>,
-    /// On how many nodes, and when, it was told last.
-    told: Option<(usize, Timestamp)>,
+    /// On how many nodes it stood when it was last written, and when that was.
+    written: Option<(usize, Timestamp)>,
 }
 
 /// The causes that stand.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TroubleEvents(BTreeMap<Trouble, Course>);
+pub struct TroubleEvents(BTreeMap<Trouble, CauseState>);
 
-/// What is to be told now.
+/// The events to write now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct EventPlan {
     /// The causes as they are after it.
@@ -88,49 +88,49 @@ pub(super) struct EventPlan {
 }
 
 impl TroubleEvents {
-    /// What is to be told of what stands at `now`, each with the number of nodes.
+    /// The events to write at `now` about the causes that are `standing`, each with the number of nodes.
     pub(super) fn plan(&self, standing: BTreeMap<Trouble, usize>, now: Timestamp) -> EventPlan {
         let mut plan = EventPlan::default();
         // A clock that was set back makes nothing wait longer.
-        let is_kept = |course: &Course| course.told.is_some_and(|(_, at)| at <= now && now < at + KEPT);
-        let kept = self.0.iter().filter(|(trouble, course)| is_kept(course) && !standing.contains_key(trouble));
-        let passed = |course: &Course| Course { since: None, ..course.clone() };
-        plan.next.0.extend(kept.map(|(trouble, course)| (trouble.clone(), passed(course))));
-        let mut told_of: BTreeMap<(ObjectKey, String), usize> = BTreeMap::new();
-        for trouble in self.0.iter().filter(|(_, course)| course.told.is_some()).map(|(trouble, _)| trouble) {
-            *told_of.entry(trouble.revision_of()).or_default() += 1;
+        let is_kept = |cause: &CauseState| cause.written.is_some_and(|(_, at)| at <= now && now < at + KEPT);
+        let kept = self.0.iter().filter(|(trouble, cause)| is_kept(cause) && !standing.contains_key(trouble));
+        let passed = |cause: &CauseState| CauseState { since: None, ..cause.clone() };
+        plan.next.0.extend(kept.map(|(trouble, cause)| (trouble.clone(), passed(cause))));
+        let mut counts: BTreeMap<(ObjectKey, String), usize> = BTreeMap::new();
+        for trouble in self.0.iter().filter(|(_, cause)| cause.written.is_some()).map(|(trouble, _)| trouble) {
+            *counts.entry(trouble.revision_of()).or_default() += 1;
         }
         for (trouble, nodes) in standing {
             let known = self.0.get(&trouble);
             let stood = known.and_then(|known| known.since).filter(|since| *since <= now);
             let since = stood.unwrap_or(now);
-            let mut told = known.and_then(|known| known.told);
-            let number = told_of.entry(trouble.revision_of()).or_default();
-            let due = match told {
+            let mut written = known.and_then(|known| known.written);
+            let number = counts.entry(trouble.revision_of()).or_default();
+            let due = match written {
                 Some((before, at)) if stood.is_some_and(|since| at >= since) => {
                     (nodes > before).then_some(at.min(now) + PERIOD)
                 }
                 _ if trouble.reason == TroubleReason::RolloutHalted => Some(now),
-                // What comes back is the event that was made.
-                _ => (told.is_some() || *number < MOST).then_some(since + STANDS),
+                // A cause that comes back continues the event that was made.
+                _ => (written.is_some() || *number < MOST).then_some(since + STANDS),
             };
             match due {
                 Some(at) if at <= now => {
-                    *number += usize::from(told.is_none());
-                    told = Some((nodes, now));
+                    *number += usize::from(written.is_none());
+                    written = Some((nodes, now));
                     plan.due.push((trouble.clone(), nodes));
                 }
                 Some(at) => plan.look_again = plan.look_again.into_iter().chain([at]).min(),
                 None => {}
             }
-            plan.next.0.insert(trouble, Course { since: Some(since), told });
+            plan.next.0.insert(trouble, CauseState { since: Some(since), written });
         }
         plan
     }
 
-    /// That was not written: it is told again in a while.
+    /// The event was not written: it is written again in a while.
     pub(super) fn failed(&mut self, trouble: &Trouble) {
-        if let Some(Course { told: Some((nodes, _)), .. }) = self.0.get_mut(trouble) {
+        if let Some(CauseState { written: Some((nodes, _)), .. }) = self.0.get_mut(trouble) {
             *nodes = 0;
         }
     }
@@ -219,19 +219,19 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_stands_is_told_once_and_then_as_it_spreads() {
+    fn a_cause_that_stands_is_written_once_and_then_as_it_spreads() {
         let mut events = TroubleEvents::default();
-        let mut told = Vec::new();
+        let mut written = Vec::new();
         for second in 0..600 {
             // One node more every second, until all 200 have it.
             let nodes = (second + 1).min(200);
             let standing =
                 BTreeMap::from([(trouble(TroubleReason::Degraded, "image"), usize::try_from(nodes).unwrap())]);
             let plan = events.plan(standing, at(second * 1_000));
-            told.extend(plan.due.iter().map(|(_, nodes)| (second, *nodes)));
+            written.extend(plan.due.iter().map(|(_, nodes)| (second, *nodes)));
             events = plan.next;
         }
-        assert_eq!(told, [(30, 31), (90, 91), (150, 151), (210, 200)], "and never again");
+        assert_eq!(written, [(30, 31), (90, 91), (150, 151), (210, 200)], "and never again");
         let passed = events.plan(BTreeMap::new(), at(600_000)).next;
         let standing = || BTreeMap::from([(trouble(TroubleReason::Degraded, "image"), 200)]);
         let again = passed.plan(standing(), at(700_000));
@@ -243,22 +243,22 @@ mod tests {
     #[test]
     fn causes_without_end_make_a_bounded_number_of_events() {
         let mut events = TroubleEvents::default();
-        let mut told = BTreeSet::new();
+        let mut written = BTreeSet::new();
         for second in 0..3_600 {
-            // Each stands for half a minute, and then it is another; a halt is told all the same.
+            // Each stands for half a minute, and then it is another; a halt is written all the same.
             let cause = format!("cause {}", second / 31);
             let mut standing = BTreeMap::from([(trouble(TroubleReason::Degraded, &cause), 1)]);
             standing.extend((second > 3_000).then(|| (trouble(TroubleReason::RolloutHalted, "failed"), 1)));
             let plan = events.plan(standing, at(second * 1_000));
-            told.extend(plan.due.iter().map(|(trouble, _)| trouble.clone()));
+            written.extend(plan.due.iter().map(|(trouble, _)| trouble.clone()));
             events = plan.next;
         }
-        assert_eq!(told.iter().filter(|trouble| trouble.reason == TroubleReason::RolloutHalted).count(), 1);
-        assert_eq!(told.len(), MOST + 1);
+        assert_eq!(written.iter().filter(|trouble| trouble.reason == TroubleReason::RolloutHalted).count(), 1);
+        assert_eq!(written.len(), MOST + 1);
     }
 
     #[test]
-    fn what_passes_is_not_told_a_halt_is_at_once_and_what_was_not_written_is_told_again() {
+    fn a_halt_is_written_at_once_other_causes_when_they_last_and_a_failed_write_is_repeated() {
         let events = TroubleEvents::default();
         let halt = trouble(TroubleReason::RolloutHalted, "failed");
         let standing = BTreeMap::from([(trouble(TroubleReason::Degraded, "image"), 1), (halt.clone(), 1)]);

@@ -24,8 +24,7 @@ use super::released::ALL_RETRIED;
 use super::released::Halted;
 use super::steps::StepState;
 
-/// Duplicates are merged once the younger is this old: whoever wrote it may be about to
-/// look at both.
+/// Duplicates are merged once the younger is this old: its writer may be about to look at both.
 const MERGE_AFTER: Span = Span::from_secs(30);
 
 /// The value of `data` for a template as the API gave it: `getPatch` of upstream.
@@ -97,7 +96,7 @@ pub struct RevisionFact {
     pub hash: String,
     /// Its label `controller-revision-hash`; none if it lacks one.
     pub label: Option<String>,
-    /// Whether its controller is this DaemonSet; else nobody's, and its labels match the selector.
+    /// Whether its controller is this DaemonSet; otherwise it is an orphan whose labels match the selector.
     pub owned: bool,
     /// When it was created.
     pub created: Timestamp,
@@ -146,7 +145,7 @@ pub enum RevisionWrite {
     },
     /// Another revision has the name that the current template would get: count `collisionCount` up.
     Collision,
-    /// Take a revision over that nobody owns and whose labels match.
+    /// Take over an orphan whose labels match.
     Adopt { name: String },
     /// Let a revision go whose labels do not match any more, as upstream's `ReleaseControllerRevision`.
     Release { name: String },
@@ -196,12 +195,12 @@ impl RevisionPlan {
     }
 }
 
-/// Who has a revision that is none of the DaemonSet's.
+/// Whose revision it is, if not the DaemonSet's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevisionHolder {
     /// A DaemonSet of the same name that is gone: the garbage collector takes its revisions.
     Former,
-    /// Somebody else, or nobody.
+    /// Another owner, or none.
     Other,
 }
 
@@ -227,7 +226,7 @@ pub struct Wanted<'a> {
 /// Bytes of the name of a DaemonSet with which those of its revisions begin: `ControllerRevisionName` of upstream.
 const PREFIX: usize = 223;
 
-/// With what the names of the revisions of a DaemonSet begin, before the hash.
+/// How the names of the revisions of a DaemonSet begin, before the hash.
 pub fn prefix(name: &str) -> &str {
     name.get(..PREFIX).unwrap_or(name)
 }
@@ -264,7 +263,7 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
             let own = known.iter().any(|r| r.name == name).then_some(RevisionHolder::Other);
             writes.extend(match own.or_else(|| wanted.others.get(name.as_str()).copied()) {
                 Some(RevisionHolder::Other) => Some(RevisionWrite::Collision),
-                // It is about to go, and another name would stay for ever.
+                // That one is about to be deleted, and a name with a collision count would stay for ever.
                 Some(RevisionHolder::Former) => {
                     waits_for = Some(name);
                     None
@@ -274,8 +273,8 @@ pub fn plan(wanted: &Wanted<'_>, known: &[RevisionFact]) -> RevisionPlan {
             None
         }
     };
-    // A number that is not written yet would be below none once the highest is gone, and what was noted of it in an earlier
-    // rollout would count again.
+    // While the new number is not written, the deletion of the revision with the highest one could make the old number
+    // valid again, with what was noted of it in an earlier rollout.
     let is_renumbered = writes.iter().any(|write| matches!(write, RevisionWrite::Renumber { .. }));
     if name.is_some() && !is_renumbered {
         writes.extend(cleanup(wanted, &old));

@@ -1,7 +1,7 @@
-//! Which agents are dead: they do not renew their Leases, and what they last said is not believed.
+//! Which agents are dead: they do not renew their Leases, and their last report is not believed.
 //!
-//! Owns how long a Lease may stay as it is: what counts is how long this process has not seen `renewTime` change, whatever
-//! the clock of its node. Before it has seen that change once, an agent is known only by a `renewTime` of just now.
+//! Owns how long a Lease may stay unchanged. Only the time since this process last saw `renewTime` change counts,
+//! whatever the node's clock shows. Until it has seen a change, an agent counts as alive only if `renewTime` is recent.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -19,8 +19,8 @@ use super::snapshot::ClusterSnapshot;
 pub const NAMESPACE: &str = "daemonlet-node-lease";
 /// An agent whose Lease has not changed for this long is dead.
 pub const STALE: Span = Span::from_secs(60);
-/// A Lease of which the first list says that it was renewed so long ago is in force, if the clocks are right to half a
-/// minute. Agents renew it every 20 s.
+/// A Lease that was renewed within this time before the first list is valid, if clocks differ by less than 30 s. Agents
+/// renew it every 20 s.
 const JUST_NOW: Span = Span::from_secs(30);
 /// Between two lists of the Leases.
 const EVERY: Span = Span::from_secs(15);
@@ -40,11 +40,12 @@ const LOOKUPS: usize = 50;
 pub struct Liveness {
     /// `renewTime`, and when it was first seen so.
     leases: BTreeMap<String, (String, Timestamp)>,
-    /// A fingerprint of what the agent says in its NodeDaemons, and when it was first seen so.
+    /// A fingerprint of the agent's report, and when it was first seen so.
     reports: BTreeMap<String, (String, Timestamp)>,
-    /// Agents that renewed their Lease or said something new since this process looks.
-    heard: BTreeSet<String>,
-    /// Agents that are dead, since when: until they renew or say something new, also while no list comes.
+    /// Agents that have renewed their Lease or changed their report since this process began to watch.
+    confirmed: BTreeSet<String>,
+    /// Agents that are dead, and since when. They stay dead until they renew or change their report, also while no list
+    /// comes.
     dead: BTreeMap<String, Timestamp>,
     /// Whether the mirror pod of the newest instance on a dead agent's node is Ready, and when it is looked up again.
     lookups: BTreeMap<MirrorPodLookup, (Option<bool>, Timestamp)>,
@@ -67,8 +68,8 @@ pub struct Liveness {
 pub enum AgentLiveness {
     /// It renews its Lease, or has none.
     Alive,
-    /// It has a Lease, and whether it still renews that is not known yet: what it last said may be long over.
-    Unheard,
+    /// It has a Lease, and this process has not seen it renewed yet: its last report may be outdated.
+    Unknown,
     /// It does not renew its Lease.
     Dead,
 }
@@ -82,35 +83,35 @@ pub struct MirrorPodLookup {
 }
 
 impl Liveness {
-    /// Follows the reports: an agent that says something new lives.
+    /// Takes the reports: an agent whose report changed is alive.
     pub(super) fn follow(&mut self, view: &ClusterSnapshot, now: Timestamp) {
         let reports = view.nodes.iter().filter_map(|(name, entry)| Some((name, entry.report.as_ref()?)));
         for (name, report) in reports {
             if note(&mut self.reports, name, &report.said.to_string(), now) == NodeChange::Changed {
-                self.hears(name);
+                self.confirm(name);
             }
         }
         self.reports.retain(|name, _| view.nodes.contains_key(name));
         self.leases.retain(|name, _| view.nodes.contains_key(name));
-        self.heard.retain(|name| view.nodes.contains_key(name));
+        self.confirmed.retain(|name| view.nodes.contains_key(name));
         self.dead.retain(|name, _| view.nodes.contains_key(name));
         // An instance that is reported no more has gone.
         self.lookups.retain(|lookup, _| view.report(&lookup.node).is_some_and(|report| report.has(&lookup.pod.name)));
     }
 
-    fn hears(&mut self, node: &str) {
+    fn confirm(&mut self, node: &str) {
         self.dead.remove(node);
-        self.heard.insert(node.to_owned());
+        self.confirmed.insert(node.to_owned());
     }
 
-    /// Whether the agent of a node has reported since this process looks, whatever has become of its report.
+    /// Whether the agent of a node has reported since this process began to watch, even if its report is gone.
     pub(super) fn has_reported(&self, node: &str) -> bool {
         self.reports.contains_key(node)
     }
 
     /// Whether the Leases are to be listed.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
-        // A clock that was set back makes it wait no longer.
+        // A clock that was set back makes no wait longer.
         self.again.is_none_or(|again| again <= now || again > now + EVERY)
     }
 
@@ -125,7 +126,7 @@ impl Liveness {
         self.again = Some(now + EVERY);
     }
 
-    /// It failed; `is_refused`: and will again, until somebody changes a right.
+    /// The list failed. `is_refused`: it will fail again until the coordinator is given the right.
     pub(super) fn failed(&mut self, is_refused: bool, now: Timestamp) {
         let wait = (0..self.failures.min(10)).fold(AGAIN, |wait, _| wait + wait);
         self.failures += 1;
@@ -133,9 +134,9 @@ impl Liveness {
         self.again = Some(now + wait.min(EVERY));
     }
 
-    /// Whether it is known who has a Lease, or will not be soon: before that nothing is decided from what agents say.
+    /// Whether the Leases were listed, or cannot be listed for now. Before that, nothing is decided from reports.
     pub(super) fn has_begun(&self, now: Timestamp) -> bool {
-        // A clock that was set back makes nobody wait longer.
+        // A clock that was set back makes no wait longer.
         let is_over = |asked: Timestamp| now < asked || now - asked >= STALE;
         self.listed.is_some() || self.is_refused || self.first_asked.is_some_and(is_over)
     }
@@ -155,20 +156,20 @@ impl Liveness {
         let last = self.listed.replace(now);
         (self.failures, self.is_refused) = (0, false);
         if last.is_some_and(|last| now - last > STALE) {
-            self.heard.clear();
+            self.confirmed.clear();
         }
         self.leases.retain(|name, _| leases.contains_key(name));
         for (name, renewed) in leases {
             match note(&mut self.leases, name, renewed, now) {
-                // Whose Lease was there before this process looked may have died before that, too.
+                // An agent whose Lease was there at the first list may have died before that.
                 NodeChange::First if last.is_none() && !is_of_now(renewed, now) => {}
-                NodeChange::First | NodeChange::Changed => self.hears(name),
+                NodeChange::First | NodeChange::Changed => self.confirm(name),
                 NodeChange::Same => {}
             }
         }
-        // While no API server answers no agent can renew, and a clock that was set tells nothing: the wait begins anew.
-        // But who was dead before that is. Of a shorter gap no more counts than of the time between two lists: this
-        // process itself waited.
+        // Agents cannot renew while no API server answers, and a jump of the clock proves nothing: the wait starts
+        // again, but dead agents stay dead. Of a shorter gap only the usual interval counts, because this process
+        // itself was delayed.
         match last.map(|last| now - last) {
             Some(gap) if Span::ZERO <= gap && gap <= EVERY + LATE => {}
             Some(gap) if Span::ZERO <= gap && gap < STALE => {
@@ -191,10 +192,10 @@ impl Liveness {
         if self.dead.contains_key(node) {
             return AgentLiveness::Dead;
         }
-        // What is not read any more says nothing.
+        // Leases that are no longer listed prove nothing.
         let is_read = self.listed.is_some_and(|listed| now - listed <= STALE);
-        match is_read && self.leases.contains_key(node) && !self.heard.contains(node) {
-            true => AgentLiveness::Unheard,
+        match is_read && self.leases.contains_key(node) && !self.confirmed.contains(node) {
+            true => AgentLiveness::Unknown,
             false => AgentLiveness::Alive,
         }
     }
@@ -241,7 +242,7 @@ impl Liveness {
     }
 }
 
-/// What a look at a node shows.
+/// How a Lease or a report compares with the last one that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeChange {
     First,

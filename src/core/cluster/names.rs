@@ -1,8 +1,8 @@
 //! Strings by number: UIDs, revisions and keys that a pass compares 100,000 times.
 //!
-//! Owns the table, which lives as long as a coordinator holds the Lease while agents say what they like: no
-//! string is longer than [`LONGEST`], and [`Names::is_crowded`] tells when it is time for a new table with what is
-//! still referred to.
+//! Owns the table, which lives as long as a coordinator holds the Lease, with whatever agents report: no string is
+//! longer than [`LONGEST`], and [`Names::is_crowded`] says when it is time for a new table with what is still referred
+//! to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,8 +61,8 @@ impl Names {
         self.texts.len() > FEW.max(2 * self.began)
     }
 
-    /// That this is all that is referred to.
-    pub fn settle(&mut self) {
+    /// Notes that the table has only strings that are referred to.
+    pub fn set_baseline(&mut self) {
         self.began = self.texts.len();
     }
 

@@ -1,6 +1,6 @@
 //! The resource `nodedaemons.daemonlet.dev/v1beta1`: one object a node, named as the node.
 //!
-//! Owns its schema. `spec` is the coordinator's word, `status` the agent's; neither writes the other's.
+//! Owns its schema. The coordinator writes `spec`, the agent `status`; neither writes the other's.
 
 use serde::Deserialize;
 use serde::Deserializer;
@@ -66,7 +66,7 @@ pub struct Approval {
     pub overlays: String,
     /// When it was given (RFC 3339).
     pub approved_at: String,
-    /// Who gave it. A coordinator or a resource of an earlier version names nobody.
+    /// Who gave it. `None` if the coordinator or the resource is of an earlier version.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lease: Option<LeaseTerm>,
     /// What the node waits for before it claims it. `None`: for nothing, and it is claimed soon or withdrawn.
@@ -102,8 +102,8 @@ impl LeaseTerm {
         Self { namespace: namespace.to_owned(), name: name.to_owned(), uid: uid.to_owned(), transitions }
     }
 
-    /// Whether a Lease of this UID and `spec` is held in this term. One that was given back is held by nobody, though
-    /// it has not changed hands yet.
+    /// Whether a Lease of this UID and `spec` is held in this term. One that was given back has no holder, though its
+    /// number of transitions is the same.
     pub fn is_held(&self, uid: &str, spec: &Value) -> bool {
         let is_given_back = spec.str_at("holderIdentity").is_empty();
         !is_given_back && Self::new(&self.namespace, &self.name, uid, spec) == *self
@@ -216,7 +216,7 @@ pub struct FailedReport {
     pub revision: String,
     /// The kind of cause.
     pub cause: String,
-    /// The words of who says it.
+    /// The message of the component that reports it.
     pub message: String,
 }
 

@@ -22,9 +22,9 @@ pub struct ClusterObservation {
     pub leadership: Leadership,
     /// The cluster; none of its times lies after `now`.
     pub snapshot: Arc<ClusterSnapshot>,
-    /// Watches and GETs that failed since the last observation, and why. What they told before stands.
+    /// Watches and GETs that failed since the last observation, and why. What they brought before stays.
     pub unreadable: Vec<(WatchedKind, String)>,
-    /// When each watch last told something, and when it last failed.
+    /// When each watch last brought something, and when it last failed.
     pub watches: BTreeMap<WatchedKind, WatchHealth>,
     /// Answers that came since the last observation; what they brought is in the snapshot.
     pub replies: Vec<CoordinatorReply>,
@@ -33,7 +33,7 @@ pub struct ClusterObservation {
 /// How a watch goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchHealth {
-    /// When it last told something.
+    /// When it last brought something.
     pub last_event: Option<Timestamp>,
     /// When it last failed, or a GET of one of its objects did.
     pub failed: Option<Timestamp>,
@@ -42,7 +42,7 @@ pub struct WatchHealth {
 /// Who coordinates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Leadership {
-    /// Another process, or nobody.
+    /// Another process, or none.
     #[default]
     Following,
     /// This process.

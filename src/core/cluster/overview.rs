@@ -1,6 +1,6 @@
 //! The cluster as `kubectl daemonlet` shows it: each DaemonSet's rollout, and each node's part in it.
 //!
-//! Owns the joining of DaemonSets, Nodes and what agents say of themselves. Must not ask anybody.
+//! Owns the joining of DaemonSets, Nodes and what agents report. Must not send requests.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -182,7 +182,7 @@ impl DaemonOnNode {
         self.state == Some(State::StandingBy)
     }
 
-    /// Whether somebody has to look at it.
+    /// Whether an operator has to look at it.
     pub fn is_bad(&self) -> bool {
         self.is_silent || self.state.is_none_or(State::is_bad)
     }
@@ -193,7 +193,7 @@ impl ClusterOverview {
     /// is left out.
     pub fn new(nodes: &[Value], daemon_sets: &[Value], reports: &[Value], namespaces: &[Value]) -> Self {
         let name = |value: &Value| value.str_at(["metadata", "name"]).to_owned();
-        let mut told: BTreeMap<String, (Status, Spec)> = reports
+        let mut reported: BTreeMap<String, (Status, Spec)> = reports
             .iter()
             .map(|report| {
                 let part = |name: &str| report.get(name).cloned().unwrap_or_default();
@@ -205,7 +205,7 @@ impl ClusterOverview {
         let nodes = nodes.iter().filter_map(|value| {
             let view = node::view(value).ok()?;
             let ready = is_condition_true(value, "Ready");
-            let (report, spec) = told.remove(&view.name).unzip();
+            let (report, spec) = reported.remove(&view.name).unzip();
             let approvals = spec.map(|spec: Spec| spec.approvals).unwrap_or_default();
             Some((view.name.clone(), OverviewNode { report, approvals, ready, view, silent_since: None }))
         });
@@ -247,11 +247,11 @@ impl ClusterOverview {
 
     /// What the agent of `node` says of `key`.
     pub fn report<'a>(&self, node: &'a OverviewNode, key: &ObjectKey) -> Option<&'a DaemonReport> {
-        let told = of_name(&node.report.as_ref()?.daemons, key);
+        let reported = of_name(&node.report.as_ref()?.daemons, key);
         match self.daemons.get(key).and_then(|daemon| daemon.daemon_set.uid.as_deref()) {
-            Some(uid) => told.iter().find(|daemon| daemon.uid.is_empty() || daemon.uid == uid),
+            Some(uid) => reported.iter().find(|daemon| daemon.uid.is_empty() || daemon.uid == uid),
             // Known from a folder, or deleted and still there.
-            None => told.first(),
+            None => reported.first(),
         }
     }
 
@@ -261,12 +261,12 @@ impl ClusterOverview {
         label.or_else(|| self.nodes.values().find_map(|node| self.report(node, key)?.mode))
     }
 
-    /// The DaemonSets that are ours: labelled, or told of by an agent.
+    /// The DaemonSets that are ours: labelled, or reported by an agent.
     pub fn keys(&self) -> Vec<ObjectKey> {
         let labelled = self.daemons.iter().filter(|(_, daemon)| daemon.daemon_set.mode_label().is_some());
-        let told = self.nodes.values().filter_map(|node| node.report.as_ref()).flat_map(|report| &report.daemons);
-        let told = told.map(|daemon| ObjectKey::new(&daemon.namespace, &daemon.name));
-        let mut keys: Vec<ObjectKey> = labelled.map(|(key, _)| key.clone()).chain(told).collect();
+        let reported = self.nodes.values().filter_map(|node| node.report.as_ref()).flat_map(|report| &report.daemons);
+        let reported = reported.map(|daemon| ObjectKey::new(&daemon.namespace, &daemon.name));
+        let mut keys: Vec<ObjectKey> = labelled.map(|(key, _)| key.clone()).chain(reported).collect();
         keys.sort();
         keys.dedup();
         keys
@@ -350,8 +350,8 @@ fn named(daemon: &DaemonReport) -> (&str, &str) {
     (&daemon.namespace, &daemon.name)
 }
 
-/// Those of the name `key` among daemons in the order of their names. One node may tell of tens of thousands: none is
-/// looked through for each of them.
+/// Those of the name `key` among daemons in the order of their names. A node may report tens of thousands, so the
+/// search must not go through all of them.
 fn of_name<'a>(daemons: &'a [DaemonReport], key: &ObjectKey) -> &'a [DaemonReport] {
     let key = (key.namespace.as_str(), key.name.as_str());
     let from = daemons.partition_point(|daemon| named(daemon) < key);

@@ -1,7 +1,7 @@
 //! How often a DaemonSet's status is written: each write goes to every agent that watches it.
 //!
 //! At most once a second for a DaemonSet on up to 1,000 nodes, proportionally rarer beyond; the end of a
-//! rollout does not wait. That what is unchanged is not written at all is the pass's business.
+//! rollout does not wait. The pass leaves out what is unchanged.
 
 use std::collections::BTreeMap;
 

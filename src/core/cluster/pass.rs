@@ -15,11 +15,11 @@ mod lacking;
 mod outcome;
 mod releases;
 mod remembered;
+mod reported;
 mod revisions;
 mod rules;
 mod stages;
 mod status;
-mod told;
 mod undecided;
 
 pub use cluster_plan::ClusterPlan;
@@ -49,14 +49,14 @@ use super::rollout;
 use super::rollout::NodeFact;
 use super::rollout::RolloutRules;
 use super::snapshot::ClusterSnapshot;
-use super::snapshot::Told;
+use super::snapshot::ReportedDaemon;
 use super::snapshot::WatchedDaemon;
 use super::state::CoordinatorState;
 pub use delays::NodeDelay;
 pub use lacking::Lacking;
 use outcome::RolloutOutcome;
+use reported::AgentFact;
 use stages::Advance;
-use told::AgentFact;
 
 /// What a pass obeys.
 #[derive(Clone, Debug)]
@@ -75,16 +75,16 @@ struct Basis<'a> {
     settings: &'a Settings,
     /// What is known of the agents, in the order of the view's nodes.
     agents: &'a [AgentFact],
-    /// What the agents say, by daemon: each in the order of the view's nodes.
-    told: &'a BTreeMap<Name, Vec<Option<&'a Told>>>,
+    /// What the agents report, by daemon: each in the order of the view's nodes.
+    reported: &'a BTreeMap<Name, Vec<Option<&'a ReportedDaemon>>>,
     now: Timestamp,
 }
 
 /// Plans everything.
 pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Settings, now: Timestamp) -> ClusterPlan {
     let agents = AgentFact::all(view, state, now);
-    let told = told::by_daemon(view);
-    let known = Basis { view, state, settings, agents: &agents, told: &told, now };
+    let reported = reported::by_daemon(view);
+    let known = Basis { view, state, settings, agents: &agents, reported: &reported, now };
     let mut plan = ClusterPlan::default();
     let (mut ours, mut judged) = (BTreeSet::new(), BTreeSet::new());
     let unread = view.with_unread_revisions();
@@ -92,8 +92,8 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
         if daemon.daemon_set.deleting {
             continue;
         }
-        if !told::is_ours(&known, daemon, &mut plan) {
-            match told::is_let_go(&known, daemon) {
+        if !reported::is_ours(&known, daemon, &mut plan) {
+            match reported::is_let_go(&known, daemon) {
                 true => {
                     // It may be taken back.
                     plan.halts.extend(state.halts.get(key).map(|halt| (key.clone(), halt.clone())));
@@ -108,7 +108,7 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
         match &daemon.refused {
             _ if unread.contains(key) => undecided::await_history(&known, key, daemon, &mut plan),
             Some(refused) => {
-                undecided::tell(&known, key, daemon, conditions::Undecided::Refused(refused), &mut plan);
+                undecided::report(&known, key, daemon, conditions::Undecided::Refused(refused), &mut plan);
                 approvals::withdraw_refused(&known, daemon, &mut plan);
             }
             None => {
@@ -127,11 +127,11 @@ pub fn plan(view: &ClusterSnapshot, state: &CoordinatorState, settings: &Setting
     plan
 }
 
-/// Whether a DaemonSet controller acts on the DaemonSet, too: with the words of the condition.
+/// The text of the condition if a DaemonSet controller acts on the DaemonSet, too.
 fn conflict(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) -> Option<String> {
     let verdict = {
-        let told = known.nodes_with(daemon.key).filter_map(|row| Some((row.name, row.told?)));
-        known.state.claims.judge(told, daemon, known.now)
+        let reported = known.nodes_with(daemon.key).filter_map(|row| Some((row.name, row.reported?)));
+        known.state.claims.judge(reported, daemon, known.now)
     };
     plan.lookups.extend(verdict.lookups);
     plan.look(verdict.look_again);
@@ -177,7 +177,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         let written_on = says_it.map(|known| known.uid.clone());
         (key.clone(), KnownHalt { revision: daemon.hash.clone(), halted: halted.clone(), written_on })
     }));
-    // One that was deleted is halted from its first moment on.
+    // A ControllerRevision that was deleted is halted from the moment on at which it is made again.
     history.halt(halted.as_ref());
     let mut marks =
         current.map_or_else(Vec::new, |current| marks(daemon, current, &facts, halted.as_ref(), broken.write.clone()));
@@ -258,7 +258,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         towards: &towards,
         lacking: lacking.as_ref(),
     };
-    outcome.tell(known, key, daemon, &facts, plan);
+    outcome.report(known, key, daemon, &facts, plan);
     let nodes = facts::silent(&towards, &rolled, target, now);
     let revision = view.names.text(target).to_owned();
     plan.passed_over.extend((!nodes.is_empty()).then(|| (key.clone(), PassedOver { revision, nodes })));
@@ -284,13 +284,14 @@ fn note_nodes(
     if !delays.is_empty() {
         plan.delays.insert(key.clone(), delays);
     }
-    let told = known.nodes_with(daemon.key).filter_map(|row| row.told);
-    plan.look(told.filter_map(|told| delays::old_ends(daemon, told)).filter(|at| *at > now));
+    let reported = known.nodes_with(daemon.key).filter_map(|row| row.reported);
+    plan.look(reported.filter_map(|reported| delays::old_ends(daemon, reported)).filter(|at| *at > now));
     plan.look(facts.iter().filter_map(|node| delays::claim_ends(known, daemon, node)).filter(|at| *at > now));
     plan.mirrors.extend(facts::mirrors(known, daemon));
 }
 
-/// What ControllerRevision `current` is to say of its rollout: annotations of ours, whoever keeps the history.
+/// The annotations that ControllerRevision `current` is to have about its rollout, whichever controller keeps the
+/// history.
 fn marks(
     daemon: &WatchedDaemon,
     current: &RevisionFact,

@@ -36,15 +36,15 @@ pub struct Released {
     pub generation: i64,
 }
 
-/// Annotation of a ControllerRevision: nodes, with commas between them, whose failures of it count no more, because
-/// its halt was ended by hand. The coordinator takes a node out that reports no failure any more.
+/// Annotation of a ControllerRevision: nodes, with commas between them, whose failures of it no longer count, because
+/// its halt was ended by hand. The coordinator removes a node that no longer reports a failure.
 pub const RETRIED_ANNOTATION: &str = "daemonlet.dev/retried";
 
-/// Stands there for all nodes that the revision has broken, or may have, at the moment at which the coordinator reads it:
-/// it writes their names in place of this.
+/// Stands for all nodes that the revision has broken, or may have, when the coordinator reads it: it replaces this by
+/// their names.
 pub const ALL_RETRIED: &str = "*";
 
-/// Bytes of names of nodes whose failures count no more: less than is read of an annotation.
+/// Bytes of names of nodes whose failures no longer count: less than is read of an annotation.
 pub const RETRIED_BYTES: usize = 60 << 10;
 
 /// What first instances of a newer revision do.
@@ -91,7 +91,7 @@ impl RolloutStatus {
         *self == Self::default()
     }
 
-    /// Whether it tells that first instances take the newest revision.
+    /// Whether it says that first instances take the newest revision.
     pub fn is_open(&self) -> bool {
         self.released.is_some() && !self.is_held && !self.is_behind
     }
@@ -114,15 +114,15 @@ impl RolloutStatus {
     }
 }
 
-/// The words of the condition `Released`: (status, reason, message).
-pub fn words(released: &Released, first_instances: FirstInstances) -> (bool, &'static str, String) {
+/// The condition `Released`: (status, reason, message).
+pub fn condition(released: &Released, first_instances: FirstInstances) -> (bool, &'static str, String) {
     let is_complete = first_instances == FirstInstances::Complete;
     let Released { name, hash, generation } = released;
     let message = format!("ControllerRevision {name} (hash {hash}) at generation {generation}");
     (is_complete, first_instances.as_str(), message)
 }
 
-/// The reverse of [`words`]: `None` for what they never are.
+/// The reverse of [`condition`]; `None` for any other message.
 fn read(message: &str) -> Option<Released> {
     let parts: Vec<&str> = message.split(' ').collect();
     let ["ControllerRevision", name, "(hash", hash, "at", "generation", generation] = parts[..] else { return None };
@@ -134,10 +134,10 @@ fn read(message: &str) -> Option<Released> {
 
 /// Whether the status of a DaemonSet of this generation says that people took its rollout back.
 pub fn is_aborted(status: &Value, generation: i64) -> bool {
-    let is_told =
+    let is_aborted =
         |c: &Value| c.str_at("type") == HALTED && c.str_at("status") == "True" && c.str_at("reason") == ABORTED;
     status.at(["observedGeneration"]).and_then(Value::as_i64) == Some(generation)
-        && status.list_at("conditions").iter().any(is_told)
+        && status.list_at("conditions").iter().any(is_aborted)
 }
 
 /// Why a rollout is halted, as the ControllerRevision keeps it.
@@ -169,9 +169,9 @@ impl Halted {
         format!("halted{since}: {}{on}", self.cause)
     }
 
-    /// The halt that the status of a DaemonSet tells of its newest revision, by its failures; the ControllerRevision may
-    /// not say it. None if the status is of an earlier `generation`, which may have had another revision.
-    pub fn told(status: &Value, generation: i64) -> Option<Self> {
+    /// The halt of the newest revision by its failures, as the status of a DaemonSet shows it; its ControllerRevision
+    /// may not. `None` if the status is of an earlier `generation`, which may have had another revision.
+    pub fn of_status(status: &Value, generation: i64) -> Option<Self> {
         let seen = match RolloutStatus::of(status, generation).released {
             Some(released) => released.generation,
             None => status.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0),
@@ -183,12 +183,12 @@ impl Halted {
     }
 
     /// The reverse of [`Self::words`]; what is not understood is the cause.
-    fn read(words: &str) -> Self {
-        let head = words.split_once(": ").map(|(head, rest)| (head.split(' ').collect::<Vec<_>>(), rest));
+    fn read(message: &str) -> Self {
+        let head = message.split_once(": ").map(|(head, rest)| (head.split(' ').collect::<Vec<_>>(), rest));
         let (time, rest) = match head.as_ref().map(|(head, rest)| (&head[..], *rest)) {
             Some((["halted", "since", time], rest)) => (*time, rest),
             Some((["halted"], rest)) => ("", rest),
-            _ => ("", words),
+            _ => ("", message),
         };
         let is_node = |name: &str| {
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
@@ -213,8 +213,9 @@ pub struct KnownHalt {
 }
 
 impl KnownHalt {
-    /// Whether it stands though the ControllerRevision of this UID, if there is one, does not say it. It does where it
-    /// was never written, and where what it was written on is gone: only who takes it away there ends it.
+    /// Whether it stands although the ControllerRevision of this UID, if there is one, does not have it. It does if it
+    /// was never written, or if the ControllerRevision that had it is gone: only removing it from a ControllerRevision
+    /// ends it.
     pub fn stands(&self, revision: Option<&str>) -> bool {
         self.written_on.is_none() || self.written_on.as_deref() != revision
     }
@@ -230,7 +231,7 @@ mod tests {
         for (first, is_held) in
             [(FirstInstances::Complete, false), (FirstInstances::RollingOut, false), (FirstInstances::Held, true)]
         {
-            let (status, reason, message) = words(&released, first);
+            let (status, reason, message) = condition(&released, first);
             assert_eq!(status, first == FirstInstances::Complete);
             let status = json!({"conditions": [
                 {"type": "Available", "status": "True"},
@@ -273,11 +274,11 @@ mod tests {
                 json!({"observedGeneration": seen, "conditions": [
                     {"type": "Halted", "status": "True", "reason": reason, "message": halted.words()}]})
             };
-            assert_eq!(Halted::told(&status("Failed", 3), 3), Some(halted.clone()));
-            assert_eq!(Halted::told(&status("Failed", 2), 3), None, "of another template");
-            assert_eq!(Halted::told(&status("Aborted", 3), 3), None);
+            assert_eq!(Halted::of_status(&status("Failed", 3), 3), Some(halted.clone()));
+            assert_eq!(Halted::of_status(&status("Failed", 2), 3), None, "of another template");
+            assert_eq!(Halted::of_status(&status("Aborted", 3), 3), None);
         }
         assert_eq!(Halted::read("what is this").cause, "what is this");
-        assert_eq!(Halted::told(&json!({}), 0), None);
+        assert_eq!(Halted::of_status(&json!({}), 0), None);
     }
 }

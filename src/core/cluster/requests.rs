@@ -104,7 +104,7 @@ pub enum Call {
     /// The approval of a certificate request as it was judged, once a GET has shown that the Node is there and is not
     /// being deleted: its name, the node, and the request with the approval.
     Approve(String, String, Value),
-    /// A look at a pod.
+    /// A GET of a pod.
     GetPod(ObjectKey),
     /// The agents' Leases, from the API server's cache.
     ListLeases,
@@ -124,7 +124,7 @@ pub struct CoordinatorReply {
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestOutcome {
     Written,
-    /// The object is another by now, or gone: a watch brings what is there. With the API server's words.
+    /// The object is another by now, or gone: a watch brings what is there. With the API server's message.
     Outdated(String),
     /// It was not sent: the Lease may have gone.
     NotSent,
@@ -135,7 +135,7 @@ pub enum RequestOutcome {
     Leases(BTreeMap<String, String>),
 }
 
-/// How a request failed, with the words of who says it.
+/// How a request failed, with the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// The API server refuses it for what it is: a right, a quota, an admission policy, a schema.
@@ -147,19 +147,19 @@ pub enum SendError {
 
 impl SendError {
     /// By the HTTP status of the answer.
-    pub fn of(status: u16, words: String) -> Self {
+    pub fn of(status: u16, message: String) -> Self {
         match status {
-            401 | 408 | 429 => Self::Unanswered(words),
-            400..=499 => Self::Refused(words),
-            _ => Self::Unanswered(words),
+            401 | 408 | 429 => Self::Unanswered(message),
+            400..=499 => Self::Refused(message),
+            _ => Self::Unanswered(message),
         }
     }
 }
 
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Refused(words) | Self::Unanswered(words)) = self;
-        f.write_str(words)
+        let (Self::Refused(message) | Self::Unanswered(message)) = self;
+        f.write_str(message)
     }
 }
 

@@ -1,8 +1,8 @@
 //! When a write that did not go through is tried again.
 //!
-//! Owns the back-off: what the API server refuses for what it is (a right, a quota, an admission policy, a schema) is
-//! not let pass a second later, and is asked for ever more rarely; a server that is away is asked at once when it may
-//! be back. A write that was decided from an old version waits until a watch brings another.
+//! Owns the back-off. What the API server refuses for what it is (a right, a quota, an admission policy, a schema) is
+//! tried ever more rarely. A server that is away is asked every second. A write that was decided from an old version
+//! waits until a watch brings another.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use crate::core::time::doubled;
 use super::requests::RequestTarget;
 use super::requests::SendError;
 
-/// The first wait; of what is not refused, each.
+/// The first wait, and each wait after an error that is no refusal.
 const FIRST: Span = Span::from_secs(1);
 const LONGEST: Span = Span::from_secs(300);
 
@@ -106,8 +106,8 @@ mod tests {
         RequestTarget::Approvals(node.to_owned())
     }
 
-    fn refused(words: &str) -> SendError {
-        SendError::Refused(words.to_owned())
+    fn refused(message: &str) -> SendError {
+        SendError::Refused(message.to_owned())
     }
 
     #[test]

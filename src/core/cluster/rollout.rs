@@ -1,6 +1,6 @@
 //! Which nodes may replace their instance now.
 //!
-//! Owns the budget: upstream's `rollingUpdate` accounting, with two betterments that `exact` switches off: a
+//! Owns the budget: upstream's `rollingUpdate` accounting, with two improvements that `exact` switches off: a
 //! node that is unreachable on the old revision takes no slot, and a replaced node keeps its slot for at
 //! least [`HOLD`]. A node that broke after its update keeps its slot, and so stops the rollout. The same
 //! nodes give the same answer: unavailable ones come first, then by name.
@@ -53,7 +53,7 @@ pub struct RolloutRules {
     pub max_unavailable: IntOrPercent,
     /// How many nodes may run both; above 0 it is the budget.
     pub max_surge: IntOrPercent,
-    /// Nobody is approved, and what is unclaimed is withdrawn: paused, `OnDelete`, or halted.
+    /// Why no node is approved, and unclaimed approvals are withdrawn: paused, `OnDelete`, or halted.
     pub hold: Option<String>,
     /// Nodes that are kept on the old revision.
     pub partition: IntOrPercent,
@@ -73,7 +73,7 @@ pub struct RolloutRules {
     pub when: Option<UpdateTrigger>,
     /// While so many nodes are unreachable, and more than two, nothing more is approved.
     pub max_unreachable: IntOrPercent,
-    /// Whether it is told that nodes which join take the wanted revision.
+    /// Whether the status says that nodes which join take the wanted revision.
     pub was_open: bool,
     /// Upstream's rule to the letter.
     pub exact: bool,
@@ -116,7 +116,7 @@ pub struct NodeFact<'a> {
     pub belongs: bool,
     /// Whether its Ready condition is True.
     pub ready: bool,
-    /// Whether its agent and kubelet are heard: Ready is True or False, not Unknown.
+    /// Whether its Ready condition is True or False, not Unknown: its kubelet reports.
     pub reachable: bool,
     /// Whether it can take the wanted revision: it has an agent, which does not refuse it for reasons of its own.
     pub able: bool,
@@ -152,8 +152,8 @@ pub struct NodeFact<'a> {
     pub failed: bool,
     /// Whether an older instance still ends there though the wanted one has been ready for the progress deadline.
     pub ends_late: bool,
-    /// Whether what has begun there, or is to start there, has not been available for the progress deadline, while its
-    /// agent was heard, or what it has claimed has not begun since.
+    /// Whether what has begun there, or is to start there, has not been available for the progress deadline while its
+    /// agent was alive, or what it has claimed has not begun since.
     pub late: bool,
     /// Whether it took the wanted revision and was not well with it when its report was lost, as far as that is known.
     pub broken: bool,
@@ -174,9 +174,9 @@ impl NodeFact<'_> {
         self.awaits_rollout && self.instances.is_empty() && self.approval.is_none() && !self.replacing
     }
 
-    /// Whether what it last said may be believed: its agent lives, or its mirror pod was looked up.
-    pub fn is_heard(&self) -> bool {
-        self.agent != AgentLiveness::Unheard
+    /// Whether its agent is known to be alive or dead: then its report, or its mirror pod, can be believed.
+    pub fn is_liveness_known(&self) -> bool {
+        self.agent != AgentLiveness::Unknown
     }
 
     /// The instances that do not end, oldest first.
@@ -210,7 +210,7 @@ pub struct RolloutPlan {
     pub approve: Vec<usize>,
     /// Indices of nodes whose approval is withdrawn.
     pub withdraw: Vec<usize>,
-    /// Approvals that nobody claimed in time, among those withdrawn.
+    /// Approvals that no agent claimed in time, among those withdrawn.
     pub unclaimed: Vec<usize>,
     /// How many approvals wait for their trigger, among those that stand.
     pub waiting: usize,
@@ -220,7 +220,7 @@ pub struct RolloutPlan {
     pub slots: usize,
     /// Why nothing is approved though nodes are left, if there is such a reason.
     pub held: Option<Standstill>,
-    /// What keeps it from going on though nobody wrote so, and the indices of the nodes that do.
+    /// What keeps it from going on although nothing was set to hold it, and the indices of the nodes that do.
     pub stuck: Option<(Stuck, Vec<usize>)>,
     /// Whether a node that joins is to take the wanted revision: nothing keeps nodes on the old one.
     pub is_open: bool,
@@ -237,7 +237,7 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
     let slots = view.all(|i| (view.counts(i) || view.is_given_slot(i)) && view.takes_slot(i)).count();
     let look_again = view.next_change();
     let mut plan = RolloutPlan { updated: view.updated(), slots, look_again, ..RolloutPlan::default() };
-    withdraw::settled(&view, &mut plan);
+    withdraw::ended(&view, &mut plan);
     withdraw::over_budget(&view, &mut plan);
     let reach = Reach::of(&view);
     plan.is_through = reach.is_whole;
@@ -299,7 +299,7 @@ impl RolloutView<'_> {
     fn may_be_approved(&self, index: usize) -> bool {
         let node = &self.nodes[index];
         let is_free = node.approval.is_none() && !node.replacing;
-        is_free && node.should_run && node.reachable && node.able && node.is_heard() && !node.failed
+        is_free && node.should_run && node.reachable && node.able && node.is_liveness_known() && !node.failed
     }
 }
 
@@ -357,7 +357,7 @@ impl RolloutPlan {
             // Nodes that run nothing yet are no part of a step.
             Some(step) => {
                 let begun = view.all(|i| view.counts(i) && view.may_have_begun(i)).count();
-                (step.nodes.saturating_sub(begun), Standstill::Rule(step.words.clone()))
+                (step.nodes.saturating_sub(begun), Standstill::Rule(step.text.clone()))
             }
             None => {
                 let old = view.all(|i| view.nodes[i].should_run && is_kept(i)).count();
@@ -380,7 +380,7 @@ pub fn resolve(value: &IntOrPercent, desired: usize) -> usize {
 }
 
 /// Whether an instance is available: ready for `min_ready`, on a node that is ready. Without `min_ready` no clock is
-/// asked, as in upstream's `IsPodAvailable`.
+/// read, as in upstream's `IsPodAvailable`.
 pub fn available(node_ready: bool, instance: &InstanceFact, min_ready: Span, now: Timestamp) -> bool {
     node_ready && instance.ready_since.is_some_and(|since| min_ready == Span::ZERO || since + min_ready <= now)
 }

@@ -1,6 +1,7 @@
 //! What the coordinator sees of the cluster: facts, not objects, so that 5,000 nodes fit.
 //!
-//! Owns the translation from objects to facts, and what is known completely. UIDs and revisions are numbers here: a pass compares millions of them.
+//! Owns the translation from objects to facts, and what is known completely. UIDs and revisions are numbers here: a
+//! pass compares millions of them.
 
 mod certificates;
 mod change;
@@ -45,7 +46,7 @@ use outlines::DaemonSetOutline;
 pub use revisions::KnownRevision;
 use revisions::RevisionOutline;
 
-/// An agent's word that a pod of a DaemonSet controller is on its node, beside ours.
+/// An agent's report that a pod of a DaemonSet controller is on its node, beside the static pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StockPodClaim {
     /// The DaemonSet.
@@ -123,52 +124,52 @@ pub struct NodeReport {
     pub uid: String,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
-    /// A fingerprint of what the agent says; 0: it has said nothing yet.
+    /// A fingerprint of what the agent reports; 0: it has not reported yet.
     pub(super) said: u64,
     /// What was approved.
     pub spec: Spec,
-    /// The approvals as facts, in the order of `spec`: of which DaemonSet (key and UID).
+    /// The approvals as facts, in the order of `spec`, each with key and UID of its DaemonSet.
     pub(super) approvals: Vec<(Name, Name, ApprovalFact)>,
-    /// What the agent says of its daemons, by key.
-    daemons: Vec<(Name, Told)>,
-    /// How many daemons more it tells of than are taken from one agent.
+    /// What the agent reports of its daemons, by key.
+    daemons: Vec<(Name, ReportedDaemon)>,
+    /// How many of its daemons are left out, because it reports more than are taken from one agent.
     pub left_out: usize,
-    /// Times that lay in the future when they were told, and when each was first seen.
+    /// Times that were in the future when they were reported, and when each was first seen.
     ahead: BTreeMap<Timestamp, Timestamp>,
     /// Instances that were seen to appear.
     appeared: FirstSeen,
     /// Instances that were seen to become ready.
     became_ready: FirstSeen,
-    /// Whether no pass has looked at it yet: its times are as they were told.
+    /// Whether no pass has looked at it yet: its times are as they were reported.
     is_new: bool,
 }
 
 impl NodeReport {
-    /// What the agent says of a daemon.
-    pub fn told(&self, key: Name) -> Option<&Told> {
+    /// What the agent reports of a daemon.
+    pub fn daemon(&self, key: Name) -> Option<&ReportedDaemon> {
         let found = self.daemons.binary_search_by_key(&key, |(key, _)| *key).ok()?;
-        self.daemons.get(found).map(|(_, told)| told)
+        self.daemons.get(found).map(|(_, reported)| reported)
     }
 
     /// Whether the newest instance of a daemon has this mirror pod.
     pub(super) fn has(&self, pod: &str) -> bool {
-        self.daemons.iter().any(|(_, told)| told.pod.as_deref() == Some(pod))
+        self.daemons.iter().any(|(_, reported)| reported.pod.as_deref() == Some(pod))
     }
 
     /// The pod of a DaemonSet controller that the agent says is on its node beside our own.
     pub(super) fn stock_pod(&self, daemon: &WatchedDaemon) -> Option<&str> {
-        self.told(daemon.key)?.stock_pod_of(daemon)
+        self.daemon(daemon.key)?.stock_pod_of(daemon)
     }
 
-    /// What the agent says of its daemons, by key.
-    pub(super) fn all_told(&self) -> impl Iterator<Item = (Name, &Told)> {
-        self.daemons.iter().map(|(key, told)| (*key, told))
+    /// What the agent reports of its daemons, by key.
+    pub(super) fn daemons(&self) -> impl Iterator<Item = (Name, &ReportedDaemon)> {
+        self.daemons.iter().map(|(key, reported)| (*key, reported))
     }
 }
 
-/// One daemon on one node, as its agent told it.
+/// One daemon on one node, as its agent reports it.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct ReportedDaemon {
     /// UID of the DaemonSet; empty if the agent knows it from a folder alone.
     pub(super) uid: Option<Name>,
     /// Its instances, oldest first.
@@ -193,13 +194,13 @@ pub struct Told {
     pub(super) pull_failed: bool,
     /// Whether nothing starts there before the rollout has come further.
     pub(super) awaits_rollout: bool,
-    /// The revision that needs objects there which do not exist, and these in words, escaped.
+    /// The revision that needs objects there which do not exist, and the names of these, escaped.
     pub missing: Option<(Name, Name)>,
-    /// A pod of that controller that is here all the same.
+    /// A pod of the DaemonSet controller that is there all the same.
     pub(super) stock_pod: Option<Box<str>>,
 }
 
-impl Told {
+impl ReportedDaemon {
     /// The pod of the DaemonSet controller of this very DaemonSet.
     pub(super) fn stock_pod_of(&self, daemon: &WatchedDaemon) -> Option<&str> {
         self.stock_pod.as_deref().filter(|_| self.uid == Some(daemon.uid_name))
@@ -217,7 +218,7 @@ pub struct ClusterSnapshot {
     outlines: BTreeMap<ObjectKey, DaemonSetOutline>,
     /// DaemonSets and ControllerRevisions of which only an outline is known, and that are to be read whole.
     unread: BTreeSet<(WatchedKind, ObjectKey)>,
-    /// ControllerRevisions of the DaemonSets, and those of nobody that one of them selects.
+    /// ControllerRevisions of the DaemonSets, and orphans that one of them selects.
     pub revisions: BTreeMap<ObjectKey, KnownRevision>,
     /// All others.
     revision_outlines: BTreeMap<ObjectKey, RevisionOutline>,
@@ -269,7 +270,7 @@ impl ClusterSnapshot {
         self.complete.contains(&kind) && !self.listing.contains_key(&kind)
     }
 
-    /// By node, how many daemons more its agent tells of than are taken from one agent.
+    /// By node, how many of its daemons are left out, because its agent reports more than are taken from one.
     pub fn left_out(&self) -> BTreeMap<String, usize> {
         let of = |(name, entry): (&String, &NodeEntry)| Some((name.clone(), entry.report.as_ref()?.left_out));
         self.nodes.iter().filter_map(of).filter(|(_, count)| *count > 0).collect()
@@ -280,7 +281,7 @@ impl ClusterSnapshot {
         self.nodes.get(node)?.report.as_ref()
     }
 
-    /// Takes one change. False: no decision looks at what it changes, such as a kubelet's heartbeat.
+    /// Takes one change. False: no decision depends on it, as on a kubelet's heartbeat.
     pub fn take(&mut self, change: Change) -> bool {
         match change {
             Change::Begin(kind) => drop(self.listing.insert(kind, BTreeSet::new())),
@@ -302,7 +303,7 @@ impl ClusterSnapshot {
                 self.complete.insert(kind);
             }
             Change::Written(kind, object) => {
-                // A watch that has come further has told it already, or that it is gone.
+                // A watch that is further ahead has brought this state already, or the deletion.
                 if objects::version(&object) > self.versions.get(&kind).copied().unwrap_or(0) {
                     self.put(kind, *object);
                 }

@@ -1,6 +1,6 @@
 //! What the coordinator remembers from pass to pass while it holds the Lease.
 //!
-//! Nothing of it is needed to be right: whoever takes over goes on from what the API shows.
+//! None of it is needed for correctness: a coordinator that takes over goes on from what the API shows.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -53,9 +53,9 @@ pub struct CoordinatorState {
     pub(super) unread: BTreeMap<ObjectKey, Timestamp>,
     /// See [`super::pass::ClusterPlan::lacking`].
     pub(super) lacking: BTreeMap<ObjectKey, Lacking>,
-    /// DaemonSets of which it is told that too few agents run them.
+    /// DaemonSets that were logged because too few agents run them.
     pub(super) few: BTreeSet<ObjectKey>,
-    /// Nodes of which it is told that their agent tells of too many daemons.
+    /// Nodes that were logged because their agent reports too many daemons.
     pub(super) left_out: BTreeSet<String>,
     /// Nodes without a report, since when.
     pub(super) unreported: BTreeMap<String, Timestamp>,
@@ -73,7 +73,7 @@ pub struct CoordinatorState {
     pub(super) sent: u64,
     /// Certificate requests that are reported as not approved, and why.
     pub(super) not_approved: BTreeMap<String, NotApproved>,
-    /// What goes wrong, and how far it has been told.
+    /// What goes wrong, and the events that were written about it.
     pub(super) events: TroubleEvents,
     /// Why an event could not be written the last time.
     event_failed: Option<SendError>,
@@ -82,7 +82,7 @@ pub struct CoordinatorState {
     /// Since when this process holds the Lease.
     pub(super) leads_since: Option<Timestamp>,
     pub(super) totals: Totals,
-    /// What the last observation told.
+    /// What is to be logged of the last observation.
     pub(super) notices: Vec<Notice>,
 }
 
@@ -109,7 +109,7 @@ impl Totals {
 }
 
 impl CoordinatorState {
-    /// Takes in what an observation tells.
+    /// Takes in an observation.
     pub fn absorb(&mut self, observation: &ClusterObservation) {
         if observation.leadership != self.leadership {
             let totals = std::mem::take(&mut self.totals);
@@ -147,7 +147,7 @@ impl CoordinatorState {
     }
 
     fn answered(&mut self, reply: &CoordinatorReply, now: Timestamp) {
-        // One that came already, or to a request of an earlier term, tells nothing.
+        // A second reply to a request, or one to a request of an earlier term, is ignored.
         let Some((target, version)) = self.open.remove(&reply.number) else { return };
         if !is_read(&target) {
             self.totals.count(&reply.answer);
@@ -184,8 +184,8 @@ impl CoordinatorState {
                 let is_new = self.retries.failed(target.clone(), error.clone(), now);
                 self.notices.push(Notice::WriteFailed { target, error: error.clone(), is_new });
             }
-            (RequestOutcome::Outdated(words), target) => {
-                self.notices.push(Notice::Outdated(target.clone(), words.clone()));
+            (RequestOutcome::Outdated(message), target) => {
+                self.notices.push(Notice::Outdated(target.clone(), message.clone()));
                 self.retries.outdated(target, version, now);
             }
             (outcome, target) => {
@@ -253,7 +253,7 @@ impl CoordinatorState {
     }
 }
 
-/// Whether a request changes nothing that is decided from.
+/// Whether a request changes nothing on which decisions depend.
 fn is_read(target: &RequestTarget) -> bool {
     use RequestTarget::Event;
     use RequestTarget::Leases;

@@ -22,7 +22,7 @@ pub const STEP_ANNOTATION: &str = "daemonlet.dev/step";
 const STEPS: usize = 64;
 /// Bytes of the annotation at most: a ControllerRevision repeats it, and what is too long there is not read.
 const BYTES: usize = 4 << 10;
-/// Characters that are told of a promotion which is void.
+/// Characters that are shown of a void promotion.
 const SHOWN: usize = 32;
 
 /// One step.
@@ -35,7 +35,7 @@ pub struct RolloutStep {
 }
 
 /// Reads `1, 10m; 5%, 30m; 100%`: a number or a share of nodes, and a Go duration where the rollout holds after it.
-/// `None`: it is none, a step is not larger than the one before, or it is too long.
+/// `None`: it is something else, a step is not larger than the one before, or it is too long.
 pub fn parse(text: &str) -> Option<Vec<RolloutStep>> {
     if text.len() > BYTES {
         return None;
@@ -91,8 +91,8 @@ impl<'a> Promotion<'a> {
         number.map_or(Self::Void(written), Self::Of)
     }
 
-    /// What is told of one that is void.
-    fn words(self) -> String {
+    /// The text about a void promotion; otherwise empty.
+    fn void_text(self) -> String {
         match self {
             Self::None | Self::Of(_) => String::new(),
             Self::Void(written) => {
@@ -150,8 +150,8 @@ pub struct StepLimit {
     pub nodes: usize,
     /// Whether there is no step after it.
     pub is_last: bool,
-    /// Where it stands, in words.
-    pub words: String,
+    /// Where it stands, as a text.
+    pub text: String,
 }
 
 /// What is known of the nodes.
@@ -167,7 +167,7 @@ pub(super) struct StepFacts<'a> {
     pub(super) have: usize,
     /// Those of them that have it available.
     pub(super) done: usize,
-    /// Those of them that have it, and on which it failed or which are away for good: nobody waits for them.
+    /// Those of them that have it, and on which it failed or which are away for good: the step does not wait for them.
     pub(super) lost: usize,
     /// The first of those that have it and not available; empty if there is none.
     pub(super) unavailable: &'a str,
@@ -179,7 +179,8 @@ pub(super) struct StepFacts<'a> {
     pub(super) now: Timestamp,
 }
 
-/// Where a rollout by these steps, and as they are written, is that was in `state`: how far it may go, the state now, and when to look again.
+/// Where a rollout is that was in `state`, by these `steps` (`of`: as they are written): how far it may go, the state
+/// now, and when to look again.
 pub(super) fn course(
     (steps, of): (&[RolloutStep], &str),
     state: &StepState,
@@ -191,9 +192,9 @@ pub(super) fn course(
     let before = (state.of != of).then(|| parse(&state.of).unwrap_or_default());
     if let Some(before) = before.filter(|before| before != steps) {
         if facts.is_frozen {
-            let words = "its steps were changed, and no other node follows while nodes are unreachable or have a dead \
+            let text = "its steps were changed, and no other node follows while nodes are unreachable or have a dead \
                          agent, or something else holds the rollout";
-            let limit = StepLimit { nodes: facts.have, is_last: false, words: words.to_owned() };
+            let limit = StepLimit { nodes: facts.have, is_last: false, text: text.to_owned() };
             return (limit, state, None);
         }
         // It goes on in the first step that is not smaller than what is there, and larger than what has held already.
@@ -209,14 +210,14 @@ pub(super) fn course(
     state.step = state.step.min(last);
     loop {
         let Some(step) = steps.get(state.step - 1) else {
-            let limit = StepLimit { nodes: facts.desired, is_last: true, words: String::new() };
+            let limit = StepLimit { nodes: facts.desired, is_last: true, text: String::new() };
             return (limit, state, None);
         };
         let nodes = size(step);
         let is_last = state.step == last;
         let place = format!("step {} of {last} ({nodes} of {} nodes)", state.step, facts.desired);
         let is_promoted = facts.promoted == Promotion::Of(state.step);
-        let limit = |words: String| StepLimit { nodes, is_last, words };
+        let limit = |text: String| StepLimit { nodes, is_last, text };
         let waits_for = || match facts.unavailable {
             "" => place.clone(),
             names => format!("{place}: it is not available on {names}"),
@@ -224,11 +225,11 @@ pub(super) fn course(
         // Where fewer nodes can take it than the step has, those are enough. One at least shows that it works, or a
         // person says so.
         let begun = facts.done + facts.lost;
-        // Who promotes it does not wait for nodes that are away.
+        // A promotion does not wait for nodes that are away.
         let able = if is_promoted { facts.able.saturating_sub(facts.away) } else { facts.able };
         let is_shown = facts.done > 0 || is_promoted && begun > 0;
         let is_done = is_shown && begun >= nodes.min(able + facts.lost);
-        // Nodes that it has grown by have their time, too.
+        // If the step has grown, the added nodes have their time, too.
         let has_grown = state.size > 0 && nodes > state.size && !is_done;
         state.since = state.since.filter(|_| !has_grown);
         state.size = state.since.as_ref().map_or(0, |_| nodes);
@@ -245,9 +246,9 @@ pub(super) fn course(
         let until = since + step.hold;
         let is_over = is_promoted || until <= facts.now;
         if !is_over {
-            let void = facts.promoted.words();
-            let words = format!("{place} holds until {until}, or `kubectl daemonlet promote`{void}");
-            return (limit(words), state, Some(until));
+            let void = facts.promoted.void_text();
+            let text = format!("{place} holds until {until}, or `kubectl daemonlet promote`{void}");
+            return (limit(text), state, Some(until));
         }
         if !is_done {
             return (limit(waits_for()), state, None);

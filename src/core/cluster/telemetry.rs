@@ -35,11 +35,11 @@ pub fn facts(
     let leads = observation.leadership != Leadership::Following;
     let watches = observation.watches.iter().map(|(kind, progress)| CoordinatorWatch {
         name: kind.plural().to_owned(),
-        // One that goes on where it was tells nothing before something changes.
+        // A watch that goes on where it was brings nothing before something changes.
         is_up: view.is_listed(*kind) && progress.failed.is_none_or(|at| observation.now - at > FAILED),
         last_event: progress.last_event.map(|at| at + observation.ahead),
     });
-    // They are listed again and again instead of watched, by who holds the Lease.
+    // The holder of the Lease lists them again and again instead of watching them.
     let (is_up, last_event) = state.liveness.progress(observation.now);
     let last_event = last_event.map(|at| at + observation.ahead);
     let leases = leads.then(|| CoordinatorWatch { name: LEASES.to_owned(), is_up, last_event });

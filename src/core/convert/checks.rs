@@ -100,7 +100,8 @@ pub(super) fn priority_class(object: &Value) -> Result<(), FieldError> {
     }
 }
 
-fn boolean(object: &Value, field: &str) -> Result<(), FieldError> {
+/// Checks a field that is true or false.
+pub(super) fn boolean(object: &Value, field: &str) -> Result<(), FieldError> {
     match object.get(field) {
         None | Some(Value::Null | Value::Bool(_)) => Ok(()),
         Some(_) => Err(wrong(field, "must be true or false")),

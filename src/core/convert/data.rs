@@ -24,6 +24,7 @@ const GO_BASE64: GeneralPurpose =
 /// Checks a ConfigMap and writes it as the API server stores it: a null value is an empty one, and `binaryData` is canonical
 /// base64.
 pub(super) fn config_map(object: &mut Value) -> Result<(), FieldError> {
+    checks::boolean(object, "immutable")?;
     for (key, bytes) in check_config_map(object)? {
         object["binaryData"][key] = STANDARD.encode(bytes).into();
     }
@@ -64,6 +65,7 @@ fn check_config_map(object: &Value) -> Result<BTreeMap<String, Vec<u8>>, FieldEr
 
 /// Checks a Secret and folds `stringData` into `data`, which then is canonical base64.
 pub(super) fn secret(object: &mut Value) -> Result<(), FieldError> {
+    checks::boolean(object, "immutable")?;
     checks::strings(object.get("stringData"), "stringData")?;
     let mut folded: BTreeMap<&String, Vec<u8>> = BTreeMap::new();
     match object.get("data") {
@@ -83,6 +85,7 @@ pub(super) fn secret(object: &mut Value) -> Result<(), FieldError> {
         }
     }
     too_large(folded.values().map(Vec::len).sum())?;
+    keys_of_type(object, &folded)?;
     let folded: Map<String, Value> =
         folded.into_iter().map(|(key, bytes)| (key.clone(), STANDARD.encode(bytes).into())).collect();
     if let Value::Object(map) = object {
@@ -90,6 +93,40 @@ pub(super) fn secret(object: &mut Value) -> Result<(), FieldError> {
         map.insert("data".to_owned(), Value::Object(folded));
     }
     Ok(())
+}
+
+/// The keys that a Secret's type asks for (`ValidateSecret`).
+fn keys_of_type(object: &Value, data: &BTreeMap<&String, Vec<u8>>) -> Result<(), FieldError> {
+    const ACCOUNT: &str = "kubernetes.io/service-account.name";
+    let kind = match object.get("type") {
+        None | Some(Value::Null) => return Ok(()),
+        Some(Value::String(kind)) => kind.as_str(),
+        Some(other) => return Err(checks::not_a_string("type".to_owned(), other)),
+    };
+    let bytes = |key: &str| data.iter().find(|(name, _)| **name == key).map(|(_, bytes)| bytes);
+    let lacks = |key: &str| wrong(format!("data[{key}]"), format!("required in a Secret of the type {kind}"));
+    let present = |key: &str| bytes(key).ok_or_else(|| lacks(key));
+    let object_in = |key: &str| {
+        let is_object = serde_json::from_slice::<Map<String, Value>>(present(key)?).is_ok();
+        is_object.then_some(()).ok_or_else(|| wrong(format!("data[{key}]"), "must be a JSON object"))
+    };
+    match kind {
+        "kubernetes.io/service-account-token" => {
+            let account = object["metadata"]["annotations"][ACCOUNT].as_str().unwrap_or_default();
+            let field = format!("metadata.annotations[{ACCOUNT}]");
+            (!account.is_empty())
+                .then_some(())
+                .ok_or_else(|| wrong(field, format!("required in a Secret of the type {kind}")))
+        }
+        "kubernetes.io/dockercfg" => object_in(".dockercfg"),
+        "kubernetes.io/dockerconfigjson" => object_in(".dockerconfigjson"),
+        "kubernetes.io/basic-auth" => {
+            present("username").or_else(|_| present("password")).map(drop).map_err(|_| lacks("username"))
+        }
+        "kubernetes.io/ssh-auth" => present("ssh-privatekey")?.first().map(drop).ok_or_else(|| lacks("ssh-privatekey")),
+        "kubernetes.io/tls" => present("tls.crt").and(present("tls.key")).map(drop),
+        _ => Ok(()),
+    }
 }
 
 fn decode(field: &str, key: &str, value: &Value) -> Result<Vec<u8>, FieldError> {

@@ -44,6 +44,41 @@ fn lists_are_expanded_also_in_lists_and_lend_their_items_a_kind() {
 }
 
 #[test]
+fn a_secret_has_the_keys_that_its_type_asks_for() {
+    let secret = |kind: &str, data: Value, annotations: Value| {
+        json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "stringData": data,
+            "metadata": {"name": "s", "annotations": annotations}})
+    };
+    let [none, account] = [json!({}), json!({"kubernetes.io/service-account.name": "a"})];
+    for (kind, data, annotations, field) in [
+        ("Opaque", json!({}), &none, None),
+        ("example.org/own", json!({}), &none, None),
+        ("kubernetes.io/tls", json!({"tls.crt": ""}), &none, Some("data[tls.key]")),
+        ("kubernetes.io/tls", json!({"tls.crt": "", "tls.key": ""}), &none, None),
+        ("kubernetes.io/dockerconfigjson", json!({}), &none, Some("data[.dockerconfigjson]")),
+        ("kubernetes.io/dockerconfigjson", json!({".dockerconfigjson": "{}"}), &none, None),
+        ("kubernetes.io/dockercfg", json!({".dockercfg": "x"}), &none, Some("data[.dockercfg]")),
+        ("kubernetes.io/basic-auth", json!({"other": ""}), &none, Some("data[username]")),
+        ("kubernetes.io/basic-auth", json!({"password": ""}), &none, None),
+        ("kubernetes.io/ssh-auth", json!({"ssh-privatekey": ""}), &none, Some("data[ssh-privatekey]")),
+        ("kubernetes.io/ssh-auth", json!({"ssh-privatekey": "k"}), &none, None),
+        (
+            "kubernetes.io/service-account-token",
+            json!({}),
+            &none,
+            Some("metadata.annotations[kubernetes.io/service-account.name]"),
+        ),
+        ("kubernetes.io/service-account-token", json!({}), &account, None),
+    ] {
+        let document = secret(kind, data.clone(), annotations.clone());
+        let refused = objects(document).pop().and_then(Result::err).map(|refused| refused.error.field);
+        assert_eq!(refused.as_deref(), field, "{kind} {data}");
+    }
+    let written = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "immutable": "true"});
+    assert!(reason(written).contains("immutable: must be true or false"));
+}
+
+#[test]
 fn what_the_api_server_refuses_is_refused_with_its_field() {
     let cases = [
         (json!("text"), ": not an object: a document needs apiVersion, kind and metadata"),

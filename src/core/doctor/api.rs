@@ -1,6 +1,6 @@
 //! The API server: reachable, the rights that the agent needs, its clock, and no DaemonSet controller at work.
 //!
-//! Owns what is said of each answer. Must not ask: the answers are given to it.
+//! Owns the finding for each answer. Must not ask: the answers are given to it.
 
 use serde_json::Value;
 
@@ -27,9 +27,9 @@ pub use rights::rights;
 pub use rights::rights_of;
 pub use rights::rights_to_ask;
 
-/// So many rights are checked of DaemonSets in namespaces that are not trusted: each is a request.
+/// How many rights are checked for DaemonSets in namespaces that are not trusted: each is a request.
 pub const MOST_RIGHTS: usize = 512;
-/// So many DaemonSets are named in one finding.
+/// How many DaemonSets are named in one finding.
 const NAMED: usize = 20;
 /// A larger difference between the clocks is a warning; the server's `Date` is exact to one second.
 const CLOCK_WARN: Span = Span::from_secs(5);
@@ -65,7 +65,7 @@ pub enum UnreachableCause {
 pub struct Answers {
     /// Its host and port, and its version.
     pub server: String,
-    /// Whether pods can be told its address: `api-endpoint` is set, or the kubeconfig's server has no path.
+    /// Whether pods can get its address: `api-endpoint` is set, or the kubeconfig's server has no path.
     pub has_address_for_pods: bool,
     /// By how much its clock is ahead of ours; `None`: it sent no time.
     pub ahead: Option<Span>,
@@ -93,7 +93,7 @@ pub struct Answers {
     /// DaemonSets of the DaemonSet controller that get no pod while this node waits for its daemons; `None`: it never
     /// waits, or they could not be listed.
     pub intolerant: Option<Vec<String>>,
-    /// What became of the writes that the admission policies have to refuse.
+    /// The results of the writes that the admission policies have to refuse.
     pub probes: Vec<(&'static str, PolicyProbeResult)>,
     /// The address of the Service `kubernetes`, and whether it answers from here; `None`: not checked.
     pub service: Option<(String, Result<(), String>)>,

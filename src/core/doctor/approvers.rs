@@ -131,7 +131,7 @@ impl Approvers {
         self.without_effect.extend(ours.map(name));
     }
 
-    /// In whose names an approval is tried, and what is to be said of the others.
+    /// In whose names an approval is tried, and the findings about the others.
     pub fn judge(self) -> (Vec<ActAs>, Vec<Finding>) {
         let (mut coordinators, mut others, mut admins) = (Vec::new(), Vec::new(), Vec::new());
         for (subject, (rights, roles)) in self.subjects {
@@ -214,9 +214,12 @@ mod tests {
             ),
         ]);
         let (tried, findings) = approvers.judge();
-        let told: Vec<_> = tried.iter().map(|one| (one.words(), one.groups.join(" "))).collect();
+        let lines: Vec<_> = tried.iter().map(|one| (one.words(), one.groups.join(" "))).collect();
         let masters = || UNLIMITED.to_owned();
-        assert_eq!(told, [("g", format!("g {UNLIMITED}")), ("system:serviceaccount:n:a", masters()), ("u", masters())]);
+        assert_eq!(
+            lines,
+            [("g", format!("g {UNLIMITED}")), ("system:serviceaccount:n:a", masters()), ("u", masters())]
+        );
         assert_eq!(findings, []);
     }
 
@@ -248,8 +251,8 @@ mod tests {
             bound("cluster-admin", json!([{"kind": "Group", "name": UNLIMITED}, {"kind": "User", "name": "root"}])),
         ]);
         let (tried, findings) = approvers.judge();
-        let told: Vec<_> = tried.iter().map(|one| (one.words(), one.roles.join(" "))).collect();
-        assert_eq!(told, [("b", "both".to_owned()), ("two", "signs writes".to_owned())]);
+        let lines: Vec<_> = tried.iter().map(|one| (one.words(), one.roles.join(" "))).collect();
+        assert_eq!(lines, [("b", "both".to_owned()), ("two", "signs writes".to_owned())]);
         let texts: Vec<_> = findings.iter().map(|finding| finding.text.as_str()).collect();
         assert_eq!(texts, ["everything, and so any certificate, as cluster admins: root"]);
     }

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn another_who_may_approve_is_told_with_the_roles_that_let_it() {
+    fn another_who_may_approve_is_reported_with_the_roles_that_let_it() {
         let other = ActAs { user: "u".to_owned(), groups: vec![UNLIMITED.to_owned()], roles: vec!["r".to_owned()] };
         let judged = |outcome| examine(&[(other.clone(), APPROVALS, outcome)]).remove(0);
         let found = judged(PolicyProbeResult::Accepted);

@@ -1,4 +1,4 @@
-//! The folders that define DaemonSets: who writes there is root on this node.
+//! The folders that define DaemonSets: a user who may write there is root on this node.
 //!
 //! Owns what that means. Must not look at a disk.
 

@@ -14,7 +14,7 @@ use crate::core::upstream::api_server;
 
 use super::Finding;
 
-/// The name of what the writes would make.
+/// The name of the objects that the writes would make.
 pub(super) const NAME: &str = "daemonlet-doctor";
 
 /// A write that a policy has to refuse.
@@ -35,7 +35,7 @@ pub enum ProbeWrite {
     Patch,
 }
 
-/// What became of a probe.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyProbeResult {
     /// Nothing refuses it.
@@ -46,7 +46,7 @@ pub enum PolicyProbeResult {
     Unknown(String),
 }
 
-/// A request for a certificate, in PEM and base64, with a key that nobody has: the API server reads it before any policy.
+/// A request for a certificate, in PEM and base64, with a key that was thrown away: the API server reads it before any policy.
 const CERTIFICATE_REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIVU1IMENBUUF3R3pFWk1CY0dBMVVFQXd3UVpHRmxiVzl1YkdW\
     MExXUnZZM1J2Y2pCWk1CTUdCeXFHU000OQpBZ0VHQ0NxR1NNNDlBd0VIQTBJQUJMbE9JblRLTG93ODA4dXZ5UlBQQ3BmNXYzWk9y\
     cVJVd1ZqNGViM0t4alZNCldtQW9CSlJzTDBKWVdRalNzeXVIaHhWQzJ1K01rMlBTcU1yRGxmZElXUHlnQURBS0JnZ3Foa2pPUFFR\
@@ -73,7 +73,7 @@ pub(super) const PACKAGED: &[(&str, &str)] = &[
 /// One second more than a token of an agent may live.
 const TOO_LONG: u64 = 86_401;
 
-/// What an agent's writes are tried on.
+/// The objects on which an agent's writes are tried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
     /// Whether the cluster has NodeDaemons.
@@ -90,7 +90,7 @@ pub struct Targets {
     pub account: Option<ObjectKey>,
 }
 
-/// A request that no policy lets an agent make, nor a coordinator approve: nobody is its signer.
+/// A request that no policy lets an agent make, nor a coordinator approve: no controller is its signer.
 pub(super) fn certificate_request() -> Value {
     json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": NAME},
@@ -281,8 +281,8 @@ mod tests {
         let key = || Some(ObjectKey::new("a", "b"));
         assert_eq!(of(nothing()), "events certificates");
         assert_eq!(of(Targets { tainted: Some("n".to_owned()), ..nothing() }), "events certificates nodes");
-        let told = of(Targets { conditions: Some("n".to_owned()), ..nothing() });
-        assert_eq!(told, "events certificates node-status");
+        let asked = of(Targets { conditions: Some("n".to_owned()), ..nothing() });
+        assert_eq!(asked, "events certificates node-status");
         assert_eq!(of(Targets { asks_admission: true, ..nothing() }), "events certificates dry-run");
         assert_eq!(of(Targets { crd: true, ..nothing() }), "nodedaemons leases events certificates");
         assert_eq!(of(Targets { pod: key(), account: key(), ..nothing() }), "events certificates pods tokens");

@@ -34,7 +34,7 @@ pub(super) fn examine(daemons: &[(Value, Mode, Vec<String>)]) -> Vec<Finding> {
     findings
 }
 
-/// Of a DaemonSet what is examined.
+/// The examined parts of a DaemonSet.
 pub fn part_examined(daemon_set: &Value) -> Value {
     let of = |field: &str| daemon_set.at(["metadata", field]);
     json!({

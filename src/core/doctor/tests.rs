@@ -116,7 +116,7 @@ fn each_setting_of_the_kubelet_that_does_not_fit_is_one_finding() {
         let mut facts = kubelet_facts();
         change(&mut facts);
         let found = kubelet::examine(&facts);
-        // An unreadable file says nothing of the folder and the feature gates, either.
+        // An unreadable file does not show the folder and the feature gates, either.
         let found = found.into_iter().filter(|f| check == f.check || f.level != Severity::Ok).collect::<Vec<_>>();
         let one = found.iter().find(|f| f.check == check).unwrap();
         assert_eq!(one.level, level, "{one:?}");
@@ -142,12 +142,12 @@ fn what_a_file_that_was_not_read_would_say_is_unknown() {
         facts.processes[0].push("--feature-gates=EnvFiles=true".into());
         let found = kubelet::examine(&facts);
         let one = found.iter().find(|finding| finding.check == "feature gates").unwrap();
-        assert_eq!(one.level, Severity::Ok, "a flag has the last word");
+        assert_eq!(one.level, Severity::Ok, "a flag takes precedence");
     }
 }
 
 #[test]
-fn hints_name_the_file_that_has_the_last_word() {
+fn hints_name_the_file_that_takes_precedence() {
     let mut facts = kubelet_facts();
     facts.path = "/etc/kubelet.yaml".into();
     facts.configured = facts.path.clone();

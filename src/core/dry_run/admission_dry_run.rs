@@ -1,4 +1,4 @@
-//! One question on its way: when it is put, when it is put again, and what is known meanwhile.
+//! One dry run: when it is sent, when it is sent again, and the answer meanwhile.
 //!
 //! Owns the pace. A question is put once for an instance; what was refused or not answered is asked again ever more
 //! rarely, at times that differ from node to node. Must not read a clock.
@@ -22,7 +22,7 @@ const PATIENCE: Span = Span::from_secs(12);
 pub const FRESH: Span = Span::from_mins(10);
 /// Before a refusal is asked about again, first and at most.
 const REFUSED: (Span, Span) = (Span::from_secs(5), Span::from_mins(10));
-/// The same where nobody judged.
+/// The same where no verdict came.
 const UNANSWERED: (Span, Span) = (Span::from_secs(1), Span::from_secs(60));
 
 /// Where a question stands.
@@ -32,7 +32,7 @@ pub struct RequestState {
     pub answer: DryRunAnswer,
     /// Whether it is to be put now.
     pub due: bool,
-    /// When to look again though nothing happens.
+    /// When to look again if nothing happens.
     pub again: Option<Timestamp>,
 }
 
@@ -45,7 +45,7 @@ pub enum DryRunAnswer {
     Admitted(Arc<Value>),
     /// It would not, in the API server's words.
     Refused(String),
-    /// Nobody has judged it.
+    /// The API server gave no verdict on it.
     Unanswered(Unanswered),
 }
 

@@ -1,7 +1,7 @@
 //! From an answered pod to what a new instance is made from, in the form of a template.
 //!
-//! Owns what of an answer does not enter: what only that one pod has, what rendering settles itself, and what differs
-//! from answer to answer by chance.
+//! Owns which parts of an answer are left out: those that only that one pod has, those that rendering sets itself, and those
+//! that differ from answer to answer by chance.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ const TOKEN_VOLUME: &str = "kube-api-access-token";
 /// What of `pod`, which the API server answered, an instance of `daemon_set` is made from.
 ///
 /// # Errors
-/// What came is no pod that a kubelet can decode.
+/// The answer is no pod that a kubelet can decode.
 pub(super) fn template(daemon_set: &DaemonSet, pod: &Value) -> Result<Value, String> {
     let map = |value: Option<&Value>| value.and_then(Value::as_object).cloned();
     let mut spec = map(pod.at("spec")).ok_or("what it answered is no pod")?;

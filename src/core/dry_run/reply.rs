@@ -1,4 +1,4 @@
-//! What the API server replied, and what that means.
+//! The API server's reply, and its meaning.
 //!
 //! Owns the difference between a refusal of the pod, a question that we may not put, and no answer.
 
@@ -12,7 +12,7 @@ use crate::core::upstream::api_server::Objection;
 
 use super::fold;
 
-/// What came back.
+/// The reply.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum DryRunReply {
     /// The pod, as it would have been created.
@@ -23,25 +23,25 @@ pub enum DryRunReply {
         code: u16,
         /// The API server's words.
         message: String,
-        /// Whether it names an object: what refuses a pod does, what refuses the request as a whole does not.
+        /// Whether it names an object: the refusal of a pod does, the refusal of the request as a whole does not.
         names_object: bool,
     },
-    /// Nothing that an API server says; why.
+    /// Not an API server's reply; why.
     NoAnswer(String),
 }
 
-/// What it means.
+/// Its meaning.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum DryRunVerdict {
     /// The pod would be created; what a new instance is made from.
     Admitted(Arc<Value>),
     /// It would not, in the API server's words.
     Refused(String),
-    /// Nobody has judged it.
+    /// The API server gave no verdict on it.
     Unanswered(Unanswered),
 }
 
-/// Why nobody has judged a pod.
+/// Why there is no verdict on a pod.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Unanswered {
     pub why: String,
@@ -58,7 +58,7 @@ impl Unanswered {
     }
 }
 
-/// What gives an agent the right to ask.
+/// The manifest that gives an agent the right to ask.
 pub const GRANT: &str = "kubectl apply -f /usr/share/daemonlet/k8s/admission-policies.yaml -f \
                          /usr/share/daemonlet/k8s/rbac-dry-run.yaml (packaging/k8s in the repository), or set \
                          policy.admission = \"off\"";

@@ -38,7 +38,7 @@ fn time(time: x509_cert::time::Time) -> Timestamp {
     Timestamp::from_secs(i64::try_from(time.to_unix_duration().as_secs()).unwrap_or(i64::MAX))
 }
 
-/// When the first certificate of `pem` ends, whoever it is for; `None`: there is none.
+/// When the first certificate of `pem` ends, for any subject; `None`: there is none.
 pub fn end_of(pem: &str) -> Option<Timestamp> {
     Some(time(first(pem).ok()?.tbs_certificate().validity().not_after))
 }

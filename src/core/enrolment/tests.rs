@@ -40,7 +40,7 @@ fn who_may_ask_for_whom() {
         ("daemonlet:node:n1", vec!["system:nodes"]),
         ("system:bootstrap:abcdef", vec!["system:bootstrappers"]),
         ("daemonlet:node:n2", vec![GROUP, "system:nodes"]),
-        ("somebody", vec!["system:authenticated"]),
+        ("a-person", vec!["system:authenticated"]),
     ] {
         assert!(is_left_alone(&verdict(user, &groups, &pem("n1"))), "{user} {groups:?}");
     }
@@ -50,7 +50,7 @@ fn who_may_ask_for_whom() {
 fn requests_for_other_signers_and_of_unknown_users_are_not_ours() {
     let good = pem("n1");
     for (signer, request) in [("kubernetes.io/kubelet-serving", good.as_bytes()), (SIGNER, b"nonsense")] {
-        let asked = CertificateRequest { signer, usages: &[], user: "somebody", groups: &[], request };
+        let asked = CertificateRequest { signer, usages: &[], user: "a-person", groups: &[], request };
         assert_eq!(judge(&asked), ApprovalVerdict::NotOurs);
     }
 }

@@ -117,7 +117,7 @@ pub fn why_not_ready(pod: &Value) -> String {
     match (message.is_empty(), phase) {
         (false, _) => message.to_owned(),
         (true, "") => "not ready yet".to_owned(),
-        // The kubelet gives a message: the control plane says it of all pods of a Node that it does not hear.
+        // The kubelet gives a message; the control plane gives none, on all pods of a Node whose kubelet is silent.
         (true, _) if is_condition_true(pod, "ContainersReady") => {
             "its containers are ready, the node is not Ready".to_owned()
         }

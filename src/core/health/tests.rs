@@ -71,7 +71,7 @@ fn a_sandbox_of_this_try_that_does_not_stand_is_a_failure() {
     assert_eq!(fails(&pod(false, Vec::new()), at(100)), Some(Cause::Sandbox));
     assert_eq!(fails(&pod(false, Vec::new()), at(101)), None, "it is of another boot");
     assert_eq!(fails(&pod(true, Vec::new()), at(100)), None);
-    assert_eq!(fails(&PodFact::default(), at(0)), None, "nobody may be at work");
+    assert_eq!(fails(&PodFact::default(), at(0)), None, "no kubelet may be at work");
 }
 
 #[test]

@@ -129,20 +129,20 @@ fn many_problems_of_one_object_hide_no_other() {
     let broken = named("b", &GOOD.replace("image: a:1", "image: a:1, env: [{}]"));
     let file = parse(&format!("{many}---\n{broken}---\n{}", named("c", GOOD)));
     assert_eq!(file.daemon_sets.len(), 1);
-    let told =
+    let problems_of =
         |name: &str| file.problems.iter().filter(|p| p.object.as_ref().is_some_and(|o| o.key.name == name)).count();
-    assert_eq!((told("b"), file.problems.len(), file.is_incomplete()), (1, 101, false));
+    assert_eq!((problems_of("b"), file.problems.len(), file.is_incomplete()), (1, 101, false));
 }
 
 #[test]
-fn of_many_problems_the_first_are_told_and_the_others_counted() {
+fn of_many_problems_the_first_are_reported_and_the_others_counted() {
     for bad in ["x\n---\n", "a: [\n---\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: A}\n---\n"] {
         let good = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good}\n";
         let file = parse_file(Path::new("f"), &(bad.repeat(20_000) + good));
         assert_eq!(file.problems.len(), 101, "{bad}");
         let last = file.problems.last().unwrap();
         assert_eq!(last.reason, "and 19900 more problems after the first 100", "{bad}");
-        assert!(file.is_incomplete(), "it is not known which objects are not told");
+        assert!(file.is_incomplete(), "it is not known of which objects problems are left out");
         assert_eq!(file.objects.len(), 1, "what is valid counts");
     }
     let name = |number: usize| format!("x{number}: 1\n");

@@ -17,7 +17,7 @@ pub struct CoordinatorWatch {
     pub name: String,
     /// Whether it has its list and works.
     pub is_up: bool,
-    /// When it last told something.
+    /// When it last delivered an event.
     pub last_event: Option<Timestamp>,
 }
 

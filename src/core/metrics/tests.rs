@@ -223,7 +223,7 @@ fn coordinator_facts() -> CoordinatorFacts {
 }
 
 #[test]
-fn refusals_are_told_apart_by_field_and_not_by_daemon() {
+fn refusals_are_counted_by_field_and_not_by_daemon() {
     for (field, label) in [
         ("spec.template.spec.volumes[0].persistentVolumeClaim", "spec.template.spec.volumes.persistentVolumeClaim"),
         ("spec.template.spec.containers[name=a].env[3]", "spec.template.spec.containers.env"),

@@ -1,4 +1,4 @@
-//! Objects beside DaemonSets: what names them, and what gives them.
+//! Objects beside DaemonSets: their references, and their lookup.
 //!
 //! Owns plain values only.
 

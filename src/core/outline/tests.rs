@@ -109,7 +109,7 @@ fn a_bounded_spec_that_is_too_large_is_left_out_and_says_of_what_it_has_too_much
         object[field]["more"] = value;
         object
     };
-    let told = |object: &Value, piece: usize| {
+    let outline_of = |object: &Value, piece: usize| {
         let text = ordered(&json!({"kind": "DaemonSetList", "items": [object, daemon_set("whole", 1)]}));
         let read: Value = serde_json::from_str(&read(&text, piece, OutlineStatus::Dropped)).expect("JSON");
         assert_eq!(read["items"][1], daemon_set("whole", 1), "what comes behind it is read");
@@ -121,14 +121,14 @@ fn a_bounded_spec_that_is_too_large_is_left_out_and_says_of_what_it_has_too_much
     };
     let long = || Value::from("x".repeat(LONGEST_PART));
     for piece in [7, 4096] {
-        assert_eq!(told(&with("spec", Value::from("x".repeat(LONGEST_PART - 4096))), piece).0, None);
-        assert_eq!(told(&with("spec", vec![json!({}); MOST_VALUES / 2 - 50].into()), piece).0, None);
-        let (error, finalizers) = told(&with("spec", long()), piece);
+        assert_eq!(outline_of(&with("spec", Value::from("x".repeat(LONGEST_PART - 4096))), piece).0, None);
+        assert_eq!(outline_of(&with("spec", vec![json!({}); MOST_VALUES / 2 - 50].into()), piece).0, None);
+        let (error, finalizers) = outline_of(&with("spec", long()), piece);
         assert_eq!(error.as_deref(), Some("spec: has more than 524288 bytes as JSON"));
         assert_eq!(finalizers, json!(["orphan", "b"]));
-        let (error, _) = told(&with("spec", vec![json!({}); MOST_VALUES / 2].into()), piece);
+        let (error, _) = outline_of(&with("spec", vec![json!({}); MOST_VALUES / 2].into()), piece);
         assert_eq!(error.as_deref(), Some("spec: has more than 18432 maps, lists and commas as JSON"));
-        let (error, finalizers) = told(&with("metadata", long()), piece);
+        let (error, finalizers) = outline_of(&with("metadata", long()), piece);
         assert_eq!(error.as_deref(), Some("metadata: has more than 524288 bytes as JSON"));
         assert_eq!(finalizers, json!(["orphan"]), "its pods are to stay all the same");
     }

@@ -21,7 +21,7 @@ pub(super) fn apply(template: &Value, overlays: &Overlays, bound: &Bound) -> (Op
     if overlays.patches.is_empty() {
         return (None, Vec::new());
     }
-    // No merge of what is too much: it takes longer the more there is.
+    // Too large a patch is not merged: merging takes longer the larger it is.
     let mut errors = bound.exceeded_by(template);
     if !errors.is_empty() {
         return (None, errors);

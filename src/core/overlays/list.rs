@@ -21,11 +21,11 @@ use crate::core::yaml::Limit;
 use super::KEY;
 use super::Patch;
 
-/// So many entries a list has at most.
+/// How many entries a list has at most.
 const ENTRIES: usize = 100;
-/// So many nodes of YAML a value is at most: an alias and what it stands for, and the same again for its key.
+/// How many nodes of YAML a value has at most: an alias and what it stands for, and the same again for its key.
 const NODES: usize = 4;
-/// With what the annotations of daemonlet begin.
+/// The prefix of daemonlet's annotations.
 const OURS: &str = "daemonlet.dev/";
 /// The fields of an entry.
 const FIELDS: [&str; 2] = ["nodes", "patch"];
@@ -47,7 +47,7 @@ impl OverlayEntry {
     }
 }
 
-/// What [`read`] gives.
+/// The result of [`read`].
 pub(super) type ReadList = Result<Vec<OverlayEntry>, Vec<FieldError>>;
 
 /// The list that was read last: DaemonSets that name one ConfigMap share its patches. One alone, because tenants may have
@@ -103,7 +103,7 @@ pub(super) fn read(reference: &ObjectRef, object: &Value, bound: &Bound) -> Read
     let limit = Limit { documents: 2, nodes: bound.values * NODES, bytes: bound.template };
     let mut documents = yaml::read_within(text, limit).into_iter();
     let list = match (documents.next().map(|document| document.value), documents.next()) {
-        // A text that a program made of nothing takes no patch away.
+        // An empty text, as a faulty program may write, takes no patch away.
         (None, _) | (Some(Ok(Value::Null)), None) => {
             let hint = Some("write [] to end all patches".to_owned());
             return Err(vec![FieldError { hint, ..wrong(place, "has no list") }]);

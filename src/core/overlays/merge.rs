@@ -1,6 +1,6 @@
 //! The strategic merge of a patch into a pod template, as kubectl's (`k8s.io/apimachinery/pkg/util/strategicpatch`).
 //!
-//! Owns which lists are merged, and by which field of their items. Must not judge what comes out.
+//! Owns which lists are merged, and by which field of their items. Must not judge the result.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -151,7 +151,7 @@ fn list(
         match (change.get(PATCH).map(Value::as_str), name) {
             (Some(Some("replace")), _) => is_replaced = true,
             (None | Some(Some("delete")), None) => {
-                return Err(wrong(format!("{at}.{key}"), "required: the items of this list are told apart by it"));
+                return Err(wrong(format!("{at}.{key}"), "required: it identifies the items of this list"));
             }
             (Some(Some("delete")), Some(name)) => drop(deleted.insert(name)),
             (None, Some(name)) => changes.push((name, change, at)),

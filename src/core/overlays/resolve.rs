@@ -80,7 +80,7 @@ fn by_list(reference: &ObjectRef, facts: &OverlayFacts<'_>, daemon_set: &DaemonS
         (Lookup::Unknown, Some(last)) => again(last, "it has not been read"),
         (Lookup::Absent | Lookup::Unknown, None) => Overlays {
             config_map: reference.key.clone(),
-            known: KnownList::Missing { unheard: facts.found == Lookup::Unknown },
+            known: KnownList::Missing { unconfirmed: facts.found == Lookup::Unknown },
             list: facts.list,
             patches: Vec::new(),
             digest: UNKNOWN.to_owned(),

@@ -197,9 +197,9 @@ fn what_last_applied_stays_while_the_list_is_not_known() {
         let again = with_facts(found, "", true, Some(&last));
         assert_eq!(again.known, KnownList::Last(why.to_owned()));
         assert_eq!((&again.digest, &again.template), (&last.digest, &last.template));
-        let unheard = found == Lookup::Unknown;
+        let unconfirmed = found == Lookup::Unknown;
         let first = with_facts(found, "size=big", true, None);
-        assert_eq!((&first.known, first.reported()), (&KnownList::Missing { unheard }, None));
+        assert_eq!((&first.known, first.reported()), (&KnownList::Missing { unconfirmed }, None));
         assert_eq!(first.digest, UNKNOWN, "nothing that runs is current by it");
     }
     let list = list(TWO);

@@ -26,7 +26,7 @@ const AUTOMATIC: [(&str, &str); 6] = [
 const NETWORK_UNAVAILABLE: (&str, &str) = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE);
 
 /// Taints by which Kubernetes tells the condition of a node (`node.kubernetes.io/not-ready`), and a cloud that it has yet
-/// to set the node up. Who means to keep a node's pods away has taints of another kind.
+/// to set the node up. To keep a node's pods away, people use taints of another kind.
 const CONDITIONS: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];
 
 /// Whether a taint goes when the node is well.

@@ -1,4 +1,4 @@
-//! Whether policy allows a new instance. It never ends what runs.
+//! Whether policy allows a new instance. It never ends a running one.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl Planner<'_> {
                 self.note_all(&notes);
                 true
             }
-            // What is held was started under another policy, and returns as it was.
+            // A held instance was started under another policy, and returns as it was.
             Admission::Refused(_) if self.may_return => true,
             Admission::Refused(errors) => {
                 self.summary.revision = self.facts.revision(daemon_set);

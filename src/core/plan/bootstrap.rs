@@ -59,7 +59,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether its first instance waits for some time for the API server's word.
+    /// Whether its first instance waits for some time for the API server to list the stock pod.
     fn awaits_stock(&mut self) -> bool {
         let until = self.facts.stock_awaited_until().filter(|_| !self.had_ended);
         until.is_some_and(|until| {
@@ -118,7 +118,7 @@ impl Planner<'_> {
         )
     }
 
-    /// Only the runtime knows anything of the stock pod.
+    /// The runtime is the only evidence of the stock pod.
     fn waits_for_lost(&mut self, daemon_set: &Arc<DaemonSet>, known: Option<HandOver>, evidence: Evidence) -> bool {
         let Some(known) = known else { return false };
         let now = self.context.now;
@@ -141,13 +141,13 @@ impl Planner<'_> {
             None => format!("it was handed over to the DaemonSet controller's pod {} in this boot", known.pod),
         };
         if !known.done {
-            // Nothing but this timer causes the runtime to be asked again.
+            // Only this timer causes the runtime to be asked again.
             self.wake(now + Span::from_secs(5));
         }
         self.stays_handed_over(daemon_set, Some(HandOver { missing, ..known }), &reason)
     }
 
-    /// Nothing runs here any more; what the instance needs to return without an API server is kept.
+    /// Nothing runs here any more; the record keeps what the instance needs to return without an API server.
     fn stays_handed_over(&mut self, daemon_set: &Arc<DaemonSet>, hand_over: Option<HandOver>, reason: &str) -> bool {
         let Some(hand_over) = hand_over else { return false };
         self.record.hand_over = Some(hand_over);

@@ -35,7 +35,7 @@ impl Planner<'_> {
     /// which the summary then says. `replaces`: an instance ends for it.
     pub(super) fn as_admitted(&mut self, target: &Target, replaces: bool) -> Option<Arc<DaemonSet>> {
         let definition = &target.daemon_set;
-        // A roll-back uses what is on this disk.
+        // A roll-back uses the data on this disk.
         if !self.facts.asks_admission() || definition.author() == Author::NodeOwner || target.rollback {
             return Some(Arc::clone(definition));
         }

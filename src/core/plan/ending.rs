@@ -1,6 +1,6 @@
 //! How instances end: the manifest goes, then nothing of the pod runs any more, then it is forgotten.
 //!
-//! Owns the way from the end of an instance to its last trace. Must not decide what ends, but for a daemon that is gone.
+//! Owns the way from the end of an instance to its last trace. Must not decide which instances end, except those of a daemon that is gone.
 
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
@@ -14,7 +14,7 @@ use super::ManifestFact;
 use super::Planner;
 use super::State;
 
-/// An instance whose manifest is still there so long after its end goes on running.
+/// If its manifest is still there so long after its end, an instance counts as running.
 const UNREMOVED: Span = Span::from_secs(60);
 
 impl Planner<'_> {
@@ -27,7 +27,7 @@ impl Planner<'_> {
             if self.facts.manifest(&instance.uid) != ManifestFact::Missing {
                 self.ends_again(&instance.uid);
                 if now - *since >= UNREMOVED {
-                    // Its manifest cannot be removed, so it runs: what it reads does not get old meanwhile.
+                    // Its manifest cannot be removed, so it runs: its data is kept up to date meanwhile.
                     self.refresh_volumes(&instance);
                 }
                 // The agent crashed between record and removal, or the manifest was put back from outside.
@@ -73,7 +73,7 @@ impl Planner<'_> {
         self.record.ended.insert(instance.uid.clone(), self.context.now);
     }
 
-    /// The manifest of an instance that had ended is back: what was known of its end counts no more.
+    /// The manifest of an instance that had ended is back: earlier evidence of its end does not count any more.
     fn ends_again(&mut self, uid: &str) {
         let (now, here) = (self.context.now, self.context.boot);
         for instance in self.record.instances.iter_mut().filter(|i| i.uid == uid) {
@@ -106,7 +106,7 @@ impl Planner<'_> {
         }
         self.record.ignored_file = ignore_file.map(str::to_owned);
         self.record.pending_update = None;
-        // Nor does anything that ran before return, while what ends still does.
+        // No former instance returns either, while this one still ends.
         (self.record.last, self.record.previous, self.record.returns) = (None, None, false);
         self.end_returns();
         let live: Vec<String> = self.record.live().filter(|i| !i.orphaned).map(|i| i.uid.clone()).collect();
@@ -138,7 +138,7 @@ impl Planner<'_> {
         self.keep(State::LeftAlone, reason);
     }
 
-    /// What ends already does so for good.
+    /// An instance that ends already ends for good.
     pub(super) fn end_returns(&mut self) {
         for instance in &mut self.record.instances {
             if let Phase::Ending { returns, .. } = &mut instance.phase {
@@ -147,7 +147,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Nothing should run here any more: says why, or what still ends.
+    /// Nothing should run here any more: reports why, or which instance still ends.
     pub(super) fn show_ended(&mut self, reason: &str) {
         let Some(instance) = self.record.instances.last() else {
             self.summary.state = State::NotSelected;

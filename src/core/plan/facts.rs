@@ -28,7 +28,7 @@ use crate::core::update_trigger::UpdateTrigger;
 pub enum ManifestFact<'a> {
     /// No file of this instance.
     Missing,
-    /// The disk has lost its file, and nobody removed it.
+    /// Its file was lost with the disk and not removed.
     Lost,
     /// Its file, with the SHA-256 of the bytes.
     Present(&'a str),
@@ -66,12 +66,12 @@ pub enum EndObservable {
     No(String),
 }
 
-/// What a pass is to an instance that has a manifest.
+/// Which pass of the boot or process this is, for an instance that has a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassPhase {
-    /// The first look of a boot: neither a kubelet nor anything of the instance has run.
+    /// The first pass of a boot: neither a kubelet nor anything of the instance has run.
     BeforeKubelet,
-    /// The first pass of a process; what an earlier one of this boot left closed is opened.
+    /// The first pass of a process; gates that an earlier process of this boot left closed are opened.
     First,
     Later,
 }
@@ -101,7 +101,7 @@ pub enum Data {
     Current,
     /// The rollback data of the daemon's good revision ([`Action::Keep`]).
     Rollback,
-    /// None but its tokens, while its template is held back for what it costs.
+    /// Only its tokens, while its template is held back because of its cost.
     TokensAlone,
 }
 
@@ -170,7 +170,7 @@ pub enum Permission {
 pub enum Withheld {
     /// The coordinator has not approved it.
     NotApproved,
-    /// Whether it has, has not been read yet.
+    /// The approval has not been read yet.
     NotRead,
     /// Nothing withholds it but the trigger that its owner wrote.
     Until(UpdateTrigger),
@@ -178,7 +178,7 @@ pub enum Withheld {
     NotServed,
     /// The cluster's NodeDaemons drop which overlays apply, so that no coordinator can approve them.
     OlderResource,
-    /// It cannot be read whether who approved it still coordinates.
+    /// It cannot be read whether the coordinator that approved it still holds the Lease.
     LeaseNotRead,
     /// People have paused it.
     Paused,
@@ -210,7 +210,7 @@ impl Withheld {
         }
     }
 
-    /// What to do about it, if the rollout does not go on by itself and the words do not say it.
+    /// What to do about it, if the rollout does not go on by itself and the text does not say it.
     pub fn hint(self) -> Option<&'static str> {
         match self {
             Self::NotServed => Some(
@@ -261,8 +261,8 @@ pub enum Stock {
     Lost(Evidence),
 }
 
-/// What the shell has observed, and what it can compute without side effects. No method has a default: an answer that
-/// nobody gave must not let anything pass.
+/// What the shell has observed, and what it can compute without side effects. No method has a default: a missing answer
+/// must not permit anything.
 pub trait Facts {
     /// Renders (cached) `incarnation` of a DaemonSet.
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult>;
@@ -285,7 +285,7 @@ pub trait Facts {
     fn sandbox(&self, instance: &Instance) -> Evidence;
     /// The name that the node had when the instance was made, if it has another now.
     fn former_node(&self, instance: &Instance) -> Option<&str>;
-    /// What this pass is to the instance.
+    /// Which pass of the boot or process this is, for the instance.
     fn moment(&self, instance: &Instance) -> PassPhase;
     /// Whether it can be observed that the instance has ended, if it ends now.
     fn end_observable(&self, instance: &Instance) -> EndObservable;
@@ -318,7 +318,7 @@ pub trait Facts {
     fn released(&self, daemon_set: &Arc<DaemonSet>, released: &Released) -> ReleasedDefinition;
     /// The revision that the coordinator has approved for this node, if any.
     fn approved(&self, daemon_set: &DaemonSet) -> Option<String>;
-    /// Whether the definition is what was remembered of the API's: no API server has shown DaemonSets to this process.
+    /// Whether the definition is the remembered one of the API: no API server has shown DaemonSets to this process.
     fn is_remembered(&self, daemon_set: &DaemonSet) -> bool;
     /// What the kubelet's admission of an instance depends on besides the pod; when it changes, a rejected instance is
     /// retried at once.
@@ -327,7 +327,7 @@ pub trait Facts {
     fn acceptance_conditions(&self) -> AcceptanceConditions;
     /// Whether a new instance of a DaemonSet may start, by policy and by what its namespace enforces.
     fn admission(&self, daemon_set: &Arc<DaemonSet>) -> Admission;
-    /// Whether what an annotation of a DaemonSet asks of other daemons counts before what those of tenants ask.
+    /// Whether annotations of a DaemonSet about other daemons take precedence over those of tenants.
     fn trusts_annotations(&self, daemon_set: &DaemonSet) -> bool;
     /// Until when the Node may lack labels that it gets from others once it is registered; `None`: it has all.
     fn lacks_labels_until(&self) -> Option<Timestamp>;

@@ -15,7 +15,7 @@ use super::progress::Target;
 
 impl Planner<'_> {
     /// Whether the target starts only with the coordinator's approval.
-    pub(super) fn needs_word(&self, target: &Target) -> bool {
+    pub(super) fn needs_approval(&self, target: &Target) -> bool {
         let (daemon_set, record) = (&target.daemon_set, &self.record);
         let has_run = !record.instances.is_empty()
             || record.last.is_some()
@@ -31,7 +31,7 @@ impl Planner<'_> {
     }
 
     /// Whether the target waits for the coordinator's approval; the summary says so. Its images are pulled meanwhile.
-    pub(super) fn awaits_word(&mut self, target: &Target) -> bool {
+    pub(super) fn awaits_first_approval(&mut self, target: &Target) -> bool {
         let withheld = match self.permission(target) {
             Permission::Free => Withheld::NoCoordinator,
             Permission::Withheld(withheld) => withheld,
@@ -46,8 +46,8 @@ impl Planner<'_> {
         true
     }
 
-    /// Whether the word for the target, which can start, is still to be claimed. It is not started without.
-    pub(super) fn claims_word(&mut self, target: &Target) -> bool {
+    /// Whether the approval of the target, which can start, is still to be claimed. The target does not start without.
+    pub(super) fn claims_approval(&mut self, target: &Target) -> bool {
         match self.permission(target) {
             Permission::Claimed => return false,
             Permission::Approved => self.replacing = Some(target.revision.clone()),

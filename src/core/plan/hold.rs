@@ -1,6 +1,6 @@
-//! What is held at its definition: a newer one is refused, or the configuration of this node no longer selects it.
+//! Daemons held at their definitions: a newer one is refused, or this node's configuration no longer selects it.
 //!
-//! Owns what still happens to it: its data stays fresh, placement ends it, and an instance that is lost or ordered away
+//! Owns what still happens to them: the data stays fresh, placement ends them, and an instance that is lost or ordered away
 //! returns at its own revision. Must not take a newer template.
 
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Planner<'_> {
             }
         }
         if self.summary.state != State::Failing {
-            // How ready it is changes; what holds it does not, and is news once.
+            // Its readiness changes; the reason that holds it does not, and is news once.
             self.summary.reason.clear();
         }
         match why {
@@ -83,7 +83,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A DaemonSet of the API whose definition is not read. What runs stays as it is.
+    /// A DaemonSet of the API whose definition is not read. The instance stays as it is.
     pub(super) fn refused(&mut self, mode: Mode, errors: &[FieldError]) {
         self.keep(State::Refused, "");
         self.summary.source = Some(Source::Api);
@@ -102,7 +102,7 @@ impl Planner<'_> {
         self.add_reason(&format!("{reason}{stays}"));
     }
 
-    /// Says how what stays without a reason to run is let go.
+    /// Hints how a daemon that the configuration no longer selects is released.
     pub(super) fn hint_release(&mut self) {
         if self.record.live().next().is_some() {
             self.summary.let_go(&self.record.key);

@@ -31,10 +31,10 @@ use super::refresh;
 /// If an instance takes longer than this from its manifest to its first readiness, it counts as failing.
 const STARTUP: Span = Span::from_secs(60);
 
-/// How long a new instance waits for what nobody has said anything of yet, before a container waits for it by itself.
-const UNHEARD: Span = Span::from_secs(2);
+/// How long a new instance waits for an object that no source has shown yet, before a container waits for it by itself.
+const UNCONFIRMED: Span = Span::from_secs(2);
 
-/// What a new instance starts for.
+/// Why a new instance starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartFor {
     /// Nothing of the daemon runs.
@@ -47,7 +47,7 @@ pub(super) enum StartFor {
     Boot,
 }
 
-/// What a new instance is made from.
+/// The source of a new instance.
 pub(super) struct NewInstance {
     pub(super) rendering: Arc<RenderResult>,
     /// The DaemonSet that was rendered, as admission returned it.
@@ -76,14 +76,14 @@ impl Planner<'_> {
             false => self.rendered(&daemon_set, target.data, start_for)?,
         };
         let rendering = match start_for {
-            // They were here when it was staged; before the kubelet starts, little can be asked.
+            // The images were here when it was staged; before the kubelet starts, few components answer.
             StartFor::Boot if !matches!(self.facts.images(&rendering, replaces), Images::Failed(_)) => rendering,
             _ => self.with_images(rendering, replaces)?,
         };
         Some(NewInstance { rendering, daemon_set })
     }
 
-    /// Requests what the target waits for besides its Namespace, so that the first daemon of a namespace does not wait
+    /// Requests the objects that the target waits for besides its Namespace, so that the first daemon of a namespace does not wait
     /// for two answers in sequence. Not for Secrets: the daemon may not be allowed to start.
     fn ask_ahead(&mut self, target: &Target) {
         let (references, tokens) = (self.references.clone(), self.tokens.clone());
@@ -94,7 +94,7 @@ impl Planner<'_> {
         self.tokens = tokens;
     }
 
-    /// Notes what the target needs, so that it is there when what it waits for is over, also without an API server.
+    /// Notes the objects that the target needs, so that they are there when its wait is over, also without an API server.
     pub(super) fn note_needs(&mut self, target: &Target) {
         let before = self.summary.clone();
         let _ = self.rendered(&target.daemon_set, target.data, StartFor::Nothing);
@@ -115,7 +115,7 @@ impl Planner<'_> {
             Ok(rendered) => {
                 self.note(rendered);
                 let can_start = match start_for {
-                    StartFor::Nothing => rendered.pod.can_start() && self.has_heard(&rendered.pod.held),
+                    StartFor::Nothing => rendered.pod.can_start() && self.is_confirmed(&rendered.pod.held),
                     StartFor::Restart | StartFor::Replacement | StartFor::Boot => rendered.pod.waiting_for.is_empty(),
                 };
                 if can_start {
@@ -127,12 +127,12 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether it is known that what is missing does not exist, or has been waited for long enough.
-    fn has_heard(&mut self, held: &[HeldPart]) -> bool {
-        if !held.iter().any(|held| held.unheard) {
+    /// Whether missing objects are known not to exist, or have been waited for long enough.
+    fn is_confirmed(&mut self, held: &[HeldPart]) -> bool {
+        if !held.iter().any(|held| held.unconfirmed) {
             return true;
         }
-        let at = *self.record.unheard_since.get_or_insert(self.context.now) + UNHEARD;
+        let at = *self.record.unconfirmed_since.get_or_insert(self.context.now) + UNCONFIRMED;
         if self.context.now < at {
             self.wake(at);
         }
@@ -155,7 +155,7 @@ impl Planner<'_> {
         self.summary.hints = all.filter(|hint| seen.insert(hint.clone())).collect();
     }
 
-    /// Says what is missing.
+    /// Reports the missing objects.
     pub(super) fn wait_for(&mut self, missing: &[Missing]) {
         self.summary.state = State::Waiting;
         self.summary.waiting_for.extend_from_slice(missing);
@@ -212,10 +212,10 @@ impl Planner<'_> {
         self.record.by_hand = None;
         self.record.staged = None;
         (self.record.last, self.record.returns) = (None, false);
-        self.record.unheard_since = None;
+        self.record.unconfirmed_since = None;
         self.open_for_new();
         let waiting = refresh::waiting_alone(&rendered.pod.held);
-        // What starts a container that waits is no change of its data.
+        // Data that starts a waiting container is no change of its data.
         let data_version = if waiting.is_empty() { rendered.pod.data_version.clone() } else { String::new() };
         self.record.bootstrap = self.summary.mode == Some(Mode::Bootstrap);
         let instance = Instance {

@@ -1,6 +1,6 @@
-//! A node's turn among others: a delay that is another on each node.
+//! A node's turn among others: a delay that differs from node to node.
 //!
-//! Owns how long a change of template or overlays waits that needs no approval. Must not decide whether it needs one.
+//! Owns how long a change of template or overlays waits if it needs no approval. Must not decide whether it needs one.
 
 use crate::core::model::Source;
 use crate::core::overlays::ListSource;
@@ -13,7 +13,7 @@ use super::overlays::is_same_template;
 use super::progress::Target;
 
 impl Planner<'_> {
-    /// The per-node delay of a change of `old` that needs no approval. What comes from folders never waits.
+    /// The per-node delay of a change of `old` that needs no approval. DaemonSets from folders never wait.
     pub(super) fn not_yet(&mut self, target: &Target, old: &Instance) -> Option<String> {
         let (daemon_set, wanted) = (&target.daemon_set, target.revision.as_str());
         // One edit of the API's list would replace a folder's daemon on all nodes at once.

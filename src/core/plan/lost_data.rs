@@ -14,7 +14,7 @@ use super::Planner;
 use super::State;
 
 impl Planner<'_> {
-    /// Ends what the kubelet, which does not run yet, would start without its data, unless this pass can write all of it.
+    /// Ends instances that the kubelet, which does not run yet, would start without their data, unless this pass can write it.
     /// As at a first start it is held until nothing is missing; then it starts under a new UID.
     pub(super) fn end_without_data(&mut self) {
         if self.facts.unreadable_manifests().is_some() {

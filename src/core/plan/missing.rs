@@ -1,7 +1,7 @@
-//! What another revision needs that does not exist, while an instance of the old one stays.
+//! Missing objects of another revision, while an instance of the old one stays.
 //!
-//! Owns what is said of it: the coordinator approves no node that lacks something. What nobody has said anything of yet is
-//! not missing.
+//! Owns how that is reported: the coordinator approves no node that lacks something. An object that no source has shown yet
+//! does not count as missing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::progress::Target;
 
 impl Planner<'_> {
     /// Notes the objects that a target refers to which waits for its approval, so that it is known by then which of them
-    /// exist. Its tokens are requested once it is approved. Gives what does not exist, in words.
+    /// exist. Its tokens are requested once it is approved. Gives the missing objects as text.
     pub(super) fn look_ahead(&mut self, target: &Target) -> Option<String> {
         for rendering in self.renderings(target) {
             self.references.extend(rendered(&rendering).flat_map(|rendered| &rendered.pod.references).cloned());
@@ -32,7 +32,7 @@ impl Planner<'_> {
         self.note_missing(target)
     }
 
-    /// Notes what the target needs and what does not exist, if an instance stays for that. Gives it in words.
+    /// Notes the objects that the target needs, and the missing ones if an instance stays because of them. Gives these as text.
     pub(super) fn note_missing(&mut self, target: &Target) -> Option<String> {
         let renderings = self.renderings(target);
         let all = renderings.iter().flat_map(rendered).flat_map(|rendered| &rendered.pod.absent);
@@ -49,7 +49,7 @@ impl Planner<'_> {
     }
 
     /// The renderings of the target's next instance as it is written and as admission has just changed it, as far as policy
-    /// allows them. What admission adds may be another object by now: only who is approved asks it again.
+    /// allows them. What admission adds may be another object by now: only an approved node asks it again.
     fn renderings(&self, target: &Target) -> Vec<Arc<RenderResult>> {
         let written = &target.daemon_set;
         let is_fresh = self.record.answer.as_ref().is_some_and(|answer| self.context.now - answer.at < FRESH);

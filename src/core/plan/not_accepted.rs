@@ -1,7 +1,7 @@
 //! Revisions whose manifest the kubelet does not accept.
 //!
 //! Owns what follows: such a revision has failed at once, and the last one that the kubelet accepted returns, whatever
-//! `daemonlet.dev/rollback` says, for nothing of the other can run. Where there is none it stays, and is tried again
+//! `daemonlet.dev/rollback` says: the failed revision cannot run at all. Without such a revision it stays, and is tried again
 //! when another kubelet or another manifest may fare better. A revision that the kubelet accepted before, or rejected in
 //! its own words, is tried again with a back-off: it has read the manifest.
 
@@ -18,7 +18,7 @@ use super::Data;
 use super::Planner;
 use super::progress::Target;
 
-/// What a revision that was not accepted waits for.
+/// The reason for which a revision that was not accepted waits.
 pub(super) const UNTIL: &str =
     "until its template, the kubelet's version or the configuration changes, or you run `daemonlet retry`";
 
@@ -87,13 +87,13 @@ impl Planner<'_> {
         failed.is_some_and(|failed| failed.failure.cause == Cause::NotAccepted)
     }
 
-    /// Whether what the kubelet did not accept may be accepted now. What may have been rejected unheard, because no API
-    /// server answered, is tried once more when one does, if nothing runs in its stead.
+    /// Whether an instance that the kubelet did not accept may be accepted now. A rejection may have gone unnoticed while no API
+    /// server answered: then the instance is tried once more when one does, if nothing runs in its stead.
     pub(super) fn may_be_accepted_now(&self, failed: &FailedRevision) -> bool {
         let Some(before) = &failed.conditions else { return false };
         let now = self.facts.acceptance_conditions();
-        let is_heard = now.has_api && !before.has_api;
-        now.differs(before) || is_heard && self.last_accepted(&failed.revision).is_none()
+        let has_api_again = now.has_api && !before.has_api;
+        now.differs(before) || has_api_again && self.last_accepted(&failed.revision).is_none()
     }
 
     /// The last revision that the kubelet accepted, if it is another one than `desired`.

@@ -1,4 +1,4 @@
-//! What overlays mean for a plan. That they are part of what an instance is current by, its revision says.
+//! What overlays mean for a plan. They are part of an instance's revision.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether nothing may be made of `daemon_set` because its mode has no overlays; the summary says so.
+    /// Whether no instance of `daemon_set` may start because its mode has no overlays; the summary says so.
     pub(super) fn has_overlays_in_bootstrap(&mut self, daemon_set: &DaemonSet) -> bool {
         let is_refused = daemon_set.overlays.is_some() && self.summary.mode == Some(Mode::Bootstrap);
         if is_refused {

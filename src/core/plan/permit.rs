@@ -53,7 +53,7 @@ impl Planner<'_> {
         match permission {
             Permission::Claimed => Permission::Claimed,
             _ if is_paused(&target.daemon_set) => Permission::Withheld(Withheld::Paused),
-            // Nobody may have been there to withdraw what was approved before.
+            // An earlier approval may stand because no coordinator ran to withdraw it.
             permission if permission != Permission::Free && self.is_halted(target) => {
                 Permission::Withheld(Withheld::Halted)
             }
@@ -64,7 +64,7 @@ impl Planner<'_> {
     /// Remembers which revision ran here, if it is not the wanted one.
     pub(super) fn note_previous(&mut self, daemon_set: &DaemonSet, desired: &str) {
         if daemon_set.source != Source::Api {
-            // A folder's never returns to what the API had.
+            // A folder's daemon never returns to the API's definition.
             self.record.previous = None;
             return;
         }
@@ -83,7 +83,7 @@ impl Planner<'_> {
             return None;
         }
         let approved = self.facts.approved(daemon_set).or_else(|| self.staged_before(daemon_set).map(str::to_owned));
-        // What is approved with other overlays alone is nothing to return to.
+        // A revision that differs by its overlays alone is no revision to return to.
         let approved = approved.filter(|approved| !is_same_template(approved, desired))?;
         let approved = template_hash(&approved);
         // The released one has the annotations and the strategy of today.
@@ -132,7 +132,7 @@ impl Planner<'_> {
             // A rendering that could not start is not claimed.
             Permission::Approved => {
                 let before = self.summary.clone();
-                // What is pulled for it goes on though the approval is withdrawn.
+                // Its pulls go on although the approval is withdrawn.
                 let since = Timestamp::default();
                 self.record.pending_update = Some(PendingUpdate { revision: target.revision.clone(), since });
                 if self.in_the_way(target, old, beside).is_some()
@@ -153,7 +153,7 @@ impl Planner<'_> {
     }
 
     /// Why the target waits for its approval, which is withheld: its images are pulled meanwhile. `None`: no approval
-    /// would help, and who starts it meets the refusal and reports it.
+    /// would help; the start meets the refusal and reports it.
     pub(super) fn withheld(&mut self, target: &Target, withheld: Withheld) -> Option<String> {
         let incarnation = self.record.next_incarnation;
         if are_missing(&target.daemon_set)
@@ -221,7 +221,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether what ended here does not return with the target. With `OnDelete` it does, unless that is paused or halted.
+    /// Whether an instance that ended here does not return with the target. With `OnDelete` it does, unless that is paused or halted.
     fn is_withheld(&self, target: &Target) -> bool {
         match self.permission(target) {
             Permission::Withheld(Withheld::Paused | Withheld::Halted) => true,
@@ -248,7 +248,7 @@ impl Planner<'_> {
         if self.record.live().next().is_some() || last.revision == target.revision || !self.is_withheld(&target) {
             return target;
         }
-        // What was claimed and can start no more, since another template came, keeps nothing else from starting.
+        // A claimed revision that cannot start any more because another template came keeps no other from starting.
         if last.claimed && self.can_never_start(&last.daemon_set) {
             self.record.last = None;
             return target;
@@ -257,18 +257,18 @@ impl Planner<'_> {
         Target { daemon_set: last.daemon_set, revision: last.revision, data: Data::Current, rollback: false }
     }
 
-    /// Whether an instance of `daemon_set` would be refused, or needs what is known not to exist.
+    /// Whether an instance of `daemon_set` would be refused, or needs objects that are known not to exist.
     pub(super) fn can_never_start(&self, daemon_set: &Arc<DaemonSet>) -> bool {
         if matches!(self.facts.admission(daemon_set), Admission::Refused(_)) {
             return true;
         }
         match &self.facts.rendering(daemon_set, self.record.next_incarnation, Data::Current).result {
-            Ok(rendered) => !rendered.pod.can_start() && rendered.pod.held.iter().all(|held| !held.unheard),
+            Ok(rendered) => !rendered.pod.can_start() && rendered.pod.held.iter().all(|held| !held.unconfirmed),
             Err(_) => true,
         }
     }
 
-    /// Notes what a claimed replacement starts: it goes on although approvals are lost meanwhile. So does one of a released
+    /// Notes the revision that a claimed replacement starts: it goes on although approvals are lost meanwhile. So does one of a released
     /// revision that cannot be had: what follows is no first instance.
     pub(super) fn note_replacement(&mut self, target: &Target) {
         if self.passes_over_released || self.permission(target) == Permission::Claimed {

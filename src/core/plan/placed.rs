@@ -1,12 +1,13 @@
-//! Whether the daemon may start on this node, and whether what runs may stay.
+//! Whether the daemon may start on this node, and whether its instance may stay.
 //!
-//! Owns the one exception from upstream's placement: what has ended to return does so on a node that is not well.
+//! Owns the one exception from upstream's placement: an instance that ended to return does so on a node that is not healthy.
 
 use crate::core::model::DaemonSet;
 use crate::core::placement;
 use crate::core::placement::Judgement;
 use crate::core::placement::Placement;
 use crate::core::placement::TaintCheck;
+use crate::core::record::Instance;
 use crate::core::time::Timestamp;
 
 use super::Planner;
@@ -19,7 +20,7 @@ impl Planner<'_> {
     }
 
     /// Why no new instance starts here. A node that is not ready or unreachable has taints for that, and a successor that
-    /// waited until they go would leave it without the daemon although nobody wanted that.
+    /// waited until they go would leave the node without the daemon needlessly.
     pub(super) fn misplaced(&mut self, daemon_set: &DaemonSet) -> Option<String> {
         let placement = self.placed(daemon_set);
         if placement.should_run {
@@ -34,19 +35,21 @@ impl Planner<'_> {
     }
 
     /// Until when nothing ends for want of labels that the Node may have yet to get, if nothing else is against the daemon.
-    /// What was started on this very Node had its labels: that it lacks them now is evidence.
+    /// An instance that was started on this very Node proves that the Node had its labels: their absence now is evidence.
     pub(super) fn awaits_labels_until(&self, daemon_set: &DaemonSet) -> Option<Timestamp> {
         let until = self.facts.lacks_labels_until()?;
         let since = self.facts.node_since().filter(|_| self.context.node.registered);
-        if since.is_some_and(|since| self.record.live().any(|instance| instance.created > since)) {
+        // Of an adopted instance it is not known when it was started.
+        let is_later = |instance: &Instance, since| instance.created > since && !instance.is_adopted;
+        if since.is_some_and(|since| self.record.live().any(|instance| is_later(instance, since))) {
             return None;
         }
         let is_elsewhere = || self.judged(daemon_set).node_name.is_some_and(|name| !name.matches);
-        // While the Node is not known, nothing of it is.
+        // While the Node is not known, its labels and taints are not known either.
         (!self.context.node.registered || !is_elsewhere() && !self.is_evicted(daemon_set)).then_some(until)
     }
 
-    /// Whether a taint of the node ends what runs.
+    /// Whether a taint of the node ends the instance.
     pub(super) fn is_evicted(&self, daemon_set: &DaemonSet) -> bool {
         self.judged(daemon_set).taints.iter().any(TaintCheck::evicts)
     }
@@ -62,7 +65,7 @@ impl Planner<'_> {
         placement::belongs(self.context.node, daemon_set, namespace.as_ref())
     }
 
-    /// The node is not for it, by evidence: what runs ends, and nothing of it is to return.
+    /// There is evidence that the node is not for it: the instance ends, and does not return.
     pub(super) fn unplaced(&mut self, reason: &str) {
         (self.record.last, self.record.returns) = (None, false);
         self.end_returns();

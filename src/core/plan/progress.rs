@@ -9,8 +9,8 @@
 //!   the deadline, or at once if no other revision has been good.
 //! * Data that changed under a good instance becomes the data of a roll-back only if the instance ran with it for a
 //!   while and no other revision was wanted. So data and template that change together are rolled back together.
-//! * What the kubelet does not accept has failed at once (`not_accepted`).
-//! * What failed is not tried again until the template changes (with `restart-on: config` also the data), or an
+//! * A revision that the kubelet does not accept has failed at once (`not_accepted`).
+//! * A failed revision is not tried again until the template changes (with `restart-on: config` also the data), or an
 //!   administrator asks for it.
 
 use std::sync::Arc;
@@ -43,7 +43,7 @@ use super::ready::STEADY;
 /// The default progress deadline; upstream's default for Deployments.
 const DEFAULT_DEADLINE: Span = Span::from_mins(10);
 /// How long a good instance must run with changed data before a roll-back returns to that data.
-const DATA_SETTLES: Span = Span::from_secs(30);
+const DATA_GOOD_AFTER: Span = Span::from_secs(30);
 /// How soon to look again at an unavailable instance, and at a late one.
 const LOOK_AGAIN: Span = Span::from_secs(5);
 const LOOK_AGAIN_LATE: Span = Span::from_secs(10);
@@ -60,7 +60,7 @@ pub(super) struct Target {
 }
 
 impl Planner<'_> {
-    /// Looks at what runs, and records what is good and what failed.
+    /// Judges the instances, and records which revision is good and which failed.
     pub(super) fn judge(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
         self.follow_retry(daemon_set, desired);
         self.forgive(daemon_set, desired);
@@ -114,7 +114,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Forgets a failure once what failed is no longer wanted.
+    /// Forgets a failure once the failed revision is no longer wanted.
     fn forgive(&mut self, daemon_set: &Arc<DaemonSet>, desired: &str) {
         let approved = self.facts.approved(daemon_set);
         if self
@@ -182,10 +182,10 @@ impl Planner<'_> {
                         now
                     }
                 };
-                if now < since + DATA_SETTLES {
-                    self.wake(since + DATA_SETTLES);
+                if now < since + DATA_GOOD_AFTER {
+                    self.wake(since + DATA_GOOD_AFTER);
                 }
-                now >= since + DATA_SETTLES
+                now >= since + DATA_GOOD_AFTER
             }
         };
         if changed {
@@ -228,7 +228,7 @@ impl Planner<'_> {
         match failure {
             Some(mut failure) => {
                 if failure.cause == Cause::NotAccepted && self.was_read(desired) {
-                    // That it rejects the pod nobody hears now.
+                    // Without an API server, a rejection of the pod is not reported.
                     failure.cause = Cause::Admission;
                 }
                 let revision = desired.to_owned();

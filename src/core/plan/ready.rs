@@ -25,7 +25,7 @@ pub(super) enum Availability {
 }
 
 impl Planner<'_> {
-    /// Whether `instance` is available and has been ready for at least `least`; schedules another look when that time
+    /// Whether `instance` is available and has been ready for at least `least`; schedules another check when that time
     /// comes.
     pub(super) fn availability(&mut self, daemon_set: &DaemonSet, instance: &Instance, least: Span) -> Availability {
         let own = instance.daemon_set.as_deref().unwrap_or(daemon_set);

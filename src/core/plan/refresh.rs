@@ -1,6 +1,6 @@
-//! Keeping what runs up to date in place: each volume by itself, and the manifest.
+//! Keeps a running instance up to date in place: each volume by itself, and the manifest.
 //!
-//! Owns what a part that lacks something means for an instance that runs: it keeps what it has, and nothing else does.
+//! Owns what a part that lacks something means for an instance that runs: only that part keeps its last data.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use super::VolumesFact;
 use super::instance::describe;
 use super::progress::restarts_on_data;
 
-/// How much of an instance a part is that keeps what it has.
+/// How much of an instance keeps its last data because of a part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StaleScope {
     Volume,
     Pod,
 }
 
-/// What of an instance keeps what it has.
+/// Which parts of an instance keep their last data.
 #[derive(Default)]
 struct KeptParts {
     volumes: BTreeSet<String>,
@@ -44,13 +44,13 @@ struct KeptParts {
     /// Whether a part that is not optional keeps what it has.
     is_bound: bool,
     stale: Vec<(StaleScope, StaleVolume)>,
-    /// What is not there and is no data.
+    /// Objects that do not exist and are no data.
     missing: Vec<Missing>,
-    /// What nobody has said anything of yet, or cannot be read.
+    /// Objects that no source has shown yet, or that cannot be read.
     unknown: Vec<Missing>,
     /// Containers that have waited since the instance began.
     waiting: BTreeSet<String>,
-    /// How to mend what is refused.
+    /// The hints for refused fields.
     hints: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl KeptParts {
         let is_refused = rendering.result.is_err();
         let mut kept = Self { manifest: is_refused, is_bound: is_refused, ..Self::default() };
         for held in rendering.held() {
-            match held.optional && held.unheard {
+            match held.optional && held.unconfirmed {
                 true => kept.add_optional(instance, held, lost),
                 false => kept.add(instance, rendering, held),
             }
@@ -141,8 +141,8 @@ impl KeptParts {
             }
         };
         self.is_bound = true;
-        // What concerns the whole pod is not data: what runs does not become wrong without it.
-        match (held.unheard, held.refused.is_empty() && extent == StaleScope::Pod) {
+        // An object that concerns the whole pod is not data: the running instance does not become stale without it.
+        match (held.unconfirmed, held.refused.is_empty() && extent == StaleScope::Pod) {
             (true, _) => return self.unknown.extend(held.missing.iter().cloned()),
             (false, true) => return self.missing.extend(held.missing.iter().cloned()),
             (false, false) => {}
@@ -183,7 +183,7 @@ impl Planner<'_> {
         self.note_kept(instance, &rendering, &kept);
         let manifest = match self.facts.manifest(&instance.uid) {
             ManifestFact::Missing if self.facts.unreadable_manifests().is_none() => return,
-            // It starts anew: what it lacks holds it, as at a first start.
+            // It starts anew: missing objects hold it, as at a first start.
             ManifestFact::Lost if kept.is_bound => return,
             ManifestFact::Missing => {
                 kept.keep_environments(instance, &rendering);
@@ -263,7 +263,7 @@ impl Planner<'_> {
         let starts = !kept.manifest && kept.waiting.len() < instance.waiting.len();
         let Some(known) = self.record.instances.iter_mut().find(|known| known.uid == instance.uid) else { return };
         let written = WrittenData::of(rendering, &kept.volumes);
-        // Where nothing is written, what was written stays true.
+        // If nothing is written, the earlier state stays true.
         let writes = |volume: &VolumeData| !kept.volumes.contains(&volume.name) || !volume.tokens.is_empty();
         let is_news = known.data.is_none() || rendering.volumes().iter().any(writes);
         if is_news && known.data.as_ref() != Some(&written) {
@@ -289,7 +289,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Says what keeps its last data, since when, and what it lacks.
+    /// Reports which parts keep their last data, since when, and what they lack.
     fn note_kept(&mut self, instance: &Instance, rendering: &RenderResult, kept: &KeptParts) {
         let now = self.context.now;
         for missing in rendering.held().iter().flat_map(|held| &held.missing) {
@@ -313,14 +313,14 @@ impl Planner<'_> {
         known.stale.retain(|volume, _| kept.stale.iter().any(|(_, stale)| stale.volume == *volume));
         for (extent, stale) in &kept.stale {
             let since = known.stale.entry(stale.volume.clone()).or_insert(now).to_string();
-            // What is set aside keeps its manifest for the one reason that is given for all of it.
+            // A daemon that is set aside keeps its manifest for the one reason that is given for all of its parts.
             if !(self.is_set_aside && *extent == StaleScope::Pod) {
                 self.summary.stale.push(StaleVolume { since, ..stale.clone() });
             }
         }
     }
 
-    /// Ends the summary of what runs: without all of its containers it waits, with old data it is stale.
+    /// Ends the summary of a running instance: without all of its containers it waits, with old data it is stale.
     pub(super) fn tell_kept(&mut self) {
         let waiting = std::mem::take(&mut self.summary.waiting_containers);
         for WaitingContainer { container, missing } in &waiting {
@@ -371,7 +371,7 @@ fn made_elsewhere(daemon_set: &DaemonSet) -> HeldPart {
     HeldPart { refused: vec![error], ..HeldPart::default() }
 }
 
-/// What holds a part back, in one line.
+/// The reason that holds a part back, in one line.
 fn reason(held: &HeldPart) -> String {
     let missing: Vec<String> = held.missing.iter().map(describe).collect();
     let mut reasons: Vec<String> = held.refused.iter().map(ToString::to_string).collect();

@@ -129,8 +129,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The released revision that first instances have in place of the target, as far as the DaemonSet says, or once said
-    /// and the coordinator has not said again.
+    /// The released revision that first instances have in place of the target, as far as the DaemonSet's status says, or once said
+    /// and the coordinator has not written again.
     fn kept_on<'t>(&'t self, target: &'t Target) -> Option<&'t Released> {
         let daemon_set = &target.daemon_set;
         let rollout = &daemon_set.rollout;

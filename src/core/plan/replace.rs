@@ -33,7 +33,7 @@ impl Planner<'_> {
             self.end_for_restart(old, order, EndConfirmation::Reported);
             return self.show_as(old, State::Stopping, &format!("{order}, and no new one starts here: {reason}"));
         }
-        // A revision that makes the node unwell is left all the same, and the node with it.
+        // A roll-back goes on although the node is unhealthy: the failed revision may be the cause.
         let goes_back = target.rollback || self.summary.wanted_revision.as_ref() != Some(&target.revision);
         let misplaced = misplaced.filter(|_| !goes_back || !self.belongs(&target.daemon_set));
         let restart = order.as_ref().and_then(|_| self.restart_target(target, old));

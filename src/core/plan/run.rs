@@ -68,7 +68,7 @@ impl Planner<'_> {
             return false;
         }
         // A node that is not registered yet has only some of its labels and taints: not enough to start anything,
-        // and no evidence against what runs.
+        // and no evidence against a running instance.
         let reason = &placement.reason;
         match (self.context.node.registered, self.awaits_labels_until(daemon_set)) {
             (true, None) => self.unplaced(reason),
@@ -118,8 +118,8 @@ impl Planner<'_> {
         self.record.staged.take_if(|staged| *staged != target.revision && !is_in_doubt(staged, &target));
         let Some(target) = self.or_released(target) else { return };
         let (current, outdated) = self.split(&target);
-        let needs_word = self.needs_word(&target);
-        if outdated.is_empty() && !needs_word {
+        let needs_approval = self.needs_approval(&target);
+        if outdated.is_empty() && !needs_approval {
             self.record.pending_update = None;
         }
         let surge = target.daemon_set.allows_surge() && !target.rollback;
@@ -156,7 +156,7 @@ impl Planner<'_> {
             }
             (None, None) => {
                 self.note_claim(&target);
-                // What may not start at all waits for nothing: those that wait are not counted as those that are refused.
+                // A daemon that may not start at all does not wait: waiting daemons are counted apart from refused ones.
                 if self.is_refused_at_a_port(&target) {
                     self.replacing = None;
                     self.admitted(&target.daemon_set);
@@ -167,13 +167,13 @@ impl Planner<'_> {
                     self.summary.state = State::Waiting;
                     return self.add_reason(&why);
                 }
-                if needs_word && self.awaits_word(&target) {
+                if needs_approval && self.awaits_first_approval(&target) {
                     return;
                 }
                 let prepared = self.prepare(&target, StartFor::Nothing);
                 let reason = prepared.as_ref().and_then(|_| self.start_reason());
                 let prepared = prepared.filter(|_| reason.is_some());
-                if needs_word && prepared.is_none() {
+                if needs_approval && prepared.is_none() {
                     // Its claim is returned.
                     self.replacing = None;
                 }
@@ -182,7 +182,7 @@ impl Planner<'_> {
                     self.ask_runtime(at);
                     return self.add_reason("the container runtime is asked first whether one runs here already");
                 }
-                if let Some(prepared) = prepared.filter(|_| !needs_word || !self.claims_word(&target)) {
+                if let Some(prepared) = prepared.filter(|_| !needs_approval || !self.claims_approval(&target)) {
                     self.begin(&target, &prepared, &reason.unwrap_or_default());
                 }
             }
@@ -309,7 +309,7 @@ impl Planner<'_> {
     }
 }
 
-/// Whether the manifest of an instance whose definition is not remembered has a gate: what runs gets or loses none.
+/// Whether the manifest of an instance whose definition is not remembered has a gate: a running instance neither gets nor loses one.
 fn gate_on_disk(facts: &dyn Facts, daemon_set: &Arc<DaemonSet>, instance: &Instance) -> StartGate {
     let ManifestFact::Present(on_disk) = facts.manifest(&instance.uid) else { return StartGate::None };
     let with_gate = facts.rendering(&daemon_set.with_gate(StartGate::Has), instance.incarnation, Data::Current);

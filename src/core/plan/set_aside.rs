@@ -1,6 +1,6 @@
 //! A daemon whose definition is set aside: it is not rendered.
 //!
-//! Owns what still happens to what runs: it ends where its placement ends it, and its tokens are renewed. Must not render
+//! Owns what still happens to its instance: it ends where its placement ends it, and its tokens are renewed. Must not render
 //! anything else.
 
 use crate::core::model::Mode;
@@ -10,7 +10,7 @@ use super::Planner;
 use super::State;
 
 impl Planner<'_> {
-    /// Keeps what runs as it is on disk, with its tokens renewed. `reason`: why its definition is not looked at.
+    /// Keeps the instance as it is on disk, with its tokens renewed. `reason`: why its definition is not looked at.
     pub(super) fn set_aside(&mut self, mode: Mode, reason: &str) {
         self.summary.source = Some(Source::Api);
         self.summary.mode = Some(mode);
@@ -29,7 +29,7 @@ impl Planner<'_> {
             self.refresh(instance);
             self.show(instance);
         }
-        // How ready it is changes; what holds it back does not, and is news once.
+        // Its readiness changes; the reason that holds it back does not, and is news once.
         self.summary.reason.clear();
         self.summary.state = State::Refused;
         self.summary.refused_field = Some("spec.template".to_owned());

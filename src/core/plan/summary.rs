@@ -1,4 +1,4 @@
-//! What is said of a daemon after a pass.
+//! The report on a daemon after a pass.
 //!
 //! Owns the values, and how long their texts may be. Must not decide anything.
 
@@ -40,10 +40,10 @@ pub struct Summary {
     /// Since when it is in this state, if known.
     pub since: Option<Timestamp>,
     pub waiting_for: Vec<Missing>,
-    /// Parts of what runs that keep their last data.
+    /// Parts of the instance that keep their last data.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stale: Vec<StaleVolume>,
-    /// Containers of what runs that wait for their environment.
+    /// Containers of the instance that wait for their environment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting_containers: Vec<WaitingContainer>,
     /// Whether the node is to carry the taint `daemonlet.dev/starting` until it is Ready.
@@ -66,14 +66,14 @@ pub struct Summary {
     /// Why an image of the wanted revision cannot be pulled, while the old instance stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_failed: Option<String>,
-    /// What the target needs and what does not exist, while an instance of another revision stays.
+    /// The target's missing objects, while an instance of another revision stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<MissingReport>,
     /// The name of a pod of the DaemonSet controller that runs beside a `static` instance.
     pub stock_pod: Option<String>,
     /// The wanted revision, if it failed here.
     pub failed: Option<FailedRevision>,
-    /// Whether it stays only because nobody has let it go: `release` ends it.
+    /// Whether it is held and `release` ends it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub releasable: bool,
 }
@@ -91,7 +91,7 @@ impl Summary {
         }
     }
 
-    /// Bounds the texts, which quote what others wrote: a template, a registry, a container.
+    /// Bounds the texts, which quote other sources: a template, a registry, a container.
     pub(super) fn shorten(&mut self) {
         let missing = self.missing.as_mut().map(|missing| &mut missing.message);
         for text in self.pull_failed.iter_mut().chain(missing).chain(&mut self.hints).chain([&mut self.reason]) {

@@ -1,4 +1,4 @@
-//! What an approved replacement waits for on this node: `daemonlet.dev/update`.
+//! The trigger for which an approved replacement waits on this node: `daemonlet.dev/update`.
 //!
 //! Owns when that has come. It is asked for where something runs, or is to return, and not for first instances. What
 //! waits for a boot is claimed before (`staged`): at the boot nothing is asked, as the API server may be away.
@@ -18,11 +18,11 @@ use super::Withheld;
 use super::instance::StartFor;
 use super::progress::Target;
 
-/// What a replacement waits for that nothing else withholds.
+/// The trigger for which a replacement waits that nothing else withholds.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct AwaitedTrigger {
     pub trigger: UpdateTrigger,
-    /// The revision that replaces what runs.
+    /// The revision that replaces the instance.
     pub revision: String,
 }
 
@@ -62,7 +62,7 @@ impl Planner<'_> {
         match trigger {
             UpdateTrigger::Drain => self.context.node.unschedulable,
             UpdateTrigger::Manual => self.is_by_hand(&target.revision),
-            // What needs an approval is staged first.
+            // A replacement that needs an approval is staged first.
             UpdateTrigger::Boot => is_free && self.is_before_kubelet(),
             UpdateTrigger::Unknown => false,
         }
@@ -74,7 +74,7 @@ impl Planner<'_> {
         live.peek().is_some() && live.all(|instance| self.facts.moment(instance) == PassPhase::BeforeKubelet)
     }
 
-    /// Whether the target was staged for this boot, as far as is known: what is paused or halted is not.
+    /// Whether the target was staged for this boot, as far as is known: a paused or halted rollout is not.
     fn is_staged(&self, target: &Target) -> bool {
         let daemon_set = &target.daemon_set;
         self.record.staged.as_ref() == Some(&target.revision)
@@ -123,7 +123,7 @@ impl Planner<'_> {
             Permission::Standing(UpdateTrigger::Boot) => {}
             _ => return,
         }
-        // What it needs is watched, and its images are kept.
+        // Its objects are watched, and its images are kept.
         let before = self.summary.clone();
         let prepared = self.prepare(target, StartFor::Replacement);
         self.summary = before;
@@ -138,7 +138,7 @@ impl Planner<'_> {
     }
 
     /// Where nothing was decided about what is staged: it stays so, and is reported so, unless it is known that its
-    /// approval does not stand. What is given back to the coordinator must not be made at the next boot.
+    /// approval does not stand. A claim that is given back to the coordinator must not be carried out at the next boot.
     pub(super) fn judge_staged(&mut self) {
         let Some(staged) = self.record.staged.as_deref().filter(|_| self.staging.is_none()) else { return };
         let runs = self.record.live().find_map(|instance| instance.daemon_set.as_ref());

@@ -1,6 +1,6 @@
 //! When the first instance of a boot starts: after those that `daemonlet.dev/after` names.
 //!
-//! Owns the wait. No manifest is withheld from what has one, or had one in this boot. At a boot, before the kubelet
+//! Owns the wait. An instance that has a manifest, or had one in this boot, keeps it. At a boot, before the kubelet
 //! starts, such an instance waits at its gate instead: the kubelet makes its sandbox, and no container.
 
 use std::collections::BTreeSet;
@@ -128,7 +128,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The actions on gates, after the data has been written; says for whom what runs waits.
+    /// The actions on gates, after the data has been written; reports for which daemons the instance waits.
     pub(super) fn move_gates(&mut self) {
         let gated =
             self.record.live().filter(has_gate).map(|instance| (instance.uid.clone(), instance.pod_name.clone()));
@@ -158,8 +158,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Notes that a daemon that others wait for is Ready in this boot, or runs steadily where nobody reports that. What a
-    /// mirror pod shows from before is no evidence of that.
+    /// Notes that a daemon that others wait for is Ready in this boot, or runs steadily where readiness is not reported. An
+    /// earlier state of the mirror pod is no evidence of that.
     pub(super) fn note_ready(&mut self) {
         let known = self.record.this_boot.as_ref().filter(|this| this.boot == self.context.boot);
         let (was_ready, was_steady) = known.map_or((false, false), |this| (this.ready, this.steady));
@@ -197,7 +197,7 @@ impl Planner<'_> {
         at.is_some()
     }
 
-    /// Why the target starts now, if it does not wait for others; else the summary says for whom and how long.
+    /// Why the target starts now, if it does not wait for others; else the summary says for which daemons and how long.
     pub(super) fn start_reason(&mut self) -> Option<String> {
         let this = self.record.this_boot.as_ref();
         let has_started = this.is_some_and(|this| this.boot == self.context.boot && this.started);
@@ -247,20 +247,20 @@ fn has_gate(instance: &&Instance) -> bool {
     instance.daemon_set.as_ref().is_some_and(|daemon_set| daemon_set.gate == StartGate::Has)
 }
 
-/// So many daemons of a circle are named.
-const TOLD: usize = 32;
+/// How many daemons of a circle are named.
+const MOST_NAMED: usize = 32;
 
 fn list<'a>(keys: impl IntoIterator<Item = &'a ObjectKey>) -> String {
     keys.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// What a person has to know of the order of one daemon.
+/// Notes for people about the start order of one daemon.
 fn remarks(after: &After) -> impl Iterator<Item = String> {
     let own =
         (after.circle.len() == 1).then(|| format!("{AFTER} names the DaemonSet itself: it does not wait for itself"));
     let circle = (after.circle.len() > 1).then(|| {
-        let names = list(after.circle.iter().take(TOLD));
-        let names = match after.circle.len().saturating_sub(TOLD) {
+        let names = list(after.circle.iter().take(MOST_NAMED));
+        let names = match after.circle.len().saturating_sub(MOST_NAMED) {
             0 => names,
             more => format!("{names} and {more} more"),
         };

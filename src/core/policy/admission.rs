@@ -3,7 +3,7 @@
 //! Owns which rules bind whom: `[policy]` and PodSecurity bind DaemonSets of the API. A folder's DaemonSet starts in
 //! any case; a note says that the API will refuse its mirror pod. Judges the template, as the API would judge a pod
 //! made from it, never the rendered manifest. Must not end anything: as upstream when a namespace's label changes,
-//! what runs stays.
+//! running instances stay.
 
 use crate::core::model::Author;
 use crate::core::model::DaemonSet;
@@ -33,7 +33,7 @@ impl Admission {
     /// It may start, without notes.
     pub const FREE: Self = Self::Allowed(Vec::new());
 
-    /// Refuses what may start otherwise for the error that `check` finds.
+    /// Refuses a DaemonSet that may otherwise start for the error that `check` finds.
     pub fn and(self, check: impl FnOnce() -> Option<FieldError>) -> Self {
         match self {
             Self::Allowed(notes) => check().map_or(Self::Allowed(notes), |error| Self::Refused(vec![error])),

@@ -1,6 +1,6 @@
 //! How much of a node the pods of namespaces that are not trusted may request together.
 //!
-//! Owns the sum and who comes first: what runs, then by name. The kubelet treats every static pod as critical: it
+//! Owns the sum and the order: running daemons first, then by name. The kubelet treats every static pod as critical: it
 //! preempts ordinary pods for it.
 
 use std::fmt;
@@ -48,7 +48,7 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// What a list such as `status.allocatable` or `resources.requests` says; what it does not say is none.
+    /// What a list such as `status.allocatable` or `resources.requests` says; a resource that it does not name is 0.
     pub fn of_list(list: &Value) -> Self {
         let of = |name: &str| list.get(name).and_then(parse_json);
         Self {

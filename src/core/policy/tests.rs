@@ -57,7 +57,7 @@ fn what_only_the_api_has() {
 }
 
 #[test]
-fn what_is_left_alone_is_told_how_it_is_selected() {
+fn what_is_left_alone_has_a_hint_how_it_is_selected() {
     let hint = |policy: &Policy, namespace, labels| {
         let daemon_set = daemon_set(namespace, labels, "x:1");
         let cause = policy.mode_of(namespace, &daemon_set.labels, None).expect_err("it is left alone");
@@ -122,8 +122,8 @@ fn too_much_of_one_thing_is_refused_unless_the_namespace_is_trusted() {
     let mut many = with_volumes("a", 256);
     let volume = |index| json!({"name": format!("v-{index}"), "hostPath": {"path": "/"}});
     many.template["spec"]["volumes"] = (0..200).map(volume).collect();
-    let told = Policy::default().forbids(&many).expect("a refusal");
-    let last = told.last().expect("a refusal");
+    let errors = Policy::default().forbids(&many).expect("a refusal");
+    let last = errors.last().expect("a refusal");
     assert_eq!(last.to_string(), "spec.template: breaks 188 more rules of [policy]");
     assert!(last.hint.is_some());
     assert_eq!(Policy::default().refusals(&many, Lookup::Present(&none)).len(), 200, "a person sees all");

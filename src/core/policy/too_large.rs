@@ -1,6 +1,6 @@
 //! DaemonSets of the API that are too large for their namespace, which is not trusted.
 //!
-//! Owns what is known of one all the same: why it is refused, and whether it is ours. Must not keep what it defines.
+//! Owns what is known of such a DaemonSet: why it is refused, and whether it is ours. Must not keep what it defines.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::core::model::FieldError;
 use super::Covered;
 use super::Policy;
 
-/// What is kept of a DaemonSet that is too large. That it is too large is no evidence against what runs of it.
+/// What is kept of a DaemonSet that is too large. Its size is no evidence against its running instance.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TooLarge {
-    /// Of what it has too much; never empty.
+    /// The fields that are too large; never empty.
     pub errors: Vec<FieldError>,
     /// Whether its labels make it ours.
     pub covered: Covered,

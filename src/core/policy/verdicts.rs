@@ -23,16 +23,16 @@ use super::some;
 struct PolicyVerdict {
     /// Held so that the address it is found by stays its own.
     daemon_set: Arc<DaemonSet>,
-    /// What the rules for pods have against it, once that was asked for.
+    /// The violations of the rules for pods, once they were asked for.
     violations: Option<Vec<FieldError>>,
-    /// What PodSecurity has against it, at the level that was last asked for.
+    /// The violations of PodSecurity at the level that was last asked for.
     security: Option<(Enforced, Option<FieldError>)>,
     /// [`bounds::weight`], once that was asked for.
     weight: Option<usize>,
     used: u64,
 }
 
-/// The verdicts of one policy. What a pass did not use is dropped when the next begins.
+/// The verdicts of one policy. Those that a pass did not use are dropped when the next begins.
 #[derive(Default)]
 pub struct Verdicts {
     policy: Option<Arc<Policy>>,

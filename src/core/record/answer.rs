@@ -25,7 +25,7 @@ pub struct AdmissionAnswer {
     pub said: AdmissionVerdict,
 }
 
-/// What the API server said.
+/// The API server's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum AdmissionVerdict {

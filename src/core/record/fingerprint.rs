@@ -1,6 +1,6 @@
 //! What the kubelet's admission of a pod depends on beside the pod, to tell whether it has changed.
 //!
-//! Owns the form alone. Fingerprints are compared, and never read for more than who told them.
+//! Owns the form alone. Fingerprints are compared, and never read for more than their source.
 
 use serde::Deserialize;
 use serde::Deserializer;
@@ -23,7 +23,7 @@ pub enum Fingerprint {
 }
 
 impl Fingerprint {
-    /// Reads one; what another version of the agent has stored is unknown.
+    /// Reads one; a fingerprint that another version of the agent has stored is unknown.
     ///
     /// # Errors
     /// There is no value.
@@ -36,7 +36,7 @@ impl Fingerprint {
         matches!(self, Self::Lacks(_))
     }
 
-    /// Whether the runtime told it.
+    /// Whether the runtime is its source.
     pub fn is_of_runtime(&self) -> bool {
         matches!(self, Self::OfRuntime(_))
     }

@@ -22,7 +22,7 @@ pub struct HandOver {
 }
 
 impl HandOver {
-    /// The record of a daemon is lost: nobody knows whether it was handed over in this boot.
+    /// The record of a daemon is lost: it is not known whether it was handed over in this boot.
     pub fn unknown(boot: &str) -> Self {
         Self { boot: boot.to_owned(), pod: String::new(), uid: String::new(), done: true, missing: None }
     }

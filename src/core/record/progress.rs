@@ -59,7 +59,7 @@ pub struct AcceptanceConditions {
 }
 
 impl AcceptanceConditions {
-    /// Whether it may accept now what it did not accept as `before`. What is not known has not changed.
+    /// Whether it may accept now what it did not accept as `before`. Unknown conditions count as unchanged.
     pub fn differs(&self, before: &Self) -> bool {
         let kubelets = self.kubelet.as_ref().zip(before.kubelet.as_ref());
         kubelets.is_some_and(|(now, then)| now != then) || self.configuration != before.configuration
@@ -146,7 +146,7 @@ pub struct FailedRevision {
     pub data_version: Option<String>,
     #[serde(flatten)]
     pub failure: Failure,
-    /// Under what it was not accepted, if that is why: under other conditions it may be.
+    /// The conditions under which it was not accepted, if that is why: under others it may be accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<AcceptanceConditions>,
     /// When that was decided.

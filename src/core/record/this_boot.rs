@@ -29,7 +29,7 @@ pub struct ThisBoot {
     /// Whether it was Ready once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ready: bool,
-    /// Whether its containers ran for long enough once while nobody reported readiness: enough for what starts after it.
+    /// Whether its containers ran for long enough once while readiness was not reported: enough for daemons that start after it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steady: bool,
     /// Whether the gates of its instances are closed.
@@ -73,7 +73,7 @@ impl DaemonRecord {
         self.this_boot.as_ref().is_some_and(|this| this.gate_closed && this.boot == boot)
     }
 
-    /// Notes that the gates of these pods, which were to close, are open: what starts waits for nobody. Gives its key if one
+    /// Notes that the gates of these pods, which were to close, are open: the pods start without waiting. Gives its key if one
     /// is its own.
     pub fn leave_open(&mut self, uids: &BTreeSet<String>) -> Option<ObjectKey> {
         let has_one = self.live().any(|instance| uids.contains(&instance.uid));

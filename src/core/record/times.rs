@@ -1,6 +1,6 @@
 //! The times of a record, when the clock is set.
 //!
-//! Owns which of what is remembered is a time.
+//! Owns which of a record's fields are times.
 
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -46,7 +46,7 @@ impl DaemonRecord {
         times.extend(self.progress.as_mut().map(|progress| &mut progress.since));
         times.extend(self.answer.as_mut().map(|answer| &mut answer.at));
         times.extend(self.backoff.as_mut().map(|backoff| &mut backoff.last));
-        times.extend(self.unheard_since.as_mut());
+        times.extend(self.unconfirmed_since.as_mut());
         if let Some(this) = &mut self.this_boot {
             let since = [&mut this.waits_since, &mut this.awaited_since, &mut this.silent_since];
             times.extend(since.into_iter().flatten());

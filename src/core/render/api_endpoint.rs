@@ -19,7 +19,7 @@ use crate::core::render::json::Object;
 const PREFIX: &str = "KUBERNETES";
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
-/// So many names of variables are in one note.
+/// How many names of variables one note has.
 const NOTED: usize = 5;
 
 /// Adds the variables to every container that does not set them itself. With hostNetwork they are host and port of the API
@@ -43,18 +43,21 @@ pub(super) fn add(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     };
     containers::for_each_mut(spec, |_, _, container| {
         let Some(own) = json::list_mut(container, "env") else { return };
-        let missing: Vec<&Value> = variables
+        let set_at = |variable: &Value| own.iter().position(|own| own.text_at("name") == variable.text_at("name"));
+        // `$(X)` sees what is declared before it, and else the variable of the Service. What a container sets later counts
+        // for itself.
+        let is_read_unset = |variable: &&Value| {
+            let before = &own[..set_at(variable).map_or(own.len(), |at| at + 1)];
+            before.iter().any(|own| env::references(own).any(|name| Some(name) == variable.text_at("name")))
+        };
+        let has_pair = !host_network || variables.iter().all(|variable| set_at(variable).is_none());
+        let added: Vec<Value> = variables
             .iter()
-            .filter(|variable| !own.iter().any(|own| own.text_at("name") == variable.text_at("name")))
+            .filter(|variable| set_at(variable).is_none() && has_pair || is_read_unset(variable))
+            .cloned()
             .collect();
-        if host_network && missing.len() < variables.len() {
-            return;
-        }
-        // `$(X)` sees only what is declared before it; otherwise the container's own come first.
-        let is_ours = |name: &str| variables.iter().any(|variable| variable.text_at("name") == Some(name));
-        let first = own.iter().any(|own| env::references(own).any(is_ours));
-        let at = if first { 0 } else { own.len() };
-        own.splice(at..at, missing.into_iter().cloned());
+        let at = if added.iter().any(|variable| is_read_unset(&variable)) { 0 } else { own.len() };
+        own.splice(at..at, added);
     });
 }
 
@@ -71,8 +74,7 @@ fn service(ctx: &mut RenderContext<'_>) -> Option<Vec<Value>> {
     let host = spec.text_at("clusterIP").filter(|address| *address != "None")?;
     let number = |port: &Value| u16::try_from(port.get("port")?.as_u64()?).ok();
     let ports = spec.list_at("ports");
-    let https = ports.iter().find(|port| port.text_at("name") == Some("https")).or_else(|| ports.first())?;
-    let mut variables = vec![env::literal(HOST, host), env::literal(PORT, &number(https)?.to_string())];
+    let mut variables = vec![env::literal(HOST, host), env::literal(PORT, &number(ports.first()?)?.to_string())];
     let mut write = |name: String, value: &str| variables.push(env::literal(&name, value));
     for port in ports {
         if let (Some(name), Some(number)) = (port.text_at("name"), number(port)) {

@@ -1,6 +1,6 @@
 //! Visiting the containers of a pod, and facts about all of them together.
 //!
-//! Must not change anything but what the visitor changes.
+//! Must not change anything by itself: the visitor does.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

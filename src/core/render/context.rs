@@ -93,7 +93,7 @@ impl<'a> RenderContext<'a> {
         }
     }
 
-    /// From here on `part` is rendered: what is missing or refused holds it back.
+    /// From here on `part` is rendered: a missing or refused object holds it back.
     pub(super) fn begin(&mut self, part: Part) {
         self.obstacles.part = part;
     }
@@ -146,7 +146,7 @@ impl<'a> RenderContext<'a> {
             Lookup::Absent | Lookup::Deleted(_) => self.lack(self.namespace(), kind, name, ""),
             Lookup::Unknown => {
                 let missing = self.missing(kind.as_str(), self.namespace(), name, "");
-                self.obstacles.miss_unheard(missing.clone(), optional);
+                self.obstacles.miss_unconfirmed(missing.clone(), optional);
                 self.waiting_for.insert(missing);
             }
         }
@@ -178,8 +178,8 @@ impl<'a> RenderContext<'a> {
     }
 
     /// Records that something is not known yet.
-    pub(super) fn not_heard(&mut self, missing: Missing) {
-        self.obstacles.miss_unheard(missing.clone(), false);
+    pub(super) fn not_known(&mut self, missing: Missing) {
+        self.obstacles.miss_unconfirmed(missing.clone(), false);
         self.waiting_for.insert(missing);
     }
 
@@ -279,7 +279,7 @@ impl<'a> RenderContext<'a> {
     }
 }
 
-/// What the DaemonSet may have.
+/// The bounds of the DaemonSet.
 pub(super) fn bound(input: RenderInput<'_>) -> &'static Bound {
     bounds::of(&input.daemon_set.key.namespace, input.daemon_set.author(), &input.options.rules)
 }

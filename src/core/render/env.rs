@@ -1,4 +1,4 @@
-//! Container environments: what refers to ConfigMaps and Secrets becomes values and file keys.
+//! Container environments: references to ConfigMaps and Secrets become values and file keys.
 //!
 //! Follows upstream's `makeEnvironmentVariables`: `envFrom` first, where later sources override earlier ones, then
 //! `env` in order. `env_file` owns how a Secret's value is passed.

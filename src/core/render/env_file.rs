@@ -113,7 +113,7 @@ impl EnvFile {
             (None, _) => {}
         }
         if options.kubelet_version.is_none() {
-            ctx.not_heard(ctx.missing("KubeletVersion", "", &options.node_name, ""));
+            ctx.not_known(ctx.missing("KubeletVersion", "", &options.node_name, ""));
         }
         self.is_used = true;
         if let Some(text) = text {

@@ -19,7 +19,7 @@ pub(super) fn references(text: &str) -> impl Iterator<Item = &str> {
             let mut chars = after.chars();
             match chars.next()? {
                 '(' => {
-                    // Without one here there is none later.
+                    // Without a closing parenthesis here there is none later.
                     let end = after.find(')')?;
                     rest = after.get(end + 1..)?;
                     return after.get(1..end);

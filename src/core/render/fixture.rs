@@ -1,4 +1,4 @@
-//! What the tests of the passes start from: a daemon, objects, tokens and options, changed at will.
+//! The start of the tests of the passes: a daemon, objects, tokens and options, changed at will.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -133,12 +133,12 @@ impl Fixture {
         })
     }
 
-    /// Renders what must not be refused.
+    /// Renders, and must not be refused.
     pub(super) fn rendered(&self) -> RenderedPod {
         self.render().unwrap()
     }
 
-    /// The fields and reasons of what must be refused, as `field: reason`.
+    /// Renders, and must be refused: the fields and reasons, as `field: reason`.
     pub(super) fn refused(&self) -> Vec<String> {
         self.render().unwrap_err().errors.iter().map(ToString::to_string).collect()
     }

@@ -10,6 +10,7 @@ use super::containers;
 use super::context::RenderContext;
 use super::json::Object;
 use crate::core::json::Json;
+use crate::core::validate::gated;
 
 /// The first version that has the gate on by default.
 type Since = Option<(u32, u32)>;
@@ -20,6 +21,8 @@ const STOP_SIGNAL: Since = None;
 /// Without these a pod would not be the one that is meant: it is refused.
 const FILE_KEY_REF: Since = Some((1, 35));
 const IMAGE_VOLUME: Since = Some((1, 35));
+
+const LEFT_OUT: &str = "is left out: its feature gate is off by default in the node's version of Kubernetes";
 
 /// Takes those fields out of a definition from a folder, and out of every one what the node's kubelet would refuse.
 pub(super) fn drop_fields(ctx: &mut RenderContext<'_>, spec: &mut Object) {
@@ -62,10 +65,16 @@ pub(super) fn drop_fields(ctx: &mut RenderContext<'_>, spec: &mut Object) {
             container.remove("lifecycle");
         }
     });
-    // Without an API server nobody will say more.
+    // Without an API server no better answer will come.
     ctx.guesses_kubelet = is_guess && ctx.input.options.has_api;
     for field in dropped {
-        ctx.note(field, "is left out: its feature gate is off by default in the node's version of Kubernetes", "");
+        ctx.note(field, LEFT_OUT, "");
+    }
+    if is_from_folder {
+        drop_sources(ctx, spec);
+    }
+    if is_from_folder && is_off(IMAGE_VOLUME) {
+        drop_image_volumes(ctx, spec);
     }
     let mut unset = Vec::new();
     for (place, container) in containers::all(spec).filter(|_| is_from_folder && is_off(FILE_KEY_REF)) {
@@ -84,28 +93,73 @@ pub(super) fn drop_fields(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     }
 }
 
+/// `dropDisabledClusterTrustBundleProjection` and `dropDisabledPodCertificateProjection`.
+fn drop_sources(ctx: &mut RenderContext<'_>, spec: &mut Object) {
+    let volumes = spec.get_mut("volumes").and_then(Value::as_array_mut);
+    for (index, volume) in volumes.into_iter().flatten().enumerate() {
+        for field in gated::without_sources(volume) {
+            ctx.note(format!("spec.template.spec.volumes[{index}].{field}"), LEFT_OUT, "");
+        }
+    }
+}
+
+/// `dropImageVolumes`.
+fn drop_image_volumes(ctx: &mut RenderContext<'_>, spec: &mut Object) {
+    for index in gated::without_images(spec) {
+        ctx.note(format!("spec.template.spec.volumes[{index}].image"), LEFT_OUT, "");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
+    use crate::core::model::Kind;
     use crate::core::render::fixture::Fixture;
+    use crate::core::render::fixture::files;
     use crate::core::render::fixture::spec;
 
     #[test]
-    fn what_a_pod_cannot_do_without_is_refused_by_an_older_kubelet() {
+    fn what_a_pod_cannot_do_without_is_refused_for_an_older_kubelet() {
         let reference = json!({"volumeName": "v", "path": "p", "key": "k"});
         let container = json!({"env": [{"name": "A", "valueFrom": {"fileKeyRef": reference}}]});
-        let volume = json!({"name": "i", "image": {"reference": "i"}});
-        for (version, fields) in
-            [((1, 34), ["containers[0].env[0].valueFrom.fileKeyRef", "volumes[0].image"].as_slice()), ((1, 35), &[])]
-        {
+        let image = json!([{"name": "v", "image": {"reference": "i"}}]);
+        let refused = |container: &serde_json::Value, volumes, in_folder, version| -> Vec<String> {
             let mut fixture = Fixture::container(container.clone());
-            fixture.daemon_set.template["spec"]["volumes"] = json!([volume, {"name": "v", "emptyDir": {}}]);
-            fixture.in_folder();
+            fixture.daemon_set.template["spec"]["volumes"] = volumes;
+            if in_folder {
+                fixture.in_folder();
+            }
             fixture.options.kubelet_version = Some(version);
             let refused = fixture.render().err().map(|refused| refused.errors).unwrap_or_default();
-            let expected: Vec<String> = fields.iter().map(|field| format!("spec.template.spec.{field}")).collect();
-            assert_eq!(refused.into_iter().map(|error| error.field).collect::<Vec<_>>(), expected, "{version:?}");
+            refused.into_iter().map(|error| error.field).collect()
+        };
+        let empty = json!([{"name": "v", "emptyDir": {}}]);
+        let of_file = ["spec.template.spec.containers[0].env[0].valueFrom.fileKeyRef"];
+        assert_eq!(refused(&container, empty.clone(), true, (1, 34)), of_file);
+        assert_eq!(refused(&container, empty, true, (1, 35)), [""; 0]);
+        let plain = json!({});
+        assert_eq!(refused(&plain, image.clone(), false, (1, 34)), ["spec.template.spec.volumes[0].image"]);
+        assert_eq!(refused(&plain, image, false, (1, 35)), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_loses_volumes_and_sources_of_volumes_that_the_api_server_would_drop() {
+        let mounts = json!([{"name": "i", "mountPath": "/i"}, {"name": "p", "mountPath": "/p"}]);
+        let sources = json!([{"clusterTrustBundle": {}}, {"podCertificate": {}}, {"configMap": {"name": "c"}}]);
+        let mut fixture = Fixture::container(json!({"volumeMounts": mounts}));
+        fixture.daemon_set.template["spec"]["volumes"] =
+            json!([{"name": "i", "image": {"reference": "i"}}, {"name": "p", "projected": {"sources": sources}}]);
+        fixture.in_folder();
+        fixture.put(Kind::ConfigMap, "c", json!({"data": {"k": "v"}}));
+        for (version, count) in [((1, 34), 1), ((1, 35), 2), ((1, 36), 2)] {
+            fixture.options.kubelet_version = Some(version);
+            let pod = fixture.rendered();
+            let mounted = spec(&pod, "/containers/0/volumeMounts").as_array().map(Vec::len);
+            assert_eq!(mounted, Some(count), "{version:?}");
+            assert_eq!(files(&pod, "p").len(), 1, "{version:?}");
+            let notes = pod.notes.iter().filter(|note| note.to_string().contains("is left out")).count();
+            assert_eq!(notes, 4 - count, "{version:?}: {:?}", pod.notes);
         }
     }
 

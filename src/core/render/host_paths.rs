@@ -1,6 +1,6 @@
 //! Host paths of pods that are kept below granted prefixes: the volume is the prefix, and the kubelet resolves the rest.
 //!
-//! Owns the way around symbolic links: whoever can make one below the prefix would otherwise choose what is mounted. The
+//! Owns the way around symbolic links: a process that can make one below the prefix would otherwise choose what is mounted. The
 //! kubelet resolves a `subPath` beneath its volume without following links out of it, at each start of a container.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(super) fn confine(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     let mut rests = BTreeMap::new();
     for volume in members(spec, "volumes") {
         let Some(path) = volume.get("hostPath").and_then(|source| source.text_at("path")) else { continue };
-        // What runs and was never granted stays as it is; a new instance of it does not start.
+        // A running instance whose path was never granted stays as it is; a new one does not start.
         let Some((prefix, rest)) = below(path, prefixes) else { continue };
         let mut source = Object::new();
         source.insert("path".to_owned(), prefix.into());

@@ -16,11 +16,11 @@ pub(super) fn require(ctx: &mut RenderContext<'_>) {
     }
     match &overlays.known {
         KnownList::Read | KnownList::Last(_) => {}
-        KnownList::Missing { unheard } => {
+        KnownList::Missing { unconfirmed } => {
             ctx.begin(Part::Everything);
             let missing = ctx.missing(Kind::ConfigMap.as_str(), &config_map.namespace, &config_map.name, "");
-            match unheard {
-                true => ctx.not_heard(missing),
+            match unconfirmed {
+                true => ctx.not_known(missing),
                 false => ctx.lack(ctx.namespace(), Kind::ConfigMap, &config_map.name, ""),
             }
             ctx.begin(Part::Pod);

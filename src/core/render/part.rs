@@ -1,6 +1,6 @@
 //! The parts of a rendered pod that are written and refreshed independently, and what holds one of them back.
 //!
-//! Owns who waits for what. Must not decide what a part that is held back means for the pod: planning does.
+//! Owns which part waits for which object. Must not decide what a part that is held back means for the pod: planning does.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -36,8 +36,9 @@ pub struct HeldPart {
     pub part: Part,
     pub missing: Vec<Missing>,
     pub refused: Vec<FieldError>,
-    /// Whether nobody has said that what is missing does not exist.
-    pub unheard: bool,
+    /// Whether no source has confirmed that the missing objects do not exist.
+    #[serde(rename = "unheard")]
+    pub unconfirmed: bool,
     /// Whether all that is missing is optional, and may not exist.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
@@ -68,7 +69,7 @@ impl Obstacles {
             return *at;
         }
         let part = self.part.clone();
-        self.held.push(HeldPart { part, unheard: true, optional: true, ..HeldPart::default() });
+        self.held.push(HeldPart { part, unconfirmed: true, optional: true, ..HeldPart::default() });
         self.places.insert(self.part.clone(), self.held.len() - 1);
         self.held.len() - 1
     }
@@ -76,11 +77,11 @@ impl Obstacles {
     /// Something is known not to exist.
     pub(super) fn miss(&mut self, missing: Missing) {
         let at = self.lack(missing);
-        (self.held[at].unheard, self.held[at].optional) = (false, false);
+        (self.held[at].unconfirmed, self.held[at].optional) = (false, false);
     }
 
-    /// Nobody has said of something that it does not exist.
-    pub(super) fn miss_unheard(&mut self, missing: Missing, optional: bool) {
+    /// No source has confirmed that something does not exist.
+    pub(super) fn miss_unconfirmed(&mut self, missing: Missing, optional: bool) {
         let at = self.lack(missing);
         self.held[at].optional &= optional;
     }
@@ -96,7 +97,7 @@ impl Obstacles {
     pub(super) fn refuse(&mut self, error: FieldError) {
         let at = self.now();
         let held = &mut self.held[at];
-        (held.unheard, held.optional) = (false, false);
+        (held.unconfirmed, held.optional) = (false, false);
         held.refused.push(error);
     }
 

@@ -105,8 +105,8 @@ pub(super) fn priority(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     take_over(ctx, spec, Kind::PriorityClass, &class, json!({"priority": value, "preemptionPolicy": policy}));
 }
 
-/// Writes `fields` that the object `name` gives into `spec`. What no kubelet takes is refused: in the manifest it would
-/// end what runs.
+/// Writes `fields` that the object `name` gives into `spec`. A value that no kubelet takes is refused: in the manifest it would
+/// end the running instance.
 fn take_over(ctx: &mut RenderContext<'_>, spec: &mut Object, kind: Kind, name: &str, fields: Value) {
     let field = match kind {
         Kind::PriorityClass => "spec.template.spec.priorityClassName",

@@ -40,7 +40,7 @@ pub(super) fn add(ctx: &mut RenderContext<'_>, spec: &mut Object) {
     }
     match (ctx.input.options.kubelet_version, gate) {
         (Some(version), _) if version >= env_file::SINCE => {}
-        // While the kubelet's version is not known, what runs stays as it is.
+        // While the kubelet's version is not known, a running instance stays as it is.
         (None, StartGate::Has) => {}
         (Some(_), _) => {
             let reason = "this kubelet is older than 1.35, so only first starts are ordered, and no boot";

@@ -97,12 +97,12 @@ fn a_mount_above_the_root_is_refused_by_its_field() {
     };
     for path in ["..", "../", "a/../.."] {
         let errors = fixture(path).render().unwrap_err().errors;
-        let told: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
         let expected = [(0, path), (1, "../../x")].map(|(index, path)| {
             let field = format!("spec.template.spec.initContainers[0].volumeMounts[{index}].mountPath");
             format!("{field}: {path:?} leads above the root of the container")
         });
-        assert_eq!(told, expected);
+        assert_eq!(texts, expected);
     }
 }
 

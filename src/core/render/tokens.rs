@@ -1,6 +1,6 @@
 //! The tokens of a pod alone, for an instance whose template is not rendered.
 //!
-//! Owns what that may cost: one look at each volume, container and mount. Must not read a ConfigMap or a Secret.
+//! Owns what that may cost: each volume, container and mount is read once. Must not read a ConfigMap or a Secret.
 
 use serde_json::Value;
 

@@ -122,7 +122,7 @@ mod tests {
         }
         for container in [
             json!({"env": [long], "args": [named("A", 1000)]}),
-            json!({"env": [long], "args": [named("nobody", 3000)]}),
+            json!({"env": [long], "args": [named("absent", 3000)]}),
             json!({"env": [long], "args": [named("A", 3000).replace('$', "$$")]}),
             json!({"env": [{"name": "B", "value": named("B", 9000)}]}),
         ] {

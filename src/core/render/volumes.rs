@@ -1,4 +1,4 @@
-//! Volumes: references to API objects become an emptyDir with files; what cannot be carried is refused.
+//! Volumes: references to API objects become an emptyDir with files; sources that a static pod cannot have are refused.
 //!
 //! Owns the choice for each volume source (upstream's `HasAPIObjectReference`). `payload` owns the files.
 
@@ -28,7 +28,7 @@ use crate::core::volume::unwritable;
 /// Secret).
 const KEPT: [&str; 5] = ["downwardAPI", "emptyDir", "hostPath", "image", "projected"];
 
-/// So many bytes of a path are quoted.
+/// How many bytes of a path are quoted.
 const QUOTED: usize = 300;
 
 const HOST_STORAGE: &str = "use a hostPath volume on the node's own disk, or let the DaemonSet controller run it (kubectl apply it without the label daemonlet.dev/mode; where default-mode is not labelled, also leave it out by selector)";
@@ -91,7 +91,7 @@ pub(super) fn nest(ctx: &mut RenderContext<'_>, spec: &Object) {
             }
         }
     }
-    // Of one that leads above the root of its container that is said already.
+    // A path that leads above the root of its container is reported already.
     refused.retain(|(_, _, field, _)| ctx.errors.iter().all(|error| error.field != *field));
     for (volume, path, field, why) in refused {
         ctx.begin(Part::Volume(volume.clone()));
@@ -167,7 +167,7 @@ fn project(
     field: &str,
 ) {
     let kind = source_kind(source).unwrap_or_default();
-    // One without any is nothing, as upstream has it.
+    // A source without any type adds nothing, as upstream.
     let Some(inner) = source.get(kind) else { return };
     let field = format!("{field}.{kind}");
     let name = inner.str_at("name");

@@ -1,6 +1,6 @@
-//! A daemon that the API does not have, or of which it has said nothing yet.
+//! A daemon that the API does not have, or has not listed yet.
 //!
-//! Owns what absence means: it is not deletion.
+//! Owns what absence means: it is no deletion.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub(super) fn resolve_absent(
         _ if record.instances.is_empty() && record.ignored_file.is_some() => {
             Desired::Gone { reason: reason.to_owned(), by_list: false, ignore_file: ignored_from_now(known, record) }
         }
-        // Nothing of it runs or has run just now, and no file defines it: there is nothing to be careful with.
+        // Nothing of it runs or has run just now, and no file defines it: no caution is needed.
         _ if record.instances.is_empty()
             && known.remembered.is_none()
             && matches!(known.folder, FolderState::Absent) =>
@@ -130,7 +130,7 @@ pub(super) fn resolve_remembered(
         (Covered::Yes(mode), Some(_)) => wanted(daemon_set, mode, None),
         (Covered::No(reason), Some(folder)) => match of_the_api(record, folder) {
             Some(running) => wanted(running, folder_mode(folder), Some(reason)),
-            // What runs may be the API's, which the folder's would be a step back from.
+            // The instance may be of the API's version; the folder's would be a step back.
             None if record.live().any(|instance| instance.daemon_set.is_none()) => Desired::Unsure { reason },
             None => wanted(folder, folder_mode(folder), None),
         },

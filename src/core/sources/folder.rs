@@ -1,4 +1,4 @@
-//! What the folders want of a daemon, where the API server does not say.
+//! What the folders want of a daemon, while the API server's state is not known.
 //!
 //! Owns which file counts, and which one must not bring back what was deleted. Must not read folders.
 
@@ -32,7 +32,7 @@ pub fn differs_from_unknown(daemon_set: &DaemonSet, record: &DaemonRecord) -> bo
     }
 }
 
-/// What the folders alone want. `api`: why the API server does not say.
+/// What the folders alone want. `api`: why the API server's state is not known.
 pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord, api: &str) -> Desired {
     match known.folder {
         FolderState::Present { daemon_set, fingerprint } => {
@@ -56,7 +56,7 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
     }
 }
 
-/// What runs stays; what was ended to return comes back as it was.
+/// The running instance stays; one that was ended to return comes back as it was.
 fn kept(record: &DaemonRecord, reason: String) -> Desired {
     match record.definition().filter(|_| record.has_ended_to_return()) {
         Some(daemon_set) => {
@@ -67,8 +67,8 @@ fn kept(record: &DaemonRecord, reason: String) -> Desired {
     }
 }
 
-/// What is wanted of a daemon of the folders whose namespace the policy does not select: whoever may write there says
-/// nothing about it, neither by defining nor by deleting a DaemonSet of its name.
+/// What is wanted of a daemon of the folders whose namespace the policy does not select: DaemonSets of
+/// its name in that namespace do not affect it, neither their creation nor their deletion.
 pub(super) fn resolve_unselected(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
     let namespace = &record.key.namespace;
     let why = format!("policy.namespaces does not contain {namespace}: the API server's DaemonSet says nothing here");
@@ -101,7 +101,7 @@ pub(super) fn folder_mode(folder: &Arc<DaemonSet>) -> Mode {
     folder.mode_label().unwrap_or(Mode::Static)
 }
 
-/// The file that must not bring the daemon back: the one that is there, and while that cannot be told, the same as before.
+/// The file that must not bring the daemon back: the one that is there, and while that is not known, the same as before.
 pub(super) fn ignored_from_now(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Option<String> {
     match known.folder {
         FolderState::Present { fingerprint, .. } => Some(fingerprint.to_owned()),

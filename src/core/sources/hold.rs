@@ -1,4 +1,4 @@
-//! What is held at its definition: a newer one is refused, or the configuration of this node selects less than before.
+//! Daemons held at their definitions: a newer one is refused, or this node's configuration selects less than before.
 //!
 //! Owns telling a narrower configuration, which alone ends nothing, from a changed DaemonSet, and what lets go of what
 //! is held.
@@ -27,7 +27,7 @@ use super::may_be_older;
 use super::resolve_uncovered;
 use super::wanted;
 
-/// Why what runs is held at its definition.
+/// Why the instance is held at its definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// The newest definition is refused; why.
@@ -38,9 +38,9 @@ pub enum Hold {
     TooLarge(Vec<FieldError>),
     /// Its overlays cannot be applied to the newest definition; why not.
     Overlays(Vec<FieldError>),
-    /// `[policy]` no longer lets such a pod start, which ends nothing, either; what it has against it.
+    /// `[policy]` no longer lets such a pod start, which ends nothing, either; the violations.
     Forbidden(Vec<FieldError>),
-    /// Nothing defines it now, and nothing proves that it is gone; why.
+    /// No source defines it now, and there is no evidence that it is gone; why.
     Undefined(String),
 }
 
@@ -54,13 +54,13 @@ impl Hold {
     }
 }
 
-/// `desired`, unless nothing but caution keeps it and it was let go.
+/// `desired`, unless it stays only because its absence is not certain, and it was released.
 pub(super) fn unless_released(desired: Desired, record: &DaemonRecord, policy: &Policy) -> Desired {
     let key = &record.key;
     let is_released = record.released
         || match &desired {
             Desired::Held { why: Hold::Narrowed(_), .. } => policy.releases(key, Releases::Pattern),
-            // Want of evidence may pass: a pattern that was meant for something else ends nothing here.
+            // Missing evidence may come: a pattern that was meant for another daemon ends nothing here.
             Desired::Kept { .. } | Desired::Held { why: Hold::Forbidden(_) | Hold::Undefined(_), .. } => {
                 policy.releases(key, Releases::Name)
             }
@@ -77,7 +77,7 @@ pub(super) fn unless_released(desired: Desired, record: &DaemonRecord, policy: &
     }
 }
 
-/// `desired`, unless its overlays cannot be applied: what runs, or is to return, is held.
+/// `desired`, unless its overlays cannot be applied: then the instance that runs, or is to return, is held.
 pub(super) fn unless_overlays_refused(desired: Desired, known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
     let Desired::Wanted { daemon_set, .. } = &desired else { return desired };
     let errors = daemon_set.overlays.as_ref().map_or(&[][..], |overlays| overlays.refused());
@@ -95,7 +95,7 @@ pub(super) fn is_narrowed(known: &KnownDefinition<'_>, record: &DaemonRecord, po
     record.runs() && !known.has_file && last.is_some_and(is_left)
 }
 
-/// What the rules for pods have against both what runs and the newest definition.
+/// The violations that both the instance and the newest definition have.
 pub(super) fn by_rules(
     daemon_set: &Arc<DaemonSet>,
     record: &DaemonRecord,
@@ -106,7 +106,7 @@ pub(super) fn by_rules(
     (record.runs() && !judge.allows(daemon_set)).then_some(why)
 }
 
-/// What runs, held at its own definition. `mode`: the one that it has by the sources.
+/// The instance, held at its own definition. `mode`: the one that it has by the sources.
 pub(super) fn held(known: &KnownDefinition<'_>, record: &DaemonRecord, mode: Option<Mode>, why: Hold) -> Desired {
     let last = last_known(known.remembered, record);
     let Some(daemon_set) = record.definition().or(last) else {
@@ -117,8 +117,8 @@ pub(super) fn held(known: &KnownDefinition<'_>, record: &DaemonRecord, mode: Opt
     Desired::Held { daemon_set: Arc::clone(daemon_set), mode, why, ask: false }
 }
 
-/// What follows from a version of the API that is too large. It ends nothing, and what is too large by the rules for pods
-/// can be let go as what else they forbid.
+/// What follows from a version of the API that is too large. It ends nothing. A DaemonSet that is too large by the rules for
+/// pods can be released like one with other violations.
 pub(super) fn resolve_too_large(
     known: &KnownDefinition<'_>,
     too_large: &TooLarge,
@@ -151,7 +151,7 @@ pub(super) fn resolve_invalid(
 ) -> Desired {
     let folder = folder_of(known, record);
     if let (None, Some(folder), None) = (known.remembered, folder, &record.api_uid) {
-        // What runs may be of the API, and the folder's a step back from it.
+        // The instance may be of the API's version; the folder's would be a step back.
         if may_be_older(known.folder, record) {
             return Desired::Unsure { reason: format!("the API's version is refused: {reason}") };
         }

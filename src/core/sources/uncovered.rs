@@ -1,4 +1,4 @@
-//! What a DaemonSet of the API means that is not ours here.
+//! DaemonSets of the API that are not ours on this node.
 //!
 //! Owns what follows from its labels alone. Must not look at what it defines.
 
@@ -49,6 +49,9 @@ pub(super) fn resolve_uncovered(
         None if let (true, FolderState::Unsure { reason }) = (known.has_file, known.folder) => {
             Desired::Kept { reason: format!("its file gave it its mode, and {reason}") }
         }
+        None if may_be_narrowed(known, record, policy) => {
+            Desired::Kept { reason: format!("what runs may have been selected by an earlier configuration: {reason}") }
+        }
         None => match (&known.confirmation, record.instances.is_empty()) {
             (_, true) => Desired::Left { reason, taken_away: is_taken_away(known, record, policy) },
             (Confirmation::NotCovered | Confirmation::Gone, false) => {
@@ -60,6 +63,12 @@ pub(super) fn resolve_uncovered(
             (Confirmation::Unasked | Confirmation::StillThere, false) => Desired::Confirm { reason },
         },
     }
+}
+
+/// Whether nothing is remembered of what runs, and the policy does not contain its namespace, which no DaemonSet leaves: then
+/// the configuration alone may have changed.
+fn may_be_narrowed(known: &KnownDefinition<'_>, record: &DaemonRecord, policy: &Policy) -> bool {
+    record.runs() && last_known(known.remembered, record).is_none() && !policy.allows_namespace(&record.key.namespace)
 }
 
 /// Whether the API server has taken away labels by which this configuration selected it. A typing error takes nothing

@@ -1,7 +1,7 @@
 //! The circles of an order, and a sequence in which every daemon comes after those that it starts after.
 //!
 //! Owns the one walk that finds both: Tarjan's strongly connected components, in a time that grows with the daemons and the
-//! names that they give, whatever shape these have. Must not decide what becomes of a circle.
+//! names that they give, whatever shape these have. Must not decide how a circle is resolved.
 
 /// Nodes that reach each other, each group after the groups that it leads to. `edges`: to which nodes each leads.
 pub(super) fn components(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(sorted(&[&[0], &[0]]), [[0], [1]]);
         assert_eq!(sorted(&[&[1, 3], &[2], &[0], &[4], &[3]]), [vec![3, 4], vec![0, 1, 2]]);
         assert_eq!(sorted(&[&[1], &[0, 2], &[3], &[1]]), [[0, 1, 2, 3]]);
-        // What has a group already makes no circle.
+        // A node that has a group already makes no circle.
         assert_eq!(sorted(&[&[1, 2], &[], &[1]]), [[1], [2], [0]]);
     }
 }

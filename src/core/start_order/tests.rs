@@ -20,7 +20,7 @@ fn keys(names: &str) -> BTreeSet<ObjectKey> {
     names.split_whitespace().map(key).collect()
 }
 
-/// An order from lines such as `b: a c`; who is named and has no line is unknown.
+/// An order from lines such as `b: a c`; a daemon that is named and has no line is unknown.
 fn order(lines: &[&str]) -> StartOrder {
     order_of(lines, "")
 }
@@ -179,6 +179,6 @@ fn only_a_daemon_that_may_still_be_ready_in_this_boot_is_waited_for() {
     assert!(!awaited(State::Failing, true, ready("now")));
     assert!(awaited(State::Failing, true, ready("earlier")));
     let steady = |boot: &str| Some(ThisBoot { boot: boot.to_owned(), steady: true, ..ThisBoot::default() });
-    assert!(!awaited(State::Starting, true, steady("now")), "nobody reports more");
+    assert!(!awaited(State::Starting, true, steady("now")), "readiness is not reported");
     assert!(awaited(State::Starting, true, steady("earlier")));
 }

@@ -61,7 +61,7 @@ impl TaintBench {
         self
     }
 
-    /// What follows at that second; the record is kept, as a pass does. Gives the last remark and the next look, too.
+    /// What follows at that second; the record is kept, as a pass does. Gives the last remark and when to look again, too.
     fn at(&mut self, seconds: i64) -> (StartupTaint, String, Option<Timestamp>) {
         let mut plan = plan::empty(self.record.clone());
         plan.summary.state = self.state;
@@ -100,7 +100,7 @@ fn the_node_waits_until_the_daemon_was_ready_in_this_boot() {
     assert_eq!((taint.wish(), taint.daemons.len()), (DesiredTaint::Taint, 1));
     assert!(note.starts_with("the node is to carry daemonlet.dev/starting until it is Ready here"), "{note}");
     bench.record.in_boot(BOOT).steady = true;
-    assert_eq!(bench.at(1).0.wish(), DesiredTaint::Taint, "its containers run, and nobody has said that it is Ready");
+    assert_eq!(bench.at(1).0.wish(), DesiredTaint::Taint, "its containers run, and it is not known to be Ready");
     bench.record.in_boot(BOOT).ready = true;
     let (taint, note, _) = bench.at(1);
     assert_eq!(
@@ -119,8 +119,8 @@ fn it_waits_no_longer_than_the_timeout_and_an_agent_that_starts_again_does_not_b
     assert_eq!(bench.at(604).0.wish(), DesiredTaint::Taint);
     let (taint, note, _) = bench.at(605);
     assert_eq!(taint.wish(), DesiredTaint::NoTaint);
-    let told = "the node was to carry daemonlet.dev/starting for 600 s (daemonlet.dev/startup-taint-timeout)";
-    assert!(note.starts_with(told), "{note}");
+    let start = "the node was to carry daemonlet.dev/starting for 600 s (daemonlet.dev/startup-taint-timeout)";
+    assert!(note.starts_with(start), "{note}");
     let mut short = TaintBench::new(json!({STARTUP_TAINT: "true", STARTUP_TAINT_TIMEOUT: "30s"}));
     assert_eq!(short.at(0).2, Some(Timestamp::from_secs(30)));
     let mut odd = TaintBench::new(json!({STARTUP_TAINT: "true", STARTUP_TAINT_TIMEOUT: "soon"}));

@@ -1,6 +1,6 @@
 //! The API server's words.
 
-/// What a message of admission says beside its HTTP status.
+/// What a message of admission means beside its HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objection {
     /// A policy that we ship for agents refuses the request.

@@ -1,4 +1,4 @@
-//! What a runtime's error text says about a failed pull.
+//! What a runtime's error text means for a failed pull.
 //!
 //! Runtimes pass a registry's answer on only as text. If nothing in it is recognised, the registry counts as
 //! unreachable; that makes a difference only when the image is already on the node.

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::rules::word;
+use super::rules::one_of;
 use crate::core::model::FieldError;
 
 pub(super) use ports::host_ports;
@@ -46,12 +46,12 @@ pub(super) fn check(
     place: &str,
     errors: &mut Vec<FieldError>,
 ) {
-    word(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], place, errors);
+    one_of(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], place, errors);
     ports::check(container, place, errors);
     env::check(container, volumes, place, errors);
     mounts::check(container, volumes, place, errors);
     mounts::devices(container, volumes, place, errors);
-    word(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], place, errors);
+    one_of(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], place, errors);
     resources::check(claims, container, place, errors);
     restarts::check(container, place, errors);
     security::check(spec, container, place, errors);

@@ -5,8 +5,8 @@ use ::core::net::IpAddr;
 use serde_json::Value;
 
 use super::rules::POD_SPEC;
-use super::rules::word;
-use super::rules::written_word;
+use super::rules::one_of;
+use super::rules::written_one_of;
 use super::wrong;
 use crate::core::dns;
 use crate::core::json::Json;
@@ -22,7 +22,7 @@ const HOSTNAME_BYTES: usize = 64;
 /// What `ValidatePodSpec` says of them.
 pub(super) fn check(spec: &Value, errors: &mut Vec<FieldError>) {
     names(spec, errors);
-    word(spec, "dnsPolicy", &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"], POD_SPEC, errors);
+    one_of(spec, "dnsPolicy", &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"], POD_SPEC, errors);
     dns_config(spec, errors);
     host_aliases(spec, errors);
     preemption_policy(spec, POD_SPEC, errors);
@@ -30,7 +30,7 @@ pub(super) fn check(spec: &Value, errors: &mut Vec<FieldError>) {
 
 /// `ValidatePreemptionPolicy`, of the spec at `place`.
 pub(super) fn preemption_policy(spec: &Value, place: &str, errors: &mut Vec<FieldError>) {
-    written_word(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], place, errors);
+    written_one_of(spec, "preemptionPolicy", &["PreemptLowerPriority", "Never"], place, errors);
 }
 
 fn names(spec: &Value, errors: &mut Vec<FieldError>) {

@@ -15,10 +15,10 @@ use crate::core::quantity::trimmed;
 /// Where the errors of a pod's own fields are.
 pub(super) const POD_SPEC: &str = "spec.template.spec";
 pub(super) const PORT_NUMBER: &str = "must be a number from 1 to 65535";
-/// Why a qualified name is none.
+/// Why a qualified name is not valid.
 pub(super) const LABEL_KEY: &str =
     "must be letters, digits, '-', '_' and '.' (at most 63), optionally preceded by a DNS name and '/'";
-/// Why a label's value is none.
+/// Why a label's value is not valid.
 pub(super) const LABEL_VALUE: &str =
     "must be empty, or letters, digits, '-', '_' and '.' (at most 63), beginning and ending with a letter or digit";
 /// Why a path with `..` is refused.
@@ -38,23 +38,23 @@ pub(super) fn required(value: &Value, field: &str, place: &str, errors: &mut Vec
 }
 
 /// A field that is unset or one of `words`.
-pub(super) fn word(value: &Value, field: &str, words: &[&str], place: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn one_of(value: &Value, field: &str, words: &[&str], place: &str, errors: &mut Vec<FieldError>) {
     if !value.str_at(field).is_empty() {
-        written_word(value, field, words, place, errors);
+        written_one_of(value, field, words, place, errors);
     }
 }
 
-/// As [`word`], for a field that Go has a pointer for: an empty string is one that was set.
-pub(super) fn written_word(value: &Value, field: &str, words: &[&str], place: &str, errors: &mut Vec<FieldError>) {
+/// As [`one_of`], for a field that Go has a pointer for: an empty string is one that was set.
+pub(super) fn written_one_of(value: &Value, field: &str, words: &[&str], place: &str, errors: &mut Vec<FieldError>) {
     let Some(found) = value.at(field).and_then(Value::as_str).filter(|found| !words.contains(found)) else { return };
     errors.push(wrong(format!("{place}.{field}"), format!("must be {}, not {found:?}", words.join(" or "))));
 }
 
 /// A field that must be one of `words`.
-pub(super) fn required_word(value: &Value, field: &str, words: &[&str], place: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn required_one_of(value: &Value, field: &str, words: &[&str], place: &str, errors: &mut Vec<FieldError>) {
     match value.text_at(field) {
         None => errors.push(wrong(format!("{place}.{field}"), "required")),
-        Some(_) => written_word(value, field, words, place, errors),
+        Some(_) => written_one_of(value, field, words, place, errors),
     }
 }
 

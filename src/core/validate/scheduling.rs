@@ -12,10 +12,10 @@ use super::rules::LABEL_VALUE;
 use super::rules::label_selector;
 use super::rules::labels;
 use super::rules::number;
+use super::rules::one_of;
 use super::rules::qualified_name;
 use super::rules::required;
-use super::rules::word;
-use super::rules::written_word;
+use super::rules::written_one_of;
 use super::wrong;
 use crate::core::json::Json;
 use crate::core::labels::is_label_value;
@@ -62,7 +62,7 @@ pub(super) fn toleration(toleration: &Value, place: &str, errors: &mut Vec<Field
     if key.is_empty() && operator != "Exists" {
         errors.push(wrong(format!("{place}.operator"), "must be Exists without a key"));
     } else {
-        word(toleration, "operator", &["Equal", "Exists"], place, errors);
+        one_of(toleration, "operator", &["Equal", "Exists"], place, errors);
     }
     match operator {
         "" | "Equal" if !is_label_value(value) => errors.push(wrong(format!("{place}.value"), LABEL_VALUE)),
@@ -72,7 +72,7 @@ pub(super) fn toleration(toleration: &Value, place: &str, errors: &mut Vec<Field
     if toleration.at("tolerationSeconds").is_some() && toleration.str_at("effect") != "NoExecute" {
         errors.push(wrong(format!("{place}.effect"), "must be NoExecute with tolerationSeconds"));
     } else {
-        word(toleration, "effect", &EFFECTS, place, errors);
+        one_of(toleration, "effect", &EFFECTS, place, errors);
     }
 }
 
@@ -87,7 +87,7 @@ fn spread_constraints(constraints: &[Value], errors: &mut Vec<FieldError>) {
         }
         required(constraint, "topologyKey", place, errors);
         required(constraint, "whenUnsatisfiable", place, errors);
-        word(constraint, "whenUnsatisfiable", &["DoNotSchedule", "ScheduleAnyway"], place, errors);
+        one_of(constraint, "whenUnsatisfiable", &["DoNotSchedule", "ScheduleAnyway"], place, errors);
         let when = constraint.str_at("whenUnsatisfiable");
         if !pairs.insert((constraint.str_at("topologyKey"), when)) {
             errors.push(wrong(place, "another constraint has the same topologyKey and whenUnsatisfiable"));
@@ -100,8 +100,8 @@ fn spread_constraints(constraints: &[Value], errors: &mut Vec<FieldError>) {
                 errors.push(wrong(format!("{place}.minDomains"), "needs whenUnsatisfiable DoNotSchedule"));
             }
         }
-        written_word(constraint, "nodeAffinityPolicy", &POLICIES, place, errors);
-        written_word(constraint, "nodeTaintsPolicy", &POLICIES, place, errors);
+        written_one_of(constraint, "nodeAffinityPolicy", &POLICIES, place, errors);
+        written_one_of(constraint, "nodeTaintsPolicy", &POLICIES, place, errors);
         affinity::label_keys(constraint, &["matchLabelKeys"], place, errors);
         label_selector(constraint.at("labelSelector"), &format!("{place}.labelSelector"), errors);
     }

@@ -1,4 +1,4 @@
-//! The types of fields, as Go's decoder accepts them: what fails here would fail in the kubelet, too.
+//! The types of fields, as Go's decoder accepts them: a value that fails here would fail in the kubelet, too.
 //!
 //! `k8s-openapi` provides the types; our own deserializer applies Go's rules instead of serde's (null is every type's
 //! zero value, quantities may be numbers) and tracks the current field.

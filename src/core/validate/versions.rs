@@ -1,4 +1,4 @@
-//! What one supported version of Kubernetes refuses in a pod and another takes.
+//! Fields of a pod that one supported version of Kubernetes refuses and another takes.
 //!
 //! Judged for a rendered pod alone: only then is it known which kubelet reads it.
 
@@ -20,8 +20,7 @@ pub use strict::is_env_var_name;
 pub const AS_THE_API: (u32, u32) = (1, 35);
 
 /// The first version that takes no ambiguous addresses (`StrictIPCIDRValidation`), takes the action
-/// `RestartAllContainers` and a sidecar's rules (`RestartAllContainersOnContainerExits`), and lets no init container but a
-/// sidecar restart for a resize.
+/// `RestartAllContainers` and a sidecar's rules (`RestartAllContainersOnContainerExits`).
 const CHANGED: (u32, u32) = (1, 36);
 
 /// Checks the pod's `spec` for a kubelet of `version`; `None`: for the newest.
@@ -34,18 +33,17 @@ pub(super) fn check(spec: &Value, version: Option<(u32, u32)>, errors: &mut Vec<
         restart_rules(spec, errors);
     } else {
         addresses(spec, errors);
-        resizes(spec, errors);
     }
+    resizes(spec, errors);
 }
 
-/// `validateResizePolicy` of an init container that ends.
+/// `validateResizePolicy` of an init container that ends; a release of 1.35 may be older than the check, and ignores the value.
 fn resizes(spec: &Value, errors: &mut Vec<FieldError>) {
     for (index, container) in spec.list_at("initContainers").iter().enumerate().filter(|(_, it)| !is_sidecar(it)) {
         for (at, policy) in container.list_at("resizePolicy").iter().enumerate() {
             if policy.str_at("restartPolicy") == "RestartContainer" {
                 let field = format!("{POD_SPEC}.initContainers[{index}].resizePolicy[{at}].restartPolicy");
-                let reason = "must be NotRequired in an init container without restartPolicy Always: Kubernetes 1.36 \
-                              refuses anything else";
+                let reason = "must be NotRequired in an init container without restartPolicy Always";
                 let hint = Some("write NotRequired".to_owned());
                 errors.push(FieldError { field, reason: reason.to_owned(), hint });
             }
@@ -129,13 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn an_init_container_that_ends_restarts_for_no_resize_from_1_36_on() {
+    fn an_init_container_that_ends_restarts_for_no_resize() {
         let with = |kind: Option<&str>, policy: &str| json!({"restartPolicy": kind, "resizePolicy": [{"resourceName": "cpu", "restartPolicy": policy}]});
         let ends = with(None, "RestartContainer");
         let spec =
             json!({"initContainers": [with(None, "NotRequired"), ends, with(Some("Always"), "RestartContainer")]});
-        assert_eq!(fields(&spec, Some((1, 35))), [""; 0]);
-        for version in [Some((1, 36)), None] {
+        for version in [Some((1, 35)), Some((1, 36)), None] {
             assert_eq!(fields(&spec, version), ["initContainers[1].resizePolicy[0].restartPolicy"], "{version:?}");
         }
     }

@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::rules::BACKSTEPS;
 use super::rules::descending_path;
 use super::rules::goes_back;
+use super::rules::one_of;
 use super::rules::required;
 use super::rules::sign;
 use super::rules::within;
-use super::rules::word;
 use super::wrong;
 use crate::core::dns;
 use crate::core::json::Json;
@@ -122,7 +122,7 @@ fn source(kind: &str, volume: &Value, found: &Value, place: &str, errors: &mut V
         "csi" => disks::csi(found, place, errors),
         "ephemeral" => claim::ephemeral(found, place, errors),
         // Its reference may come with the pod.
-        "image" => word(found, "pullPolicy", &PULL_POLICIES, place, errors),
+        "image" => one_of(found, "pullPolicy", &PULL_POLICIES, place, errors),
         _ => {}
     }
 }
@@ -136,7 +136,7 @@ fn host_path(found: &Value, place: &str, errors: &mut Vec<FieldError>) {
     if goes_back(path) {
         errors.push(wrong(format!("{place}.path"), BACKSTEPS));
     }
-    word(found, "type", &HOST_PATH_TYPES, place, errors);
+    one_of(found, "type", &HOST_PATH_TYPES, place, errors);
 }
 
 #[cfg(test)]

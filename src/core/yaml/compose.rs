@@ -35,7 +35,7 @@ const MAX_REWRITTEN: usize = 64;
 pub(super) fn document(text: &str, first_line: usize, limit: Limit) -> Result<Option<(usize, Value)>, YamlError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     refuse_control_characters(text, first_line)?;
-    // A line break of YAML 1.1 that is none in 1.2.
+    // A line break of YAML 1.1 that is no line break in 1.2.
     let mut text = Cow::Borrowed(text);
     if text.contains('\u{85}') {
         text = Cow::Owned(text.replace('\u{85}', "\n"));
@@ -76,7 +76,7 @@ struct Composer<'a> {
     bytes: usize,
     alias_nodes: usize,
     alias_bytes: usize,
-    /// What ended parsing, where go-yaml goes on.
+    /// The reason why parsing ended, where go-yaml goes on.
     rewrite: Option<Rewrite>,
     /// A directive follows: for go-yaml it ends the document, and what comes after it is not read.
     is_at_directive: bool,
@@ -166,7 +166,7 @@ impl<'a> Composer<'a> {
         YamlError { line, column: at.col() + 1, message: message.into(), is_over: false }
     }
 
-    /// Refuses a document of which there is more than [`Limit`] allows once its aliases stand for what they name.
+    /// Refuses a document that exceeds [`Limit`] once its aliases are expanded.
     fn within_limit(&self, at: Marker) -> Result<(), YamlError> {
         let counts =
             [("keys and values", self.nodes, self.limit.nodes), ("bytes of text", self.bytes, self.limit.bytes)];

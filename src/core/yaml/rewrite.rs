@@ -34,7 +34,7 @@ impl Rewrite {
         }
     }
 
-    /// What an error at this byte is put right by.
+    /// The correction for an error at this byte.
     pub(super) fn for_error(kind: &ErrorKind, at: Marker) -> Option<Self> {
         let start = at.byte_offset()?;
         match kind {

@@ -1,4 +1,4 @@
-//! What a scalar is: `resolve` of go-yaml v2, whose YAML is 1.1 with a few things of its own.
+//! The type of a scalar: `resolve` of go-yaml v2, whose YAML is 1.1 with a few things of its own.
 
 use base64::Engine;
 use base64::alphabet;
@@ -104,7 +104,7 @@ pub(super) fn tagged(suffix: &str, text: &str) -> Result<Scalar, String> {
         "str" => return Ok(Scalar::Str(text.to_owned())),
         "binary" => return binary(text).map(Scalar::Str),
         "bool" | "int" | "float" | "null" | "timestamp" => {}
-        // A tag that nobody knows leaves the text.
+        // An unknown tag leaves the text.
         _ => return Ok(Scalar::Str(text.to_owned())),
     }
     if suffix == "timestamp" && is_timestamp(text) {
@@ -123,13 +123,13 @@ pub(super) fn tagged(suffix: &str, text: &str) -> Result<Scalar, String> {
 fn binary(text: &str) -> Result<String, String> {
     let text: String = text.chars().filter(|character| !matches!(character, '\r' | '\n')).collect();
     match GO_BASE64.decode(text) {
-        // JSON has text only: Go puts the replacement character where the bytes are none.
+        // JSON has text only: Go puts the replacement character where the bytes are no text.
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(_) => Err("!!binary value is not base64".to_owned()),
     }
 }
 
-/// Whether `!!timestamp` may stand before `text`; the value stays a string all the same.
+/// Whether `!!timestamp` may stand before `text`; the value stays a string.
 fn is_timestamp(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() > 5

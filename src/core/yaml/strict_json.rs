@@ -18,7 +18,7 @@ use super::number;
 
 /// Reads JSON documents from the head of `text` into `documents`.
 ///
-/// Gives what is left for the YAML reader, the line on which that starts, and the error that ended JSON.
+/// Gives the rest for the YAML reader, the line on which it starts, and the error that ended JSON.
 pub(super) fn read_stream<'a>(text: &'a str, documents: &mut Vec<Document>) -> (&'a str, usize, Option<YamlError>) {
     if !text.trim_start().starts_with('{') {
         return (text, 1, None);
@@ -45,8 +45,8 @@ pub(super) fn read_stream<'a>(text: &'a str, documents: &mut Vec<Document>) -> (
                     message: failure.message,
                     is_over: false,
                 };
-                // After a second JSON document nobody takes it for YAML any more; and what JSON
-                // refuses for its content, YAML must not read with other eyes.
+                // After a second JSON document the text is not taken for YAML any more; and content that
+                // JSON refuses must not be read as YAML.
                 if documents.len() > 1 || !failure.syntax {
                     documents.push(Document { line, value: Err(error) });
                     return ("", line, None);

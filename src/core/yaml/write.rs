@@ -2,8 +2,8 @@
 //!
 //! A string is plain only where our own reader, which is go-yaml's, finds the same string and no indicator of the
 //! grammar is near; a literal block only where every byte of it survives; else it is in double quotes, in which
-//! anything does. The emitter is our own: `serde-saphyr`'s would have to be told the order of keys and the style of each
-//! string all the same, and takes several times as long.
+//! anything does. The emitter is our own: `serde-saphyr`'s would need the order of keys and the style of each
+//! string as well, and takes several times as long.
 
 use std::borrow::Cow;
 use std::fmt::Write;

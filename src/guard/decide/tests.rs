@@ -83,7 +83,7 @@ fn addresses_are_judged_one_by_one() {
     guard.observe(at(5), of_a, ProbeResult::Answer);
     assert_eq!(guard.refused(), addresses(&[B]));
     assert_eq!(guard.end(at(5)), None);
-    // The name stands for another address now, which has to be heard first.
+    // The name stands for another address now, which has to answer first.
     guard.learn(at(1_000), &addresses(&[A, "10.0.0.2:6443"]));
     assert_eq!(guard.refused(), addresses(&["10.0.0.2:6443"]));
     assert_eq!(guard.observe(at(1_000), probes[1], ProbeResult::Answer), None, "it is no longer named");

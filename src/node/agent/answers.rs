@@ -38,20 +38,20 @@ use super::release;
 use super::report::changes;
 use super::report::to_json;
 
-/// What became of what a person ordered.
+/// What became of an order that a person gave.
 enum OrderFate {
-    /// It is on disk, and nothing failed.
+    /// The order is on disk, and nothing failed.
     OnDisk,
-    /// It counts, and the next pass goes on with what failed.
+    /// The order counts; the next pass tries again what failed.
     Unfinished(String),
-    /// It counts as long as this process runs.
+    /// The order is not on disk: it counts as long as this process runs.
     InMemory(String),
-    /// It does not count.
+    /// The order does not count.
     NotTaken(String),
 }
 
 impl OrderFate {
-    /// What a person has to know of it.
+    /// What the person has to know about it.
     fn rest(&self) -> String {
         match self {
             Self::OnDisk => String::new(),
@@ -85,7 +85,7 @@ impl Agent {
         Ok(decision)
     }
 
-    /// The answer to a request of the socket.
+    /// The answer to a request on the socket.
     pub(super) async fn answer(&mut self, request: &SocketOperation) -> Value {
         match request {
             SocketOperation::Status => to_json(&self.status()),
@@ -101,7 +101,7 @@ impl Agent {
         }
     }
 
-    /// What the pass that follows does: it is made with the same observation.
+    /// What the next pass does; that pass uses the same observation.
     async fn answer_plan(&mut self) -> Value {
         let began = Instant::now();
         let observation = self.observe().await;
@@ -234,7 +234,7 @@ impl Agent {
             );
         }
         let began = Instant::now();
-        // It says who can tell when the old pod is gone.
+        // It shows which component can report that the old pod is gone.
         self.state.asks_runtime = true;
         let observation = self.observe().await;
         let unreadable = observation.manifests.current().is_none();
@@ -297,7 +297,7 @@ impl Agent {
             None => {}
         }
         match unordered.get(key) {
-            // Something of the order may be on disk all the same.
+            // A part of the order may be on disk nevertheless.
             Some(record) => self.state.set_record(record.clone()),
             None => drop(self.state.records.remove(key)),
         }
@@ -310,7 +310,7 @@ impl Agent {
             return Err("no such daemon has run on this node".to_owned());
         };
         if record.live().any(|instance| instance.orphaned) {
-            return Err("its DaemonSet is gone: nothing says what a new instance would be".to_owned());
+            return Err("its DaemonSet is gone: there is no definition for a new instance".to_owned());
         }
         match (record.live().next(), record.ending().next()) {
             (Some(_), _) => Ok(record.clone()),
@@ -324,7 +324,7 @@ impl Agent {
     }
 }
 
-/// Orders a new instance in the place of each that lives; who asks does not wait for a back-off.
+/// Orders a new instance in the place of each living one, and ends their back-offs.
 fn order(record: &mut crate::core::record::DaemonRecord, now: crate::core::time::Timestamp) {
     let live: Vec<String> = record.live().map(|instance| instance.uid.clone()).collect();
     for instance in record.instances.iter_mut().filter(|i| live.contains(&i.uid)) {
@@ -335,7 +335,7 @@ fn order(record: &mut crate::core::record::DaemonRecord, now: crate::core::time:
     }
 }
 
-/// What a pass does for a daemon, and what it asks for before it can.
+/// What a pass does for a daemon, and what it requests first.
 fn steps(daemon: &DaemonPlan, linked: bool) -> Vec<PlannedChange> {
     let change = |action: &str, reason: &str| PlannedChange {
         namespace: daemon.key.namespace.clone(),

@@ -1,14 +1,14 @@
 //! Which boot of the machine this is, and what its clock has been in it.
 //!
-//! Owns what a time means that somebody wrote in this boot before the clock was set. Must not read a clock.
+//! Owns the conversion of times that were recorded in this boot before the clock was set. Must not read a clock.
 
 use crate::core::plan::Readiness;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-/// A clock that differs by less from what it was has drifted, or was read a moment later.
+/// A smaller difference is drift, or comes from a reading a moment later; it does not count as a clock that was set.
 const SAME: Span = Span::from_secs(1);
-/// A clock that is set more often leaves no more than this.
+/// At most this many former clocks are kept.
 const MOST: usize = 8;
 
 /// Which boot of the machine this is.
@@ -41,7 +41,7 @@ impl Boot {
         Self { id, at, since: Span::ZERO, earlier: Vec::new() }
     }
 
-    /// It is `now`, and the machine is up for `uptime`.
+    /// The clock shows `now`, and the machine is up for `uptime`.
     pub(super) fn follow(&mut self, now: Timestamp, uptime: Span) {
         let at = now - uptime;
         if (at - self.at).abs() <= SAME {
@@ -63,8 +63,8 @@ impl Boot {
         }
     }
 
-    /// What a time of this boot is by the clock as it is `now`, whatever it was when somebody wrote it. A time that is of
-    /// no clock of this boot stays as it is.
+    /// Converts a time that was recorded in this boot to the clock as it is `now`. A time that belongs to no clock of this
+    /// boot stays as it is.
     pub(super) fn present(&self, time: Timestamp, now: Timestamp) -> Timestamp {
         if (self.at + self.since - SAME..=now).contains(&time) {
             return time;

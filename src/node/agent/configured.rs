@@ -13,7 +13,7 @@ use super::error::AgentError;
 /// The policy of the configuration.
 ///
 /// # Errors
-/// `selector` is none.
+/// `selector` is not a label selector.
 pub fn policy(config: &Config) -> Result<Policy, AgentError> {
     let policy = Policy::new(config.default_mode, &config.selector, config.policy_namespaces.clone())
         .map_err(|error| AgentError::Selector(error.to_string()))?;
@@ -28,7 +28,7 @@ pub fn render_options(config: &Config, has_runtime: bool) -> RenderOptions {
     RenderOptions {
         node_name: config.node_name.clone(),
         kubelet_version: None,
-        // The first pass, from disk alone, knows it too: else it would write manifests without it.
+        // The first pass, from disk alone, needs it too: otherwise it would write manifests without it.
         api_endpoint: config.api_endpoint.clone().or_else(|| api::endpoint(config.kubeconfig.as_deref()?).ok()?),
         has_api: config.kubeconfig.is_some(),
         inline_secret_env: config.inline_secret_env,

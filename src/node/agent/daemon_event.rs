@@ -1,6 +1,6 @@
-//! An event on a DaemonSet, as a value: what decides sends none.
+//! An event on a DaemonSet, as a value: deciding sends no events.
 //!
-//! Owns its form. Must not say who reads it.
+//! Owns its form. Must not depend on its readers.
 
 use crate::core::model::ObjectKey;
 use crate::core::plan::DaemonPlan;

@@ -51,10 +51,10 @@ use concern::concerns;
 
 /// A pass is made at least this often, whatever happens.
 const PERIOD: Span = Span::from_secs(60);
-/// Changed inputs are saved this long after the pass that saw them; those by which what runs is changed, or could not
-/// be ended, at once.
+/// Changed inputs are saved this long after the pass that saw them. Those that change an instance, or without which an
+/// instance could not be ended, are saved at once.
 const SAVE_AFTER: Span = Span::from_secs(1);
-/// How long the loop rests at least after a pass in which something failed, and until it is tried again.
+/// How long the loop rests at least after a pass in which something failed, before it tries again.
 const FAILED_REST: Span = Span::from_secs(1);
 const FAILED_AGAIN: Span = Span::from_secs(5);
 /// A manifest folder that cannot be used or watched is looked at this often.
@@ -115,7 +115,7 @@ fn decide_in_order(
     let mut log = Log::default();
     let guard = &mut state.concerns.removal_guard;
     guard.identify_cluster(observation, &mut state.inputs.cluster_uid);
-    // What another cluster shows is none of what this node knows of its own.
+    // What another cluster shows says nothing about this node's own cluster.
     let is_former = observation.api.as_ref().is_some_and(|api| api.is_former);
     let is_foreign = match is_former {
         true => guard.has_foreign_view(),
@@ -180,9 +180,9 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
     let mut objects: BTreeSet<ObjectRef> = plan.daemons.iter().flat_map(|d| d.references.iter().cloned()).collect();
     let tokens: BTreeSet<TokenRequest> = plan.daemons.iter().flat_map(|d| d.tokens.iter().cloned()).collect();
     let mut ours: BTreeMap<ObjectKey, Arc<DaemonSet>> = BTreeMap::new();
-    // What is not confirmed to be gone is not forgotten, though nothing of it runs at this moment.
+    // A DaemonSet that is not confirmed to be gone is not forgotten, even if nothing of it runs now.
     let unconfirmed: BTreeSet<&ObjectKey> = plan.daemons.iter().filter(|d| is_in_doubt(d)).map(|d| &d.key).collect();
-    // What is not selected, or refused, does not take the place of what last was.
+    // A definition that is not selected, or refused, does not replace the remembered one.
     let is_selected = |d: &&DaemonPlan| {
         d.summary.source == Some(Source::Api) && d.summary.mode.is_some() && d.summary.state != State::Held
     };
@@ -195,7 +195,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
             state.inputs.superseded.insert((*key).clone(), (*file).to_owned());
         }
     }
-    // What a folder's overrides stays as it was remembered: else every version of the API's would be that one.
+    // A definition that a folder overrides stays as remembered: otherwise every version in the API would become that one.
     let frozen: BTreeSet<&ObjectKey> =
         overrides.into_keys().filter(|key| !state.inputs.superseded.contains_key(*key)).collect();
     let is_first = |key: &&ObjectKey| {
@@ -254,15 +254,15 @@ fn is_in_doubt(daemon: &DaemonPlan) -> bool {
 
 /// What is remembered for the next start, and when it is to be on disk.
 ///
-/// Before what runs is changed by it, its data or itself: after a crash and without an API server it would go back to
-/// what it was, or come back from the dead. So is from which file a first instance comes: an agent that dies and forgot
-/// it would keep the instance when the file goes.
+/// Inputs are written before they change an instance or its data: otherwise an agent that crashes and finds no API server
+/// would go back to the old definition, or start again what had ended. The file that a first instance comes from is
+/// written as early: an agent that dies and forgot the file would keep the instance when the file goes.
 fn remember(observation: &Observation, state: &mut AgentState, plan: &Plan) -> SaveInputs {
     let kept = rollback::keep(observation, &mut state.inputs, &state.policy, plan);
     let starting = || plan.daemons.iter().filter(|daemon| starts(daemon)).map(|daemon| &daemon.key);
     let folders = &observation.folders;
     let is_new_origin = folders.note_origins(&mut state.inputs.origins, starting());
-    // Of one that could not be started, too: the next try is no news.
+    // This holds for an instance that could not be started, too: the next try is no news.
     folders.follow_origins(&mut state.inputs.origins, state.records.values(), starting());
     let used = plan.daemons.iter().flat_map(|daemon| &daemon.references).collect();
     let runs = state.records.values().filter(|record| record.runs_or_returns()).map(|record| &record.key);
@@ -307,12 +307,12 @@ fn problems(observation: &Observation, state: &AgentState, config: &Config) -> V
     problems
 }
 
-/// When to look again after a pass in which something failed: what fails at once must not be tried as fast as it fails.
+/// When to look again after a pass in which something failed: an effect that fails at once must not be tried in a tight loop.
 pub(super) fn after_failure(due: Timestamp, now: Timestamp) -> Timestamp {
     due.clamp(now + FAILED_REST, now + FAILED_AGAIN)
 }
 
-/// When to look again though nothing happens.
+/// When to look again if nothing happens.
 fn due(observation: &Observation, state: &AgentState, plan: &Plan) -> Timestamp {
     let now = observation.now;
     let is_usable = observation.manifests.current().is_some();

@@ -25,8 +25,8 @@ pub(super) struct Decision {
     pub(super) plan: Arc<Plan>,
     /// Whether the remembered inputs are written before anything else, and after everything else.
     pub(super) save_inputs: SaveInputs,
-    /// Daemons that adopt instances of others: their records are written first, or what is in neither record would be
-    /// unrelated.
+    /// Daemons that adopt instances of others. Their records are written first: an instance that is in neither record would
+    /// count as unrelated.
     pub(super) adopters: Vec<ObjectKey>,
     /// Gates of pods that start after others.
     pub(super) gates: Gates,
@@ -71,9 +71,9 @@ impl Decision {
 pub(super) enum SaveInputs {
     /// Not in this pass.
     No,
-    /// Before the other effects: what runs is changed by them.
+    /// Before the other effects: the inputs change what runs.
     Before,
-    /// Before the other effects, and without waiting for the disk: nothing in them is new but the name of this boot.
+    /// Before the other effects, and without waiting for the disk: only the name of this boot is new in them.
     BootBefore,
     /// After the other effects: some time has passed since they changed.
     After,

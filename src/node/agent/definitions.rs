@@ -1,4 +1,4 @@
-//! What folders and API define, as the words that planning takes.
+//! What folders and API define, in the form that planning takes.
 //!
 //! Owns the last definition that each pass saw and the confirmations that removals need. Must not decide:
 //! `crate::core::sources` does.

@@ -1,7 +1,7 @@
 //! Whether the end of an instance can be observed, and whether it has ended.
 //!
-//! Owns who is believed. The container runtime comes first, or the kubelet in its place; last the mirror pod. A runtime
-//! that does not list what the kubelet runs is another one, and says nothing.
+//! Owns the order of evidence. The container runtime, or the kubelet in its place, comes first; the mirror pod comes last. A
+//! runtime that does not list what the kubelet runs is another one, and its answers do not count.
 
 use serde_json::Value;
 
@@ -19,20 +19,20 @@ use crate::node::api::Scope;
 use super::evidence;
 use super::observation::Observation;
 
-/// How long a mirror pod counts as the kubelet's word that it still works on a pod that ends.
+/// How long a mirror pod counts as evidence that the kubelet still works on a pod that ends.
 const LETS_GO: Span = Span::from_secs(15);
-/// How long after its grace period an instance counts as gone where nothing but time can tell.
+/// How long after its grace period an instance counts as gone where time is the only evidence.
 const BEYOND_GRACE: Span = Span::from_secs(30);
-/// A list of the runtime that is older says nothing about who can be asked now.
+/// An older list does not show that the runtime can be asked now.
 const RECENT: Span = Span::from_secs(10);
-/// One that is older may be of before an instance that it does not have.
+/// An older list may have been made before the instance that it lacks.
 const FRESH: Span = Span::from_secs(3);
 
-/// What is said of a pod that a runtime does not list which has lost all.
+/// The reason for a pod that a runtime does not list because the runtime has lost everything.
 pub(super) const ANOTHER_RUNTIME: &str =
     "the container runtime lists nothing of what it listed before (is it the one that the kubelet uses?)";
 
-/// What there is to say of one instance's end.
+/// The evidence about one instance's end.
 pub(super) struct Ends<'a> {
     pub(super) observation: &'a Observation,
     /// Its mirror pod.
@@ -50,7 +50,7 @@ pub(super) struct Ends<'a> {
 }
 
 impl Ends<'_> {
-    /// Whether what was said before, or the kubelet, shows containers that the runtime does not list.
+    /// Whether an earlier report, or the kubelet, shows containers that the runtime does not list.
     fn is_contradicted(&self) -> bool {
         self.has_lost_all || self.observation.api_answers() && self.mirror.is_some_and(evidence::has_started)
     }
@@ -146,7 +146,7 @@ pub(super) fn sandbox(instance: &Instance, ends: &Ends<'_>) -> Evidence {
     match &observation.runtime {
         Knowledge::Current(_) if ends.believes_runtime(instance) => match observation.runtime_pod(&instance.uid) {
             Some(pod) if pod.alive => Evidence::Running,
-            // What was said before it ended may be older than its sandbox.
+            // A report from before its end may be older than its sandbox.
             _ if *since > observation.runtime_as_of => {
                 Evidence::Unknown("the list of what runs is older than its end".to_owned())
             }
@@ -166,15 +166,15 @@ pub(super) fn sandbox(instance: &Instance, ends: &Ends<'_>) -> Evidence {
 fn by_mirror(instance: &Instance, ends: &Ends<'_>) -> Evidence {
     let observation = ends.observation;
     let is_listed = observation.snapshot().is_some_and(|api| api.lists(&Scope::Pods) > 0);
-    // One that an API server showed which does not answer now, or that was never seen of what the runtime has listed, says
-    // nothing by its absence.
+    // An absent mirror pod is no evidence if the API server does not answer now, or if the runtime has listed the instance and
+    // its mirror pod was never seen.
     let is_shown = instance.mirror.is_some() || !instance.listed;
-    let is_witness = observation.api_answers() && is_shown;
-    // Counted over restarts of the agent, as there is a witness.
+    let absence_counts = observation.api_answers() && is_shown;
+    // Counted over restarts of the agent, because the API server is the evidence.
     let waited = instance.phase.since().map_or(Span::ZERO, |since| observation.now - since);
     match (is_listed, ends.mirror) {
         (true, Some(_)) => Evidence::Running,
-        (true, None) if is_witness => waited_out(waited, evidence::grace_period(instance) + GONE_AFTER),
+        (true, None) if absence_counts => waited_out(waited, evidence::grace_period(instance) + GONE_AFTER),
         _ => by_time(instance, ends),
     }
 }

@@ -22,23 +22,23 @@ pub enum AgentError {
     Lock {
         /// The state folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
     /// The socket cannot be made.
     #[error("run-dir")]
     Socket(#[from] SocketError),
-    /// The runtime endpoint is not one.
+    /// The runtime endpoint is not valid.
     #[error(transparent)]
     Runtime(#[from] crate::node::cri::CriError),
-    /// The kubelet's endpoint is not one.
+    /// The kubelet's endpoint is not valid.
     #[error(transparent)]
     Kubelet(#[from] crate::node::kubelet::KubeletError),
-    /// The label selector is none.
+    /// The label selector is not valid.
     #[error("selector: {0}")]
     Selector(String),
-    /// There is no event loop.
+    /// The event loop cannot be made.
     #[error("cannot start the event loop")]
     Loop(#[source] std::io::Error),
     /// Signals cannot be received.

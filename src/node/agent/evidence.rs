@@ -26,7 +26,7 @@ use crate::node::api::Snapshot;
 use super::observation::Observation;
 use super::runtime_pods::RuntimePod;
 
-/// How long the kubelet is given to create a mirror pod before others tell in its stead.
+/// How long the kubelet is given to create a mirror pod before other evidence counts.
 pub(super) const MIRROR_LATE: Span = Span::from_secs(20);
 
 /// How long after its grace period an instance that still runs counts as forgotten.
@@ -54,7 +54,7 @@ pub(super) fn moment(instance: &Instance, observation: &Observation, passes: u64
     }
 }
 
-/// Why the runtime's pods are not known.
+/// Why the pods in the runtime are not known.
 pub(super) fn why_unknown(runtime: &Knowledge<Arc<Vec<RuntimePod>>>) -> String {
     match runtime {
         Knowledge::Unreadable(why) => why.clone(),
@@ -83,8 +83,8 @@ pub(super) enum NodeReadyCondition {
     Ignored,
 }
 
-/// Whether an instance is ready: the mirror pod's word while the API answers, else the kubelet's, else the
-/// runtime's. A mirror pod that does not come (the API may refuse it) keeps nobody else from telling.
+/// Whether an instance is ready: by the mirror pod while the API answers, else by the kubelet, else by the
+/// runtime. If the mirror pod does not appear (the API may refuse it), the kubelet and the runtime still count.
 pub(super) fn readiness(
     instance: &Instance,
     observation: &Observation,
@@ -187,7 +187,7 @@ mod tests {
         let late = Span::from_secs(30) + FORGOTTEN;
         assert!(is_forgotten(&instance, Some(&node("True")), late));
         assert!(!is_forgotten(&instance, Some(&node("True")), late - ms(1)));
-        assert!(!is_forgotten(&instance, Some(&node("Unknown")), late), "nobody would start the next one");
+        assert!(!is_forgotten(&instance, Some(&node("Unknown")), late), "no kubelet would start the next one");
         assert!(!is_forgotten(&instance, None, late));
     }
 }

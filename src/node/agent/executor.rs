@@ -54,9 +54,9 @@ pub(super) struct Executor {
     pub(super) sealing: Sealing,
     /// The floor as it is on disk.
     pub(super) floor: Floor,
-    /// What is set aside, as it is on disk.
+    /// The definitions that are set aside, as on disk.
     set_aside: SetAside,
-    /// What says on disk which definitions are being worked on.
+    /// The mark on disk of the definitions that are being worked on.
     mark: Option<UnsyncedRecord>,
     /// Records that were written without waiting for the disk.
     unsynced: Vec<(ObjectKey, UnsyncedRecord)>,
@@ -64,12 +64,12 @@ pub(super) struct Executor {
     renamed: Vec<ObjectKey>,
 }
 
-/// What is wrong with a part of the disk.
+/// The problem of a part of the disk.
 pub(super) fn problem(object: &str, failure: EffectFailure) -> Problem {
     Problem { object: object.to_owned(), reason: failure.message, hint: failure.hint }
 }
 
-/// What is wrong with a state folder that is not used.
+/// The problem of a state folder that is not used.
 pub(super) fn unused(error: &(dyn std::error::Error + 'static), hint: Option<String>) -> Problem {
     let mut failure = failure::of(error, hint);
     failure.message.push_str("; until it can be used, nothing is ended or replaced, and nothing is remembered");
@@ -104,7 +104,8 @@ impl Executor {
     ///    number beyond it is used;
     /// 3. data for a roll-back and the other remembered inputs, where what runs is changed by them; records of daemons that
     ///    adopt instances of others;
-    /// 4. mode and owner of manifests, where somebody changed them; manifests and volume data that are new on this disk, staged together;
+    /// 4. mode and owner of manifests, where another process changed them; manifests and volume data that are new on this
+    ///    disk, staged together;
     /// 5. daemon by daemon: record before a removal; volume data, record, manifest at a start. Whoever acts goes first:
     ///    no manifest waits for what is only noted of other daemons;
     /// 6. one wait for the disk;
@@ -113,8 +114,8 @@ impl Executor {
     /// 9. the floor, then the records that it covers;
     /// 10. the remembered inputs, where some time has passed since they changed.
     ///
-    /// Outside a pass stand three writes: as inputs are collected the disk is tried, and the mark is set that an agent runs;
-    /// as the agent ends the mark and what is sealed go from the node.
+    /// Three writes happen outside this order: while inputs are collected, a test of the disk and the mark that an agent runs;
+    /// when the agent ends, the removal of the mark and of sealed data.
     pub(super) fn execute(
         &mut self,
         decision: &Decision,
@@ -138,7 +139,7 @@ impl Executor {
         let daemons = &decision.plan.daemons;
         let (acting, noting): (Vec<_>, Vec<_>) = daemons.iter().partition(|d| !d.actions.is_empty());
         for daemon in acting.into_iter().chain(noting) {
-            // Many daemons on a slow disk take their time, and that is no loop that hangs.
+            // Many daemons on a slow disk take long; the loop does not hang then.
             watchdog.ping();
             if let Err(failure) = self.apply(daemon, decision, config, &mut outcome) {
                 outcome.failures.insert(daemon.key.clone(), failure);
@@ -154,13 +155,13 @@ impl Executor {
         outcome
     }
 
-    /// Makes a state folder that somebody removed or replaced anew: what the agent remembers is what runs. One that has
-    /// not been read yet is left as it is.
+    /// Creates the state folder again if it was removed or replaced: the agent's memory describes what runs. A folder that
+    /// has not been read yet is left as it is.
     fn keep_state_folder(&mut self, config: &Config, outcome: &mut EffectOutcome) {
         if self.state.as_ref().is_some_and(StateFolder::is_in_place) {
             return;
         }
-        // What was opened may be a folder that cannot be found any more, or that others may write to.
+        // The open folder may be at no path any more, or other users may write to it.
         self.state = None;
         let opened = match self.is_recalled {
             true => state_folder::lock(&self.files, config, self.lock.take()).and_then(|lock| {
@@ -197,7 +198,7 @@ impl Executor {
         }
     }
 
-    /// Clears folders of ended pods; what is still mounted is tried again later.
+    /// Clears folders of ended pods; a folder with a mount is tried again later.
     fn clear(&mut self, decision: &Decision, outcome: &mut EffectOutcome) {
         for uid in &decision.to_clear {
             let result = match self.volumes.clear(uid) {

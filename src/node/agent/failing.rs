@@ -1,7 +1,7 @@
-//! Why an instance is not available, and who may say so.
+//! Why an instance is not available, and which component's report counts.
 //!
 //! Owns the order of evidence: the mirror pod while the kubelet keeps it up to date, the kubelet's own
-//! API, its word at admission, the runtime. That nobody sees anything is no failure of a revision.
+//! API, its answer at admission, the runtime. Missing evidence is no failure of a revision.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use super::concerns::crash_diagnosis::CrashDiagnoses;
 use super::evidence;
 use super::observation::Observation;
 
-/// What failures are told from.
+/// The evidence from which failures are found.
 pub(super) struct FailureEvidence<'a> {
     /// The API's view, while it is current.
     pub(super) api: Option<&'a Snapshot>,
@@ -32,7 +32,7 @@ pub(super) fn failure(
     known: &FailureEvidence<'_>,
 ) -> Option<Failure> {
     if known.crash_diagnoses.is_pending(&instance.uid) {
-        // It is told with its last words, soon.
+        // The failure is reported soon, together with the container's last log line.
         return None;
     }
     let crash_diagnosis = known.crash_diagnoses.of(&instance.uid);
@@ -56,8 +56,8 @@ pub(super) fn failure(
     Some(Failure { cause: Cause::KubeletNotResponding, message })
 }
 
-/// What is said of a kubelet that does not renew its Node any more. (One that says that its Node is not
-/// ready is there to say how its pods do.)
+/// The message for a kubelet that does not renew its Node any more. (A kubelet that reports its Node as not
+/// ready still reports its pods.)
 fn unresponsive_kubelet(api: &Snapshot) -> Option<String> {
     let ready = evidence::node_condition(api)?;
     let unknown = ready.get("status").is_some_and(|status| status == "Unknown");

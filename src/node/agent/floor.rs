@@ -1,7 +1,7 @@
 //! The floor on disk: what keeps a pod UID from being used twice where records are lost.
 //!
 //! Owns the file. It holds a bound above every incarnation number in use, raised [`STEP`] at a time before a number
-//! beyond it is used: a record that cannot be read said nothing higher.
+//! beyond it is used: a record that cannot be read has no higher number.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -12,14 +12,14 @@ use crate::node::checkpoint::CheckpointStore;
 /// The floor's name in the state folder.
 pub(super) const FLOOR: &str = "floor";
 
-/// So many numbers are covered by one write.
+/// How many numbers one write covers.
 const STEP: u64 = 1_000;
 
 /// The numbers that outlive records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Floor {
-    /// The number that a name without a record begins at.
+    /// The first number of a name without a record.
     pub(super) next_incarnation: u64,
     /// Above every number in use.
     #[serde(default)]

@@ -51,11 +51,11 @@ mod tests {
         let uid = identity::identity(&key(), &canonical, "n1", 0).uid;
         state.records.get_mut(&key()).unwrap().instances[0].uid = uid.clone();
         let remembered = Some(NodeView { name: "n1".to_owned(), ..NodeView::default() });
-        for (remembered, is_told) in [(None, false), (remembered, true)] {
+        for (remembered, is_noted) in [(None, false), (remembered, true)] {
             let mut older = state.clone();
             older.inputs.node = remembered;
             follow(&mut older, "n2");
-            assert_eq!(older.made_under.contains_key(&uid), is_told, "the Node alone tells it");
+            assert_eq!(older.made_under.contains_key(&uid), is_noted, "only the Node shows the former name");
         }
         follow(&mut state, "n1");
         assert!(state.made_under.is_empty() && state.unsaved.contains(&key()));

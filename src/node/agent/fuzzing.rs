@@ -22,7 +22,7 @@ use super::runtime_pods;
 /// # Errors
 /// The store's.
 pub fn inputs(store: &CheckpointStore, name: &str) -> Result<Option<bool>, CheckpointError> {
-    // As the agent does: the tokens go through the one that holds them.
+    // As in the agent, the tokens go through their holder.
     let through = |mut saved: SavedInputs| {
         let tokens = Tokens::default();
         tokens.import(std::mem::take(&mut saved.tokens), "boot");
@@ -35,15 +35,15 @@ pub fn inputs(store: &CheckpointStore, name: &str) -> Result<Option<bool>, Check
     Ok(Some(through(read) == again))
 }
 
-/// The UIDs of the pods that two answers of a container runtime tell of, each with whether something of it runs. `None`:
-/// one is no such answer.
+/// The UIDs of the pods in two answers of a container runtime, each with whether something of it runs. `None`: one of
+/// them is no such answer.
 pub fn runtime_pods(sandboxes: &[u8], containers: &[u8]) -> Option<Vec<(String, bool)>> {
     let (sandboxes, containers) = cri::decoded(sandboxes, containers)?;
     let pods = runtime_pods::runtime_pods(&sandboxes, &containers);
     Some(pods.into_iter().map(|pod| (pod.uid, pod.alive)).collect())
 }
 
-/// What decisions see of a Node of the API.
+/// The part of a Node that decisions read.
 pub fn node_view(value: &serde_json::Value) -> NodeView {
     remembered_inputs::node_view(value)
 }

@@ -17,7 +17,7 @@ pub(super) struct Gates {
 }
 
 impl Gates {
-    /// What `plan` says. In the first pass of a process every other gate of ours opens: an earlier one may have left it
+    /// The changes in `plan`. In the first pass of a process every other gate of ours opens: an earlier one may have left it
     /// closed, and nothing else may be known of its pod.
     pub(super) fn of(plan: &Plan, observation: &Observation, is_first: bool) -> Self {
         let mut gates = Self::default();

@@ -141,7 +141,7 @@ impl Inputs {
         self.folders.recall(files);
     }
 
-    /// Says what precedes the first look at the folders.
+    /// Says what the folders held before they are first read.
     pub(super) fn begin_folders(&mut self, first: FirstLook) {
         self.folders.begin(first);
     }
@@ -295,12 +295,12 @@ impl Inputs {
     fn read_seal(&mut self, executor: &mut Executor, now: Timestamp) -> Seal {
         let sealing = &mut executor.sealing;
         let is_due = sealing.is_due(now);
-        // What cannot be opened may have been superseded.
+        // Sealed data that cannot be opened may have been superseded.
         let mut seal = Seal { retry: is_due, ..Seal::default() };
         if let Some(state) = executor.state.as_ref().filter(|_| is_due && sealing.is_closed())
             && let Opened::Secrets(secrets) = sealing.load(&state.inputs, now)
         {
-            // What is sealed comes back before it is sealed anew.
+            // Sealed data is opened before it is sealed anew.
             self.tokens.import(secrets.tokens.clone(), &self.boot.id);
             self.folders.recall(&RememberedFiles::restore(secrets.files.clone()));
             seal.opened = Some(Arc::new(secrets));

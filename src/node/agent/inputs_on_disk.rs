@@ -5,12 +5,12 @@
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-/// The remembered inputs are one file: what changes one object of them writes all. So tenants that change something all
-/// the time would have the disk write all the time. After a write, theirs waits as long as the write takes at this rate.
+/// The remembered inputs are one file: a change of one object writes all of it. So tenants that change objects all the
+/// time would make the disk write all the time. After a write, the next one for tenants waits as long as this rate gives.
 const BYTES_PER_SECOND: u64 = 1 << 20;
 /// A shorter pause is none.
 const SHORTEST: Span = Span::from_secs(1);
-/// The longest pause, whoever writes within it: a kubelet refreshes volumes as often.
+/// The longest pause, whatever is written within it: a kubelet refreshes volumes as often.
 const LONGEST: Span = Span::from_secs(60);
 /// The longest pause for an instance that is to start again.
 const DOWN: Span = Span::from_secs(5);

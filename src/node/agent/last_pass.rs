@@ -1,6 +1,6 @@
 //! What the last pass saw, decided and did.
 //!
-//! Owns when there is nothing left that could still change at once.
+//! Owns when nothing is pending any more that could change at once.
 
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ impl Default for LastPass {
 }
 
 impl LastPass {
-    /// Whether nothing is left that the API server, a pull or a file that comes to rest could still change at once.
-    pub(super) fn is_settled(&self, state: &AgentState, api: Option<&Api>) -> bool {
+    /// Whether neither the API server, a pull nor a file that comes to rest could still change anything at once.
+    pub(super) fn has_nothing_pending(&self, state: &AgentState, api: Option<&Api>) -> bool {
         let observation = &self.observation;
         let waits = |d: &DaemonPlan| {
             let is_asked = state.concerns.admission_dry_runs.is_open(&d.key);

@@ -1,6 +1,6 @@
 //! What an agent leaves on its Node when it ends: the taint, if the machine shuts down, and nothing after a teardown.
 //!
-//! Owns the two requests that no pass makes and no pass waits for.
+//! Owns the two requests that are made outside passes.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ use super::state::AgentState;
 /// How long the API server is waited for while the machine shuts down.
 const SHUTDOWN: Duration = Duration::from_secs(3);
 
-/// Tells systemd that the agent stops. If the machine shuts down, no workload comes to it before its daemons at its next
-/// boot.
+/// Reports to systemd that the agent stops. If the machine shuts down, sets the taint, so that no workload comes before the
+/// daemons at the next boot.
 pub(super) async fn stop(state: &AgentState, last: &LastPass, requests: &Requests, notifier: &Notifier) {
     notifier.stopping();
     let has_no_daemons = last.plan.startup_taint.daemons.is_empty();
@@ -44,7 +44,7 @@ pub(super) async fn stop(state: &AgentState, last: &LastPass, requests: &Request
     }
 }
 
-/// Takes the taint and the conditions off the Node. Gives what a person has to do, where that fails.
+/// Takes the taint and the conditions off the Node. If that fails, gives what a person has to do.
 pub(super) async fn clear_node(
     config: &Config,
     state: &AgentState,

@@ -1,4 +1,4 @@
-//! Log lines of a pass, as values: what decides does not log.
+//! Log lines of a pass, as values: deciding does not log.
 
 use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;

@@ -1,7 +1,7 @@
 //! The pace of writes to this Node.
 //!
-//! Owns that one is under way at a time, that a failure is told once, and when the next may be made. Must not know what is
-//! written.
+//! Owns that one write is under way at a time, that a failure is reported once, and when the next write may be made. Must not
+//! know what is written.
 
 use crate::core::status::Problem;
 use crate::core::time::Span;
@@ -43,8 +43,8 @@ impl<W> Default for NodeWrites<W> {
 }
 
 impl<W: PartialEq> NodeWrites<W> {
-    /// Forgets a time that has come; a clock that was set back makes it wait no longer. What failed before the API server
-    /// could be reached anew says nothing of now.
+    /// Forgets a deadline that has passed; a clock that was set back does not prolong it. A failure from before a new
+    /// connection to the API server says nothing about the present one.
     pub(super) fn observe(&mut self, observation: &Observation) {
         let (now, was_linked) = (observation.now, self.is_linked);
         self.is_linked = observation.is_linked();
@@ -68,7 +68,7 @@ impl<W: PartialEq> NodeWrites<W> {
         self.problem = failed;
     }
 
-    /// The Node is as it is to be.
+    /// The Node is as it should be.
     pub(super) fn rest(&mut self) {
         (self.next, self.pause, self.problem, self.change) = (None, Span::ZERO, None, None);
     }

@@ -1,4 +1,4 @@
-//! A note of each state folder that the agent used beside the unit's own, for whoever removes the package.
+//! A note of each state folder that the agent used beside the unit's own, for the removal of the package.
 //!
 //! By then the configuration may be gone, or not be read any more. Must not fail the agent.
 

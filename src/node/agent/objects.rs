@@ -37,14 +37,14 @@ use super::rollback_data;
 use super::versioned_objects::Versioned;
 use super::versioned_objects::VersionedObjects;
 
-/// The view of one pass.
+/// What one pass knows of them.
 #[derive(Clone, Copy)]
 pub(super) struct Objects<'a> {
     /// What the API server says; `None` without an API server.
     pub(super) api: Option<&'a Snapshot>,
     /// Objects from the folders.
     pub(super) folders: &'a Versioned,
-    /// What the API last said of objects in use, from the checkpoint and from earlier passes.
+    /// Objects in use as the API last had them, from the checkpoint and from earlier passes.
     pub(super) remembered: &'a Versioned,
     /// Objects that the API server last had and that are not kept.
     pub(super) unread: &'a BTreeSet<ObjectRef>,
@@ -156,7 +156,7 @@ impl<'a> Objects<'a> {
     fn find(&self, reference: &ObjectRef) -> (UsedSource, Option<&'a Entry>) {
         let rollback_data = self.rollback_data.and_then(|rollback_data| rollback_data.get(reference));
         if self.rollback_data.is_some() && rollback_data::is_pinned(reference) {
-            // What was not there then (it was optional) is not there now.
+            // An optional object that was absent then counts as absent now.
             return rollback_data.map_or((UsedSource::Absent, None), |entry| (UsedSource::Rollback, Some(entry)));
         }
         match (self.now(reference), rollback_data) {
@@ -181,7 +181,7 @@ impl<'a> Objects<'a> {
             None => ApiAnswer::Nothing,
         });
         let overrides = is_override(folder) && !self.superseded.contains_key(reference);
-        // What was remembered may be newer than the folder's.
+        // The remembered object may be newer than the folder's.
         let may_be_sealed = self.is_closed && reference.kind == Kind::Secret && remembered.is_none();
         if self.has_run && may_be_sealed && !overrides && matches!(said, ApiAnswer::Nothing) {
             return (UsedSource::Unknown, None);
@@ -225,8 +225,8 @@ pub(super) fn is_override(folder: Option<&Entry>) -> bool {
     folder.is_some_and(annotation)
 }
 
-/// Notes which of the `used` objects override, and have given way to a newer version of the API's. One that the API server
-/// has deleted is none that it has later.
+/// Notes which of the `used` objects override, and have given way to a newer version of the API's. An object that the API server
+/// has deleted has no newer version.
 pub(super) fn note_superseded(
     observation: &Observation,
     inputs: &mut RememberedInputs,
@@ -247,8 +247,8 @@ pub(super) fn note_superseded(
     inputs.superseded_objects.extend(superseded);
 }
 
-/// Forgets those of them whose files are not as they were then, or override no more. What is not to be read now says
-/// nothing.
+/// Forgets those of them whose files have changed since then, or override no more. A file that cannot be read now is no
+/// evidence.
 pub(super) fn forget_superseded(folders: &ObservedFolders, superseded: &mut BTreeMap<ObjectRef, String>) {
     superseded.retain(|reference, file| match folders.object_fingerprint(reference) {
         Some(now) => now == file && is_override(folders.objects.get(reference)),
@@ -281,8 +281,8 @@ impl VersionedObjects for Objects<'_> {
         entry.map_or(0, |e| e.version) * NUMBERS + found.number()
     }
 
-    /// The store's version: it grows with every change of what the API says, which counts before all else. Folders
-    /// that override it do not follow it.
+    /// The store's version: it grows with every change in the API, which takes precedence over every other source. Objects of
+    /// folders that override the API do not follow it.
     fn epoch(&self) -> u64 {
         // Data that was kept with a revision comes before it.
         match self.rollback_data.is_some() || !self.folders.is_empty() {
@@ -314,7 +314,7 @@ pub(super) fn note_refused(api: Option<&Snapshot>, plan: &mut Plan) {
     }
 }
 
-/// Whether API server or folders have yet to say what they have of what is in use.
+/// Whether the API server or a folder has yet to show which of the objects in use it has.
 pub(super) fn is_unsaid(observation: &Observation, plan: &Plan) -> bool {
     let mut objects = plan.daemons.iter().flat_map(|daemon| &daemon.references);
     let is_unlisted = |api: &Snapshot| {

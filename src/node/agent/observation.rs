@@ -1,7 +1,7 @@
 //! What one pass knows of the world: a value, made once at the beginning of the pass.
 //!
-//! Owns the form of that value. Whatever could not be read is in it as such: "not readable", "not heard yet" and "not
-//! there" are three things. Must not read anything: `super::inputs` does.
+//! Owns the form of that value. Whatever could not be read is in it as such: "not readable", "not listed yet" and "not
+//! there" are three states. Must not read anything: `super::inputs` does.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ use super::runtime_pods::RuntimePod;
 pub(super) struct Observation {
     /// The wall clock, read once, after everything else.
     pub(super) now: Timestamp,
-    /// How long the agent runs, by a clock that nobody sets.
+    /// How long the agent runs, by the steady clock.
     pub(super) steady: Span,
     /// A number from 0 to 1, another one in each pass and on each node.
     pub(super) random: f64,
@@ -50,7 +50,7 @@ pub(super) struct Observation {
     pub(super) tokens: ObservedTokens,
     /// The pods of this node as the container runtime, else the kubelet, has them. `Absent`: neither is configured.
     pub(super) runtime: Knowledge<Arc<Vec<RuntimePod>>>,
-    /// Nothing of `runtime` is older: of an instance that ended later it does not tell that it is gone.
+    /// Nothing in `runtime` is older: it is no evidence about an instance that ended later.
     pub(super) runtime_as_of: Timestamp,
     /// When the youngest kubelet process of this node was started; read only while a stuck sandbox asks for it.
     pub(super) kubelet_started: Option<Timestamp>,
@@ -62,9 +62,9 @@ pub(super) struct Observation {
     /// not compare.
     #[serde(default)]
     pub(super) mounts: Option<BTreeMap<PathBuf, Option<MountDifference>>>,
-    /// Whose volume data was looked at.
+    /// Which instances' volume data was checked.
     pub(super) volume_look: VolumeCheckScope,
-    /// Volume data that was looked at in this pass, by pod UID.
+    /// Volume data that was checked in this pass, by pod UID.
     pub(super) volumes: BTreeMap<String, VolumeDataState>,
     /// Instances of which the kubelet has made something since the machine booted; looked at in the first pass of a boot.
     pub(super) run_in_this_boot: BTreeSet<String>,
@@ -99,7 +99,7 @@ pub(super) struct Observation {
     /// Which of the definitions that an agent may have been killed over this pass works on.
     #[serde(default)]
     pub(super) turn: SuspectTurn,
-    /// What the inputs themselves could not do: watch a folder, open the state folder.
+    /// What failed while inputs were collected: a watch on a folder, opening the state folder.
     pub(super) problems: Vec<Problem>,
 }
 
@@ -116,10 +116,10 @@ pub(super) struct ObservedApi {
     pub(super) connections_opened: u64,
     /// What happened to mirror pods since the last pass.
     pub(super) sightings: Vec<Sighting>,
-    /// Whether the snapshot is of before this connection, whose cluster has yet to say who it is.
+    /// Whether the snapshot is from before this connection, whose cluster has yet to identify itself.
     #[serde(default)]
     pub(super) is_former: bool,
-    /// Whether more was shown since a cluster last had said who it is.
+    /// Whether the API server has shown more since a cluster last identified itself.
     #[serde(default)]
     pub(super) has_news: bool,
 }
@@ -151,13 +151,13 @@ pub(super) struct Seal {
     pub(super) again_at: Option<Timestamp>,
 }
 
-/// Whose volume data a pass looks at.
+/// Which instances' volume data a pass checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub(super) enum VolumeCheckScope {
-    /// At nobody's.
+    /// None.
     #[default]
     None,
-    /// At that of instances which the kubelet may not know yet.
+    /// That of instances which the kubelet may not know yet.
     NotStarted,
     All,
 }
@@ -197,13 +197,13 @@ impl Observation {
 }
 
 impl Observation {
-    /// The same, as if the API server had said nothing yet.
+    /// The same, as if the API server had listed nothing yet.
     pub(super) fn without_api_view(&self) -> Self {
-        let mut unheard = self.clone();
-        if let Some(api) = &mut unheard.api {
+        let mut unlisted = self.clone();
+        if let Some(api) = &mut unlisted.api {
             (api.snapshot, api.sightings) = (Arc::default(), Vec::new());
         }
-        unheard
+        unlisted
     }
 
     /// The API server's snapshot; `None` without an API server.

@@ -1,6 +1,6 @@
 //! The folders of DaemonSet files as a pass observed them, and what it asks of them.
 //!
-//! Owns what a file's silence means. Must not read a folder.
+//! Owns what the absence of a file means. Must not read a folder.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -62,8 +62,8 @@ impl ObservedFolders {
         superseded.get(key).is_some_and(|file| self.fingerprint(key) == Some(file))
     }
 
-    /// Whether no file overrides the API's `key` any more as the file with that fingerprint did. What is not to be read now says
-    /// nothing.
+    /// Whether no file overrides the API's `key` any more as the file with that fingerprint did. A file that cannot be read
+    /// now is no evidence.
     pub(super) fn is_another(&self, key: &ObjectKey, file: &str) -> bool {
         match self.view.state(key, None) {
             FolderState::Present { fingerprint, .. } => {
@@ -178,11 +178,11 @@ impl ObservedFolders {
             FolderState::Present { daemon_set, .. } if self.view.is_restless(key) && replaces(record, daemon_set) => {
                 FolderState::Unsure { reason: "its file is being changed" }
             }
-            // After a start with older inputs, too: what is remembered is no newer word than what runs.
+            // After a start with older inputs, too: the remembered definition is no newer than what runs.
             FolderState::Present { .. } if self.view.is_remembered(key) && sources::may_be_older(state, record) => {
                 FolderState::Unsure { reason: "its file cannot be read, and what runs may be of a newer version" }
             }
-            // Else it would count again as soon as it can be read.
+            // Otherwise it would count again as soon as it can be read.
             FolderState::Absent if record.ignored_file.is_some() && self.may_define(key) => {
                 FolderState::Unsure { reason: "a file or folder is empty or broken, or cannot be read" }
             }

@@ -74,7 +74,7 @@ use super::state::AgentState;
 
 use tenant_counts::TenantCounts;
 
-/// Stands for the digest of a manifest that the disk has lost and nobody removed.
+/// Stands for the digest of a manifest that was lost with the disk and not removed.
 pub(super) const LOST: &str = "lost with the disk";
 
 /// What one pass knows, as planning asks for it.
@@ -111,7 +111,7 @@ impl ObservedState<'_> {
         self.instances.get(instance.uid.as_str()).map_or("", |(namespace, _)| namespace)
     }
 
-    /// What there is to say of an instance's end.
+    /// The evidence about an instance's end.
     fn pods(&self, instance: &Instance) -> ending::Ends<'_> {
         let since = self.state.ending_since.get(&instance.uid);
         ending::Ends {
@@ -168,7 +168,7 @@ impl Facts for ObservedState<'_> {
         if !(self.observation.seal.is_closed || is_away && live || !doubtful.is_empty()) {
             return rendering;
         }
-        // What runs stays as it is while nobody can say what it is to have, and nothing starts without what is sealed.
+        // An instance stays as it is while the data that it should have is not known; nothing starts without its sealed data.
         let mut missing: Vec<Missing> = doubtful.into_iter().map(Self::missing_object).collect();
         if is_away {
             let name = format!("that was kept with revision {}", rendering.revision);

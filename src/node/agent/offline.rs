@@ -1,4 +1,4 @@
-//! What is asked of a node on which no agent runs, or beside the one that runs.
+//! Questions about a node on which no agent runs, or asked beside the agent that runs.
 //!
 //! Owns the answers that the first pass of a starting agent gives, and what may be written without one: records that are
 //! marked. Must not make a pass.

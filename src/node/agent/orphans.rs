@@ -1,4 +1,4 @@
-//! Instances whose DaemonSet went without them: how that shows in the API's pods.
+//! Instances whose DaemonSet was deleted without its pods: how the API's pods show that.
 
 use serde_json::Value;
 
@@ -9,9 +9,9 @@ use crate::node::api::Snapshot;
 
 use super::evidence;
 
-/// The word on a DaemonSet that is not there: its pods were to be kept if the mirror pod of one that runs here has
-/// nobody's name on it. The kubelet gives each its Node, we its DaemonSet; the garbage collector alone takes the
-/// owner away and puts none in its place. An agent that was down sees no other sign of it.
+/// The state of a DaemonSet that is absent: it was deleted without its pods if the mirror pod of an instance here has no
+/// owner. The kubelet makes the Node the owner, the agent the DaemonSet; only the garbage collector removes an
+/// owner and sets no other. An agent that was down sees no other sign of it.
 pub(super) fn unless_orphaned<'a>(
     state: ApiState<'a>,
     record: &DaemonRecord,
@@ -22,7 +22,7 @@ pub(super) fn unless_orphaned<'a>(
         return state;
     }
     if !api.is_current(&Scope::Pods) {
-        // The pods tell. What they show may be older than the DaemonSet's absence, or they cannot be read.
+        // The pods decide. Their state may be older than the DaemonSet's absence, or they cannot be read.
         return ApiState::Unknown;
     }
     let nobodys = |pod: &Value| {

@@ -50,7 +50,7 @@ pub(super) struct EffectOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub(super) enum RecordFate {
     OnDisk,
-    /// It could not be written, and its numbers are used up all the same.
+    /// It could not be written; its numbers are used up nevertheless.
     InMemory,
 }
 

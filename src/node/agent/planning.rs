@@ -59,7 +59,7 @@ use super::state::Goal;
 
 /// The plan of one pass. Changes nothing but the cache's speed.
 pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Config, cache: &mut RenderCache) -> Plan {
-    // What is to be written in the only pass has no later one.
+    // A single pass has no later pass in which to write.
     cache.begin(if state.goal == Goal::Once { usize::MAX } else { bounds::RENDERED });
     cache.verdicts.begin(&state.policy);
     with_facts(observation, state, config, cache, |subjects, facts| {
@@ -109,7 +109,7 @@ pub(super) fn plan(observation: &Observation, state: &AgentState, config: &Confi
     })
 }
 
-/// What the cluster is to read of this node, where it reads it.
+/// What this node publishes to the cluster, if it publishes anything.
 pub(super) fn report_to_cluster(
     observation: &Observation,
     state: &AgentState,
@@ -171,8 +171,8 @@ fn with_facts<T>(
     f(&subjects, &facts)
 }
 
-/// What the sources together want of every daemon that they or the records know, and whether it is a list's
-/// silence alone.
+/// What the sources together want of every daemon that they or the records know, and whether the only evidence is its
+/// absence from a list.
 fn desired<'a>(
     observation: &'a Observation,
     state: &'a AgentState,
@@ -192,8 +192,7 @@ fn desired<'a>(
     }
     let empty = DaemonRecord::new(ObjectKey::new("", ""), 0);
     // Without an API server the node has the labels that its configuration gives it, and gets no others.
-    let has_its_labels =
-        config.kubeconfig.is_none() || node::has_its_labels(&state.node, state.inputs.node_since, observation.now);
+    let has_its_labels = config.kubeconfig.is_none() || node::has_its_labels(&state.node, state.inputs.node_since);
     let of_node = (&state.node.labels, has_its_labels);
     let of = |key: &'a ObjectKey| {
         let record = state.records.get(key).unwrap_or(&empty);
@@ -282,7 +281,7 @@ fn note_lacks(observation: &Observation, node: &str, plan: &mut Plan) {
     }
 }
 
-/// Names the files that are not there and count all the same.
+/// Names the files that do not exist now and still count.
 fn note_vanished(observation: &Observation, plan: &mut Plan) {
     for daemon in &mut plan.daemons {
         let Some(file) = observation.folders.view.file_of(&daemon.key).filter(|file| file.has_vanished()) else {
@@ -343,7 +342,7 @@ fn note_passed_over(observation: &Observation, state: &AgentState, facts: &Obser
 }
 
 /// The manifests in the folder by pod UID. One that cannot be read is there, and not as it should be:
-/// it is never taken for gone; nor is one that the disk has lost and nobody removed.
+/// it never counts as gone; nor does one that was lost with the disk and not removed.
 fn digests<'a>(observation: &'a Observation, state: &'a AgentState) -> BTreeMap<&'a str, &'a str> {
     let lost = state.concerns.manifests_lost_at_boot.uids();
     let mut digests: BTreeMap<&str, &str> = lost.map(|uid| (uid, LOST)).collect();

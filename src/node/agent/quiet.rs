@@ -1,7 +1,7 @@
 //! Whether a pass has anything to decide: only what changed is looked at again.
 //!
 //! Owns the comparison of two observations. Pure. It compares what is shared by address or version and nothing deeper:
-//! where it cannot tell cheaply, a whole pass is made, which is always right.
+//! where a cheap comparison is not enough, a whole pass is made, which is always right.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::observation::VolumeDataState;
 use super::observed_folders::ObservedFolders;
 use super::requests::Request;
 
-/// A pass is left out only so long after the last whole one: what no deadline names has its turn with the next wake.
+/// A pass is left out only so long after the last whole one: work without a deadline gets its turn with the next wake.
 const RECENT: Span = Span::from_secs(5);
 /// Two clocks that differ by more than this since the last pass: one of them was set.
 const CLOCKS: Span = Span::from_secs(1);
@@ -51,13 +51,13 @@ pub(super) fn has_no_news(observation: &Observation, before: &Observation, due: 
         api,
         tokens,
         runtime,
-        // Of the same answer.
+        // From the same answer.
         runtime_as_of: _,
         kubelet_started,
         manifests,
         manifests_watched,
         mounts,
-        // What was looked at is in `volumes`; what is due is in `due`.
+        // What was checked is in `volumes`; what is due is in `due`.
         volume_look: _,
         volumes,
         run_in_this_boot,

@@ -76,7 +76,7 @@ impl Recorder {
         }
     }
 
-    /// Starts the thread that records. Without it the agent works all the same.
+    /// Starts the thread that records. Without it the agent works without a recording.
     pub(super) fn start(config: &Config, files: Shared) -> Self {
         let mut recorder = Self { config: config_text(config), ..Self::off() };
         let (jobs, work) = mpsc::sync_channel(WAITING);

@@ -1,4 +1,4 @@
-//! `release`: what stays only because nobody has let it go is let go.
+//! `release`: ends held daemons, which this node's configuration no longer selects.
 //!
 //! Owns which daemons may be released. They end by the decision of an ordinary pass; without an agent the record alone
 //! is marked, and the first pass of the next agent ends them.
@@ -99,8 +99,8 @@ mod tests {
         };
         assert_eq!(select(&[]), (vec!["held".to_owned()], vec![]));
         assert_eq!(
-            select(&["held", "runs", "unheard"]),
-            (vec!["held".to_owned()], vec!["runs".to_owned(), "unheard".to_owned()])
+            select(&["held", "runs", "unknown"]),
+            (vec!["held".to_owned()], vec!["runs".to_owned(), "unknown".to_owned()])
         );
     }
 }

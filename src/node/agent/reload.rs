@@ -1,8 +1,8 @@
 //! SIGHUP: the configuration is read again; and the other reasons for which an agent starts over.
 //!
-//! Owns what of it can be used. One that cannot is told and changes nothing; one that differs from the
-//! one in force makes the process start over with it (whoever called [`super::Agent::run`] sees to that), which
-//! is what a restart does to the daemons: nothing.
+//! Owns which configuration can be used. One that cannot is reported and changes nothing. One that differs from the
+//! one in force makes the process start over with it (the caller of [`super::Agent::run`] does that); like a
+//! restart, that does not touch the daemons.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use super::state::AgentState;
 /// How long the files of the configuration may take: a file system may hang.
 const READ: Duration = Duration::from_secs(10);
 
-/// What [`Problem::object`] is called where the configuration on disk is not in force.
+/// [`Problem::object`] where the configuration on disk is not in force.
 const CONFIGURATION: &str = "configuration";
 
 /// Why an agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to stop.
+    /// A signal asked it to stop.
     Stopped,
     /// Its configuration has changed, or its state folder can be read only now: the process is to start over.
     Reconfigured,
@@ -42,7 +42,7 @@ pub fn block_sighup() {
     let _ = hangup().thread_block();
 }
 
-/// Takes the SIGHUP that waited, once somebody listens.
+/// Delivers a SIGHUP that waited, once the agent has its receiver.
 pub(super) fn unblock_sighup() {
     let _ = hangup().thread_unblock();
 }
@@ -89,7 +89,7 @@ pub(super) async fn reread(
     if says_the_same(&config, in_force) {
         return Reread::Same;
     }
-    // What would keep an agent from starting is better found by one that runs.
+    // A running agent had better find what would keep the next one from starting.
     match held_with(config).await {
         Ok(held) => Reread::Another(held),
         Err(error) => {
@@ -99,7 +99,7 @@ pub(super) async fn reread(
     }
 }
 
-/// Whether the agent is to start over though nobody told it to.
+/// Whether the agent is to start over without a changed configuration.
 pub(super) fn starts_over(state: &AgentState, executor: &mut Executor, config: &Config) -> Option<Ended> {
     if state.concerns.mount_namespace.outdated().next().is_some() {
         return Some(Ended::Outdated);

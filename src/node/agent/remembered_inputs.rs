@@ -19,6 +19,7 @@ use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
+use crate::core::node;
 use crate::core::render::Endpoint;
 use crate::core::time::Timestamp;
 use crate::node::api::IssuedToken;
@@ -87,8 +88,8 @@ pub(super) struct RememberedInputs {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) absent: BTreeSet<ObjectRef>,
     /// Whether what an agent before this one remembered cannot be read or is older than what runs, and API server and
-    /// folders have not said yet what they have of all that is in use: what runs may have been made from something newer
-    /// than what is known.
+    /// folders have not shown yet which objects in use they have: instances may have been made from something newer
+    /// than is known.
     #[serde(default)]
     pub(super) incomplete: bool,
     /// Where daemons from files came from: whether their absence is evidence.
@@ -251,9 +252,8 @@ impl RememberedInputs {
 
     /// Follows the API's Node, seen at `now`.
     pub(super) fn follow_node(&mut self, node: NodeView, now: Timestamp) {
-        if self.node.as_ref().is_some_and(|known| known.uid != node.uid) {
-            self.node_since = Some(now);
-        }
+        let is_new = self.node.as_ref().is_some_and(|known| known.uid != node.uid);
+        self.node_since = node::awaits_labels_since(self.node_since, is_new, now);
         if self.node.as_ref() != Some(&node) {
             self.node = Some(node);
         }

@@ -1,6 +1,6 @@
 //! What the agent reports: `status`, `plan` and `explain`, log lines, events, metrics and the line for systemd.
 //!
-//! Owns the words. Changes nothing of the agent's state.
+//! Owns the texts. Changes nothing of the agent's state.
 
 mod bare;
 pub(super) mod changes;

@@ -1,7 +1,7 @@
 //! Everything that leaves the node, and what comes back: one place for each.
 //!
 //! Owns the tasks of requests that are under way. A request says what it is about (UID, version, number), so that a late
-//! or doubled reply is recognised by whoever takes it. Must not decide when a request is due.
+//! or doubled reply is recognised by its receiver. Must not decide when a request is due.
 
 mod acceptance;
 mod clients;
@@ -50,7 +50,7 @@ pub(super) use reply::Reply;
 
 use clients::Clients;
 
-/// Something that is asked of, or told to, the API server, the container runtime or the kubelet.
+/// A question or an instruction to the API server, the container runtime or the kubelet.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Request {
     /// Which cluster answers on connection number `connection`? 0: on the first one, which is yet to be opened.
@@ -59,7 +59,7 @@ pub(super) enum Request {
     ConfirmRemoval { key: ObjectKey, about: u64, api_uid: Option<String>, cluster: Option<String> },
     /// A complete list of the DaemonSets over a new connection.
     RelistDaemonSets,
-    /// Nothing that the API server has shown counts any more: list everything over a new connection.
+    /// Discard everything that the API server has shown: list everything over a new connection.
     ForgetApiView,
     /// Watch exactly these objects and hold exactly these tokens.
     Follow { objects: BTreeSet<ObjectRef>, tokens: BTreeSet<TokenRequest> },
@@ -105,7 +105,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// Whether it says how things are to be, rather than what is to be done: sent again, it changes nothing.
+    /// Whether it describes a desired state rather than an action: sent again, it changes nothing.
     pub(super) fn is_standing(&self) -> bool {
         match self {
             Request::AskTokensOn { .. }
@@ -228,7 +228,7 @@ impl Requests {
             request => {
                 let (replies, wake) = (self.replies.clone(), Arc::clone(&self.wake));
                 tokio::spawn(async move {
-                    // After the agent's end nobody takes it.
+                    // After the agent's end no pass takes the reply.
                     if let Some(reply) = perform(request, &clients).await
                         && replies.send(reply).is_ok()
                     {
@@ -246,7 +246,7 @@ impl Requests {
     }
 }
 
-/// Sends one request and waits for its answer; `None`: there is nothing to say, or nobody to ask.
+/// Sends one request and waits for its answer; `None`: there is no answer to give, or no component to ask.
 async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
     let Clients { node, api, cri, .. } = clients;
     match request {
@@ -289,7 +289,7 @@ async fn perform(request: Request, clients: &Clients) -> Option<Reply> {
             removed.err().map(|error| Reply::SandboxesNotStopped { pod, why: error.to_string() })
         }
         Request::DiagnoseCrash { uid, container } => {
-            // What the runtime does not say is left out: the kubelet's own report has to do.
+            // What the runtime does not report is left out: the kubelet's own report has to be enough.
             let diagnosis = crash::diagnose(cri.as_ref()?, Arc::clone(&clients.files), &uid, &container).await;
             let diagnosis = diagnosis.ok().flatten().unwrap_or_default();
             Some(Reply::CrashDiagnosed { uid, diagnosis })

@@ -130,7 +130,7 @@ fn described(sandbox: &crate::node::cri::Sandbox) -> Option<DescribedInstance> {
     })
 }
 
-/// A pod as the runtime has it, in the words of the core.
+/// A pod as the runtime has it, in the core's types.
 fn fact(uid: &str, sandboxes: &[crate::node::cri::Sandbox], containers: &[crate::node::cri::Container]) -> PodFact {
     let does = |state| match state {
         ContainerState::Running => Does::Runs,

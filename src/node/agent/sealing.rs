@@ -1,7 +1,7 @@
 //! Secrets and tokens of the checkpoint where the node's owner wants them sealed.
 //!
-//! Owns when they are sealed and opened. Must not write a secret in plain; what cannot be sealed is not saved, and that is
-//! told.
+//! Owns when they are sealed and opened. Must not write a secret in plain; a secret that cannot be sealed is not saved, and
+//! that is reported.
 
 use std::hash::DefaultHasher;
 use std::hash::Hash;
@@ -138,7 +138,7 @@ impl Sealing {
         matches!(store.load::<Sealed>(SECRETS), Loaded::Present(sealed) if sealed.open().is_ok())
     }
 
-    /// Saves `secrets` sealed, if they differ from what is on disk. What fails is told by [`Sealing::problem`].
+    /// Saves `secrets` sealed, if they differ from what is on disk. A failure is reported by [`Sealing::problem`].
     /// `is_superseded`: they have everything that what is on disk may have, and something newer, also where that cannot be
     /// opened; it is set aside then.
     pub(super) fn save(
@@ -193,11 +193,11 @@ impl Sealing {
         if !std::mem::take(&mut self.is_closed) {
             return;
         }
-        let told = self.trouble.take().map_or_else(|| CLOSED.to_owned(), |(told, _)| told);
-        let kept = store.reject(SECRETS, told.clone()).kept;
+        let why = self.trouble.take().map_or_else(|| CLOSED.to_owned(), |(why, _)| why);
+        let kept = store.reject(SECRETS, why.clone()).kept;
         let kept = kept.as_ref().map_or_else(String::new, |kept| format!(" ({})", kept.display()));
         tracing::warn!(
-            "{told}; the API server has shown all Secrets since: they are sealed anew, the old ones set aside{kept}"
+            "{why}; the API server has shown all Secrets since: they are sealed anew, the old ones set aside{kept}"
         );
     }
 
@@ -218,7 +218,7 @@ impl Sealing {
         self.trouble = Some((why, now + AGAIN));
     }
 
-    /// What is to be said of it.
+    /// The problem to report, if there is one.
     pub(super) fn problem(&self) -> Option<Problem> {
         let (reason, _) = self.trouble.as_ref()?;
         let hint = "`systemd-creds setup` makes the host's key; a TPM needs a drop-in for the unit (see /usr/share/doc/daemonlet/docs/security.md)";

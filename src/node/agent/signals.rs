@@ -1,4 +1,4 @@
-//! What the agent is told by signals.
+//! The agent's signals.
 //!
 //! Owns their receivers. Must not decide what follows.
 
@@ -9,7 +9,7 @@ use tokio::signal::unix::signal;
 
 use super::error::AgentError;
 
-/// What a signal tells.
+/// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignalCommand {
     /// To stop (SIGTERM, SIGINT).
@@ -56,7 +56,7 @@ impl Signals {
         }
     }
 
-    /// Whether a stop waits to be heard.
+    /// Whether a stop signal waits to be received.
     pub(super) fn is_stop_waiting(&mut self) -> bool {
         match self {
             Self::Real { terminate, interrupt, .. } => {

@@ -37,7 +37,7 @@ pub struct Simulation {
     metrics: Option<MetricsRecorder>,
 }
 
-/// What a running agent can be told.
+/// The signals and requests that a running agent takes.
 #[derive(Clone)]
 pub struct AgentHandle {
     stop: mpsc::UnboundedSender<()>,

@@ -114,7 +114,7 @@ impl Agent {
     pub(super) fn to_answer(config: Config) -> Result<Self, AgentError> {
         let files = Real::shared();
         let state = match state_folder::look_at_state(&files, &config) {
-            // Who asks is not who works: this says nothing about the agent.
+            // The asking process is not the agent: this says nothing about the agent.
             Err(error @ CheckpointError::Folder { .. }) => return Err(error.into()),
             Err(error) if !nix::unistd::geteuid().is_root() => return Err(error.into()),
             state => state,

@@ -40,7 +40,7 @@ use super::records::Records;
 use super::remembered_inputs::RememberedInputs;
 use super::render_cache::VersionedOptions;
 
-/// What an agent does with what it reads.
+/// What an agent may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Purpose {
     Work,
@@ -48,10 +48,10 @@ pub(super) enum Purpose {
     Answer,
 }
 
-/// What the passes are to bring about.
+/// The goal of the passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum Goal {
-    /// What folders and API define runs here.
+    /// The daemons that folders and API define run here.
     #[default]
     Run,
     /// The same, and this process ends then: what starts after others is not withheld.
@@ -89,9 +89,9 @@ pub(super) struct AgentState {
     pub(super) written: BTreeMap<String, String>,
     /// Folders of ended pods that could not be cleared, and when to try again.
     pub(super) clear_again: BTreeMap<String, Timestamp>,
-    /// What no pass can mend, such as a damaged checkpoint.
+    /// Problems that no pass can mend, such as a damaged checkpoint.
     pub(super) startup_problems: Vec<Problem>,
-    /// What is wrong with the configuration on disk, in the place of which an earlier one stays in force.
+    /// The problem of the configuration on disk, instead of which an earlier one stays in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unusable_configuration: Vec<Problem>,
     pub(super) concerns: Concerns,
@@ -104,7 +104,7 @@ pub(super) struct AgentState {
     /// Instances whose UIDs contain another name than the node's, and that name.
     #[serde(default)]
     pub(super) made_under: BTreeMap<String, String>,
-    /// Whether a replacement waits for what the container runtime says.
+    /// Whether a replacement waits for the container runtime's answer.
     #[serde(default)]
     pub(super) asks_runtime: bool,
     /// Whether the container runtime has listed an instance in this process: it is the one that the kubelet uses.
@@ -125,14 +125,14 @@ pub(super) struct AgentState {
 /// How the floor is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) enum FloorSource {
-    /// As it was on disk, or as it has followed from what is on this node.
+    /// As it was on disk, or computed from this node's records and manifests.
     #[default]
     Disk,
-    /// There is none, nor anything else that an agent before this one remembered: manifests alone could show one.
+    /// There is no floor, and nothing else that an earlier agent remembered: only manifests could show one.
     New,
-    /// It cannot be read, or not all that it stands for.
+    /// It cannot be read, or not all records that it covers can.
     Lost,
-    /// Nor can anything be remembered of what starts now.
+    /// The same, and no record of a new instance can be written either.
     NoStateFolder,
 }
 

@@ -1,4 +1,4 @@
-//! Taking everything of ours off the node: the agent's own passes with nothing wanted any more.
+//! Removes everything of ours from the node: ordinary passes of the agent that want no daemon.
 //!
 //! The passes do all that an end needs: the number is on the disk before the manifest goes, the runtime says that the
 //! sandbox is gone, the folder is cleared. So the next teardown completes one that was interrupted, and an agent that starts
@@ -17,7 +17,7 @@ use super::last_pass::LastPass;
 use super::outcome::EffectOutcome;
 use super::state::AgentState;
 
-/// What a teardown found, and what is left of it.
+/// The findings of a teardown, and what is left of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Teardown {
     pub node: String,
@@ -77,7 +77,7 @@ pub(super) fn remaining(state: &AgentState, plan: &Plan, outcome: &EffectOutcome
         plan.map(|daemon| daemon.summary.reason.clone()).filter(|reason| !reason.is_empty())
     };
     let of_record = |record: &'_ DaemonRecord| {
-        // What is said of a daemon is about one of its pods.
+        // The reason of a daemon is about one of its pods.
         let of_daemon = || summary(&record.key).filter(|_| record.instances.len() == 1);
         let instances = record.instances.iter().map(|instance| Leftover {
             what: failure(&record.key).or_else(of_daemon).unwrap_or_else(|| match &instance.phase {

@@ -1,6 +1,6 @@
 //! Objects with the versions they were seen at, and as a checkpoint has them.
 //!
-//! Owns how the ones become the others, and how long what the API server said of them is remembered. Must not choose between
+//! Owns how the ones become the others, and how long their API versions are remembered. Must not choose between
 //! sources: `super::objects` does.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(super) trait VersionedObjects: ObjectSource {
     /// The version of what is known of `reference`.
     fn version(&self, reference: &ObjectRef) -> u64;
     /// Changes whenever [`VersionedObjects::version`] of an object for which [`VersionedObjects::follows_epoch`]
-    /// does; 0: nothing can be said of all at once.
+    /// does; 0: there is no such number for all of them.
     fn epoch(&self) -> u64 {
         0
     }

@@ -29,7 +29,7 @@ pub(super) enum Until {
     /// Never: a signal ends it.
     Stopped,
     /// When nothing is left that the API server or a pull could still change at once, or at this time.
-    Settled(Instant),
+    NothingPending(Instant),
     /// When nothing of ours runs on the node any more, or at this time.
     TornDown(Instant),
 }
@@ -54,7 +54,7 @@ impl Until {
     pub(super) fn bound(self) -> Option<Instant> {
         match self {
             Until::Stopped => None,
-            Until::Settled(bound) | Until::TornDown(bound) => Some(bound),
+            Until::NothingPending(bound) | Until::TornDown(bound) => Some(bound),
         }
     }
 }
@@ -109,7 +109,7 @@ pub(super) struct ClockReading {
 }
 
 impl ClockReading {
-    /// Now, when the wall clock has just said `wall`.
+    /// Now, when the wall clock has just shown `wall`.
     pub(super) fn now(wall: Timestamp) -> Self {
         Self { wall, steady: Instant::now() }
     }

@@ -89,7 +89,7 @@ impl ResponseBody {
         Self { shortening: Some(Box::new(shortening)), ..self }
     }
 
-    /// What of a frame is read on; `None`: nothing.
+    /// The part of a frame that is passed on; `None`: nothing.
     fn shortened(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
         let Some(shortening) = &mut self.shortening else { return Some(frame) };
         let bytes = match frame.into_data() {

@@ -23,7 +23,7 @@ use crate::node::api::object::RawObject;
 pub enum GetResult {
     /// It exists; its content, of a DaemonSet what the agent reads of one.
     Object(Value),
-    /// The API server has the resource and says that this object does not exist.
+    /// The API server has the resource and answers that this object does not exist.
     NotFound,
     /// Unknown.
     Error(ApiFailure),

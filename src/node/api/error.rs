@@ -169,7 +169,7 @@ pub fn words(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// Of errors that only repeat the one below them, with the client library's word for it or without, that one.
+/// The innermost error below those that only repeat it, with or without a prefix of the client library.
 fn innermost<'a>(error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
     if let Some(kube::Error::Service(below)) = error.downcast_ref::<kube::Error>() {
         return innermost(&**below);

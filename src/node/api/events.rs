@@ -1,6 +1,6 @@
 //! Events (events.k8s.io/v1): what happened to DaemonSets on this node.
 //!
-//! What concerns the DaemonSet is an event on it, and every node of a cluster may have the same to say. All agents give
+//! News about the DaemonSet is an event on it, and every node of a cluster may send the same. All agents give
 //! such an event the same name, so that the API server takes the first of each hour and refuses the others: without a
 //! coordinator, too, a rollout over 5,000 nodes makes a handful of events. What concerns this node alone is an event on
 //! its Node.

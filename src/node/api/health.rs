@@ -19,7 +19,7 @@ pub enum LinkHealth {
     /// Not connected and no failure yet, or not everything listed yet that the agent itself needs.
     Connecting,
     /// Connected, and every watch works that the agent itself needs. Objects that daemons name have their state in
-    /// `scopes` alone: who writes a DaemonSet decides what it names.
+    /// `scopes` alone: the author of a DaemonSet decides what it names.
     Ok,
     /// No connection, or one of these watches fails (`scopes` says which).
     Failing {

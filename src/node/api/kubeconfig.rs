@@ -160,7 +160,7 @@ pub(crate) fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
     file::read(path).map_err(|source| KubeconfigError::Read { path: path.into(), source: Box::new(source) })
 }
 
-/// The cluster of the current context, and its user's name. Refuses no credentials: who connects does.
+/// The cluster of the current context, and its user's name. Refuses no credentials: the connection does.
 ///
 /// # Errors
 /// When a name leads nowhere.

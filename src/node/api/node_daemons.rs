@@ -29,7 +29,7 @@ pub enum NotWritten {
     /// The error of the API server or the connection: among them [`FailureKind::Conflict`] for another resource version
     /// than the patch's, and [`FailureKind::Invalid`] for a status that is not the one that was changed.
     Failed(ApiFailure),
-    /// Nothing was sent: this Lease, by which was approved what is claimed, is held by another, or it cannot be read.
+    /// Nothing was sent: another process holds this Lease, under which the claimed revision was approved, or it cannot be read.
     NotHeld { lease: LeaseTerm, failure: Option<ApiFailure> },
 }
 

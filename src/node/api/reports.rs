@@ -22,7 +22,7 @@ pub struct PodEvent {
     pub warning: bool,
     pub reason: String,
     pub message: String,
-    /// The node whose kubelet said it.
+    /// The node whose kubelet reported it.
     pub host: String,
     /// When it was last seen.
     pub at: Timestamp,

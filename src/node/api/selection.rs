@@ -35,7 +35,7 @@ enum SelectionRule {
 pub struct Selection {
     rule: Arc<SelectionRule>,
     named: Arc<Mutex<BTreeSet<ObjectKey>>>,
-    /// What runs comes before others where what is kept is bounded.
+    /// Running DaemonSets come before others where the store is bounded.
     runs: Arc<BTreeSet<ObjectKey>>,
 }
 
@@ -105,7 +105,7 @@ impl Selection {
             SelectionRule::All => true,
             SelectionRule::Policy(policy) => {
                 let (namespace, labels) = (&metadata.namespace, &metadata.labels);
-                // A misspelt mode was meant for the agents: who wrote it is to read that.
+                // A misspelt mode was meant for the agents: its author is to be told that.
                 matches!(policy.covers_labels(namespace, labels, None), Covered::Yes(_))
                     || is_mistyped(labels) && policy.allows_namespace(namespace)
             }
@@ -122,7 +122,7 @@ impl Selection {
         }
     }
 
-    /// How much is read of a DaemonSet that somebody asks for by its name: never its outline.
+    /// How much is read of a DaemonSet that is requested by its name: never its outline.
     pub(super) fn reading_of_one(&self, metadata: &DaemonSetMetadata) -> ReadDepth {
         match (self.reading(metadata), self.is_bounded(&metadata.namespace)) {
             (ReadDepth::Outline, true) => ReadDepth::Bounded,

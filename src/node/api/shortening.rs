@@ -1,5 +1,5 @@
-//! What of the objects in a response is read: what is not passes nobody, so that whoever may write an object cannot fill the
-//! memory of whoever reads it.
+//! Which parts of the objects in a response are read: the rest is dropped on arrival, so that whoever may write an object
+//! cannot fill the agent's memory.
 //!
 //! Owns which requests that is about, and which fields of pods and ServiceAccounts are read. Must not know what is kept of
 //! them.
@@ -149,7 +149,7 @@ static EVENT: FieldSelection = Of(&[
 /// So many bytes and values of one event are read: the kubelet's message has a KiB.
 const OF_EVENT: (usize, usize) = (8 << 10, 64);
 
-/// What is read of each of all DaemonSets, by who does not say which of them matter.
+/// What is read of each DaemonSet in a list of all, if the request does not name those that matter.
 static DAEMON_SET: FieldSelection = Of(&[
     ("kind", All),
     ("apiVersion", All),

@@ -1,6 +1,6 @@
 //! Single requests to the API server, each answered once.
 //!
-//! Owns no state. Must not retry: who asks does.
+//! Owns no state. Must not retry: the callers do.
 
 use crate::core::cluster::node_daemons::ClaimWrite;
 use crate::core::cluster::node_daemons::Status;

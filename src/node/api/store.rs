@@ -100,7 +100,7 @@ impl Store {
     /// Notifies the waiters if the version has grown.
     pub(super) fn wake(&self) {
         let version = self.snapshot().version;
-        self.changed.send_if_modified(|told| std::mem::replace(told, version) != version);
+        self.changed.send_if_modified(|sent| std::mem::replace(sent, version) != version);
     }
 
     /// Something else changed that a pass reads (a token).
@@ -180,7 +180,7 @@ impl Store {
                     let is_kept = !is_bounded || snapshot.take(reference, &entry.value);
                     is_kept && put(&mut snapshot.objects, reference.clone(), entry)
                 }
-                // Only if the API server ignored the field selector, which none does.
+                // Only if the API server ignored the field selector, which no API server does.
                 Scope::Object(_) => false,
                 Scope::Pending(daemon) => put(&mut snapshot.pending, (daemon.clone(), key), entry),
                 Scope::Node => put_one(&mut snapshot.node, entry),
@@ -231,7 +231,7 @@ impl Store {
         self.with(|snapshot| {
             snapshot.etcd_rollback_detection.reached = snapshot.etcd_rollback_detection.reached.max(outline.version);
             snapshot.deleted.remove(&key);
-            // Of one that was added to the selection only now, this may be newer than what was read whole.
+            // If it was added to the selection only now, this may be newer than the whole object that was read.
             let was_whole = snapshot.daemon_sets.remove(&key).is_some();
             let is_new = Arc::make_mut(&mut snapshot.not_selected).insert(key, outline).is_none();
             if was_whole || is_new {
@@ -261,7 +261,7 @@ impl Store {
         let key = key_of(value);
         self.with(|snapshot| {
             let gone = match scope {
-                // What has neither file nor record here needs no evidence.
+                // A DaemonSet with neither a file nor a record here needs no evidence.
                 Scope::DaemonSets if snapshot.remove_outline(&key) => true,
                 Scope::DaemonSets => {
                     self.selection.retain(|named| *named != key);
@@ -364,7 +364,7 @@ impl Store {
             state.lists += 1;
             state.missing = false;
             // The first complete list turns "unknown" into "absent", and a list of DaemonSets may be
-            // the one that somebody waits for.
+            // the one that a pass waits for.
             let is_first = state.lists == 1;
             if gone || is_first {
                 snapshot.changed();

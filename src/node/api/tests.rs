@@ -76,7 +76,7 @@ async fn until(api: &Api, what: &str, mut holds: impl FnMut(&Api) -> bool) {
             tokio::select! {
                 _ = changed.changed() => {}
                 _ = link.changed() => {}
-                // Counters and recovered watches wake nobody.
+                // Counters and recovered watches wake no pass.
                 () = tokio::time::sleep(Duration::from_millis(20)) => {}
             }
         }

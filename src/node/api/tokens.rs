@@ -87,7 +87,7 @@ impl Tokens {
         }
     }
 
-    /// From now on tokens are requested while connection number `on` is the newest, whose cluster has said who it is;
+    /// From now on tokens are requested while connection number `on` is the newest, whose cluster has identified itself;
     /// `None`: always. Another cluster would give tokens that this one does not take.
     pub fn ask_on(&self, on: Option<u64>) {
         if self.with(|state| std::mem::replace(&mut state.on, on)) != on {

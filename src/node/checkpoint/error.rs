@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::node::fsx::FsError;
 
-/// A state folder that cannot be used, or a record that could not be written or removed. Who reports what concerns the
-/// folder names it as such.
+/// A state folder that cannot be used, or a record that could not be written or removed. The report of an
+/// error of the folder names it as the state folder.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// Others could write to the state folder.

@@ -94,7 +94,7 @@ pub(super) fn read<T: DeserializeOwned>(file: &File) -> Result<Result<T, WhyDama
         Ok(json) => json,
         Err(why) => return Ok(Err(why)),
     };
-    // An error is one of the JSON: what could be read once can be read again.
+    // A failure here is one of the JSON: the bytes have been read once already.
     Ok(serde_json::from_reader(BufReader::with_capacity(PIECE, json)).map_err(|error| unexpected(&error)))
 }
 

@@ -1,4 +1,4 @@
-//! Which folders and files of the state folder are trusted: those that nobody else can have written.
+//! Which folders and files of the state folder are trusted: those that no other user can have written.
 //!
 //! Must not look at what is in them.
 
@@ -26,8 +26,8 @@ pub(super) fn why_unsafe(stat: &Stat, path: &Path) -> Option<(String, String)> {
     fsx::other_owner(stat, path).or_else(|| fsx::open_to_others(stat).map(hint))
 }
 
-/// Whether only we can have written the file. Who could read it made nothing in it untrue; the next that is written nobody
-/// else reads.
+/// Whether only we can have written the file. That others could read it does not make it untrue; the next one is written so
+/// that only we can read it.
 pub(super) fn trusted(stat: &Stat) -> Result<(), String> {
     if stat.kind != FileKind::File {
         return Err("is not a regular file".to_owned());

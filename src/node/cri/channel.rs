@@ -30,13 +30,13 @@ pub enum CriError {
     /// The endpoint is no unix socket's path.
     #[error("runtime-endpoint {endpoint:?} is no path of a unix socket")]
     Endpoint { endpoint: String },
-    /// Nobody answers at the socket.
+    /// No runtime answers at the socket.
     #[error("container runtime at {} does not answer {method}: retrying", socket.display())]
     Unreachable {
         socket: PathBuf,
         /// The call.
         method: String,
-        /// What the connection said.
+        /// The connection's error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },

@@ -90,7 +90,7 @@ fn restarts_are_those_that_the_kubelet_counts() {
     assert_eq!(super::Container::from(container).restarts, 5);
 }
 
-/// Against a real runtime, named by `DAEMONLET_TEST_CRI`; says a word and passes where there is none.
+/// Against a real runtime, named by `DAEMONLET_TEST_CRI`; prints a note and passes where there is none.
 #[tokio::test]
 async fn a_real_runtime_answers() {
     let Ok(endpoint) = std::env::var("DAEMONLET_TEST_CRI") else {

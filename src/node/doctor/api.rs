@@ -102,7 +102,7 @@ pub(super) async fn facts(config: &Config, status: Option<&StatusReport>) -> Api
     let is_listed = matches!(list, Some(Ok(())));
     if !found.daemons.is_empty() {
         let of_node = format!("fieldSelector=spec.nodeName%3D{}&", config.node_name);
-        // Without them nothing is said of them.
+        // Without this list, nothing is reported about pods.
         let _ = asker.each("/api/v1/pods", &of_node, PODS_PAGE, |pod| found.add_pod(pod)).await;
     }
     let mut wanted = rights(crd == Ok(true), (&config.lease_namespace, &config.lease_name));
@@ -296,7 +296,7 @@ impl Asker {
         match self.get(&path).await {
             Ok(answer) => Some((Leader::of(&answer.body), answer.date?)),
             Err(failure) if failure.kind == FailureKind::NotFound => Some((Leader::default(), Timestamp::default())),
-            // A missing right is told by itself.
+            // A missing right is reported by its own check.
             Err(_) => None,
         }
     }

@@ -11,7 +11,7 @@ use crate::node::doctor::way;
 const MOST: usize = 5;
 
 /// Those of `folders`, of what is in them and of the folders above that users other than root, or than this process's, may write
-/// to. What is not there, and what no agent can read, is none of them.
+/// to. Files that do not exist, or that no agent can read, do not count.
 pub(super) fn open(folders: &[PathBuf]) -> Vec<String> {
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
     let mut paths: Vec<PathBuf> = files.map(|file| file.path()).collect();
@@ -31,7 +31,7 @@ pub(super) fn open_of(paths: impl Iterator<Item = PathBuf>) -> Vec<String> {
     named
 }
 
-/// Links lead to what counts: a file that they name, and its own mode and owner.
+/// Links are followed: the file that they name counts, with its own mode and owner.
 fn is_open(path: &Path) -> bool {
     let own = nix::unistd::geteuid().as_raw();
     let is_others = |data: &fs::Metadata| data.mode() & 0o022 != 0 || data.uid() != 0 && data.uid() != own;
@@ -63,7 +63,7 @@ mod tests {
         symlink("/nowhere", path("files/dangling.yaml")).unwrap();
         let folders = ["well", "open", "files", "missing"].map(path);
         assert_eq!(open(&folders), Vec::<String>::new(), "a mask and a link say nothing");
-        for (name, mode, told) in [
+        for (name, mode, reported) in [
             ("open", 0o777, "open"),
             ("open", 0o1777, "open"),
             ("open", 0o775, "open"),
@@ -72,7 +72,7 @@ mod tests {
             ("elsewhere.yaml", 0o602, "files/link.yaml"),
         ] {
             chmod(name, mode);
-            assert_eq!(open(&folders), [path(told).display().to_string()], "{name} {mode:o}");
+            assert_eq!(open(&folders), [path(reported).display().to_string()], "{name} {mode:o}");
             chmod(name, 0o755);
         }
         fs::create_dir_all(path("above/defs")).unwrap();

@@ -40,7 +40,7 @@ fn why_replaceable(folder: &Path) -> Option<(String, String)> {
     Some((why, format!("chown root {above}; chmod go-w {above}")))
 }
 
-/// The state folder; `None`: it is none, which the check of its disk says.
+/// The state folder; `None`: the path is no folder, which the check of its disk reports.
 pub(super) fn state(folder: &Path) -> Option<FolderFinding> {
     Some(match Real::shared().look(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => match dangling(folder).or_else(|| doubt(folder)) {

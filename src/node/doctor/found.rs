@@ -1,6 +1,6 @@
 //! What is kept of the cluster's DaemonSets while the checks run, and the rights that they need.
 //!
-//! Owns the bounds: whoever may write DaemonSets could fill the memory of whoever keeps them.
+//! Owns the bounds: otherwise anyone who may write DaemonSets could fill the memory of this process.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ pub(super) fn name_of(set: &Value) -> (String, String) {
     (namespace, name)
 }
 
-/// What is kept of the DaemonSets of the cluster: whoever may write some could fill the memory of whoever keeps them.
+/// What is kept of the DaemonSets of the cluster, within bounds.
 #[derive(Default)]
 pub(super) struct FoundDaemonSets {
     /// Those that run here according to the agent, by their UIDs, with pods of the DaemonSet controller.

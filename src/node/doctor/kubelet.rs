@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(content["staticPodPath"], "/c");
         assert_eq!(open, [path("d/10.conf").display().to_string()]);
         let names: Vec<_> = parts.iter().map(|(name, _)| name.rsplit('/').next().unwrap()).collect();
-        assert_eq!(names, ["config.yaml", "10.conf", "20.conf"], "the last has the last word");
+        assert_eq!(names, ["config.yaml", "10.conf", "20.conf"], "the last one takes precedence");
         assert_eq!(content["featureGates"], serde_json::json!({"A": true, "EnvFiles": false}));
         fs::write(path("d/40.conf"), "a: [").unwrap();
         let KubeletConfigFile::Unreadable(why) = file(&path("config.yaml"), Some(&path("d"))) else {

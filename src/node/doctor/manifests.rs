@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_apart_by_whose_they_are() {
+    fn files_are_counted_by_their_owners() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         write(

@@ -1,4 +1,4 @@
-//! The folders on the way to a path: whoever may write to one of them may put something else in the place of what is below.
+//! The folders on the way to a path: a user who may write to one of them may replace what is below it.
 //!
 //! Owns which folders count. Must not judge what lies at the path itself, nor change anything.
 
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// As many links as the kernel follows on one way.
 const MOST_LINKS: usize = 40;
 
-/// A folder's sticky bit: who may write to it may not rename what others own.
+/// A folder's sticky bit: users who may write to it may not rename files of others.
 const STICKY: u32 = 0o1000;
 
 /// Accounts from this one on are people's, as shadow's `UID_MIN` has it. What a system's account owns, as some installers do
@@ -19,7 +19,7 @@ const STICKY: u32 = 0o1000;
 const FIRST_PERSON: u32 = 1000;
 
 /// The first folder above `path`, and above what links on the way lead to, to which people other than root, or than this
-/// process's user, may write. What is not there, and what may not be looked at, is none.
+/// process's user, may write. Folders that do not exist, or cannot be read, do not count.
 pub(super) fn open_above(path: &Path) -> Option<PathBuf> {
     let own = nix::unistd::geteuid().as_raw();
     let mut todo: Vec<PathBuf> = parts(&std::path::absolute(path).ok()?);

@@ -58,7 +58,7 @@ pub enum EnrollWait<'a> {
 /// Gets a certificate and writes the kubeconfig that uses it. `waits` is called once for each thing that it waits for.
 ///
 /// # Errors
-/// See [`EnrolmentError`]; then nothing that was in force has changed.
+/// See [`EnrolmentError`]; then the identity in force has not changed.
 pub async fn enroll(options: &EnrollOptions, waits: impl Fn(EnrollWait<'_>)) -> Result<Enrolled, EnrolmentError> {
     let ours = kubeconfig::is_ours(&options.kubeconfig, &options.state_dir);
     if ours == Some(false) {

@@ -63,7 +63,7 @@ impl IdentityFiles {
         self.dir.unlink(PENDING).map(drop)
     }
 
-    /// Notes where the kubeconfig is that uses the identity, for whoever removes the package: by then the configuration may
+    /// Notes where the kubeconfig is that uses the identity, for the removal of the package: by then the configuration may
     /// not say it any more.
     pub(super) fn note_kubeconfig(state_dir: &Path, path: &Path) -> Result<(), FsError> {
         write(&Self::open(state_dir)?.dir, KUBECONFIG, format!("{}\n", path.display()).as_bytes())

@@ -118,13 +118,13 @@ impl AgentIdentity {
             Err(error) => (Renewal::Failing(words(&error)), AGAIN),
         };
         if renewal != before {
-            let told = enrolment::status(&old, &renewal);
+            let report = enrolment::status(&old, &renewal);
             tracing::info!(
                 user = old.user,
                 "certificate of {} expires at {}: {}",
                 old.user,
-                told.expires,
-                told.renewal
+                report.expires,
+                report.renewal
             );
         }
         self.set(old, renewal);

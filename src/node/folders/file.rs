@@ -157,7 +157,7 @@ fn text(disk: &Shared, path: &Path, stat: &Stat) -> io::Result<(String, String)>
     Ok((text, fingerprint))
 }
 
-/// Takes what was read. What is as it was keeps its address, by which others know that it is the same.
+/// Takes what was read. Unchanged objects keep their addresses, by which others recognise them.
 fn take(view: &mut FileView, parsed: ParsedFile, previous: Option<&FileView>) {
     view.complete = !parsed.is_incomplete();
     view.blank = parsed.is_blank;
@@ -193,7 +193,7 @@ fn keep(view: &mut FileView, previous: &FileView) {
         }
     }
     if own == 0 && kept > 0 {
-        // It says nothing of what it defines: for what is to count once the file changes, it has not changed.
+        // The file defines nothing that can be read. Objects that count again once it changes: it counts as unchanged.
         view.fingerprint.clone_from(&previous.fingerprint);
     }
     for (reference, value) in &previous.objects {

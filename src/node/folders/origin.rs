@@ -126,7 +126,7 @@ impl FolderView {
         if self.is_empty(path) {
             return Some(EMPTY);
         }
-        // What is kept of a folder that is no longer configured says nothing of its files.
+        // The copy of a folder that is no longer configured is no evidence about its files.
         let is_read = |file: &&Arc<FileView>| self.folder_of(&file.path).is_some();
         let is_other = |file: &&Arc<FileView>| but.is_none_or(|but| file.path != but.path);
         let mut found = self.files.iter().filter(is_it).filter(is_read).filter(is_other);

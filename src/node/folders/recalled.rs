@@ -1,6 +1,6 @@
-//! Files as an earlier process last read them: what a reader that starts begins with.
+//! Files as an earlier process last read them: the state with which a new reader begins.
 //!
-//! They never count as the present content of a file, only as what it last defined.
+//! They never count as the present content of a file, only as its last definitions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub enum FileRole {
 }
 
 impl FileRole {
-    /// Whether it is nothing to the others.
+    /// Whether it does not affect the others.
     pub fn is_plain(&self) -> bool {
         *self == Self::Defines
     }

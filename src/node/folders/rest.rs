@@ -1,7 +1,7 @@
-//! What rests: what was the same at two looks at least [`QUIET_PERIOD`] apart.
+//! Files and folders that rest: two readings at least [`QUIET_PERIOD`] apart found them the same.
 //!
-//! Owns that comparison. Times of files are compared with each other, never with a clock; but for the first look of a
-//! boot, which no other look precedes. Must not decide what follows.
+//! Owns that comparison. Times of files are compared with each other, never with a clock; but for the first reading of a
+//! boot, before which there was no other. Must not decide what follows.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,28 +23,28 @@ pub struct ScanTime {
     pub first: Option<FirstLook>,
 }
 
-/// What precedes the first look of a process.
+/// What precedes the first reading of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstLook {
-    /// Nothing in this boot: what is older than [`QUIET_PERIOD`] rests.
+    /// None in this boot: files older than [`QUIET_PERIOD`] rest.
     OfBoot,
-    /// Those of other processes: nothing is known to rest.
+    /// Readings of other processes: no file is known to rest.
     OfProcess,
-    /// Nothing, and no look follows: it is asked what would follow if all rested.
+    /// None, and no reading follows: the question is what would follow if all files rested.
     Only,
 }
 
-/// What the looks so far have shown, by path.
+/// The results of the readings so far, by path.
 #[derive(Clone, Debug, Default)]
 pub struct Rests(BTreeMap<PathBuf, StampHistory>);
 
 #[derive(Clone, Copy, Debug)]
 struct StampHistory {
     stamp: Stamp,
-    /// The first look that showed this stamp, and the last one.
+    /// The first reading that found this stamp, and the last one.
     since: Duration,
     last: Duration,
-    /// The first look at which it did not rest, of those since it last did.
+    /// The first reading at which it did not rest, of those since it last did.
     restless_since: Duration,
     rests: bool,
 }
@@ -59,7 +59,7 @@ pub(super) struct Rest {
 }
 
 impl Rests {
-    /// What the look at `path`, which showed `stamp`, adds.
+    /// Adds the reading of `path`, which found `stamp`.
     pub(super) fn look(&mut self, path: &Path, stamp: Stamp, look: ScanTime) -> Rest {
         let now = look.steady;
         let new = StampHistory { stamp, since: now, last: now, restless_since: now, rests: false };
@@ -80,7 +80,7 @@ impl Rests {
         Rest { left, restless: now.saturating_sub(seen.restless_since) }
     }
 
-    /// Ends a look: what it did not show has to rest anew when it is there again.
+    /// Ends a reading: a file that it did not find has to rest anew when it is there again.
     pub(super) fn end(&mut self, look: ScanTime) {
         self.0.retain(|_, seen| seen.last == look.steady);
     }

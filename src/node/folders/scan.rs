@@ -51,7 +51,7 @@ struct FolderReading<'a> {
 /// Reads `folders`, in ascending precedence. Files unchanged since `previous` are not read again; `rests` is what the
 /// readings before this one have shown.
 ///
-/// Never fails: what cannot be read becomes a problem in the view, and what it defined before stays.
+/// Never fails: a file that cannot be read becomes a problem in the view, and its earlier definitions stay.
 pub fn read(
     disk: &Shared,
     folders: &[PathBuf],
@@ -86,7 +86,7 @@ pub fn read(
 }
 
 impl FolderReading<'_> {
-    /// Takes what is in force under a name.
+    /// Takes the file in force under a name.
     fn take(&mut self, name: String, candidate: Candidate, before: Option<&Arc<FileView>>) {
         let Candidate { path, folder, hides, stat } = candidate;
         let mounted = on(&self.view, &folder).and_then(|folder| folder.identity.clone());
@@ -99,7 +99,7 @@ impl FolderReading<'_> {
             (Err(error), before) => {
                 self.view.problems.push(file::unreadable(&path, &error));
                 self.look_again(QUIET_PERIOD);
-                // At the first look, too, it says nothing about what it defines.
+                // At the first reading, too, it does not show what it defines.
                 let unread = || Arc::new(file::unread(&path, &folder));
                 self.view.files.push(before.map_or_else(unread, |before| there(incomplete(before))));
             }
@@ -331,7 +331,7 @@ fn is_hidden_by_trouble(before: &FileView, folder: &Path, view: &FolderView) -> 
     rank(&before.folder) > rank(folder) && !is_believed(before, view)
 }
 
-/// What is left in force of a file that is empty now: objects of daemons that run, and nothing that would start.
+/// The objects of an empty file that stay in force: those of daemons that run, and none that would start.
 fn objects_alone(file: &Arc<FileView>) -> Arc<FileView> {
     // What was wrong in it is not there any more.
     let problems: Vec<InputProblem> = file.problems.first().map(|_| file::empty(&file.path)).into_iter().collect();

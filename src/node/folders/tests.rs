@@ -171,8 +171,9 @@ fn a_file_whose_name_is_not_utf_8_is_refused_and_hides_no_other() {
     assert_eq!(folders.names(), ["a"]);
     let problems = folders.problems();
     for name in ["br\\xfccke.yaml", "br\\xfdcke.yaml"] {
-        let told = problems.iter().any(|p| p.starts_with(&format!("/usr/{name}: is not read: its name is not UTF-8")));
-        assert!(told, "{problems:?}");
+        let is_reported =
+            problems.iter().any(|p| p.starts_with(&format!("/usr/{name}: is not read: its name is not UTF-8")));
+        assert!(is_reported, "{problems:?}");
     }
     assert!(folders.view.problems.iter().all(|problem| serde_json::to_string(problem).is_ok()));
 }

@@ -97,7 +97,7 @@ mod tests {
     use crate::node::fsx::Real;
 
     #[tokio::test]
-    async fn where_changes_went_untold_everything_is_watched_anew() {
+    async fn where_changes_were_lost_everything_is_watched_anew() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("daemonsets.d");
         fs::create_dir(&folder).unwrap();
@@ -113,6 +113,6 @@ mod tests {
         let soon = Duration::from_millis(200);
         while tokio::time::timeout(soon, watch.changed()).await.is_ok() {}
         fs::write(folder.join("x"), "").unwrap();
-        assert!(tokio::time::timeout(Duration::from_secs(3), watch.changed()).await.is_ok(), "what changes is told");
+        assert!(tokio::time::timeout(Duration::from_secs(3), watch.changed()).await.is_ok(), "a change is reported");
     }
 }

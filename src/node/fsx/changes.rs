@@ -43,7 +43,7 @@ pub enum FolderChange<'a> {
     Gone(&'a OsStr),
     /// The content or the attributes of the file of this name changed.
     Altered(&'a OsStr),
-    /// The folder itself changed; or it is not known what did, and the watch has ended.
+    /// The folder itself changed, or changes were lost and the watch has ended.
     Folder,
 }
 
@@ -235,32 +235,32 @@ mod tests {
     use super::*;
 
     fn watch(changes: &FolderWatcher, folder: &Path) -> (Watched, Receiver<String>) {
-        let (told, tell) = mpsc::channel();
-        (changes.watch(folder, Box::new(move |change| drop(told.send(format!("{change:?}"))))).unwrap(), tell)
+        let (sender, receiver) = mpsc::channel();
+        (changes.watch(folder, Box::new(move |change| drop(sender.send(format!("{change:?}"))))).unwrap(), receiver)
     }
 
-    fn is_told(told: &Receiver<String>, what: &str) -> bool {
-        let next = || told.recv_timeout(Duration::from_secs(3)).ok();
-        std::iter::from_fn(next).any(|told| told == what)
+    fn has_come(changes: &Receiver<String>, what: &str) -> bool {
+        let next = || changes.recv_timeout(Duration::from_secs(3)).ok();
+        std::iter::from_fn(next).any(|change| change == what)
     }
 
     #[test]
-    fn one_folder_under_two_paths_is_told_to_both_until_each_ends() {
+    fn one_folder_under_two_paths_is_reported_to_both_until_each_ends() {
         let root = tempfile::tempdir().unwrap();
         let (folder, link) = (root.path().join("a"), root.path().join("b"));
         fs::create_dir(&folder).unwrap();
         std::os::unix::fs::symlink(&folder, &link).unwrap();
         let changes = FolderWatcher::default();
-        let (one, told_one) = watch(&changes, &folder);
-        let (two, told_two) = watch(&changes, &link);
+        let (one, of_one) = watch(&changes, &folder);
+        let (two, of_two) = watch(&changes, &link);
         fs::write(folder.join("x"), "").unwrap();
-        assert!(is_told(&told_one, "Appeared(\"x\")") && is_told(&told_two, "Appeared(\"x\")"));
+        assert!(has_come(&of_one, "Appeared(\"x\")") && has_come(&of_two, "Appeared(\"x\")"));
         drop(one);
         fs::remove_file(folder.join("x")).unwrap();
-        assert!(is_told(&told_two, "Gone(\"x\")"));
-        assert!(told_one.iter().all(|told| !told.starts_with("Gone")));
+        assert!(has_come(&of_two, "Gone(\"x\")"));
+        assert!(of_one.iter().all(|change| !change.starts_with("Gone")));
         fs::rename(&folder, root.path().join("c")).unwrap();
-        assert!(is_told(&told_two, "Folder"));
+        assert!(has_come(&of_two, "Folder"));
         assert!(!two.is_alive());
     }
 
@@ -270,15 +270,15 @@ mod tests {
         let folder = root.path().join("a");
         fs::create_dir(&folder).unwrap();
         let changes = FolderWatcher::default();
-        let (first, _told) = watch(&changes, &folder);
+        let (first, _of_first) = watch(&changes, &folder);
         let held = fs::File::open(&folder).unwrap();
         fs::remove_dir(&folder).unwrap();
         fs::create_dir(&folder).unwrap();
-        let (second, told) = watch(&changes, &folder);
+        let (second, of_second) = watch(&changes, &folder);
         assert!(!first.is_alive());
         drop((first, held));
         fs::write(folder.join("x"), "").unwrap();
-        assert!(is_told(&told, "Appeared(\"x\")"));
+        assert!(has_come(&of_second, "Appeared(\"x\")"));
         assert!(second.is_alive());
     }
 

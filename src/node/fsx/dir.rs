@@ -163,7 +163,7 @@ impl Dir {
         self.open_file(name)?.map(|file| file.read(limit)).transpose()
     }
 
-    /// What `name` is, itself if it is a link; `None` if there is nothing.
+    /// The attributes of `name`, of the link itself if it is one; `None` if it does not exist.
     pub fn stat(&self, name: impl AsRef<Path>) -> Result<Option<Stat>, FsError> {
         let name = name.as_ref();
         match self.disk.stat(&self.handle, name, Links::Refuse) {
@@ -312,7 +312,7 @@ impl Dir {
     }
 }
 
-/// Creates the folder `path` and its missing parents, on stable storage: what is put into it is lost with it.
+/// Creates the folder `path` and its missing parents, on stable storage: a folder that is lost takes its content with it.
 fn create_all(disk: &Shared, path: &Path, mode: u32) -> nix::Result<()> {
     let made = match (disk.create_folder(&DiskHandle::Start, path, mode), path.parent()) {
         (Err(Errno::ENOENT), Some(parent)) => {

@@ -64,7 +64,7 @@ impl Owner {
 pub trait Disk: fmt::Debug + Send + Sync {
     fn open_folder(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<DiskHandle>;
 
-    /// Opens what is at `path` for reading, without waiting for whom a fifo belongs to.
+    /// Opens what is at `path` for reading, without waiting for the other end of a fifo.
     fn open_file(&self, at: &DiskHandle, path: &Path, links: Links) -> Result<DiskHandle>;
 
     /// Makes a file (0600) that was not there, for reading and writing.
@@ -111,7 +111,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Writes all of `data` to a file that was just made.
     fn write(&self, file: &DiskHandle, data: &[u8]) -> Result<()>;
 
-    /// Has the disk begin to write a file, without waiting. No more than a hint, whatever comes of it.
+    /// Has the disk begin to write a file, without waiting. Only a hint: its result does not matter.
     fn begin(&self, file: &DiskHandle);
 
     /// Waits until the bytes of a file, or the entries of a folder, are on stable storage.
@@ -204,9 +204,9 @@ impl dyn Disk + '_ {
 
     /// The kernel's name of this boot.
     pub fn boot_id(&self) -> Option<String> {
-        let told = self.text("/proc/sys/kernel/random/boot_id").ok();
-        // A service may not look, by what its unit says. As systemd writes it, `%b` has no dashes.
-        let told = told.or_else(|| std::env::var("DAEMONLET_BOOT_ID").ok());
-        told.map(|id| id.trim().replace('-', "")).filter(|id| !id.is_empty())
+        let id = self.text("/proc/sys/kernel/random/boot_id").ok();
+        // The unit may forbid the service to read it. systemd's `%b` has no dashes.
+        let id = id.or_else(|| std::env::var("DAEMONLET_BOOT_ID").ok());
+        id.map(|id| id.trim().replace('-', "")).filter(|id| !id.is_empty())
     }
 }

@@ -187,7 +187,7 @@ impl Disk for Real {
     }
 
     fn begin(&self, file: &DiskHandle) {
-        // The kernel begins with pages that it is told are not needed.
+        // The kernel begins to write pages that are marked as not needed.
         let advice = PosixFadviseAdvice::POSIX_FADV_DONTNEED;
         let _ = file.file().and_then(|file| nix::fcntl::posix_fadvise(file, 0, 0, advice));
     }
@@ -261,7 +261,7 @@ fn has_journal(device: u64) -> bool {
         entry.is_ok_and(|e| e.file_name().to_str().and_then(|n| n.strip_prefix(name)?.strip_prefix('-')).is_some())
     };
     // The one is hidden from a service that sees processes only, the other from a container.
-    // Where there is no journal the file is there, and says so.
+    // Without a journal, `journal_task` exists and holds no number.
     if let Ok(task) = fs::read_to_string(Path::new("/sys/fs/ext4").join(name).join("journal_task")) {
         return is_task(&task);
     }
@@ -269,16 +269,16 @@ fn has_journal(device: u64) -> bool {
 }
 
 /// Whether ext4's `journal_task` names one: the number of its thread, which is 0 in a container.
-fn is_task(told: &str) -> bool {
-    told.trim().parse::<u32>().is_ok()
+fn is_task(value: &str) -> bool {
+    value.trim().parse::<u32>().is_ok()
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_file_system_without_a_journal_is_told_from_one_with_it() {
-        for (told, expected) in [("214\n", true), ("0\n", true), ("<none>\n", false), ("", false)] {
-            assert_eq!(super::is_task(told), expected, "{told:?}");
+    fn a_file_system_with_a_journal_is_recognised() {
+        for (value, expected) in [("214\n", true), ("0\n", true), ("<none>\n", false), ("", false)] {
+            assert_eq!(super::is_task(value), expected, "{value:?}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A disk in memory, for tests and the simulator: it knows what would outlive a loss of power, and fails where it is
-//! told to.
+//! A disk in memory, for tests and the simulator: it knows what would outlive a loss of power, and fails where a test
+//! orders it.
 //!
 //! Owns what file systems promise. Must not know what the files mean.
 
@@ -45,7 +45,7 @@ pub struct Simulated {
     observer: Mutex<Option<Observer>>,
 }
 
-/// Is told of each change after it, by its path; it may end the process that made it by a panic.
+/// Is called after each change, with its path; it may end the process that made the change by a panic.
 type ChangeObserver = Arc<dyn Fn(Doing, &Path) + Send + Sync>;
 
 struct Observer(ChangeObserver);
@@ -72,9 +72,9 @@ struct SimulatedDiskState {
     mounts: BTreeMap<u64, u64>,
     volatile: Vec<PathBuf>,
     faults: Vec<(Doing, PathBuf, Errno)>,
-    /// Whether whoever acts now meets no faults.
+    /// Whether the present caller meets no faults.
     exempt: bool,
-    /// So many changes more, then nothing works.
+    /// How many more changes succeed; then every change fails.
     left: Cell<Option<u64>>,
     now: Option<SystemTime>,
 }
@@ -91,13 +91,13 @@ impl std::fmt::Debug for SimulatedListener {
     }
 }
 
-/// What of that which nobody waited for outlives a loss of power all the same.
+/// How much of the unsynced data outlives a loss of power nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerLossKeeps {
     Nothing,
     /// The journal had been written: names and attributes, and not the bytes of files.
     Names,
-    /// The journal, and of each file nothing, its beginning, zeros, or all: which is drawn from this number.
+    /// The journal, and of each file nothing, its beginning, zeros, or all, drawn from this number.
     Torn(u64),
     /// Everything.
     All,
@@ -111,7 +111,7 @@ struct PathLookup {
     node: Option<u64>,
 }
 
-/// A change to be told, once nothing is locked.
+/// A change to be reported, once nothing is locked.
 type PendingNotification = (u64, fn(&OsStr) -> FolderChange<'_>, OsString);
 
 fn appeared(name: &OsStr) -> FolderChange<'_> {
@@ -157,7 +157,7 @@ impl Simulated {
         }
     }
 
-    /// What is in the folder at `path`, and what is not any more, is on stable storage.
+    /// Puts the entries of the folder at `path` on stable storage, removals included.
     pub fn sync_folder(&self, path: &Path) {
         self.sync(&self.open_folder(&DiskHandle::Start, path, Links::Follow).unwrap()).unwrap();
     }
@@ -193,7 +193,7 @@ impl Simulated {
         state.mounts.retain(|_, mounted| *mounted != root);
     }
 
-    /// Has `observer` told of each change; `None`: nobody.
+    /// Calls `observer` after each change from now on; `None`: calls none.
     pub fn observe(&self, observer: Option<ChangeObserver>) {
         *self.observer.lock().unwrap() = observer.map(Observer);
     }
@@ -205,7 +205,7 @@ impl Simulated {
         }
     }
 
-    /// Tells of a change of what `path` below `at` names.
+    /// Reports a change of the file `path` below `at`.
     fn changed_at(&self, doing: Doing, at: &DiskHandle, path: &Path) {
         if self.observer.lock().unwrap().is_none() {
             return;
@@ -225,7 +225,7 @@ impl Simulated {
         self.state().faults.push((doing, path.into(), errno));
     }
 
-    /// Whether whoever acts from now on meets no faults. Gives what it was.
+    /// Sets whether callers from now on meet no faults. Gives the setting before.
     pub fn set_exempt(&self, exempt: bool) -> bool {
         std::mem::replace(&mut self.state().exempt, exempt)
     }
@@ -251,7 +251,7 @@ impl Simulated {
         self.changed(Doing::Write, path);
     }
 
-    /// Lets `changes` changes happen, and then nothing any more, until [`Simulated::heal`].
+    /// Lets `changes` more changes succeed; all later ones fail until [`Simulated::heal`].
     pub fn stop_after(&self, changes: u64) {
         self.state().left.set(Some(changes));
     }
@@ -278,7 +278,7 @@ impl Simulated {
         self.state().volatile.push(path.into());
     }
 
-    /// Ends the process that used the disk: what it had open is closed, what it wrote is there.
+    /// Ends the process that used the disk: its open files are closed, its writes stay.
     pub fn end_process(&self) {
         let mut state = self.state();
         state.run += 1;
@@ -286,7 +286,7 @@ impl Simulated {
         self.listeners.lock().unwrap().clear();
     }
 
-    /// Loses the power: what was not waited for is as it was before, but for what is `kept` by chance, and the boot is
+    /// Loses the power: unsynced changes are undone, but for those that are `kept` by chance, and the boot is
     /// another one.
     pub fn crash(&self, kept: PowerLossKeeps) {
         self.end_process();
@@ -324,9 +324,9 @@ impl Simulated {
     fn tell(&self, news: impl IntoIterator<Item = PendingNotification>) {
         for (folder, change, name) in news {
             let of_folder = |listener: &&SimulatedListener| listener.folder == folder;
-            let told: Vec<_> =
+            let listeners: Vec<_> =
                 self.listeners.lock().unwrap().iter().filter(of_folder).map(|l| Arc::clone(&l.tell)).collect();
-            told.iter().for_each(|tell| tell(change(&name)));
+            listeners.iter().for_each(|tell| tell(change(&name)));
         }
     }
 

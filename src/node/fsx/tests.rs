@@ -21,7 +21,7 @@ use super::Simulated;
 fn transcript(disk: &Shared, root: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     let mut say =
-        |what: &str, told: String| lines.push(format!("{what}: {told}").replace(&*root.to_string_lossy(), "R"));
+        |what: &str, result: String| lines.push(format!("{what}: {result}").replace(&*root.to_string_lossy(), "R"));
     let errno = |e: super::FsError| (e.doing, e.source.raw_os_error().map(Errno::from_raw));
     let (top, made) = Dir::open_or_create(disk, &root.join("a/b"), 0o750).unwrap();
     say("made", format!("{made} {:o} {:?}", top.own_stat().unwrap().mode, top.names().unwrap()));
@@ -81,15 +81,15 @@ fn the_simulated_disk_answers_as_the_kernel_does() {
 #[test]
 fn both_tell_the_same_changes() {
     let tell = |disk: &Shared, root: &Path| {
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        let write = Arc::clone(&told);
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let write = Arc::clone(&seen);
         let watched = disk.watch(root, Box::new(move |change| write.lock().unwrap().push(format!("{change:?}"))));
         let watched = watched.unwrap();
         let dir = Dir::open(disk, root).unwrap();
         let done = |what: &str| {
             let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
-            while !told.lock().unwrap().iter().any(|told| told == what) {
-                assert!(std::time::Instant::now() < until, "{what}: {told:?}");
+            while !seen.lock().unwrap().iter().any(|change| change == what) {
+                assert!(std::time::Instant::now() < until, "{what}: {seen:?}");
                 std::thread::yield_now();
             }
         };
@@ -147,7 +147,7 @@ fn a_loss_of_power_takes_what_was_not_waited_for() {
 }
 
 #[test]
-fn it_fails_where_it_is_told_to() {
+fn it_fails_where_a_test_orders_it() {
     let disk = Simulated::shared();
     disk.put("/d/f", "x");
     disk.set_volatile("/run");
@@ -168,7 +168,7 @@ fn it_fails_where_it_is_told_to() {
     disk.heal();
     assert!(dir.unlink("f").unwrap());
     disk.crash(PowerLossKeeps::Nothing);
-    assert_eq!(shared.look(Path::new("/d/f")).unwrap().kind, FileKind::File, "nobody waited");
+    assert_eq!(shared.look(Path::new("/d/f")).unwrap().kind, FileKind::File, "it was not synced");
     assert!(shared.look(Path::new("/run/f")).is_err());
     assert!(shared.stat(&super::DiskHandle::Start, Path::new("/run"), Links::Refuse).is_ok());
 }

@@ -1,7 +1,7 @@
 //! What was written and is not on stable storage yet: begun at once, waited for together.
 //!
 //! Owns the order that makes it cheap. A journalling file system that is asked file by file commits
-//! once a file; told of all of them first, it has them in one commit, and the later waits find nothing
+//! once a file. If it gets all of them first, it writes them in one commit, and the later waits find nothing
 //! left to do.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::FsError;
 
 /// So many files, and as many folders, are held open; then they are waited for.
 const MOST: usize = 64;
-/// So many are waited for at the same time: each asks the disk to flush, and those who ask together share it.
+/// How many are waited for at the same time: each asks the disk to flush, and simultaneous requests share one flush.
 const WAITERS: usize = 8;
 /// To start a thread and to wait for its end takes a processor as long as a few of these waits.
 const A_THREAD_FOR: usize = 3;
@@ -27,7 +27,7 @@ pub struct Unsynced {
     dirs: Vec<Dir>,
     /// Whether the folders are on a file system with one journal; `None` before the first of them.
     one_journal: Option<bool>,
-    /// What failed of those that have been waited for: nothing of all this can be relied on.
+    /// The first failure of a wait: then none of the writes can be relied on.
     failed: Option<FsError>,
 }
 
@@ -58,7 +58,7 @@ impl Unsynced {
         }
     }
 
-    /// Takes what another thread has gathered meanwhile.
+    /// Takes the writes that another thread has gathered meanwhile.
     pub fn absorb(&mut self, other: Unsynced) {
         self.files.extend(other.files);
         // The last folder of each covers what came before it.
@@ -85,7 +85,7 @@ impl Unsynced {
     }
 }
 
-/// Waits for all of them, in any order: nobody relies on one before all are there.
+/// Waits for all of them, in any order: no caller relies on one before all are there.
 fn wait_for(files: &[Arc<File>], dirs: &[Dir], meanwhile: impl FnOnce()) -> Result<(), FsError> {
     let next = AtomicUsize::new(0);
     let wait = || {
@@ -107,7 +107,7 @@ fn wait_for(files: &[Arc<File>], dirs: &[Dir], meanwhile: impl FnOnce()) -> Resu
         let own = wait();
         let theirs = others.into_iter().flatten();
         let ended = theirs.map(|waiter| waiter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        // All of them end before one that failed is told.
+        // All of them end before a failure is returned.
         ended.collect::<Vec<_>>().into_iter().chain([own]).collect()
     })
 }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_fails_is_told_wherever_it_stands() {
+    fn one_that_fails_is_reported_wherever_it_stands() {
         let disk = Simulated::shared();
         let shared: Shared = disk.clone();
         let (dir, _) = Dir::open_or_create(&shared, Path::new("/folder"), 0o700).unwrap();

@@ -67,7 +67,7 @@ impl Pins {
         }));
     }
 
-    /// Images that are on the node and that the runtime does not keep, as it last said.
+    /// Images that are on the node and that the runtime, by its last answer, does not keep.
     pub fn unpinned(&self) -> Arc<BTreeSet<String>> {
         Arc::clone(&self.unpinned.lock().unwrap_or_else(PoisonError::into_inner))
     }

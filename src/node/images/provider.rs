@@ -216,7 +216,7 @@ async fn run(provider: &Provider, program: &Path, request: &str) -> Result<Vec<u
             let _ = input.write_all(request.as_bytes()).await;
         }
         let (output, errors) = (child.stdout.take(), child.stderr.take());
-        // One that says too much is killed when `child` goes.
+        // A provider with too much output is killed when `child` goes.
         let (output, errors) = tokio::try_join!(read(output), read(errors))?;
         Ok::<_, String>((child.wait().await.map_err(cannot)?, output, errors))
     };

@@ -94,7 +94,7 @@ async fn without_credentials_nothing_is_known() {
 }
 
 /// Against a real kubelet, named by `DAEMONLET_TEST_KUBELET` (a URL) and `DAEMONLET_TEST_KUBECONFIG`;
-/// says a word and passes where there is none.
+/// prints a note and passes where there is none.
 #[tokio::test]
 async fn a_real_kubelet_answers() {
     let (Ok(endpoint), Ok(kubeconfig)) =

@@ -1,7 +1,7 @@
-//! Mode and owner of our manifests: a manifest may carry what is secret, and what it says runs as root.
+//! Mode and owner of our manifests: a manifest may carry secrets, and its containers may run as root.
 //!
-//! Owns which they are, and gives them back where somebody changed them. Must not touch content: the kubelet compares
-//! that, and restarts nothing for a mode.
+//! Owns which they are, and restores them after a change. Must not touch content: the kubelet compares
+//! the content, and restarts nothing for a mode.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -32,7 +32,7 @@ impl FileAttributes {
         Self { mode: MODE, uid: nix::unistd::geteuid().as_raw() }
     }
 
-    /// What of a manifest's attributes somebody changed.
+    /// A manifest's attributes, if they were changed.
     pub(super) fn changed(stat: &Stat) -> Option<Self> {
         Some(Self { mode: stat.mode, uid: stat.uid }).filter(|found| *found != Self::own())
     }
@@ -45,7 +45,7 @@ impl fmt::Display for FileAttributes {
 }
 
 impl ManifestDir {
-    /// Gives our manifests their mode and owner back, as the last scan found them. Gives the file and what it had, or why
+    /// Restores mode and owner of the manifests that the last scan found changed. Gives each file and what it had, or why
     /// that stays. A file system that has no modes is not asked again.
     pub fn restore_attributes(&mut self) -> Vec<(String, Result<FileAttributes, ManifestError>)> {
         let found: Vec<(String, FileAttributes)> = self.scan_cache.changed_attributes().collect();

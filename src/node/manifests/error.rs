@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use crate::node::fsx::FsError;
 use crate::node::fsx::watch_hint;
 
-/// A manifest folder that cannot be used, or a manifest that could not be written or removed. Who reports what concerns
-/// the folder names it as the manifest folder.
+/// A manifest folder that cannot be used, or a manifest that could not be written or removed. The report of
+/// an error of the folder names it as the manifest folder.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// The folder is not safe to use.
@@ -77,7 +77,7 @@ pub enum ManifestError {
         #[source]
         source: FsError,
     },
-    /// Somebody changed the mode or owner of a manifest, and they cannot be changed back.
+    /// The mode or owner of a manifest was changed, and they cannot be changed back.
     #[error(
         "manifest {} has another mode or owner than the agent gave it, so that others may read or change it",
         path.display()
@@ -94,7 +94,7 @@ pub enum ManifestError {
     Watch {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },

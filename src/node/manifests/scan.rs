@@ -107,7 +107,7 @@ pub(super) struct ScanCache {
 struct KnownFile {
     stamp: Stamp,
     /// Whether a later change must have changed the stamp.
-    settled: bool,
+    is_old: bool,
     verdict: ScannedManifest,
     /// Mode and owner, where they are no manifest's.
     changed: Option<FileAttributes>,
@@ -144,7 +144,7 @@ impl ScanCache {
         Ok(Arc::clone(&self.last))
     }
 
-    /// Our files whose mode or owner somebody changed.
+    /// Our files whose mode or owner was changed.
     pub(super) fn changed_attributes(&self) -> impl Iterator<Item = (String, FileAttributes)> {
         self.files.iter().filter_map(|(name, known)| Some((name.to_str()?.to_owned(), known.changed?)))
     }
@@ -190,7 +190,7 @@ impl ScanCache {
         };
         let stamp = stat.stamp;
         let known = self.files.get(name);
-        if let Some(known) = known.filter(|known| known.settled && known.stamp == stamp) {
+        if let Some(known) = known.filter(|known| known.is_old && known.stamp == stamp) {
             return Ok(Some(known.verdict.clone()));
         }
         let written = self.written.get(name);
@@ -210,11 +210,11 @@ impl ScanCache {
             ours => ours,
         };
         let changed = FileAttributes::changed(&stat).filter(|_| verdict.is_ok());
-        let settled = crate::clock::system().duration_since(stamp.changed()).is_ok_and(|age| age > TICK);
-        if settled {
+        let is_old = crate::clock::system().duration_since(stamp.changed()).is_ok_and(|age| age > TICK);
+        if is_old {
             self.written.remove(name);
         }
-        self.files.insert(name.to_owned(), KnownFile { stamp, settled, verdict: verdict.clone(), changed });
+        self.files.insert(name.to_owned(), KnownFile { stamp, is_old, verdict: verdict.clone(), changed });
         Ok(Some(verdict))
     }
 }

@@ -172,7 +172,7 @@ fn drift_is_seen_and_a_spoiled_manifest_stays_ours() {
     put(&mut dir, &pod("a"));
     let path = dir.path().join(NAME);
     let before = dir.scan().unwrap().ours[NAME].clone();
-    // Edited by somebody who kept the annotation.
+    // Edited, with the annotation kept.
     fs::write(&path, bytes(&pod("b"))).unwrap();
     let after = dir.scan().unwrap().ours[NAME].clone();
     assert_eq!(after.pod_name, "b");
@@ -211,7 +211,7 @@ fn folders_that_are_not_safe_are_refused_with_what_to_do() {
     }
     fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
     ManifestDir::open(&Real::shared(), &path).unwrap();
-    assert_eq!(mode(&path), 0o755, "the mode of a folder that was there is its owner's word");
+    assert_eq!(mode(&path), 0o755, "the mode of an existing folder is left to its owner");
     let link = root.path().join("link");
     symlink(&path, &link).unwrap();
     for link in [link.clone(), link.join("")] {
@@ -354,11 +354,11 @@ fn a_manifest_whose_mode_somebody_changed_gets_it_back_without_being_written() {
     }
     dir.scan().unwrap();
     let restored: Vec<_> = dir.restore_attributes().into_iter().map(|(file, had)| (file, had.unwrap())).collect();
-    let told: Vec<_> = restored.iter().map(|(file, had)| (file.as_str(), had.to_string())).collect();
+    let lines: Vec<_> = restored.iter().map(|(file, had)| (file.as_str(), had.to_string())).collect();
     let me = nix::unistd::geteuid();
-    assert_eq!(told, [(NAME, format!("mode 0666 and owner {me}"))]);
+    assert_eq!(lines, [(NAME, format!("mode 0666 and owner {me}"))]);
     assert_eq!((mode(&ours), mode(&theirs)), (0o600, 0o666), "others' files stay as they are");
     assert!(is_same(&before), "the kubelet compares the content, which is the same");
     dir.scan().unwrap();
-    assert!(dir.restore_attributes().is_empty(), "it is told once");
+    assert!(dir.restore_attributes().is_empty(), "it is reported once");
 }

@@ -96,9 +96,9 @@ impl fmt::Debug for ManifestsWatch {
 
 fn watch(disk: &Shared, folder: &Path, expected: &Expected, wake: &Arc<dyn Fn() + Send + Sync>) -> io::Result<Watched> {
     let (path, expected, wake) = (folder.to_owned(), expected.clone(), Arc::clone(wake));
-    let looks = Arc::clone(disk);
+    let disk_of_watch = Arc::clone(disk);
     let tell = move |change: FolderChange| {
-        if is_foreign(&looks, change, &path, &expected) {
+        if is_foreign(&disk_of_watch, change, &path, &expected) {
             wake();
         }
     };

@@ -73,32 +73,32 @@ async fn serve(listen: &Listen, recorder: &Arc<dyn Exposed>) {
 
 /// Accepts for ever.
 async fn accept(listen: &Listen, recorder: &Arc<dyn Exposed>) -> Result<Infallible, io::Error> {
-    let seats = Arc::new(Semaphore::new(CONNECTIONS));
-    let seat = || async { Arc::clone(&seats).acquire_owned().await.map_err(io::Error::other) };
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let permit = || async { Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other) };
     match listen {
         Listen::Tcp(address) => {
             let listener = TcpListener::bind(address).await?;
             recorder.complain(None);
             loop {
-                let seat = seat().await?;
+                let permit = permit().await?;
                 let (stream, _) = listener.accept().await?;
-                tokio::spawn(converse(stream, Arc::clone(recorder), seat));
+                tokio::spawn(converse(stream, Arc::clone(recorder), permit));
             }
         }
         Listen::Unix(path) => {
             let listener = fsx::bind(path)?;
             recorder.complain(None);
             loop {
-                let seat = seat().await?;
+                let permit = permit().await?;
                 let (stream, _) = listener.accept().await?;
-                tokio::spawn(converse(stream, Arc::clone(recorder), seat));
+                tokio::spawn(converse(stream, Arc::clone(recorder), permit));
             }
         }
     }
 }
 
 /// One request and its answer.
-async fn converse<S>(stream: S, recorder: Arc<dyn Exposed>, seat: tokio::sync::OwnedSemaphorePermit)
+async fn converse<S>(stream: S, recorder: Arc<dyn Exposed>, permit: tokio::sync::OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -114,7 +114,7 @@ where
         .serve_connection(TokioIo::new(stream), answer);
     // A reader that disconnects or is slow is not reported.
     let _ = tokio::time::timeout(PATIENCE, connection).await;
-    drop(seat);
+    drop(permit);
 }
 
 fn respond(method: &Method, path: &str, recorder: &dyn Exposed) -> Response<Full<Bytes>> {

@@ -57,7 +57,7 @@ fn ask(mut stream: impl Read + Write, head: &str) -> String {
     answer
 }
 
-/// Connects as soon as somebody listens.
+/// Connects as soon as the server listens.
 fn dial<S>(connect: impl Fn() -> std::io::Result<S>) -> S {
     for _ in 0..500 {
         if let Ok(stream) = connect() {
@@ -65,7 +65,7 @@ fn dial<S>(connect: impl Fn() -> std::io::Result<S>) -> S {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("nobody listens");
+    panic!("no server listens");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn silent_clients_take_no_more_than_their_seats_and_nobody_else_waits_long() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told_and_what_is_no_socket_is_left_alone() {
+fn an_address_that_is_taken_is_reported_and_a_file_that_is_no_socket_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     std::fs::write(&path, "mine").unwrap();

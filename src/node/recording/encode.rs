@@ -1,4 +1,4 @@
-//! Values into pieces: CBOR, without what is secret.
+//! Encodes values into pieces: CBOR, without secrets.
 //!
 //! Owns the way in. Everything that is longer than [`CUT`] becomes a piece of its own, so that the next frame costs only
 //! what differs. Nothing secret gets as far as the table: marked values (`super::marks`) lose it here, and every digest
@@ -123,7 +123,7 @@ impl<'t> Encoder<'t> {
         self.begin(major, Some(length), start)
     }
 
-    /// Whether `text` is a digest that says something of what may be secret.
+    /// Whether `text` is a digest of data that may be secret.
     fn is_closed_digest(&self, text: &str) -> bool {
         let is_beginning = self.digests && text.len() >= 16 && text.len().is_multiple_of(2) && redact::is_hex(text);
         !self.is_open && (is_beginning || redact::is_digest(text)) && !self.open.contains(text)

@@ -90,7 +90,7 @@ pub(crate) fn for_bundle(recording: &[u8], values: ConfigMapValues) -> Result<Ve
     Ok(bytes)
 }
 
-/// Keys what is in one piece.
+/// Keys the digests in one piece.
 fn close(value: &mut Value, key: &DigestKey, values: ConfigMapValues) {
     match value {
         Value::Tag(tags::PIECE, inner) | Value::Tag(tags::DIGEST, inner) => {

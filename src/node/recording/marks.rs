@@ -1,4 +1,4 @@
-//! How values that may hold secrets say so to the encoder of recordings.
+//! Marks of values that may hold secrets, for the encoder of recordings.
 //!
 //! A mark is the name of a newtype struct. Only the encoder knows these names; to any other serializer the value is
 //! what it is, so a type that is marked must go to no other one.

@@ -1,6 +1,6 @@
 //! A recording from a file: pieces put together, within limits.
 //!
-//! Owns the way out. A bundle comes from somebody else: its pieces may lie about their sizes, and refer to each other
+//! Owns the reading. A bundle is untrusted: its pieces may lie about their sizes, and refer to each other
 //! without an end.
 
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ impl Recording {
     /// Reads a recording's file.
     ///
     /// # Errors
-    /// When it is none, or one of another format.
+    /// When it is no recording, or one of another format.
     pub(crate) fn open(bytes: &[u8]) -> Result<Self, ReadError> {
         if bytes.len() > MAX_FILE {
             return Err(ReadError::TooLarge);
@@ -202,5 +202,5 @@ fn items(value: &Value) -> usize {
 
 fn name(value: &Value) -> Result<PieceName, ReadError> {
     let bytes = value.as_bytes().and_then(|bytes| PieceName::try_from(&**bytes).ok());
-    bytes.ok_or_else(|| ReadError::Damaged("the name of a piece is none".to_owned()))
+    bytes.ok_or_else(|| ReadError::Damaged("the name of a piece is not valid".to_owned()))
 }

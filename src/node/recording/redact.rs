@@ -172,7 +172,7 @@ mod bytes {
 /// `data` or `stringData`, and its texts by key.
 pub(crate) type SecretMember<'a> = (&'a str, Vec<(&'a str, &'a str)>);
 
-/// A Secret without what is secret: its other members, and the texts whose shapes are recorded by member and key.
+/// A Secret without its data: its other members, and the texts whose shapes are recorded by member and key.
 pub(crate) fn split(secret: &Value) -> (Map<String, Value>, Vec<SecretMember<'_>>) {
     let mut open = Map::new();
     let mut closed = Vec::new();

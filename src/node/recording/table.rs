@@ -95,7 +95,7 @@ impl PieceTable {
         self.fresh > MAX_BYTES / 2
     }
 
-    /// Drops what no frame is made of: a frame could not be encoded to its end.
+    /// Drops pieces that no frame uses, after a frame could not be encoded to its end.
     pub(crate) fn sweep(&mut self) {
         (self.compress, self.fresh) = (None, 0);
         loop {

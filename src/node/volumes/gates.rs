@@ -53,7 +53,7 @@ impl Volumes {
             return Ok(match descend(pod, &self.target.volumes_below_pod())? {
                 _ if marker.is_some() => GateVolume::Ours,
                 Some(_) => GateVolume::Absent,
-                // Of a pod that has ended nothing is made anew.
+                // Nothing is created for a pod that has ended.
                 None => GateVolume::Theirs,
             });
         };

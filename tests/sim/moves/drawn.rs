@@ -5,6 +5,7 @@ use crate::api::Refusal;
 use crate::kubelet::RuntimeState;
 
 use super::Blur;
+use super::Fewer;
 use super::HOUR;
 use super::Home;
 use super::Life;
@@ -72,10 +73,25 @@ impl Life {
         add_decay(&mut Draw::new(seed ^ 0xdeca), daemons.len() as u64, &mut moves);
         add_broken_disks(&mut Draw::new(seed ^ 0xb20c), &mut moves);
         let vendored = add_vendor(&mut Draw::new(seed ^ 0x7e4d), &daemons, &mut moves);
+        let free = vendored.is_empty() && overlaid.is_empty();
+        let selective = add_selection(&mut Draw::new(seed ^ 0x5e1e), &daemons, free, &mut moves);
         moves.retain(|(at, _)| *at < HOUR);
         let draw = &mut Draw::new(seed ^ 0xc0de);
         let conditioned = if draw.below(3) == 0 { some(draw) } else { Vec::new() };
-        Self { seed, daemons, one_journal, after, sealed, tainted, overlaid, conditioned, crowded, vendored, moves }
+        Self {
+            seed,
+            daemons,
+            one_journal,
+            after,
+            sealed,
+            tainted,
+            overlaid,
+            conditioned,
+            crowded,
+            vendored,
+            selective,
+            moves,
+        }
     }
 }
 
@@ -213,6 +229,30 @@ fn add_vendor(draw: &mut Draw, daemons: &[Home], moves: &mut Vec<(i64, Move)>) -
         insert_near(draw, moves, what);
     }
     vendored
+}
+
+/// In one life of three it changes what is selected here: by labels of the Node, or by a configuration. Gives which daemons
+/// ask for a label.
+fn add_selection(draw: &mut Draw, daemons: &[Home], is_free: bool, moves: &mut Vec<(i64, Move)>) -> Vec<u8> {
+    if draw.below(3) > 0 || !is_free {
+        return Vec::new();
+    }
+    let selective = (0..daemons.len() as u8).filter(|_| draw.below(3) > 0).collect();
+    for _ in 0..2 + draw.below(4) {
+        let seconds = draw.one_of(&[2_u16, 8, 25, 70, 200]);
+        // What a folder defines may take another template from the API, if the policy lets it.
+        let is_mixed = daemons.contains(&Home::Both);
+        let fewer = if is_mixed || draw.below(2) == 0 { Fewer::Folders } else { Fewer::Namespaces };
+        let what = match draw.below(8) {
+            0..=1 => Move::LabelNode { is_big: draw.below(2) == 0 },
+            2..=3 => Move::Register { seconds },
+            4..=5 => Move::SelectFewer { fewer, seconds },
+            6 => Move::RestartAgent,
+            _ => Move::PowerLoss { kept: draw.below(4) as u8, effect: None, reach: Reach::Refused },
+        };
+        insert_near(draw, moves, what);
+    }
+    selective
 }
 
 /// In one life of two the machine is shut down: what an agent does then matters to taint and sealed secrets alone.

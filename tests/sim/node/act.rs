@@ -311,6 +311,8 @@ impl Node {
             Move::FolderAway { seconds } => self.take_folder_away(seconds),
             Move::Overlay { daemon, change, seconds } => self.change_overlay(index(daemon), change, seconds),
             Move::LabelNode { is_big } => self.label_node(is_big),
+            Move::Register { seconds } => self.register(seconds),
+            Move::SelectFewer { fewer, seconds } => self.select_fewer(fewer, seconds),
             Move::Occupy { daemon, seconds } => self.occupy(index(daemon), seconds),
             Move::EndReady { why, seconds } => self.end_ready(why, seconds),
             Move::Blur { daemon, blur, seconds } => {

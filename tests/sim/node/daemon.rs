@@ -47,11 +47,22 @@ pub(crate) struct Daemon {
     /// Whether it still ran when its file was gone and what was remembered was lost: the next agent does not know that
     /// there was one, and only a person ends it.
     pub(crate) origin_is_lost: bool,
+    /// Whether the labels of the Node are those that it asks for.
+    pub(crate) fits: bool,
+    /// What ran of it when the configuration began to leave it out.
+    pub(crate) held_by_config: Option<Option<u64>>,
 }
 
 impl Daemon {
     /// The revision that is to run; `None`: nothing of it.
     pub(crate) fn wanted(&self) -> Option<u64> {
+        if !self.fits {
+            return None;
+        }
+        if let Some(held) = self.held_by_config {
+            // Of what is deleted in the API nothing is held.
+            return held.filter(|_| self.home == Home::Folder || self.api.is_some() && self.label != Label::None);
+        }
         let of_api = match self.label {
             Label::Static => self.api,
             Label::Mistyped => self.api.and(self.held),
@@ -76,7 +87,11 @@ impl Daemon {
 
     /// Whether it runs, nothing of it is in doubt, and the revision that is wanted has run.
     pub(crate) fn is_settled(&self) -> bool {
-        self.wanted() == Some(self.highest) && self.has_run && !self.is_hurt && !self.is_mistyped()
+        self.wanted() == Some(self.highest)
+            && self.has_run
+            && !self.is_hurt
+            && !self.is_mistyped()
+            && self.held_by_config.is_none()
     }
 
     pub(crate) fn is_mistyped(&self) -> bool {

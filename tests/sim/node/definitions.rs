@@ -32,6 +32,9 @@ impl Node {
         if self.daemons[daemon].home != Home::Api || self.daemons[daemon].api.is_none() || !self.is_reachable() {
             return;
         }
+        if self.daemons[daemon].held_by_config.is_some() {
+            return;
+        }
         let truth = &mut self.daemons[daemon];
         if label == Label::Mistyped {
             truth.held = truth.wanted();
@@ -224,7 +227,7 @@ impl Node {
             annotations["daemonlet.dev/overlays"] = format!("o-{name}").into();
         }
         let ports = if self.has_ports { crate::room::ports(name) } else { json!([]) };
-        json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
+        let mut object = json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
             "metadata": {"name": name, "namespace": SPACE, "labels": mode, "annotations": annotations},
             "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {
                 "automountServiceAccountToken": self.daemons[daemon].home == Home::Api,
@@ -235,6 +238,10 @@ impl Node {
                 "containers": [
                     {"name": "main", "image": "img:1", "env": [{"name": "REV", "value": revision.to_string()}], "ports": ports,
                         "volumeMounts": [{"name": "c", "mountPath": "/c"}, {"name": "s", "mountPath": "/s"}]},
-                    {"name": "side", "image": "img:1"}]}}}})
+                    {"name": "side", "image": "img:1"}]}}}});
+        if self.selective.contains(&daemon) {
+            object["spec"]["template"]["spec"]["nodeSelector"] = json!({"size": "big"});
+        }
+        object
     }
 }

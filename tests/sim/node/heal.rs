@@ -41,6 +41,8 @@ pub(crate) enum Heal {
     Occupant(u8),
     Ready,
     Blur(u8),
+    Label,
+    Selection,
 }
 
 impl Node {
@@ -143,6 +145,8 @@ impl Node {
                 }
                 self.end = Some(End::Kill { back: 1_000 });
             }
+            Heal::Label => self.get_label(),
+            Heal::Selection => self.select_all(),
             Heal::Etc => self.restore_etc(),
             Heal::Seal => self.seals = true,
             Heal::TaintPolicy => self.server.lock().unwrap().has_taint_policy = true,

@@ -84,7 +84,10 @@ impl Node {
     }
 
     pub(crate) fn put_node(&self) {
-        let labels = json!({"kubernetes.io/hostname": self.name, "size": if self.is_big { "big" } else { "small" }});
+        let mut labels = json!({"kubernetes.io/hostname": self.name});
+        if self.is_labelled {
+            labels["size"] = if self.is_big { "big" } else { "small" }.into();
+        }
         let mut node = json!({"kind": "Node", "metadata": {"name": self.name, "labels": labels}});
         if self.taint.is_some() {
             // The kubelet's --register-with-taints.

@@ -1,4 +1,4 @@
-//! Whether anybody acts on what is written of a DaemonSet's rollouts.
+//! Whether any process acts on annotations that steer a DaemonSet's rollouts.
 //!
 //! Owns the refusals where neither coordinator nor agent does. Must not write anything.
 
@@ -12,14 +12,14 @@ use crate::core::model::COORDINATION;
 use crate::core::model::MODE_LABEL;
 use crate::core::model::ObjectKey;
 
-/// Who obeys what is written of a DaemonSet's rollouts.
+/// Which processes act on annotations that steer a DaemonSet's rollouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Obeyed {
     /// The coordinator.
     Coordinated,
     /// Agents that run it by their configuration, if there are any: it has no mode label, and no coordinator reports on it.
     Unknown,
-    /// Nobody: its label gives it to the DaemonSet controller.
+    /// No agent: its label gives it to the DaemonSet controller.
     Not,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn is_uncoordinated(daemon_set: &Value) -> bool {
     daemon_set["metadata"]["annotations"][COORDINATION].as_str() == Some("none")
 }
 
-/// The refusal of what neither coordinator nor agent would carry out.
+/// The refusal of an annotation on which neither coordinator nor agent would act.
 pub(super) fn unheeded(key: &ObjectKey) -> CommandFailure {
     let message = format!(
         "{key}: it is not coordinated ({MODE_LABEL} is not \"static\"): neither a coordinator nor an agent would act on it"

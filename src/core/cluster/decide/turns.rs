@@ -1,6 +1,6 @@
 //! In which order a pass's writes are sent.
 //!
-//! Owns that trusted namespaces come first, that others have turns, and that of each what decides comes before what
+//! Owns that trusted namespaces come first, that others have turns, and that each namespace's decisions come before its
 //! reports. An approval that waits behind many writes is refused with a conflict: its agent has reported meanwhile.
 
 use std::collections::BTreeMap;
@@ -41,10 +41,10 @@ pub(super) fn ordered(
     numbered.into_iter().map(|(_, turn)| turn).collect()
 }
 
-/// What decides something, what it decides, and what only reports it.
+/// The rank of a write: first what decisions depend on, then the decisions, then mere reports.
 fn rank(write: &ObjectWrite) -> u8 {
     match write {
-        // A halt that is told stops every node, and each join, at once.
+        // A halt in the status stops every node, and each join, at once.
         ObjectWrite::Revision { .. } | ObjectWrite::Status { at_once: true, .. } => 0,
         ObjectWrite::Approvals { .. } => 1,
         ObjectWrite::Certificate { .. } => 2,
@@ -52,8 +52,8 @@ fn rank(write: &ObjectWrite) -> u8 {
     }
 }
 
-/// The namespace that a write is for, unless that is trusted or the write is for no namespace. Approvals of a node are for
-/// all whose approvals change: one that is trusted makes them so.
+/// The namespace that a write is for, unless that is trusted or the write is for no namespace. Approvals of a node are
+/// for all namespaces whose approvals change: if one of these is trusted, the write is, too.
 fn tenant(view: &ClusterSnapshot, write: &ObjectWrite) -> Option<String> {
     let unless_trusted = |namespace: &str| (!view.trusts(namespace)).then(|| namespace.to_owned());
     match write {

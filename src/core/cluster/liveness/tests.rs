@@ -28,18 +28,18 @@ fn a_lease_that_does_not_change_is_a_dead_agents() {
     assert_eq!(liveness.dead_since("b"), None, "it never had one");
     liveness.listed(&leases("y"), at(75 * SECOND));
     assert_eq!(liveness.dead_since("a"), None);
-    // Nobody could renew while the API server was away.
+    // No agent could renew while the API server was away.
     assert_eq!(liveness.dead_since("a"), None, "nothing is read");
     liveness.listed(&leases("y"), at(300 * SECOND));
     assert_eq!(liveness.dead_since("a"), None);
 }
 
 #[test]
-fn lists_that_fail_in_turn_find_a_dead_agent_and_an_outage_kills_nobody() {
+fn a_dead_agent_is_found_though_every_other_list_fails_and_an_outage_kills_none() {
     let dead_at = |gap: i64, within: i64| {
         let mut liveness = Liveness::default();
-        let looks = (0..).map(|look| look * gap).take_while(|second| *second <= within);
-        looks.into_iter().find(|second| {
+        let seconds = (0..).map(|list| list * gap).take_while(|second| *second <= within);
+        seconds.into_iter().find(|second| {
             liveness.listed(&leases("x"), at(second * SECOND));
             liveness.dead_since("a").is_some()
         })
@@ -59,7 +59,7 @@ fn lists_that_fail_in_turn_find_a_dead_agent_and_an_outage_kills_nobody() {
 }
 
 #[test]
-fn who_is_dead_stays_so_until_it_renews_or_says_something_new() {
+fn a_dead_agent_stays_dead_until_it_renews_or_changes_its_report() {
     let mut liveness = with_a_dead();
     let is_dead = |liveness: &Liveness, second: i64| liveness.of("a", at(second * SECOND)) == AgentLiveness::Dead;
     assert!(is_dead(&liveness, 600), "also while nothing is read");
@@ -89,17 +89,17 @@ fn report(version: &str) -> Value {
 fn nothing_is_known_of_an_agent_before_its_lease_was_seen_to_change() {
     let mut liveness = Liveness::default();
     liveness.listed(&leases("x"), at(0));
-    assert_eq!(liveness.of("a", at(0)), AgentLiveness::Unheard);
+    assert_eq!(liveness.of("a", at(0)), AgentLiveness::Unknown);
     assert_eq!(liveness.of("b", at(0)), AgentLiveness::Alive, "it has none");
     let joined = BTreeMap::from([("a", "x"), ("b", "x")].map(|(name, at)| (name.to_owned(), at.to_owned())));
     liveness.listed(&joined, at(15 * SECOND));
-    assert_eq!(liveness.of("a", at(15 * SECOND)), AgentLiveness::Unheard);
+    assert_eq!(liveness.of("a", at(15 * SECOND)), AgentLiveness::Unknown);
     assert_eq!(liveness.of("b", at(15 * SECOND)), AgentLiveness::Alive, "it was made since");
     liveness.listed(&leases("y"), at(30 * SECOND));
     assert_eq!(liveness.of("a", at(30 * SECOND)), AgentLiveness::Alive);
-    // What was heard before a long gap may be over, and what is not read any more says nothing.
+    // A renewal before a long gap may be outdated, and Leases that are no longer listed prove nothing.
     liveness.listed(&leases("y"), at(91 * SECOND));
-    assert_eq!(liveness.of("a", at(91 * SECOND)), AgentLiveness::Unheard);
+    assert_eq!(liveness.of("a", at(91 * SECOND)), AgentLiveness::Unknown);
     assert_eq!(liveness.of("a", at(152 * SECOND)), AgentLiveness::Alive);
 }
 
@@ -108,9 +108,9 @@ fn a_lease_that_was_renewed_just_now_is_in_force_at_once() {
     let now = at(1_000 * SECOND);
     for (renewed, liveness_then) in [
         (now - JUST_NOW, AgentLiveness::Alive),
-        (now - JUST_NOW - Span::from_secs(1), AgentLiveness::Unheard),
+        (now - JUST_NOW - Span::from_secs(1), AgentLiveness::Unknown),
         (now + LATE, AgentLiveness::Alive),
-        (now + LATE + Span::from_secs(1), AgentLiveness::Unheard),
+        (now + LATE + Span::from_secs(1), AgentLiveness::Unknown),
     ] {
         let mut liveness = Liveness::default();
         liveness.listed(&leases(&renewed.to_string()), now);
@@ -137,7 +137,7 @@ fn a_list_that_failed_is_asked_for_again_soon() {
     assert_eq!(liveness.progress(now + STALE + AGAIN), (false, Some(now)));
     liveness.failed(false, now);
     assert_eq!(liveness.due(), Some(now + AGAIN), "from the beginning");
-    // Without the right nobody waits.
+    // Without the right to list them, nothing waits.
     let mut liveness = Liveness::default();
     liveness.asked(at(0));
     liveness.failed(true, at(0));

@@ -2,7 +2,7 @@
 //!
 //! Owns the bodies of both patches. A watch of NodeDaemons costs the coordinator the whole object at each change, but
 //! what an agent sends, and what the API server parses, audits and keeps as managed fields, need not be more than the
-//! daemon that changed. Must not decide which status is in the cluster: who asks for the changes is sure of it.
+//! daemon that changed. Must not decide which status is in the cluster: the caller knows that.
 
 use json_patch::AddOperation;
 use json_patch::Patch;

@@ -1,4 +1,4 @@
-//! Who holds the coordinator's Lease, in words.
+//! Who holds the coordinator's Lease, as a text.
 //!
 //! Owns when a Lease counts as expired. Must not read a clock.
 
@@ -33,7 +33,7 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// By the Lease.
+    /// From the Lease.
     pub fn of(lease: &Value) -> Self {
         let text = |field: &str| lease.str_at(["spec", field]).to_owned();
         Self {
@@ -50,7 +50,7 @@ impl Leader {
         !self.holder.is_empty() && self.renewed.parse::<Timestamp>().is_ok_and(|renewed| now - renewed > EXPIRED)
     }
 
-    /// In one line, at `now`; and whether rollouts may stand still for want of a coordinator that sees.
+    /// In one line, at `now`; and whether rollouts may stand still because no coordinator sees everything.
     pub fn words(&self, now: Timestamp) -> (String, bool) {
         let silent = self.renewed.parse::<Timestamp>().ok().map(|renewed| now - renewed);
         match silent {

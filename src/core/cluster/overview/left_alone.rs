@@ -1,6 +1,6 @@
 //! DaemonSets that no agent runs because their mode is misspelt.
 //!
-//! Owns that all of them are told in one line: a tenant may write thousands.
+//! Owns that all of them are shown in one line: a tenant may write thousands.
 
 use crate::core::model::ObjectKey;
 use crate::core::policy;

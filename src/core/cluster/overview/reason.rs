@@ -1,6 +1,6 @@
 //! Why a daemon is not as it should be on a node, as its agent says.
 //!
-//! Owns the words of `kubectl daemonlet` for it. Must not judge whether it is bad.
+//! Owns the texts of `kubectl daemonlet` for it. Must not judge whether it is bad.
 
 use crate::core::cluster::node_daemons::Approval;
 use crate::core::cluster::node_daemons::DaemonReport;

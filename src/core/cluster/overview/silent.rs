@@ -1,7 +1,7 @@
-//! Which agents do not renew their Leases any longer, for a reader who looks once.
+//! Which agents do not renew their Leases any longer, for a reader that lists them once.
 //!
-//! Owns how far a Lease may be behind: the reader's own clock says nothing, and no node's clock speaks for others. Must not
-//! be what a rollout is decided by: the coordinator watches for longer ([`crate::core::cluster::liveness`]).
+//! Owns how far a Lease may be behind: the reader's own clock does not count, and no node's clock counts for others.
+//! Must not decide rollouts: the coordinator watches for longer ([`crate::core::cluster::liveness`]).
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ impl ClusterOverview {
             let pods: BTreeSet<ObjectKey> = daemons
                 .filter_map(|daemon| {
                     let newest = daemon.instances.iter().rev().find(|instance| !instance.ending)?;
-                    // A report is its node's word: what is no name makes no path.
+                    // The node writes its report: a text that is not a name must not become part of a path.
                     let is_name = dns::label(&daemon.namespace).is_none() && dns::subdomain(&newest.pod).is_none();
                     is_name.then(|| ObjectKey::new(&daemon.namespace, &newest.pod))
                 })

@@ -136,7 +136,7 @@ fn what_only_folders_know_is_shown_too_and_what_is_not_ours_is_not() {
 }
 
 #[test]
-fn a_mode_that_is_misspelt_is_told_once_for_all_and_not_of_what_agents_run() {
+fn a_misspelt_mode_is_shown_once_for_all_daemon_sets_that_no_agent_runs() {
     let of_mode = |name: String, mode: &str| {
         let mut object = daemon_set("net:1");
         (object["metadata"]["name"], object["metadata"]["uid"]) = (json!(name), json!("u"));
@@ -159,10 +159,10 @@ fn a_mode_that_is_misspelt_is_told_once_for_all_and_not_of_what_agents_run() {
 
 #[test]
 fn claims_and_failures_are_reasons() {
-    let mut told = report("n1", "replacing", "old", true);
-    told["status"]["daemons"][0]["replacing"] = json!("new");
-    told["status"]["daemons"][0]["failed"] = json!({"revision": "bad", "cause": "image", "message": "not found"});
-    let cluster = ClusterOverview::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[told], &[]);
+    let mut replacing = report("n1", "replacing", "old", true);
+    replacing["status"]["daemons"][0]["replacing"] = json!("new");
+    replacing["status"]["daemons"][0]["failed"] = json!({"revision": "bad", "cause": "image", "message": "not found"});
+    let cluster = ClusterOverview::new(&[node("n1", true, false)], &[daemon_set("net:2")], &[replacing], &[]);
     let overview = cluster.overview(None);
     assert_eq!(
         overview.daemon_sets[0].nodes[0].reason,
@@ -231,14 +231,14 @@ fn of_two_daemons_of_one_name_the_one_of_the_uid_counts() {
     let with =
         |uid: &str, message: &str| json!({"namespace": "kube-system", "name": "net", "uid": uid, "message": message});
     let other = json!({"namespace": "kube-system", "name": "a"});
-    let told = |daemons: Value| {
+    let message = |daemons: Value| {
         let report = json!({"metadata": {"name": "n1"}, "status": {"daemons": daemons}});
         let cluster = ClusterOverview::new(&[node("n1", true, false)], &[daemon_set("net:1")], &[report], &[]);
         cluster.report(&cluster.nodes["n1"], &ObjectKey::new("kube-system", "net")).map(|d| d.message.clone())
     };
-    assert_eq!(told(json!([with("v", "old"), other, with("u", "new")])).as_deref(), Some("new"));
-    assert_eq!(told(json!([with("", "any"), other])).as_deref(), Some("any"));
-    assert_eq!(told(json!([with("v", "old"), other])), None);
+    assert_eq!(message(json!([with("v", "old"), other, with("u", "new")])).as_deref(), Some("new"));
+    assert_eq!(message(json!([with("", "any"), other])).as_deref(), Some("any"));
+    assert_eq!(message(json!([with("v", "old"), other])), None);
 }
 
 #[test]

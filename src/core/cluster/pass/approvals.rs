@@ -1,6 +1,6 @@
 //! The approvals that are to stand on each node.
 //!
-//! Owns what of a rollout's plan becomes an approval, and which approvals mean nothing any more.
+//! Owns which parts of a rollout's plan become approvals, and which approvals are void.
 
 use std::collections::BTreeSet;
 
@@ -21,11 +21,11 @@ use super::ClusterPlan;
 /// Approvals of all namespaces that are not trusted on one node: with many more, and a report of 1 MiB, the API server takes
 /// no write of the object, and no approval of what is trusted.
 const OF_TENANTS: usize = 512;
-/// How many each of these namespaces may have whatever others have.
+/// Approvals that each of these namespaces may have in any case.
 const SHARE: usize = 4;
 
-/// Gives and withdraws what the rollout of one DaemonSet to the revision `target` has planned. `when`: what nodes wait
-/// for on which something runs.
+/// Gives and withdraws the approvals that the rollout of one DaemonSet to the revision `target` has planned. `when`:
+/// the trigger for which nodes wait that run an instance.
 pub(super) fn give(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
@@ -68,9 +68,9 @@ fn has_room(view: &ClusterSnapshot, standing: &Spec, key: &ObjectKey) -> bool {
         || others().filter(|a| a.namespace == key.namespace).count() < SHARE
 }
 
-/// Withdraws approvals of DaemonSets that are gone, or are other objects by now, and unclaimed ones on nodes whose Nodes are
-/// gone; `ours`: key and UID of those that are
-/// coordinated. What was approved stands where the DaemonSet is not read yet.
+/// Withdraws approvals of DaemonSets that are gone, or are other objects by now, and unclaimed ones on nodes whose
+/// Nodes are gone; `ours`: key and UID of those that are coordinated. Approvals of a DaemonSet that is not read yet
+/// stand.
 pub(super) fn withdraw_gone(known: &Basis<'_>, ours: &BTreeSet<(Name, Name)>, plan: &mut ClusterPlan) {
     let names = &known.view.names;
     let unread: BTreeSet<Name> = known.view.unread_daemons().filter_map(|key| names.find(&key.to_string())).collect();
@@ -78,7 +78,7 @@ pub(super) fn withdraw_gone(known: &Basis<'_>, ours: &BTreeSet<(Name, Name)>, pl
     for (node, entry) in &known.view.nodes {
         let Some(report) = &entry.report else { continue };
         let stands = |key: Name, uid: Name| {
-            let is_claimed = || report.told(key).is_some_and(|told| told.replacing.is_some());
+            let is_claimed = || report.daemon(key).is_some_and(|reported| reported.replacing.is_some());
             is_known(key, uid) && (entry.node.is_some() || is_claimed())
         };
         if report.approvals.iter().all(|(key, uid, _)| stands(*key, *uid)) {
@@ -97,7 +97,7 @@ pub(super) fn withdraw_refused(known: &Basis<'_>, daemon: &WatchedDaemon, plan: 
     let key = &daemon.daemon_set.key;
     for (node, entry) in &known.view.nodes {
         let Some(report) = &entry.report else { continue };
-        let is_claimed = report.told(daemon.key).is_some_and(|told| told.replacing.is_some());
+        let is_claimed = report.daemon(daemon.key).is_some_and(|reported| reported.replacing.is_some());
         if !is_claimed && report.approvals.iter().any(|(of, uid, _)| *of == daemon.key && *uid == daemon.uid_name) {
             let spec = plan.specs.entry(node.clone()).or_insert_with(|| report.spec.clone());
             spec.approvals.retain(|a| a.namespace != key.namespace || a.name != key.name);
@@ -105,8 +105,8 @@ pub(super) fn withdraw_refused(known: &Basis<'_>, daemon: &WatchedDaemon, plan: 
     }
 }
 
-/// What stands was approved by whoever held the Lease, or believed to: agents claim what names the present holder. What
-/// was not `judged` in this pass (key and UID) keeps the name of the former one: it is not decided yet whether it is to stand.
+/// Names the present holder of the Lease in approvals that a former one gave: agents claim no others. Approvals that
+/// were not `judged` in this pass (key and UID) keep the former name: it is not decided yet whether they are to stand.
 pub(super) fn name_the_lease(known: &Basis<'_>, judged: &BTreeSet<(Name, Name)>, plan: &mut ClusterPlan) {
     let Some(lease) = known.state.lease() else { return };
     let names = &known.view.names;

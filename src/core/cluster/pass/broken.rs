@@ -27,7 +27,7 @@ use super::delays;
 use super::min_ready;
 use super::stages;
 
-/// A node that is not well for so long is noted while its Node is there: it may be deleted while nobody coordinates.
+/// A node that is not well for so long is noted while its Node exists: it may be deleted while no coordinator runs.
 const NOTED_AFTER: Span = Span::from_secs(60);
 
 /// The taint of a Node that is cordoned.
@@ -35,7 +35,7 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Taints of Nodes that the cluster autoscaler and Karpenter are about to remove.
 const REMOVED: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"];
 
-/// What is known of them.
+/// The nodes that the current revision may have broken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Broken {
     /// Names of nodes that are lost because their Nodes were deleted.
@@ -59,16 +59,16 @@ pub(super) fn plan(
     facts: &[NodeFact<'_>],
 ) -> Broken {
     let of_it = known.of_it(&known.state.broken, daemon).filter(|before| before.revision == daemon.hash);
-    // It was deleted, and the history makes it again.
+    // The ControllerRevision was deleted, and the history makes it again.
     let Some(KnownRevision { revision: current, uid: current_uid, .. }) = current else {
         return Broken { suspects: of_it.cloned(), ..Broken::default() };
     };
-    // It works, and a node that breaks now has another reason.
+    // A released revision works: a node that breaks now has another reason.
     if stages::is_released(daemon) {
         let write = (current.broken != BrokenNodes::default()).then(BrokenNodes::default);
         return Broken { write, ..Broken::default() };
     }
-    // One that was made anew says nothing of them yet.
+    // A ControllerRevision that was made anew does not name them yet.
     let is_forgiven = current.retried.contains(ALL_RETRIED);
     let is_new = |before: &&Suspects| before.noted_on != *current_uid && current.broken == BrokenNodes::default();
     let of_former = of_it.filter(is_new).filter(|_| !is_forgiven);
@@ -76,13 +76,14 @@ pub(super) fn plan(
     let mut listed = noted.clone();
     let node_of = |name: &str| known.view.nodes.get(name).and_then(|entry| entry.node.as_ref());
     let is_there = |name: &str, uid: &str| node_of(name).is_some_and(|node| node.view.uid.as_deref() == Some(uid));
-    // It has no report, or one that says nothing yet, or what it says may be long over.
-    let doubtful: BTreeSet<&str> = facts.iter().filter(|fact| !fact.is_heard()).map(|fact| fact.name).collect();
-    let is_unheard =
+    // The node has no report, or an empty one, or one that may be outdated.
+    let doubtful: BTreeSet<&str> =
+        facts.iter().filter(|fact| !fact.is_liveness_known()).map(|fact| fact.name).collect();
+    let is_unknown =
         |name: &str| known.view.report(name).is_none_or(|report| report.said == 0) || doubtful.contains(name);
     let of_node: BTreeMap<&str, &NodeFact<'_>> = facts.iter().map(|fact| (fact.name, fact)).collect();
     let is_taken_away = |name: &str, uid: &str| {
-        is_there(name, uid) && !is_unheard(name) && of_node.get(name).is_none_or(|fact| is_taken_away(fact))
+        is_there(name, uid) && !is_unknown(name) && of_node.get(name).is_none_or(|fact| is_taken_away(fact))
     };
     // Its agent may be about to end it for good, or about to start it again.
     let is_idle =
@@ -106,7 +107,7 @@ pub(super) fn plan(
         let is_lost = !is_there(name, uid) || is_taken_away(name, uid);
         if is_lost && suspect.verdict != NodeVerdict::Innocent && !noted.has(uid) && !is_forgiven {
             suspects.insert(uid.clone(), Suspect { verdict: NodeVerdict::Lost, ..suspect.clone() });
-        } else if !is_lost && (is_unheard(name) || is_idle(name, uid) && !is_forgiven) {
+        } else if !is_lost && (is_unknown(name) || is_idle(name, uid) && !is_forgiven) {
             let verdict = if suspect.verdict == NodeVerdict::Lost { NodeVerdict::Broken } else { suspect.verdict };
             suspects.insert(uid.clone(), Suspect { verdict, ..suspect.clone() });
         }
@@ -114,7 +115,7 @@ pub(super) fn plan(
     let is_broken = |uid: &str| suspects.get(uid).is_some_and(|suspect| suspect.verdict == NodeVerdict::Broken);
     listed.nodes.retain(|broken| {
         let (name, uid) = (broken.node.as_str(), broken.uid.as_str());
-        !is_there(name, uid) || is_unheard(name) || is_idle(name, uid) || is_broken(uid)
+        !is_there(name, uid) || is_unknown(name) || is_idle(name, uid) || is_broken(uid)
     });
     let kept = listed.clone();
     let mut look_again: Option<Timestamp> = None;
@@ -163,7 +164,7 @@ fn is_taken_away(fact: &NodeFact<'_>) -> bool {
     runs_nothing(fact) && (!fact.should_run || fact.left_alone)
 }
 
-/// What a node counts as that has taken the revision; `None`: it is well, or has not.
+/// What a node that has taken the revision counts as; `None`: it is well, or has not taken it.
 fn suspect(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
@@ -177,16 +178,16 @@ fn suspect(
     let took = newest
         .map(|newest| newest.created)
         .or(claimed.map(|given| delays::claimed_at(known, daemon, (fact.name, given))));
-    // One on which it failed has perhaps gone back.
+    // A node on which it failed may have gone back.
     if took.is_none() && !fact.failed {
         return None;
     }
     let is_well = newest.is_some_and(|i| rollout::available(fact.ready, i, min_ready(daemon), known.now));
-    // Where a cordon is what the update waits for, it announces nothing.
+    // If the update waits for a drain, a cordon announces no removal.
     let is_drained = UpdateTrigger::of(&daemon.daemon_set) == Some(UpdateTrigger::Drain);
     let announces = |key: &str| REMOVED.contains(&key) || key == UNSCHEDULABLE && !is_drained;
     let is_announced = node.view.taints.iter().any(|taint| announces(&taint.key));
-    // Who announced it while it was well, another coordinator has seen.
+    // If this process does not remember the node, an autoscaler's taint counts as set while it was well.
     let is_removed = || node.view.taints.iter().any(|taint| REMOVED.contains(&taint.key.as_str()));
     let is_leaving = is_announced && (node.ready || before.map_or_else(is_removed, |before| before.is_leaving));
     let since = before.and_then(|before| before.since).or(node.away_since).filter(|since| *since <= known.now);

@@ -1,6 +1,6 @@
 //! What goes wrong with the wanted revision, by cause and node.
 //!
-//! Owns the words of the causes. Must not decide what follows from them.
+//! Owns the texts of the causes. Must not decide what follows from them.
 
 use super::Basis;
 use super::broken::Broken;
@@ -9,8 +9,8 @@ use super::facts::has_wanted;
 use super::facts::missing;
 use super::lacking;
 use super::lacking::Lacking;
+use super::reported::NodeRow;
 use super::status;
-use super::told::NodeRow;
 use crate::core::cluster::conditions;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::liveness::AgentLiveness;
@@ -24,7 +24,7 @@ use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::FIRST_INSTALL;
 use std::collections::BTreeSet;
 
-/// The cause of nodes that are late, and of which nothing else is told.
+/// The cause of nodes that are late, and for which no other cause is known.
 const LATE: &str = "not available within the progress deadline";
 /// The cause of nodes on which an older instance stays.
 const ENDS: &str = "an older instance does not end";
@@ -37,13 +37,15 @@ const DELETED: &str = "its Node was deleted after it took the revision and befor
 /// The cause of nodes that may not run it any more, or whose agents leave it alone.
 const TAKEN_AWAY: &str = "it was taken away after the node took the revision and before it was available";
 
-/// The cause of nodes that lack an object, with what most of them say: their words are not the coordinator's, and one says no
-/// more than the others. `back`: those that are to go back.
-pub(super) fn missing_words(known: &Basis<'_>, daemon: &WatchedDaemon, back: Option<&Lacking>) -> String {
-    let heard = known.nodes_with(daemon.key).filter(|row| !row.agent.is_dead());
-    let told = heard.filter_map(|row| row.told).filter(|told| told.uid.is_none_or(|uid| uid == daemon.uid_name));
-    let said = told.filter_map(|told| missing(told, daemon.wanted)).map(|objects| known.view.names.text(objects));
-    let (most, are_others) = back.map_or_else(|| lacking::most(said), Lacking::words);
+/// The cause of nodes that lack an object, with the objects that most of them report. `back`: those that are to go
+/// back.
+pub(super) fn missing_objects(known: &Basis<'_>, daemon: &WatchedDaemon, back: Option<&Lacking>) -> String {
+    let live = known.nodes_with(daemon.key).filter(|row| !row.agent.is_dead());
+    let reported =
+        live.filter_map(|row| row.reported).filter(|reported| reported.uid.is_none_or(|uid| uid == daemon.uid_name));
+    let said =
+        reported.filter_map(|reported| missing(reported, daemon.wanted)).map(|objects| known.view.names.text(objects));
+    let (most, are_others) = back.map_or_else(|| lacking::most(said), Lacking::most);
     let others = if are_others { ", elsewhere others" } else { "" };
     format!("{MISSING} ({most}{others})")
 }
@@ -61,16 +63,16 @@ pub(super) fn causes(
     let view = known.view;
     let mut causes = conditions::Causes::new();
     let mut add = |cause: &str, node: &str| causes.entry(cause.to_owned()).or_default().push(node.to_owned());
-    for NodeRow { name: node, told, .. } in known.nodes_with(daemon.key) {
-        let Some(told) = told else { continue };
-        match (told.failed, told.phase) {
+    for NodeRow { name: node, reported, .. } in known.nodes_with(daemon.key) {
+        let Some(reported) = reported else { continue };
+        match (reported.failed, reported.phase) {
             (Some((revision, cause)), _) if revision == daemon.wanted => add(view.names.text(cause), node),
             (_, Some(state)) if status::is_trouble(state) => add(state.as_str(), node),
-            _ if told.pull_failed => add("image cannot be pulled", node),
+            _ if reported.pull_failed => add("image cannot be pulled", node),
             _ => {}
         }
     }
-    // Where nothing is given, none is left unclaimed.
+    // If no approvals are given, none can be unclaimed.
     for node in towards.iter().filter(|n| n.passed_over.is_some() && n.should_run && !is_withheld(rolled)) {
         add("approval not claimed", node.name);
     }
@@ -87,7 +89,7 @@ pub(super) fn causes(
     broken.deleted.iter().for_each(|node| add(DELETED, node));
     broken.taken_away.iter().for_each(|node| add(TAKEN_AWAY, node));
     if let Some((stuck, nodes)) = &rolled.stuck {
-        nodes.iter().for_each(|index| add(stuck.words(), facts[*index].name));
+        nodes.iter().for_each(|index| add(stuck.text(), facts[*index].name));
     }
     let counts = |node: &&NodeFact<'_>| node.should_run || node.belongs && (node.replacing || has_wanted(daemon, node));
     for node in facts.iter().filter(counts) {
@@ -100,12 +102,12 @@ pub(super) fn causes(
     }
     let named: BTreeSet<String> = causes.values().flatten().cloned().collect();
     let is_late = |n: &NodeFact<'_>| n.late || delays::claim_ends(known, daemon, n).is_some_and(|at| at <= known.now);
-    // Where nothing holds it, what a node waits for is an object or another daemon.
+    // If nothing holds the rollout, a node waits for an object or another daemon.
     let asks = daemon.daemon_set.annotations.contains_key(FIRST_INSTALL) && daemon.released.is_none();
     let is_free = rolled.is_open && !asks;
-    for node in facts.iter().filter(|n| is_late(n) && n.ready && n.is_heard() && !named.contains(n.name)) {
-        let told = view.report(node.name).and_then(|report| report.told(daemon.key));
-        let cause = match told.is_some_and(delays::waits) {
+    for node in facts.iter().filter(|n| is_late(n) && n.ready && n.is_liveness_known() && !named.contains(n.name)) {
+        let reported = view.report(node.name).and_then(|report| report.daemon(daemon.key));
+        let cause = match reported.is_some_and(delays::waits) {
             true if is_free => WAITS,
             true => continue,
             false => LATE,
@@ -115,7 +117,7 @@ pub(super) fn causes(
     causes
 }
 
-/// Whether what holds the rollout is none of its nodes: a pause, a step, a partition.
+/// Whether the rollout is held by something other than its nodes: a pause, a step, a partition.
 fn is_withheld(rolled: &RolloutPlan) -> bool {
     use Standstill::Canary;
     use Standstill::NoCanary;
@@ -126,8 +128,8 @@ fn is_withheld(rolled: &RolloutPlan) -> bool {
     held.is_some_and(|held| matches!(held, Rule(_) | NoCanary { .. } | Canary { .. } | Outage { .. } | Partition(_)))
 }
 
-/// What the API server refuses to keep about the rollout of the `current` revision, and its words for that: another
-/// coordinator would not know it. The words may be others at each attempt.
+/// What the API server refuses to store about the rollout of the `current` revision, so that another coordinator would
+/// not know it, and its message, which may differ at each attempt.
 pub(super) fn unwritten(known: &Basis<'_>, daemon: &WatchedDaemon, current: &RevisionFact) -> Option<(String, String)> {
     let changes = [RevisionChange::Halt, RevisionChange::Broken, RevisionChange::Step];
     let key = &daemon.daemon_set.key;

@@ -1,6 +1,6 @@
 //! What a pass found: what is to be written and looked up, and what the next pass has to know.
 //!
-//! Must not decide: that is the pass's.
+//! Must not decide: the pass does.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ pub enum ObjectWrite {
     Revision {
         /// Its DaemonSet.
         key: ObjectKey,
-        /// What about it.
+        /// The change.
         write: history::RevisionWrite,
     },
     /// The status of a DaemonSet.
@@ -60,9 +60,9 @@ pub struct FewAgents {
     pub key: ObjectKey,
     /// One of their nodes.
     pub node: String,
-    /// On how many of the nodes where it should run.
+    /// On how many of the nodes where it should run they say so.
     pub run: usize,
-    /// How many these are.
+    /// On how many nodes it should run.
     pub should: usize,
 }
 
@@ -90,7 +90,7 @@ pub struct ClusterPlan {
     pub unclaimed: Vec<(ObjectKey, String)>,
     /// Nodes whose agents did not claim an approval in time, by DaemonSet: others come first.
     pub passed_over: BTreeMap<ObjectKey, PassedOver>,
-    /// Nodes that should run a DaemonSet and whose agents report without a word of it, since when, by DaemonSet.
+    /// Nodes that should run a DaemonSet and whose agents' reports leave it out, and since when, by DaemonSet.
     pub unmentioned: BTreeMap<ObjectKey, BTreeMap<String, Timestamp>>,
     /// Since when what has begun on nodes, or is to start, is not ready, and since when they claim, by DaemonSet.
     pub delays: BTreeMap<ObjectKey, BTreeMap<String, NodeDelay>>,
@@ -98,8 +98,7 @@ pub struct ClusterPlan {
     pub halts: BTreeMap<ObjectKey, KnownHalt>,
     /// Nodes whose approvals the API server refuses, though others come before them in this pass.
     pub refused: BTreeSet<String>,
-    /// DaemonSets of which something was decided in this term, with their UIDs: what their status says then is its own
-    /// word.
+    /// DaemonSets that were decided in this term, with their UIDs: this coordinator has written their status itself.
     pub decided: BTreeMap<ObjectKey, String>,
     /// Nodes that have taken current revisions and are not well, or are lost since the last pass.
     pub(in crate::core::cluster) broken: BTreeMap<ObjectKey, Suspects>,
@@ -121,7 +120,7 @@ impl ClusterPlan {
         self.look_again = self.look_again.into_iter().chain(at).min();
     }
 
-    /// Remembers of a DaemonSet of which nothing is decided what was remembered before.
+    /// Keeps what was remembered of a DaemonSet of which nothing is decided.
     pub(super) fn carry_over(&mut self, state: &CoordinatorState, key: &ObjectKey) {
         fn carry<T: Clone>(from: &BTreeMap<ObjectKey, T>, key: &ObjectKey, to: &mut BTreeMap<ObjectKey, T>) {
             to.extend(from.get(key).map(|known| (key.clone(), known.clone())));

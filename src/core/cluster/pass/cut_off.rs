@@ -6,7 +6,7 @@ use crate::core::cluster::broken::NodeVerdict;
 use crate::core::cluster::broken::Suspect;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::snapshot::NodeReport;
-use crate::core::cluster::snapshot::Told;
+use crate::core::cluster::snapshot::ReportedDaemon;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::snapshot::WatchedNode;
 use crate::core::time::Timestamp;
@@ -14,30 +14,30 @@ use crate::core::time::Timestamp;
 use super::Basis;
 use super::delays::deadline;
 use super::facts::is_ready;
-use super::told::AgentFact;
+use super::reported::AgentFact;
 
 /// Whether a node has taken or claimed the wanted revision, is unreachable or its agent dead since, and has not reported
 /// within the progress deadline that it is available: the revision may have cut it off.
 pub(super) fn is_cut_off(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
-    told: &Told,
+    reported: &ReportedDaemon,
     (name, node, agent): (&str, &WatchedNode, &AgentFact),
     claimed: Option<Timestamp>,
 ) -> bool {
-    let newest = told.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
-    // That what ran before is ready says nothing of a claim, but where it is to run until the next boot.
-    let tells = newest.is_some() || told.staged;
-    if node.reachable && (!agent.is_dead() || tells && is_ready(known, daemon, name)) {
+    let newest = reported.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
+    // That the old instance is ready says nothing about the claim, unless it is to run until the next boot.
+    let is_shown = newest.is_some() || reported.staged;
+    if node.reachable && (!agent.is_dead() || is_shown && is_ready(known, daemon, name)) {
         return false;
     }
     let deadline = deadline(daemon);
-    // The report of a new instance may not have come any more.
+    // The agent may have died before it reported the new instance.
     let dead = known.state.liveness.dead_since(name).filter(|_| node.reachable);
     // An agent that was away for a while goes on with its claim.
     let claimed = claimed.map(|claimed| dead.map_or(claimed, |dead| dead.max(claimed)));
     let Some(took) = newest.map(|newest| newest.created).or(claimed) else { return false };
-    // One that goes away long after its update has another reason.
+    // A node that goes away long after its update has another reason.
     let away = if node.reachable { dead } else { away_since(known, daemon, node) };
     let was_ready = newest.is_some_and(|newest| newest.ready_since.is_some());
     // Its removal was announced while it was well: an operator or an autoscaler has taken it away.
@@ -48,8 +48,8 @@ pub(super) fn is_cut_off(
     is_soon && took + deadline <= known.now
 }
 
-/// Since when a node is unreachable: as its Node says, which another clock wrote, or as this coordinator saw it where that
-/// clock is ahead.
+/// Since when a node is unreachable: by the condition of its Node, or, if the clock by which that was written is ahead,
+/// since this coordinator saw it.
 fn away_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<Timestamp> {
     let seen = || suspect(known, daemon, node)?.since;
     node.away_since.filter(|since| *since <= known.now).or_else(seen)
@@ -61,7 +61,7 @@ fn suspect<'a>(known: &Basis<'a>, daemon: &WatchedDaemon, node: &WatchedNode) ->
     suspects.nodes.get(node.view.uid.as_ref()?)
 }
 
-/// Whether a node was not well with the wanted revision, `current`, when it last said what runs there: it says nothing now.
+/// Whether a node without a report was not well with the wanted revision, `current`, when it last reported.
 pub(super) fn is_broken(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,

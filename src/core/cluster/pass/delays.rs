@@ -9,7 +9,7 @@ use crate::core::cluster::liveness::AgentLiveness;
 use crate::core::cluster::rollout::ApprovalFact;
 use crate::core::cluster::rollout::InstanceFact;
 use crate::core::cluster::rollout::NodeFact;
-use crate::core::cluster::snapshot::Told;
+use crate::core::cluster::snapshot::ReportedDaemon;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::status::State;
@@ -17,16 +17,16 @@ use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::Basis;
-use super::told::NodeRow;
+use super::reported::NodeRow;
 
 /// The progress deadline where none is written.
 const DEADLINE: Span = Span::from_secs(600);
 
-/// What one node takes its time for.
+/// How long one node takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeDelay {
-    /// Since when what it has begun, or is to begin, is not ready though its agent is heard. The time that it waited does
-    /// not count once it has begun.
+    /// Since when the instance that it has begun, or is to begin, is not ready while its agent is alive. Time that it
+    /// waited no longer counts once it has begun.
     not_ready: Option<Timestamp>,
     /// Whether it has begun: it claims it, or an instance of the wanted revision was there.
     has_begun: bool,
@@ -46,56 +46,55 @@ impl NodeDelay {
         self.not_ready.map(|since| since + deadline(daemon))
     }
 
-    /// Whether that is over for what runs there now, which `has_begun` or is still to begin.
+    /// Whether that is over for the instance that `has_begun`, or is still to begin.
     pub(super) fn is_over(&self, daemon: &WatchedDaemon, has_begun: bool, now: Timestamp) -> bool {
         self.ends(daemon).is_some_and(|at| at <= now) && (self.has_begun || !has_begun)
     }
 }
 
 /// Whether a node has begun the wanted revision: it claims it, or has an instance of it.
-pub(super) fn has_begun(daemon: &WatchedDaemon, told: &Told) -> bool {
-    told.replacing == Some(daemon.wanted) || newest(told).is_some_and(|newest| newest.revision == daemon.wanted)
+pub(super) fn has_begun(daemon: &WatchedDaemon, reported: &ReportedDaemon) -> bool {
+    reported.replacing == Some(daemon.wanted) || newest(reported).is_some_and(|newest| newest.revision == daemon.wanted)
 }
 
-/// Whether nothing runs on a node, and its agent waits: for the coordinator's word, for what holds the rollout, or for an
-/// object.
-pub(super) fn waits(told: &Told) -> bool {
-    told.instances.is_empty() && told.replacing.is_none() && told.phase == Some(State::Waiting)
+/// Whether nothing runs on a node, and its agent waits: for an approval, for what holds the rollout, or for an object.
+pub(super) fn waits(reported: &ReportedDaemon) -> bool {
+    reported.instances.is_empty() && reported.replacing.is_none() && reported.phase == Some(State::Waiting)
 }
 
-/// Nodes where the wanted revision or nothing runs and is not ready though the agent is heard, and those that claim.
+/// Nodes where the wanted revision or nothing runs and is not ready though the agent is alive, and those that claim.
 pub(super) fn plan(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<String, NodeDelay> {
     let all = known.nodes_with(daemon.key).filter_map(|row| Some((row.name.to_owned(), of(known, daemon, &row)?)));
     all.filter(|(_, delay)| *delay != NodeDelay::default()).collect()
 }
 
-/// What a node takes its time for in this pass; `None`: its agent says nothing of the daemon.
+/// How long a node takes in this pass; `None`: its agent does not report the daemon.
 pub(super) fn of(known: &Basis<'_>, daemon: &WatchedDaemon, row: &NodeRow<'_>) -> Option<NodeDelay> {
-    let told = row.told.filter(|told| told.uid.is_none_or(|uid| uid == daemon.uid_name))?;
+    let reported = row.reported.filter(|reported| reported.uid.is_none_or(|uid| uid == daemon.uid_name))?;
     let before = before(known, daemon, row.name);
     // A clock that was set back makes none of them wait longer.
     let since = |before: Option<Timestamp>| before.filter(|since| *since <= known.now).unwrap_or(known.now);
-    let newest = newest(told);
-    let is_begun = has_begun(daemon, told);
+    let newest = newest(reported);
+    let is_begun = has_begun(daemon, reported);
     let node = row.entry.node.as_ref().filter(|node| node.reachable && daemon.belongs(row.entry));
     let is_ready = node.is_some_and(|node| node.ready) && newest.is_some_and(|newest| newest.ready_since.is_some());
-    let is_heard = row.agent.liveness == AgentLiveness::Alive;
-    let is_late_yet = node.is_some() && is_heard && (is_begun || newest.is_none()) && !is_ready;
-    // An instance that is made anew has no more time.
-    let has_begun = is_late_yet && (is_begun || before.has_begun && !waits(told));
+    let is_alive = row.agent.liveness == AgentLiveness::Alive;
+    let is_late_yet = node.is_some() && is_alive && (is_begun || newest.is_none()) && !is_ready;
+    // An instance that is made anew gets no more time.
+    let has_begun = is_late_yet && (is_begun || before.has_begun && !waits(reported));
     let not_ready = is_late_yet.then(|| since(before.not_ready.filter(|_| before.has_begun == has_begun)));
-    Some(NodeDelay { not_ready, has_begun, claimed: told.replacing.map(|_| since(before.claimed)) })
+    Some(NodeDelay { not_ready, has_begun, claimed: reported.replacing.map(|_| since(before.claimed)) })
 }
 
-/// When an older instance that ends is late: the wanted one is ready by then for the progress deadline.
-pub(super) fn old_ends(daemon: &WatchedDaemon, told: &Told) -> Option<Timestamp> {
-    let newest = newest(told).filter(|newest| newest.revision == daemon.wanted)?;
-    let ends = told.instances.iter().any(|instance| instance.ending);
+/// When an older instance that ends is late: the wanted one has been ready for the progress deadline by then.
+pub(super) fn old_ends(daemon: &WatchedDaemon, reported: &ReportedDaemon) -> Option<Timestamp> {
+    let newest = newest(reported).filter(|newest| newest.revision == daemon.wanted)?;
+    let ends = reported.instances.iter().any(|instance| instance.ending);
     newest.ready_since.filter(|_| ends).map(|since| since + deadline(daemon))
 }
 
-fn newest(told: &Told) -> Option<&InstanceFact> {
-    told.instances.iter().rev().find(|instance| !instance.ending)
+fn newest(reported: &ReportedDaemon) -> Option<&InstanceFact> {
+    reported.instances.iter().rev().find(|instance| !instance.ending)
 }
 
 /// What the last pass knew of a node.
@@ -111,7 +110,7 @@ pub(super) fn claimed_at(known: &Basis<'_>, daemon: &WatchedDaemon, (node, given
     }
 }
 
-/// When a node is late that has claimed the wanted revision and still has what ran before.
+/// When a node that has claimed the wanted revision, and still has the old instance, is late.
 pub(super) fn claim_ends(known: &Basis<'_>, daemon: &WatchedDaemon, node: &NodeFact<'_>) -> Option<Timestamp> {
     let claimed = node.approval.filter(|given| node.replacing && given.revision == daemon.wanted)?;
     Some(claimed_at(known, daemon, (node.name, claimed)) + deadline(daemon))

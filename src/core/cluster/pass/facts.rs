@@ -16,7 +16,7 @@ use crate::core::cluster::rollout::Standstill;
 use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::NodeEntry;
-use crate::core::cluster::snapshot::Told;
+use crate::core::cluster::snapshot::ReportedDaemon;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::snapshot::WatchedNode;
 use crate::core::model::ObjectKey;
@@ -30,24 +30,24 @@ use super::Basis;
 use super::cut_off;
 use super::delays;
 use super::lacking::Lacking;
+use super::reported::NodeRow;
 use super::revisions;
 use super::rules;
 use super::stages;
-use super::told::NodeRow;
 
-/// A refusal counts so much longer than until its node may be tried again: it may not be its turn.
+/// A refusal counts for so long after its node may be tried again: other nodes may come first.
 const REFUSED_FOR: Span = Span::from_secs(10);
 
 /// Every node that should run the daemon or has an instance or an approval of it, and those that are unreachable and should
 /// have one.
 pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFact<'a>> {
     let canary = rules::canary(&daemon.daemon_set);
-    // What they did not claim of another revision says nothing of this one.
+    // An approval of another revision that was not claimed does not count here.
     let passed_over = known.of_it(&known.state.passed_over, daemon).filter(|of| of.revision == daemon.hash);
     let unmentioned = known.of_it(&known.state.unmentioned, daemon);
     let annotation = |name: &str| daemon.daemon_set.annotations.get(name);
     let (zone, spread) = (annotation(TOPOLOGY_KEY), annotation(SPREAD_KEY));
-    // It works: who is not ready with it now has another reason.
+    // The released revision works: a node that is not ready with it now has another reason.
     let is_released = stages::is_released(daemon);
     let current = revision(known.view, daemon, daemon.wanted).filter(|_| !is_released);
     let is_past = |since: Option<&BTreeMap<String, Timestamp>>, name: &str, span: Span| {
@@ -56,41 +56,42 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
     let mut all = Vec::new();
     for row in known.nodes_with(daemon.key) {
         let delay = delays::of(known, daemon, &row);
-        let NodeRow { name, entry, agent, told } = row;
+        let NodeRow { name, entry, agent, reported } = row;
         let Some(node) = &entry.node else { continue };
         let (should_run, belongs) = (daemon.should_run(entry), daemon.belongs(entry));
         let report = entry.report.as_ref();
-        let told = told.filter(|told| is_of(daemon, told));
-        let is_left_alone = report.is_some() && told.is_none() && is_past(unmentioned, name, UNCLAIMED);
+        let reported = reported.filter(|reported| is_of(daemon, reported));
+        let is_left_alone = report.is_some() && reported.is_none() && is_past(unmentioned, name, UNCLAIMED);
         let is_away = belongs && !node.reachable;
         let approvals = report.into_iter().flat_map(|r| &r.approvals);
         let mut mine = approvals.filter(|(key, uid, _)| *key == daemon.key && *uid == daemon.uid_name);
         let approval = mine.next().map(|(_, _, fact)| *fact);
-        let is_nothing_there = told.is_none_or(|t| t.instances.is_empty()) && approval.is_none();
+        let is_nothing_there = reported.is_none_or(|t| t.instances.is_empty()) && approval.is_none();
         if !should_run && !is_away && is_nothing_there {
             continue;
         }
-        let is_claimed = told.is_some_and(|told| told.replacing.is_some());
-        // What a dead agent last said of objects may be long over.
-        let lacks = !agent.is_dead() && told.is_some_and(|told| missing(told, daemon.wanted).is_some());
+        let is_claimed = reported.is_some_and(|reported| reported.replacing.is_some());
+        // The last report of a dead agent may be outdated.
+        let lacks = !agent.is_dead() && reported.is_some_and(|reported| missing(reported, daemon.wanted).is_some());
         let is_ready = node.ready && (!agent.is_dead() || is_ready(known, daemon, name));
-        let has_begun = told.is_some_and(|told| delays::has_begun(daemon, told));
+        let has_begun = reported.is_some_and(|reported| delays::has_begun(daemon, reported));
         let late = delay.is_some_and(|delay| delay.is_over(daemon, has_begun, known.now));
         let claimed = approval.filter(|given| is_claimed && given.revision == daemon.wanted);
         let claimed = claimed.map(|given| delays::claimed_at(known, daemon, (name, given)));
-        let stays = told.is_some_and(|told| !told.staged && told.instances.iter().all(|i| i.revision != daemon.wanted));
+        let stays = reported
+            .is_some_and(|reported| !reported.staged && reported.instances.iter().all(|i| i.revision != daemon.wanted));
         let is_claim_late = stays && claimed.is_some_and(|at| at + delays::deadline(daemon) <= known.now);
         all.push(NodeFact {
             name,
             should_run,
             belongs,
-            // What a dead agent last said of its pods is not believed: they are looked up.
+            // A dead agent's report of its pods is not believed: they are looked up.
             ready: is_ready,
             reachable: node.reachable,
             unreported_until: agent.unreported.map(|at| at + UNCLAIMED).filter(|until| *until > known.now),
             able: report.is_some()
                 && !agent.is_dead()
-                && told.is_none_or(|t| t.phase != Some(State::Refused))
+                && reported.is_none_or(|t| t.phase != Some(State::Refused))
                 && !is_left_alone
                 && !lacks,
             lacks,
@@ -100,16 +101,18 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
             zone: zone.map(|key| label(node, key)),
             spread: spread.map(|key| label(node, key)),
             canary: canary.as_ref().is_some_and(|c| c.matches(&node.view.labels)),
-            instances: told.map_or(&[], |t| &t.instances),
-            overlays: told.and_then(|t| t.overlays),
+            instances: reported.map_or(&[], |t| &t.instances),
+            overlays: reported.and_then(|t| t.overlays),
             approval,
-            awaits_rollout: told.is_some_and(|t| t.awaits_rollout),
+            awaits_rollout: reported.is_some_and(|t| t.awaits_rollout),
             replacing: is_claimed,
-            staged: told.is_some_and(|t| t.staged),
-            failed: told.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
+            staged: reported.is_some_and(|t| t.staged),
+            failed: reported.and_then(|t| t.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
                 || late && has_begun && !is_released
-                || told.is_some_and(|t| cut_off::is_cut_off(known, daemon, t, (name, node, agent), claimed)),
-            ends_late: told.and_then(|told| delays::old_ends(daemon, told)).is_some_and(|at| at <= known.now),
+                || reported.is_some_and(|t| cut_off::is_cut_off(known, daemon, t, (name, node, agent), claimed)),
+            ends_late: reported
+                .and_then(|reported| delays::old_ends(daemon, reported))
+                .is_some_and(|at| at <= known.now),
             late: late || is_claim_late,
             broken: cut_off::is_broken(known, daemon, current, (name, node), report),
             // A clock that was set back puts none of them behind all others.
@@ -120,21 +123,21 @@ pub(super) fn nodes<'a>(known: &Basis<'a>, daemon: &WatchedDaemon) -> Vec<NodeFa
     all
 }
 
-/// The nodes without what agents last said that were not heard yet: it may be long over.
+/// The nodes; those whose agent's liveness is unknown count as not ready, because their reports may be outdated.
 pub(super) fn certain<'f, 'a>(facts: &'f [NodeFact<'a>]) -> Cow<'f, [NodeFact<'a>]> {
-    if facts.iter().all(NodeFact::is_heard) {
+    if facts.iter().all(NodeFact::is_liveness_known) {
         return Cow::Borrowed(facts);
     }
-    facts.iter().map(|fact| NodeFact { ready: fact.ready && fact.is_heard(), ..fact.clone() }).collect()
+    facts.iter().map(|fact| NodeFact { ready: fact.ready && fact.is_liveness_known(), ..fact.clone() }).collect()
 }
 
-/// Whether what an agent says of a DaemonSet of this name is of this one, and not of one that was deleted.
-fn is_of(daemon: &WatchedDaemon, told: &Told) -> bool {
-    told.uid.is_none_or(|uid| uid == daemon.uid_name)
+/// Whether a report is about this DaemonSet, and not about a deleted one of the same name.
+fn is_of(daemon: &WatchedDaemon, reported: &ReportedDaemon) -> bool {
+    reported.uid.is_none_or(|uid| uid == daemon.uid_name)
 }
 
-/// Nodes that should run the daemon and whose agents report without a word of it, since when. Nothing is known of those
-/// that report more than is taken from one agent.
+/// Nodes that should run the daemon and whose agents' reports leave it out, and since when. Nothing is known of agents
+/// that report more daemons than are taken from one.
 pub(super) fn unmentioned(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap<String, Timestamp> {
     let before = known.of_it(&known.state.unmentioned, daemon);
     let is_it = |entry: &NodeEntry| {
@@ -143,8 +146,8 @@ pub(super) fn unmentioned(known: &Basis<'_>, daemon: &WatchedDaemon) -> BTreeMap
     };
     // A clock that was set back makes none of them wait longer.
     let since = |name: &str| before.and_then(|before| before.get(name)).copied().filter(|since| *since <= known.now);
-    let is_told = |told: Option<&Told>| told.is_some_and(|told| is_of(daemon, told));
-    let found = known.nodes_with(daemon.key).filter(|row| !is_told(row.told) && is_it(row.entry));
+    let is_reported = |reported: Option<&ReportedDaemon>| reported.is_some_and(|reported| is_of(daemon, reported));
+    let found = known.nodes_with(daemon.key).filter(|row| !is_reported(row.reported) && is_it(row.entry));
     found.map(|row| (row.name.to_owned(), since(row.name).unwrap_or(known.now))).collect()
 }
 
@@ -153,8 +156,8 @@ fn label<'a>(node: &'a WatchedNode, key: &str) -> &'a str {
     node.view.labels.get(key).map_or("", String::as_str)
 }
 
-/// Whether reports of nodes that had some have just gone though their Nodes are there, as when somebody deletes the
-/// resource: what runs there is as it was, and agents that live report again.
+/// Whether reports have just disappeared though their Nodes exist, as when the NodeDaemons resource is deleted: the
+/// daemons run on, and live agents report again.
 pub(super) fn are_reports_lost(known: &Basis<'_>, facts: &[NodeFact<'_>]) -> bool {
     let is_lost = |node: &NodeFact<'_>| node.unreported_until.is_some() && known.state.liveness.has_reported(node.name);
     facts.iter().any(|node| node.should_run && is_lost(node))
@@ -181,26 +184,26 @@ pub(super) fn has(node: &NodeFact<'_>, revision: Name) -> bool {
     node.instances.iter().any(|instance| instance.revision == revision)
 }
 
-/// The mirror pod of the newest instance that a node's agent told of.
+/// The mirror pod of the newest instance that a node's agent reports.
 fn mirror(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> Option<MirrorPodLookup> {
-    let pod = known.view.report(node)?.told(daemon.key)?.pod.as_deref()?;
+    let pod = known.view.report(node)?.daemon(daemon.key)?.pod.as_deref()?;
     let pod = ObjectKey::new(&daemon.daemon_set.key.namespace, pod);
     Some(MirrorPodLookup { node: node.to_owned(), pod })
 }
 
-/// Whether what runs on a dead agent's node is ready, by its mirror pod; what is not known is not.
+/// Whether what runs on a dead agent's node is ready, by its mirror pod; unknown counts as not ready.
 pub(super) fn is_ready(known: &Basis<'_>, daemon: &WatchedDaemon, node: &str) -> bool {
     mirror(known, daemon, node).and_then(|look| known.state.liveness.is_ready(&look)).unwrap_or(false)
 }
 
-/// The mirror pods that say what dead agents do not.
+/// The mirror pods to look up on the nodes of dead agents.
 pub(super) fn mirrors(known: &Basis<'_>, daemon: &WatchedDaemon) -> Vec<MirrorPodLookup> {
     let nodes = known.view.nodes.iter().zip(known.agents).filter(|(_, agent)| agent.is_dead());
     let ready = nodes.filter(|((_, entry), _)| entry.node.as_ref().is_some_and(|node| node.ready));
     ready.filter_map(|((name, _), _)| mirror(known, daemon, name)).collect()
 }
 
-/// The released revision, to which a rollout goes back that people took back.
+/// The released revision: nodes return to it when their rollout is aborted.
 pub(super) fn released(daemon: &WatchedDaemon) -> Option<Name> {
     daemon.released.filter(|released| *released != daemon.wanted)
 }
@@ -218,7 +221,7 @@ pub(super) fn silent(
     silent.chain(rolled.unclaimed.iter().map(|i| (facts[*i].name.to_owned(), now))).collect()
 }
 
-/// When approvals of a node are tried again that the API server has refused to keep.
+/// When approvals of a node that the API server refused are tried again.
 fn refused_until(known: &Basis<'_>, node: &str) -> Option<Timestamp> {
     known.state.retries.refused_until(&RequestTarget::Approvals(node.to_owned()))
 }
@@ -235,9 +238,9 @@ pub(super) fn revision<'a>(view: &'a ClusterSnapshot, daemon: &WatchedDaemon, na
     revisions::of(view, daemon).find(|known| known.hash == hash)
 }
 
-/// The revision that the whole rollout goes back to: it is halted, and the DaemonSet asks for that. The released one,
-/// where that is there: every node can have it. Else of those that nodes have run before, the one that most have; of two,
-/// the younger. Never one that is halted itself.
+/// The revision that a halted rollout goes back to, if the DaemonSet asks for that: the released one if its
+/// ControllerRevision exists, as every node can have it. Otherwise the one that most nodes ran before; of two, the
+/// younger. Never a halted one.
 pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> Option<Name> {
     let daemon_set = &daemon.daemon_set;
     if annotations::is_paused(daemon_set) || rules::is_on_delete(daemon_set) || !rules::rolls_back(daemon_set) {
@@ -250,9 +253,9 @@ pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[
     }
     let mut found: BTreeMap<Name, usize> = BTreeMap::new();
     for node in facts.iter().filter(|n| n.should_run) {
-        let told = view.report(node.name).and_then(|r| r.told(daemon.key));
+        let reported = view.report(node.name).and_then(|r| r.daemon(daemon.key));
         let old = node.instances.iter().filter(|i| !i.ending).map(|i| i.revision).find(|r| *r != daemon.wanted);
-        if let Some(old) = old.or_else(|| told.and_then(|t| t.previous)).filter(|old| *old != daemon.wanted) {
+        if let Some(old) = old.or_else(|| reported.and_then(|t| t.previous)).filter(|old| *old != daemon.wanted) {
             *found.entry(old).or_default() += 1;
         }
     }
@@ -261,9 +264,9 @@ pub(super) fn way_back(view: &ClusterSnapshot, daemon: &WatchedDaemon, facts: &[
     able.max_by_key(|(name, count)| (*count, number(*name))).map(|(name, _)| name)
 }
 
-/// The nodes as a rollout back to `to` sees them: those that have taken the wanted revision return to it, if they ran it
-/// or it is the released one and there. What else runs, as a revision that was replaced before it was released, nobody has
-/// taken back.
+/// The nodes as a rollout back to `to` sees them. Nodes that have taken the wanted revision return to `to` if they ran
+/// it, or if it is the released one and still exists. Nodes with any other revision, such as one that was replaced
+/// before it was released, stay on it.
 pub(super) fn returning<'a>(
     known: &Basis<'_>,
     daemon: &WatchedDaemon,
@@ -274,14 +277,15 @@ pub(super) fn returning<'a>(
     let passed_over = known.of_it(&known.state.passed_over, daemon);
     let passed_over = passed_over.filter(|of| of.revision == view.names.text(to));
     let is_released = released(daemon) == Some(to) && revision(view, daemon, to).is_some();
-    let can = |node: &NodeFact<'_>| is_released || told(known, daemon, node).is_some_and(|t| t.previous == Some(to));
-    // What made a node unwell is left there, too.
+    let can =
+        |node: &NodeFact<'_>| is_released || reported(known, daemon, node).is_some_and(|t| t.previous == Some(to));
+    // A node that the wanted revision made unwell leaves it, too.
     let should_run = |node: &NodeFact<'_>| node.should_run || node.belongs && has_wanted(daemon, node);
     let returns = |node: &NodeFact<'_>| has(node, to) || has_taken(daemon, node) && can(node);
     let back = |node: &NodeFact<'a>| {
-        // What the other revision lacks is nothing to this one.
+        // Objects that the other revision lacks do not matter for this one.
         let lacks = missing_now(known, daemon, node, to).is_some() || lacking.has(node.name, known.now);
-        let refuses = || told(known, daemon, node).is_some_and(|told| told.phase == Some(State::Refused));
+        let refuses = || reported(known, daemon, node).is_some_and(|reported| reported.phase == Some(State::Refused));
         NodeFact {
             failed: !returns(node),
             should_run: should_run(node),
@@ -294,7 +298,8 @@ pub(super) fn returning<'a>(
     facts.iter().map(back).collect()
 }
 
-/// Counts among those that cannot go back, by what [`returning`] gives, only nodes that are to leave the wanted revision.
+/// Of the nodes that cannot go back, by what [`returning`] gives, counts only those that are to leave the wanted
+/// revision.
 pub(super) fn count_unable(daemon: &WatchedDaemon, facts: &[NodeFact<'_>], rolled: &mut RolloutPlan) {
     if let Some(Standstill::Unable(_)) = rolled.held {
         let is_unable = |node: &&NodeFact<'_>| {
@@ -321,18 +326,18 @@ fn has_taken(daemon: &WatchedDaemon, node: &NodeFact<'_>) -> bool {
     node.replacing || has_wanted(daemon, node)
 }
 
-/// What a revision needs and what does not exist, as an agent says.
-pub(super) fn missing(told: &Told, revision: Name) -> Option<Name> {
-    told.missing.filter(|(of, _)| *of == revision).map(|(_, objects)| objects)
+/// The objects that a revision needs and that do not exist, as an agent reports.
+pub(super) fn missing(reported: &ReportedDaemon, revision: Name) -> Option<Name> {
+    reported.missing.filter(|(of, _)| *of == revision).map(|(_, objects)| objects)
 }
 
-/// The same, as the agent of a node says that is not dead.
+/// The same by a node's agent, unless it is dead.
 pub(super) fn missing_now(known: &Basis<'_>, daemon: &WatchedDaemon, node: &NodeFact<'_>, to: Name) -> Option<Name> {
-    let told = told(known, daemon, node).filter(|_| node.agent != AgentLiveness::Dead)?;
-    missing(told, to)
+    let reported = reported(known, daemon, node).filter(|_| node.agent != AgentLiveness::Dead)?;
+    missing(reported, to)
 }
 
-/// What a node's agent says of this DaemonSet.
-fn told<'a>(known: &Basis<'a>, daemon: &WatchedDaemon, node: &NodeFact<'_>) -> Option<&'a Told> {
-    known.view.report(node.name)?.told(daemon.key).filter(|told| is_of(daemon, told))
+/// What a node's agent reports of this DaemonSet.
+fn reported<'a>(known: &Basis<'a>, daemon: &WatchedDaemon, node: &NodeFact<'_>) -> Option<&'a ReportedDaemon> {
+    known.view.report(node.name)?.daemon(daemon.key).filter(|reported| is_of(daemon, reported))
 }

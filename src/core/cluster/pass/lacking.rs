@@ -1,7 +1,8 @@
 //! Nodes that cannot go back because the revision to go back to needs an object that does not exist.
 //!
-//! Owns how long that is remembered. An agent looks for the objects of a revision to go back to only while that is approved,
-//! so the node is given it again from time to time. Must not judge nodes that go forward: their agents say it all the time.
+//! Owns how long that is remembered. An agent looks for the objects of a revision to go back to only while that is
+//! approved, so the node is given it again from time to time. Must not judge nodes that go forward: their agents report
+//! it all the time.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use crate::core::time::Timestamp;
 use super::Basis;
 use super::facts;
 
-/// Nodes that lack an object are tried again when none of them has said so for this long.
+/// Nodes that lack an object are tried again when none of them has reported it for this long.
 const AGAIN: Span = Span::from_secs(120);
 
 /// Which nodes lack an object, and what.
@@ -23,7 +24,7 @@ const AGAIN: Span = Span::from_secs(120);
 pub struct Lacking {
     /// The hash of the revision that needs it.
     pub revision: String,
-    /// When the agent of each last said so, and its words.
+    /// When the agent of each last reported it, and the objects.
     pub nodes: BTreeMap<String, (Timestamp, String)>,
 }
 
@@ -33,9 +34,9 @@ impl Lacking {
         let revision = known.view.names.text(to).to_owned();
         let before = known.of_it(&known.state.lacking, daemon).filter(|before| before.revision == revision);
         let remembered = |node: &str| {
-            let (at, words) = before?.nodes.get(node)?;
+            let (at, objects) = before?.nodes.get(node)?;
             // A clock that was set back makes none of them wait longer.
-            Some(((*at).min(known.now), words.clone()))
+            Some(((*at).min(known.now), objects.clone()))
         };
         let waits = nodes.iter().filter(|node| node.belongs && !node.replacing && !facts::has(node, to));
         let found = waits.filter_map(|node| {
@@ -57,8 +58,8 @@ impl Lacking {
     }
 
     /// What most of them lack, and whether others lack something else.
-    pub(super) fn words(&self) -> (&str, bool) {
-        most(self.nodes.values().map(|(_, words)| words.as_str()))
+    pub(super) fn most(&self) -> (&str, bool) {
+        most(self.nodes.values().map(|(_, objects)| objects.as_str()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is told of a DaemonSet whose rollout is decided.
+//! What is written about a DaemonSet whose rollout is decided.
 //!
 //! Owns when its counters and conditions may be written, and what counts as trouble with its current revision. Decides
 //! nothing about the rollout.
@@ -62,7 +62,7 @@ pub(super) struct RolloutOutcome<'a> {
 
 impl RolloutOutcome<'_> {
     /// Adds the status that is to be written, and what goes wrong.
-    pub(super) fn tell(
+    pub(super) fn report(
         &self,
         known: &Basis<'_>,
         key: &ObjectKey,
@@ -86,9 +86,9 @@ impl RolloutOutcome<'_> {
         };
         plan.troubles
             .extend(causes.iter().map(|(cause, nodes)| (trouble(TroubleReason::Degraded, cause), nodes.len().max(1))));
-        // An event names no object: each other word would be another event.
+        // An event names no object: each other text would be another event.
         if let Some(nodes) = causes.remove(causes::MISSING) {
-            causes.insert(causes::missing_words(known, daemon, self.lacking), nodes);
+            causes.insert(causes::missing_objects(known, daemon, self.lacking), nodes);
         }
         plan.troubles
             .extend(self.halted.iter().map(|halted| (trouble(TroubleReason::RolloutHalted, &halted.cause), 1)));
@@ -97,7 +97,7 @@ impl RolloutOutcome<'_> {
                 .insert(trouble(TroubleReason::Degraded, &format!("{what}; the condition Degraded says why")), 1);
             causes.insert(format!("{what}: {why}"), Vec::new());
         }
-        let told = ConditionFacts {
+        let condition_facts = ConditionFacts {
             counters: self.counters,
             held: self.rolled.held.as_ref(),
             waiting: self.waiting,
@@ -113,7 +113,7 @@ impl RolloutOutcome<'_> {
             is_aborted: self.is_aborted,
         };
         let counts = !self.is_gated && self.refused.is_none();
-        if let Some(status) = status::patch(daemon, counts.then_some(&self.counters), &told, known.now) {
+        if let Some(status) = status::patch(daemon, counts.then_some(&self.counters), &condition_facts, known.now) {
             let nodes = self.counters.desired_number_scheduled;
             let stops = status::stops(&daemon.status, &status);
             let at_once = stops || counts && status::ends(&daemon.status, &self.counters);

@@ -46,26 +46,27 @@ pub(super) fn halted(
     if let Some(halted) = current.and_then(|current| current.halted.clone()) {
         return Some(halted);
     }
-    // What is released works: who fails it now is reported as such, and no node goes back.
+    // A released revision works: nodes that fail it now are reported, and no node goes back.
     if RolloutStatus::of(&daemon.status, daemon.generation).released.is_some_and(|r| r.hash == daemon.hash) {
         return None;
     }
     let noted = known.of_it(&known.state.halts, daemon).filter(|noted| noted.revision == daemon.hash);
-    // Its nodes are named where it is ended.
+    // A halt is ended by naming its nodes as retried.
     let is_ended = |halted: &Halted| {
         let current = current.filter(|_| !halted.nodes.is_empty());
         current.is_some_and(|current| halted.nodes.iter().all(|node| current.is_retried(node)))
     };
-    // What could not be written is true all the same, for whoever takes over, too, and so is what was written on a
-    // ControllerRevision that was deleted.
+    // A halt that could not be written stands all the same, also for another coordinator. So does one that was written
+    // on a ControllerRevision that was deleted.
     let uid = known_current.map(|known| known.uid.as_str());
     let unwritten = noted.filter(|noted| noted.stands(uid)).map(|noted| noted.halted.clone());
-    // One without nodes was written by hand, and by hand taken away from the ControllerRevision that is there.
-    let told = Halted::told(&daemon.status, daemon.generation);
-    let told = told.filter(|told| !told.nodes.is_empty() || current.is_none());
+    // A halt without nodes was written by hand. If the ControllerRevision exists and does not have it, it was ended by
+    // hand, too.
+    let in_status = Halted::of_status(&daemon.status, daemon.generation);
+    let in_status = in_status.filter(|halted| !halted.nodes.is_empty() || current.is_none());
     let is_decided = known.state.decided.get(&daemon.daemon_set.key) == Some(&daemon.uid);
-    let told = || told.filter(|_| !is_decided);
-    if let Some(halted) = unwritten.or_else(told).filter(|halted| !is_ended(halted)) {
+    let of_former_term = || in_status.filter(|_| !is_decided);
+    if let Some(halted) = unwritten.or_else(of_former_term).filter(|halted| !is_ended(halted)) {
         return Some(halted);
     }
     let is_retried = |name: &str| current.is_some_and(|current| current.is_retried(name));
@@ -92,8 +93,8 @@ pub(super) fn halted(
     })
 }
 
-/// Why nothing more is approved although the current revision is released: with the overlays of their nodes, or since
-/// these went away, instances of it failed. It lasts until those nodes want others, or are told to try again.
+/// Why nothing more is approved although the current revision is released: instances of it failed with the overlays of
+/// their nodes, or after these were removed. This lasts until those nodes want other overlays, or are retried.
 pub(super) fn failed_overlays(known: &Basis<'_>, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> Option<String> {
     // A node that went back to what ran with overlays shows that they are gone.
     let has_overlays = |node: &NodeFact<'_>| {
@@ -105,22 +106,22 @@ pub(super) fn failed_overlays(known: &Basis<'_>, daemon: &WatchedDaemon, facts: 
     is_over.then(|| format!("the revision failed with its overlays on {failed} nodes"))
 }
 
-/// The nodes whose failures of the current revision still count no more, if that is to be written: some have told of
-/// theirs no more and are Ready, so that the next one there counts, or all that it has broken are to be named.
+/// The nodes whose failures of the current revision still do not count, if that is to be written: some no longer report
+/// theirs and are Ready, so that the next one there counts, or all that it has broken are to be named.
 pub(super) fn retried(
     daemon: &WatchedDaemon,
     current: &RevisionFact,
     facts: &[NodeFact<'_>],
 ) -> Option<BTreeSet<String>> {
-    let is_as_then = |n: &NodeFact<'_>| n.failed || !n.ready || !n.is_heard();
-    // Whoever takes over believes the status as long as that says that it is halted by them.
-    let told = Halted::told(&daemon.status, daemon.generation);
-    let is_told = |name: &String| told.as_ref().is_some_and(|told| told.nodes.contains(name));
-    let stays = |name: &String| is_told(name) || facts.iter().any(|n| n.name == name.as_str() && is_as_then(n));
+    let is_as_then = |n: &NodeFact<'_>| n.failed || !n.ready || !n.is_liveness_known();
+    // A coordinator that takes over believes the halt in the status as long as it names them.
+    let in_status = Halted::of_status(&daemon.status, daemon.generation);
+    let is_named = |name: &String| in_status.as_ref().is_some_and(|halted| halted.nodes.contains(name));
+    let stays = |name: &String| is_named(name) || facts.iter().any(|n| n.name == name.as_str() && is_as_then(n));
     let mut left: BTreeSet<String> = current.retried.iter().filter(|name| stays(name)).cloned().collect();
     if current.retried.contains(ALL_RETRIED) {
         let claims = |n: &NodeFact<'_>| n.replacing && n.approval.is_some_and(|given| given.revision == daemon.wanted);
-        // What a node has that has not reported is not known.
+        // A node that has not reported may have it.
         let may_have = |n: &NodeFact<'_>| claims(n) || n.unreported_until.is_some() || facts::has_wanted(daemon, n);
         let has_taken = |n: &NodeFact<'_>| n.failed || may_have(n);
         let mut room = RETRIED_BYTES.saturating_sub(left.iter().map(|name| name.len() + 1).sum());
@@ -133,8 +134,8 @@ pub(super) fn retried(
     (left != current.retried).then_some(left)
 }
 
-/// Why nothing more is approved while the nodes of a retry of all cannot be named: it would forgive all that fail later.
-/// Who has just taken over does not know whether they can.
+/// Why nothing more is approved while the nodes of a retry of all cannot be named: the retry would also cover nodes
+/// that fail later. A coordinator that has just taken over does not know whether they can be named.
 pub(super) fn unnoted_retry(known: &Basis<'_>, daemon: &WatchedDaemon, current: &RevisionFact) -> Option<String> {
     let (key, name) = (&daemon.daemon_set.key, &current.name);
     if !current.retried.contains(ALL_RETRIED) {
@@ -155,7 +156,7 @@ fn is_kept(daemon_set: &DaemonSet) -> bool {
 
 /// The released revision, and what first instances of a newer one do. The current one is released when every node that
 /// can take it has it available: one that is unreachable, has no agent or a dead one, refuses it or has failed it does
-/// not count (too many that failed it halt it), but too many of those that are silent leave nothing to count on.
+/// not count (too many failures halt it). While too many nodes are silent, nothing is released.
 pub(super) fn released(
     daemon: &WatchedDaemon,
     current: Option<&RevisionFact>,
@@ -169,7 +170,7 @@ pub(super) fn released(
         let is_current = live().all(|i| i.revision == daemon.wanted);
         is_current && live().any(|i| rollout::available(n.ready, i, min_ready(daemon), now))
     };
-    // One that went away with it, or is not well, is waited for as long as it may yet count as failed.
+    // A node that went away with it, or is not well, is waited for as long as it may still count as failed.
     let may_fail_yet = |n: &NodeFact<'_>| {
         let newest = n.instances.iter().rev().find(|i| !i.ending && i.revision == daemon.wanted);
         let is_waited_for = newest.is_some_and(|i| i.created + delays::deadline(daemon) > now);
@@ -177,14 +178,16 @@ pub(super) fn released(
     };
     let before = RolloutStatus::of(&daemon.status, daemon.generation).released;
     let is_on_delete = rules::is_on_delete(&daemon.daemon_set);
-    // Also where it is away: the rollout is to come to it.
+    // Nodes that are away count: the rollout still has to reach them.
     let runs_another =
         facts.iter().any(|n| n.belongs && n.instances.iter().any(|i| !i.ending && i.revision != daemon.wanted));
-    // A node without a report may have the old one, and so may those that are kept on it, and of an agent that was not
-    // heard yet nothing is certain. A few nodes do not speak for all.
+    // A node without a report, one that is kept on the old revision, and one whose agent's liveness is unknown may have
+    // the old revision. A few nodes do not speak for all.
     let may_release = !is_held
         && (rolled.is_through && !is_kept(&daemon.daemon_set) || is_on_delete || before.is_none() && !runs_another)
-        && facts.iter().all(|n| !(n.should_run && n.reachable && (n.unreported_until.is_some() || !n.is_heard())))
+        && facts
+            .iter()
+            .all(|n| !(n.should_run && n.reachable && (n.unreported_until.is_some() || !n.is_liveness_known())))
         && !rollout::is_unproven(rules, facts)
         && !facts.iter().any(may_fail_yet);
     let mut counting = facts.iter().filter(|n| n.should_run && n.reachable && n.able && !n.failed).peekable();
@@ -197,7 +200,7 @@ pub(super) fn released(
     let released = Released { generation: daemon.generation, ..before? };
     let first_instances = match released.hash == daemon.hash {
         true => FirstInstances::Complete,
-        // They ask nobody.
+        // Nodes of an uncoordinated DaemonSet start it without asking.
         _ if annotations::is_uncoordinated(&daemon.daemon_set) => FirstInstances::RollingOut,
         _ if is_held || !(rolled.is_open || is_on_delete) => FirstInstances::Held,
         _ => FirstInstances::RollingOut,

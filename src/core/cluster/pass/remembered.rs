@@ -1,5 +1,5 @@
-//! The released revision, as its ControllerRevision remembers it where the status of the DaemonSet has lost it: somebody
-//! wrote the conditions anew, or the DaemonSet was let go and is taken back.
+//! The released revision, as its ControllerRevision remembers it where the status of the DaemonSet has lost it: another
+//! client replaced the conditions, or the DaemonSet was let go and is taken back.
 //!
 //! Owns the mark, and what is decided by it. Must not decide which revision is released.
 
@@ -18,20 +18,20 @@ use crate::core::json::Json;
 use super::revisions;
 
 /// Why nothing is approved meanwhile.
-pub(super) const HOLD: &str = "its status names no released revision any more, and does so again first";
+pub(super) const HOLD: &str = "its status no longer names the released revision; that is written again first";
 
 /// The DaemonSet with the condition `Released` as it is to be written again, where its status has none and a
-/// ControllerRevision says which one it was. Nobody takes this condition for the one that is written.
+/// ControllerRevision says which one it was. Its status `Unknown` sets it apart from a written one.
 pub(super) fn restored(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> Option<WatchedDaemon> {
     if RolloutStatus::of(&daemon.status, daemon.generation).released.is_some() {
         return None;
     }
     let last =
         revisions::of(view, daemon).filter(|known| known.released.is_some()).max_by_key(|known| known.released)?;
-    // What else the status says is of the template that it was written for.
+    // Everything else in the status is about the template that it was written for.
     let generation = daemon.status.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0);
     let known = Released { name: last.name.clone(), hash: last.hash.clone(), generation };
-    let (_, reason, message) = released::words(&known, FirstInstances::Held);
+    let (_, reason, message) = released::condition(&known, FirstInstances::Held);
     let mut conditions = daemon.status.list_at("conditions").to_vec();
     conditions.retain(|condition| condition.str_at("type") != released::RELEASED);
     conditions.push(json!({"type": released::RELEASED, "status": "Unknown", "reason": reason, "message": message}));

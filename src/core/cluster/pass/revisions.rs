@@ -33,7 +33,7 @@ pub(super) fn plan(
     let instances = facts.iter().flat_map(|node| node.instances);
     seen.extend(instances.map(|i| i.revision));
     let mut in_use: BTreeSet<String> = seen.into_iter().map(|name| view.names.text(name).to_owned()).collect();
-    // First instances may take it, whoever runs it now.
+    // First instances may take the released revision, even if no node runs it now.
     in_use.extend(RolloutStatus::of(&daemon.status, daemon.generation).released.map(|released| released.hash));
     let (known, others, releases) = known_revisions(view, key, daemon);
     let wanted = history::Wanted {
@@ -50,8 +50,8 @@ pub(super) fn plan(
     plan
 }
 
-/// Why the current revision cannot be written, if the API server has said so, or what has its name: nothing is rolled out
-/// then.
+/// Why the current revision cannot be written, if the API server has refused it or its name is taken: nothing is rolled
+/// out then.
 pub(super) fn refused(known: &Basis<'_>, key: &ObjectKey, plan: &history::RevisionPlan) -> Option<String> {
     if let Some(name) = &plan.waits_for {
         return Some(format!(
@@ -68,7 +68,7 @@ pub(super) fn refused(known: &Basis<'_>, key: &ObjectKey, plan: &history::Revisi
     Some(format!("its ControllerRevision cannot be written, and nothing is rolled out without it: {why}"))
 }
 
-/// The ControllerRevisions of a namespace: those of others, of which there may be many, cost nothing.
+/// The ControllerRevisions of a namespace: those of other namespaces, of which there may be many, are not visited.
 fn of_namespace<'a>(
     view: &'a ClusterSnapshot,
     namespace: &str,
@@ -77,7 +77,7 @@ fn of_namespace<'a>(
     view.revisions.range(from.clone()..).take_while(move |(key, _)| key.namespace == from.namespace)
 }
 
-/// The ControllerRevisions of a DaemonSet: what names it as its owner in another namespace is none.
+/// The ControllerRevisions of a DaemonSet: those of another namespace that name it as their owner do not count.
 pub(super) fn of<'a>(view: &'a ClusterSnapshot, daemon: &WatchedDaemon) -> impl Iterator<Item = &'a RevisionFact> {
     let (uid, namespace) = (daemon.uid.clone(), &daemon.daemon_set.key.namespace);
     let its = of_namespace(view, namespace).filter(move |(_, known)| known.controller.as_ref() == Some(&uid));
@@ -85,7 +85,7 @@ pub(super) fn of<'a>(view: &'a ClusterSnapshot, daemon: &WatchedDaemon) -> impl 
 }
 
 /// The revisions of a DaemonSet, and orphans that match its selector; those of others whose names begin as its own; and
-/// what lets those go that its selector does not match any more.
+/// the writes that release those that its selector no longer matches.
 fn known_revisions<'a>(
     view: &'a ClusterSnapshot,
     key: &'a ObjectKey,

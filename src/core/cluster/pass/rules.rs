@@ -86,7 +86,7 @@ pub(super) fn of(
         max_surge,
         hold,
         partition,
-        // What is not understood holds.
+        // An annotation that is not understood holds.
         first_install: installs.map(|text| first_install(text).unwrap_or(IntOrPercent::Int(0))),
         step: None,
         canary_hold: canary(daemon_set).map(|_| canary_hold),
@@ -98,7 +98,7 @@ pub(super) fn of(
         exact: settings.exact_rollouts,
     };
     match annotations::is_uncoordinated(daemon_set) {
-        // Nodes ask nobody how far it goes.
+        // Nodes do not ask how far it goes.
         true => RolloutRules { hold: rules.hold.clone(), ..unhindered(&rules) },
         false => rules,
     }
@@ -123,7 +123,7 @@ fn short(text: &str) -> String {
     text.chars().take(128).collect()
 }
 
-/// Why it is not known how far a rollout may go, if an annotation that bounds it says nothing that is understood.
+/// Why it is not known how far a rollout may go, if an annotation that bounds it is not understood.
 pub(super) fn unbounded(daemon_set: &DaemonSet) -> Option<String> {
     if annotations::is_uncoordinated(daemon_set) {
         return None;
@@ -135,8 +135,8 @@ pub(super) fn unbounded(daemon_set: &DaemonSet) -> Option<String> {
     Some(format!("the annotation {STEPS} excludes {excluded}: write one of them"))
 }
 
-/// Why nothing is approved, if an annotation says so: what is not understood holds, too. `installs`: how many nodes at
-/// a time have first instances, if they wait for that.
+/// Why nothing is approved, if an annotation says so; one that is not understood holds, too. `installs`: how many nodes
+/// at a time have first instances, if they wait for that.
 fn not_now(daemon_set: &DaemonSet, installs: Option<&str>, now: Timestamp) -> Option<String> {
     if let Some(why) = unbounded(daemon_set) {
         return Some(why);

@@ -33,7 +33,7 @@ pub(super) enum Advance {
     GoesOn,
     /// Something holds it for now: it stays in its step, and nothing is noted.
     Held,
-    /// It is halted or aborted: whoever lets it go on again begins anew.
+    /// It is halted or aborted: if it goes on, it starts again from the first step.
     Stopped,
 }
 
@@ -80,10 +80,10 @@ pub(super) fn stage(
         let live = || node.instances.iter().filter(|i| !i.ending && i.revision == daemon.wanted);
         let is_available = live().any(|i| rollout::available(node.ready, i, min_ready(daemon), now));
         let has_it = live().next().is_some();
-        // One that has just taken it and is away may have been cut off by it: its deadline decides.
+        // A node that has just taken it and is away may have been cut off by it: its deadline decides.
         let is_gone = || !node.reachable || node.agent == AgentLiveness::Dead;
         let had_time = || live().all(|i| i.created + deadline(daemon) <= now);
-        // One that claims it and failed before it had it keeps its place in the step.
+        // A node that claims it and failed before it had it keeps its place in the step.
         let claims = node.replacing && !has_it;
         let is_lost = match has_it {
             true => !is_available && (node.failed || is_gone() && had_time()),
@@ -119,21 +119,21 @@ pub(super) fn stage(
     }
     let target = RequestTarget::Revision(daemon.daemon_set.key.clone(), RevisionChange::Step, current.name.clone());
     if let Some(why) = retries.failure(&target).filter(|_| known.as_ref() != Some(&state)) {
-        // Since when it holds is not known in the next pass: a time would be another one each time.
-        limit.words = format!("step {} cannot be noted on ControllerRevision {}: {why}", state.step, current.name);
+        // The next pass does not know since when it holds: a time would be another one each time.
+        limit.text = format!("step {} cannot be noted on ControllerRevision {}: {why}", state.step, current.name);
     }
     let write = (known.as_ref() != Some(&state)).then(|| RevisionWrite::Step { name: current.name.clone(), state });
     Stage { limit: Some(limit), write, look_again }
 }
 
-/// What of a revision is promoted: `NAME/NUMBER/` and `canary` or `STEP/SIZE`, so that it is void for the next revision,
-/// and for this one when it comes back.
+/// What is promoted of a revision: `NAME/NUMBER/` and `canary` or `STEP/SIZE`, so that it is void for the next
+/// revision, and for this one when it comes back.
 pub(super) fn promoted<'a>(annotation: &'a str, revision: &str, number: i64) -> Option<&'a str> {
     annotation.strip_prefix(&format!("{revision}/{number}/"))
 }
 
-/// Whether people have taken the rollout of this revision back. Of one that is released there is nothing to take back, and
-/// without coordination each node follows by itself.
+/// Whether people have taken the rollout of this revision back. A released one cannot be taken back, and without
+/// coordination each node follows by itself.
 pub(super) fn is_aborted(daemon: &WatchedDaemon, current: Option<&RevisionFact>) -> bool {
     // Its ControllerRevision may have been deleted since, and made again under another name.
     let is_named = |name| {

@@ -66,7 +66,7 @@ pub(super) fn undecided(
     status.as_object().is_some_and(|s| !s.is_empty()).then_some(status)
 }
 
-/// The status without our conditions, of a DaemonSet that is let go, if it has any: they would be true no more.
+/// The status of a DaemonSet that is let go without our conditions, if it has any: they would no longer be true.
 pub(super) fn let_go(daemon: &WatchedDaemon) -> Option<Value> {
     let before = daemon.status.get("conditions")?.as_array()?;
     let kept = conditions::without_ours(before);
@@ -94,7 +94,7 @@ fn is_done(counters: &Counters) -> bool {
     counters.updated_number_scheduled == counters.desired_number_scheduled && counters.number_unavailable == 0
 }
 
-/// Whether a daemon in this state is one to be told of.
+/// Whether a daemon in this state makes its DaemonSet Degraded.
 pub(super) fn is_trouble(state: State) -> bool {
     matches!(state, State::Refused | State::Failing | State::NotAccepted)
 }

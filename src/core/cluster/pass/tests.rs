@@ -194,7 +194,7 @@ fn it_goes_back_if_asked_within_the_budget_and_by_approvals_alone() {
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan), [("b".to_owned(), one.clone()), ("c".to_owned(), one.clone())], "broken ones first");
     assert_eq!(condition(&plan, "Progressing").1, "RollingBack");
-    // They are back and told to be failed still; the one that works follows.
+    // They are back and still reported as failed; the one that works follows.
     let back = |name| {
         let more = json!({"previous": one, "failed": {"revision": hash("two"), "cause": "image", "message": "no"}});
         report(name, "one", more, json!([]))
@@ -220,7 +220,7 @@ fn it_goes_back_if_asked_within_the_budget_and_by_approvals_alone() {
 }
 
 #[test]
-fn a_node_that_never_ran_the_old_revision_is_not_told_to_return_to_it() {
+fn a_node_that_never_ran_the_old_revision_does_not_return_to_it() {
     let mut view = world(json!({"daemonlet.dev/rollback": "auto"}));
     view.put(WatchedKind::NodeDaemons, report("a", "two", json!({}), json!([])));
     view.put(WatchedKind::NodeDaemons, failing("b"));
@@ -230,7 +230,7 @@ fn a_node_that_never_ran_the_old_revision_is_not_told_to_return_to_it() {
 }
 
 #[test]
-fn an_approval_that_nobody_claims_is_taken_back_told_and_others_come_first() {
+fn an_unclaimed_approval_is_withdrawn_and_reported_and_others_come_first() {
     let mut view = world(json!({}));
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), approval("two", "2023-11-14T22:12:19Z")));
     let plan = view.plan(NOW);
@@ -280,7 +280,7 @@ fn what_the_live_status_says_already_is_not_written() {
     marked["metadata"]["annotations"] = json!({"daemonlet.dev/released": "u/3"});
     view.put(WatchedKind::Revisions, marked);
     assert_eq!(view.plan(NOW + ms(5_000)).writes, []);
-    // Somebody wrote nonsense: it is put right, and the foreign condition stays.
+    // Another client wrote nonsense: it is corrected, and the foreign condition stays.
     live["numberReady"] = json!(17);
     view.put(WatchedKind::DaemonSets, daemon_set("two", json!({}), live));
     let again = view.plan(NOW + ms(5_000));

@@ -1,6 +1,6 @@
 //! DaemonSets of which nothing is decided: their definition is refused, or their history is not read yet.
 //!
-//! Owns their counters, and when it is told. No revision goes, and what is remembered of them stays.
+//! Owns their counters, and when that is reported. No revision goes, and what is remembered of them stays.
 
 use crate::core::cluster::conditions::Undecided;
 use crate::core::cluster::snapshot::WatchedDaemon;
@@ -16,11 +16,11 @@ use super::count;
 use super::facts;
 use super::status;
 
-/// A history that is not read for so long is told.
+/// A history that has not been read for this long is reported.
 const UNREAD: Span = Span::from_secs(30);
 
-/// Tells why nothing is decided, with counters by the last definition that was not refused, where one is known.
-pub(super) fn tell(
+/// Reports why nothing is decided, with counters by the last definition that was not refused, where one is known.
+pub(super) fn report(
     known: &Basis<'_>,
     key: &ObjectKey,
     daemon: &WatchedDaemon,
@@ -40,13 +40,13 @@ pub(super) fn tell(
     plan.carry_over(known.state, key);
 }
 
-/// Waits for the history of a DaemonSet, in which a halt may stand; tells it where that takes long.
+/// Waits for the history of a DaemonSet, in which a halt may stand; reports it if that takes long.
 pub(super) fn await_history(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: &mut ClusterPlan) {
     // A clock that was set back makes it wait longer once.
     let since = known.state.unread.get(key).copied().filter(|since| *since <= known.now).unwrap_or(known.now);
     plan.unread.insert(key.clone(), since);
     if since + UNREAD <= known.now {
-        return tell(known, key, daemon, Undecided::Unread, plan);
+        return report(known, key, daemon, Undecided::Unread, plan);
     }
     plan.look([since + UNREAD]);
     plan.carry_over(known.state, key);

@@ -19,7 +19,7 @@ pub const NONE: &str = "the canary selector (annotation daemonlet.dev/canary) se
 /// Leaves of the `candidates` the canary nodes while these alone have it. Where none are left, the plan says why.
 pub(super) fn limit(view: &RolloutView<'_>, reach: &Reach, candidates: &mut Vec<usize>, plan: &mut RolloutPlan) {
     let Some(hold) = view.rules.canary_hold else { return };
-    // Nobody has tried it, and a label that is misspelt is no leave for everybody.
+    // No canary node has tried it, and a misspelt label must not release it to all nodes.
     if is_missing(view) {
         candidates.retain(|index| view.returns(*index));
         if candidates.is_empty() {
@@ -31,7 +31,7 @@ pub(super) fn limit(view: &RolloutView<'_>, reach: &Reach, candidates: &mut Vec<
         return;
     }
     candidates.retain(|index| view.nodes[*index].canary || view.returns(*index));
-    let last = canaries(view).filter_map(|node| settles(node, view.rules, view.min_ready + hold)).max();
+    let last = canaries(view).filter_map(|node| done_at(node, view.rules, view.min_ready + hold)).max();
     last.into_iter().filter(|at| *at > view.now).for_each(|at| earlier(&mut plan.look_again, at));
     if candidates.is_empty() {
         plan.held = Some(Standstill::Canary { waiting: waiting(view) });
@@ -49,24 +49,24 @@ fn canaries<'a>(view: &RolloutView<'a>) -> impl Iterator<Item = &'a NodeFact<'a>
 
 /// The nodes that the canary phase waits for.
 fn waiting(view: &RolloutView<'_>) -> Vec<String> {
-    let waits = |n: &&NodeFact<'_>| settles(n, view.rules, Span::ZERO).is_none();
+    let waits = |n: &&NodeFact<'_>| done_at(n, view.rules, Span::ZERO).is_none();
     canaries(view).filter(waits).map(|n| n.name.to_owned()).collect()
 }
 
 /// When a canary node will have had the wanted revision for long enough, if it is on the way there.
-fn settles(node: &NodeFact<'_>, rules: &RolloutRules, hold: Span) -> Option<Timestamp> {
+fn done_at(node: &NodeFact<'_>, rules: &RolloutRules, hold: Span) -> Option<Timestamp> {
     let since = node.newest().filter(|n| node.wants(rules, n.pair())).and_then(|n| n.ready_since);
     since.filter(|_| node.ready).map(|since| since + hold)
 }
 
-/// Whether there are canary nodes, and all of them have had the wanted revision for long enough. Who promotes it does not
+/// Whether there are canary nodes, and all of them have had the wanted revision for long enough. A promotion does not
 /// wait for those that cannot take it. A node that starts nothing before the rollout is open never counts.
-pub(super) fn are_settled(view: &RolloutView<'_>, hold: Span) -> bool {
+pub(super) fn is_over(view: &RolloutView<'_>, hold: Span) -> bool {
     let (rules, hold) = (view.rules, view.min_ready + hold);
-    let is_settled = |n: &NodeFact<'_>| n.is_heard() && settles(n, rules, hold).is_some_and(|at| at <= view.now);
+    let is_done = |n: &NodeFact<'_>| n.is_liveness_known() && done_at(n, rules, hold).is_some_and(|at| at <= view.now);
     let is_passed =
         |n: &NodeFact<'_>| n.awaits_it() || rules.is_canary_promoted && (n.failed || !n.able || !n.reachable);
     // A canary node has tried the revision, or an operator has promoted it without.
     let is_tried = canaries(view).any(|n| !n.awaits_it() || rules.is_canary_promoted);
-    is_tried && canaries(view).all(|n| is_settled(n) || is_passed(n))
+    is_tried && canaries(view).all(|n| is_done(n) || is_passed(n))
 }

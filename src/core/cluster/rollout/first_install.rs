@@ -30,7 +30,7 @@ pub(super) fn plan(view: &RolloutView<'_>, withdraw: &mut Vec<usize>) -> (Vec<us
     (candidates, if is_blocked { view.all(begun).collect() } else { Vec::new() })
 }
 
-/// Whether a node is one of those that are counted: it has been given the word, or what it has is not available.
+/// Whether a node is one of those that are counted: it has an approval, or what it has is not available.
 fn is_begun(view: &RolloutView<'_>, index: usize) -> bool {
     let node = &view.nodes[index];
     let is_on_the_way = node.approval.is_some() || node.replacing || node.broken;

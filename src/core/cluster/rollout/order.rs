@@ -45,7 +45,7 @@ pub(super) fn within_zone<'a>(view: &RolloutView<'a>, candidates: &mut Vec<usize
     let open = zones.iter().filter(|(_, zone)| zone.left > 0);
     let rank = |zone: &Zone| (zone.under_way, zone.begun, zone.unavailable);
     let next = open.max_by_key(|(name, zone)| (rank(zone), Reverse(**name))).map(|(name, _)| *name);
-    // Where only such are left, they are tried zone by zone, too; each has its turn.
+    // Where only nodes are left that others come before, they are tried zone by zone, too; each has its turn.
     let later = later(view);
     let turns = candidates.iter().filter_map(|index| Some((later(&view.nodes[*index]), view.nodes[*index].zone?)));
     let next = next.or_else(|| turns.min().map(|(_, zone)| zone))?;
@@ -58,19 +58,19 @@ fn comes_last(node: &NodeFact<'_>) -> bool {
     node.passed_over.is_some() || node.refused_until.is_some()
 }
 
-/// Whose turn comes later, among those that others come before. Who was not passed over at all comes first.
+/// The order of the nodes that others come before: one that was not passed over comes first.
 fn later(view: &RolloutView<'_>) -> impl Fn(&NodeFact<'_>) -> (Option<Timestamp>, Option<Timestamp>) + use<> {
     let are_few = view.nodes.iter().filter(|node| node.refused_until.is_some()).count() <= REFUSED;
     move |node| (node.refused_until.filter(|_| are_few), node.passed_over)
 }
 
-/// Others come before so many nodes whose approvals the API server refuses. If it refuses more, what it lacks is a right of
-/// the coordinator, and each further node would cost it a request more.
+/// Others come before nodes whose approvals the API server refuses, if these are no more than this. If it refuses more,
+/// the coordinator lacks a right, and each further node would cost another request.
 const REFUSED: usize = 8;
 
-/// Sorts the `candidates`: those that others come before last (of those whose approvals are refused, the one that is tried
-/// next first; of those that did not claim theirs, the one that was given it longest ago), unavailable ones first, spread over the values of the spread key, then by name. This is upstream's order but
-/// for the chance in it.
+/// Sorts the `candidates`: those that others come before last (of those whose approvals are refused, the one that is
+/// tried next first; of those that did not claim theirs, the one that was given it longest ago), unavailable ones
+/// first, spread over the values of the spread key, then by name. This is upstream's order but for the chance in it.
 pub(super) fn sort(view: &RolloutView<'_>, candidates: &mut [usize]) {
     let nodes = view.nodes;
     let later = later(view);

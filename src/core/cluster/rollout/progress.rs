@@ -36,7 +36,7 @@ pub(super) struct RolloutView<'a> {
     pub(super) progress: Vec<NodeProgress>,
     /// `minReadySeconds` of the DaemonSet.
     pub(super) min_ready: Span,
-    /// When that is.
+    /// The time of that moment.
     pub(super) now: Timestamp,
     /// On how many nodes the daemon should run.
     pub(super) desired: usize,
@@ -103,9 +103,9 @@ impl<'a> RolloutView<'a> {
         self.is_new(index) || node.is_under_way() || node.broken || node.unreported_until.is_some()
     }
 
-    /// Whether a node keeps its slot only because its agent was not heard yet, or may do so.
+    /// Whether a node keeps its slot only because its agent's liveness is unknown, or may do so.
     pub(super) fn is_in_doubt(&self, index: usize) -> bool {
-        !self.nodes[index].is_heard() && matches!(self.progress[index], NodeProgress::New { .. })
+        !self.nodes[index].is_liveness_known() && matches!(self.progress[index], NodeProgress::New { .. })
     }
 
     /// Whether a node takes a slot of the budget.
@@ -164,7 +164,7 @@ fn of(node: &NodeFact<'_>, rules: &RolloutRules, min_ready: Span, now: Timestamp
     let updated = |i: &InstanceFact| node.wants(rules, i.pair());
     let Some(newest) = node.newest() else { return NodeProgress::Missing };
     // With the wanted revision a node gives its slot back only once that is certain.
-    let is_available = node.is_heard() && available(node.ready, newest, min_ready, now);
+    let is_available = node.is_liveness_known() && available(node.ready, newest, min_ready, now);
     if node.live().any(updated) && !node.live().all(updated) {
         return NodeProgress::Both(is_available && updated(newest));
     }
@@ -173,7 +173,7 @@ fn of(node: &NodeFact<'_>, rules: &RolloutRules, min_ready: Span, now: Timestamp
         return NodeProgress::Old(node.live().any(|i| available(node.ready, i, min_ready, now)));
     }
     let held = !rules.exact && node.approval.is_some() && newest.created + HOLD > now;
-    // What still ends of the old one holds the slot, too.
+    // An old instance that still ends holds the slot, too.
     let ends = node.instances.iter().any(|i| i.ending);
     NodeProgress::New { available: is_available, released: is_available && !held && !ends }
 }

@@ -1,6 +1,6 @@
 //! Why a rollout stands still though nodes are left.
 //!
-//! Owns the words. Must not decide that it does.
+//! Owns the texts. Must not decide that it does.
 
 use std::fmt;
 
@@ -33,9 +33,9 @@ pub enum Standstill {
 impl fmt::Display for Standstill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rule(words) => f.write_str(words),
+            Self::Rule(text) => f.write_str(text),
             Self::NoCanary { also: None } => f.write_str(canary::NONE),
-            Self::NoCanary { also: Some(words) } => write!(f, "{words}; {}", canary::NONE),
+            Self::NoCanary { also: Some(text) } => write!(f, "{text}; {}", canary::NONE),
             Self::Canary { waiting } if waiting.is_empty() => {
                 f.write_str("the canary nodes have to be available for a while")
             }
@@ -46,7 +46,7 @@ impl fmt::Display for Standstill {
             Self::Zone(zone) => write!(f, "zone {zone} is not available yet"),
             Self::Partition(1) => f.write_str("1 node is kept on the old revision"),
             Self::Partition(kept) => write!(f, "{kept} nodes are kept on the old revision"),
-            Self::Taken(nodes) => write!(f, "{}: {}", Stuck::Taken.words(), names(nodes)),
+            Self::Taken(nodes) => write!(f, "{}: {}", Stuck::Taken.text(), names(nodes)),
             Self::OldUnavailable(nodes) => {
                 let why = "where what runs is not available, and whose turn has not come";
                 write!(f, "the budget is taken by nodes {why}: {}", names(nodes))

@@ -1,7 +1,7 @@
-//! A rollout that does not go on: nodes that are not coming back by themselves have taken the budget, too many are away,
-//! or what is left cannot take it, waits, or is held.
+//! A rollout that does not go on: nodes that do not recover by themselves have taken the budget, too many are away, or
+//! the nodes that are left cannot take it, wait, or are held.
 //!
-//! Owns which nodes those are, and the words. Must not decide who takes a slot.
+//! Owns which nodes those are, and the texts. Must not decide who takes a slot.
 
 use super::NodeFact;
 use super::RolloutPlan;
@@ -23,8 +23,8 @@ pub enum Stuck {
 }
 
 impl Stuck {
-    /// In words that are the same for all nodes and at all times.
-    pub fn words(self) -> &'static str {
+    /// A text that is the same for all nodes and at all times.
+    pub fn text(self) -> &'static str {
         match self {
             Self::Taken => "the budget is taken by nodes on which it failed or does not become available",
             Self::Outage => "too many nodes are unreachable for the rollout to go on",
@@ -47,7 +47,7 @@ impl RolloutPlan {
             return;
         }
         self.held = match &view.rules.step {
-            Some(step) if !reach.is_whole => Some(Standstill::Rule(step.words.clone())),
+            Some(step) if !reach.is_whole => Some(Standstill::Rule(step.text.clone())),
             None if reach.kept > 0 => Some(Standstill::Partition(reach.kept)),
             _ => None,
         };

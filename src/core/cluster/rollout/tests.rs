@@ -151,7 +151,7 @@ fn min_ready_seconds_count_before_a_slot_is_free() {
 }
 
 #[test]
-fn an_approval_that_nobody_claims_is_withdrawn_and_a_claimed_one_never() {
+fn an_unclaimed_approval_is_withdrawn_and_a_claimed_one_never() {
     let late = approved("a", NOW - UNCLAIMED);
     let planned = plan(&rules(1), ms(0), &[late.clone(), node("b", OLD)], NOW);
     assert_eq!((planned.withdraw, planned.unclaimed, planned.approve), (vec![0], vec![0], vec![]));
@@ -306,7 +306,7 @@ fn a_node_is_done_when_its_revision_and_its_overlays_are() {
 }
 
 #[test]
-fn an_approval_that_nobody_has_claimed_does_not_outlive_how_far_the_rollout_reaches() {
+fn an_unclaimed_approval_does_not_outlive_how_far_the_rollout_reaches() {
     let nodes = [approved("a", NOW), approved("b", NOW), node("c", OLD)];
     let withdrawn = |rules: &RolloutRules, nodes: &[NodeFact<'_>]| plan(rules, ms(0), nodes, NOW).withdraw;
     assert_eq!(withdrawn(&rules(2), &nodes), NO_NODE);
@@ -314,7 +314,7 @@ fn an_approval_that_nobody_has_claimed_does_not_outlive_how_far_the_rollout_reac
     assert_eq!(withdrawn(&kept(1), &nodes), NO_NODE);
     assert_eq!(withdrawn(&kept(2), &nodes), [1]);
     assert_eq!(withdrawn(&kept(3), &nodes), [1, 0]);
-    let step = StepLimit { nodes: 1, is_last: false, words: "step 1".to_owned() };
+    let step = StepLimit { nodes: 1, is_last: false, text: "step 1".to_owned() };
     assert_eq!(withdrawn(&RolloutRules { step: Some(step), ..rules(2) }, &nodes), [1]);
     let canary = RolloutRules { canary_hold: Some(ms(0)), ..rules(2) };
     let first = NodeFact { canary: true, ..nodes[1].clone() };
@@ -338,15 +338,15 @@ fn a_right_that_the_coordinator_lacks_is_not_tried_on_every_node() {
 
 #[test]
 fn a_slot_that_is_in_doubt_is_neither_given_nor_taken_back() {
-    let unheard = |node| NodeFact { agent: AgentLiveness::Unheard, ..node };
+    let unknown = |node| NodeFact { agent: AgentLiveness::Unknown, ..node };
     let planned = |nodes: &[NodeFact<'_>]| plan(&rules(1), ms(0), nodes, NOW);
-    let nodes = [node("a", OLD), unheard(node("b", NEW)), unheard(node("c", NEW))];
+    let nodes = [node("a", OLD), unknown(node("b", NEW)), unknown(node("c", NEW))];
     assert_eq!(planned(&nodes).approve, Vec::<usize>::new(), "they may both have broken");
-    let nodes = [approved("a", NOW), unheard(node("b", NEW)), unheard(node("c", NEW))];
+    let nodes = [approved("a", NOW), unknown(node("b", NEW)), unknown(node("c", NEW))];
     assert_eq!(planned(&nodes).withdraw, Vec::<usize>::new(), "or not");
-    let nodes = [approved("a", NOW), node("b", NEW_BROKEN), unheard(node("c", NEW))];
+    let nodes = [approved("a", NOW), node("b", NEW_BROKEN), unknown(node("c", NEW))];
     assert_eq!(planned(&nodes).withdraw, [0], "one certainly has");
-    assert_eq!(planned(&[unheard(node("a", OLD)), node("b", OLD), node("c", NEW)]).approve, [1]);
+    assert_eq!(planned(&[unknown(node("a", OLD)), node("b", OLD), node("c", NEW)]).approve, [1]);
     let surge = RolloutRules {
         max_unavailable: IntOrPercent::Int(0),
         max_surge: IntOrPercent::Int(1),
@@ -354,18 +354,18 @@ fn a_slot_that_is_in_doubt_is_neither_given_nor_taken_back() {
         ..rules(0)
     };
     assert_eq!(
-        plan(&surge, ms(0), &[node("a", OLD), unheard(node("b", NEW))], NOW).approve,
+        plan(&surge, ms(0), &[node("a", OLD), unknown(node("b", NEW))], NOW).approve,
         [0],
         "upstream's takes none"
     );
     // First installs.
     let few = RolloutRules { first_install: Some(IntOrPercent::Int(1)), ..rules(5) };
-    assert_eq!(approves(&few, &[unheard(node("a", NEW)), node("b", &[])]), NONE);
-    assert_eq!(approves(&few, &[unheard(node("a", &[])), node("b", &[])]), ["b"]);
+    assert_eq!(approves(&few, &[unknown(node("a", NEW)), node("b", &[])]), NONE);
+    assert_eq!(approves(&few, &[unknown(node("a", &[])), node("b", &[])]), ["b"]);
     let given = NodeFact { instances: &[], ..approved("b", NOW) };
-    assert_eq!(plan(&few, ms(0), &[unheard(node("a", NEW)), given], NOW).withdraw, Vec::<usize>::new());
+    assert_eq!(plan(&few, ms(0), &[unknown(node("a", NEW)), given], NOW).withdraw, Vec::<usize>::new());
     // The next zone waits.
-    let zones = [in_zone("a", unheard(node("a1", NEW))), in_zone("b", node("b1", OLD))];
+    let zones = [in_zone("a", unknown(node("a1", NEW))), in_zone("b", node("b1", OLD))];
     assert_eq!(plan(&rules(5), ms(0), &zones, NOW).approve, Vec::<usize>::new());
 }
 

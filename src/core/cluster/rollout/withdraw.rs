@@ -1,7 +1,7 @@
 //! Approvals that are taken back before they are claimed.
 //!
-//! Owns which those are: void, unclaimed for too long, done, over the budget, or beyond what the rollout reaches now. Must
-//! not give any. Who replaces already finishes: what it has claimed is no matter of this module.
+//! Owns which those are: void, unclaimed for too long, done, over the budget, or beyond what the rollout reaches now.
+//! Must not give any. A node that replaces already finishes: a claimed approval stays.
 
 use super::NodeFact;
 use super::RolloutPlan;
@@ -31,18 +31,18 @@ impl Reach {
             Some(step) => view.desired.saturating_sub(step.nodes),
             None => resolve(&rules.partition, view.desired),
         };
-        let is_canary = rules.canary_hold.is_some_and(|hold| !canary::are_settled(view, hold));
+        let is_canary = rules.canary_hold.is_some_and(|hold| !canary::is_over(view, hold));
         let is_staged = rules.step.as_ref().is_some_and(|step| !step.is_last);
         Self { kept, is_canary, is_whole: kept == 0 && !is_canary && !is_staged }
     }
 }
 
-/// Withdraws what is void, what nobody claimed in time, and what is done.
-pub(super) fn settled(view: &RolloutView<'_>, plan: &mut RolloutPlan) {
+/// Withdraws approvals that are void, not claimed in time, or done.
+pub(super) fn ended(view: &RolloutView<'_>, plan: &mut RolloutPlan) {
     let rules = view.rules;
     for (index, node) in view.nodes.iter().enumerate() {
         let Some(approval) = node.approval else { continue };
-        // What was made has been claimed.
+        // An approval was claimed if there is an instance of its revision.
         let is_timed = !node.replacing && !view.is_new(index) && !approval.is_standing();
         let late = is_timed && view.now - approval.at >= UNCLAIMED;
         if is_timed && !late {
@@ -56,8 +56,8 @@ pub(super) fn settled(view: &RolloutView<'_>, plan: &mut RolloutPlan) {
         let void = is_void || node.failed || lacks || !view.counts(index);
         if (void || late || done) && !node.replacing {
             plan.withdraw.push(index);
-            // Where a trigger was written since it was given, its node waits for that, and claims nothing else. A first instance
-            // waits for none.
+            // If a trigger was written after it was given, its node waits for that, and claims nothing else. A first
+            // instance waits for none.
             let is_first = node.live().next().is_none();
             if late && !lacks && (is_first || approval.when == rules.when) {
                 plan.unclaimed.push(index);
@@ -66,9 +66,9 @@ pub(super) fn settled(view: &RolloutView<'_>, plan: &mut RolloutPlan) {
     }
 }
 
-/// Withdraws what is over the budget: that has become smaller, or two who both believed to hold the Lease approved at
-/// once. An agent that has claimed meanwhile wins, and what is withdrawn keeps its slot until it is gone. A slot that is
-/// only in doubt takes back nothing.
+/// Withdraws what is over the budget: that has become smaller, or two coordinators that both believed they held the
+/// Lease approved at once. An agent that has claimed meanwhile wins, and what is withdrawn keeps its slot until it is
+/// gone. A slot that is only in doubt takes back nothing.
 pub(super) fn over_budget(view: &RolloutView<'_>, plan: &mut RolloutPlan) {
     let certain = view.all(|i| view.counts(i) && !view.is_in_doubt(i) && view.takes_slot(i)).count();
     let is_idle = |index: usize| {
@@ -89,12 +89,12 @@ pub(super) fn beyond_reach(view: &RolloutView<'_>, reach: &Reach, withdraw: &mut
     };
     let waiting: Vec<usize> = view.all(waits).collect();
     let zone = if reach.is_canary { None } else { order::within_zone(view, &mut Vec::new()) };
-    // What so many nodes were given they are not given anew one by one.
+    // After an outage, so many nodes would be given theirs anew one by one.
     let is_outage = is_outage(view.rules, view.nodes);
     let is_out = |index: &usize| {
         let node: &NodeFact<'_> = &view.nodes[*index];
         let is_elsewhere = zone.is_some() && node.zone != zone;
-        // One that is staged swaps at its next boot, whatever is withdrawn.
+        // A staged node replaces its instance at its next boot, whatever is withdrawn.
         let is_unable = if node.reachable { !node.able } else { !is_outage && !node.staged };
         is_elsewhere
             || reach.is_canary && !node.canary && !view.returns(*index)

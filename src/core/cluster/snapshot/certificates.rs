@@ -14,7 +14,7 @@ use super::ClusterSnapshot;
 /// A request has no more bytes, as JSON: an agent's has some 3,000.
 const LONGEST: usize = 32 << 10;
 /// Characters of a reason and of a user's name that are kept.
-const WORDS: usize = 512;
+const TEXT: usize = 512;
 
 /// A certificate request that may concern an agent.
 #[derive(Clone, Debug)]
@@ -60,9 +60,9 @@ fn open(object: Value) -> Option<OpenCertificateRequest> {
         verdict = ApprovalVerdict::LeaveAlone(format!("it has {bytes} bytes; at most {LONGEST} are allowed"));
     }
     if let ApprovalVerdict::LeaveAlone(why) = &mut verdict {
-        *why = why.chars().take(WORDS).collect();
+        *why = why.chars().take(TEXT).collect();
     }
-    let user = user.chars().take(WORDS).collect();
+    let user = user.chars().take(TEXT).collect();
     let object = matches!(verdict, ApprovalVerdict::IfNodeExists(_)).then_some(object);
     is_open.then_some(OpenCertificateRequest { user, verdict, resource_version, object })
 }

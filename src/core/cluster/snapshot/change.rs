@@ -1,4 +1,4 @@
-//! What is watched, and what a watch tells.
+//! What is watched, and the changes that watches bring.
 //!
 //! Owns the names only.
 
@@ -44,7 +44,7 @@ pub const KINDS: [WatchedKind; 5] = [
     WatchedKind::Namespaces,
 ];
 
-/// Something that a watch told.
+/// A change that a watch or a reply brings.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// A list begins.
@@ -62,7 +62,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// What the watch that told it is about.
+    /// The kind of its object.
     pub fn kind(&self) -> WatchedKind {
         match self {
             Self::Begin(kind)

@@ -29,9 +29,9 @@ use super::WatchedDaemon;
 use super::objects::key;
 use super::objects::strings;
 
-/// Fields that are told of a definition that is refused, and characters: a condition's message has its own bound.
+/// Fields and characters of the reason for which a definition is refused: a condition's message has its own bound.
 const ERRORS: usize = 5;
-const WORDS: usize = 4_096;
+const CHARACTERS: usize = 4_096;
 
 impl ClusterSnapshot {
     pub(super) fn put_daemon(&mut self, mut object: Value) {
@@ -57,7 +57,7 @@ impl ClusterSnapshot {
             && old.daemon_set.labels == strings(&object, "labels")
             && old.daemon_set.deleting == deleting
         {
-            // A status that somebody wrote changes nothing else.
+            // A change of the status alone changes nothing else.
             (old.status, old.resource_version, old.released) = (status, resource_version, released);
             return;
         }
@@ -68,7 +68,7 @@ impl ClusterSnapshot {
         if !self.trusts(&key.namespace) {
             let over = bounds::TENANT.exceeded_by_daemon_set(&object);
             if !over.is_empty() {
-                self.refuse(&without_texts(object), status, words(&over));
+                self.refuse(&without_texts(object), status, reason(&over));
                 return;
             }
         }
@@ -83,7 +83,7 @@ impl ClusterSnapshot {
         let daemon_set = match policy::checked(&object, Source::Api) {
             Ok(daemon_set) => daemon_set,
             Err(errors) => {
-                self.refuse(&object, status, words(&errors));
+                self.refuse(&object, status, reason(&errors));
                 return;
             }
         };
@@ -92,7 +92,7 @@ impl ClusterSnapshot {
         let daemon_set = DaemonSet { template: placement::part_read(&daemon_set.template), ..daemon_set };
         let weight = self.weight(&daemon_set, &template) + status_weight;
         if !self.has_room(&key, weight) {
-            let why = words(&[bounds::no_room_to_coordinate(&key.namespace, weight)]);
+            let why = reason(&[bounds::no_room_to_coordinate(&key.namespace, weight)]);
             self.refuse(&without_texts(object), status, why);
             self.no_room.insert(key, weight);
             return;
@@ -122,17 +122,17 @@ impl ClusterSnapshot {
         }
     }
 
-    /// Takes what a coordinator does not read because of its size.
+    /// Takes a DaemonSet that a coordinator does not read because of its size.
     fn put_too_large(&mut self, object: &Value, error: FieldError) {
         if self.is_beyond(&key(object)) {
             self.leave_out(object);
             return;
         }
         let status = object.get("status").cloned().unwrap_or_default();
-        self.refuse(object, status, words(&[FieldError { hint: Some(bounds::TENANT.hint()), ..error }]));
+        self.refuse(object, status, reason(&[FieldError { hint: Some(bounds::TENANT.hint()), ..error }]));
     }
 
-    /// Takes of a DaemonSet its metadata and `status`; what it defines is refused for this reason.
+    /// Takes of a DaemonSet its metadata and `status`; its definition is refused for the reason `why`.
     fn refuse(&mut self, object: &Value, status: Value, why: String) {
         let key = key(object);
         let uid = object.str_at(["metadata", "uid"]);
@@ -152,7 +152,7 @@ impl ClusterSnapshot {
         let weight = self.weight(&daemon_set, &known.template);
         let status_weight = self.weight_of_status(&key, &status);
         let left = self.taken.left(bounds::COORDINATED, &key.namespace);
-        // What nobody reads of it is written anew.
+        // A status that is too large is not kept: what is ours of it is written anew.
         let (weight, status) = match status_weight == 0 || weight + status_weight <= left {
             true => (weight + status_weight, status),
             false => (weight, Value::Null),
@@ -178,7 +178,7 @@ impl ClusterSnapshot {
         Some(self.names.of(&released.hash))
     }
 
-    /// A DaemonSet no definition of which was ever understood.
+    /// A DaemonSet of which no definition was ever accepted.
     fn undefined(&mut self, key: &ObjectKey, uid: &str) -> WatchedDaemon {
         let daemon_set = DaemonSet {
             key: key.clone(),
@@ -219,7 +219,7 @@ impl ClusterSnapshot {
     }
 }
 
-/// Without labels but the mode, and without annotations: they may be what is too large.
+/// The object without annotations, and with no label but the mode: these may be what is too large.
 fn without_texts(mut object: Value) -> Value {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     if let Some(metadata) = metadata {
@@ -231,12 +231,12 @@ fn without_texts(mut object: Value) -> Value {
 }
 
 /// Why a definition is refused.
-fn words(errors: &[FieldError]) -> String {
+fn reason(errors: &[FieldError]) -> String {
     let shown: Vec<String> = errors.iter().take(ERRORS).map(FieldError::with_hint).collect();
     let more = match errors.len().saturating_sub(ERRORS) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    let words = format!("{}{more}", shown.join("; "));
-    words.chars().take(WORDS).collect()
+    let reason = format!("{}{more}", shown.join("; "));
+    reason.chars().take(CHARACTERS).collect()
 }

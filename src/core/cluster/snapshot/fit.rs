@@ -15,7 +15,7 @@ use super::WatchedNode;
 pub(super) enum Fit {
     #[default]
     No,
-    /// Only the taints keep it away by which Kubernetes says that the node is not well.
+    /// Only taints that mark a node as not well keep it away.
     RunsWhenWell,
     Runs,
 }

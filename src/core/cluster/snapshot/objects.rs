@@ -33,13 +33,13 @@ use crate::core::time::Timestamp;
 
 use super::ClusterSnapshot;
 use super::NodeReport;
-use super::Told;
+use super::ReportedDaemon;
 use super::WatchedKind;
 use super::WatchedNode;
 
-/// What one agent's word is taken of, so that none can fill the coordinator: as many daemons.
+/// Daemons that are taken from one agent's report at most, so that no agent can fill the coordinator's memory.
 const DAEMONS: usize = 512;
-/// So many bytes of the names of objects that a revision lacks are kept.
+/// Bytes that are kept of the names of objects that a revision lacks.
 const OBJECTS: usize = 256;
 /// A pod's name has no more bytes.
 const POD_NAME: usize = 253;
@@ -69,7 +69,7 @@ pub(super) fn time(text: &str) -> Timestamp {
 }
 
 impl ClusterSnapshot {
-    /// Takes an object as it is now. False: no decision looks at what is new in it.
+    /// Takes an object as it is now. False: no decision depends on what changed.
     pub fn put(&mut self, kind: WatchedKind, object: Value) -> bool {
         match kind {
             WatchedKind::Nodes => return self.put_node(&object),
@@ -124,8 +124,7 @@ impl ClusterSnapshot {
         self.namespaces.get(name).cloned().flatten()
     }
 
-    /// An object that is older than the known one, as a list may have it that began before our own write,
-    /// tells nothing.
+    /// Ignores an object that is older than the known one, as a list may have it that began before our own write.
     fn put_report(&mut self, mut object: Value) {
         let known = self
             .report(object.str_at(["metadata", "name"]))
@@ -140,13 +139,14 @@ impl ClusterSnapshot {
         let said = if status.is_null() { 0 } else { said.finish() | 1 };
         let status: Status = serde_json::from_value(status).unwrap_or_default();
         let spec: Spec = serde_json::from_value(part("spec")).unwrap_or_default();
-        let mut said_of = status.daemons;
-        self.note_claims(&said_of);
+        let mut reports = status.daemons;
+        self.note_claims(&reports);
         let names = &mut self.names;
-        // What runs is never left out for what does not.
-        said_of.sort_by_key(|daemon| daemon.instances.is_empty());
-        let left_out = said_of.len().saturating_sub(DAEMONS);
-        let mut daemons: Vec<(Name, Told)> = said_of.into_iter().take(DAEMONS).map(|d| told(names, d)).collect();
+        // Daemons that run are not left out in favour of ones that do not.
+        reports.sort_by_key(|daemon| daemon.instances.is_empty());
+        let left_out = reports.len().saturating_sub(DAEMONS);
+        let mut daemons: Vec<(Name, ReportedDaemon)> =
+            reports.into_iter().take(DAEMONS).map(|d| reported(names, d)).collect();
         daemons.sort_by_key(|(key, _)| *key);
         let approvals = spec.approvals.iter().map(|a| {
             let (revision, overlays) = (names.of(&a.revision), digest(names, &a.overlays));
@@ -182,9 +182,9 @@ fn digest(names: &mut Names, text: &str) -> Option<Name> {
     (!text.is_empty()).then(|| names.of(text))
 }
 
-fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
+fn reported(names: &mut Names, report: DaemonReport) -> (Name, ReportedDaemon) {
     let key = names.of(&ObjectKey::new(&report.namespace, &report.name).to_string());
-    // The newest are what counts.
+    // Only the newest count.
     let oldest = report.instances.len().saturating_sub(INSTANCES);
     let instances = report.instances.iter().skip(oldest).map(|i| InstanceFact {
         revision: names.of(&i.revision),
@@ -196,7 +196,7 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
     let instances = instances.collect();
     let newest = report.instances.iter().rev().find(|i| !i.ending).map(|i| i.pod.as_str());
     let pod = newest.filter(|pod| is_pod_name(pod)).map(Box::from);
-    let told = Told {
+    let reported = ReportedDaemon {
         instances,
         overlays: digest(names, &report.overlays),
         pod,
@@ -212,7 +212,7 @@ fn told(names: &mut Names, report: DaemonReport) -> (Name, Told) {
         is_static: report.mode == Some(Mode::Static),
         stock_pod: report.stock_pod.filter(|pod| is_pod_name(pod)).map(String::into_boxed_str),
     };
-    (key, told)
+    (key, reported)
 }
 
 /// What a revision lacks, as a condition shows it.
@@ -220,12 +220,12 @@ fn objects(text: &str) -> String {
     escape::short(&escape::line(text), OBJECTS).into_owned()
 }
 
-/// Why a revision failed, in the words that agents have for it: each other word would be another event.
+/// Why a revision failed, as one of the causes that agents know: each other text would be another event.
 fn cause(text: &str) -> &'static str {
     Cause::from_name(text).map_or("other", Cause::as_str)
 }
 
-/// Whether an agent's word can be the name of a pod: it becomes part of a request's path.
+/// Whether a reported name can be the name of a pod: it becomes part of a request's path.
 fn is_pod_name(name: &str) -> bool {
     name.len() <= POD_NAME && dns::subdomain(name).is_none()
 }

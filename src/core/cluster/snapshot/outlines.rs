@@ -1,7 +1,7 @@
 //! DaemonSets of which no more is known than that they exist: no label gives them to the agents.
 //!
-//! Owns which of them are to be read whole all the same: what an agent says it runs in place of the DaemonSet controller
-//! (`default-mode = "static"`, or a folder), and what still has conditions of ours in its status.
+//! Owns which of them are to be read whole all the same: those that agents run in place of the DaemonSet controller, as
+//! they report (`default-mode = "static"`, or a folder), and those that still have conditions of ours in their status.
 
 use serde_json::Value;
 
@@ -120,20 +120,20 @@ impl ClusterSnapshot {
         self.unread.remove(&(WatchedKind::DaemonSets, key.clone()));
     }
 
-    /// What an agent says it runs is read whole.
-    pub(super) fn note_claims(&mut self, said_of: &[DaemonReport]) {
-        for told in said_of.iter().filter(|told| told.mode == Some(Mode::Static)) {
-            let key = ObjectKey::new(&told.namespace, &told.name);
-            if self.outlines.get(&key).is_some_and(|outline| outline.uid == told.uid && !outline.is_beyond) {
+    /// A DaemonSet that an agent runs in place of the DaemonSet controller is to be read whole.
+    pub(super) fn note_claims(&mut self, reports: &[DaemonReport]) {
+        for reported in reports.iter().filter(|reported| reported.mode == Some(Mode::Static)) {
+            let key = ObjectKey::new(&reported.namespace, &reported.name);
+            if self.outlines.get(&key).is_some_and(|outline| outline.uid == reported.uid && !outline.is_beyond) {
                 self.unread.insert((WatchedKind::DaemonSets, key));
             }
         }
     }
 
-    /// Whether an agent has said that it runs this DaemonSet in place of the DaemonSet controller.
+    /// Whether an agent reports that it runs this DaemonSet in place of the DaemonSet controller.
     fn is_claimed(&self, key: &ObjectKey, uid: &str) -> bool {
         let (Some(key), Some(uid)) = (self.names.find(&key.to_string()), self.names.find(uid)) else { return false };
         let reports = self.nodes.values().filter_map(|entry| entry.report.as_ref());
-        reports.filter_map(|report| report.told(key)).any(|told| told.is_static && told.uid == Some(uid))
+        reports.filter_map(|report| report.daemon(key)).any(|reported| reported.is_static && reported.uid == Some(uid))
     }
 }

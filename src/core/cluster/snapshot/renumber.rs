@@ -6,7 +6,7 @@ use crate::core::cluster::names::Name;
 
 use super::ClusterSnapshot;
 use super::NodeReport;
-use super::Told;
+use super::ReportedDaemon;
 use super::WatchedDaemon;
 
 impl ClusterSnapshot {
@@ -24,7 +24,7 @@ impl ClusterSnapshot {
         for report in self.nodes.values_mut().filter_map(|entry| entry.report.as_mut()) {
             of_report(report, &mut new);
         }
-        self.names.settle();
+        self.names.set_baseline();
     }
 }
 
@@ -37,9 +37,9 @@ fn of_report(report: &mut NodeReport, new: &mut impl FnMut(&mut Name)) {
     for (key, uid, fact) in &mut report.approvals {
         [key, uid, &mut fact.revision].into_iter().chain(&mut fact.overlays).for_each(&mut *new);
     }
-    for (key, told) in &mut report.daemons {
+    for (key, reported) in &mut report.daemons {
         new(key);
-        of_told(told, new);
+        of_reported(reported, new);
     }
     for first_seen in [&mut report.appeared, &mut report.became_ready] {
         let renumbered = std::mem::take(first_seen).into_iter().map(|((mut key, at), seen)| {
@@ -52,15 +52,15 @@ fn of_report(report: &mut NodeReport, new: &mut impl FnMut(&mut Name)) {
     report.daemons.sort_by_key(|(key, _)| *key);
 }
 
-fn of_told(told: &mut Told, new: &mut impl FnMut(&mut Name)) {
-    for instance in &mut told.instances {
+fn of_reported(reported: &mut ReportedDaemon, new: &mut impl FnMut(&mut Name)) {
+    for instance in &mut reported.instances {
         new(&mut instance.revision);
         instance.overlays.iter_mut().for_each(&mut *new);
     }
-    let names = told.uid.iter_mut().chain(&mut told.overlays).chain(&mut told.previous);
-    names.chain(&mut told.replacing).for_each(&mut *new);
-    for (revision, words) in told.failed.iter_mut().chain(&mut told.missing) {
+    let names = reported.uid.iter_mut().chain(&mut reported.overlays).chain(&mut reported.previous);
+    names.chain(&mut reported.replacing).for_each(&mut *new);
+    for (revision, text) in reported.failed.iter_mut().chain(&mut reported.missing) {
         new(revision);
-        new(words);
+        new(text);
     }
 }

@@ -1,5 +1,5 @@
-//! ControllerRevisions: whole those of DaemonSets that are known whole, and those of nobody that one of these selects; of
-//! any other as much as shows whose it is.
+//! ControllerRevisions. Those of DaemonSets that are known whole, and orphans that one of these selects, are kept
+//! whole; of any other only what shows its owner.
 //!
 //! Owns how much is kept of each, and which are to be read whole when their DaemonSet comes to be known. No label of a
 //! template is kept but an orphan's, and of these no more than [`LABELS`].
@@ -60,7 +60,7 @@ pub struct KnownRevision {
     pub resource_version: String,
 }
 
-/// A ControllerRevision of somebody else, or of nobody.
+/// A ControllerRevision of another owner, or an orphan that no DaemonSet selects.
 #[derive(Clone, Debug)]
 pub(super) struct RevisionOutline {
     version: u64,
@@ -70,7 +70,7 @@ pub(super) struct RevisionOutline {
     daemon_set: Option<Box<str>>,
     /// The labels of an orphan, as JSON; none if there are too many.
     labels: Option<Box<str>>,
-    /// Whether only its identity is known, because of its size: it may be anybody's.
+    /// Whether only its identity is known, because of its size: any DaemonSet may own it.
     is_of_unknown: bool,
 }
 
@@ -132,7 +132,8 @@ fn controller(object: &Value) -> Option<&Value> {
 }
 
 impl ClusterSnapshot {
-    /// Takes a revision as it is, or no more than its metadata: then it is read whole if it is of a DaemonSet that is known.
+    /// Takes a revision, whole or its metadata alone. Of the latter it is read whole if it is of a DaemonSet that is
+    /// known.
     pub(super) fn put_revision(&mut self, object: &Value) {
         if object.get("data").is_some() {
             return self.put_whole_revision(object);
@@ -207,7 +208,7 @@ impl ClusterSnapshot {
         was_known
     }
 
-    /// Keeps no more than outlines of the revisions that were of a DaemonSet, and reads none of them any more.
+    /// Keeps only outlines of the revisions that were of a DaemonSet, and reads none of them any more.
     fn let_revisions_go(&mut self, of: &ObjectKey) {
         let is_its = |known: &KnownRevision| match &known.controller {
             Some(uid) => !self.daemons_in(&of.namespace).any(|other| other.daemon_set.key != *of && other.uid == *uid),
@@ -236,7 +237,7 @@ impl ClusterSnapshot {
     pub(in crate::core::cluster) fn with_unread_revisions(&self) -> BTreeSet<&ObjectKey> {
         let revisions = self.unread.iter().filter(|(kind, _)| *kind == WatchedKind::Revisions);
         let outlines = revisions.filter_map(|(_, key)| Some((key, self.revision_outlines.get(key)?)));
-        // A tenant may have very many: of each owner one is looked at.
+        // A tenant may have very many, so one of each owner is examined.
         let mut seen = BTreeSet::new();
         let of = outlines.filter(|(key, outline)| match &outline.controller {
             Some(uid) => seen.insert((&*key.namespace, &**uid)),
@@ -247,7 +248,7 @@ impl ClusterSnapshot {
             .collect()
     }
 
-    /// The names in its namespace that begin as the DaemonSet's and that revisions of others have.
+    /// The names of other owners' revisions in its namespace that begin as those of its own do.
     pub(in crate::core::cluster) fn others_revisions<'a>(
         &'a self,
         of: &'a ObjectKey,

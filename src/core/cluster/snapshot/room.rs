@@ -1,7 +1,7 @@
 //! Room for the DaemonSets of namespaces that are not trusted.
 //!
-//! Owns which of them are known whole: those that are, then others as they come. What has no room is refused, stays at the
-//! definition that it had, and is read again once there is room for it.
+//! Owns which of them are known whole: those that already are, then others as they come. A definition without room is
+//! refused: the DaemonSet keeps its former one, and is read again once there is room.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use super::WatchedDaemon;
 use super::WatchedKind;
 use super::objects;
 
-/// What the counters and conditions take at most that a coordinator and the DaemonSet controller write, in bytes.
+/// Bytes that the counters and conditions of a coordinator and of the DaemonSet controller take at most.
 const STATUS: usize = 32 << 10;
 
 impl ClusterSnapshot {
@@ -28,7 +28,7 @@ impl ClusterSnapshot {
         }
     }
 
-    /// What it takes beside that to keep this `status` of `key`, in bytes: nothing if it has no more than a coordinator writes.
+    /// The bytes that this `status` of `key` takes beside that: none if it has no more than a coordinator writes.
     pub(super) fn weight_of_status(&self, key: &ObjectKey, status: &Value) -> usize {
         match self.trusts(&key.namespace) {
             true => 0,
@@ -60,7 +60,7 @@ impl ClusterSnapshot {
         Some(known)
     }
 
-    /// Of what had no room that is read again for which there is room now: the first by name.
+    /// Reads the DaemonSets again that had no room and for which there is room now: the first by name.
     pub(super) fn use_room(&mut self) {
         if self.no_room.is_empty() {
             return;
@@ -77,7 +77,7 @@ impl ClusterSnapshot {
         }
     }
 
-    /// How new the state of `key` is that had no room, if it had none.
+    /// The version of the state of `key` that had no room, if it had none.
     pub(super) fn version_without_room(&self, key: &ObjectKey) -> Option<u64> {
         let known = self.daemons.get(key).filter(|_| self.no_room.contains_key(key))?;
         Some(objects::number(&known.resource_version))

@@ -79,7 +79,7 @@ fn an_agent_that_says_something_new_each_time_fills_no_table() {
         most = most.max(view.names.count());
     }
     assert!(most < 5_000, "{most} strings");
-    // Whatever was given another number is what it was.
+    // Every renumbered name is the same string as before.
     let daemon = view.daemons.values().next().unwrap();
     let (key, uid) = (daemon.key, daemon.uid_name);
     assert_eq!((view.names.text(key), view.names.text(uid)), ("n/d", "u"));
@@ -89,12 +89,18 @@ fn an_agent_that_says_something_new_each_time_fills_no_table() {
         let report = view.report(name).unwrap();
         let (of, by, fact) = &report.approvals[0];
         assert_eq!((*of, *by, view.names.text(fact.revision)), (key, uid, "r1"));
-        let told = report.told(key).unwrap();
+        let reported = report.daemon(key).unwrap();
         let text = |name: Option<Name>| view.names.text(name.unwrap());
-        assert_eq!((told.uid, text(told.previous), text(told.failed.map(|f| f.0))), (Some(uid), "r0", "r1"));
-        assert_eq!((text(told.failed.map(|f| f.1)), view.names.text(told.instances[0].revision)), ("image", "r0"));
-        let missing = (text(told.missing.map(|m| m.0)), text(told.missing.map(|m| m.1)));
-        assert_eq!((missing, text(told.replacing)), (("r1", "ConfigMap n/c"), "r1"));
+        assert_eq!(
+            (reported.uid, text(reported.previous), text(reported.failed.map(|f| f.0))),
+            (Some(uid), "r0", "r1")
+        );
+        assert_eq!(
+            (text(reported.failed.map(|f| f.1)), view.names.text(reported.instances[0].revision)),
+            ("image", "r0")
+        );
+        let missing = (text(reported.missing.map(|m| m.0)), text(reported.missing.map(|m| m.1)));
+        assert_eq!((missing, text(reported.replacing)), (("r1", "ConfigMap n/c"), "r1"));
     }
 }
 
@@ -114,10 +120,10 @@ fn one_report_is_taken_up_to_a_bound() {
     assert!(view.names.count() < 1_000);
     let names: Vec<Name> = ["n/d7", "n/d1999"].map(|key| view.names.of(key)).to_vec();
     let report = view.report("a").unwrap();
-    let told = report.told(names[0]).unwrap();
-    assert_eq!((told.instances.len(), told.stock_pod.is_none()), (16, true));
-    assert!(view.names.text(told.instances[0].revision).len() <= 320);
-    assert!(report.told(names[1]).is_none());
+    let reported = report.daemon(names[0]).unwrap();
+    assert_eq!((reported.instances.len(), reported.stock_pod.is_none()), (16, true));
+    assert!(view.names.text(reported.instances[0].revision).len() <= 320);
+    assert!(report.daemon(names[1]).is_none());
     assert_eq!(report.left_out, 2_002 - 512);
 }
 
@@ -132,8 +138,8 @@ fn the_name_of_a_pod_is_no_path() {
         let mut view = ClusterSnapshot::default();
         view.put(WatchedKind::NodeDaemons, report);
         let daemon = view.names.of("n/d");
-        let told = view.report("a").unwrap().told(daemon).unwrap();
-        assert_eq!((told.stock_pod.as_deref(), told.pod.as_deref()), (None, None), "{name:?}");
+        let reported = view.report("a").unwrap().daemon(daemon).unwrap();
+        assert_eq!((reported.stock_pod.as_deref(), reported.pod.as_deref()), (None, None), "{name:?}");
     }
 }
 
@@ -147,7 +153,7 @@ fn what_runs_is_taken_before_what_is_refused() {
     view.put(WatchedKind::NodeDaemons, report);
     let name = view.names.of("n/d");
     let report = view.report("a").unwrap();
-    assert!(report.told(name).is_some());
+    assert!(report.daemon(name).is_some());
     assert_eq!(report.left_out, 2);
 }
 
@@ -199,7 +205,7 @@ fn an_outline_is_read_whole_where_an_agent_runs_it_or_a_condition_of_ours_is_lef
             {"namespace": "n", "name": "d", "uid": uid, "mode": mode, "phase": "running"}]}})
     };
     let mut view = ClusterSnapshot::default();
-    assert!(!view.take(present(outline("3", json!([])))), "no decision looks at it");
+    assert!(!view.take(present(outline("3", json!([])))), "no decision depends on it");
     for (uid, mode) in [("another", "static"), ("u", "bootstrap")] {
         view.put(WatchedKind::NodeDaemons, runs(uid, mode));
         assert!(view.unread().next().is_none() && view.daemons.is_empty(), "{uid} {mode}");
@@ -212,7 +218,7 @@ fn an_outline_is_read_whole_where_an_agent_runs_it_or_a_condition_of_ours_is_lef
     assert!(view.unread().next().is_none() && view.daemons.len() == 1);
     view.take(Change::Read(WatchedKind::DaemonSets, Box::new(at(daemon(json!({"zone": "b"})), "4"))));
     let selector = &view.daemons.values().next().unwrap().daemon_set.template["spec"]["nodeSelector"];
-    assert_eq!(*selector, json!({}), "the watch tells what comes then");
+    assert_eq!(*selector, json!({}), "the watch brings what comes then");
     assert!(view.take(present(outline("5", json!([])))), "an agent runs it");
     assert!(view.unread().count() == 1 && view.daemons.is_empty());
     view.take(Change::Gone(WatchedKind::DaemonSets, Box::new(outline("6", json!([])))));

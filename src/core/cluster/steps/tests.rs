@@ -41,7 +41,7 @@ fn each_step_holds_from_when_its_nodes_have_it() {
     assert_eq!((limit.nodes, limit.is_last, state.step, &state.since), (1, false, 1, &None));
     let (limit, state, look) = course((&steps, "s"), &state, facts(1, 2_000));
     assert_eq!((limit.nodes, state.step, look), (1, 1, Some(at(12_000))));
-    assert!(limit.words.starts_with("step 1 of 3 (1 of 40 nodes) holds until 1970-01-01T00:00:12Z, or"), "{limit:?}");
+    assert!(limit.text.starts_with("step 1 of 3 (1 of 40 nodes) holds until 1970-01-01T00:00:12Z, or"), "{limit:?}");
     // Another coordinator reads it: the hold goes on, also while a node is not available.
     let state = StepState::of(Some(&state.annotation()), 7).unwrap();
     assert_eq!(course((&steps, "s"), &state, facts(0, 11_999)).0.nodes, 1);
@@ -55,7 +55,7 @@ fn each_step_holds_from_when_its_nodes_have_it() {
 }
 
 #[test]
-fn who_promotes_a_step_does_not_wait_for_nodes_that_are_away() {
+fn a_promoted_step_does_not_wait_for_nodes_that_are_away() {
     let steps = parse("50%; 90%, 1h; 100%").unwrap();
     let state = StepState { step: 2, ..StepState::first(1, "s") };
     let away = |promoted| StepFacts { away: 6, promoted, ..facts(34, 1_000) };
@@ -66,7 +66,7 @@ fn who_promotes_a_step_does_not_wait_for_nodes_that_are_away() {
 }
 
 #[test]
-fn a_hold_ends_by_hand_and_nodes_that_cannot_take_it_hold_nobody_up() {
+fn a_hold_ends_by_hand_and_nodes_that_cannot_take_the_revision_do_not_delay_it() {
     let steps = parse("2, 1h; 50%, 1h; 100%").unwrap();
     let state = StepState::first(1, "s");
     let promoted = |step, done| StepFacts { promoted: Promotion::Of(step), ..facts(done, 1_000) };
@@ -86,7 +86,7 @@ fn nodes_on_which_it_failed_hold_no_step_up_and_one_that_is_available_or_a_perso
     let lost = |done, lost| StepFacts { able: 40 - lost, lost, unavailable: "b", ..facts(done, 1_000) };
     assert_eq!(course((&steps, "s"), &state, lost(1, 1)).1.step, 2);
     let (limit, same, _) = course((&steps, "s"), &state, lost(0, 2));
-    assert_eq!((same.step, limit.words.as_str()), (1, "step 1 of 3 (2 of 40 nodes): it is not available on b"));
+    assert_eq!((same.step, limit.text.as_str()), (1, "step 1 of 3 (2 of 40 nodes): it is not available on b"));
     assert_eq!(course((&steps, "s"), &state, lost(0, 1)).1.step, 1);
     let promoted = StepFacts { promoted: Promotion::Of(1), ..lost(0, 2) };
     assert_eq!(course((&steps, "s"), &state, promoted).1.step, 2);
@@ -116,8 +116,8 @@ fn what_is_promoted_is_a_step_of_this_number_and_size() {
     let void = StepFacts { promoted: Promotion::Void("1/5%"), ..facts(1, 1_000) };
     let (limit, state, _) = course((&steps, "s"), &StepState::first(1, "s"), void);
     assert_eq!(state.step, 1);
-    let told = "`kubectl daemonlet promote` (daemonlet.dev/promoted names \"1/5%\", which is none of these steps)";
-    assert!(limit.words.ends_with(told), "{limit:?}");
+    let hint = "`kubectl daemonlet promote` (daemonlet.dev/promoted names \"1/5%\", which is none of these steps)";
+    assert!(limit.text.ends_with(hint), "{limit:?}");
 }
 
 #[test]
@@ -163,8 +163,8 @@ fn an_edit_repeats_no_step_that_has_held_and_skips_none_that_has_not() {
     assert_eq!(edited(before, (3, None), "1; 5%", facts(12, 0)), (2, false, 2), "smaller than what is there");
     let crashing = StepFacts { have: 6, ..facts(1, 0) };
     assert_eq!(edited(before, (2, None), "3, 1h; 50%, 1h; 100%", crashing).0, 2, "nodes on which it crashes have it");
-    let unheard = StepFacts { is_frozen: true, have: 3, ..facts(0, 0) };
-    assert_eq!(edited(before, (2, None), "1, 1h; 10%; 100%", unheard), (2, false, 3), "nothing new meanwhile");
+    let frozen = StepFacts { is_frozen: true, have: 3, ..facts(0, 0) };
+    assert_eq!(edited(before, (2, None), "1, 1h; 10%; 100%", frozen), (2, false, 3), "nothing new meanwhile");
 }
 
 #[test]

@@ -104,10 +104,7 @@ fn directives_delete_and_replace() {
 #[test]
 fn what_cannot_be_merged_is_refused_by_field() {
     let of = |patch: Value| refused(json!({"spec": {"containers": [patch]}}));
-    assert_eq!(
-        of(json!({"image": "x"})),
-        "p.spec.containers[0].name: required: the items of this list are told apart by it"
-    );
+    assert_eq!(of(json!({"image": "x"})), "p.spec.containers[0].name: required: it identifies the items of this list");
     assert_eq!(of(json!("x")), "p.spec.containers[0]: must be a map");
     assert_eq!(
         of(json!({"name": "agent", "$patch": "merge"})),

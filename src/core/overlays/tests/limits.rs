@@ -38,8 +38,8 @@ fn aliases_make_no_large_value_of_a_small_list_and_what_is_refused_is_not_kept()
     let of_api = |text: &str| {
         let overlays = on("", text);
         let kept: usize = overlays.patches.iter().map(|patch| bounds::object_weight(&patch.patch)).sum();
-        let told = overlays.refused().first().map(FieldError::with_hint).unwrap_or_default();
-        (told, kept, overlays.template.is_some())
+        let refusal = overlays.refused().first().map(FieldError::with_hint).unwrap_or_default();
+        (refusal, kept, overlays.template.is_some())
     };
     let hint = bounds::TENANT.hint();
     for (text, wanted) in [
@@ -49,17 +49,20 @@ fn aliases_make_no_large_value_of_a_small_list_and_what_is_refused_is_not_kept()
             "the document unfolds to more than 32768 keys and values",
         ),
     ] {
-        let (told, kept, patched) = of_api(&text);
-        assert!(told.contains(wanted) && told.ends_with(&format!("(hint: {hint})")), "{told}");
+        let (refusal, kept, patched) = of_api(&text);
+        assert!(refusal.contains(wanted) && refusal.ends_with(&format!("(hint: {hint})")), "{refusal}");
         assert_eq!((kept, patched), (0, false), "{wanted}");
     }
     // What is within the bounds of a list may still be too much for each of many DaemonSets to keep.
     let large = |bytes: usize| annotations(&"x".repeat(bytes), 0, "");
-    let (told, kept, patched) = of_api(&large(bounds::TENANT.patches));
-    assert!(told.starts_with("ConfigMap a/o: overlays.yaml: the patches that apply to this node take "), "{told}");
+    let (refusal, kept, patched) = of_api(&large(bounds::TENANT.patches));
+    assert!(
+        refusal.starts_with("ConfigMap a/o: overlays.yaml: the patches that apply to this node take "),
+        "{refusal}"
+    );
     assert_eq!((kept, patched), (0, false));
-    let (told, kept, patched) = of_api(&large(bounds::TENANT.patches - 5 * bounds::VALUE));
-    assert!(told.is_empty() && patched && (1..=bounds::TENANT.patches).contains(&kept), "{told}");
+    let (refusal, kept, patched) = of_api(&large(bounds::TENANT.patches - 5 * bounds::VALUE));
+    assert!(refusal.is_empty() && patched && (1..=bounds::TENANT.patches).contains(&kept), "{refusal}");
     let elsewhere = large(bounds::TENANT.patches).replace("nodes: {}", "nodes: {matchLabels: {a: b}}");
     assert_eq!(of_api(&elsewhere).0, "", "it does not apply here");
     let owners = DaemonSet { source: Source::File { path: "/x".into() }, ..DaemonSet::clone(&daemon_set("static")) };
@@ -71,6 +74,6 @@ fn aliases_make_no_large_value_of_a_small_list_and_what_is_refused_is_not_kept()
     assert_eq!((overlays.refused().len(), overlays.patches.len(), overlays.digest.len()), (1, 0, DIGEST));
     let many: Vec<String> = (0..1_000).map(|n| format!("f{n}: 1")).collect();
     let refused = on("", &format!("- {{nodes: {{}}, patch: {{spec: {{{}}}}}}}\n", many.join(", ")));
-    assert_eq!(refused.refused().len(), TOLD + 1);
-    assert_eq!(refused.refused()[TOLD].to_string(), "overlays.yaml: has 988 more errors");
+    assert_eq!(refused.refused().len(), MOST_KEPT + 1);
+    assert_eq!(refused.refused()[MOST_KEPT].to_string(), "overlays.yaml: has 988 more errors");
 }

@@ -93,7 +93,7 @@ fn what_starts_at_a_boot_waits_for_its_turn_behind_its_gate() {
     assert!(plan.summary.reason.contains("waits until a/x is Ready here"), "{}", plan.summary.reason);
     bench.awaited.clear();
     assert_eq!(bench.pass(&desired), ["open uid-b-1"]);
-    // Nobody is awaited, and the one before has no gate.
+    // No daemon is awaited, and the one before has no gate.
     let (mut bench, _) = staged();
     boot(&mut bench);
     assert_eq!(bench.pass(&desired), SWAP);
@@ -269,6 +269,9 @@ fn what_has_the_labels_of_a_new_node_against_it_stays_until_they_are_all_there()
     let created = bench.record.instances[0].created;
     bench.world.node_since = Some(created - ms(1));
     assert_eq!(ends(&bench, &elsewhere), ["end uid-a-0"], "it was started on this Node, which had them");
+    bench.record.instances[0].is_adopted = true;
+    assert_eq!(ends(&bench, &elsewhere), NONE, "no record tells when it was started");
+    bench.record.instances[0].is_adopted = false;
     bench.world.node_since = Some(created + ms(1));
     assert_eq!(ends(&bench, &elsewhere), NONE);
     bench.world.lacks_labels_until = None;

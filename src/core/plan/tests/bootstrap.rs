@@ -69,7 +69,7 @@ fn what_was_handed_over_does_not_come_back_when_its_label_is_taken_away() {
         sources::resolve(&known, record, &Policy::default(), &ObjectMap::default())
     };
     let back = resolved(&bench.record, ApiState::Unknown);
-    assert!(matches!(back, Desired::Wanted { .. }), "without the API server's word it belongs here: {back:?}");
+    assert!(matches!(back, Desired::Wanted { .. }), "without an answer of the API server it belongs here: {back:?}");
     bench.pass(&resolved(&bench.record, ApiState::Present(&now)));
     assert!(bench.record.is_bare(), "{:?}", bench.record);
     let gone = resolved(&bench.record, ApiState::Unknown);
@@ -208,7 +208,7 @@ fn where_its_record_is_lost_it_may_have_been_handed_over_in_this_boot() {
 }
 
 #[test]
-fn a_stock_pod_beside_a_static_instance_is_told() {
+fn a_stock_pod_beside_a_static_instance_is_reported() {
     let mut bench = Bench::running("a");
     let mut of_the_api = daemon_set("a");
     of_the_api.source = Source::Api;

@@ -156,7 +156,7 @@ fn what_it_last_said_of_a_revision_counts_while_it_is_away() {
     bench.pass(&desired);
     bench.world.says = Some(silent());
     bench.world.manifests.clear();
-    assert_eq!(bench.pass(&desired), ["end uid-a-0"], "somebody removed it");
+    assert_eq!(bench.pass(&desired), ["end uid-a-0"], "its manifest was removed");
     bench.world.running.clear();
     bench.now += GONE_AFTER;
     let plan = bench.plan(&desired);

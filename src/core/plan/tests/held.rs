@@ -30,7 +30,7 @@ fn what_is_held_keeps_its_revision_and_its_data_fresh_and_says_so() {
     bench.world.stale_volumes.insert("uid-a-0".to_owned());
     assert_eq!(bench.pass(&narrowed), ["refresh uid-a-0 volumes=true manifest=false"]);
     bench.world.manifests.clear();
-    assert_eq!(bench.pass(&narrowed), ["end uid-a-0"], "somebody else removed its manifest");
+    assert_eq!(bench.pass(&narrowed), ["end uid-a-0"], "its manifest was removed from outside");
     assert!(bench.record.runs());
     bench.world.running.clear();
     bench.now += GONE_AFTER;
@@ -47,7 +47,7 @@ fn what_the_rules_hold_returns_as_it_was_and_nothing_else_starts() {
         bench.world.forbids = true;
         let desired = held(why);
         bench.world.manifests.clear();
-        assert_eq!(bench.pass(&desired), ["end uid-a-0"], "somebody else removed its manifest");
+        assert_eq!(bench.pass(&desired), ["end uid-a-0"], "its manifest was removed from outside");
         bench.world.running.clear();
         bench.now += GONE_AFTER;
         bench.pass(&desired)

@@ -106,6 +106,6 @@ fn what_may_not_exist_is_no_data_that_is_lost() {
     let mut bench = lacking_its_secret();
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["end uid-a-0"]);
     let mut bench = lacking_its_secret();
-    bench.world.held.iter_mut().for_each(|held| (held.unheard, held.optional) = (true, true));
+    bench.world.held.iter_mut().for_each(|held| (held.unconfirmed, held.optional) = (true, true));
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["refresh uid-a-0 volumes=true manifest=true"]);
 }

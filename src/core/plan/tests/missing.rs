@@ -9,9 +9,13 @@ fn reference() -> ObjectRef {
     ObjectRef::new(Kind::ConfigMap, "kube-system", "config")
 }
 
-fn held(unheard: bool) -> HeldPart {
+fn held(unconfirmed: bool) -> HeldPart {
     let [kind, namespace, name] = ["ConfigMap", "kube-system", "config"].map(str::to_owned);
-    HeldPart { missing: vec![Missing { kind, namespace, name, key: String::new() }], unheard, ..HeldPart::default() }
+    HeldPart {
+        missing: vec![Missing { kind, namespace, name, key: String::new() }],
+        unconfirmed,
+        ..HeldPart::default()
+    }
 }
 
 fn withheld() -> Permission {
@@ -42,7 +46,7 @@ fn what_an_approved_revision_lacks_is_said_and_stays_known_when_the_approval_is_
         let plan = bench.plan(&desired);
         assert_eq!((plan.summary.state, &plan.summary.missing), (State::Running, &missing()), "{permission:?}");
         assert!(plan.summary.reason.contains("ConfigMap kube-system/config"), "{}", plan.summary.reason);
-        assert!(plan.references.contains(&reference()), "it is heard of when it is created: {permission:?}");
+        assert!(plan.references.contains(&reference()), "it is watched for its creation: {permission:?}");
         assert_eq!(plan.replacing, None);
     }
     bench.world.needs.insert("b".to_owned(), (reference(), None));
@@ -102,7 +106,7 @@ fn what_the_revision_that_runs_lacks_is_not_said_of_another() {
     assert_eq!(bench.plan(&restarting("a")).summary.missing, None);
     bench.record.order_restart("uid-a-0", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.plan(&restarting("a")).summary.missing, None);
-    // Nothing runs: the first instance waits for it, and nobody keeps a slot from it.
+    // Nothing runs: the first instance waits for it, and it keeps its slot.
     let mut first = Bench::new();
     first.world.permission = Some(Permission::Approved);
     first.world.needs.insert("b".to_owned(), (reference(), Some(held(false))));

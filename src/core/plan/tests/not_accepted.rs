@@ -151,7 +151,7 @@ fn where_none_was_accepted_before_it_stays_not_accepted_until_it_may_be() {
 }
 
 #[test]
-fn what_may_have_been_rejected_unheard_is_tried_once_more_when_the_api_server_answers() {
+fn a_rejection_that_may_have_gone_unnoticed_is_tried_once_more_when_the_api_server_answers() {
     let mut bench = Bench::new();
     bench.world.conditions = conditions("v1.36.2", false);
     bench.shows_nothing(&["uid-a-0", "uid-a-1"]);

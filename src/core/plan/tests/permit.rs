@@ -134,7 +134,7 @@ fn what_is_restarted_in_between_returns_at_the_revision_that_is_permitted() {
     assert_eq!(bench.pass(&desired), ["end uid-a-1"]);
     bench.world.running.clear();
     bench.now += GONE_AFTER;
-    assert_eq!(bench.pass(&desired), ["finish uid-a-1", "start uid-a-2"], "also when somebody removed its manifest");
+    assert_eq!(bench.pass(&desired), ["finish uid-a-1", "start uid-a-2"], "also when its manifest was removed");
 
     let on_delete = |image| DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..of_api(image) };
     bench.record.order_restart("uid-a-2", RestartCause::Deleted, bench.now, &Fingerprint::Unknown);
@@ -195,7 +195,7 @@ fn a_node_that_the_revision_made_unwell_goes_back_all_the_same() {
     let taint = |key: &str| Taint { key: key.into(), value: String::new(), effect: "NoSchedule".into() };
     bench.world.approved = Some("a".into());
     bench.node.taints = vec![taint("reserved")];
-    assert_eq!(bench.pass(&desired), NONE, "somebody keeps its pods away");
+    assert_eq!(bench.pass(&desired), NONE, "a taint keeps its pods away");
     bench.node.taints = vec![taint("node.kubernetes.io/not-ready")];
     assert_eq!(bench.pass(&desired), ["end uid-b-1"]);
     bench.world.running.clear();
@@ -269,7 +269,7 @@ fn a_released_revision_whose_image_cannot_be_pulled_is_passed_over_after_the_dea
 }
 
 #[test]
-fn pulls_ahead_of_an_approval_are_spread_and_what_fails_is_told() {
+fn pulls_ahead_of_an_approval_are_spread_and_a_failure_is_reported() {
     let within = |window: &str| {
         let mut daemon_set = of_api("b");
         daemon_set.annotations.insert("daemonlet.dev/pre-pull".to_owned(), window.to_owned());
@@ -358,7 +358,7 @@ fn what_is_halted_is_not_claimed_though_its_approval_stands() {
     let (mut claimed, _) = bench(Permission::Claimed);
     assert_eq!(claimed.pass(&desired), ["end uid-a-0"], "what is claimed goes on");
     let (mut free, _) = bench(Permission::Free);
-    assert_eq!(free.pass(&desired), ["end uid-a-0"], "nobody coordinates it");
+    assert_eq!(free.pass(&desired), ["end uid-a-0"], "no coordinator approves it");
 }
 
 #[test]

@@ -29,7 +29,7 @@ impl Bench {
 }
 
 #[test]
-fn a_surge_onto_the_same_host_port_is_told_and_leaves_the_old_instance() {
+fn a_surge_onto_the_same_host_port_is_reported_and_leaves_the_old_instance() {
     let mut bench = Bench::runs(&surging("a", 9100));
     let desired = wanted(&surging("b", 9100));
     assert_eq!(bench.pass(&desired), NONE);

@@ -76,7 +76,7 @@ fn a_revision_that_is_not_available_in_time_gives_way_to_the_last_good_one() {
 }
 
 #[test]
-fn without_the_annotation_the_failure_is_told_and_the_revision_stays() {
+fn without_the_annotation_the_failure_is_reported_and_the_revision_stays() {
     let strip = |image| {
         let mut daemon_set = rolling_back(image);
         daemon_set.annotations.remove(ROLLBACK);
@@ -156,7 +156,7 @@ fn images_that_cannot_be_pulled_leave_the_old_instance_and_hold_no_first_one_up(
         assert!(plan.summary.reason.contains("revision b cannot start, the old instance stays"));
         assert!(plan.pull.is_some(), "they are asked for");
     }
-    bench.world.images = Some(Images::Handed("nobody pulls here".into()));
+    bench.world.images = Some(Images::Handed("the agent does not pull here".into()));
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
 
     let mut first = Bench::new();
@@ -277,7 +277,7 @@ fn where_nobody_tells_readiness_running_steadily_lets_a_surge_go_on_and_becomes_
     bench.now = began + ms(30_000);
     assert_eq!(bench.pass(&desired), ["end uid-a-0"], "the surge goes on");
     bench.converge(&desired);
-    assert_eq!(bench.record.good.as_ref().unwrap().revision, "a", "somebody may still say something against it");
+    assert_eq!(bench.record.good.as_ref().unwrap().revision, "a", "evidence against it may still come");
     bench.now = began + DEADLINE;
     assert_eq!(bench.converge(&desired), ["keep uid-b-1"]);
     assert_eq!(bench.record.good.as_ref().unwrap().revision, "b");

@@ -115,10 +115,10 @@ fn the_env_files_of_all_containers_stay_with_the_manifest_that_names_what_is_in_
     bench.lacks(vec![held(environment("c"), "c")]);
     assert_eq!(bench.refreshed(), Some((both(), false)));
     let stale = bench.summary().stale;
-    let told: Vec<_> = stale.iter().map(|stale| (stale.volume.as_str(), stale.reason.as_str())).collect();
+    let volumes: Vec<_> = stale.iter().map(|stale| (stale.volume.as_str(), stale.reason.as_str())).collect();
     let of_c = "the environment of container c: missing key k of ConfigMap a/c";
     let of_d = "the manifest, which names its variables, stays as it is";
-    assert_eq!(told, [("daemonlet-env-c", of_c), ("daemonlet-env-d", of_d)]);
+    assert_eq!(volumes, [("daemonlet-env-c", of_c), ("daemonlet-env-d", of_d)]);
 
     bench.lacks(vec![held(volume("config"), "c")]);
     bench.world.stale_volumes.insert(UID.to_owned());
@@ -132,11 +132,11 @@ fn the_env_files_of_all_containers_stay_with_the_manifest_that_names_what_is_in_
     assert_eq!(bench.refreshed(), Some((both(), false)), "the pod as a whole");
     assert_eq!(bench.summary().stale.len(), 3);
 
-    bench.lacks(vec![HeldPart { unheard: true, ..held(Part::Pod, "c") }]);
+    bench.lacks(vec![HeldPart { unconfirmed: true, ..held(Part::Pod, "c") }]);
     bench.world.refused = None;
     bench.world.stale_volumes.insert(UID.to_owned());
     assert_eq!(bench.refreshed(), Some((both(), false)));
-    assert_eq!(bench.summary().stale.len(), 0, "nobody says that it is missing");
+    assert_eq!(bench.summary().stale.len(), 0, "no source says that it is missing");
 
     bench.lacks(Vec::new());
     bench.world.stale_volumes.insert(UID.to_owned());
@@ -148,13 +148,13 @@ fn the_env_files_of_all_containers_stay_with_the_manifest_that_names_what_is_in_
 fn what_nobody_has_said_anything_of_is_not_stale() {
     let mut bench = Bench::running("a");
     bench.world.ready.insert(UID.to_owned(), NOW);
-    bench.lacks(vec![HeldPart { unheard: true, ..held(volume("config"), "c") }]);
+    bench.lacks(vec![HeldPart { unconfirmed: true, ..held(volume("config"), "c") }]);
     bench.world.stale_volumes.insert(UID.to_owned());
     assert_eq!(bench.refreshed(), Some((vec!["config".to_owned()], false)));
     let summary = bench.summary();
     assert_eq!((summary.state, summary.stale.len()), (State::Running, 0));
-    let told = "keeps its last data until this is known: key k of ConfigMap a/c";
-    assert!(summary.reason.contains(told), "nobody says that it is missing: {}", summary.reason);
+    let reason = "keeps its last data until this is known: key k of ConfigMap a/c";
+    assert!(summary.reason.contains(reason), "no source says that it is missing: {}", summary.reason);
     bench.lacks(vec![held(Part::Pod, "c")]);
     let reason = bench.summary().reason;
     assert!(reason.contains("keeps its last data: missing key k of ConfigMap a/c"), "{reason}");
@@ -266,7 +266,7 @@ fn what_replaces_an_instance_lacks_nothing_and_a_pod_waits_for_its_volumes() {
 #[test]
 fn a_first_start_gives_the_api_server_a_moment_to_say_whether_an_object_exists() {
     let mut bench = Bench::new();
-    bench.lacks(vec![HeldPart { unheard: true, ..held(environment("c"), "c") }]);
+    bench.lacks(vec![HeldPart { unconfirmed: true, ..held(environment("c"), "c") }]);
     let desired = wanted(&daemon_set("a"));
     let plan = bench.plan(&desired);
     assert_eq!((plan.actions.len(), plan.wake_at), (0, Some(NOW + ms(2_000))));
@@ -292,7 +292,7 @@ fn what_another_version_or_another_node_name_made_says_that_it_is_not_kept_up_to
 
 #[test]
 fn what_is_lost_does_not_wait_for_what_may_not_exist() {
-    let optional = |part: Part| HeldPart { unheard: true, optional: true, ..held(part, "c") };
+    let optional = |part: Part| HeldPart { unconfirmed: true, optional: true, ..held(part, "c") };
     let lost = |part: Part| {
         let mut bench = Bench::running("a");
         bench.world.manifests.insert(UID.to_owned(), "lost".to_owned());
@@ -304,7 +304,7 @@ fn what_is_lost_does_not_wait_for_what_may_not_exist() {
     assert_eq!(bench.refreshed(), Some((Vec::new(), true)));
     assert_eq!(bench.record.instances[0].waiting, ["c".to_owned()].into(), "it may have had it");
     bench = lost(volume("config"));
-    bench.world.held.push(HeldPart { unheard: true, ..held(volume("other"), "d") });
+    bench.world.held.push(HeldPart { unconfirmed: true, ..held(volume("other"), "d") });
     assert_eq!(bench.refreshed(), None, "something else is needed");
     bench = lost(environment("c"));
     bench.world.manifests.insert(UID.to_owned(), "other".to_owned());

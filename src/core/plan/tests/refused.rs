@@ -1,4 +1,4 @@
-//! What is refused or waits, and what of it is asked for all the same.
+//! Daemons that are refused or wait, and which of their objects are requested nevertheless.
 
 use super::*;
 
@@ -39,7 +39,11 @@ fn what_a_daemon_refers_to_is_asked_for_while_its_namespace_is_unknown() {
     let mut bench = Bench::new();
     bench.world.unjudged = Some(missing("Namespace"));
     let plan = bench.plan(&wanted(&daemon_set("a")));
-    assert_eq!((plan.summary.state, plan.actions), (State::Waiting, Vec::new()), "nobody has said that it may start");
+    assert_eq!(
+        (plan.summary.state, plan.actions),
+        (State::Waiting, Vec::new()),
+        "it is not known whether it may start"
+    );
     bench.world.waiting_for = vec![missing("Secret")];
     let (config, secret) = (ObjectRef::new(Kind::ConfigMap, "", "a"), ObjectRef::new(Kind::Secret, "", "a"));
     let other = ObjectRef::new(Kind::ConfigMap, "", "b");
@@ -49,6 +53,6 @@ fn what_a_daemon_refers_to_is_asked_for_while_its_namespace_is_unknown() {
     assert_eq!(plan.summary.waiting_for, [missing("Namespace"), missing("Secret"), missing("ConfigMap")]);
     assert!(plan.references.contains(&config));
     assert!(!plan.references.contains(&other), "what it does not wait for can be asked for later");
-    assert!(!plan.references.contains(&secret), "nothing secret is read for a daemon that nobody has let in");
+    assert!(!plan.references.contains(&secret), "nothing secret is read for a daemon that policy has not allowed");
     assert_eq!(plan.actions, []);
 }

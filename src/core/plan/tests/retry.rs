@@ -122,7 +122,7 @@ fn what_has_ended_to_return_does_so_on_a_node_that_is_not_ready() {
         bench.pass(&desired)
     };
     assert_eq!(then(&not_ready), ["finish uid-a-0", "start uid-b-1"]);
-    assert_eq!(then(&reserved), ["finish uid-a-0"], "somebody keeps its pods away");
+    assert_eq!(then(&reserved), ["finish uid-a-0"], "a taint keeps its pods away");
     let ordered = |taint: &Taint| {
         let mut bench = Bench::running("a");
         bench.node.taints = vec![taint.clone()];
@@ -147,7 +147,7 @@ fn what_has_ended_to_return_does_so_on_a_node_that_is_not_ready() {
 }
 
 #[test]
-fn a_successor_waits_until_the_api_has_been_told_that_the_old_pod_ends() {
+fn a_successor_waits_until_the_api_shows_that_the_old_pod_ends() {
     let mut bench = Bench::running("a");
     let desired = wanted(&daemon_set("a"));
     bench.order("uid-a-0", RestartCause::Deleted);
@@ -218,5 +218,5 @@ fn a_successor_that_waits_for_what_it_needs_is_one_when_nothing_is_left_of_what_
     };
     let (not_ready, reserved) = (taint("node.kubernetes.io/not-ready", "NoSchedule"), taint("reserved", "NoExecute"));
     assert_eq!(then(std::slice::from_ref(&not_ready)), ["start uid-b-1"]);
-    assert_eq!(then(&[reserved, not_ready]), NONE, "somebody kept it away: it is new to the node");
+    assert_eq!(then(&[reserved, not_ready]), NONE, "a taint kept it away: it is new to the node");
 }

@@ -161,7 +161,7 @@ fn what_is_staged_stays_old_where_a_kubelet_has_run_and_is_staged_still() {
     boot(&mut bench);
     bench.world.moment = Some(PassPhase::First);
     assert_eq!(bench.pass(&desired), NONE);
-    assert_eq!(bench.record.staged.as_deref(), Some("b"), "nobody has said that the approval is gone");
+    assert_eq!(bench.record.staged.as_deref(), Some("b"), "the approval is not known to be gone");
     bench.world.permission = Some(Permission::Withheld(Withheld::NotApproved));
     assert_eq!(bench.pass(&desired), NONE);
     assert_eq!((&bench.record.staged, bench.plan(&desired).staging), (&None, None), "it is read to be gone");

@@ -68,7 +68,7 @@ pub(super) struct DaemonWorld {
     pub(super) released: Option<ReleasedDefinition>,
     pub(super) approved: Option<String>,
     pub(super) rendered: RefCell<u32>,
-    /// What the API server says of pods; `None`: nobody asks it.
+    /// What the API server says of pods; `None`: it is not asked.
     pub(super) says: Option<crate::core::dry_run::DryRunAnswer>,
     /// The data of what admission made, where it has other data.
     pub(super) data_of_admitted: String,
@@ -119,7 +119,11 @@ impl Facts for DaemonWorld {
                     references,
                     tokens: BTreeSet::new(),
                     waiting_for,
-                    absent: held.iter().filter(|held| !held.unheard).flat_map(|held| held.missing.clone()).collect(),
+                    absent: held
+                        .iter()
+                        .filter(|held| !held.unconfirmed)
+                        .flat_map(|held| held.missing.clone())
+                        .collect(),
                     held,
                     notes: Vec::new(),
                     data_version: data_version.clone(),

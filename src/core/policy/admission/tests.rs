@@ -77,7 +77,7 @@ fn the_rules_bind_the_api_and_not_folders() {
 }
 
 #[test]
-fn the_namespace_binds_the_api_and_is_told_of_folders() {
+fn the_namespace_binds_the_api_and_is_only_noted_for_folders() {
     let open = Policy::default().with_rules(PodRules { trusted_namespaces: vec!["*".into()], ..PodRules::default() });
     let namespace = enforcing("baseline");
     let known = Lookup::Present(&namespace);

@@ -1,6 +1,6 @@
 //! Grants of `[policy]` that give more than they seem to.
 //!
-//! Owns which they are, and what to write instead. They are valid: who writes them may mean them.
+//! Owns which they are, and what to write instead. They are valid: they may be intended.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,7 +39,7 @@ const SENSITIVE: [&str; 24] = [
     "/var/spool/cron",
 ];
 
-/// Whether at, below or above `path` are sockets or credentials of the node: whoever reads there is soon root on it.
+/// Whether at, below or above `path` are sockets or credentials of the node: a process that can read them can become root on it.
 pub(super) fn leads_to_sockets(path: &str) -> bool {
     let places = || SENSITIVE.iter().map(Path::new);
     !below(path, places()).is_empty() || above(path, places()).is_some()

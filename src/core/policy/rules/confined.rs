@@ -125,7 +125,7 @@ impl Confined<'_> {
             let of_type = |(kind, value): &(&String, &Value)| kind.as_str() != "name" && !value.is_null();
             let mut kinds = volume.as_object().into_iter().flatten().filter(of_type).peekable();
             if kinds.peek().is_none() {
-                // It is an emptyDir. The API server writes that into a template, and nothing writes it into an overlay.
+                // It is an emptyDir. The API server writes that type into a template, but not into an overlay.
                 self.empty_dir(&format!("volumes[{name}].emptyDir"), &Value::Null, found);
             }
             for (kind, source) in kinds {
@@ -134,7 +134,7 @@ impl Confined<'_> {
                     "hostPath" => self.host_path(&field, name, source, found),
                     "emptyDir" => self.empty_dir(&field, source, found),
                     free if FREE_TYPES.contains(&free) => {}
-                    // Rendering says so, whoever may have it.
+                    // Rendering reports that for every namespace.
                     never if render::cannot_mount(never) => {}
                     granted if self.grant.volume_types.iter().any(|kind| kind == granted) => {}
                     other => {
@@ -222,7 +222,7 @@ impl Confined<'_> {
         }
     }
 
-    /// Nobody can shorten the end of a static pod: no request deletes it, and its ports, its requests and its place are
+    /// The end of a static pod cannot be shortened: no request deletes it, and its ports, its requests and its place are
     /// taken until then.
     fn grace_periods(&self, found: &mut Vec<FieldError>) {
         let probes = ["livenessProbe", "startupProbe"];
@@ -258,7 +258,7 @@ impl Confined<'_> {
         }
     }
 
-    /// `written`: without what admission adds, which is the cluster's own word.
+    /// `written`: without what admission adds, which is the cluster's own decision.
     fn annotations(&self, written: &Value, found: &mut Vec<FieldError>) {
         let annotations = written.at(["metadata", "annotations"]).and_then(Value::as_object).into_iter().flatten();
         for (name, _) in annotations.filter(|(name, _)| runtime_annotations::has(name)) {
@@ -275,7 +275,7 @@ impl Confined<'_> {
         }
     }
 
-    /// Once an image is on the node, every pod may use it: a static pod cannot name who may.
+    /// Once an image is on the node, every pod may use it: a static pod cannot restrict that.
     /// `written`: without what admission adds, such as the ServiceAccount's.
     fn pulls(&self, written: &Value, found: &mut Vec<FieldError>) {
         let names: Vec<&str> = written.list_at("imagePullSecrets").iter().map(|secret| secret.str_at("name")).collect();
@@ -287,7 +287,7 @@ impl Confined<'_> {
         }
     }
 
-    /// What this version does not know, no rule judges, and a newer kubelet may obey.
+    /// Fields that this version does not know: no rule judges them, and a newer kubelet may obey them.
     fn unknown_fields(&self, template: &Value, found: &mut Vec<FieldError>) {
         let hint = || Some(format!("leave it out, or {}", self.trust));
         found.extend(patch_fields(template, "spec.template").into_iter().map(|e| FieldError { hint: hint(), ..e }));
@@ -310,7 +310,7 @@ fn makes_logs(path: &str, part: &str) -> bool {
     LOGS.iter().any(is_inside) || part.contains("$(") && LOGS.iter().any(may_be)
 }
 
-/// Whether a quantity is more than nothing.
+/// Whether a quantity is more than 0.
 fn is_positive(value: &Value) -> bool {
     quantity::parse_json(value).is_some_and(|amount| amount.milli_value() > 0)
 }

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// Volume types that a namespace without a grant may use: what they hold comes from the cluster or from nowhere.
+/// Volume types that a namespace without a grant may use: their content comes from the cluster, or they begin empty.
 pub(super) const FREE_TYPES: [&str; 6] = ["configMap", "downwardAPI", "emptyDir", "image", "projected", "secret"];
 
 /// Volume types that can be granted: a driver of the kubelet mounts them without the API. `hostPath` is granted by path.

@@ -87,8 +87,9 @@ fn a_variable_of_another_service_is_noted_unless_the_container_sets_it() {
     let notes = Fixture::container(container).rendered().notes;
     assert_eq!(notes.len(), 1);
     let note = notes[0].to_string();
-    let told = "spec.template.spec.containers[0]: uses A_SERVICE_HOST, DB_SERVICE_HOST, DB_SERVICE_PORT of Services";
-    assert!(note.starts_with(told), "{note}");
+    let expected =
+        "spec.template.spec.containers[0]: uses A_SERVICE_HOST, DB_SERVICE_HOST, DB_SERVICE_PORT of Services";
+    assert!(note.starts_with(expected), "{note}");
 }
 
 #[test]
@@ -112,6 +113,31 @@ fn they_come_first_only_where_a_value_refers_to_them() {
     let escaped = variable("URL", "https://$$(KUBERNETES_SERVICE_HOST)");
     let fixture = Fixture::container(json!({"env": [escaped]}));
     assert_eq!(env(&fixture), json!([escaped, host("10.96.0.1"), port("443")]));
+}
+
+#[test]
+fn what_is_used_before_the_container_sets_it_is_the_services() {
+    let url = variable("URL", "https://$(KUBERNETES_SERVICE_HOST)");
+    let mut fixture = Fixture::container(json!({"env": [url, host("mine")]}));
+    assert_eq!(env(&fixture), json!([host("10.96.0.1"), port("443"), url, host("mine")]));
+    assert_eq!(env(host_network(&mut fixture)), json!([host("10.0.0.1"), url, host("mine")]));
+    let mut fixture = Fixture::container(json!({"env": [url, port("1")]}));
+    assert_eq!(env(host_network(&mut fixture)), json!([host("10.0.0.1"), url, port("1")]));
+    let itself = host("$(KUBERNETES_SERVICE_HOST).example.org");
+    assert_eq!(env(&Fixture::container(json!({"env": [itself]}))), json!([host("10.96.0.1"), port("443"), itself]));
+    let fixture = Fixture::container(json!({"env": [host("mine"), url]}));
+    assert_eq!(env(&fixture), json!([host("mine"), url, port("443")]));
+}
+
+#[test]
+fn the_port_is_the_first_one() {
+    let mut fixture = Fixture::container(json!({}));
+    let ports = json!([{"name": "konnectivity", "port": 8132}, {"name": "https", "port": 443}]);
+    let service = json!({"spec": {"clusterIP": "10.96.0.1", "ports": ports}});
+    fixture.objects.objects.insert(ObjectRef::new(Kind::Service, "default", "kubernetes"), service);
+    let env = all(&fixture);
+    let env = env.as_array().unwrap();
+    assert!(env.contains(&port("8132")) && env.contains(&variable("KUBERNETES_SERVICE_PORT_HTTPS", "443")), "{env:?}");
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn a_tenants_priority_ends_no_daemon_of_others() {
     }
     assert_eq!(pod.notes[0].field, "spec.template.spec.priorityClassName");
     for value in [0, -5] {
-        assert_eq!(spec(&of(value).rendered(), "/priority"), &json!(value), "it gives way, and ends nobody");
+        assert_eq!(spec(&of(value).rendered(), "/priority"), &json!(value), "it gives way, and ends no pod");
     }
     let mut trusted = of(1000);
     trusted.options.rules.trusted_namespaces.push("*".to_owned());

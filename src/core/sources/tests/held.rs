@@ -1,4 +1,4 @@
-//! What rules and configuration hold, and who may end what.
+//! Daemons that rules and configuration hold, and which source may end which.
 
 use super::*;
 
@@ -40,6 +40,22 @@ fn a_configuration_that_selects_less_holds_what_runs() {
         let goes_on = case(ApiState::Present(daemon_set)).desired(&bootstrap);
         assert_eq!(goes_on, format!("held, {expected}, ask=false"));
     }
+}
+
+#[test]
+fn what_runs_without_a_record_stays_where_the_policy_lacks_its_namespace() {
+    let labelled = daemon_set(Source::Api, Some("static"));
+    let case = |namespaces: &[&str], answer| {
+        let policy = policy(None, "", namespaces);
+        SourcesCase { policy, ..SourcesCase::new(FolderState::Absent, ApiState::Present(&labelled)) }.confirmed(answer)
+    };
+    let adopted = record(None, true);
+    for answer in [Confirmation::Unasked, Confirmation::NotCovered, Confirmation::StillThere] {
+        assert_eq!(case(&["a"], answer).desired(&adopted), "kept");
+    }
+    assert_eq!(case(&["a"], Confirmation::Unasked).desired(&record(None, false)), "left");
+    let released = DaemonRecord { released: true, ..adopted };
+    assert!(case(&["a"], Confirmation::NotCovered).desired(&released).starts_with("gone"));
 }
 
 #[test]

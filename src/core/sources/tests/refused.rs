@@ -102,7 +102,7 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
     running.instances[0].daemon_set = Some(Arc::clone(&changed));
     assert_eq!(desired(&running, &enforcing("baseline")), (true, String::new()));
     assert_eq!(desired(&running, &unseen), (true, String::new()));
-    // Nor is the revision of the API that runs: the folder's would be a step back that nobody approved.
+    // Nor is the revision of the API that runs: the folder's would be a step back without an approval.
     let spec = json!({"containers": [{"name": "net", "image": "net:1"}]});
     let earlier = DaemonSet { template: json!({ "spec": spec }), ..DaemonSet::clone(&daemon_set(Source::Api, None)) };
     running.instances[0].daemon_set = Some(Arc::new(earlier.clone()));

@@ -67,7 +67,7 @@ fn with_nothing_remembered_what_runs_and_came_from_the_api_is_not_taken_back_to_
         "wanted from API, Static",
         "it is replaced"
     );
-    // What ends for good was deleted, whether its file is ignored or there is none.
+    // A daemon that ends for good was deleted, whether its file is ignored or does not exist.
     let mut deleted = runs.clone();
     deleted.instances[0].phase = Phase::ending(at(0), "the DaemonSet was deleted");
     deleted.ignored_file = Some("f1".to_owned());

@@ -41,12 +41,12 @@ pub(super) fn check(container: &Value, volumes: &BTreeMap<&str, &Value>, place: 
     for (index, source) in container.list_at("envFrom").iter().enumerate() {
         let place = format!("{place}.envFrom[{index}]");
         if let Some(prefix) = source.text_at("prefix") {
-            told(format!("{place}.prefix"), no_variable_name(prefix), errors);
+            check_reason(format!("{place}.prefix"), no_variable_name(prefix), errors);
         }
         let set = ["configMapRef", "secretRef"].into_iter().filter(|kind| source.at(*kind).is_some());
         for kind in set.clone() {
             let reason = dns::subdomain(&with_end(source.str_at([kind, "name"])));
-            told(format!("{place}.{kind}.name"), reason, errors);
+            check_reason(format!("{place}.{kind}.name"), reason, errors);
         }
         if set.count() != 1 {
             errors.push(wrong(place, "must have exactly one of configMapRef, secretRef"));
@@ -54,7 +54,7 @@ pub(super) fn check(container: &Value, volumes: &BTreeMap<&str, &Value>, place: 
     }
 }
 
-fn told(place: String, reason: Option<impl Into<String>>, errors: &mut Vec<FieldError>) {
+fn check_reason(place: String, reason: Option<impl Into<String>>, errors: &mut Vec<FieldError>) {
     errors.extend(reason.map(|reason| wrong(place, reason)));
 }
 
@@ -97,8 +97,8 @@ fn value_from(
             "resourceFieldRef" => downward::resource_field_ref(source, false, &place, errors),
             "fileKeyRef" => file_key(source, volumes, &place, errors),
             _ => {
-                told(format!("{place}.name"), dns::subdomain(source.str_at("name")), errors);
-                told(format!("{place}.key"), no_config_key(source.str_at("key")), errors);
+                check_reason(format!("{place}.name"), dns::subdomain(source.str_at("name")), errors);
+                check_reason(format!("{place}.key"), no_config_key(source.str_at("key")), errors);
             }
         }
     }
@@ -113,18 +113,18 @@ fn value_from(
 
 /// `validateFileKeySelector` and `validateFileKeyRefVolumes`.
 fn file_key(reference: &Value, volumes: &BTreeMap<&str, &Value>, place: &str, errors: &mut Vec<FieldError>) {
-    told(format!("{place}.key"), no_variable_name(reference.str_at("key")), errors);
+    check_reason(format!("{place}.key"), no_variable_name(reference.str_at("key")), errors);
     let name = reference.str_at("volumeName");
     let reason = dns::label(name).map(str::to_owned).or_else(|| match volumes.get(name) {
         None => Some(format!("the pod has no volume {name}")),
         Some(volume) => (!is_empty_dir(volume)).then(|| "must be an emptyDir volume".to_owned()),
     });
-    told(format!("{place}.volumeName"), reason, errors);
+    check_reason(format!("{place}.volumeName"), reason, errors);
     let reason = match reference.str_at("path") {
         "" => Some("required"),
         path => goes_back(path).then_some(BACKSTEPS),
     };
-    told(format!("{place}.path"), reason, errors);
+    check_reason(format!("{place}.path"), reason, errors);
 }
 
 /// Whether a volume is an emptyDir, which one without any source is by default.

@@ -9,7 +9,7 @@ use crate::core::validate::rules::PORT_NUMBER;
 use crate::core::validate::rules::is_port_number;
 use crate::core::validate::rules::no_port_name;
 use crate::core::validate::rules::number;
-use crate::core::validate::rules::word;
+use crate::core::validate::rules::one_of;
 use crate::core::validate::wrong;
 
 const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
@@ -103,7 +103,7 @@ fn port(action: &Value, place: &str, errors: &mut Vec<FieldError>) {
 
 /// `validateHTTPGetAction`, except for its port; the path is `/` by default.
 fn http(action: &Value, place: &str, errors: &mut Vec<FieldError>) {
-    word(action, "scheme", &["HTTP", "HTTPS"], place, errors);
+    one_of(action, "scheme", &["HTTP", "HTTPS"], place, errors);
     for (index, header) in action.list_at("httpHeaders").iter().enumerate() {
         let name = header.str_at("name");
         let reason = if name.is_empty() {

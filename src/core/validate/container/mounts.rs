@@ -10,7 +10,7 @@ use crate::core::model::FieldError;
 use crate::core::validate::rules::BACKSTEPS;
 use crate::core::validate::rules::goes_back;
 use crate::core::validate::rules::not_below;
-use crate::core::validate::rules::written_word;
+use crate::core::validate::rules::written_one_of;
 use crate::core::validate::wrong;
 
 /// `ValidateVolumeMounts`; [`devices`] tells what a mount shares with a device.
@@ -39,7 +39,7 @@ pub(super) fn check(container: &Value, volumes: &BTreeMap<&str, &Value>, place: 
         if mount.text_at("subPath").is_some() && mount.text_at("subPathExpr").is_some() {
             errors.push(wrong(format!("{place}.subPathExpr"), "may not be set beside subPath"));
         }
-        written_word(mount, "mountPropagation", &["None", "HostToContainer", "Bidirectional"], &place, errors);
+        written_one_of(mount, "mountPropagation", &["None", "HostToContainer", "Bidirectional"], &place, errors);
         if mount.str_at("mountPropagation") == "Bidirectional" && !privileged {
             errors.push(wrong(format!("{place}.mountPropagation"), "Bidirectional needs a privileged container"));
         }
@@ -50,7 +50,7 @@ pub(super) fn check(container: &Value, volumes: &BTreeMap<&str, &Value>, place: 
 /// `validateMountRecursiveReadOnly`.
 fn recursive_read_only(mount: &Value, place: &str, errors: &mut Vec<FieldError>) {
     const FIELD: &str = "recursiveReadOnly";
-    written_word(mount, FIELD, &["Disabled", "IfPossible", "Enabled"], place, errors);
+    written_one_of(mount, FIELD, &["Disabled", "IfPossible", "Enabled"], place, errors);
     if !["IfPossible", "Enabled"].contains(&mount.str_at(FIELD)) {
         return;
     }

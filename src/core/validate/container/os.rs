@@ -6,7 +6,7 @@ use super::security::containers;
 use crate::core::json::Json;
 use crate::core::model::FieldError;
 use crate::core::validate::rules::POD_SPEC;
-use crate::core::validate::rules::required_word;
+use crate::core::validate::rules::required_one_of;
 use crate::core::validate::wrong;
 
 const NOT_ON_WINDOWS: &str = "not allowed in a Windows pod";
@@ -38,7 +38,7 @@ const OF_LINUX_PODS: [&str; 10] = [
 /// `validateOS`, `validateLinux` and `validateWindows`.
 pub(super) fn check(spec: &Value, errors: &mut Vec<FieldError>) {
     let Some(os) = spec.at("os") else { return };
-    required_word(os, "name", &["linux", "windows"], &format!("{POD_SPEC}.os"), errors);
+    required_one_of(os, "name", &["linux", "windows"], &format!("{POD_SPEC}.os"), errors);
     match os.str_at("name") {
         "linux" => linux(spec, errors),
         "windows" => windows(spec, errors),

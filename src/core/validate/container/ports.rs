@@ -11,7 +11,7 @@ use crate::core::validate::rules::PORT_NUMBER;
 use crate::core::validate::rules::is_port_number;
 use crate::core::validate::rules::no_port_name;
 use crate::core::validate::rules::number;
-use crate::core::validate::rules::word;
+use crate::core::validate::rules::one_of;
 use crate::core::validate::wrong;
 
 /// `validateContainerPorts`.
@@ -26,7 +26,7 @@ pub(super) fn check(container: &Value, place: &str, errors: &mut Vec<FieldError>
         if host != 0 && !is_port_number(host) {
             errors.push(wrong(format!("{place}.hostPort"), PORT_NUMBER));
         }
-        word(port, "protocol", &["TCP", "UDP", "SCTP"], &place, errors);
+        one_of(port, "protocol", &["TCP", "UDP", "SCTP"], &place, errors);
         let name = port.str_at("name");
         if name.is_empty() {
             continue;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::core::json::Json;
 use crate::core::model::FieldError;
 use crate::core::validate::rules::not_below;
-use crate::core::validate::rules::required_word;
+use crate::core::validate::rules::required_one_of;
 use crate::core::validate::wrong;
 
 const TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
@@ -18,7 +18,7 @@ const MAX_PATH: usize = 4095;
 pub(super) fn seccomp(context: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let Some(profile) = context.at("seccompProfile") else { return };
     let place = format!("{place}.seccompProfile");
-    required_word(profile, "type", &TYPES, &place, errors);
+    required_one_of(profile, "type", &TYPES, &place, errors);
     let reason = match (profile.str_at("type"), profile.at(LOCAL).and_then(Value::as_str)) {
         ("Localhost", None) => Some("required with the type Localhost"),
         ("Localhost", Some(path)) => not_below(path),
@@ -32,7 +32,7 @@ pub(super) fn seccomp(context: &Value, place: &str, errors: &mut Vec<FieldError>
 pub(super) fn app_armor(context: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let Some(profile) = context.at("appArmorProfile") else { return };
     let place = format!("{place}.appArmorProfile");
-    required_word(profile, "type", &TYPES, &place, errors);
+    required_one_of(profile, "type", &TYPES, &place, errors);
     let reason = match (profile.str_at("type"), profile.at(LOCAL).and_then(Value::as_str)) {
         ("Localhost", None | Some("")) => Some("required with the type Localhost"),
         ("Localhost", Some(name)) if name.trim() != name => Some("must not have leading or trailing spaces"),

@@ -10,7 +10,7 @@ use super::windows;
 use crate::core::json::Json;
 use crate::core::model::FieldError;
 use crate::core::validate::rules::POD_SPEC;
-use crate::core::validate::rules::written_word;
+use crate::core::validate::rules::written_one_of;
 use crate::core::validate::wrong;
 
 /// `nameToNamespace`, those of the IPC namespace.
@@ -34,7 +34,7 @@ pub(super) fn check(spec: &Value, container: &Value, place: &str, errors: &mut V
     for field in ["runAsUser", "runAsGroup"] {
         id(context.at(field), &format!("{place}.{field}"), errors);
     }
-    written_word(context, "procMount", &["Default", "Unmasked"], &place, errors);
+    written_one_of(context, "procMount", &["Default", "Unmasked"], &place, errors);
     if context.str_at("procMount") == "Unmasked" && !has_own_users(spec) {
         errors.push(wrong(format!("{place}.procMount"), "Unmasked needs hostUsers to be false"));
     }
@@ -68,7 +68,7 @@ pub(in crate::core::validate) fn pod_security(spec: &Value, errors: &mut Vec<Fie
             ("supplementalGroupsPolicy", &["Merge", "Strict"]),
             ("seLinuxChangePolicy", &["Recursive"]),
         ] {
-            written_word(context, field, words, &place, errors);
+            written_one_of(context, field, words, &place, errors);
         }
         profiles::seccomp(context, &place, errors);
         windows::options(context, &place, errors);

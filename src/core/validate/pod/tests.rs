@@ -7,10 +7,10 @@ use super::check;
 fn errors(spec: Value) -> String {
     let mut pod = json!({"containers": [{"name": "c", "image": "i"}]});
     pod.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-    told(&json!({"spec": pod}))
+    errors_of(&json!({"spec": pod}))
 }
 
-fn told(template: &Value) -> String {
+fn errors_of(template: &Value) -> String {
     let mut errors = Vec::new();
     check(template, &mut errors);
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
@@ -30,7 +30,12 @@ fn annotations_that_mean_something_are_read_as_upstream_reads_them() {
             "metadata": {"annotations": {key: value}},
             "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
         });
-        told(&template).split(": ").next().unwrap().trim_start_matches("spec.template.metadata.annotations").to_owned()
+        errors_of(&template)
+            .split(": ")
+            .next()
+            .unwrap()
+            .trim_start_matches("spec.template.metadata.annotations")
+            .to_owned()
     };
     assert_eq!(field(MIRROR, json!(""), Value::Null), format!("[{MIRROR}]"));
     assert_eq!(field(MIRROR, json!("x"), json!("node-1")), "");
@@ -60,10 +65,10 @@ fn annotations_that_mean_something_are_read_as_upstream_reads_them() {
 #[test]
 fn labels_and_annotations_are_those_of_the_api() {
     let good = json!({"metadata": {"labels": {"a.b/C_d": "E.f", "n": null}, "annotations": {"A.B/c": "any thing"}}});
-    assert_eq!(told(&good), "");
+    assert_eq!(errors_of(&good), "");
     let bad = json!({"metadata": {"labels": {"a b": "", "c": "d e"}, "annotations": {"/x": ""}}});
     let fields: Vec<String> =
-        told(&bad).split("; ").map(|error| error.split(": ").next().unwrap().to_owned()).collect();
+        errors_of(&bad).split("; ").map(|error| error.split(": ").next().unwrap().to_owned()).collect();
     assert_eq!(
         fields,
         [

@@ -17,7 +17,7 @@ fn errors(field: &str, value: &Value) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Each is refused as told; fields are named from `field` on.
+/// Each is refused with its text; fields are named from `field` on.
 fn refused(field: &str, cases: &[(Value, &str)]) {
     for (value, expected) in cases {
         assert_eq!(errors(field, value), format!("spec.template.spec.{field}{expected}"), "{value}");

@@ -1,7 +1,7 @@
 //! A serde deserializer over JSON values with the rules of Go's `encoding/json` and Kubernetes' own types.
 //!
 //! It notes, by address, which objects have which fields and which value it would not take. The way to a value is
-//! looked for afterwards, and only if something is to be said of it.
+//! looked for afterwards, and only if there is an error.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! What the file source of a kubelet before 1.35 refuses and the API server of the same version takes.
+//! Fields that the file source of a kubelet before 1.35 refuses and the API server of the same version takes.
 //!
 //! That file source validates with `PodValidationOptions{}`: each option that relaxes a rule is off.
 

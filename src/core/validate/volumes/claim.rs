@@ -10,7 +10,7 @@ use crate::core::validate::rules::label_selector;
 use crate::core::validate::rules::labels;
 use crate::core::validate::rules::required;
 use crate::core::validate::rules::sign;
-use crate::core::validate::rules::written_word;
+use crate::core::validate::rules::written_one_of;
 use crate::core::validate::wrong;
 
 const ACCESS_MODES: [&str; 4] = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"];
@@ -80,7 +80,7 @@ fn claim(spec: &Value, place: &str, errors: &mut Vec<FieldError>) {
             errors.push(wrong(format!("{place}.{field}"), reason));
         }
     }
-    written_word(spec, "volumeMode", &["Filesystem", "Block"], place, errors);
+    written_one_of(spec, "volumeMode", &["Filesystem", "Block"], place, errors);
     data_sources(spec, place, errors);
 }
 

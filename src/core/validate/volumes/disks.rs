@@ -9,7 +9,7 @@ use crate::core::json::Json;
 use crate::core::model::FieldError;
 use crate::core::validate::rules::required;
 use crate::core::validate::rules::within;
-use crate::core::validate::rules::written_word;
+use crate::core::validate::rules::written_one_of;
 use crate::core::validate::wrong;
 
 const LUNS: RangeInclusive<i64> = 0..=255;
@@ -141,8 +141,8 @@ pub(super) fn flex_volume(found: &Value, place: &str, errors: &mut Vec<FieldErro
 
 /// `validateAzureDisk`; by default, its kind is `Shared`.
 pub(super) fn azure_disk(found: &Value, place: &str, errors: &mut Vec<FieldError>) {
-    written_word(found, "cachingMode", &["None", "ReadOnly", "ReadWrite"], place, errors);
-    written_word(found, "kind", &["Shared", "Dedicated", "Managed"], place, errors);
+    written_one_of(found, "cachingMode", &["None", "ReadOnly", "ReadWrite"], place, errors);
+    written_one_of(found, "kind", &["Shared", "Dedicated", "Managed"], place, errors);
     let start = if found.str_at("kind") == "Managed" { "/subscriptions/" } else { "https://" };
     if found.text_at("diskURI").is_some_and(|uri| !uri.starts_with(start)) {
         let reason = "must start with /subscriptions/ if kind is Managed, else with https://";

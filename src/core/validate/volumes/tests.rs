@@ -64,9 +64,9 @@ fn a_volume_has_a_name_of_its_own_and_one_type() {
 #[test]
 fn what_each_type_needs_is_required() {
     for (kind, needs) in SOURCES {
-        let told = wrong_with(kind, &json!({}));
+        let text = wrong_with(kind, &json!({}));
         for field in *needs {
-            assert!(told.contains(&format!("[0].{kind}.{field}: required")), "{told}");
+            assert!(text.contains(&format!("[0].{kind}.{field}: required")), "{text}");
         }
     }
     taken("glusterfs", &[json!({"endpoints": "e", "path": "p"})]);

@@ -2,7 +2,7 @@
 //!
 //! Owns the questions: to the runtime, the kubelet and the API server's events, and only while an instance is late; and
 //! what shows that the kubelet is at work: that it answers, that the heartbeat in its Node changes, that it makes a
-//! sandbox. That others take it for alive shows nothing. What follows, `crate::core::acceptance` says.
+//! sandbox. A Node that others report as Ready is no such sign. `crate::core::acceptance` decides what follows.
 
 mod tried;
 
@@ -48,7 +48,7 @@ const ASK_AGAIN: Span = Span::from_secs(5);
 /// What is known of the container runtime that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum RuntimeChoice {
-    /// It has listed a pod of ours, or somebody wrote which it is.
+    /// It has listed a pod of ours, or the configuration names it.
     OfKubelet,
     /// Its socket was guessed, or it lists nothing of what it listed before: the kubelet may use another.
     Found,
@@ -72,7 +72,7 @@ pub(in super::super) struct Acceptance {
     seen: BTreeSet<String>,
     /// What follows, by pod UID, for this pass.
     accepted: BTreeMap<String, Accepted>,
-    /// When somebody was last asked, and how often by then.
+    /// When a component was last asked, and how often by then.
     asked: Option<(Timestamp, u32)>,
     /// When the API server was last asked about an instance, by pod UID.
     asked_api: BTreeMap<String, Timestamp>,
@@ -94,7 +94,7 @@ pub(in super::super) struct Acceptance {
     /// When it was last seen at work.
     #[serde(default)]
     last_at_work: Option<Span>,
-    /// Whether it said so itself.
+    /// Whether it reported that itself.
     #[serde(default)]
     says_itself: bool,
     /// The last sign of life that it left: in its Node, and the sandboxes that it has made.
@@ -146,7 +146,7 @@ impl Acceptance {
         let (now, booted) = (observation.now, observation.boot.at);
         let started = observation.boot.present(started, now);
         self.question = None;
-        // A new connection may follow an outage that was too short to be told: the kubelet has lost its own, too.
+        // A new connection may follow an outage that was too short to be noticed: the kubelet has lost its own, too.
         let answers = observation.api_answers() && !observation.api.as_ref().is_some_and(|api| api.is_former);
         self.answers_since = answers.then(|| self.answers_since.unwrap_or(observation.steady));
         self.take_answers(observation);
@@ -169,7 +169,7 @@ impl Acceptance {
                 self.tried.remove(&instance.uid);
                 self.early.remove(&instance.uid);
             } else {
-                // What an API server showed that does not answer now says nothing of what has ended since.
+                // The view of an API server that does not answer now says nothing about what has ended since.
                 let room_now = || NodeRoom::of(observation, node).filter(|_| observation.api_answers());
                 let (room, others) = room.get_or_insert_with(|| (room_now(), self.fingerprint(observation)));
                 let lacks = room.as_ref().map(|room| room.lacks(&record.key, instance));
@@ -207,7 +207,7 @@ impl Acceptance {
         self.asked = self.asked.map(|(asked, times)| (asked.min(now), times));
         let due = self.asked.map_or(now, |(asked, _)| asked + pause);
         if due <= now {
-            // What is asked early makes no other one late.
+            // An early question makes no other instance late.
             let is_late = late.iter().any(|late| !self.early.contains(&late.uid));
             self.asked = Some((now, times + u32::from(is_late)));
             self.question = Some(self.ask(late, times, observation));
@@ -218,7 +218,7 @@ impl Acceptance {
         }
     }
 
-    /// Notes the surroundings of an instance of which nothing shows, and how soon it is asked about again because the
+    /// Notes the surroundings of an instance that shows no sign, and how soon it is asked about again because the
     /// node has, or had, too little of something for it.
     fn ask_early(
         &mut self,
@@ -235,7 +235,7 @@ impl Acceptance {
             return None;
         }
         self.early.insert(instance.uid.clone());
-        // Once an order is given, it is known, and what follows is not urgent.
+        // Once a restart is ordered, the cause is known, and the rest is not urgent.
         if instance.restart.is_some() || age >= LATE {
             return None;
         }
@@ -254,7 +254,7 @@ impl Acceptance {
             self.asked_api.retain(|uid, _| !answer.unanswered.contains(uid));
             match answer.kubelet_answers {
                 true => self.is_at_work(observation.steady),
-                // It answered, and does no longer: what it had may be another process's now.
+                // It answered before and does not now: its answer may be outdated.
                 false if self.says_itself => (self.at_work, self.last_at_work) = (None, None),
                 false => {}
             }
@@ -275,12 +275,12 @@ impl Acceptance {
         self.last_at_work = Some(now);
     }
 
-    /// Looks for what the kubelet leaves in its Node. Times are told from each other, and compared with no clock.
+    /// Looks for signs of the kubelet in its Node. Times are compared with each other only, not with a clock.
     fn look_for_signs(&mut self, observation: &Observation) {
         let node = observation.snapshot().filter(|_| observation.api_answers() && self.asked.is_some());
         let Some(condition) = node.and_then(evidence::node_condition) else { return };
         let Some(heartbeat) = text_at(condition, &["lastHeartbeatTime"]) else { return };
-        // The controller of Nodes changes a condition, too, when it hears nothing.
+        // The Node controller changes a condition, too, when the kubelet is silent.
         if text_at(condition, &["status"]) == Some("Unknown") || self.heartbeat.as_deref() == Some(heartbeat) {
             return;
         }
@@ -308,7 +308,7 @@ impl Acceptance {
         let mirror = api.and_then(|api| evidence::mirror(api, &record.key.namespace, instance, node));
         let begun = observation.steady - (observation.now - since);
         let at_work = self.at_work.zip(self.last_at_work).map(|(first, last)| last - first.max(begun));
-        // A sandbox of an earlier boot, or of before the manifest, says nothing.
+        // A sandbox of an earlier boot, or from before the manifest, is no evidence.
         let born = instance.created.max(observation.boot.at);
         let is_its = |made: Timestamp| observation.boot.present(made, observation.now) >= born;
         let made = |pod: &RuntimePod| pod.alive || pod.fact.sandboxes.iter().any(|sandbox| is_its(sandbox.made));
@@ -324,7 +324,7 @@ impl Acceptance {
             asked: answer.is_some(),
             no_runtime_view: match sandboxes {
                 Some(Ok(_)) if self.is_kubelets => None,
-                // What it does not list it has not taken.
+                // It has not accepted what it does not list.
                 _ if answer.is_some_and(|answer| answer.lists_pods) => None,
                 Some(Ok(_)) => {
                     Some("the container runtime has listed no pod of daemonlet: the kubelet may use another".to_owned())
@@ -380,7 +380,7 @@ impl Acceptance {
             let answered = self.answers_since.map_or(late.waited, |since| late.waited.min(observation.steady - since));
             asked.is_none_or(|asked| !(Span::ZERO..acceptance::ask_again(answered)).contains(&(now - *asked)))
         };
-        // An API server that does not let pods be read may have the kubelet's events all the same.
+        // An API server that does not let pods be read may still have the kubelet's events.
         let is_linked = observation.is_linked();
         let ask_api: Vec<Late> = late.iter().filter(|late| is_linked && is_due(late)).cloned().collect();
         self.asked_api.extend(ask_api.iter().map(|late| (late.uid.clone(), now)));

@@ -1,7 +1,7 @@
 //! Questions to the API server about the pods of new instances (`policy.admission = "dry-run"`).
 //!
-//! Owns which are under way. When one is due, and what a reply means, `crate::core::dry_run` says; what follows,
-//! `crate::core::plan`.
+//! Owns which are under way. `crate::core::dry_run` decides when one is due and what a reply means; `crate::core::plan`
+//! decides what follows.
 
 use std::collections::BTreeMap;
 

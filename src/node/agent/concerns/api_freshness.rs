@@ -3,8 +3,8 @@
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
-/// How long the API server has to answer before what it shows of pods counts as what the kubelet says
-/// now: the kubelet sends what has changed meanwhile within 10 s of its own reconnection.
+/// How long the API server has to answer before its pods count as the kubelet's present report:
+/// the kubelet sends what has changed meanwhile within 10 s of its own reconnection.
 const CATCHES_UP: Span = Span::from_secs(20);
 
 /// How fresh the API server's view of this node's pods is.
@@ -22,7 +22,7 @@ impl ApiFreshness {
         self.since = answers.then(|| self.since.map_or(now, |since| since.min(now)));
     }
 
-    /// Whether what the API server shows is what the kubelet says now.
+    /// Whether the API server's pods are the kubelet's present report.
     pub(in super::super) fn is_current(&self, now: Timestamp) -> bool {
         self.since.is_some_and(|since| !self.lost || now - since >= CATCHES_UP)
     }

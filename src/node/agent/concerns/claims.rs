@@ -1,11 +1,11 @@
 //! This node's NodeDaemons: the coordinator's approvals read, the agent's status written.
 //!
-//! Owns what is said of this node's daemons to the cluster, and when: on change, at most once a second,
-//! what nobody waits for a little later, a claim at once. A claim is written on the very resource version
+//! Owns what the agent reports of this node's daemons to the cluster, and when: on change, at most once a second;
+//! news that no rollout waits for a little later; a claim at once. A claim is written on the very resource version
 //! whose approval was read, here or by the request that writes it, so that a withdrawal and a claim cannot both go
-//! through. What is written is what changed;
-//! it is the whole status unless the agent's last write went through and is what was read last. Without the resource
-//! there is nothing to do.
+//! through. A write contains only what changed
+//! if the agent's last write went through and is what was read last; otherwise it contains the whole status. Without the
+//! resource there is nothing to do.
 
 use std::collections::BTreeSet;
 
@@ -42,8 +42,8 @@ pub(in crate::node::agent) use status::status;
 
 /// Between two writes of the status.
 const PERIOD: Span = Span::from_secs(1);
-/// What nobody waits for is written up to so long after it became known, at another moment on each node: mostly
-/// something that matters follows, and takes it along.
+/// News that no rollout waits for is written up to so long after it became known, at another moment on each node: often
+/// more important news follows and takes it along.
 const PATIENCE: Span = Span::from_secs(6);
 /// After a write that failed.
 const AGAIN: Span = Span::from_secs(5);
@@ -71,11 +71,11 @@ pub(in super::super) struct Claims {
     /// Whether the API server drops which overlays apply.
     #[serde(default)]
     drops_overlays: bool,
-    /// What is to be said.
+    /// The status that is to be written.
     wanted: Status,
     /// Not before.
     next: Timestamp,
-    /// Not before, unless somebody waits for it; `None` while there is nothing to say.
+    /// Not before, unless a rollout or a reader waits for it; `None` while there is nothing to report.
     patient: Option<Timestamp>,
     /// Whether a write is under way.
     writing: bool,
@@ -181,7 +181,7 @@ impl Claims {
             });
         };
         let daemon = self.live.daemon(&key.namespace, &key.name, uid);
-        // What is read may be older than what was said: a claim that was given back holds no more, until it is made anew.
+        // The object may be older than the last write: a claim that was given back does not hold until it is made anew.
         let claim = (key.namespace.clone(), key.name.clone(), revision.to_owned());
         match daemon.filter(|d| d.claim() == Some(revision) && !self.returned.contains(&claim)) {
             Some(daemon) if daemon.replacing.is_some() => Permission::Claimed,
@@ -193,7 +193,7 @@ impl Claims {
         }
     }
 
-    /// What the cluster reads of this node.
+    /// The status of this node in the cluster.
     pub(in super::super) fn live(&self) -> &Status {
         &self.live
     }
@@ -207,7 +207,7 @@ impl Claims {
         self.spec.approvals.iter().filter(|a| a.when.is_none() && !claims(a)).count()
     }
 
-    /// When the status is to be written: nothing to say, or a write under way, is never. A claim does not wait
+    /// When the status is to be written; never while there is nothing to report or a write is under way. A claim does not wait
     /// for its time; it is made once on what was read, unless the last write failed.
     pub(in super::super) fn due(&self) -> Option<Timestamp> {
         let claims = self.claims();
@@ -223,7 +223,7 @@ impl Claims {
         Some(if accepted { next.max(self.insist_at) } else { next })
     }
 
-    /// When approvals are looked at again though nothing happens.
+    /// When approvals are looked at again if nothing happens.
     pub(in super::super) fn reads_again(&self) -> Option<Timestamp> {
         self.terms.due()
     }
@@ -275,7 +275,7 @@ impl Claims {
         due
     }
 
-    /// Takes what is to be said as of `at`; `spread`: 0 to 1, another on each node.
+    /// Takes the status to be written as of `at`; `spread`: 0 to 1, another on each node.
     pub(in super::super) fn want(&mut self, status: Status, at: Timestamp, spread: f64) {
         self.wanted = status;
         // A clock that was set back makes nothing wait longer.
@@ -343,7 +343,7 @@ impl Claims {
         if std::mem::replace(&mut self.is_unserved, is_unserved) != is_unserved && is_unserved && is_coordinated {
             log.warn("NodeDaemons cannot be read: changed templates wait until the coordinator's approvals can be");
         }
-        // What was approved and claimed stands while it cannot be read whether it does.
+        // An approval and its claim stand while they cannot be read.
         if is_listed {
             self.is_read = true;
             self.follow(api);
@@ -359,7 +359,7 @@ impl Claims {
         if let Some(patch) = self.send(observation.now) {
             return Some(Request::Publish { patch, claim });
         }
-        // Not for a Node that is gone: it would own what nothing wants.
+        // Not for a Node that is gone: it would own an object that nothing needs.
         let node_uid = node.uid.clone().filter(|_| api.node.is_some())?;
         self.create(observation.now).then_some(Request::CreateNodeDaemons { node_uid })
     }

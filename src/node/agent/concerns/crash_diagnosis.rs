@@ -1,4 +1,4 @@
-//! Which containers are worth a diagnosis of what they left behind: exit code and last log line.
+//! Which crashed containers are diagnosed: their exit code and last log line.
 //!
 //! Owns when that is asked for. The diagnosis itself is a request.
 
@@ -36,7 +36,7 @@ struct DiagnosisState {
 }
 
 impl CrashDiagnoses {
-    /// What was found out of an instance.
+    /// The diagnosis of an instance.
     pub(in super::super) fn of(&self, uid: &str) -> Option<&CrashDiagnosis> {
         self.by_uid.get(uid)?.diagnosis.as_ref()
     }

@@ -1,7 +1,6 @@
 //! An API server whose history went back: etcd was restored from a backup, and what was made since is missing.
 //!
-//! Owns the doubt: until a second complete list has said the same, nothing that is missing counts as gone, however little
-//! it is.
+//! Owns the doubt: until a second complete list shows the same, no missing object counts as gone, not even a single one.
 
 use crate::core::pass::MaxRemovals;
 use crate::core::pass::Plan;
@@ -53,7 +52,7 @@ impl EtcdRollbackReport {
         }
     }
 
-    /// What is to be said of it.
+    /// What to report about it.
     pub(in super::super) fn problem(&self) -> Option<Problem> {
         let api::EtcdRollback { from, to, .. } = self.back?;
         Some(Problem {

@@ -1,4 +1,4 @@
-//! From what a plan wants to pulls and pins, and from pulls to what the next plan knows.
+//! Turns a plan into pulls and pins, and the progress of pulls into facts for the next plan.
 //!
 //! Owns what a pull's progress means for an instance: the old one stays while the new one's images can be had, and where
 //! nothing runs no pull holds a daemon up for long.
@@ -114,7 +114,7 @@ impl<'a> ImageFacts<'a> {
         Images::Failed(format!("{words}; it is tried again"))
     }
 
-    /// A pull secret of which the API has yet to say whether it exists.
+    /// A pull secret that the API server has yet to list or to report as absent.
     fn awaited_secret<'r>(&self, rendered: &'r Rendered, objects: &Objects<'_>) -> Option<&'r ObjectRef> {
         let api = self.observation.snapshot().filter(|_| self.observation.api_answers())?;
         rendered.pod.pull_secrets.iter().find(|secret| {
@@ -164,7 +164,7 @@ pub(in super::super) fn requests(
     vec![Request::Pull { wishes, pods }, Request::Pin(needed)]
 }
 
-/// When to look again at what is waited for no longer than a while.
+/// When to look again at pulls that are waited for only a while.
 pub(in super::super) fn due(observation: &Observation) -> Option<Timestamp> {
     let pulls = &observation.pulls;
     let open = pulls.progress.values().filter(|(progress, _)| !matches!(progress, PullProgress::Done(_)));

@@ -7,9 +7,9 @@
 //!
 //! And a daemon that crashed for want of the API server waits out a back-off that outlasts the outage. The kubelet takes
 //! it from the container that ended: with its sandbox removed the same instance starts at once. A new instance would not
-//! do: its mirror pod, which flannel asks for, comes only when the kubelet has heard from the API server, many seconds
-//! later. In the same way the container of a pod that waits at its gate would be in back-off for what ended with the
-//! boot before: its ended sandboxes are removed while it waits.
+//! do: its mirror pod, which flannel asks for, comes only when the kubelet has read from the API server, many seconds
+//! later. In the same way the container of a pod that waits at its gate would be in back-off for a container of the
+//! boot before: the pod's ended sandboxes are removed while it waits.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ use super::super::observation::Observation;
 use super::super::records::Records;
 use super::super::requests::Request;
 
-/// When to try again after something came back: what it has to set up takes it a moment.
+/// When to try again after a component came back: it needs a moment to set itself up.
 const AFTER: [Span; 3] = [Span::from_millis(300), Span::from_millis(1_500), Span::from_secs(4)];
 /// While the API server has just come back, it is tried again this often.
 const EVERY: Span = Span::from_millis(1_500);
@@ -247,7 +247,7 @@ impl KubeletResync {
 
     fn after_outage(&mut self, observation: &Observation, records: &Records, log: &mut Log) -> Vec<Request> {
         let Some(back) = self.api_back(observation.now) else { return Vec::new() };
-        // What the runtime said earlier is old: during an outage it is not asked, and the pod may have started since.
+        // The runtime's last list is old: during an outage it is not asked, and the pod may have started since.
         if observation.runtime_as_of < back {
             return Vec::new();
         }

@@ -1,6 +1,6 @@
-//! Manifests that went with a disk: the machine booted on an empty manifest folder.
+//! Manifests that were lost with a disk: the machine booted with an empty manifest folder.
 //!
-//! Owns telling this from a manifest that somebody removed. A UID whose manifest was removed is never
+//! Owns the distinction from a manifest that was removed. A UID whose manifest was removed is never
 //! used again, because the kubelet finishes that pod. A kubelet that has never seen the UID in this boot
 //! has nothing to finish: there the instance comes back as it was, under its own identity.
 
@@ -17,7 +17,7 @@ use super::super::records::Records;
 /// Which manifests went with the disk.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct ManifestsLostAtBoot {
-    /// Whether the machine has booted since the agent last ran, until the first look; else what is missing was removed.
+    /// Whether the machine has booted since the agent last ran, until the first scan; else missing manifests were removed.
     is_open: bool,
     uids: BTreeSet<String>,
 }
@@ -35,7 +35,7 @@ impl ManifestsLostAtBoot {
         self.is_open
     }
 
-    /// Follows the manifest folder: the first look finds what is missing, and what has been written is not
+    /// Follows the manifest folder: the first scan finds the missing manifests, and one that has been written is not
     /// missing any more.
     pub(in super::super) fn observe(&mut self, observation: &Observation, records: &Records) {
         let Some(scan) = observation.manifests.current() else { return };
@@ -56,8 +56,8 @@ impl ManifestsLostAtBoot {
         self.uids.retain(|uid| live.contains(uid.as_str()));
     }
 
-    /// Gives up what no plan writes: its template or its identity is not known any more, and it starts
-    /// anew. Gives whether there was any.
+    /// Gives up manifests that no plan writes: the template or the identity is not known any more, and the daemon starts
+    /// anew. Gives whether there were any.
     pub(in super::super) fn give_up(&mut self, plan: &Plan) -> bool {
         let before = self.uids.len();
         let idle = |d: &&DaemonPlan| {

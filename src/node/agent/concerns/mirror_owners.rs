@@ -1,6 +1,6 @@
 //! Giving mirror pods to their DaemonSets, and back to the Node.
 //!
-//! Owns when that is asked for. Whose a mirror pod is to be, `crate::core::owners` says.
+//! Owns when that is asked for. `crate::core::owners` decides who is to own a mirror pod.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ use super::super::requests::OwnerResult;
 use super::super::requests::Reply;
 use super::super::requests::Request;
 
-/// What was not done is tried again after this.
+/// A change that was not made is tried again after this.
 const AGAIN: Span = Span::from_secs(5);
 /// How long a mirror pod has been there before it is given away, and up to how much longer: by then a stock
 /// controller, if one acts, has its own pod here, and not all nodes of a cluster do it at one moment.
@@ -37,7 +37,7 @@ const WAIT: Span = Span::from_secs(2);
 const WAIT_MORE: Span = Span::from_secs(2);
 /// How long after its last pod was seen a DaemonSet controller counts as one that acts: it makes another pod at once.
 const ACTS: Span = Span::from_secs(60);
-/// What was forbidden is tried again after this.
+/// A change that was forbidden is tried again after this.
 const FORBIDDEN: Span = Span::from_secs(60);
 
 /// What has been asked for, by mirror pod UID.

@@ -1,4 +1,4 @@
-//! Telling the API that a pod ends: its mirror pod gets a deletion timestamp while it terminates.
+//! Reports to the API server that a pod ends: its mirror pod gets a deletion timestamp while it terminates.
 //!
 //! Owns when that is sent. The kubelet never does it for a static pod, so that EndpointSlices would send traffic to a pod
 //! that is being stopped. A kubelet that has not seen the manifest go deletes and re-creates such a mirror pod at once:

@@ -27,7 +27,7 @@ const AGAIN: Span = Span::from_secs(5);
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct MountNamespace {
     at: Option<Timestamp>,
-    /// Folders that were the machine's at a comparison. Of the others, another start would not help.
+    /// Folders that were the machine's at a comparison. For the others, another start would not help.
     were_same: BTreeSet<PathBuf>,
     differ: BTreeMap<PathBuf, MountDifference>,
     /// Folders that differ as at the comparison before.
@@ -43,7 +43,7 @@ impl MountNamespace {
         self.at.is_none_or(|at| !(Span::ZERO..period).contains(&(now - at)))
     }
 
-    /// When a pass is to compare though nothing happens.
+    /// When a pass is to compare if nothing happens.
     pub(in super::super) fn due(&self) -> Option<Timestamp> {
         let is_waiting = self.differ.keys().any(|path| self.were_same.contains(path));
         self.at.filter(|_| is_waiting).map(|at| at + AGAIN)

@@ -37,8 +37,8 @@ impl NodeConditionWrites {
         }
     }
 
-    /// The write that is due, if the Node is not as it is to be. Before the DaemonSets and the pods of this node have been
-    /// heard of, nothing is written: what is not known here may be Ready. `unlinked`: why the API server cannot be asked.
+    /// The write that is due, if the Node is not as it should be. Nothing is written before the API server has listed the
+    /// DaemonSets and this node's pods: unknown daemons may be Ready. `unlinked`: why the API server cannot be asked.
     pub(in super::super) fn requests(
         &mut self,
         observation: &Observation,
@@ -46,8 +46,8 @@ impl NodeConditionWrites {
         unlinked: Option<Unlinked>,
     ) -> Option<Request> {
         let api = observation.snapshot().filter(|_| unlinked.is_none() && observation.api_answers())?;
-        let is_heard = [Scope::DaemonSets, Scope::Pods].iter().all(|scope| api.lists(scope) > 0);
-        let node = &api.node.as_ref().filter(|_| is_heard)?.value;
+        let has_lists = [Scope::DaemonSets, Scope::Pods].iter().all(|scope| api.lists(scope) > 0);
+        let node = &api.node.as_ref().filter(|_| has_lists)?.value;
         let changes = node_conditions::changes(wanted, node);
         if changes.is_empty() {
             self.0.rest();
@@ -66,7 +66,7 @@ impl NodeConditionWrites {
         self.0.due()
     }
 
-    /// Why the conditions are not as they are to be.
+    /// Why the conditions are not as they should be.
     pub(in super::super) fn problem(&self) -> Option<Problem> {
         self.0.problem().cloned()
     }
@@ -96,9 +96,9 @@ mod tests {
     use crate::node::api::Entry;
     use crate::node::api::Snapshot;
 
-    fn seen(heard: &[Scope]) -> Observation {
+    fn seen(listed: &[Scope]) -> Observation {
         let mut api = Snapshot::default();
-        for scope in heard {
+        for scope in listed {
             api.scopes.entry(scope.clone()).or_default().lists = 1;
         }
         let node = json!({"metadata": {"name": "n1", "uid": "n"}});
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_before_everything_is_heard_and_a_failure_is_told_once_and_tried_ever_later() {
+    fn nothing_is_written_before_both_lists_and_a_failure_is_reported_once_and_tried_ever_later() {
         let daemon_sets = BTreeSet::from([ObjectKey::new("a", "b")]);
         let condition = NodeCondition { status: ConditionStatus::False, daemon_sets };
         let wanted = NodeConditions::from([("daemonlet.dev/A".to_owned(), condition)]);

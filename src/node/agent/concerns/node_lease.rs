@@ -1,7 +1,7 @@
 //! This node's Lease: a sign that its agent makes passes.
 //!
-//! Owns when it is renewed. The coordinator takes an agent whose Lease does not change for dead, and does not believe
-//! what it last said. Without NodeDaemons there is no coordinator to read it, and no Lease.
+//! Owns when it is renewed. If the Lease does not change, the coordinator takes the agent for dead and ignores its last
+//! report. Without NodeDaemons there is no coordinator to read the Lease, and no Lease.
 
 use crate::core::model::NodeView;
 use crate::core::time::Span;
@@ -78,7 +78,7 @@ impl NodeLease {
     /// The renewal that is due, if any.
     pub(in super::super) fn requests(&mut self, observation: &Observation, node: &NodeView) -> Option<Request> {
         let is_there = observation.snapshot().is_some_and(|api| api.node.is_some());
-        // Not for a Node that is gone: it would own what nothing wants.
+        // Not for a Node that is gone: it would own an object that nothing needs.
         let node_uid = node.uid.clone().filter(|_| is_there)?;
         self.next.filter(|next| *next <= observation.now && !self.writing)?;
         self.writing = true;
@@ -109,7 +109,7 @@ mod tests {
         let mut lease = NodeLease::default();
         assert_eq!(answered(&mut lease, Ok("7")), (Some(EVERY), 0));
         assert_eq!(lease.version.as_deref(), Some("7"));
-        // It may be another's by now: the next one reads it first.
+        // Another agent may hold it by now: the next renewal reads it first.
         assert_eq!(answered(&mut lease, Err(FailureKind::Conflict)), (Some(AGAIN), 0));
         assert_eq!(lease.version, None);
         let waits: Vec<_> = (0..8).map(|_| answered(&mut lease, Err(FailureKind::Forbidden))).collect();

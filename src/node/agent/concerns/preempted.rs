@@ -1,7 +1,7 @@
 //! Pods that the kubelet ended to make room for a daemon.
 //!
-//! Owns whom they made room for, as far as that can be told: another daemon than their own, the one whose instance was
-//! the last to come before. The kubelet says only that it did it, and when.
+//! Owns for which daemon they made room, as far as that can be known: not their own, but the one whose instance came
+//! last before the preemption. The kubelet reports only that it preempted a pod, and when.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -62,14 +62,14 @@ impl Preempted {
         self.by_daemon.retain(|_, pods| !pods.is_empty());
     }
 
-    /// What to say of a daemon.
+    /// What to report about a daemon.
     pub(in super::super) fn note(&self, daemon: &ObjectKey) -> Option<String> {
         let pods: Vec<String> = self.by_daemon.get(daemon)?.iter().map(|(pod, _)| pod.to_string()).collect();
         Some(format!("the kubelet preempted {} to make room for it", pods.join(", ")))
     }
 }
 
-/// When the kubelet ended a pod; `None`: it does not say.
+/// When the kubelet ended a pod; `None`: it does not report that.
 fn preempted_at(pod: &Value) -> Option<Timestamp> {
     let conditions = pod.list_at(["status", "conditions"]);
     let condition = conditions.iter().find(|condition| condition.str_at("type") == owners::DISRUPTION)?;

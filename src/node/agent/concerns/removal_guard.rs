@@ -1,5 +1,5 @@
-//! Asking again before something is removed: a GET for one daemon, a second complete list for many, and which cluster it
-//! is that answers.
+//! Confirms removals before they are made: by a GET for one daemon, by a second complete list for many, and by the identity
+//! of the cluster that answers.
 //!
 //! Owns what counts as confirmed. Until it is, nothing that is missing in the API counts as gone.
 
@@ -92,12 +92,12 @@ impl RemovalGuard {
         if let Some(api) = observation.snapshot() {
             self.etcd_rollback.observe(api);
         }
-        // An absence that was confirmed says nothing of the next one, once the object has been back.
+        // A confirmed absence says nothing about the next one, once the object has been back.
         self.confirmations.retain(|key, asked| asked.about == definitions.version(key));
         for reply in &observation.replies {
             match reply {
                 Reply::RemovalConfirmed { key, about, confirmation, .. } => {
-                    // One to a question that is not asked any more is dropped.
+                    // An answer to a question that is not asked any more is dropped.
                     if let Some(asked) = self.confirmations.get_mut(key).filter(|asked| asked.about == *about) {
                         let answer = Some(confirmation.clone());
                         *asked = ConfirmationAnswer { about: *about, at: observation.now, answer };
@@ -126,7 +126,7 @@ impl RemovalGuard {
         self.confirmations.is_empty() && self.second_list.is_none()
     }
 
-    /// What a GET said of the daemon, if one was asked for.
+    /// The answer to a GET for the daemon, if one was asked for.
     pub(in super::super) fn confirmation(&self, key: &ObjectKey, about: u64, now: Timestamp) -> Confirmation {
         let asked = self.confirmations.get(key).filter(|asked| asked.about == about);
         asked.map_or(Confirmation::Unasked, |asked| asked.confirmation(now))
@@ -154,18 +154,18 @@ impl RemovalGuard {
         self.cluster.other.is_some() || self.cluster.is_back
     }
 
-    /// Whether a cluster is remembered, and the one that answers has yet to say that it is this one. One that forbids
+    /// Whether a cluster is remembered, and the one that answers has yet to identify itself as this one. One that forbids
     /// the question is believed.
     pub(in super::super) fn is_unidentified(&self, known: Option<&String>) -> bool {
         known.is_some() && self.cluster.may_yet_say()
     }
 
-    /// Whether the cluster behind `connection` has said that it is `known`, by what was known before and by `replies`.
+    /// Whether the cluster behind `connection` has identified itself as `known`, by earlier answers and by `replies`.
     pub(in super::super) fn is_identified(&self, known: Option<&String>, connection: u64, replies: &[Reply]) -> bool {
         known.is_none_or(|known| self.cluster.has_said(known, connection, replies))
     }
 
-    /// Whether a second complete list, over a fresh connection, has said the same.
+    /// Whether a second complete list, over a fresh connection, shows the same.
     pub(in super::super) fn has_second_list(&self, api: Option<&Snapshot>) -> bool {
         let beyond = self.second_list.and_then(|second| second.beyond);
         beyond.zip(api).is_some_and(|(beyond, api)| api.lists(&Scope::DaemonSets) > beyond)

@@ -1,6 +1,6 @@
 //! From what happened to mirror pods to orders for a restart.
 //!
-//! Owns the questions that have to be answered first. What follows from the answers, `crate::core::orders` says.
+//! Owns the questions that have to be answered first. `crate::core::orders` decides what follows from the answers.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ pub(in super::super) fn note_mirrors(observation: &Observation, records: &mut Re
     let Some(api) = &observation.api else { return };
     for sighting in &api.sightings {
         for record in records.values_mut() {
-            // Whoever may create a pod may give it the annotation: the name tells the mirror pod.
+            // Whoever may create a pod may set the annotation: only the name identifies the mirror pod.
             let is_its_mirror = |instance: &Instance| {
                 let mirror = || evidence::mirror_key(&record.key.namespace, &instance.pod_name, node);
                 instance.uid == sighting.static_uid && sighting.pod.as_ref().is_none_or(|pod| *pod == mirror())

@@ -48,7 +48,7 @@ impl StartupTaintWrites {
         }
     }
 
-    /// The write that is due, if the Node is not as it is to be. `unlinked`: why the API server cannot be asked.
+    /// The write that is due, if the Node is not as it should be. `unlinked`: why the API server cannot be asked.
     pub(in super::super) fn requests(
         &mut self,
         observation: &Observation,
@@ -78,7 +78,7 @@ impl StartupTaintWrites {
         self.0.due()
     }
 
-    /// Why the taint is not as it is to be.
+    /// Why the taint is not as it should be.
     pub(in super::super) fn problem(&self, observation: &Observation, config: &Config) -> Option<Problem> {
         if config.startup_taint {
             return self.0.problem().cloned();
@@ -97,15 +97,15 @@ pub(in super::super) fn by_hand(node: &str) -> String {
     format!("kubectl taint nodes {node} {STARTING_TAINT}-")
 }
 
-/// Whether this Node is to carry the taint, as far as that can be known: nothing is set before the pods of this node
-/// have been heard of, and soon after the agent's start nothing is taken away before everything has.
+/// Whether this Node is to carry the taint, as far as that can be known. The taint is not set before the API server has
+/// listed this node's pods; soon after the agent's start it is not removed before everything has been read.
 fn wish(observation: &Observation, taint: &StartupTaint) -> DesiredTaint {
     let Some(api) = observation.snapshot().filter(|_| observation.api_answers()) else { return DesiredTaint::Unknown };
-    let is_heard = api.lists(&Scope::DaemonSets) > 0
+    let has_read_all = api.lists(&Scope::DaemonSets) > 0
         && observation.manifests.current().is_some()
         && !observation.folders.view.has_unreadable_folder();
     match taint.wish() {
-        DesiredTaint::NoTaint if !is_heard && observation.steady < TIMEOUT => DesiredTaint::Unknown,
+        DesiredTaint::NoTaint if !has_read_all && observation.steady < TIMEOUT => DesiredTaint::Unknown,
         wish => wish,
     }
 }
@@ -145,16 +145,16 @@ mod tests {
     use crate::node::api::FailureKind;
     use crate::node::api::Snapshot;
 
-    /// What an agent sees whose Node has these taints, when the API server has shown `heard`, with `replies`.
-    fn seen(taints: &[&str], heard: &[Scope], replies: Vec<Reply>) -> Observation {
+    /// What an agent observes if its Node has these taints and the API server has listed `listed`, with `replies`.
+    fn seen(taints: &[&str], listed: &[Scope], replies: Vec<Reply>) -> Observation {
         let taints: Vec<Value> = taints.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
-        seen_with(json!(taints), heard, replies)
+        seen_with(json!(taints), listed, replies)
     }
 
-    fn seen_with(taints: Value, heard: &[Scope], replies: Vec<Reply>) -> Observation {
+    fn seen_with(taints: Value, listed: &[Scope], replies: Vec<Reply>) -> Observation {
         let node = json!({"metadata": {"name": "n1", "uid": "n"}, "spec": {"taints": taints}});
         let mut api = Snapshot::default();
-        for scope in heard {
+        for scope in listed {
             api.scopes.entry(scope.clone()).or_default().lists = 1;
         }
         api.node = Some(Entry { version: 1, value: Arc::new(node) });
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_that_is_as_it_is_to_be_or_before_everything_is_heard() {
+    fn nothing_is_written_that_is_as_it_should_be_or_before_everything_is_read() {
         let (clean, tainted) =
             (seen(&["x"], &[Scope::DaemonSets], vec![]), seen(&[STARTING_TAINT], &[Scope::DaemonSets], vec![]));
         let no_one = StartupTaint::default();
@@ -183,11 +183,11 @@ mod tests {
         assert_eq!(asked(&tainted, &waits()), None);
         assert_eq!(asked(&tainted, &no_one), Some(TaintChange::Remove));
         assert_eq!(asked(&clean, &no_one), None);
-        let mut unheard = seen(&[STARTING_TAINT], &[], vec![]);
-        unheard.steady = TIMEOUT - Span::from_millis(1);
-        assert_eq!(asked(&unheard, &no_one), None, "the DaemonSets may ask for it");
-        unheard.steady = TIMEOUT;
-        assert_eq!(asked(&unheard, &no_one), Some(TaintChange::Remove), "but not for ever");
+        let mut unlisted = seen(&[STARTING_TAINT], &[], vec![]);
+        unlisted.steady = TIMEOUT - Span::from_millis(1);
+        assert_eq!(asked(&unlisted, &no_one), None, "the DaemonSets may ask for it");
+        unlisted.steady = TIMEOUT;
+        assert_eq!(asked(&unlisted, &no_one), Some(TaintChange::Remove), "but not for ever");
         assert_eq!(asked(&seen(&[], &[], vec![]), &waits()), Some(TaintChange::Set));
         let mut silent = clean.clone();
         silent.api.as_mut().unwrap().link = crate::node::api::Link::Connecting;
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_once_and_is_over_when_the_node_is_as_it_is_to_be() {
+    fn a_failure_is_reported_once_and_is_over_when_the_node_is_as_it_should_be() {
         let mut writes = StartupTaintWrites::default();
         let mut log = Log::default();
         let mut now = seen(&[], &[Scope::DaemonSets], vec![]);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_that_stays_because_the_key_is_off_is_told() {
+    fn a_taint_that_stays_because_the_key_is_off_is_reported() {
         let problem = StartupTaintWrites::default().problem(&seen(&[STARTING_TAINT], &[], vec![]), &config()).unwrap();
         assert_eq!(problem.hint.as_deref(), Some("kubectl taint nodes n1 daemonlet.dev/starting-"));
         assert_eq!(StartupTaintWrites::default().problem(&seen(&[], &[], vec![]), &config()), None);

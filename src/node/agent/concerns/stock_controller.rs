@@ -1,6 +1,6 @@
 //! The DaemonSet controller's pods for this node: bound ones, and those that the scheduler could not bind.
 //!
-//! Owns how they are told from mirror pods, which may have the same owner.
+//! Owns how they are distinguished from mirror pods, which may have the same owner.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -54,12 +54,12 @@ pub(in super::super) fn stock(
 ) -> Stock {
     let snapshot = observation.snapshot();
     let Some(api) = snapshot.filter(|_| observation.api_answers()) else {
-        // An API server that shows DaemonSets may have the pod. One that shows nothing any more is as good as away; but
-        // where it never showed the pods, one that nothing was handed over to may run.
+        // An API server that lists DaemonSets may have the pod. One that lists nothing any more counts as away; but if it
+        // never listed the pods, a stock pod without a hand-over may run.
         let has_listed_pods = snapshot.is_some_and(|api| api.lists(&Scope::Pods) > 0);
-        let is_unheard = known.is_none() && !has_listed_pods;
+        let is_unknown = known.is_none() && !has_listed_pods;
         let shows = snapshot.is_some_and(|api| api.is_current(&Scope::DaemonSets));
-        return match observation.is_linked() && (shows || is_unheard) {
+        return match observation.is_linked() && (shows || is_unknown) {
             true => Stock::Unlisted,
             false => Stock::Lost(runs(observation, known)),
         };
@@ -107,12 +107,12 @@ fn is_stock(pod: &Value, daemon_set: &DaemonSet) -> bool {
     owners::is_stock_pod(pod, &daemon_set.key.name, daemon_set.uid.as_deref())
 }
 
-/// Daemons of which was reported that a DaemonSet controller acts on them.
+/// Daemons for which it was reported that a DaemonSet controller acts on them.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct StockController(BTreeSet<ObjectKey>);
 
 impl StockController {
-    /// Reports once, where everybody looks, that a DaemonSet controller acts on a daemon that is ours.
+    /// Reports once, as an event and in the log, that a DaemonSet controller acts on a daemon that is ours.
     pub(in super::super) fn report(&mut self, plan: &Plan, node: &str, log: &mut Log) -> Vec<DaemonEvent> {
         let mut acts = BTreeSet::new();
         let mut events = Vec::new();
@@ -144,7 +144,7 @@ impl StockController {
     }
 }
 
-/// Whether only the runtime can tell of a stock pod that was handed over to in this boot.
+/// Whether the runtime is the only evidence of a stock pod that was handed over to in this boot.
 pub(in super::super) fn hand_over_is_open(records: &Records, boot: &str) -> bool {
     let open = |h: &HandOver| !h.done && h.boot == boot;
     records.values().any(|r| r.hand_over.as_ref().is_some_and(open))

@@ -1,7 +1,7 @@
 //! Sandboxes of instances that have to end and that no kubelet ends.
 //!
 //! Owns when the agent stops a sandbox itself, and that it is never another's: only UIDs that the records name as ending
-//! or ended count. A kubelet that was started without an API server removes nothing until it has heard from one
+//! or ended count. A kubelet that was started without an API server removes nothing until it has read from one
 //! (`deletePod`: "sources aren't ready yet"), and one that sees a manifest go at that time skips the deletion for good.
 
 use std::collections::BTreeMap;
@@ -34,7 +34,8 @@ pub(in super::super) struct StuckSandboxes {
     /// Sandboxes that are being stopped.
     stopping: BTreeSet<String>,
     /// When the API server was last known to answer.
-    api_heard: Option<Timestamp>,
+    #[serde(rename = "api_heard")]
+    api_last_answer: Option<Timestamp>,
     api_answered: bool,
 }
 
@@ -43,7 +44,7 @@ pub(in super::super) struct StuckSandboxes {
 struct KubeletView {
     /// It is at work and does not end the instance.
     forgot: bool,
-    /// It was started after the API server was last heard, and ends nothing before it hears from it.
+    /// It was started after the API server last answered, and ends nothing before it has read from it.
     unsynced: bool,
     /// Whether the API server answers.
     api_answers: bool,
@@ -56,7 +57,7 @@ fn verdict(instance: &Instance, runs: bool, waited: Span, kubelet: KubeletView) 
         () if waited < EMPTY => None,
         () if !runs => Some("none of its containers runs"),
         () if kubelet.forgot => Some("the kubelet does not end it"),
-        () if kubelet.unsynced => Some("the kubelet ends nothing before it has heard from the API server"),
+        () if kubelet.unsynced => Some("the kubelet ends nothing before it has read from the API server"),
         () if !kubelet.api_answers && waited >= grace + AFTER_GRACE => {
             Some("its grace period is over and the kubelet does not end it")
         }
@@ -69,8 +70,8 @@ impl StuckSandboxes {
     pub(in super::super) fn observe(&mut self, observation: &Observation, records: &Records, log: &mut Log) {
         let answers = observation.api_answers();
         if answers || self.api_answered {
-            // Up to the moment at which it was found to be away, a kubelet may have heard from it.
-            self.api_heard = Some(observation.now);
+            // A kubelet may have read from the API server until the moment at which it was found to be away.
+            self.api_last_answer = Some(observation.now);
         }
         self.api_answered = answers;
         for reply in &observation.replies {
@@ -99,8 +100,8 @@ impl StuckSandboxes {
     ) -> Vec<Request> {
         let now = observation.now;
         let api = observation.snapshot().filter(|_| observation.api_answers());
-        let heard = observation.boot.present(self.api_heard.map_or(started, |heard| heard.max(started)), now);
-        let unsynced = api.is_none() && observation.kubelet_started.is_some_and(|kubelet| kubelet > heard);
+        let answered = observation.boot.present(self.api_last_answer.map_or(started, |last| last.max(started)), now);
+        let unsynced = api.is_none() && observation.kubelet_started.is_some_and(|kubelet| kubelet > answered);
         let mut requests = Vec::new();
         let mut standing = BTreeSet::new();
         let mut stop = |pod: &str, uid: &str, sandboxes: &[String], grace: Span| {
@@ -162,8 +163,8 @@ mod tests {
         let away = KubeletView::default();
         assert!(!stops(false, EMPTY - ms(1), in_touch), "it has only begun");
         assert!(stops(false, EMPTY, in_touch), "an empty sandbox");
-        assert!(!stops(true, grace + AFTER_GRACE, in_touch), "the kubelet hears the API server");
-        assert!(stops(true, EMPTY, KubeletView { unsynced: true, ..away }), "a kubelet that has never heard from it");
+        assert!(!stops(true, grace + AFTER_GRACE, in_touch), "the kubelet reads from the API server");
+        assert!(stops(true, EMPTY, KubeletView { unsynced: true, ..away }), "a kubelet that has never read from it");
         assert!(!stops(true, grace + AFTER_GRACE - ms(1), away), "it may be ending it");
         assert!(stops(true, grace + AFTER_GRACE, away));
         assert!(stops(true, EMPTY, KubeletView { forgot: true, ..in_touch }));

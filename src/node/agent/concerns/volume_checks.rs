@@ -1,11 +1,11 @@
-//! When the volume data on disk is looked at: nothing reports changes in it.
+//! When the volume data on disk is checked: the agent gets no notice of changes in it.
 
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::super::observation::VolumeCheckScope;
 
-/// All data is compared with what was written this often.
+/// How often all data is compared with what was written.
 const PERIOD: Span = Span::from_secs(30);
 /// That of instances which the kubelet may not know yet is looked at no more often than this: its housekeeping,
 /// which takes such data for an orphan's, goes round every two seconds.
@@ -22,12 +22,12 @@ pub(in super::super) enum Instances {
     JustStarted,
 }
 
-/// When the last looks were.
+/// When the last checks were.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in super::super) struct VolumeChecks {
     all_at: Option<Timestamp>,
     not_started_at: Option<Timestamp>,
-    /// The kubelet has just started an instance: all data is looked at once more.
+    /// The kubelet has just started an instance: all data is checked once more.
     at_once: bool,
     /// There are instances that the kubelet may not know yet.
     not_started: bool,

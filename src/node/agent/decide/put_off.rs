@@ -56,19 +56,19 @@ fn ends_or_refreshes(action: &Action) -> bool {
     matches!(action, Action::End { .. } | Action::Refresh { volumes: true, .. })
 }
 
-/// The first one of all replaces nothing, and need not wait.
+/// The first write of all replaces nothing, and need not wait.
 fn starts_again(daemon: &DaemonPlan) -> bool {
     daemon.record.next_incarnation > 1 && daemon.actions.iter().any(|action| matches!(action, Action::Start { .. }))
 }
 
-/// Until when a daemon of a namespace that is not trusted waits, because the remembered inputs would be written before it
-/// changes and were a moment ago.
+/// Until when a daemon of a namespace that is not trusted waits: its change needs a write of the remembered inputs, and the
+/// last one was a moment ago.
 pub(super) fn paused_until(daemon: &DaemonPlan, state: &AgentState, now: Timestamp) -> Option<Timestamp> {
     let pause = state.inputs_on_disk.pause(now)?;
     let is_written = |action| ends_or_refreshes(action) || matches!(action, Action::Keep { .. });
     let until = match daemon.actions.iter().any(is_written) {
         true => pause.to,
-        // It is down: it does not wait as long.
+        // Its instance is down: it does not wait as long.
         false if starts_again(daemon) => pause.starts_until(now)?,
         false => return None,
     };

@@ -348,18 +348,18 @@ fn of_a_daemon_whose_effects_failed_the_cluster_reads_what_is_in_force_and_why()
     let mut snapshot = Snapshot::default();
     snapshot.scopes.entry(crate::node::api::Scope::NodeDaemons).or_default().lists += 1;
     let (observation, mut state) = (observation(Some(snapshot)), state(&config));
-    let told = |state: &AgentState, plan: &Plan| {
+    let reported = |state: &AgentState, plan: &Plan| {
         let cache = RenderCache::default();
         let status = planning::report_to_cluster(&observation, state, &config, &cache, plan).unwrap();
-        status.daemons.first().map(|told| (told.instances.len(), told.phase, told.message.clone()))
+        status.daemons.first().map(|daemon| (daemon.instances.len(), daemon.phase, daemon.message.clone()))
     };
     let mut plan = planning::plan(&observation, &state, &config, &mut RenderCache::default());
     // What is planned is not what is there.
     plan.daemons[0].summary.mode = Some(crate::core::model::Mode::Static);
     let another = Instance::new("uid-2", "net-22222", 1, "r2", Timestamp::from_secs(1_000));
     plan.daemons[0].record.instances.push(another);
-    assert_eq!(told(&state, &plan).map(|(instances, ..)| instances), Some(2));
+    assert_eq!(reported(&state, &plan).map(|(instances, ..)| instances), Some(2));
     state.failed.insert(key(), "no space left".to_owned());
     let failing = crate::core::status::State::Failing;
-    assert_eq!(told(&state, &plan), Some((1, Some(failing), "no space left".to_owned())));
+    assert_eq!(reported(&state, &plan), Some((1, Some(failing), "no space left".to_owned())));
 }

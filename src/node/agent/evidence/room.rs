@@ -26,7 +26,7 @@ pub(in crate::node::agent) struct NodeRoom<'a> {
 }
 
 impl<'a> NodeRoom<'a> {
-    /// `None`: the API server has not said which pods the node `node` has.
+    /// `None`: the API server has not listed the pods of the node `node`.
     pub(in crate::node::agent) fn of(observation: &'a Observation, node: &'a str) -> Option<Self> {
         let api = observation.snapshot().filter(|api| api.lists(&Scope::Pods) > 0)?;
         let list = api.node.as_ref().and_then(|node| node.value.at(["status", "allocatable"]));

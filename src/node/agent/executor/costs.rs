@@ -16,27 +16,27 @@ use crate::node::checkpoint::Loaded;
 use super::Executor;
 use super::problem;
 
-/// What is set aside, in the state folder.
+/// The file of the definitions that are set aside, in the state folder.
 const SET_ASIDE: &str = "set-aside";
-/// What is being worked on.
+/// The file of the mark.
 const AT_WORK: &str = "at-work";
 
 impl Executor {
-    /// Notes on disk that `versions` are about to be worked on. Where that fails they are worked on all the same.
+    /// Notes on disk that `versions` are about to be worked on. If that fails, they are worked on nevertheless.
     pub(in crate::node::agent) fn mark(&mut self, versions: &[DefinitionVersion]) {
         if let Some(state) = self.state.as_ref().filter(|_| !versions.is_empty()) {
             self.mark = state.inputs.write_unsynced(AT_WORK, &versions).ok();
         }
     }
 
-    /// The work is done.
+    /// Removes the mark: the work is done.
     pub(in crate::node::agent) fn unmark(&mut self) {
         if let Some((mark, state)) = self.mark.take().zip(self.state.as_ref()) {
             state.inputs.withdraw(mark);
         }
     }
 
-    /// Saves what is set aside, if that has changed.
+    /// Saves the definitions that are set aside, if they have changed.
     pub(super) fn save_set_aside(&mut self, decision: &Decision, outcome: &mut EffectOutcome) {
         let set_aside = &decision.state.set_aside;
         let Some(state) = self.state.as_ref().filter(|_| self.set_aside != *set_aside) else { return };
@@ -65,7 +65,7 @@ impl Executor {
         self.set_aside = set_aside.clone();
         let marked = match store.load::<Vec<DefinitionVersion>>(AT_WORK) {
             Loaded::Present(marked) => marked,
-            // A mark that was cut off says nothing.
+            // A truncated mark does not count.
             Loaded::Absent | Loaded::Damaged(_) => return Ok(set_aside),
         };
         let line = set_aside.note_killed(marked);
@@ -79,7 +79,7 @@ impl Executor {
     }
 }
 
-/// Whether what is found is kept for the next agent.
+/// Whether the findings are kept for the next agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::node::agent) enum Keeps {
     OnDisk,

@@ -68,7 +68,7 @@ impl Executor {
                         return Err(unusable("state"));
                     }
                     if let Some(manifests) = self.manifests.as_mut().filter(|m| !m.has_prepared(&rendered.file)) {
-                        // Its place is taken when the data is there; the disk can take it with the data.
+                        // Renamed into place when the data is there; the disk can write both together.
                         manifests.prepare(&rendered.file, rendered.text.as_bytes(), None);
                     }
                     self.distrust(action);
@@ -93,7 +93,7 @@ impl Executor {
                         let written = self.write_volumes(rendering, kept, outcome);
                         is_news |= matches!(written, Ok(true));
                         let written = written.map(drop);
-                        // Data of what is to end keeps nothing from ending.
+                        // A failure with the data of an instance that ends does not keep it from ending.
                         match plan.record.ending().any(|instance| instance.uid == rendering.identity.uid) {
                             true => kept_old = kept_old.and(written),
                             false => written?,
@@ -116,14 +116,14 @@ impl Executor {
             }
         }
         let persisted = self.persist(plan, decision, outcome).inspect_err(|_| {
-            // What has been done is remembered all the same: a number that was used is used up.
+            // The completed effects are remembered nevertheless: a number that was used is used up.
             outcome.records.insert(plan.key.clone(), RecordFate::InMemory);
         });
         persisted.and(kept_old)
     }
 
     /// The record first: an agent that dies after the manifest must find its number used up, or it would
-    /// use it again if somebody removed the manifest meanwhile. A record that the disk does not take holds no
+    /// use it again if the manifest was removed meanwhile. A record that the disk does not take holds no
     /// daemon up; the end of the plan reports it. One that cannot be put in JSON does, as it would never be there.
     ///
     /// It is written without fsync, which survives the agent, and synced when the manifest is in place
@@ -132,7 +132,7 @@ impl Executor {
     /// * the manifest is there: its number is read from it (`adopt`), and so is used up;
     /// * the record is there: it is used up;
     /// * neither is there: the kubelet and the runtime that may have seen the manifest, even its removal by
-    ///   somebody else, went with the power, and the kubelet that starts has never seen it go;
+    ///   another process, went with the power, and the kubelet that starts has never seen it go;
     /// * the agent removed the manifest itself: the record was saved and synced before ([`Executor::end`]).
     fn start(
         &mut self,
@@ -190,7 +190,7 @@ impl Executor {
         Ok(())
     }
 
-    /// What is there for an instance that starts was written by an agent that died before its manifest.
+    /// An existing folder of an instance that starts was written by an agent that died before it wrote the manifest.
     fn distrust(&self, action: &Action) {
         if let Action::Start { rendering, .. } = action {
             self.volumes.distrust(&rendering.identity.uid, rendering.volumes());
@@ -225,8 +225,8 @@ impl Executor {
         Ok(())
     }
 
-    /// One that has just been removed is for the next pass, which finds it missing; one that went with the disk
-    /// is put back.
+    /// A manifest that has just been removed is left to the next pass, which finds it missing; one that was lost with the disk
+    /// is written again.
     fn rewrite_manifest(
         &mut self,
         plan: &DaemonPlan,
@@ -235,7 +235,7 @@ impl Executor {
         decision: &Decision,
     ) -> Result<(), EffectFailure> {
         let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
-        // Somebody may have given it another name. One who does so after the pass has looked is seen by the next one.
+        // The manifest may have been renamed. A rename after this pass looked is seen by the next pass.
         let file = match manifests.last_scan().ours.values().find(|manifest| manifest.uid == identity.uid) {
             Some(manifest) => manifest.file.clone(),
             None => {
@@ -258,8 +258,8 @@ impl Executor {
         written.map_err(|e| failure::of(&e, e.hint()))
     }
 
-    /// Writes a record that differs from the one on disk: nothing that is done before [`Executor::sync`] needs it, and no
-    /// other daemon's manifest waits for it.
+    /// Writes a record that differs from the one on disk: no effect before [`Executor::sync`] needs it, and no other daemon's
+    /// manifest waits for it.
     fn persist(
         &mut self,
         plan: &DaemonPlan,

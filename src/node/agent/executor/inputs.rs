@@ -41,7 +41,7 @@ impl Executor {
                 && !observation.folders.view.is_incomplete();
             self.sealing.save(&folder.inputs, &secrets, is_superseded, observation.now);
         } else {
-            // What waits to be opened is not in it, and is not to be forgotten.
+            // Sealed data that waits to be opened is not in it, and must not be lost.
             inputs.sealed = self.sealing.is_closed();
         }
         match encodable(&mut inputs, outcome, |inputs| folder.inputs.save(INPUTS, inputs)) {
@@ -53,7 +53,7 @@ impl Executor {
         }
     }
 
-    /// The state folder can be used again: what the API server has said since counts more than what is remembered there.
+    /// The state folder can be used again: the API server's view since then takes precedence over what is remembered there.
     pub(in crate::node::agent) fn add_to_inputs(&self, config: &Config, state: &AgentState) {
         let Ok(folder) = state_folder::open_state(&self.files, config) else { return };
         let later = state.inputs.to_save(&[]);
@@ -62,12 +62,12 @@ impl Executor {
                 inputs.overlay(later);
                 inputs
             }
-            // What has to be sealed is not written without that.
+            // Data that has to be sealed is not written unsealed.
             Loaded::Damaged(_) | Loaded::Absent if self.sealing.is_on() => return,
             Loaded::Damaged(_) | Loaded::Absent => later,
         };
         if let Err(error) = folder.inputs.save(INPUTS, &inputs) {
-            tracing::warn!("what the API server has said since cannot be remembered: {error}");
+            tracing::warn!("later changes of the API server cannot be remembered: {error}");
         }
     }
 

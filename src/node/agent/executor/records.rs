@@ -101,8 +101,8 @@ impl Executor {
         self.floor.raise(&state.inputs, next, top).map_err(|e| failure::of(&e, e.hint()))
     }
 
-    /// Forgets daemons that are gone: the floor first, then the records that it covers. What may go,
-    /// [`record::forget`] says.
+    /// Forgets daemons that are gone: writes the floor first, then removes the records that it covers. [`record::forget`]
+    /// decides which may go.
     pub(super) fn forget(&mut self, decision: &Decision, outcome: &mut EffectOutcome) {
         if let Err(failure) = self.try_forget(decision, outcome) {
             outcome.problems.push(problem("checkpoint", failure));

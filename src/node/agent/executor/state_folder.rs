@@ -1,7 +1,7 @@
-//! The state folder: what is in it, who may open it, and whose it is.
+//! The state folder: its content, its lock, and its owner.
 //!
-//! Owns its lock: one agent works on it at a time. Must not decide from what is remembered there; a check reads all of
-//! it, to say what is damaged.
+//! Owns its lock: one agent works on it at a time. Must not decide from its content; a check reads all of it to report
+//! damage.
 
 use crate::config::Config;
 use crate::node::agent::error::AgentError;
@@ -19,7 +19,7 @@ pub(in crate::node::agent) struct StateFolder {
 }
 
 impl StateFolder {
-    /// Whether it is still the folder at its path, for nobody else to write to: somebody may have changed that.
+    /// Whether it is still the folder at its path, and no other user may write to it.
     pub(in crate::node::agent) fn is_in_place(&self) -> bool {
         self.inputs.is_in_place() && self.records.is_in_place()
     }

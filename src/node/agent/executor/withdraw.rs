@@ -1,6 +1,6 @@
 //! Secret data leaves the volumes when the machine is shut down.
 //!
-//! Owns what goes and what stays. Must not take what is not sealed on disk.
+//! Owns which volumes lose their data. Must not remove data that is not sealed on disk.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ pub(in crate::node::agent) fn withdraw_secrets(executor: &mut Executor, state: &
         // Without its definition the agent cannot write them again.
         let Some(daemon_set) = &instance.daemon_set else { continue };
         let harmless = harmless(daemon_set);
-        // A gate that goes is closed, and nobody but an agent would open it.
+        // A gate without its file is closed, and only an agent would open it.
         let has_gate = daemon_set.gate == StartGate::Has;
         let stays = |volume: &str| harmless.contains(volume) || has_gate && volume == GATE;
         if let Err(error) = executor.volumes.withdraw(&instance.uid, stays) {

@@ -1,6 +1,6 @@
 //! What the API server shows, for an observation.
 //!
-//! Owns which view counts while the cluster behind a new connection has yet to say who it is. Must not ask it.
+//! Owns which view counts while the cluster behind a new connection has yet to identify itself. Must not ask it.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use super::super::state::AgentState;
 
 #[derive(Default)]
 pub(super) struct ApiView {
-    /// What was last shown on a connection whose cluster had said who it is.
+    /// The last view from a connection whose cluster had identified itself.
     identified: Option<Arc<Snapshot>>,
 }
 
 impl ApiView {
-    /// What the API server shows. Until the cluster behind a new connection has said who it is, that is what it showed
+    /// What the API server shows. Until the cluster behind a new connection has identified itself, that is the view from
     /// before.
     pub(super) fn read(&mut self, api: Option<&Api>, state: &AgentState, replies: &[Reply]) -> ObservedApi {
         let Some(api) = api else {
@@ -44,13 +44,13 @@ impl ApiView {
         if guard.has_foreign_view() {
             self.identified = None;
         } else if opened == 0 || guard.is_identified(known, opened, &[]) {
-            // Not at the word itself: it may be that what was shown before is another cluster's.
+            // Not right at the identification: the earlier snapshot may be another cluster's.
             self.identified = Some(Arc::clone(&snapshot));
         }
         let former = self.identified.clone().filter(|former| !is_identified && former.content > 0);
         let is_former = former.is_some();
         ObservedApi {
-            // They stay until it is known whose they are.
+            // They stay until it is known to which cluster they belong.
             sightings: if is_identified { api.store().take_sightings() } else { Vec::new() },
             snapshot: former.unwrap_or(snapshot),
             link: api.connector().link().borrow().clone(),

@@ -86,7 +86,7 @@ impl Costs {
         versions
     }
 
-    /// Takes what a pass spent, as far as something follows from it. Gives whether that is so.
+    /// Takes what a pass spent, as far as something follows from it. Gives whether anything does.
     pub(in crate::node::agent) fn end(&mut self, cache: &RenderCache, state: &AgentState) -> bool {
         let mut sums: BTreeMap<ObjectKey, Vec<(Arc<DaemonSet>, Span)>> = BTreeMap::new();
         for (daemon_set, time) in cache.times.take() {

@@ -47,9 +47,9 @@ pub(in super::super) struct FolderReader {
     changed: Arc<AtomicBool>,
     read_at: Timestamp,
     rests: Rests,
-    /// What precedes the next reading, if that is the first.
+    /// What the folders held before the next reading, if that is the first.
     first: Option<FirstLook>,
-    /// When what does not rest is looked at again, by the steady clock.
+    /// When files that do not rest yet are read again, by the steady clock.
     again: Option<Duration>,
     /// Why the folders are polled, if they are.
     trouble: Arc<Mutex<Option<String>>>,
@@ -96,7 +96,7 @@ impl FolderReader {
         let before = self.recalled.as_ref().unwrap_or(&self.last.view);
         self.recalled = Some(before.with_recalled(files.recalled()));
         if self.last.objects.is_empty() {
-            // What is still as it was keeps its version.
+            // An unchanged object keeps its version.
             self.last.objects = Arc::new(files.objects().map(|(r, entry)| (r.clone(), entry.clone())).collect());
             self.version = files.objects().map(|(_, entry)| entry.version).max().unwrap_or(0);
         }
@@ -111,7 +111,7 @@ impl FolderReader {
         }
     }
 
-    /// Says what precedes the first reading.
+    /// Says what the folders held before the first reading.
     pub(in super::super) fn begin(&mut self, first: FirstLook) {
         self.first = Some(first);
     }
@@ -121,7 +121,7 @@ impl FolderReader {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// What the folders say at `now`, `steady` after the start of the agent, and what is wrong with them.
+    /// What the folders define at `now`, `steady` after the start of the agent, and what is wrong with them.
     pub(in super::super) fn read(
         &mut self,
         now: Timestamp,

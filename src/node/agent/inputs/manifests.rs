@@ -86,7 +86,7 @@ impl Inputs {
     }
 }
 
-/// Manifests of ours that somebody copied: the kubelet takes one of them, and which is chance.
+/// Copies of our manifests: the kubelet takes one of them by chance.
 fn copies(scan: &Scan) -> impl Iterator<Item = Problem> {
     let twins = |m: &crate::node::manifests::Manifest| {
         scan.ours.values().any(|other| other.uid == m.uid && other.file != m.file)

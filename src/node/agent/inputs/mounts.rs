@@ -12,8 +12,8 @@ use crate::node::fsx::Shared;
 /// What the folders are compared with: the machine's first process is in the kubelet's mount namespace.
 const MACHINE: &str = "/proc/1/mountinfo";
 
-/// The manifest folder and the kubelet's, each with its difference. One that is not there, or tables that cannot be
-/// read, say nothing.
+/// The manifest folder and the kubelet's, each with its difference. A folder that is not there, or tables that cannot be
+/// read, give none.
 pub(super) fn compare(files: &Shared, config: &Config) -> BTreeMap<PathBuf, Option<MountDifference>> {
     let (Ok(own), Ok(machine)) = (files.text("/proc/self/mountinfo"), files.text(MACHINE)) else {
         return BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What `/proc` and the kubelet's folder say of this boot.
+//! What `/proc` and the kubelet's folder show of this boot.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ pub(super) fn kubelet_started(files: &Shared, booted: Timestamp) -> Option<Times
 }
 
 /// Why the configured manifest folder is not the kubelet's yet, if another one was in this boot: the kubelet reads its
-/// configuration when it starts. What the owner of the node wrote for the agent counts at once.
+/// configuration when it starts. The agent's own configuration counts at once.
 pub(super) fn has_moved(
     files: &Shared,
     state: &AgentState,

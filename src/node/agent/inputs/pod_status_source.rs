@@ -1,7 +1,7 @@
-//! Who can say what runs on this node: the container runtime, else the kubelet's own API.
+//! The component that reports what runs on this node: the container runtime, else the kubelet's own API.
 //!
-//! Owns the question, not what follows from the answer. The kubelet's `/pods` tells how pods do and no
-//! more: a pod leaves it at once when it is to end.
+//! Owns the question, not what follows from the answer. The kubelet's `/pods` shows only the status of pods: a pod
+//! disappears from it as soon as it is to end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::node::kubelet::Kubelet;
 use crate::node::kubelet::KubeletError;
 use crate::node::kubelet::PodReport;
 
-/// How long the runtime's answer waits for the kubelet's word on it: without the API server, which
-/// tells the kubelet who may ask, it may hang.
-const WORD: Duration = Duration::from_millis(300);
+/// How long the runtime's answer waits for the kubelet's report on its pods. The kubelet asks the API server who may read
+/// it, and may hang without one.
+const KUBELET_PATIENCE: Duration = Duration::from_millis(300);
 
 /// The kubelet's cache period, and some for its work.
 const KUBELET_LAG: Span = Span::from_millis(2_100);
@@ -42,7 +42,7 @@ pub(super) enum PodStatusSource {
 }
 
 impl PodStatusSource {
-    /// How old what an answer says may be when it is asked for. The kubelet's `/runningpods` answers from a list that it
+    /// How old the content of an answer may be when it is asked for. The kubelet's `/runningpods` answers from a list that it
     /// reads anew after two seconds (`kuberuntime.runtimeCache`, `cachePeriod`).
     pub(super) fn lag(&self) -> Span {
         match self {
@@ -77,10 +77,10 @@ async fn seen(cri: &Cri) -> Result<Vec<RuntimePod>, CriError> {
     Ok(runtime_pods::runtime_pods(&sandboxes, &containers))
 }
 
-/// What the kubelet says of its pods, if it says it soon: the runtime's word is enough.
+/// The kubelet's report on its pods, if it comes soon: the runtime's answer is enough without it.
 async fn reported(kubelet: Option<&Kubelet>) -> BTreeMap<String, Value> {
     let Some(kubelet) = kubelet else { return BTreeMap::new() };
-    match tokio::time::timeout(WORD, kubelet.pods()).await {
+    match tokio::time::timeout(KUBELET_PATIENCE, kubelet.pods()).await {
         Ok(Ok(pods)) => by_uid(pods),
         Ok(Err(_)) | Err(_) => BTreeMap::new(),
     }
@@ -90,7 +90,7 @@ fn by_uid(pods: Vec<PodReport>) -> BTreeMap<String, Value> {
     pods.into_iter().filter_map(|pod| Some((pod.uid, pod.reported?))).collect()
 }
 
-/// A pod of which the kubelet says that something runs.
+/// A pod of which the kubelet reports that something runs.
 fn runs(reported: Option<Value>, uid: String) -> RuntimePod {
     RuntimePod {
         uid,

@@ -25,7 +25,7 @@ const PERIOD: Span = Span::from_secs(5);
 /// How long a pass waits for the runtime's answer, and for one that is overdue; later passes take it.
 const PATIENCE: Duration = Duration::from_millis(500);
 const OVERDUE: Duration = Duration::from_millis(20);
-/// How long the first pass of a boot waits for what the runtime says of images.
+/// How long the first pass of a boot waits for the runtime's answer about images.
 const AT_BOOT: Duration = Duration::from_millis(200);
 
 /// What the runtime has, and as of when: nothing of it is older.
@@ -35,7 +35,7 @@ pub(super) struct RuntimePods {
     pub(super) as_of: Timestamp,
 }
 
-/// Asks, and keeps what was last said.
+/// Asks, and keeps the last answer.
 pub(super) struct RuntimeReader {
     source: Option<PodStatusSource>,
     last: RuntimePods,
@@ -54,7 +54,7 @@ impl RuntimeReader {
         Self { source, last: RuntimePods::default(), read_at: Timestamp::MIN, asked: None }
     }
 
-    /// Whether what was last said is not older than the period; a clock that was set back makes it old.
+    /// Whether the last answer is not older than the period; a clock that was set back makes it old.
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
         (Span::ZERO..PERIOD).contains(&(now - self.read_at))
     }
@@ -64,7 +64,7 @@ impl RuntimeReader {
         matches!(self.last.pods, Knowledge::Unreadable(_)) && !self.is_fresh(now)
     }
 
-    /// What the runtime has, and the images of staged revisions that it says it does not have.
+    /// What the runtime has, and the images of staged revisions that it reports as missing.
     pub(super) async fn look(
         &mut self,
         state: &AgentState,
@@ -75,7 +75,7 @@ impl RuntimeReader {
         tokio::join!(self.read(state, asks, now), missing_images(source.as_ref(), state))
     }
 
-    /// What the runtime has. A runtime that hangs holds nothing up that has nothing to do with it.
+    /// What the runtime has. A runtime that hangs delays only work that needs it.
     async fn read(&mut self, state: &AgentState, asks: bool, now: Timestamp) -> RuntimePods {
         let Some(source) = &self.source else {
             return RuntimePods { pods: Knowledge::Absent(Absence::NotConfigured), as_of: now };
@@ -108,7 +108,7 @@ impl RuntimeReader {
     }
 }
 
-/// The images of staged revisions that the runtime says it does not have, in the first pass of a boot. It may not be there
+/// The images of staged revisions that the runtime reports as missing, in the first pass of a boot. It may not be there
 /// yet, and is waited for only a moment: the kubelet waits for this pass.
 async fn missing_images(source: Option<&PodStatusSource>, state: &AgentState) -> BTreeSet<String> {
     let cri = match source {

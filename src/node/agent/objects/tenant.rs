@@ -1,6 +1,6 @@
 //! What daemons of namespaces that are not trusted have the agent read and hold: ConfigMaps, Secrets, ControllerRevisions and tokens.
 //!
-//! Owns which are left out and what is said of that. Must not end anything: what runs keeps the data that it has.
+//! Owns which are left out and how that is reported. Must not end anything: an instance keeps the data that it has.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -65,11 +65,11 @@ pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, pla
         (objects.into_iter().cloned().collect(), tokens.into_iter().cloned().collect());
     for daemon in &mut plan.daemons {
         let lacks = |object: &ObjectRef| Some(bounds::no_room_for_object(object, api?.lacks_room(object)?));
-        // Of each cause the first one is told: there may be hundreds.
-        let mut told: Vec<FieldError> = daemon.references.iter().find_map(lacks).into_iter().collect();
-        told.extend(daemon.references.intersection(&objects).next().map(bounds::objects_beyond_error));
-        told.extend(daemon.tokens.intersection(&tokens).next().map(bounds::tokens_beyond_error));
-        daemon.summary.notes.extend(told.into_iter().map(Note::Field));
+        // Only the first object of each cause is reported: there may be hundreds.
+        let mut lacking: Vec<FieldError> = daemon.references.iter().find_map(lacks).into_iter().collect();
+        lacking.extend(daemon.references.intersection(&objects).next().map(bounds::objects_beyond_error));
+        lacking.extend(daemon.tokens.intersection(&tokens).next().map(bounds::tokens_beyond_error));
+        daemon.summary.notes.extend(lacking.into_iter().map(Note::Field));
         daemon.references.retain(|object| !objects.contains(object));
         daemon.tokens.retain(|token| !tokens.contains(token));
     }
@@ -109,10 +109,9 @@ pub(in crate::node::agent) fn forget(
     let mut unread = std::mem::take(&mut inputs.unread);
     let is_unlisted = |object: &ObjectRef| api.lists(&Scope::Object(object.clone())) == 0;
     inputs.objects.retain(|object, entry| {
-        // What the API server has said nothing of yet was bounded when it was saved.
-        let is_unheard = || is_unlisted(object) && api.lacks_room(object).is_none();
-        let is_kept =
-            has(&api.objects, object, entry) || room.take_all([(object, &*entry)].into_iter()) || is_unheard();
+        // An object that the API server has not listed yet was bounded when it was saved.
+        let is_unread = || is_unlisted(object) && api.lacks_room(object).is_none();
+        let is_kept = has(&api.objects, object, entry) || room.take_all([(object, &*entry)].into_iter()) || is_unread();
         unread.extend((!is_kept).then(|| object.clone()));
         is_kept
     });
@@ -124,7 +123,7 @@ pub(in crate::node::agent) fn forget(
 }
 
 /// Forgets `remembered` DaemonSets of such namespaces, by name, where that is too much: those of which the API server has
-/// something now that cannot be used, and that nobody else holds. What runs of them has its own in its record.
+/// something now that cannot be used, and that nothing else refers to. A running instance has its own copy in its record.
 pub(in crate::node::agent) fn forget_definitions(
     remembered: &mut BTreeMap<ObjectKey, Arc<DaemonSet>>,
     policy: &Policy,
@@ -162,7 +161,7 @@ fn has(others: &Versioned, object: &ObjectRef, entry: &Entry) -> bool {
 struct TenantRoom<'a> {
     policy: &'a Policy,
     taken: QuotaUse,
-    /// States of objects that are in memory once, whoever remembers them.
+    /// States of objects that are in memory once, however many owners remember them.
     seen: HashSet<*const Value>,
 }
 

@@ -1,6 +1,6 @@
-//! What of an instance's data is in doubt when an agent starts.
+//! Which data of an instance is in doubt when an agent starts.
 //!
-//! Owns which objects are. Must not decide what follows: planning keeps what runs as it is.
+//! Owns which objects are. Must not decide what follows: planning keeps instances as they are.
 
 use crate::core::knowledge::Knowledge;
 use crate::core::model::Kind;
@@ -20,9 +20,9 @@ use crate::node::agent::state::Goal;
 
 use super::ObservedState;
 
-/// When a runtime that did not answer, or is not believed, is asked again while something waits for its word.
+/// When a runtime that did not answer, or is not believed, is asked again while something waits for its answer.
 const RUNTIME_AGAIN: Span = Span::from_secs(1);
-/// How long a process waits with what returns for a file that it has not read yet, because that does not rest.
+/// How long a process holds back a returning instance for a file that it has not read yet because the file does not rest.
 const READ_WITHIN: Span = Span::from_secs(10);
 
 /// When a Node that has yet to be initialized is looked at again.
@@ -31,7 +31,7 @@ const LABELS_AGAIN: Span = Span::from_secs(60);
 const API_WITHIN: Span = Span::from_secs(5);
 
 impl ObservedState<'_> {
-    /// An object of which no source has said anything yet.
+    /// An object that no source has shown yet.
     pub(super) fn missing_object(reference: &ObjectRef) -> Missing {
         Missing {
             kind: reference.kind.as_str().to_owned(),
@@ -41,8 +41,8 @@ impl ObservedState<'_> {
         }
     }
 
-    /// Until when the API server may still say what the kubelet runs. Before there is a kubelet, nothing runs; nor is there
-    /// a later pass for who makes only one.
+    /// Until when the API server may still show what the kubelet runs. Before there is a kubelet, nothing runs; and a process
+    /// that makes only one pass has no later one.
     pub(super) fn api_awaited_until(&self) -> Option<Timestamp> {
         let left = API_WITHIN - self.observation.steady;
         let is_configured = self.observation.api.is_some() && self.state.goal != Goal::Once;
@@ -52,12 +52,12 @@ impl ObservedState<'_> {
     /// Until when the Node may lack labels that it gets from others.
     pub(super) fn labels_awaited_until(&self) -> Option<Timestamp> {
         let (now, since) = (self.observation.now, self.state.inputs.node_since);
-        // Without an API server it gets none.
-        let has_all = self.observation.api.is_none() || node::has_its_labels(&self.state.node, since, now);
+        // Without an API server the Node gets no labels.
+        let has_all = self.observation.api.is_none() || node::has_its_labels(&self.state.node, since);
         (!has_all).then(|| node::labels_due(since, now).unwrap_or(now + LABELS_AGAIN))
     }
 
-    /// When the runtime is to be asked for what waits for its word.
+    /// When the runtime is to be asked again while something waits for its answer.
     pub(super) fn runtime_due(&self) -> Timestamp {
         let again = match self.observation.runtime {
             Knowledge::Unreadable(_) | Knowledge::Current(_) => RUNTIME_AGAIN,

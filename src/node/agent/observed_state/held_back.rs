@@ -1,4 +1,4 @@
-//! What is rendered of a definition that is held back for what it costs.
+//! What is rendered of a definition that is held back because of its cost.
 //!
 //! Owns what stands in for its rendering. Must not decide what is held back.
 
@@ -14,7 +14,7 @@ use crate::node::agent::render_cache::RenderCacheInputs;
 use super::ObservedState;
 
 impl ObservedState<'_> {
-    /// Of `daemon_set`, which is not to be rendered, and `why`: what runs of it has its tokens all the same.
+    /// For `daemon_set`, which is not to be rendered, and `why`: a running instance keeps getting its tokens.
     pub(super) fn held_back(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, why: String) -> Arc<RenderResult> {
         let is_own = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| Arc::ptr_eq(d, daemon_set));
         let runs = |i: &&Instance| i.phase == Phase::Live && i.incarnation == incarnation && is_own(i);

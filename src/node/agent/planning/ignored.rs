@@ -1,6 +1,6 @@
 //! Files that do not count because their DaemonSets were deleted in the API.
 //!
-//! Owns what is said of them. Must not decide that they do not count: [`crate::core::sources`] does.
+//! Owns how they are reported. Must not decide that they do not count: [`crate::core::sources`] does.
 
 use crate::core::pass::Plan;
 use crate::core::status::State;

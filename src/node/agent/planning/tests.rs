@@ -84,8 +84,8 @@ fn while_it_is_not_known_whether_a_cluster_has_approvals_a_changed_template_wait
     let withheld = Permission::Withheld(Withheld::NotRead);
     assert_eq!(permission(&state), Permission::Free, "an agent before this one has never seen any");
     state.inputs.lost();
-    let unheard = [Snapshot::default(), shows(false, None), shows(false, Some(FailureKind::Server))];
-    for api in unheard.iter().chain([&shows(false, Some(FailureKind::Forbidden))]) {
+    let unlisted = [Snapshot::default(), shows(false, None), shows(false, Some(FailureKind::Server))];
+    for api in unlisted.iter().chain([&shows(false, Some(FailureKind::Forbidden))]) {
         state.inputs.follow_coordination(false, Some(api));
         state.inputs = RememberedInputs::restore(state.inputs.to_save(&[]), &state.records);
         assert_eq!(permission(&state), withheld, "also after a restart");
@@ -133,12 +133,12 @@ fn where_what_was_remembered_is_lost_a_manifest_keeps_its_address_of_the_api() {
     let waits = |state: &AgentState, api: Option<Snapshot>| {
         let waits = |_: &[Subject<'_>], facts: &ObservedState<'_>| {
             let rendering = facts.rendering(&definition, 0, Data::Current);
-            rendering.held().iter().any(|held| held.unheard && held.missing.iter().any(|m| m.kind == "Service"))
+            rendering.held().iter().any(|held| held.unconfirmed && held.missing.iter().any(|m| m.kind == "Service"))
         };
         with_facts(&observation(api), state, &config, &RenderCache::default(), waits)
     };
     assert!(!waits(&state, Some(Snapshot::default())), "it has none");
     state.inputs.lost();
     assert!(waits(&state, Some(Snapshot::default())), "it may have one");
-    assert!(!waits(&state, None), "nobody gave it one");
+    assert!(!waits(&state, None), "no API server gave it one");
 }

@@ -67,7 +67,7 @@ pub(in crate::node::agent) struct SavedInputs {
     /// Objects in use that the API server last said to be gone.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) absent: BTreeSet<ObjectRef>,
-    /// Whether earlier ones were lost, and their sources have yet to say what they have.
+    /// Whether earlier ones were lost, and their sources have yet to be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) incomplete: bool,
     /// Tokens, expired or not.
@@ -185,8 +185,8 @@ impl SavedInputs {
         SavedSecrets { objects: secret, tokens: std::mem::take(&mut self.tokens), rollback_data, files }
     }
 
-    /// Takes what the API server of the same cluster has said since. Secrets that are sealed stay as they are, and count no
-    /// more: those since then are not kept.
+    /// Takes what the API server of the same cluster has shown since. Sealed Secrets stay as they are, and do not count any
+    /// more: newer ones are not kept.
     pub(in crate::node::agent) fn overlay(&mut self, later: Self) {
         if self.cluster_uid.is_some() && self.cluster_uid != later.cluster_uid {
             return;

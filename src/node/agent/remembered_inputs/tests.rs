@@ -128,8 +128,10 @@ fn it_is_remembered_when_the_node_was_registered_anew() {
     inputs.follow_node(node("v", "d"), at(4_000));
     assert_eq!(inputs.node_since, Some(at(3_000)));
     assert_ne!(inputs.fingerprint(0), before);
-    let restored = RememberedInputs::restore(inputs.to_save(&[]), &Records::new());
+    let mut restored = RememberedInputs::restore(inputs.to_save(&[]), &Records::new());
     assert_eq!(restored.node_since, Some(at(3_000)), "also after a restart of the agent");
+    restored.follow_node(node("v", "d"), at(400_000));
+    assert_eq!(restored.node_since, None, "the API server has shown it some minutes later");
 }
 
 #[test]

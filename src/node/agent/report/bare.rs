@@ -1,6 +1,6 @@
 //! The status of a DaemonSet of which nothing is here.
 //!
-//! Owns what is said of it: nothing but why. Must not look for more.
+//! Owns its status: nothing but the reason. Must not look for more.
 
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;

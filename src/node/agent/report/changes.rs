@@ -14,22 +14,31 @@ use crate::node::folders::FileView;
 use crate::node::images::PullProgress;
 
 /// The daemons that do not run as they should, or not at the wanted revision, and for which a plan has nothing to do, and
-/// all that are refused, lack something for their data, or have a file that does not count; `looked`: whether anybody has
-/// looked how they are.
+/// all that are refused, lack something for their data, or have a file that does not count; `looked`: whether their state
+/// was observed.
 pub(super) fn held(plan: &Plan, looked: bool) -> Vec<HeldDaemon> {
+    let does_nothing = |d: &DaemonPlan| of(d).next().is_none();
     let is_held = |d: &&DaemonPlan| match d.summary.state {
         _ if !d.summary.stale.is_empty() => true,
         State::Refused | State::Held => true,
-        State::Failing | State::NotAccepted | State::Waiting => d.actions.is_empty(),
-        State::Unknown => d.actions.is_empty() && looked,
+        State::Failing | State::NotAccepted => does_nothing(d),
+        State::Unknown => does_nothing(d) && looked,
         // Its file does not count.
         State::NotSelected if d.record.ignored_file.is_some() && d.summary.source.is_some() => true,
-        _ => d.actions.is_empty() && awaited(d).is_some(),
+        // Data alone may change while a new template waits.
+        _ if awaited(d).is_some() => !d.actions.iter().any(replaces),
+        State::Waiting => does_nothing(d),
+        _ => false,
     };
     plan.daemons.iter().filter(is_held).map(hold).collect()
 }
 
-/// The revision that is to replace what runs as soon as something lets it; one that failed here is not tried again.
+/// Whether an action ends an instance or begins one.
+fn replaces(action: &Action) -> bool {
+    matches!(action, Action::End { .. } | Action::Start { .. } | Action::Finish { .. })
+}
+
+/// The revision that is to replace the instance as soon as it may; one that failed here is not tried again.
 fn awaited(daemon: &DaemonPlan) -> Option<&String> {
     daemon.summary.wanted_revision.as_ref().filter(|_| daemon.summary.failed.is_none())
 }
@@ -51,8 +60,8 @@ pub(in crate::node::agent) fn changes(plan: &Plan) -> Vec<PlannedChange> {
     plan.daemons.iter().flat_map(of).collect()
 }
 
-/// Tokens of what runs that the API server is asked for anew as soon as it answers: until then what is mounted is of no
-/// use. One that is missing altogether holds back its volume, which says so.
+/// Tokens of instances that the API server is asked for anew as soon as it answers: until then the mounted ones are of no
+/// use. A token that is missing altogether holds back its volume, which reports that.
 pub(super) fn tokens(plan: &Plan, observation: &Observation, node_uid: Option<&str>) -> Vec<PlannedChange> {
     let runs = plan.daemons.iter().filter(|daemon| daemon.record.live().next().is_some());
     let wanted = runs.flat_map(|daemon| daemon.tokens.iter().map(move |request| (daemon, request)));
@@ -88,7 +97,7 @@ pub(super) fn pulls(plan: &Plan, observation: &Observation) -> Vec<PlannedChange
     plan.daemons.iter().filter_map(change).collect()
 }
 
-/// What a pull still has to do, and why.
+/// What a pull still has to fetch, and why.
 fn pulling(progress: &PullProgress) -> Option<(String, String)> {
     let images = || "pull images".to_owned();
     match progress {
@@ -161,11 +170,15 @@ pub(in crate::node::agent) fn of(daemon: &DaemonPlan) -> impl Iterator<Item = Pl
 
 #[cfg(test)]
 mod tests {
+    use crate::core::identity::Identity;
     use crate::core::model::ObjectKey;
     use crate::core::model::TokenRequest;
     use crate::core::plan;
     use crate::core::record::DaemonRecord;
     use crate::core::record::Instance;
+    use crate::core::render::Refused;
+    use crate::core::rendering::DataDigests;
+    use crate::core::rendering::RenderResult;
     use crate::core::time::at;
     use crate::node::agent::observation::ObservedTokens;
     use crate::node::api::IssuedToken;
@@ -211,7 +224,16 @@ mod tests {
         };
         assert_eq!(of(&daemon), []);
         daemon.summary.wanted_revision = Some("r2".to_owned());
-        assert_eq!(of(&daemon), [("updates are paused".to_owned(), Some("r2".to_owned()))]);
+        let expected = [("updates are paused".to_owned(), Some("r2".to_owned()))];
+        assert_eq!(of(&daemon), expected);
+        // An agent that starts looks whether the data is there, which is no change.
+        let identity = Identity { uid: "u".to_owned(), pod_name: "net-x".to_owned() };
+        let (revision, data, result) = ("r".to_owned(), DataDigests::default(), Err(Refused::default()));
+        let rendering = Arc::new(RenderResult { identity, revision, result, data });
+        daemon.actions.push(Action::Verify { rendering, kept: Default::default() });
+        assert_eq!(of(&daemon), expected);
+        (daemon.summary.state, daemon.summary.wanted_revision) = (State::Waiting, None);
+        assert_eq!(of(&daemon), [("updates are paused".to_owned(), None)]);
     }
 
     #[test]

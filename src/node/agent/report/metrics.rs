@@ -1,4 +1,4 @@
-//! What a pass leaves for metrics: what was executed, never what was planned.
+//! The metrics of a pass: effects that were executed, never those that were only planned.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Reporter {
         }
     }
 
-    /// From now on there are metrics, where the configuration says so, for whoever has what this gives.
+    /// From now on there are metrics, where the configuration has them, for the holder of the result.
     #[cfg(feature = "simulation")]
     pub(in crate::node::agent) fn keep_metrics(
         &mut self,

@@ -43,8 +43,8 @@ pub(super) struct Reported {
     problems: Vec<Problem>,
 }
 
-/// What was said of daemons that wait, and when. What is missing changes with every answer of the API server: a new
-/// text follows no sooner than [`Waits::PACE`].
+/// The last text about each waiting daemon, and when it was written. The missing objects change with every answer of the
+/// API server: a new text follows no sooner than [`Waits::PACE`].
 #[derive(Default)]
 struct Waits {
     said: BTreeMap<ObjectKey, (Timestamp, String)>,
@@ -53,7 +53,7 @@ struct Waits {
 impl Waits {
     const PACE: Span = Span::from_secs(2);
 
-    /// Whether `line` is to be said at `now`.
+    /// Whether `line` is to be written at `now`.
     fn is_news(&mut self, key: &ObjectKey, line: &str, now: Timestamp) -> bool {
         let is_paced = |at: Timestamp| (Span::ZERO..Self::PACE).contains(&(now - at));
         match self.said.get(key) {
@@ -195,7 +195,7 @@ impl NewsReporter<'_> {
         match state {
             State::Refused => {
                 tracing::warn!(target: STATE, daemonset, "refused: {reason}");
-                // The words may name this node's pod.
+                // The text may name this node's pod.
                 let cause = plan.summary.refused_field.as_ref().unwrap_or(reason);
                 self.event(plan, EventKind::Warning, ("Refused", "Render"), reason, On::DaemonSet(cause));
             }
@@ -217,7 +217,7 @@ impl NewsReporter<'_> {
         let back = plan.summary.wanted_revision.as_ref() == Some(&failed.revision);
         let now = (failed.clone(), back);
         let before = self.reported.failed.insert(plan.key.clone(), now.clone());
-        // What the checkpoint remembers was said by an earlier agent.
+        // An earlier agent reported what the checkpoint remembers.
         if before.as_ref() == Some(&now) || self.decision.state.passes == 0 {
             return;
         }
@@ -256,7 +256,7 @@ impl NewsReporter<'_> {
         let now: BTreeSet<_> = plan.summary.stale.iter().map(name).collect();
         let before = self.reported.stale.remove(&plan.key).unwrap_or_default();
         let daemonset = plan.key.to_string();
-        // What the checkpoint remembers was said by an earlier agent.
+        // An earlier agent reported what the checkpoint remembers.
         let known = self.decision.state.records.get(&plan.key).filter(|_| self.decision.state.passes == 0);
         let is_new = |stale: &&StaleVolume| {
             let mut instances = known.iter().flat_map(|record| &record.instances).filter(|i| i.pod_name == stale.pod);
@@ -277,7 +277,7 @@ impl NewsReporter<'_> {
         }
     }
 
-    /// Says once what nobody understands in a DaemonSet of the API: its owner looks there, not on nodes.
+    /// Reports once the unknown fields of a DaemonSet of the API, as an event: its owner reads events there, not on nodes.
     fn tell_unknown_fields(&mut self, plan: &DaemonPlan) {
         let from_api = plan.summary.source == Some(Source::Api) && self.api.is_some();
         let Some(daemon_set) = self.decision.state.definitions.get(&plan.key).filter(|_| from_api) else { return };

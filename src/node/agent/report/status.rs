@@ -1,6 +1,6 @@
 //! The status of the node and of its daemons, and what is wrong with them.
 //!
-//! Owns the way from a plan to what `status` says. Must not change anything.
+//! Owns the way from a plan to the answer of `status`. Must not change anything.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -83,8 +83,8 @@ impl ReportInputs<'_> {
         let failure = self.last.outcome.failures.get(&plan.key);
         let reason = failure.map_or_else(|| summary.reason.clone(), |f| f.message.clone());
         let mut notes: Vec<String> = summary.notes.iter().map(ToString::to_string).collect();
-        let doubts = self.doubts(&plan.key, summary.source.as_ref());
-        notes.extend(doubts.iter().map(FieldError::with_hint));
+        let unknown = self.unknown_fields(&plan.key, summary.source.as_ref());
+        notes.extend(unknown.iter().map(FieldError::with_hint));
         notes.extend(self.state.concerns.preempted.note(&plan.key));
         Some(DaemonStatus {
             namespace: plan.key.namespace.clone(),
@@ -168,7 +168,7 @@ impl ReportInputs<'_> {
         let changes = changes::of(plan).map(|change| format!("{} ({})", change.action, change.reason));
         let changes = changes.collect::<Vec<_>>().join(", ");
         let stale: String = summary.stale.iter().map(|stale| format!("; {stale}")).collect();
-        let doubts = self.doubts(&plan.key, summary.source.as_ref());
+        let unknown = self.unknown_fields(&plan.key, summary.source.as_ref());
         DaemonStatus {
             mode: summary.mode,
             revision: there.map_or_else(|| summary.revision.clone(), |instance| instance.revision.clone()),
@@ -183,24 +183,24 @@ impl ReportInputs<'_> {
                 .notes
                 .iter()
                 .map(ToString::to_string)
-                .chain(doubts.iter().map(FieldError::with_hint))
+                .chain(unknown.iter().map(FieldError::with_hint))
                 .collect(),
             ..bare(&plan.key, summary.source.clone(), &format!("agent not running; it would {changes}{stale}"))
         }
     }
 
-    /// What nobody understands in the definition of a daemon that is in force.
-    fn doubts(&self, key: &ObjectKey, source: Option<&Source>) -> Vec<FieldError> {
+    /// The unknown fields of the definition of a daemon that is in force.
+    fn unknown_fields(&self, key: &ObjectKey, source: Option<&Source>) -> Vec<FieldError> {
         let of_file = matches!(source, Some(Source::File { .. }));
         let daemon_set = match of_file {
             true => self.last.observation.folders.get(key),
             false => self.state.definitions.get(key).or_else(|| self.state.inputs.daemon_sets.get(key)),
         };
-        let mut doubts = daemon_set.map(|daemon_set| annotations::unknown_fields(daemon_set)).unwrap_or_default();
+        let mut unknown = daemon_set.map(|daemon_set| annotations::unknown_fields(daemon_set)).unwrap_or_default();
         if of_file {
-            doubts.extend(self.last.observation.folders.unknown_fields_of(key));
+            unknown.extend(self.last.observation.folders.unknown_fields_of(key));
         }
-        doubts
+        unknown
     }
 
     fn tokens(&self) -> TokensStatus {
@@ -237,9 +237,10 @@ impl ReportInputs<'_> {
         let snapshot = api.store().snapshot();
         let refused = snapshot.refused();
         let is_named = |object: &_| self.last.plan.daemons.iter().any(|plan| plan.references.contains(object));
-        // What is refused and a daemon names is told at the daemon.
-        let is_told = |scope: &Scope| matches!(scope, Scope::Object(o) if refused.contains_key(o) && is_named(o));
-        let scopes = health.scopes.into_iter().filter(|health| !is_told(&health.scope));
+        // A refused object that a daemon names is reported with the daemon.
+        let is_with_daemon =
+            |scope: &Scope| matches!(scope, Scope::Object(o) if refused.contains_key(o) && is_named(o));
+        let scopes = health.scopes.into_iter().filter(|health| !is_with_daemon(&health.scope));
         let scopes = scopes.filter_map(|s| Some(problem(format!("API: {}", s.scope), s.error?)));
         let tokens =
             self.last.observation.tokens.refused.iter().map(|(request, why)| {

@@ -3,7 +3,7 @@
 use crate::core::time::Timestamp;
 use crate::node::api::LinkHealth;
 
-/// What there is to say.
+/// The content of the line.
 pub(super) struct StatusLine {
     /// Daemons of which something runs or is to run.
     pub(super) daemons: usize,

@@ -46,9 +46,13 @@ fn the_author_of_a_misspelt_mode_reads_of_it_wherever_the_node_is_asked_and_noth
         assert_eq!(alone.daemon_sets, ["kube-system/net", "kube-system/x-1", "kube-system/x-2"]);
         assert!(alone.hint.starts_with("the modes are static and bootstrap: kubectl "), "{}", alone.hint);
     }
-    let told = view.explain(&key());
-    let status = told.status.expect("it is known");
+    let explained = view.explain(&key());
+    let status = explained.status.expect("it is known");
     assert_eq!((status.state, status.reason.as_str()), (State::LeftAlone, "unknown mode"));
     assert!(status.hints[0].contains("daemonset net "), "{:?}", status.hints);
-    assert!(told.problems[0].reason.contains("\"statik\" is neither static nor bootstrap"), "{:?}", told.problems);
+    assert!(
+        explained.problems[0].reason.contains("\"statik\" is neither static nor bootstrap"),
+        "{:?}",
+        explained.problems
+    );
 }

@@ -21,9 +21,9 @@ use crate::node::kubelet::HEALTHZ;
 
 use super::clients::Clients;
 
-/// How long the kubelet may take to end lesser pods after it last said so.
+/// How long the kubelet may take to end lesser pods after it last reported that.
 const MAKES_ROOM: Span = Span::from_secs(120);
-/// How long a kubelet may take to say that it is at work.
+/// How long a kubelet may take to show that it is at work.
 const HEALTHZ_WITHIN: Duration = Duration::from_secs(2);
 
 /// An instance that is asked about.
@@ -36,7 +36,7 @@ pub(in crate::node::agent) struct Late {
     pub(in crate::node::agent) waited: Span,
 }
 
-/// What the runtime, the kubelet and the API server said.
+/// The answers of the runtime, the kubelet and the API server.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in crate::node::agent) struct LateAnswer {
     /// Pods with a sandbox; or why that is not known. `None`: no runtime is configured.
@@ -46,14 +46,14 @@ pub(in crate::node::agent) struct LateAnswer {
     pub(in crate::node::agent) fallen: BTreeMap<String, Timestamp>,
     pub(in crate::node::agent) network_ready: Option<bool>,
     pub(in crate::node::agent) kubelet_answers: bool,
-    /// Whether the kubelet said which pods it has.
+    /// Whether the kubelet reported which pods it has.
     #[serde(default)]
     pub(in crate::node::agent) lists_pods: bool,
-    /// What the kubelet says, by pod UID.
+    /// The kubelet's reports, by pod UID.
     pub(in crate::node::agent) words: BTreeMap<String, KubeletReport>,
     /// What the API server has as events, of those that it was asked about this time.
     pub(in crate::node::agent) events: BTreeMap<String, Option<KubeletReport>>,
-    /// Those for which it gave no answer.
+    /// Those about which it gave no answer.
     pub(in crate::node::agent) unanswered: BTreeSet<String>,
     /// The instances that were asked about.
     pub(in crate::node::agent) about: BTreeSet<String>,
@@ -69,7 +69,7 @@ pub(super) struct AboutLate {
     pub(super) at: Timestamp,
 }
 
-/// Asks everybody who can say.
+/// Asks every component that may know.
 pub(super) async fn ask(clients: &Clients, question: AboutLate) -> LateAnswer {
     let about = question.late.iter().map(|late| late.uid.clone()).collect();
     let mut answer = LateAnswer { about, ..LateAnswer::default() };
@@ -139,7 +139,7 @@ fn fallen(sandbox: &Sandbox, about: &BTreeSet<String>) -> Option<Timestamp> {
     is_fallen.then(|| Timestamp::from_millis(sandbox.created_at_ns / 1_000_000))
 }
 
-/// Whether a kubelet on this node says that it is well.
+/// Whether a kubelet on this node reports that it is healthy.
 async fn is_healthy() -> bool {
     #[cfg(feature = "simulation")]
     if let Some(world) = crate::simulation::world() {

@@ -1,4 +1,4 @@
-//! What a container that ended has left behind: its exit code and the last line of its log.
+//! The exit code and the last log line of a container that ended.
 //!
 //! A log is written by a container: it is read as bytes, a bounded tail of a plain file, and no link is followed to it.
 

@@ -29,7 +29,7 @@ pub(in crate::node::agent) struct OwnerChange {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(in crate::node::agent) enum OwnerResult {
     Done,
-    /// The DaemonSet is not, or not any more, one to have pods; or the pod has changed.
+    /// The DaemonSet is gone or is being deleted, or the pod has changed.
     NotNow(String),
     Failed(ApiFailure),
 }

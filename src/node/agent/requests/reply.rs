@@ -1,6 +1,6 @@
-//! What comes back of requests.
+//! Replies to requests.
 //!
-//! Owns its form: each says what it is about, so that a late or doubled one is recognised.
+//! Owns their form: each says what it is about, so that a late or doubled one is recognised.
 
 use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::node_daemons::Status;

@@ -1,4 +1,4 @@
-//! Ending what no kubelet ends: containers with their grace period, then the sandboxes.
+//! Ends pods that no kubelet ends: containers with their grace period, then the sandboxes.
 
 use crate::core::time::Span;
 use crate::node::cri::Container;
@@ -10,11 +10,11 @@ use crate::node::cri::CriError;
 /// the kubelet's.
 pub(super) async fn stop(cri: &Cri, uid: &str, sandboxes: &[String], grace: Span) -> Result<(), CriError> {
     let containers = cri.containers(Some(uid)).await?;
-    // One that the runtime has lost touch with may well run.
+    // A sandbox that the runtime has lost touch with may still run.
     let may_run = |c: &&Container| matches!(c.state, ContainerState::Running | ContainerState::Unknown);
     let stopped = containers.iter().filter(may_run).map(async |c| {
         let stopped = cri.stop_container(&c.id, grace.to_duration()).await;
-        // What it refuses there ends with the sandbox.
+        // A container that it refuses to stop ends with the sandbox.
         if c.state == ContainerState::Unknown { Ok(()) } else { stopped }
     });
     futures::future::try_join_all(stopped).await?;

@@ -1,4 +1,4 @@
-//! Direct questions to the API server before something follows from what its watches show.
+//! Direct questions to the API server, before the agent acts on what its watches show.
 
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ pub(super) async fn confirm_removal(api: &Api, policy: &Policy, of: Removal) -> 
     Reply::RemovalConfirmed { key, about, cluster, confirmation }
 }
 
-/// What a GET says of the DaemonSet of which `api_uid` is remembered. One that cannot be decoded is there.
+/// The result of a GET for the DaemonSet of which `api_uid` is remembered. One that cannot be decoded exists.
 fn judge(live: GetResult, api_uid: Option<&str>, policy: &Policy) -> Confirmation {
     let value = match live {
         GetResult::NotFound => return Confirmation::Gone,
@@ -111,7 +111,7 @@ fn is_terminating(namespace: &GetResult) -> bool {
     matches!(namespace, GetResult::Object(object) if object.pointer("/status/phase").is_some_and(|p| p == "Terminating"))
 }
 
-/// Whether a Node is Ready, and whether it says that it shuts down.
+/// Whether a Node is Ready, and whether it reports that it shuts down.
 fn ready_condition(node: &Value) -> (bool, bool) {
     let Some(ready) = condition(node, "Ready") else { return (false, false) };
     (ready.str_at("status") == "True", kubelet::shuts_down(ready.str_at("message")))

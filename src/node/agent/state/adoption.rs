@@ -39,7 +39,7 @@ impl AgentState {
         self.floor = match (std::mem::take(&mut self.floor_source), highest) {
             (FloorSource::Disk, _) | (FloorSource::New, None) => return,
             (FloorSource::New | FloorSource::Lost, highest) => self.floor.max(Floor::above(highest.unwrap_or(0))),
-            // The next agent would find the same: what tells their numbers apart is the time.
+            // The next agent would find the same: the time makes their numbers differ.
             (FloorSource::NoStateFolder, highest) => {
                 let seconds = u64::try_from(observation.now.as_millis() / 1_000).unwrap_or(0);
                 self.floor.max(Floor::above(highest.unwrap_or(0)).saturating_add(seconds))
@@ -71,9 +71,9 @@ impl AgentState {
                 let line = format!("took over the manifest of {pod}, which is ours and which no record knows");
                 log.info(line).daemonset(&manifest.owner).pod(pod);
                 // A number is on disk before its manifest: all that is remembered may be as old as what does not know it. That
-                // a record is lost says nothing of the rest: the floor is above its numbers.
+                // a record is lost does not concern the others: the floor is above its numbers.
                 self.inputs.incomplete |= remembers && is_later;
-                // What made it was remembered, and is lost; on a new disk there is nothing that it could be newer than.
+                // Its definition was remembered and is lost; on a new disk there is nothing older to compare it with.
                 if self.has_no_inputs && !observation.empty_volumes.contains_key(&manifest.uid) {
                     self.inputs.lost();
                 }

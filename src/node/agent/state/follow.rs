@@ -18,7 +18,7 @@ use crate::node::agent::remembered_inputs;
 
 use super::AgentState;
 
-/// A clock that has gone this much further than time has was set.
+/// A clock that has gone this much further than the steady clock was set.
 const CLOCK_JUMP: Span = Span::from_secs(60);
 
 impl AgentState {
@@ -37,7 +37,7 @@ impl AgentState {
                 }
                 now - (last + (steady - last_steady))
             }
-            // The steady clock of the agent before this one is not known.
+            // The previous agent's steady clock is not known.
             None => set_forward,
         };
         if jump > CLOCK_JUMP {
@@ -56,7 +56,7 @@ impl AgentState {
             let node = remembered_inputs::node_view(&entry.value);
             self.inputs.follow_node(node, observation.now);
         }
-        // A checkpoint of a node with another name says nothing about this one.
+        // A checkpoint of a node with another name does not describe this one.
         let known = self.inputs.node.clone().filter(|node| node.name == config.node_name);
         self.node = known.unwrap_or_else(|| config.node_view());
         let endpoint = config.api_endpoint.clone().or_else(|| self.api_endpoint(observation));
@@ -73,7 +73,7 @@ impl AgentState {
     }
 
     /// The API server's address for pods. What runs has the one that is remembered: another one takes its place once the
-    /// cluster behind it has said that it is the same.
+    /// cluster behind it has identified itself as the same.
     fn api_endpoint(&self, observation: &Observation) -> Option<Endpoint> {
         let connected = observation.api.as_ref().and_then(|api| api.endpoint.clone());
         let remembered = self.inputs.api_endpoint.clone();
@@ -83,7 +83,7 @@ impl AgentState {
         }
     }
 
-    /// What is remembered for the next start.
+    /// What the agent remembers for the next start.
     pub(super) fn follow_inputs(&mut self, observation: &Observation, log: &mut Log) {
         if let Some(secrets) = &observation.seal.opened {
             self.inputs.take(secrets.as_ref().clone(), &self.records);

@@ -106,7 +106,7 @@ fn what_another_node_has_said_is_neither_lost_nor_continued() {
     assert!(!events.next(now + SERIES_WRITE).unwrap().is_series, "that event is another node's");
     events.record(on_node("n1"));
     events.give_up(events.next(now).unwrap(), conflict());
-    assert_eq!(events.dropped(), 1, "nobody else makes that");
+    assert_eq!(events.dropped(), 1, "no other event repeats it");
 }
 
 #[test]

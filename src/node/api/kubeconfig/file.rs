@@ -174,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_of_the_wrong_type_is_not_told() {
-        let told = |text: &str| parse(text).unwrap_err().to_string();
-        let number = told("users: [{name: u, user: {token: 12345678}}]");
+    fn a_credential_of_the_wrong_type_is_not_shown() {
+        let failure = |text: &str| parse(text).unwrap_err().to_string();
+        let number = failure("users: [{name: u, user: {token: 12345678}}]");
         assert!(number.contains("expected") && !number.contains("12345678"), "{number}");
-        let text = told("users: [{name: u, user: {exec: {command: a, args: hush, apiVersion: x}}}]");
+        let text = failure("users: [{name: u, user: {exec: {command: a, args: hush, apiVersion: x}}}]");
         assert!(!text.contains("hush"), "{text}");
-        assert!(told("users: [{user: {}}]").contains("missing field"), "what is missing is named");
+        assert!(failure("users: [{user: {}}]").contains("missing field"), "what is missing is named");
     }
 }

@@ -93,7 +93,7 @@ fn a_rotated_token_file_is_noticed_and_needs_no_new_connection() {
     assert_eq!(before.fingerprint, after.fingerprint);
 }
 
-/// Somebody's certificate authority.
+/// Any certificate authority.
 const CA: &str = "-----BEGIN CERTIFICATE-----
 MIIBcjCCARegAwIBAgIUZQNb14wRzLkZ4ZLzQuxnrXqs3SswCgYIKoZIzj0EAwIw
 DTELMAkGA1UEAwwCY2EwIBcNMjYxMTIxMjAzNjIzWhgPMjEyNjEwMjgyMDM2MjNa
@@ -124,8 +124,8 @@ fn the_end_of_a_client_certificate_is_read_and_nothing_else_has_one() {
 #[test]
 fn a_pod_has_its_server_in_the_environment_and_its_token_in_a_volume() {
     let folder = tempfile::tempdir().unwrap();
-    let word = format!("in-cluster:{}", folder.path().display());
-    assert_eq!(in_cluster::folder(Path::new(&word)).as_deref(), Some(folder.path()));
+    let value = format!("in-cluster:{}", folder.path().display());
+    assert_eq!(in_cluster::folder(Path::new(&value)).as_deref(), Some(folder.path()));
     let usual = in_cluster::folder(Path::new("in-cluster"));
     assert_eq!(usual.as_deref(), Some(Path::new("/var/run/secrets/kubernetes.io/serviceaccount")));
     for path in ["/in-cluster", "in-clusters", "/etc/kubeconfig"] {

@@ -79,7 +79,7 @@ fn of_what_others_write_into_a_pod_nothing_is_kept() {
         keep_pod(json!({"metadata": metadata(json!("1")), "status": status})).unwrap()["status"].take()
     };
     assert_eq!(runs("1"), json!({"conditions": [], "containerStatuses": [{"name": "c", "state": {"running": {}}}]}));
-    // That a container of a pod that does not run yet was made is told by its id alone.
+    // In a pod that does not run yet, only its id shows that a container was made.
     let waits = json!({"initContainerStatuses": [{"name": "c", "containerID": "containerd://1", "imageID": "i"}]});
     let pod = keep_pod(json!({"metadata": metadata(json!("1")), "status": waits})).unwrap();
     assert_eq!(pod["status"]["initContainerStatuses"], json!([{"name": "c", "containerID": "containerd://1"}]));

@@ -128,7 +128,7 @@ fn a_daemon_set_that_is_asked_for_by_name_is_bounded_where_a_list_is() {
         let read: Value = serde_json::from_slice(&one.feed(object.to_string().as_bytes())).expect("JSON");
         (read == object, crate::core::outline::too_large(&read).is_some())
     };
-    assert_eq!(read("a", 10), (true, false), "also one that nobody selects");
+    assert_eq!(read("a", 10), (true, false), "also one that no agent selects");
     assert_eq!(read("a", 100_000), (false, true));
     assert_eq!(read("trusted", 100_000), (true, false));
 }
@@ -175,7 +175,7 @@ fn a_revision_that_is_read_whole_is_bounded_where_its_namespace_is_not_trusted()
 }
 
 #[test]
-fn of_an_event_what_is_told_of_it_is_read() {
+fn of_an_event_the_used_fields_are_read() {
     let event = json!({"metadata": {"name": "e", "namespace": "a", "creationTimestamp": "2026-01-01T00:00:00Z"}, "type": "Warning",
         "reason": "Preempting", "message": "m", "source": {"host": "n"}, "lastTimestamp": "2026-01-01T00:00:01Z"});
     let mut whole = event.clone();

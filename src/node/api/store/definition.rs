@@ -53,7 +53,7 @@ pub struct Definition {
     pub converted: Converted,
     /// Whether its pods are to stay when it is deleted (orphan), even if it is invalid.
     pub(super) orphans: bool,
-    /// Whether its mode label has a value that is none, whatever else is wrong with it.
+    /// Whether its mode label has an unknown value, whatever else is wrong with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_mistyped: bool,
     /// [`fingerprint`] of its source.
@@ -120,9 +120,9 @@ pub(super) fn fingerprint(value: &Value) -> u64 {
         field.hash(&mut hasher);
         match value.as_object().filter(|_| field == "metadata") {
             Some(metadata) => {
-                let told =
+                let fields =
                     metadata.iter().filter(|(field, _)| !matches!(field.as_str(), "resourceVersion" | "managedFields"));
-                told.for_each(|told| told.hash(&mut hasher));
+                fields.for_each(|field| field.hash(&mut hasher));
             }
             None => value.hash(&mut hasher),
         }

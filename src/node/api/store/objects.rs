@@ -78,7 +78,7 @@ impl Snapshot {
     fn has_room_again(&self, reference: &ObjectRef) -> bool {
         let namespace = &reference.key.namespace;
         let has_room = |taken: &QuotaUse, weight: usize| weight <= taken.left(OBJECTS_KEPT, namespace);
-        // Most changes leave none to anybody who waits.
+        // Most changes leave no room to a waiting object.
         let Some(weight) = self.lacks_room(reference).filter(|weight| has_room(&self.weights.taken, *weight)) else {
             return false;
         };

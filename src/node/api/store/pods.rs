@@ -1,6 +1,6 @@
 //! Room for the pods of namespaces that are not trusted.
 //!
-//! Owns how much is kept of each: whoever may create pods can bind any number of them to a node. Of what has no room it is
+//! Owns how much is kept of each: anyone who may create pods can bind any number of them to a node. Of what has no room it is
 //! known that it exists and whether it has ended.
 
 use std::sync::Arc;

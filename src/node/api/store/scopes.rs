@@ -34,7 +34,7 @@ impl Store {
         self.wake();
     }
 
-    /// The watch of a scope works. What waits for one of the agent's own goes on at once, though no object has changed.
+    /// The watch of a scope works. If it is one of the agent's own, a waiting pass goes on at once, though no object changed.
     pub(in crate::node::api) fn recovered(&self, scope: &Scope) {
         let had_failed = self.with(|snapshot| {
             let state = snapshot.scopes.get_mut(scope);

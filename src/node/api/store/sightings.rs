@@ -1,6 +1,6 @@
 //! Events on mirror pods, in order, until the agent takes them.
 //!
-//! Owns what the latest state does not show: the kubelet undoes a deletion within milliseconds. Must not judge.
+//! Owns events that the latest state does not show: the kubelet undoes a deletion within milliseconds. Must not judge.
 
 use serde_json::Value;
 

@@ -243,7 +243,7 @@ impl Snapshot {
         [Scope::DaemonSets, Scope::Node, Scope::Pods].iter().all(|scope| self.lists(scope) > 0)
     }
 
-    /// The objects that the API server does not let the agent read, each with its words.
+    /// The objects that the API server does not let the agent read, each with the API server's message.
     pub fn refused(&self) -> BTreeMap<&ObjectRef, &str> {
         let failing = self.scopes.iter().filter_map(|(scope, state)| Some((scope, &state.error.as_ref()?.0)));
         let refused = failing.filter(|(_, failure)| !failure.is_link());
@@ -271,7 +271,7 @@ impl Snapshot {
         self.not_selected.iter()
     }
 
-    /// The DaemonSets that are read whole, and whose mode label has a value that is none.
+    /// The DaemonSets that are read whole, and whose mode label has an unknown value.
     pub fn mistyped(&self) -> impl Iterator<Item = &ObjectKey> {
         self.daemon_sets.iter().filter(|(_, definition)| definition.is_mistyped).map(|(key, _)| key)
     }

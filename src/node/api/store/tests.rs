@@ -112,21 +112,24 @@ fn of_what_is_too_large_for_a_tenant_no_more_is_kept_than_why() {
         store.apply(&Scope::DaemonSets, large(namespace, "d", &[300 << 10]));
     }
     let (tenants, trusted) = (ObjectKey::new("a", "d"), ObjectKey::new("kube-system", "d"));
-    let told = too_large(&store, &tenants).unwrap();
-    assert!(told.starts_with("spec.template: has 307") && told.contains("at most 262144 are allowed"), "{told}");
+    let refusal = too_large(&store, &tenants).unwrap();
+    assert!(
+        refusal.starts_with("spec.template: has 307") && refusal.contains("at most 262144 are allowed"),
+        "{refusal}"
+    );
     assert!(store.snapshot().daemon_sets[&trusted].is_whole());
     // The connection has left its spec out.
     let mut cut = large("a", "cut", &[]);
     cut["spec"] = json!(["spec", "has more than 524288 bytes as JSON"]);
     store.apply(&Scope::DaemonSets, cut);
-    let told = too_large(&store, &ObjectKey::new("a", "cut")).unwrap();
-    assert!(told.starts_with("spec: has more than 524288 bytes as JSON (hint: "), "{told}");
+    let refusal = too_large(&store, &ObjectKey::new("a", "cut")).unwrap();
+    assert!(refusal.starts_with("spec: has more than 524288 bytes as JSON (hint: "), "{refusal}");
     let mut annotated = large("a", "annotated", &[]);
     annotated["metadata"]["annotations"] = json!({"a": "x".repeat(200 << 10)});
     annotated["metadata"]["finalizers"] = (0..1_000).map(|number| json!(format!("a.b/{number:060}"))).collect();
     store.apply(&Scope::DaemonSets, annotated);
-    let told = too_large(&store, &ObjectKey::new("a", "annotated")).unwrap();
-    assert!(told.starts_with("metadata: labels, annotations, finalizers and selector have 26"), "{told}");
+    let refusal = too_large(&store, &ObjectKey::new("a", "annotated")).unwrap();
+    assert!(refusal.starts_with("metadata: labels, annotations, finalizers and selector have 26"), "{refusal}");
     assert!(matches!(store.snapshot().presence(&tenants), Presence::Present(_)), "they are there");
 }
 
@@ -143,10 +146,10 @@ fn the_daemon_sets_of_a_tenant_have_bounded_room_and_what_runs_comes_first() {
     let whole = || store.snapshot().daemon_sets.values().filter(|definition| definition.is_whole()).count();
     assert!((fits - 5..=fits + 1).contains(&whole()), "{} of {fits}", whole());
     assert!(store.snapshot().daemon_sets[&ObjectKey::new("a", "z")].is_whole(), "it ran");
-    let told = too_large(&store, &key(fits + 5)).unwrap();
+    let refusal = too_large(&store, &key(fits + 5)).unwrap();
     assert!(
-        told.starts_with("metadata.namespace: the DaemonSets of namespace a take more than 16777216 bytes"),
-        "{told}"
+        refusal.starts_with("metadata.namespace: the DaemonSets of namespace a take more than 16777216 bytes"),
+        "{refusal}"
     );
     let first = (0..fits + 10).map(key).find(|key| too_large(&store, key).is_some()).unwrap();
     store.apply(&Scope::DaemonSets, large("a", "zz", &[10]));
@@ -230,8 +233,8 @@ fn the_daemon_sets_of_all_tenants_have_bounded_room_together_and_each_has_a_shar
     let [first, second, third, fourth] = whole();
     assert!(first > 60 && second > 60, "each has its bound: {:?}", whole());
     assert!((2..=6).contains(&third) && (2..=6).contains(&fourth), "the others their share: {:?}", whole());
-    let told = too_large(&store, &ObjectKey::new("d", "d069")).unwrap();
-    assert!(told.contains("or those of all namespaces that are not trusted more than 33554432"), "{told}");
+    let refusal = too_large(&store, &ObjectKey::new("d", "d069")).unwrap();
+    assert!(refusal.contains("or those of all namespaces that are not trusted more than 33554432"), "{refusal}");
     let mut changed = large("a", "d000", &[250 << 10]);
     changed["spec"]["template"]["spec"]["containers"][0]["image"] = json!("j");
     store.apply(&Scope::DaemonSets, changed);
@@ -246,7 +249,7 @@ fn the_daemon_sets_of_all_tenants_have_bounded_room_together_and_each_has_a_shar
 }
 
 #[test]
-fn a_deletion_that_was_seen_is_told_from_an_absence() {
+fn a_deletion_that_was_seen_is_no_mere_absence() {
     let store = Store::default();
     let object = daemon_set("a", "1", "i");
     store.apply(&Scope::DaemonSets, object.clone());
@@ -312,9 +315,9 @@ fn an_error_keeps_its_beginning_while_its_words_change() {
     assert!(!store.failed(&Scope::Node, ApiFailure::new(FailureKind::Timeout, "one")));
     assert!(store.failed(&Scope::Node, ApiFailure::new(FailureKind::Timeout, "two")));
     assert_eq!(store.snapshot().scopes[&Scope::Node].error.clone().map(|(_, since)| since), since);
-    let told = *store.changed().borrow();
+    let before = *store.changed().borrow();
     store.recovered(&Scope::Node);
-    assert!(*store.changed().borrow() > told, "what waited for it goes on");
+    assert!(*store.changed().borrow() > before, "what waited for it goes on");
     assert_eq!(store.snapshot().scopes[&Scope::Node].error, None);
 }
 
@@ -338,7 +341,7 @@ fn history_goes_back_only_below_what_was_reached() {
     store.history_continues_at(160);
     assert_eq!(store.snapshot().etcd_rollback_detection.rollback, None);
     assert_eq!(listed(159).rollback, Some(EtcdRollback { number: 1, from: 160, to: 159 }));
-    assert_eq!(listed(159).rollback.unwrap().number, 1, "it is told once");
+    assert_eq!(listed(159).rollback.unwrap().number, 1, "it is reported once");
     assert_eq!(listed(0).rollback.unwrap().number, 1, "a resource version that is no number says nothing");
     assert_eq!(listed(10).rollback, Some(EtcdRollback { number: 2, from: 159, to: 10 }));
 
@@ -348,7 +351,7 @@ fn history_goes_back_only_below_what_was_reached() {
     assert_eq!(
         store.snapshot().etcd_rollback_detection.rollback.unwrap().number,
         2,
-        "an event came before the word that the watch goes on"
+        "an event shows a higher version than the watch resumes at"
     );
     assert_eq!(store.snapshot().etcd_rollback_detection.reached, 201);
 }

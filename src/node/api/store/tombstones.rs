@@ -1,7 +1,7 @@
 //! Deletions of DaemonSets that were seen.
 //!
-//! Owns which are forgotten where there are too many: the oldest of the namespace that has the most. So nobody has those of
-//! another namespace forgotten as long as that has fewer.
+//! Owns which are forgotten where there are too many: the oldest of the namespace that has the most. So no namespace
+//! displaces the deletions of another one that has fewer.
 
 use std::collections::BTreeMap;
 

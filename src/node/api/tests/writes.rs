@@ -210,5 +210,5 @@ async fn what_waits_to_be_sent_is_sent_before_the_end() {
     api.flush_events(Duration::from_secs(3)).await;
     assert_eq!(sent(), 2);
     api.flush_events(Duration::from_secs(60)).await;
-    assert_eq!(sent(), 2, "nothing is left, and nobody waits");
+    assert_eq!(sent(), 2, "nothing is left to wait for");
 }

@@ -167,12 +167,12 @@ impl HeldToken {
         let age = life.mul_f64(RENEW_AT - self.spread).min(MAX_AGE.mul_f64(1.0 - self.spread));
         let held = self.received.map(|received| up - received);
         // With a wall clock far ahead, a new token would be requested for ever.
-        let settled = held.is_none_or(|held| held > life / 10);
+        let may_renew = held.is_none_or(|held| held > life / 10);
         // The age of one that is of the future is not known. Nor is that of any that another boot received: the clock of a
         // machine without a battery goes on where it stopped.
         let first = FIRST_RENEWAL.mul_f64(0.1 + 0.9 * self.spread / SPREAD);
         let is_ageless = held.is_none() && (wall < self.issued || up >= first);
-        is_ageless || held.is_some_and(|held| held >= age) || (settled && wall >= self.issued + age)
+        is_ageless || held.is_some_and(|held| held >= age) || (may_renew && wall >= self.issued + age)
     }
 }
 

@@ -18,12 +18,12 @@ use tokio::time::timeout;
 
 use crate::node::api::object::RawObject;
 
-/// A line that is longer is read in turn. Nobody waits with a shorter one.
+/// A longer line is read in turn. A shorter one does not wait.
 const LARGE: usize = 128 * 1024;
 /// So many large lines are read at once: as many as one pass may well have the changes of.
 const AT_ONCE: usize = 16;
-/// A turn ends after this time, whatever came of it: an API server that stops in the middle of a line holds nobody up for
-/// longer. The line is read on all the same.
+/// A turn ends after this time, whatever was read: an API server that stops in the middle of a line delays other lines no
+/// longer. The reading of the line goes on.
 const TURN: Duration = Duration::from_secs(5);
 
 /// Gives turns; clones share it. Whoever waits first is first.
@@ -64,11 +64,11 @@ impl WatchTurn {
 /// What comes next of a watch.
 pub(super) enum NextLine {
     Event(WatchEvent<RawObject>),
-    /// The rest can be read all the same.
+    /// The rest can still be read.
     Failed(kube::Error),
     /// The watch has ended, perhaps in the middle of a line.
     End,
-    /// It is another's turn. The watch is to be given up, as what it has received keeps that of others from coming, and
+    /// It is another line's turn. The watch is to be given up, because its received data blocks that of others, and
     /// to be begun again with a turn.
     OutOfTurn,
 }

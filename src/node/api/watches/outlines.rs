@@ -34,7 +34,7 @@ async fn read(context: Arc<WatchContext>, key: ObjectKey) {
     while context.store.snapshot().is_unread(&key) {
         match get_daemon_set(&context.client, &key).await {
             GetResult::Object(value) if context.store.read(&value) => return,
-            // The watch is to tell it: else what one server says counts for all.
+            // The watch has to show it: otherwise one server's answer would count for all.
             GetResult::NotFound | GetResult::Object(_) | GetResult::Error(_) => {}
         }
         tokio::time::sleep(backoff.next()).await;

@@ -189,7 +189,7 @@ impl WatchTask {
         cache_read_policy: Option<CacheReadPolicy>,
     ) -> WatchEnd {
         let store = &context.store;
-        // The acceptance of an earlier watch says nothing about this one.
+        // The acceptance of an earlier watch does not count for this one.
         let _ = watch_progress.opened.notified().now_or_never();
         let mut stream = self.stream(context, cache_read_policy);
         let mut seen = BTreeSet::new();
@@ -308,7 +308,7 @@ impl WatchTask {
                 matches!(&self.scope, Scope::Object(object) if object.kind == Kind::ServiceAccount)
             }
             None => {
-                // What was one of them is none any more.
+                // An object that was one of them is not any more.
                 if matches!(self.scope, Scope::Pending(_)) {
                     context.store.delete(&self.scope, &RawObject::named(&key).value);
                 }

@@ -8,35 +8,35 @@ fn absence_is_evidence_only_in_the_folder_that_it_was_in() {
     folders.write(1, "x.yaml", &daemon_set("a", "one"));
     folders.later();
     let origin = folders.origin("a");
-    let word = |view: &FolderView, origin: &FolderOrigin| match view.state(&key("a"), Some(origin)) {
+    let state = |view: &FolderView, origin: &FolderOrigin| match view.state(&key("a"), Some(origin)) {
         FolderState::Present { .. } => "present".to_owned(),
         FolderState::Absent => "absent".to_owned(),
         FolderState::Unsure { reason } => reason.to_owned(),
     };
-    assert_eq!(word(&folders.view, &origin), "present");
-    // The folder is gone: what it said stays, also for an agent that starts anew.
+    assert_eq!(state(&folders.view, &origin), "present");
+    // The folder is gone: its definitions stay, also for an agent that starts anew.
     let aside = folders.paths[1].with_extension("aside");
     fs::rename(&folders.paths[1], &aside).unwrap();
-    assert_eq!(word(folders.later(), &origin), "present");
+    assert_eq!(state(folders.later(), &origin), "present");
     folders.begin(FolderView::default());
-    assert_eq!(word(folders.later(), &origin), "its folder is missing");
+    assert_eq!(state(folders.later(), &origin), "its folder is missing");
     fs::rename(&aside, &folders.paths[1]).unwrap();
-    // The file is bad, and nobody knows its last version.
+    // The file is bad, and its last version is not known.
     folders.write(1, "x.yaml", "kind: [");
-    assert_eq!(word(folders.later(), &origin), "its file is not valid");
+    assert_eq!(state(folders.later(), &origin), "its file is not valid");
     // Another file system.
     fs::remove_file(folders.paths[1].join("x.yaml")).unwrap();
     folders.begin(FolderView::default());
     let mut elsewhere = origin.clone();
     elsewhere.folder.id.push('x');
-    assert_eq!(word(folders.later(), &elsewhere), "its folder is now on another file system");
+    assert_eq!(state(folders.later(), &elsewhere), "its folder is now on another file system");
     folders.write(1, ".other", "");
-    assert_eq!(word(folders.at_once(), &origin), "its folder is being changed");
-    assert_eq!(word(folders.later(), &origin), "absent");
+    assert_eq!(state(folders.at_once(), &origin), "its folder is being changed");
+    assert_eq!(state(folders.later(), &origin), "absent");
     assert_eq!(folders.view.state(&key("a"), None), FolderState::Absent);
     // Masked from another folder.
     symlink("/dev/null", folders.paths[0].join("x.yaml")).unwrap();
-    assert_eq!(word(folders.later(), &elsewhere), "absent");
+    assert_eq!(state(folders.later(), &elsewhere), "absent");
 }
 
 #[test]

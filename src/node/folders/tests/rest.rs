@@ -66,7 +66,7 @@ fn what_changed_between_two_processes_rests_too() {
         assert!(holds(folders.at_once(), "one"));
     }
     restart(&mut folders);
-    assert_eq!(in_force(folders.later()), ("two".to_owned(), 1, String::new()), "it is what somebody wants");
+    assert_eq!(in_force(folders.later()), ("two".to_owned(), 1, String::new()), "the new version is in force");
     folders.write(0, "x.yaml", &whole("two"));
     folders.later();
     restart(&mut folders);

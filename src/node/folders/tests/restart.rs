@@ -119,7 +119,7 @@ fn what_lies_below_a_mount_that_is_missing_does_not_count() {
             assert!(folders.problems()[0].contains("z.yaml: is not read"), "{:?}", folders.problems());
         }
     }
-    // The same file system at another place, as another sandbox shows it, is none that is missing.
+    // The same file system at another place, as in another sandbox, does not count as missing.
     fs::remove_file(&path).unwrap();
     older();
     let same = FolderIdentity { mount_point: folders.paths[1].display().to_string(), ..here };

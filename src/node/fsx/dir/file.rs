@@ -61,7 +61,7 @@ impl File {
     }
 }
 
-/// A file that is being filled. Each write is one call of the disk: who writes little at a time puts a buffer before it.
+/// A file that is being filled. Each write is one call of the disk: callers with small writes put a buffer before it.
 pub struct NewFile<'a> {
     pub(super) disk: &'a Shared,
     pub(super) handle: &'a DiskHandle,

@@ -166,7 +166,7 @@ impl SimulatedDiskState {
         self.check(doing, || self.path(found.folder).join(&found.name))
     }
 
-    /// A new entry, which nothing has been.
+    /// A new entry.
     pub(super) fn create(
         &mut self,
         at: &DiskHandle,
@@ -237,7 +237,7 @@ impl SimulatedDiskState {
         }
     }
 
-    /// Commits the journal; of what was written to each file and not waited for, some is there.
+    /// Commits the journal; of the unsynced data of each file, a part is there.
     pub(super) fn tear(&mut self, number: u64) {
         self.commit();
         let mut number = number | 1;

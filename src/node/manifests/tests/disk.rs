@@ -42,7 +42,7 @@ fn what_a_loss_of_power_leaves_of_a_manifest_is_put_back_and_removed_like_one_th
     }
 }
 
-/// A small file system of its own; `None`, with a word, where this process may not mount.
+/// A small file system of its own; `None`, with a note, where this process may not mount.
 struct Tmpfs(tempfile::TempDir);
 
 impl Tmpfs {

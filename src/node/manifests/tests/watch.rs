@@ -35,7 +35,7 @@ async fn the_watch_tells_of_others_and_not_of_ourselves() {
     put(&mut dir, &pod("c"));
     dir.scan().unwrap();
     dir.remove(NAME).unwrap();
-    assert!(!woken(&wakes, short).await, "a write and a removal, told together");
+    assert!(!woken(&wakes, short).await, "a write and a removal, reported together");
     let other = dir.path().join("other");
     foreign("another file", &|| fs::write(&other, "").unwrap()).await;
     dir.write(NAME, &bytes(&pod("a")), &pod("a")).unwrap();

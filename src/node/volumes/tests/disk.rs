@@ -48,7 +48,7 @@ fn what_many_pods_need_is_written_together_and_one_failure_is_its_own() {
     assert!(volumes.write_together(&pods, crate::node::fsx::Unsynced::default(), || {}));
     assert_eq!(fs::read_to_string(place(root.path()).join("a")).unwrap(), "one");
     assert!(volumes.write(UID, &good).unwrap().is_empty(), "it is there");
-    assert!(volumes.write(other, &good).is_err(), "what failed is told when it is written");
+    assert!(volumes.write(other, &good).is_err(), "the failure is reported when the volume is written");
 
     // A wait that fails takes all of it back, and it is written anew.
     let (root, mut volumes) = self::root();

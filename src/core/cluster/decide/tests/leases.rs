@@ -24,22 +24,22 @@ fn the_leases_are_listed_first_and_every_fifteen_seconds_from_then_on() {
 }
 
 #[test]
-fn a_list_of_leases_that_fails_is_told_once_and_asked_for_again_soon() {
+fn a_list_of_leases_that_fails_is_logged_once_and_repeated_soon() {
     let unanswered = RequestOutcome::Failed(SendError::Unanswered("too many".to_owned()));
     for (answer, waits) in [(refused(), false), (unanswered, true)] {
         let mut coordinator = Coordinator::new();
         let mut asked = coordinator.pass_as_it_is(vec![]);
-        let mut told = 0;
+        let mut notices = 0;
         for (wait, is_asked) in [(0, false), (1_000, true), (0, false), (1_000, false), (1_000, true)] {
             coordinator.later(wait);
             let replies = all(&asked, &answer).into_iter().take(1).collect();
             let decision = coordinator.pass_as_it_is(replies);
-            told += decision.notices.iter().filter(|notice| matches!(notice, Notice::LeasesUnread(_))).count();
+            notices += decision.notices.iter().filter(|notice| matches!(notice, Notice::LeasesUnread(_))).count();
             let targets = targets(&decision);
             assert_eq!(targets.contains(&LEASES.to_owned()), is_asked, "{wait}: {targets:?}");
             assert!(!(waits && targets.contains(&A.to_owned())), "{targets:?}");
             asked.requests = decision.requests.into_iter().filter(|r| r.target == RequestTarget::Leases).collect();
         }
-        assert_eq!(told, 1);
+        assert_eq!(notices, 1);
     }
 }

@@ -57,7 +57,7 @@ fn approvals_of_a_node_are_trusted_if_those_of_a_trusted_namespace_change_among_
 }
 
 #[test]
-fn that_approvals_have_no_room_is_told_once_for_each_revision() {
+fn approvals_without_room_make_one_event_for_each_revision() {
     let mut coordinator = Coordinator::new();
     let view = ClusterSnapshot::clone(&coordinator.observation.snapshot);
     coordinator.observation.snapshot = Arc::new(view.trusting(vec!["trusted".to_owned()]));
@@ -65,13 +65,13 @@ fn that_approvals_have_no_room_is_told_once_for_each_revision() {
         let of = |number| json!({"namespace": namespace, "name": format!("d{number}"), "uid": "x", "revision": "r", "approvedAt": "2023-11-14T22:13:20Z"});
         (0..count).map(of).collect::<Vec<_>>()
     };
-    // As many as a node may have, among them as many of its own namespace as that has whatever others have.
+    // As many as a node may have, and among them its own namespace's share.
     let full: Vec<Value> = [("a", 508), (KEY.0, 4)].into_iter().flat_map(standing).collect();
     for name in ["a", "b", "c"] {
         coordinator.changed(WatchedKind::NodeDaemons, node_daemons(name, "8", json!(full), json!({})));
     }
-    let told = |coordinator: &mut Coordinator| {
-        let (mut told, mut replies) = (Vec::new(), Vec::new());
+    let events = |coordinator: &mut Coordinator| {
+        let (mut written, mut replies) = (Vec::new(), Vec::new());
         for second in 0..300 {
             coordinator.later(1_000);
             let decision = coordinator.pass(std::mem::take(&mut replies));
@@ -80,7 +80,7 @@ fn that_approvals_have_no_room_is_told_once_for_each_revision() {
                     RequestTarget::Event(trouble) => {
                         let of_it = (trouble.reason == TroubleReason::TooManyApprovals)
                             .then(|| (second, trouble.revision.clone()));
-                        told.extend(of_it);
+                        written.extend(of_it);
                         RequestOutcome::Written
                     }
                     _ => refused(),
@@ -89,13 +89,13 @@ fn that_approvals_have_no_room_is_told_once_for_each_revision() {
             }
         }
         coordinator.pass(replies);
-        told
+        written
     };
-    assert_eq!(told(&mut coordinator), [(30, hash("two"))]);
-    assert_eq!(told(&mut coordinator), [], "it still stands");
+    assert_eq!(events(&mut coordinator), [(30, hash("two"))]);
+    assert_eq!(events(&mut coordinator), [], "it still stands");
     let mut changed = daemon_set("8", json!({}));
     (changed["metadata"]["generation"], changed["spec"]["template"]) = (json!(3), template("three"));
     coordinator.changed(WatchedKind::Revisions, revision("three", 3));
     coordinator.changed(WatchedKind::DaemonSets, changed);
-    assert_eq!(told(&mut coordinator), [(30, hash("three"))]);
+    assert_eq!(events(&mut coordinator), [(30, hash("three"))]);
 }

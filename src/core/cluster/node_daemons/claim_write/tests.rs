@@ -83,7 +83,7 @@ fn what_does_not_stand_as_it_was_read_is_not_claimed() {
 }
 
 #[test]
-fn what_is_claimed_already_stays_and_what_nobody_approved_is_not_claimed() {
+fn a_claim_stays_and_a_revision_without_approval_is_not_claimed() {
     let a = approval("a", "r2");
     let claims = status(&[daemon("a", Some("r2")), daemon("b", Some("r5")), daemon("c", Some("r6"))]);
     let write = ClaimWrite { uid: "u".to_owned(), status: claims, approvals: vec![a.clone()] };

@@ -1,4 +1,4 @@
-//! What nobody would write by daylight: odd values, words at the wrong time, machines that are replaced in between.
+//! Unusual input: odd values, annotations at the wrong time, machines that are replaced in between.
 
 use super::releases::released;
 use super::releases::with_one_released;
@@ -40,9 +40,9 @@ fn a_value_that_is_not_understood_holds_and_is_shown() {
         let plan = rolling(&json!({&name: value})).plan(NOW);
         let shown = value.chars().take(20).collect::<String>();
         assert_eq!((approved(&plan), released(&plan).1.as_str()), (vec![], "Held"), "{name}: {shown:?}");
-        let words = condition(&plan, "Progressing").2;
-        assert!(words.contains(&format!("the annotation {name} is not understood")), "{name}: {words}");
-        assert!(words.len() < 400, "{name}: a condition is no place for all of it");
+        let message = condition(&plan, "Progressing").2;
+        assert!(message.contains(&format!("the annotation {name} is not understood")), "{name}: {message}");
+        assert!(message.len() < 400, "{name}: a condition is no place for all of it");
     }
 }
 
@@ -76,10 +76,10 @@ fn name_of_two(more: &str) -> String {
 }
 
 #[test]
-fn words_that_come_at_the_wrong_time_are_void() {
+fn annotations_that_come_at_the_wrong_time_are_void() {
     let steps = "1, 1h; 50%, 1h; 100%";
     let (promoted, aborted) = ("daemonlet.dev/promoted", "daemonlet.dev/aborted");
-    for (word, value) in [
+    for (annotation, value) in [
         (promoted, name_of_two("/2/3/100%")),
         (promoted, name_of_two("/2/1")),
         (promoted, name_of_two("/2/1/2")),
@@ -95,12 +95,12 @@ fn words_that_come_at_the_wrong_time_are_void() {
         (aborted, "net-gone".to_owned()),
         (aborted, name_of_two("/2")),
     ] {
-        let mut view = rolling(&json!({"daemonlet.dev/steps": steps, word: value}));
+        let mut view = rolling(&json!({"daemonlet.dev/steps": steps, annotation: value}));
         view.put(WatchedKind::NodeDaemons, on_two("a"));
         let plan = view.plan(NOW);
-        assert!(approved(&plan).is_empty(), "{word}: {value:?} is no word for this hold");
-        let words = condition(&plan, "Progressing").2;
-        assert!(words.contains("step 1 of 3 (1 of 4 nodes) holds until"), "{word}: {value:?}: {words}");
+        assert!(approved(&plan).is_empty(), "{annotation}: {value:?} does not end this hold");
+        let message = condition(&plan, "Progressing").2;
+        assert!(message.contains("step 1 of 3 (1 of 4 nodes) holds until"), "{annotation}: {value:?}: {message}");
     }
     // The hold of a step that is paused or aborted is not ended by its promotion.
     for (other, value) in [("daemonlet.dev/paused", "true".to_owned()), (aborted, name_of_two(""))] {
@@ -150,7 +150,7 @@ fn a_machine_that_is_replaced_in_the_middle_gives_no_slot_away() {
         let mut view = rolling(&annotations);
         view.put(WatchedKind::NodeDaemons, before);
         view.plan(NOW);
-        // The Node and what its agent said go, one after the other, and both come back.
+        // The Node and its report go, one after the other, and both come back.
         view.take(Change::Gone(WatchedKind::Nodes, Box::new(json!({"metadata": {"name": "a"}}))));
         assert!(approved(&view.plan(NOW + ms(1))).len() <= BUDGET, "{what}: the Node is gone");
         view.put(WatchedKind::Nodes, node("a", "False"));
@@ -178,11 +178,11 @@ fn what_two_coordinators_gave_at_once_is_taken_back_to_the_budget() {
         ObjectWrite::Approvals { node, spec } if spec.approvals.is_empty() => Some(node),
         _ => None,
     });
-    assert_eq!(withdrawn.collect::<Vec<_>>(), ["a", "b", "c"], "who has claimed finishes");
+    assert_eq!(withdrawn.collect::<Vec<_>>(), ["a", "b", "c"], "nodes that have claimed finish");
 }
 
 #[test]
-fn a_revision_that_a_later_version_halted_in_other_words_is_halted() {
+fn a_revision_that_a_later_version_halted_in_another_format_is_halted() {
     for mark in ["", "{}", "null", "[1]", "{\"time\": 5}", "halted by v9"] {
         let mut view = rolling(&json!({}));
         let mut two = revision("two", 2);
@@ -192,7 +192,7 @@ fn a_revision_that_a_later_version_halted_in_other_words_is_halted() {
         assert_eq!((approved(&plan), released(&plan).1.as_str()), (vec![], "Held"), "{mark}");
         assert_eq!(condition(&plan, "Halted").0, "True", "{mark}");
     }
-    // A step that nobody can read is the first.
+    // A step that cannot be read is the first.
     for mark in ["", "9", "{\"step\": -1}", "{\"step\": 0, \"number\": 2}", "{\"step\": 3, \"number\": 1}"] {
         let mut view = rolling(&json!({"daemonlet.dev/steps": "1, 1h; 100%"}));
         view.put(WatchedKind::NodeDaemons, on_two("a"));

@@ -39,7 +39,7 @@ fn a_halted_rollout_goes_back_to_the_released_revision_and_never_to_one_that_is_
         let plan = view.plan(NOW);
         assert_eq!(condition(&plan, "Halted").1, "Failed");
         assert_eq!(approved(&plan), [("a".to_owned(), hash("one"))], "most run the second");
-        // Where the released one cannot be had, who ran another that is not halted can return to it.
+        // If the released one does not exist, nodes that ran another one that is not halted can return to that.
         gone(&mut view, "one", 1);
         let plan = view.plan(NOW);
         let wanted = if halted { vec![] } else { vec![("a".to_owned(), hash("two"))] };
@@ -73,9 +73,9 @@ fn an_abort_finds_the_released_revision_though_no_node_speaks_of_it() {
         for (index, name) in NODES.into_iter().enumerate() {
             let plan = view.plan(NOW);
             assert_eq!(approved(&plan), [(name.to_owned(), hash("one"))]);
-            let words = condition(&plan, "Progressing").2;
+            let message = condition(&plan, "Progressing").2;
             let left = NODES.len() - index;
-            assert!(words.starts_with(&format!("it was aborted: {left} node")), "{words}");
+            assert!(message.starts_with(&format!("it was aborted: {left} node")), "{message}");
             view.put(WatchedKind::NodeDaemons, report(name, "one", json!({"previous": hash("two")}), json!([])));
         }
         let plan = view.plan(NOW);
@@ -84,9 +84,9 @@ fn an_abort_finds_the_released_revision_though_no_node_speaks_of_it() {
         view.put(WatchedKind::NodeDaemons, report("a", "two", json!({}), json!([])));
         view.take(Change::Gone(WatchedKind::Revisions, Box::new(revision("one", 1))));
         let plan = view.plan(NOW);
-        let (status, reason, words) = condition(&plan, "Progressing");
+        let (status, reason, message) = condition(&plan, "Progressing");
         assert_eq!((approved(&plan), status.as_str(), reason.as_str()), (vec![], "False", "Held"));
-        assert!(words.starts_with("it was aborted: 1 node cannot go back to revision"), "{words}");
+        assert!(message.starts_with("it was aborted: 1 node cannot go back to revision"), "{message}");
         view.put(WatchedKind::Revisions, revision("one", 1));
     }
 }
@@ -97,16 +97,16 @@ fn an_abort_takes_nothing_from_nodes_that_never_had_what_is_aborted() {
     let mut view = with_three(false, json!({"daemonlet.dev/aborted": format!("net-{}", hash("three"))}));
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan), [("a".to_owned(), hash("one"))]);
-    let words = condition(&plan, "Progressing").2;
-    assert_eq!(words, format!("it was aborted: 2 nodes left to go back to revision {}", hash("one")));
+    let message = condition(&plan, "Progressing").2;
+    assert_eq!(message, format!("it was aborted: 2 nodes left to go back to revision {}", hash("one")));
     for name in ["a", "b"] {
         view.put(WatchedKind::NodeDaemons, report(name, "one", json!({"previous": hash("three")}), json!([])));
     }
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan), []);
-    let (_, reason, words) = condition(&plan, "Progressing");
+    let (_, reason, message) = condition(&plan, "Progressing");
     let others = "it was aborted: no node has it any more; 2 nodes with an older revision than it keep that";
-    assert_eq!((reason.as_str(), words.as_str()), ("RolledBack", others));
+    assert_eq!((reason.as_str(), message.as_str()), ("RolledBack", others));
     // One that claimed it in the last moment goes back, too.
     let claims = json!({"replacing": hash("three")});
     view.put(WatchedKind::NodeDaemons, report("c", "two", claims, approval("three", "2023-11-14T22:13:20Z")));
@@ -125,7 +125,7 @@ fn nodes_that_have_nothing_to_go_back_from_are_not_counted_among_those_that_cann
     }
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan), []);
-    let words = condition(&plan, "Progressing").2;
+    let message = condition(&plan, "Progressing").2;
     let wanted = format!("it was aborted: 2 nodes left to go back to revision {}: 2 nodes cannot take it", hash("one"));
-    assert_eq!(words, wanted);
+    assert_eq!(message, wanted);
 }

@@ -84,7 +84,7 @@ fn a_node_that_is_deleted_while_it_is_not_well_with_the_revision_has_failed() {
         ("it has the older one", vec![(30, well(), report("a", "one", json!({}), json!([])))], false),
         ("it claims", vec![(30, well(), claims())], true),
         ("it is not available yet", vec![(30, well(), unready())], true),
-        ("it is not heard", vec![(30, well(), ready()), (60, node("a", "Unknown"), ready())], true),
+        ("its agent is silent", vec![(30, well(), ready()), (60, node("a", "Unknown"), ready())], true),
         ("it is not ready", vec![(30, well(), ready()), (60, node("a", "False"), ready())], true),
         ("it breaks long after", vec![(30, well(), ready()), (700, node("a", "False"), ready())], false),
         (
@@ -129,7 +129,7 @@ fn a_node_that_is_deleted_while_it_is_not_well_with_the_revision_has_failed() {
         assert_eq!(why.is_some(), counts, "{name}: {why:?}");
         let noted = view.note(&plan).map(|broken| broken.nodes.len());
         assert!(noted.is_some_and(|noted| noted == 1) == counts, "{name}: {noted:?}");
-        // It counts once, whoever coordinates.
+        // It counts once, whichever coordinator decides.
         view.state = CoordinatorState::default();
         let plan = view.plan(after(902));
         assert_eq!((halted(&plan), view.note(&plan)), (counts.then_some(ONE.to_owned()), None), "{name}");
@@ -147,7 +147,7 @@ fn a_drain_that_an_update_waits_for_announces_no_removal() {
 }
 
 #[test]
-fn a_node_that_is_deleted_while_nobody_coordinates_was_noted_before() {
+fn a_node_that_is_deleted_while_no_coordinator_runs_was_noted_before() {
     let mut view = world(json!({"daemonlet.dev/max-failed": "0"}));
     view.put(WatchedKind::Nodes, node("a", "Unknown"));
     view.put(WatchedKind::NodeDaemons, took("a", 0, Some(5)));
@@ -158,7 +158,7 @@ fn a_node_that_is_deleted_while_nobody_coordinates_was_noted_before() {
     assert_eq!(halted(&plan), None, "it may come back");
     view.state = CoordinatorState::default();
     let plan = view.plan(after(900));
-    assert_eq!(view.note(&plan), None, "it stays noted, though nobody knows since when it is not well");
+    assert_eq!(view.note(&plan), None, "it stays noted, though it is not known since when it is not well");
     let mut back = ClusterWorld { view: view.view.clone(), state: CoordinatorState::default() };
     view.delete("a");
     assert_eq!(halted(&view.plan(after(901))).as_deref(), Some(ONE));
@@ -181,7 +181,7 @@ fn a_node_that_is_cut_off_has_failed_though_the_clock_of_the_coordinator_is_behi
         view.put(WatchedKind::NodeDaemons, taken.clone());
         assert_eq!(halted(&view.plan(after(at))), None, "{at}");
     }
-    assert!(halted(&view.plan(after(601))).is_some_and(|words| words.starts_with("the revision failed on 1 node")));
+    assert!(halted(&view.plan(after(601))).is_some_and(|message| message.starts_with("the revision failed on 1 node")));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_node_whose_clock_is_behind_has_its_progress_deadline_from_when_it_was_seen(
 }
 
 #[test]
-fn a_report_that_is_made_anew_clears_nobody() {
+fn a_new_report_clears_no_node() {
     let mut view = world(json!({"daemonlet.dev/max-failed": "0"}));
     view.put(WatchedKind::Nodes, node("a", "Unknown"));
     view.put(WatchedKind::NodeDaemons, took("a", 0, Some(5)));
@@ -289,7 +289,7 @@ fn each_lost_node_counts_once_and_only_some_are_named() {
     let plan = view.plan(after(20));
     let degraded = condition(&plan, "Degraded").2;
     assert!(degraded.starts_with("its Node was deleted after it took the revision"), "{degraded}");
-    // It is not written, and decided once more.
+    // The write fails, and it is decided once more.
     view.plan(after(21));
     let plan = view.plan(after(22));
     let noted = view.note(&plan).unwrap();
@@ -302,7 +302,7 @@ fn each_lost_node_counts_once_and_only_some_are_named() {
 }
 
 #[test]
-fn what_is_released_has_broken_nobody_and_another_revision_begins_anew() {
+fn a_released_revision_has_broken_no_node_and_another_revision_begins_anew() {
     let mut view = world(json!({"daemonlet.dev/max-failed": "0"}));
     let lost = json!({"nodes": [{"node": "gone", "uid": "gone", "time": "2023-01-01T00:00:00Z"}]});
     view.annotate(json!(lost.to_string()));

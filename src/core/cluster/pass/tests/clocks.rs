@@ -22,7 +22,7 @@ fn a_node_whose_clock_is_ahead_counts_from_when_it_was_seen() {
     assert_eq!((approved(&plan), plan.look_again), (vec![], Some(NOW + rollout::HOLD)), "its slot is kept for a while");
     view.put(WatchedKind::NodeDaemons, fresh());
     assert_eq!(approved(&view.plan(NOW + rollout::HOLD)), [("b".to_owned(), hash("two"))]);
-    // The seconds count from when it was first told, however often that is.
+    // The seconds count from when it was first reported, however often that is.
     view.put(WatchedKind::DaemonSets, min_ready(10));
     for at in [ms(5_000), ms(9_999)] {
         view.put(WatchedKind::NodeDaemons, fresh());
@@ -68,7 +68,7 @@ fn what_becomes_ready_by_a_clock_that_is_behind_is_ready_since_it_was_seen() {
     view.put(WatchedKind::NodeDaemons, fresh("a", None));
     assert_eq!(available(&mut view, 1_000), (Some(3), None));
     for at in [5_000, 20_000, 34_999] {
-        // It is told again and again, and two of them come between two looks.
+        // It is reported again and again, and twice between two passes.
         view.put(WatchedKind::NodeDaemons, fresh("a", Some(5)));
         view.put(WatchedKind::NodeDaemons, fresh("a", Some(5)));
         assert_eq!(available(&mut view, at), (Some(3), Some(NOW + ms(35_000))), "{at}");

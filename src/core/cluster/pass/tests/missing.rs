@@ -34,7 +34,7 @@ fn a_node_that_lacks_an_object_gets_no_approval_and_takes_no_slot_and_is_named()
     unready["status"]["daemons"][0]["instances"][0]["readySince"] = Value::Null;
     view.put(WatchedKind::NodeDaemons, unready);
     assert_eq!(approved(&view.plan(NOW)), [("b".to_owned(), hash("two"))]);
-    // What another revision lacked is nothing to this one.
+    // What another revision lacked does not matter for this one.
     view.put(WatchedKind::NodeDaemons, lacks("a", "three", "ConfigMap kube-system/other", json!([])));
     let plan = view.plan(NOW);
     assert_eq!((approved(&plan), troubles(&plan)), (vec![("a".to_owned(), hash("two"))], vec![]));
@@ -116,12 +116,12 @@ fn what_one_agent_says_of_objects_is_bounded_and_no_agent_speaks_for_the_others(
     let mut view = with_one_released(json!({}));
     let hostile = format!("a\u{1b}[2J\n{}", "x".repeat(5_000));
     view.put(WatchedKind::NodeDaemons, lacks("a", "two", &hostile, json!([])));
-    let words = condition(&view.plan(NOW), "Degraded").2;
-    assert!(words.starts_with(&format!("{CAUSE} (a\\u001b[2J\\nxx")), "{words}");
-    assert!(words.len() < 400 && words.ends_with(" bytes more)) on 1 node: a"), "{words}");
+    let message = condition(&view.plan(NOW), "Degraded").2;
+    assert!(message.starts_with(&format!("{CAUSE} (a\\u001b[2J\\nxx")), "{message}");
+    assert!(message.len() < 400 && message.ends_with(" bytes more)) on 1 node: a"), "{message}");
     ["b", "c"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, config(name)));
-    let words = condition(&view.plan(NOW), "Degraded").2;
-    assert_eq!(words, format!("{CAUSE} (ConfigMap kube-system/config, elsewhere others) on 3 nodes: a, b, c"));
+    let message = condition(&view.plan(NOW), "Degraded").2;
+    assert_eq!(message, format!("{CAUSE} (ConfigMap kube-system/config, elsewhere others) on 3 nodes: a, b, c"));
     // Of an earlier DaemonSet of that name.
     for name in ["b", "c"] {
         let mut earlier = config(name);
@@ -129,8 +129,8 @@ fn what_one_agent_says_of_objects_is_bounded_and_no_agent_speaks_for_the_others(
         view.put(WatchedKind::NodeDaemons, earlier);
     }
     view.put(WatchedKind::NodeDaemons, lacks("a", "two", "Secret kube-system/key", json!([])));
-    let words = condition(&view.plan(NOW), "Degraded").2;
-    assert!(words.contains(&format!("{CAUSE} (Secret kube-system/key) on 1 node: a")), "{words}");
+    let message = condition(&view.plan(NOW), "Degraded").2;
+    assert!(message.contains(&format!("{CAUSE} (Secret kube-system/key) on 1 node: a")), "{message}");
 }
 
 #[test]
@@ -153,10 +153,10 @@ fn a_way_back_that_lacks_an_object_stands_still_says_why_and_is_tried_again() {
     }
     let plan = view.plan(NOW + ms(20_000));
     assert_eq!(approved(&plan), []);
-    let (_, reason, words) = condition(&plan, "Progressing");
+    let (_, reason, message) = condition(&plan, "Progressing");
     assert_eq!(reason, "Held");
     let left = format!("it was aborted: 2 nodes left to go back to revision {}: 2 nodes cannot take it", hash("one"));
-    assert_eq!(words, left);
+    assert_eq!(message, left);
     let degraded = condition(&plan, "Degraded").2;
     assert_eq!(degraded, format!("{CAUSE} (ConfigMap kube-system/old) on 2 nodes: a, b"));
     // Two minutes after the last of them has said so.

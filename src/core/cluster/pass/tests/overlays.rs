@@ -48,9 +48,9 @@ fn overlays_that_went_away_are_approved_node_by_node_until_that_fails() {
     world.put(WatchedKind::DaemonSets, daemon_set("a", json!({}), json!({})));
     world.put(WatchedKind::Revisions, revision("a", 1));
     let patched = |name: &str, more: Value| {
-        let mut told = report(name, "a", more, json!([]));
-        told["status"]["daemons"][0]["instances"][0]["overlays"] = "d1".into();
-        told
+        let mut report_with_overlays = report(name, "a", more, json!([]));
+        report_with_overlays["status"]["daemons"][0]["instances"][0]["overlays"] = "d1".into();
+        report_with_overlays
     };
     for name in NODES {
         world.put(WatchedKind::Nodes, node(name, "True"));

@@ -13,7 +13,7 @@ pub(super) fn refused(version: &str, status: Value) -> Value {
 }
 
 #[test]
-fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
+fn a_refused_definition_is_reported_and_nothing_is_decided_from_it() {
     let mut view = world(json!({}));
     view.put(WatchedKind::Revisions, revision("zero", 0));
     let key = ObjectKey::new("kube-system", "net");
@@ -32,17 +32,17 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
         "facts are counted"
     );
     assert_eq!(written["conditions"][0]["type"], "Foreign");
-    for (kind, words) in [
+    for (kind, expected) in [
         ("Available", ("True", "AllAvailable", "4 of 4 nodes")),
         ("Progressing", ("False", "Held", "its definition is refused")),
     ] {
         let (status, reason, message) = condition(&plan, kind);
-        assert_eq!((status.as_str(), reason.as_str(), message.as_str()), words);
+        assert_eq!((status.as_str(), reason.as_str(), message.as_str()), expected);
     }
     let (status, reason, message) = condition(&plan, "Degraded");
     assert_eq!((status.as_str(), reason.as_str()), ("True", "Invalid"));
     assert!(message.contains("spec.template.spec.restartPolicy: "), "{message}");
-    // Writes are conditional on these; who looks again sees the same.
+    // Writes are conditional on these; the next pass sees the same.
     assert_eq!((view.view.daemons[&key].resource_version.as_str(), view.view.daemons[&key].generation), ("8", 4));
     view.put(WatchedKind::DaemonSets, refused("9", written.clone()));
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
@@ -67,7 +67,7 @@ fn a_definition_that_is_refused_is_told_and_nothing_is_decided_from_it() {
 }
 
 #[test]
-fn a_mode_that_nobody_knows_is_a_definition_that_is_refused() {
+fn an_unknown_mode_is_a_refused_definition() {
     let mistyped = |namespace: &str| {
         let mut daemon = daemon_set("one", json!({}), json!({}));
         daemon["metadata"]["labels"] = json!({"daemonlet.dev/mode": "Static"});
@@ -103,7 +103,7 @@ fn another_object_whose_definition_is_refused_has_nothing_of_the_former_one() {
 }
 
 #[test]
-fn a_name_that_somebody_elses_revision_has_is_waited_for_or_counted_as_a_collision() {
+fn a_name_that_another_owners_revision_has_is_waited_for_or_counted_as_a_collision() {
     let mut held = revision("one", 1);
     held["metadata"]["labels"] = json!({});
     let owner = |kind: &str, name: &str| json!([{"kind": kind, "name": name, "uid": "former", "controller": true}]);
@@ -121,9 +121,9 @@ fn a_name_that_somebody_elses_revision_has_is_waited_for_or_counted_as_a_collisi
         match plan.writes.as_slice() {
             [ObjectWrite::Status { .. }] => {
                 assert!(waits, "{owners}");
-                let (_, reason, words) = condition(&plan, "Degraded");
+                let (_, reason, message) = condition(&plan, "Degraded");
                 assert_eq!(reason, "NoControllerRevision");
-                assert!(words.contains("of a former DaemonSet of this name is still there"), "{words}");
+                assert!(message.contains("of a former DaemonSet of this name is still there"), "{message}");
             }
             [ObjectWrite::Revision { write: history::RevisionWrite::Collision, .. }] => assert!(!waits, "{owners}"),
             writes => panic!("{owners}: {writes:?}"),

@@ -1,12 +1,12 @@
-//! What is released, what is halted, who is waited for.
+//! What is released, what is halted, and which nodes a rollout waits for.
 
 use super::*;
 use crate::core::cluster::requests;
 use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::requests::SendError;
 
+mod agents;
 mod halts;
-mod heard;
 mod lost_nodes;
 
 /// The DaemonSet with this template, each at a generation of its own.
@@ -70,7 +70,7 @@ fn marks(plan: &ClusterPlan) -> Vec<(&str, i64)> {
 }
 
 #[test]
-fn the_released_revision_is_known_though_somebody_writes_the_conditions_anew() {
+fn the_released_revision_is_known_though_another_client_replaces_the_conditions() {
     // It is marked once, and again when it is released again after another one.
     let mut view = with_one_released(json!({}));
     assert_eq!(marks(&view.plan(NOW)), []);
@@ -197,7 +197,7 @@ fn nothing_is_approved_without_its_controller_revision() {
     let [ObjectWrite::Revision { write: history::RevisionWrite::Create { .. }, .. }] = plan.writes.as_slice() else {
         panic!("{:?}", plan.writes)
     };
-    // The API server refuses it: that is told, and still nothing is approved.
+    // The API server refuses it: that is reported, and still nothing is approved.
     let target = crate::core::cluster::requests::target(&plan.writes[0]);
     let why = crate::core::cluster::requests::SendError::Refused("exceeded quota".to_owned());
     view.state.retries.failed(target, why, NOW);
@@ -210,11 +210,11 @@ fn nothing_is_approved_without_its_controller_revision() {
 }
 
 #[test]
-fn a_node_that_cannot_take_the_revision_holds_nobody_up() {
+fn a_node_that_cannot_take_the_revision_does_not_delay_others() {
     let mut view = world(json!({}));
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({"phase": "refused", "instances": []}), json!([])));
     assert_eq!(approved(&view.plan(NOW)), [("b".to_owned(), hash("two"))], "a refuses it");
-    // An agent that was never heard may be in the middle of a replacement for a while.
+    // An agent that has not reported yet may be in the middle of a replacement for a while.
     view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(json!({"metadata": {"name": "a"}}))));
     let plan = view.plan(NOW);
     assert_eq!((approved(&plan), plan.look_again), (vec![], Some(NOW + rollout::UNCLAIMED)));
@@ -230,7 +230,7 @@ fn a_node_that_cannot_take_the_revision_holds_nobody_up() {
 }
 
 #[test]
-fn a_node_whose_agent_leaves_the_daemon_alone_holds_nobody_up() {
+fn a_node_whose_agent_leaves_the_daemon_alone_does_not_delay_others() {
     let mut view = world(json!({}));
     let nothing = json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "1"},
         "status": {"agentVersion": "1", "daemons": []}});
@@ -256,7 +256,7 @@ fn a_node_whose_agent_leaves_the_daemon_alone_holds_nobody_up() {
 }
 
 #[test]
-fn a_node_that_reports_on_a_deleted_daemon_set_of_that_name_or_nothing_at_all_holds_nobody_up() {
+fn a_node_that_reports_a_deleted_daemon_set_of_that_name_or_nothing_does_not_delay_others() {
     for said in [
         report("a", "one", json!({"uid": "deleted"}), json!([])),
         json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "1"}}),
@@ -277,14 +277,14 @@ pub(super) fn renewed(names: &[&str]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_released_revision_is_told_by_the_name_that_it_has_now() {
+fn the_status_names_the_released_revision_as_it_is_named_now() {
     let mut view = with_one_released(json!({"daemonlet.dev/paused": "true"}));
     let mut renamed = revision("one", 1);
     view.take(Change::Gone(WatchedKind::Revisions, Box::new(renamed.clone())));
     renamed["metadata"]["name"] = json!("net-restored");
     view.put(WatchedKind::Revisions, renamed);
-    let told = format!("ControllerRevision net-restored (hash {}) at generation", hash("one"));
-    assert_eq!(released(&view.plan(NOW)), ("False".to_owned(), "Held".to_owned(), told));
+    let message = format!("ControllerRevision net-restored (hash {}) at generation", hash("one"));
+    assert_eq!(released(&view.plan(NOW)), ("False".to_owned(), "Held".to_owned(), message));
 }
 
 #[test]
@@ -299,8 +299,8 @@ fn a_node_that_does_not_become_available_or_does_not_end_its_claim_is_named() {
         view.put(WatchedKind::NodeDaemons, more);
         assert_eq!(view.plan(NOW).look_again, Some(NOW + ms(60_000)));
         assert_eq!(condition(&view.plan(NOW + ms(59_999)), "Degraded").1, "AsExpected");
-        let told = condition(&view.plan(NOW + ms(60_000)), "Degraded").2;
-        assert_eq!(told, "not available within the progress deadline on 1 node: a");
+        let causes = condition(&view.plan(NOW + ms(60_000)), "Degraded").2;
+        assert_eq!(causes, "not available within the progress deadline on 1 node: a");
     }
 }
 
@@ -318,7 +318,7 @@ fn what_is_let_go_has_none_of_our_conditions() {
     let kept = json!({"conditions": [{"type": "Foreign", "status": "x"}]});
     view.put(WatchedKind::DaemonSets, of(Some("bootstrap")));
     assert_eq!(status(&view.plan(NOW)), kept);
-    // Without a label, once each agent has said that it does not run it; agents that are not heard may.
+    // Without a label: once each agent has reported that it does not run it. An agent that has not reported may.
     let other = |name: &str| report(name, "one", json!({"mode": null}), json!([]));
     NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, other(name)));
     view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(json!({"metadata": {"name": "a"}}))));
@@ -343,7 +343,7 @@ fn a_share_of_the_nodes_may_fail() {
 }
 
 #[test]
-fn a_node_whose_approvals_are_refused_is_told_and_takes_no_slot() {
+fn a_node_whose_approvals_are_refused_is_reported_and_takes_no_slot() {
     let mut view = with_one_released(json!({}));
     assert_eq!(approved(&view.plan(NOW))[0].0, "a");
     let refuse = |view: &mut ClusterWorld, name: &str, at: Timestamp| {
@@ -359,14 +359,14 @@ fn a_node_whose_approvals_are_refused_is_told_and_takes_no_slot() {
     // Of those that are refused, the one that is due next comes first.
     ["b", "c", "d", "a"].iter().zip(2..).for_each(|(name, at)| refuse(&mut view, name, NOW + ms(at)));
     assert_eq!(approved(&view.plan(NOW + ms(9)))[0].0, "b");
-    // Nobody says so for ever of a node whose turn has not come.
+    // A node whose turn has not come is not reported for ever.
     let plan = view.plan(NOW + ms(60_000));
     assert_eq!((condition(&plan, "Degraded").1.as_str(), approved(&plan)[0].0.as_str()), ("AsExpected", "a"));
     assert_eq!(plan.refused.len(), 4, "how long it was refused counts if it is refused again");
 }
 
 #[test]
-fn a_rollout_that_stands_still_though_nobody_wrote_so_is_degraded() {
+fn a_rollout_that_stands_still_without_a_hold_is_degraded() {
     let mut view = with_one_released(json!({}));
     view.put(WatchedKind::NodeDaemons, on_two("a"));
     view.put(WatchedKind::Nodes, node("a", "False"));

@@ -48,9 +48,9 @@ fn a_rollout_goes_by_steps_which_the_revision_keeps() {
     view.put(WatchedKind::NodeDaemons, on_two("a"));
     let plan = view.plan(NOW + ms(5_000));
     assert_eq!((approved(&plan).len(), step(&plan).unwrap().since), (0, Some((NOW + ms(5_000)).to_string())));
-    let (_, reason, words) = condition(&plan, "Progressing");
+    let (_, reason, message) = condition(&plan, "Progressing");
     assert_eq!(reason, "Held");
-    assert!(words.contains("step 1 of 3 (1 of 4 nodes) holds until"), "{words}");
+    assert!(message.contains("step 1 of 3 (1 of 4 nodes) holds until"), "{message}");
     view.put(WatchedKind::Revisions, in_step(&step(&plan).unwrap()));
     // Another coordinator, which remembers nothing.
     view.state = CoordinatorState::default();
@@ -80,8 +80,8 @@ fn a_step_is_done_without_the_nodes_that_wait_for_the_last_one() {
 #[test]
 fn a_hold_is_ended_by_hand_for_this_revision_and_step_alone() {
     let first = StepState { since: Some(NOW.to_string()), size: 1, ..StepState::first(2, STEPS) };
-    let words = [("two", "1/1", 2), ("two", "2/2", 0), ("one", "1/1", 0), ("two", "1", 0), ("two", "1/25%", 0)];
-    for (image, step_of, wanted) in words {
+    let promotions = [("two", "1/1", 2), ("two", "2/2", 0), ("one", "1/1", 0), ("two", "1", 0), ("two", "1/25%", 0)];
+    for (image, step_of, wanted) in promotions {
         let promoted = revision_name(image, step_of);
         let annotations = json!({"daemonlet.dev/steps": STEPS, "daemonlet.dev/promoted": promoted});
         let mut view = with_one_released(annotations);
@@ -120,8 +120,8 @@ fn a_step_that_is_promoted_and_edited_then_is_another_step() {
         ["a", "b", "c"].into_iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
         let plan = view.plan(NOW + ms(5_000));
         assert_eq!(step(&plan).map_or(0, |state| state.step), wanted, "{steps}");
-        let words = condition(&plan, "Progressing").2;
-        assert_eq!(words.contains("names \"2/2\", which is none of these steps"), wanted == 0, "{words}");
+        let message = condition(&plan, "Progressing").2;
+        assert_eq!(message.contains("names \"2/2\", which is none of these steps"), wanted == 0, "{message}");
     }
 }
 
@@ -152,8 +152,8 @@ fn what_is_not_understood_or_not_now_holds_and_says_so() {
     ] {
         let plan = with_one_released(annotations.clone()).plan(NOW);
         assert_eq!((approved(&plan), released(&plan).1.as_str()), (vec![], "Held"), "{annotations}");
-        let words = condition(&plan, "Progressing").2;
-        assert!(words.contains(why), "{annotations}: {words}");
+        let message = condition(&plan, "Progressing").2;
+        assert!(message.contains(why), "{annotations}: {message}");
     }
     let plan = with_one_released(json!({"daemonlet.dev/window": "Tue 22:00-23:00"})).plan(NOW);
     assert_eq!((approved(&plan).len(), released(&plan).1.as_str()), (1, "RollingOut"));
@@ -203,9 +203,9 @@ fn an_abort_returns_to_the_released_revision_and_holds_for_this_revision_alone()
     annotate(&mut view, aborted("two"));
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan), [("a".to_owned(), hash("one"))], "the node that has it goes back");
-    let (_, reason, words) = condition(&plan, "Progressing");
+    let (_, reason, message) = condition(&plan, "Progressing");
     assert_eq!((reason.as_str(), released(&plan).1.as_str()), ("RollingBack", "Held"));
-    assert!(words.starts_with("it was aborted: 1 node left to go back to revision"), "{words}");
+    assert!(message.starts_with("it was aborted: 1 node left to go back to revision"), "{message}");
     let (status, reason, _) = condition(&plan, "Halted");
     assert_eq!((status.as_str(), reason.as_str()), ("True", "Aborted"), "first instances heed it");
     // One that never ran the released revision goes there, too.
@@ -223,11 +223,14 @@ fn an_abort_returns_to_the_released_revision_and_holds_for_this_revision_alone()
 fn an_abort_outlives_the_name_of_its_controller_revision() {
     let aborted = json!({"daemonlet.dev/aborted": "net-as-the-controller-named-it"});
     let mut view = with_one_released(json!({}));
-    let mut told = view.view.daemons.values().next().unwrap().status.clone();
-    told["observedGeneration"] = json!(3);
-    told["conditions"].as_array_mut().unwrap().push(json!({"type": "Halted", "status": "True", "reason": "Aborted"}));
+    let mut aborted_status = view.view.daemons.values().next().unwrap().status.clone();
+    aborted_status["observedGeneration"] = json!(3);
+    aborted_status["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"type": "Halted", "status": "True", "reason": "Aborted"}));
     let put = |view: &mut ClusterWorld, generation: i64| {
-        let mut daemon = daemon_set("two", aborted.clone(), told.clone());
+        let mut daemon = daemon_set("two", aborted.clone(), aborted_status.clone());
         daemon["metadata"]["generation"] = json!(generation);
         view.put(WatchedKind::DaemonSets, daemon);
     };
@@ -269,8 +272,8 @@ fn what_was_never_released_starts_on_so_many_nodes_at_a_time() {
     assert_eq!([at(json!({})), at(install("2")), at(install("30%"))], [0, 2, 2]);
     let plan = never_installed(install("some"), json!({})).plan(NOW);
     assert!(approved(&plan).is_empty());
-    let words = condition(&plan, "Progressing").2;
-    assert!(words.contains("the annotation daemonlet.dev/first-install is not understood: \"some\""), "{words}");
+    let message = condition(&plan, "Progressing").2;
+    assert!(message.contains("the annotation daemonlet.dev/first-install is not understood: \"some\""), "{message}");
     let mut deleted = daemon_set("one", install("3"), json!({}));
     deleted["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
     let mut view = never_installed(install("3"), json!({}));
@@ -283,9 +286,9 @@ fn what_was_never_released_starts_on_so_many_nodes_at_a_time() {
     let mut started: Vec<String> = approved(&view.plan(NOW)).into_iter().map(|(node, _)| node).collect();
     started.sort();
     assert_eq!(started, ["b", "c", "d"], "and an update waits for people");
-    let words = format!("ControllerRevision net-{0} (hash {0}) at generation 3", hash("one"));
+    let message = format!("ControllerRevision net-{0} (hash {0}) at generation 3", hash("one"));
     let released =
-        json!({"conditions": [{"type": "Released", "status": "True", "reason": "Complete", "message": words}]});
+        json!({"conditions": [{"type": "Released", "status": "True", "reason": "Complete", "message": message}]});
     assert!(approved(&never_installed(install("2"), released).plan(NOW)).is_empty(), "it was released once");
 }
 
@@ -349,13 +352,13 @@ fn a_step_that_cannot_be_noted_says_so_and_names_no_time() {
         format!("its step cannot be noted on ControllerRevision {name}: you may not")
     );
     let causes: Vec<&str> = plan.troubles.keys().map(|trouble| trouble.cause.as_str()).collect();
-    let told = format!("its step cannot be noted on ControllerRevision {name}; the condition Degraded says why");
-    assert_eq!(causes, [told], "other words of the API server make no other event");
+    let cause = format!("its step cannot be noted on ControllerRevision {name}; the condition Degraded says why");
+    assert_eq!(causes, [cause], "another message of the API server makes no other event");
     assert_eq!(condition(&view.plan(NOW + ms(1_000)), "Progressing"), held, "a status is written once");
 }
 
 #[test]
-fn nobody_approves_what_each_node_follows_by_itself() {
+fn no_node_is_approved_where_each_node_follows_by_itself() {
     let none = |more: Value| {
         let mut annotations = json!({"daemonlet.dev/coordination": "none"});
         annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -364,9 +367,9 @@ fn nobody_approves_what_each_node_follows_by_itself() {
     let mut view = none(json!({"daemonlet.dev/steps": STEPS}));
     let plan = view.plan(NOW);
     assert_eq!((approved(&plan), step(&plan)), (vec![], None));
-    let (_, reason, words) = condition(&plan, "Progressing");
+    let (_, reason, message) = condition(&plan, "Progressing");
     assert_eq!(reason, "Held");
-    assert!(words.ends_with("each node follows by itself (daemonlet.dev/coordination: none)"), "{words}");
+    assert!(message.ends_with("each node follows by itself (daemonlet.dev/coordination: none)"), "{message}");
     assert_eq!(condition(&view.plan(NOW + UNCLAIMED), "Degraded").1, "AsExpected");
     NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
     assert_eq!(released(&view.plan(NOW)).1, "Complete", "no steps are gone through");

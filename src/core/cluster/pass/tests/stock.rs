@@ -1,4 +1,4 @@
-//! What agents say of a DaemonSet controller at work, and when it is believed.
+//! What agents report of a DaemonSet controller at work, and when it is believed.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn stock_pod(name: &str, node: &str, owner: &str, annotations: Value) -> Option<
 }
 
 #[test]
-fn the_word_of_an_agent_that_a_stock_controller_acts_counts_once_its_pod_was_seen() {
+fn a_report_that_a_stock_controller_acts_counts_once_its_pod_was_seen() {
     let tells = |pod: &str| report("b", "one", json!({"stockPod": pod}), json!([]));
     let none = json!({});
     let mirror = json!({"kubernetes.io/config.mirror": "x"});
@@ -28,13 +28,13 @@ fn the_word_of_an_agent_that_a_stock_controller_acts_counts_once_its_pod_was_see
         let plan = view.plan(NOW);
         let claim = plan.lookups[0].clone();
         assert_eq!((claim.node.as_str(), claim.pod.as_str(), plan.lookups.len()), ("b", "net-x", 1));
-        assert!(is_ours(&plan), "nobody has seen it");
+        assert!(is_ours(&plan), "the pod was not looked up yet");
         assert_eq!(view.plan(NOW + ms(1)).lookups, [], "it is asked for already");
         view.state.claims.answered(claim, pod.as_ref());
         let plan = view.plan(NOW + ms(2));
         assert_eq!(!is_ours(&plan), holds, "{pod:?}");
         assert!(!plan.writes.iter().any(|w| matches!(w, ObjectWrite::Revision { .. })));
-        // It may go while its agent goes on telling of it.
+        // The pod may go while its agent still reports it.
         let again = plan.look_again.unwrap();
         assert!(again <= NOW + ms(30_000), "{again}");
         let lookups = view.plan(NOW + ms(30_000)).lookups;
@@ -68,5 +68,5 @@ fn of_many_that_lie_one_that_does_not_is_found() {
     let plan = view.plan(NOW + ms(40_000));
     assert_eq!(plan.lookups.len(), 1, "the one that holds is enough");
     view.put(WatchedKind::NodeDaemons, report("m19", "one", json!({}), json!([])));
-    assert!(is_ours(&view.plan(NOW + ms(40_001))), "its agent tells of it no more");
+    assert!(is_ours(&view.plan(NOW + ms(40_001))), "its agent no longer reports it");
 }

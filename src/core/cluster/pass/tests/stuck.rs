@@ -41,12 +41,12 @@ fn a_claim_of_a_dead_agent_has_failed_after_the_deadline_though_what_ran_before_
     let plan = with_a_dead(&mut view, 585);
     assert_eq!(condition(&plan, "Progressing").1, "RollingOut", "it may come back");
     let plan = with_a_dead(&mut view, 675);
-    let told = condition(&plan, "Progressing");
-    assert_eq!((told.0.as_str(), told.1.as_str()), ("False", "Held"));
+    let progressing = condition(&plan, "Progressing");
+    assert_eq!((progressing.0.as_str(), progressing.1.as_str()), ("False", "Held"));
     assert!(
-        told.2.ends_with("the budget is taken by nodes on which it failed or does not become available: a"),
+        progressing.2.ends_with("the budget is taken by nodes on which it failed or does not become available: a"),
         "{}",
-        told.2
+        progressing.2
     );
     assert!(approved(&plan).is_empty(), "it keeps its slot");
     // One that has what it claimed until the next boot waits for that.
@@ -60,9 +60,9 @@ fn a_claim_of_a_dead_agent_has_failed_after_the_deadline_though_what_ran_before_
 fn a_step_and_a_zone_do_not_wait_for_ever_for_a_claim_of_a_dead_agent() {
     let mut view = with_one_released(json!({"daemonlet.dev/steps": "1, 10m; 100%"}));
     view.put(WatchedKind::NodeDaemons, claims("a"));
-    let told = condition(&with_a_dead(&mut view, 675), "Progressing");
-    assert_eq!(told.1, "Held");
-    assert!(told.2.ends_with("step 1 of 2 (1 of 4 nodes): it is not available on a"), "{}", told.2);
+    let progressing = condition(&with_a_dead(&mut view, 675), "Progressing");
+    assert_eq!(progressing.1, "Held");
+    assert!(progressing.2.ends_with("step 1 of 2 (1 of 4 nodes): it is not available on a"), "{}", progressing.2);
     let mut view = with_one_released(json!({"daemonlet.dev/topology-key": "zone", "daemonlet.dev/max-failed": "4"}));
     let mut two = daemon_set("two", json!({}), json!({}));
     two["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] = json!(2);
@@ -110,7 +110,7 @@ fn nodes_that_take_nothing_have_turns() {
 }
 
 #[test]
-fn what_holds_changed_overlays_is_told() {
+fn the_condition_says_what_holds_changed_overlays() {
     let mut view = ClusterWorld::default();
     view.put(WatchedKind::DaemonSets, daemon_set("a", json!({"daemonlet.dev/paused": "true"}), json!({})));
     view.put(WatchedKind::Revisions, revision("a", 1));
@@ -118,9 +118,9 @@ fn what_holds_changed_overlays_is_told() {
         view.put(WatchedKind::Nodes, node(name, "True"));
         view.put(WatchedKind::NodeDaemons, report(name, "a", json!({"overlays": "d1"}), json!([])));
     }
-    let told = condition(&view.plan(NOW), "Progressing");
-    let words = "4 nodes have the current revision, and not all have the overlays of now: paused";
-    assert_eq!((told.0.as_str(), told.1.as_str(), told.2.as_str()), ("False", "Held", words));
+    let progressing = condition(&view.plan(NOW), "Progressing");
+    let message = "4 nodes have the current revision, and not all have the current overlays: paused";
+    assert_eq!((progressing.0.as_str(), progressing.1.as_str(), progressing.2.as_str()), ("False", "Held", message));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn neither_partition_nor_canary_nodes_keep_what_is_taken_back() {
         ["a", "b"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
         assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("one"))], "{annotations}");
     }
-    // One that is away, and comes back to nobody knows what, lets go of no partition: patches obey it.
+    // A node that is away, and may run anything when it comes back, frees nothing of the partition: patches obey it.
     let mut view = with_one_released(json!({}));
     let partition = json!({"daemonlet.dev/partition": "4"});
     let mut one = daemon_set("one", partition, view.view.daemons.values().next().unwrap().status.clone());
@@ -150,7 +150,7 @@ fn neither_partition_nor_canary_nodes_keep_what_is_taken_back() {
 }
 
 #[test]
-fn approvals_of_what_nobody_has_judged_do_not_name_a_new_holder_of_the_lease() {
+fn approvals_that_no_pass_has_judged_do_not_name_a_new_holder_of_the_lease() {
     let lease = LeaseTerm::new("kube-system", "lease", "l", &json!({"leaseTransitions": 2}));
     let named = |plan: &ClusterPlan| {
         let of = |write: &ObjectWrite| match write {
@@ -189,7 +189,7 @@ fn approvals_of_what_nobody_has_judged_do_not_name_a_new_holder_of_the_lease() {
 }
 
 #[test]
-fn a_halt_is_told_before_approvals_are_withdrawn() {
+fn a_halt_is_written_before_approvals_are_withdrawn() {
     let mut view = with_one_released(json!({}));
     ["a", "b"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
     let plan = view.plan(NOW);
@@ -217,23 +217,23 @@ fn a_first_release_waits_for_nodes_that_are_away_with_another_revision() {
 }
 
 #[test]
-fn an_approval_that_was_not_claimed_is_told_only_while_one_of_that_revision_is_given() {
+fn an_unclaimed_approval_is_a_cause_only_while_one_of_its_revision_is_given() {
     let mut view = world(json!({}));
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), approval("two", "2023-11-14T22:12:19Z")));
     view.plan(NOW);
     view.put(WatchedKind::NodeDaemons, report("a", "one", json!({}), json!([])));
-    let is_told = |view: &mut ClusterWorld| condition(&view.plan(NOW), "Degraded").2.contains("approval not claimed");
-    assert!(is_told(&mut view));
+    let is_cause = |view: &mut ClusterWorld| condition(&view.plan(NOW), "Degraded").2.contains("approval not claimed");
+    assert!(is_cause(&mut view));
     for held in [
         json!({"daemonlet.dev/paused": "true"}),
         json!({"daemonlet.dev/partition": "4"}),
         json!({"daemonlet.dev/aborted": format!("net-{}", hash("two"))}),
     ] {
         view.put(WatchedKind::DaemonSets, daemon_set("two", held.clone(), json!({})));
-        assert!(!is_told(&mut view), "{held}");
+        assert!(!is_cause(&mut view), "{held}");
     }
     view.put(WatchedKind::DaemonSets, daemon_set("two", json!({}), json!({})));
-    assert!(is_told(&mut view), "it still comes after the others");
+    assert!(is_cause(&mut view), "it still comes after the others");
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn nothing_is_decided_before_the_history_is_read_where_a_halt_may_stand() {
 }
 
 #[test]
-fn too_many_daemon_sets_of_a_namespace_are_told_in_one_event_with_their_number() {
+fn too_many_daemon_sets_of_a_namespace_make_one_event_with_their_number() {
     let mut view = ClusterWorld::default();
     for number in 0..104 {
         let mut daemon = daemon_set("one", json!({}), json!({}));
@@ -40,8 +40,8 @@ fn too_many_daemon_sets_of_a_namespace_are_told_in_one_event_with_their_number()
         view.put(WatchedKind::DaemonSets, daemon);
     }
     let plan = view.plan(NOW);
-    let told: Vec<_> = plan.troubles.iter().filter(|(of, _)| of.reason == TroubleReason::TooManyDaemonSets).collect();
-    let [(trouble, 4)] = told.as_slice() else { panic!("{told:?}") };
+    let found: Vec<_> = plan.troubles.iter().filter(|(of, _)| of.reason == TroubleReason::TooManyDaemonSets).collect();
+    let [(trouble, 4)] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((trouble.key.name.as_str(), trouble.uid.as_str()), ("d-100", "100"));
     assert!(trouble.cause.contains("namespace kube-system has more than 100 DaemonSets"), "{}", trouble.cause);
 }
@@ -120,7 +120,7 @@ fn what_is_remembered_of_a_daemon_set_outlives_passes_that_decide_nothing_about_
 }
 
 #[test]
-fn a_history_that_cannot_be_read_is_told_after_a_while_with_true_counters() {
+fn an_unreadable_history_is_reported_after_a_while_with_true_counters() {
     let mut view = ClusterWorld::default();
     for kind in KINDS {
         view.take(Change::Begin(kind));

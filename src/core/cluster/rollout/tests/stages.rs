@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn canaries_go_first_and_the_others_when_they_have_settled() {
+fn canaries_go_first_and_the_others_after_their_hold() {
     let canary = |instances| NodeFact { canary: true, ..node("z", instances) };
     let rules = RolloutRules { canary_hold: Some(ms(1_000)), ..rules(5) };
     assert_eq!(approves(&rules, &[node("a", OLD), canary(OLD)]), ["z"]);
@@ -30,8 +30,8 @@ fn an_old_instance_that_takes_the_budget_from_the_canaries_is_named() {
     let rules = RolloutRules { canary_hold: Some(ms(0)), ..rules(1) };
     let canary = NodeFact { canary: true, ..node("z", OLD) };
     let planned = plan(&rules, ms(0), &[node("a", OLD), node("b", OLD_BROKEN), canary.clone()], NOW);
-    let words = "the budget is taken by nodes where what runs is not available, and whose turn has not come: b";
-    assert_eq!((planned.approve.len(), said(&planned.held).as_str(), planned.stuck), (0, words, None));
+    let message = "the budget is taken by nodes where what runs is not available, and whose turn has not come: b";
+    assert_eq!((planned.approve.len(), said(&planned.held).as_str(), planned.stuck), (0, message, None));
     // One that has failed, too, does not come back by itself.
     let failed = NodeFact { failed: true, ..node("a", NEW_BROKEN) };
     let planned = plan(&rules, ms(0), &[failed, node("b", OLD_BROKEN), canary], NOW);
@@ -51,13 +51,21 @@ fn one_zone_comes_after_the_other() {
     assert_eq!(of(new("a1"), node("a2", NEW_BROKEN), old("b1"), old("b2")), NONE, "it has to be available");
     assert_eq!(of(new("a1"), new("a2"), old("b1"), old("b2")), ["b1", "b2"]);
     let away = NodeFact { reachable: false, ready: false, ..old("a2") };
-    assert_eq!(of(new("a1"), away, old("b1"), old("b2")), ["b1", "b2"], "who cannot take a slot holds no zone up");
+    assert_eq!(
+        of(new("a1"), away, old("b1"), old("b2")),
+        ["b1", "b2"],
+        "a node that cannot take a slot holds up no zone"
+    );
     for waits in [
         node("a2", &[]),
         NodeFact { passed_over: Some(NOW), ..old("a2") },
         NodeFact { refused_until: Some(NOW + ms(1)), ..old("a2") },
     ] {
-        assert_eq!(of(new("a1"), waits, old("b1"), old("b2")), ["b1", "b2"], "nor who waits, or takes nothing");
+        assert_eq!(
+            of(new("a1"), waits, old("b1"), old("b2")),
+            ["b1", "b2"],
+            "nor does one that waits, or takes nothing"
+        );
     }
     let last = [NodeFact { passed_over: Some(NOW), ..old("a2") }, NodeFact { passed_over: Some(NOW), ..old("b2") }];
     assert_eq!(of(new("a1"), last[0].clone(), new("b1"), last[1].clone()), ["a2"], "zone by zone in the end, too");
@@ -97,7 +105,7 @@ fn what_is_left_and_cannot_go_on_says_so() {
     assert_eq!(plan(&paused, ms(0), &[node("a", NEW)], NOW).held, None, "all have it");
     // A node that starts nothing before the rollout is open.
     let waits = NodeFact { awaits_rollout: true, ..node("d", &[]) };
-    let step = StepLimit { nodes: 1, is_last: true, words: "step 2 of 2".to_owned() };
+    let step = StepLimit { nodes: 1, is_last: true, text: "step 2 of 2".to_owned() };
     let staged = RolloutRules { step: Some(step), ..rules(2) };
     assert_eq!(said(&plan(&staged, ms(0), &[node("a", NEW), waits.clone()], NOW).held), "step 2 of 2");
     let kept = RolloutRules { partition: IntOrPercent::Int(1), ..rules(2) };
@@ -153,7 +161,7 @@ fn a_step_is_spread_over_racks() {
 
 #[test]
 fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
-    let step = |nodes, is_last| Some(StepLimit { nodes, is_last, words: "step 1 holds".to_owned() });
+    let step = |nodes, is_last| Some(StepLimit { nodes, is_last, text: "step 1 holds".to_owned() });
     let first = RolloutRules { step: step(2, false), ..rules(5) };
     let nodes = [node("a", NEW), node("b", OLD), node("c", OLD), node("d", OLD)];
     let planned = plan(&first, ms(0), &nodes, NOW);
@@ -171,7 +179,7 @@ fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
     assert_eq!(
         said(&plan(&first, ms(0), &broken, NOW).held),
         "step 1 holds",
-        "it is told also while one is not available"
+        "it says so also while one is not available"
     );
     let last = RolloutRules { step: step(4, true), ..rules(5) };
     let planned = plan(&last, ms(0), &full, NOW);
@@ -197,8 +205,8 @@ fn first_installs_are_counted_until_they_are_available() {
     let planned = plan(&share, ms(0), &[given("a"), given("b")], NOW);
     assert_eq!((planned.withdraw, planned.approve), (vec![1], vec![]), "fewer are allowed by now");
     let planned = plan(&few, ms(0), &[broken("a"), broken("b"), empty("c")], NOW);
-    let words = "the budget is taken by nodes on which it failed or does not become available: a, b";
-    assert_eq!((said(&planned.held).as_str(), planned.stuck), (words, Some((Stuck::Taken, vec![0, 1]))));
+    let message = "the budget is taken by nodes on which it failed or does not become available: a, b";
+    assert_eq!((said(&planned.held).as_str(), planned.stuck), (message, Some((Stuck::Taken, vec![0, 1]))));
     let planned = plan(&few, ms(0), &[broken("a"), given("b"), empty("c")], NOW);
     assert_eq!((said(&planned.held).as_str(), planned.stuck), ("", None), "one is on its way");
     let held = RolloutRules { hold: Some("paused".to_owned()), ..few.clone() };
@@ -209,8 +217,8 @@ fn first_installs_are_counted_until_they_are_available() {
 }
 
 #[test]
-fn who_has_not_said_what_runs_may_be_one_of_those_that_a_step_allows() {
-    let step = |nodes| StepLimit { nodes, words: "step 1 holds".to_owned(), is_last: false };
+fn a_node_without_a_report_may_be_one_of_those_that_a_step_allows() {
+    let step = |nodes| StepLimit { nodes, text: "step 1 holds".to_owned(), is_last: false };
     let staged = |nodes| RolloutRules { step: Some(step(nodes)), ..rules(5) };
     let unsaid = NodeFact { able: false, unreported_until: Some(NOW + ms(1)), ..node("a", &[]) };
     let plan = plan(&staged(1), ms(0), &[unsaid.clone(), node("b", OLD)], NOW);
@@ -221,7 +229,7 @@ fn who_has_not_said_what_runs_may_be_one_of_those_that_a_step_allows() {
 }
 
 #[test]
-fn a_canary_phase_that_is_promoted_does_not_wait_for_who_cannot_take_it() {
+fn a_promoted_canary_phase_does_not_wait_for_nodes_that_cannot_take_the_revision() {
     let canary = |it: NodeFact<'static>| NodeFact { canary: true, ..it };
     let unable = canary(NodeFact { able: false, ..node("b", OLD) });
     let nodes = [canary(node("a", NEW)), unable, node("c", OLD)];

@@ -49,10 +49,10 @@ fn what_a_namespace_has_too_many_of_is_left_out_until_there_is_room() {
     view.take(Change::Read(WatchedKind::DaemonSets, Box::new(of("tenant", &first.name))));
     assert!(view.daemons.contains_key(&first) && view.unread().next().is_none());
     assert_eq!(view.beyond()[0].2, 2);
-    // What is left out is not read because an agent says that it runs it.
+    // An agent's report that it runs a DaemonSet that is left out does not make it be read.
     let other = name(DAEMON_SETS + 1);
-    let told = json!([{"namespace": "tenant", "name": other, "uid": format!("tenant-{other}"), "mode": "static"}]);
-    view.put(WatchedKind::NodeDaemons, json!({"metadata": {"name": "a", "uid": "a"}, "status": {"daemons": told}}));
+    let claimed = json!([{"namespace": "tenant", "name": other, "uid": format!("tenant-{other}"), "mode": "static"}]);
+    view.put(WatchedKind::NodeDaemons, json!({"metadata": {"name": "a", "uid": "a"}, "status": {"daemons": claimed}}));
     assert!(view.unread().next().is_none());
 }
 
@@ -74,7 +74,7 @@ fn what_is_over_the_bounds_of_a_tenant_is_refused_and_not_kept() {
     large("tenant").into_iter().for_each(|daemon| put(&mut view, daemon));
     let refused = |view: &ClusterSnapshot, name: &str| {
         let daemon = &view.daemons[&ObjectKey::new("tenant", name)];
-        assert_eq!(daemon.daemon_set.labels.len(), 1, "the mode says that it is to be told");
+        assert_eq!(daemon.daemon_set.labels.len(), 1, "the mode is kept: the refusal is to be reported");
         daemon.refused.clone().unwrap_or_default()
     };
     assert!(refused(&view, "terms").contains("spec.template.spec.affinity: has 5000 terms; at most 64 are allowed"));
@@ -228,7 +228,7 @@ fn the_status_of_a_tenants_daemon_sets_takes_of_its_room() {
     };
     assert_eq!((kept(&view, "trusted"), kept(&view, "tenant")), (20, 2));
     let refused = view.daemons_in("tenant").filter(|daemon| daemon.refused.is_some()).count();
-    assert_eq!(refused, 18, "it is told");
+    assert_eq!(refused, 18, "the rest is refused");
     // One that becomes small again is coordinated again.
     put(&mut view, with("tenant", "d-019", 1));
     assert!(whole(&view, "tenant").contains(&19));

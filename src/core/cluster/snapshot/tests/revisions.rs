@@ -4,7 +4,7 @@ use crate::core::cluster::history::RevisionHolder;
 
 use super::*;
 
-/// A revision of the DaemonSet of this UID; of nobody if that is empty.
+/// A revision of the DaemonSet of this UID; an orphan if that is empty.
 fn revision(name: &str, owner: &str, version: &str, labels: Value) -> Value {
     let owners = match owner {
         "" => json!([]),
@@ -109,7 +109,7 @@ fn the_revisions_of_a_daemon_set_that_comes_to_be_known_are_read() {
     assert!(view.revisions.is_empty() && unread(&view).is_empty());
     view.take(Change::Begin(WatchedKind::Revisions));
     view.take(Change::Complete(WatchedKind::Revisions));
-    assert_eq!(view.others_revisions(&ObjectKey::new("n", "")).count(), 0, "a list tells what is gone");
+    assert_eq!(view.others_revisions(&ObjectKey::new("n", "")).count(), 0, "a list shows what is gone");
 }
 
 #[test]

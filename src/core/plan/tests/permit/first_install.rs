@@ -1,4 +1,4 @@
-//! First installs, which start with a claimed word.
+//! First installs, which start with a claimed approval.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn first_install(daemon_set: DaemonSet) -> DaemonSet {
 }
 
 #[test]
-fn a_first_install_starts_only_with_a_claimed_word() {
+fn a_first_install_starts_only_with_a_claimed_approval() {
     let desired = wanted(&first_install(of_api("a")));
     let mut bench = Bench::new();
     for (permission, why) in [
@@ -58,7 +58,7 @@ fn images_of_a_first_install_are_pulled_ahead_each_at_a_moment_of_its_own() {
 }
 
 #[test]
-fn a_folder_and_what_was_released_ask_for_no_word() {
+fn a_folder_and_what_was_released_need_no_approval() {
     let start = |daemon_set: DaemonSet| {
         let mut bench = Bench::new();
         bench.world.permission = Some(withheld());

@@ -23,7 +23,7 @@ fn a_first_instance_has_the_released_revision_while_nodes_are_kept_on_it() {
         daemon_set.annotations.insert(name.to_owned(), value.to_owned());
         assert_eq!(first(&daemon_set), ["start uid-a-0"], "{name}");
     }
-    assert_eq!(first(&kept(RolloutStatus::default())), ["start uid-b-0"], "an open rollout keeps nobody");
+    assert_eq!(first(&kept(RolloutStatus::default())), ["start uid-b-0"], "an open rollout keeps no node back");
     assert_eq!(first(&DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..kept(held()) }), ["start uid-b-0"]);
     assert_eq!(first(&DaemonSet { rollout: held(), ..of_api("b") }), ["start uid-b-0"], "nothing was ever released");
     // It has the newer one once that is approved.

@@ -94,7 +94,7 @@ fn a_good_template_that_does_not_start_with_other_data_gets_the_data_of_then() {
 }
 
 #[test]
-fn data_that_cannot_be_told_is_no_other_data() {
+fn data_that_is_not_known_is_no_other_data() {
     let mut daemon_set = rolling_back("a");
     daemon_set.annotations.insert(RESTART_ON.into(), "config".into());
     let desired = wanted(&daemon_set);

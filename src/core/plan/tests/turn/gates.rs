@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// An instance with a gate that ran before the boot, in the first look of a boot.
+/// An instance with a gate that ran before the boot, in the first pass of a boot.
 fn booted() -> (Bench, Desired) {
     let mut definition = daemon_set("v1");
     definition.gate = StartGate::Wanted;
@@ -123,7 +123,7 @@ fn a_gate_closes_at_the_first_look_of_a_boot_alone() {
     }
     let (mut bench, desired) = booted();
     bench.awaited.clear();
-    assert_eq!(bench.pass(&desired), Vec::<String>::new(), "nobody is awaited");
+    assert_eq!(bench.pass(&desired), Vec::<String>::new(), "no daemon is awaited");
     let (mut bench, desired) = booted();
     for instance in &mut bench.record.instances {
         instance.daemon_set = instance.daemon_set.as_ref().map(|d| d.with_gate(StartGate::None));
@@ -154,7 +154,7 @@ fn a_gate_opens_though_everything_else_of_the_pod_is_held_back() {
     bench.pass(&desired);
     bench.world.moment = Some(PassPhase::Later);
     bench.world.held =
-        vec![HeldPart { part: crate::core::render::Part::Everything, unheard: true, ..HeldPart::default() }];
+        vec![HeldPart { part: crate::core::render::Part::Everything, unconfirmed: true, ..HeldPart::default() }];
     bench.awaited.clear();
     let opens = |bench: &Bench| bench.plan(&desired).actions.iter().any(|a| matches!(a, Action::OpenGate { .. }));
     assert!(opens(&bench));

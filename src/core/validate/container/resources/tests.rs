@@ -79,10 +79,10 @@ fn requests_fit_their_limits() {
 
 #[test]
 fn claims_are_those_of_the_pod() {
-    let told = |claims: Value| {
+    let error_of = |claims: Value| {
         let container = json!({"resources": {"claims": claims}});
-        let told = errors(container, json!({"resourceClaims": [{"name": "a"}, {"name": "b"}]}));
-        told.trim_start_matches("spec.template.spec.containers[0].resources.").to_owned()
+        let text = errors(container, json!({"resourceClaims": [{"name": "a"}, {"name": "b"}]}));
+        text.trim_start_matches("spec.template.spec.containers[0].resources.").to_owned()
     };
     for (claims, expected) in [
         (json!([{"name": "a"}, {"name": "b"}]), ""),
@@ -98,7 +98,7 @@ fn claims_are_those_of_the_pod() {
             "claims[0].request: must be lower case letters, digits and '-', beginning and ending with a letter or digit",
         ),
     ] {
-        assert_eq!(told(claims.clone()), expected, "{claims}");
+        assert_eq!(error_of(claims.clone()), expected, "{claims}");
     }
 }
 
@@ -136,7 +136,7 @@ fn a_pod_has_at_least_what_its_containers_have() {
 #[test]
 fn a_size_of_pages_that_upstream_cannot_count_is_refused() {
     for size in ["18446744073709551616", "1e28", "0", "x"] {
-        let told = errors(limits(json!({format!("hugepages-{size}"): "0", "cpu": "1"})), json!({}));
-        assert!(told.ends_with("must be a multiple of the size in the name"), "{size}: {told}");
+        let text = errors(limits(json!({format!("hugepages-{size}"): "0", "cpu": "1"})), json!({}));
+        assert!(text.ends_with("must be a multiple of the size in the name"), "{size}: {text}");
     }
 }

@@ -1,7 +1,7 @@
 //! In which surroundings the kubelet was given an instance that it has not accepted, and in which it is now.
 //!
-//! Owns the fingerprints that retries compare. While the node has too little of something for the instance, nothing but
-//! that matters: pods that come and go elsewhere cause no retry.
+//! Owns the fingerprints that retries compare. While the node lacks a resource for the instance, only that resource
+//! matters: other pods that come and go cause no retry.
 
 use crate::core::insufficient::Lack;
 use crate::core::plan::Fingerprints;
@@ -15,7 +15,7 @@ pub(super) struct TriedSurroundings {
     then: Fingerprint,
     #[serde(deserialize_with = "Fingerprint::or_unknown")]
     now: Fingerprint,
-    /// Whether the API server's pods tell them, or the runtime's.
+    /// Whether they are known from the API server's pods or from the runtime's.
     of_api: bool,
 }
 
@@ -27,7 +27,7 @@ impl TriedSurroundings {
         Self { then: now.clone(), now, of_api: lacks.is_some() }
     }
 
-    /// The surroundings have become those. What two sources say is not compared.
+    /// The surroundings have become those. Surroundings from different sources are not compared.
     pub(super) fn update(&mut self, lacks: Option<&[Lack]>, others: &Fingerprint) {
         let seen = Self::new(lacks, others);
         match self.then == Fingerprint::Unknown || self.of_api != seen.of_api {

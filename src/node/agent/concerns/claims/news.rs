@@ -1,19 +1,19 @@
-//! Which news of this node somebody waits for.
+//! Which news of this node a rollout or a reader waits for.
 //!
-//! Owns the difference between what a rollout, or a reader, goes by and what is told in passing: that an
-//! instance has been written, is waited for, or was taken down by the replacement that has been claimed.
+//! Owns the difference between this news and minor news: that an
+//! instance has been written, is waited for, or was ended by the replacement that has been claimed.
 
 use crate::core::cluster::node_daemons::DaemonReport;
 use crate::core::cluster::node_daemons::Status;
 use crate::core::status::State;
 
-/// Whether `wanted` says something that somebody waits for and `live` does not say.
+/// Whether `wanted` has news that a rollout or a reader waits for and that `live` does not have.
 pub(super) fn matters(wanted: &Status, live: &Status) -> bool {
     let gone = live.daemons.iter().any(|l| !wanted.daemons.iter().any(|d| d.is_of(l)));
     let nothing = DaemonReport::default();
     gone || wanted.daemons.iter().any(|d| {
         let before = live.daemons.iter().find(|l| d.is_of(l)).unwrap_or(&nothing);
-        // Until the new instance is ready, or the old one stays, the claim says all that a rollout goes by.
+        // Until the new instance is ready, or the old one stays, the claim has all that a rollout needs.
         let starts = !d.instances.iter().any(|i| i.ready_since.is_some());
         let replaces = before.replacing.is_some() && (d.replacing == before.replacing || starts);
         d.replacing != before.replacing && !(replaces && d.replacing.is_none())
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_installation_is_told_when_it_is_ready() {
+    fn a_first_installation_is_reported_when_it_is_ready() {
         let nothing = Status::default();
         let written = status(None, vec![instance("a", false)]);
         assert!(!matters(&status(None, Vec::new()), &nothing), "it waits");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_told_at_once_unless_the_claim_has_said_it() {
+    fn a_lost_instance_is_reported_at_once_unless_the_claim_implies_it() {
         let (ready, broken) = (|r| status(r, vec![instance("a", true)]), |r| status(r, vec![instance("a", false)]));
         assert!(matters(&broken(None), &ready(None)));
         assert!(matters(&status(None, Vec::new()), &ready(None)));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_told_at_once() {
+    fn trouble_is_reported_at_once() {
         let before = status(Some("s"), vec![instance("a", false)]);
         let mut bad = before.clone();
         bad.daemons[0].phase = Some(State::Failing);

@@ -1,4 +1,4 @@
-//! What an agent says of its node's daemons.
+//! The status that an agent reports of its node's daemons.
 //!
 //! Owns the report as a function of a plan; it neither sends nor decides.
 
@@ -29,7 +29,7 @@ use crate::core::status::State;
 use crate::core::status::refused_counts;
 use crate::node::agent::evidence::mirror_key;
 
-/// Of how many daemons of one namespace that are refused, and of how many that wait, details are told.
+/// For how many refused daemons of one namespace, and for how many waiting ones, the report has details.
 const DETAILED: usize = 20;
 
 /// How many bytes the reports of all daemons have as JSON at most: the API server takes 1.5 MiB, and what else a patch has is
@@ -47,7 +47,7 @@ const OTHER: &str = "other";
 /// The record that is in force of a daemon of which effects of the last pass failed, and why they did.
 type Failed<'a> = dyn Fn(&ObjectKey) -> Option<(&'a DaemonRecord, &'a str)> + 'a;
 
-/// What is said of every daemon of a plan; `live`: what the cluster reads of this node now.
+/// The report on every daemon of a plan; `live`: the status of this node in the cluster now.
 pub(in crate::node::agent) fn status(
     plan: &Plan,
     facts: &dyn Facts,
@@ -83,12 +83,12 @@ pub(in crate::node::agent) fn status(
     }
 }
 
-/// Bounds the reports, so that what one tenant's daemons say keeps no report from the API server, which takes 1.5 MiB.
+/// Bounds the reports, so that one tenant's daemons keep no report from the API server, which takes 1.5 MiB.
 ///
-/// Of a namespace's refused daemons that do not run the first are told; the last of them says how many there are more.
-/// Of the waiting ones of a namespace that is not trusted the first say why, and the last of them how many others do
-/// not: that they wait, the coordinator has to know, of as many as may start here. What is trusted comes first: of too many
-/// daemons, a coordinator takes the first. Of what is still too much, what is not trusted and does not run goes first.
+/// Of a namespace's refused daemons that do not run, the first are reported; the last of them says how many more there are.
+/// Of the waiting ones of a namespace that is not trusted, the first have their reasons, and the last of them says how many
+/// others have none: the coordinator has to know each that may start here. Trusted daemons come first: if there are too many
+/// daemons, a coordinator takes the first. If it is still too much, untrusted daemons that do not run are left out first.
 fn bounded(mut reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) -> bool) -> Vec<DaemonReport> {
     let is_bounded = |report: &DaemonReport, state: State| {
         let is_waiting = state == State::Waiting;
@@ -162,7 +162,7 @@ fn fitting(reports: Vec<DaemonReport>, is_trusted: &dyn Fn(&DaemonReport) -> boo
     kept
 }
 
-/// Adds to what is said.
+/// Adds to the message.
 fn add(message: &mut String, more: &str) {
     let between = if message.is_empty() { "" } else { "; " };
     message.push_str(&format!("{between}{more}"));
@@ -174,7 +174,7 @@ fn shorten(reports: &mut [DaemonReport]) {
     reports.iter_mut().flat_map(texts).for_each(|text| *text = escape::short(text, most).into_owned());
 }
 
-/// What a report says in words.
+/// The texts of a report.
 fn texts(report: &mut DaemonReport) -> impl Iterator<Item = &mut String> {
     let failed = report.failed.as_mut().map(|failed| &mut failed.message);
     let missing = report.missing.as_mut().map(|missing| &mut missing.message);
@@ -242,14 +242,14 @@ fn report(
     }
 }
 
-/// The digest of the overlays that apply here. While they are not known, what runs is as it is to be.
+/// The digest of the overlays that apply here. While they are not known, the running instance counts as up to date.
 fn overlays(daemon: &DaemonPlan) -> String {
     let known = daemon.overlays_digest.as_deref();
     let runs = || daemon.record.live().last().map(|instance| overlays_digest(&instance.revision));
     known.or_else(runs).unwrap_or_default().to_owned()
 }
 
-/// Since when an instance is ready. What is not known now stays as it was `reported`: an agent that starts has heard of
+/// Since when an instance is ready. What is not known now stays as it was `reported`: an agent that starts knows
 /// no pod yet, and a coordinator takes a node that is not ready for one that costs nothing to replace.
 fn ready_since(readiness: &Readiness, reported: Option<&InstanceReport>) -> Option<String> {
     match readiness {

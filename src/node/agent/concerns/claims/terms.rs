@@ -1,7 +1,7 @@
-//! Whether who approved still holds the coordinator's Lease.
+//! Whether the coordinator that approved still holds the Lease.
 //!
-//! Owns what is known of the Leases that approvals name. Of one that another holds, nothing is claimed: who approved
-//! was stopped meanwhile, and the present holder counts otherwise. It names itself in what it approves anew.
+//! Owns what is known of the Leases that approvals name. An approval under a Lease that another process holds is not
+//! claimed: its coordinator was stopped meanwhile, and the present holder counts anew. It names itself in its approvals.
 
 use crate::core::cluster::node_daemons::Approval;
 use crate::core::cluster::node_daemons::LeaseTerm;
@@ -19,10 +19,10 @@ const AGAIN: Span = Span::from_secs(5);
 /// The Leases under which nothing is claimed now.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Terms {
-    /// Of each, when it is read again; `None`: it is another's for good.
+    /// Each with the time at which it is read again; `None`: another process holds it for good.
     withheld: Vec<(LeaseTerm, Option<Timestamp>)>,
     /// Whether it is reported that one cannot be read.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Terms {
@@ -33,9 +33,9 @@ impl Terms {
         Some(if again.is_some() { Withheld::LeaseNotRead } else { Withheld::NotApproved })
     }
 
-    /// A claim was not made: who approved it does not hold `lease`, or it could not be read for this `failure`.
+    /// A claim was not made: its coordinator does not hold `lease`, or the Lease could not be read because of `failure`.
     pub(super) fn not_held(&mut self, lease: LeaseTerm, failure: Option<&ApiFailure>, now: Timestamp, log: &mut Log) {
-        if let Some(failure) = failure.filter(|_| !std::mem::replace(&mut self.is_told, true)) {
+        if let Some(failure) = failure.filter(|_| !std::mem::replace(&mut self.is_reported, true)) {
             let LeaseTerm { namespace, name, .. } = &lease;
             let hint = "apply rbac.yaml of this version: it lets agents read the coordinator's Lease";
             log.warn(format!(
@@ -50,7 +50,7 @@ impl Terms {
 
     /// A claim was made.
     pub(super) fn held(&mut self) {
-        self.is_told = false;
+        self.is_reported = false;
     }
 
     /// Forgets Leases that no approval names, and those that are to be read again.

@@ -13,7 +13,7 @@ use crate::core::time::ms;
 use crate::core::validate;
 use crate::node::api::ApiFailure;
 
-/// One that has read version `7` with nothing said, and wants to say `replacing`.
+/// One that has read version `7` with an empty status, and wants to report `replacing`.
 fn claims(replacing: Option<&str>) -> Claims {
     let daemon = DaemonReport { name: "net".to_owned(), replacing: replacing.map(str::to_owned), ..Default::default() };
     let wanted = Status { daemons: vec![daemon], ..Default::default() };
@@ -90,9 +90,9 @@ fn a_claim_that_is_given_back_holds_no_more_whatever_is_still_read() {
     let permission = |c: &Claims| c.permission(true, &daemon_set, "r2");
     assert_eq!(permission(&c), Permission::Claimed, "nothing else has been said");
     c.send(at(0)).expect("it is due");
-    assert_eq!(permission(&c), Permission::Approved, "that it holds no more is being said");
+    assert_eq!(permission(&c), Permission::Approved, "its withdrawal is being written");
     c.ended(Some(FailureKind::Timeout), at(100));
-    assert_eq!(permission(&c), Permission::Approved, "it may have been heard");
+    assert_eq!(permission(&c), Permission::Approved, "the write may have arrived");
     c.send(at(100) + AGAIN).expect("it is due");
     c.ended(None, at(100) + AGAIN);
     assert_eq!(permission(&c), Permission::Approved, "what is read is older");
@@ -159,7 +159,7 @@ fn what_nobody_waits_for_has_patience_and_goes_with_what_matters() {
     c.want(said(false), at(2_000), 1.0);
     assert_eq!(c.due(), Some(at(1_000) + PATIENCE / 2), "since it became known");
     c.want(said(true), at(2_100), 0.0);
-    assert!(c.due() <= Some(at(2_100)), "somebody waits for that");
+    assert!(c.due() <= Some(at(2_100)), "a rollout waits for that");
     c.want(said(false), at(2_200), 0.0);
     c.send(at(10_000)).expect("it is due");
     c.ended(None, at(10_000));
@@ -198,7 +198,7 @@ fn what_an_earlier_holder_of_the_lease_has_approved_is_not_claimed() {
     assert_eq!((c.reads_again(), log.0.len()), (None, 0));
     c.spec.approvals = vec![approval(2)];
     assert_eq!(c.terms.withholds(&approval(2)), None);
-    // One that cannot be read says nothing: it is read again.
+    // A Lease that cannot be read proves nothing: it is read again.
     let failure = ApiFailure::new(FailureKind::Forbidden, "no");
     c.terms.not_held(lease(2), Some(&failure), at(60_000), &mut log);
     c.terms.not_held(lease(2), Some(&failure), at(60_000), &mut log);
@@ -268,7 +268,7 @@ enum ClaimOperation {
     Write { is_answered: bool },
     /// The coordinator writes its part.
     Approve,
-    /// Somebody else empties the status.
+    /// Another client empties the status.
     Empty,
     /// The watch catches up.
     Watch,
@@ -335,7 +335,7 @@ proptest! {
                 }
             }
         }
-        // Whatever has happened, it is said in the end.
+        // Whatever has happened, the status is written in the end.
         for _ in 0..3 {
             now = now + INSIST + PATIENCE;
             c.live = server.status();
@@ -355,7 +355,7 @@ fn an_approval_for_the_next_boot_is_claimed_as_staged_and_bound_to_what_was_read
     c.spec.approvals = vec![approval(Some(UpdateTrigger::Boot))];
     let permission = |c: &Claims| c.permission(true, &daemon_set(), "r2");
     assert_eq!(permission(&c), Permission::Standing(UpdateTrigger::Boot));
-    assert_eq!(c.unclaimed(), 0, "nobody waits for it");
+    assert_eq!(c.unclaimed(), 0, "no rollout waits for it");
     let text = str::to_owned;
     let staged = DaemonReport {
         namespace: text("a"),

@@ -1,7 +1,7 @@
 //! Which cluster answers: another one under the same address proves nothing about what runs here.
 //!
-//! Owns who has said so on which connection. Behind a new one there may be another cluster, and its watches need not
-//! tell: resource versions of the old one mean nothing there.
+//! Owns which cluster identified itself on which connection. Behind a new connection there may be another cluster, and its
+//! watches need not show that: resource versions of the old one mean nothing there.
 
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -31,10 +31,10 @@ pub(super) struct ClusterIdentityCheck {
     /// When it was first asked there.
     #[serde(default)]
     first_asked_at: Option<Timestamp>,
-    /// How often it has not said who it is there.
+    /// How often it has not identified itself there.
     #[serde(default)]
     refused: u32,
-    /// The connection on which it last said who it is.
+    /// The connection on which it last identified itself.
     known_on: Option<u64>,
     /// The last connection on which it forbade the question.
     #[serde(default)]
@@ -50,16 +50,16 @@ pub(super) struct ClusterIdentityCheck {
     /// The same, while it is there.
     #[serde(default)]
     pub(super) linked_on: Option<u64>,
-    /// The first connection on which it had yet to say who it is, since it last said so.
+    /// The first connection on which it had yet to identify itself, since it last did.
     #[serde(default)]
     doubted_on: Option<u64>,
-    /// The connection on which it was asked and did not say who it is, and why.
+    /// The connection on which it was asked and did not identify itself, and why.
     #[serde(default)]
     unsaid: Option<(u64, ApiFailure)>,
 }
 
 impl ClusterIdentityCheck {
-    /// Takes what it has said. `known`: the cluster that is remembered; the first one to answer is.
+    /// Takes its answers. `known`: the cluster that is remembered; the first one to answer is.
     pub(super) fn observe(&mut self, observation: &Observation, known: &mut Option<String>) {
         let api = observation.api.as_ref();
         self.newest = api.map(|api| api.connections_opened).filter(|opened| *opened > 0);
@@ -82,7 +82,7 @@ impl ClusterIdentityCheck {
         if self.known_on.is_some_and(|known_on| connection < known_on) {
             return;
         }
-        // What was shown on a connection between, whose cluster never said who it is, may be another one's.
+        // The view from a connection in between, whose cluster never identified itself, may be another cluster's.
         let is_between = |doubted: u64| doubted < connection;
         let skipped = self.known_on.max(self.believed_on).is_some_and(|before| before + 1 < connection);
         let has_news = api.is_some_and(|api| api.has_news);
@@ -123,12 +123,12 @@ impl ClusterIdentityCheck {
         self.unsaid.as_ref().is_some_and(forbids)
     }
 
-    /// Whether it has not said who it is on the newest connection, and has not forbidden the question.
+    /// Whether it has not identified itself on the newest connection, and has not forbidden the question.
     pub(super) fn may_yet_say(&self) -> bool {
         self.newest.is_some_and(|on| self.known_on != Some(on) && !self.is_forbidden(on))
     }
 
-    /// Whether `known` answers on `connection`, as it has said before or says in `replies`, or is believed to.
+    /// Whether `known` answers on `connection`: by an earlier answer, by `replies`, or because it is believed to.
     pub(super) fn has_said(&self, known: &str, connection: u64, replies: &[Reply]) -> bool {
         let says = |reply: &Reply| match reply {
             Reply::ClusterIdentity { connection: on, cluster: Ok(uid) } => *on == connection && uid == known,
@@ -146,12 +146,12 @@ impl ClusterIdentityCheck {
         is_asked && self.first_asked_at.is_some_and(|at| now - at >= SILENT)
     }
 
-    /// Why it has not said who it is, on the newest connection.
+    /// Why it has not identified itself on the newest connection.
     pub(super) fn unsaid(&self) -> Option<&ApiFailure> {
         self.unsaid.as_ref().filter(|(on, _)| Some(*on) == self.newest).map(|(_, failure)| failure)
     }
 
-    /// Asks on every new connection, before anything that it says counts.
+    /// Asks on every new connection, before any view of it counts.
     pub(super) fn ask(&mut self, now: Timestamp) -> Option<Request> {
         let connection = self.linked_on?;
         let again = self.again();
@@ -168,8 +168,8 @@ impl ClusterIdentityCheck {
         Some(Request::ClusterIdentity { connection })
     }
 
-    /// How long after a question it is asked again. An API server that has just started refuses for a moment, and all
-    /// that it says waits for this answer; one that is silent is not asked more often.
+    /// How long after a question it is asked again. An API server that has just started refuses for a moment, and its whole
+    /// view waits for this answer; one that is silent is not asked more often.
     fn again(&self) -> Span {
         match self.refused {
             0 => ASK_AGAIN,

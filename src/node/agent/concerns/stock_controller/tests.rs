@@ -89,20 +89,20 @@ fn one_that_cannot_be_bound_counts_where_it_is_of_this_daemon_set() {
 fn without_an_api_server_the_runtime_tells() {
     let known =
         HandOver { boot: String::new(), pod: "net-1".to_owned(), uid: "s".to_owned(), done: false, missing: None };
-    let word = |runtime: Knowledge<Arc<Vec<RuntimePod>>>| {
+    let judge = |runtime: Knowledge<Arc<Vec<RuntimePod>>>| {
         stock(&Observation::of(None, runtime, 0), &[], &daemon_set(), Some((&known, false)))
     };
-    assert!(matches!(word(Knowledge::Unreadable("hangs".to_owned())), Stock::Lost(Evidence::Unknown(_))));
-    assert_eq!(word(Knowledge::Current(Arc::default())), Stock::Lost(Evidence::Gone));
+    assert!(matches!(judge(Knowledge::Unreadable("hangs".to_owned())), Stock::Lost(Evidence::Unknown(_))));
+    assert_eq!(judge(Knowledge::Current(Arc::default())), Stock::Lost(Evidence::Gone));
     let with = |containers: Vec<ContainerFact>| {
         Knowledge::Current(Arc::new(vec![RuntimePod {
             fact: PodFact { sandboxes: Vec::new(), containers },
             ..RuntimePod::test("s", true)
         }]))
     };
-    assert_eq!(word(with(Vec::new())), Stock::Lost(Evidence::Gone), "a sandbox without a container does not serve");
+    assert_eq!(judge(with(Vec::new())), Stock::Lost(Evidence::Gone), "a sandbox without a container does not serve");
     let ended = ContainerFact { name: "c".to_owned(), restarts: 1, does: Does::Ended, made: at(0) };
-    assert_eq!(word(with(vec![ended])), Stock::Lost(Evidence::Running), "one that crashes is the kubelet's business");
+    assert_eq!(judge(with(vec![ended])), Stock::Lost(Evidence::Running), "one that crashes is the kubelet's business");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn pods_that_an_api_server_does_not_show_may_have_the_controllers_among_them() {
     let known =
         HandOver { boot: String::new(), pod: "net-1".to_owned(), uid: "s".to_owned(), done: false, missing: None };
     // How often each was listed, and whether its watch fails.
-    let word = |link: Link, of_daemon_sets: (u64, bool), of_pods: (u64, bool), known: Option<&HandOver>| {
+    let judge = |link: Link, of_daemon_sets: (u64, bool), of_pods: (u64, bool), known: Option<&HandOver>| {
         let runtime = Knowledge::Current(Arc::default());
         let mut observation = Observation::of(Some(Snapshot::default()), runtime, 0);
         let api = observation.api.as_mut().unwrap();
@@ -135,16 +135,16 @@ fn pods_that_an_api_server_does_not_show_may_have_the_controllers_among_them() {
     let lost = Stock::Lost(Evidence::Gone);
     for pods in [(0, false), (0, true), (1, true)] {
         for known in [None, Some(&known)] {
-            assert_eq!(word(Link::Up, (1, false), pods, known), Stock::Unlisted, "{pods:?}");
-            assert_eq!(word(Link::Connecting, (1, false), pods, known), lost, "no API server: {pods:?}");
+            assert_eq!(judge(Link::Up, (1, false), pods, known), Stock::Unlisted, "{pods:?}");
+            assert_eq!(judge(Link::Connecting, (1, false), pods, known), lost, "no API server: {pods:?}");
         }
     }
     for of_daemon_sets in [(1, true), (0, true), (0, false)] {
-        let never_seen = word(Link::Up, of_daemon_sets, (0, true), None);
+        let never_seen = judge(Link::Up, of_daemon_sets, (0, true), None);
         assert_eq!(never_seen, Stock::Unlisted, "one may run that was never seen: {of_daemon_sets:?}");
     }
-    assert_eq!(word(Link::Up, (1, true), (1, true), Some(&known)), lost, "it shows nothing any more");
-    assert_eq!(word(Link::Up, (1, true), (0, true), Some(&known)), lost);
+    assert_eq!(judge(Link::Up, (1, true), (1, true), Some(&known)), lost, "it shows nothing any more");
+    assert_eq!(judge(Link::Up, (1, true), (0, true), Some(&known)), lost);
 }
 
 #[test]

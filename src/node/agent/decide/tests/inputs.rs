@@ -29,7 +29,7 @@ fn what_the_api_server_has_of_what_is_known_is_remembered_though_the_manifest_fo
 }
 
 #[test]
-fn inputs_stay_incomplete_until_all_that_is_in_use_is_heard_of() {
+fn inputs_stay_incomplete_until_every_object_in_use_was_listed() {
     let config = config();
     let mut state = state(&config);
     state.inputs.incomplete = true;
@@ -45,7 +45,7 @@ fn inputs_stay_incomplete_until_all_that_is_in_use_is_heard_of() {
     assert!(after(&api).state.inputs.incomplete, "the Node is not listed");
     api.scopes.entry(crate::node::api::Scope::Node).or_default().lists = 1;
     assert!(!after(&api).state.inputs.incomplete);
-    assert!(!decided(&observation(None), &state, &config).state.inputs.incomplete, "there is nobody to ask");
+    assert!(!decided(&observation(None), &state, &config).state.inputs.incomplete, "there is no API server to ask");
 }
 
 #[test]

@@ -20,7 +20,7 @@ enum Shows {
     FailedSandbox,
 }
 
-/// A node whose kubelet accepts `i:1` and not `i:2`, told in steps of 5 s: what each decision did, and when.
+/// A node whose kubelet accepts `i:1` and not `i:2`, in steps of 5 s: what each decision did, and when.
 fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
     let config = config();
     let mut state = state(&config);
@@ -28,7 +28,7 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
     let namespace = ObjectRef::new(Kind::Namespace, "", &key().namespace);
     let entry = Entry { version: 1, value: Arc::new(json!({})) };
     state.inputs.objects.insert(namespace, entry);
-    let (mut told, mut last) = (Vec::new(), None);
+    let (mut history, mut last) = (Vec::new(), None);
     let mut ours: BTreeMap<String, (String, Arc<Manifest>)> = BTreeMap::new();
     let mut replies = Vec::new();
     for step in 0..120_i64 {
@@ -65,13 +65,13 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
                         let rendered = rendering.result.as_ref().unwrap();
                         let image = rendered.pod.pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
                         let manifest = manifest(rendering);
-                        told.push((seconds, format!("start {image}")));
+                        history.push((seconds, format!("start {image}")));
                         outcome.written.insert(manifest.uid.clone(), rendering.data.all.clone());
                         ours.insert(manifest.uid.clone(), (image, Arc::new(manifest)));
                     }
                     Action::End { uid, .. } => {
                         let image = ours.remove(uid).map(|(image, _)| image).unwrap_or_default();
-                        told.push((seconds, format!("end {image}")));
+                        history.push((seconds, format!("end {image}")));
                     }
                     _ => {}
                 }
@@ -91,7 +91,7 @@ fn unaccepting(shows: Shows, link: &Link) -> (Vec<(i64, String)>, Decision) {
         state = AgentState::commit(decision.state.clone(), &decision.plan, &outcome, seen.now);
         last = Some(decision);
     }
-    (told, last.unwrap())
+    (history, last.unwrap())
 }
 
 #[test]
@@ -104,21 +104,21 @@ fn a_manifest_that_a_kubelet_at_work_does_not_accept_gives_way_to_the_revision_b
         (Shows::Sandboxes, &Link::Up, 30),
         (Shows::Healthz, &down, 150),
     ] {
-        let (told, last) = unaccepting(shows, link);
-        let what: Vec<&str> = told.iter().map(|(_, what)| what.as_str()).collect();
-        assert_eq!(what, ["start i:1", "end i:1", "start i:2", "end i:2", "start i:1"], "{shows:?}: {told:?}");
-        let waited = told[3].0 - told[2].0;
-        assert!((bound..bound + 30).contains(&waited), "{shows:?}: {told:?}");
+        let (history, last) = unaccepting(shows, link);
+        let what: Vec<&str> = history.iter().map(|(_, what)| what.as_str()).collect();
+        assert_eq!(what, ["start i:1", "end i:1", "start i:2", "end i:2", "start i:1"], "{shows:?}: {history:?}");
+        let waited = history[3].0 - history[2].0;
+        assert!((bound..bound + 30).contains(&waited), "{shows:?}: {history:?}");
         let summary = &last.daemon(&key()).unwrap().summary;
         let failed = summary.failed.as_ref().unwrap();
         assert_eq!(failed.failure.cause, crate::core::record::Cause::NotAccepted, "{summary:?}");
         assert!(summary.reason.contains("is not accepted") && summary.wanted_revision.is_some(), "{summary:?}");
     }
-    // A controller that does not run leaves a dead kubelet's Node Ready: that nobody hears of it shows nothing.
+    // A controller that does not run leaves a dead kubelet's Node Ready: the kubelet's silence is no evidence.
     for (shows, link) in [(Shows::Nothing, &Link::Up), (Shows::Nothing, &down), (Shows::FailedSandbox, &down)] {
-        let (told, last) = unaccepting(shows, link);
-        let what: Vec<&str> = told.iter().map(|(_, what)| what.as_str()).collect();
-        assert_eq!(what, ["start i:1", "end i:1", "start i:2"], "{shows:?}: {told:?}");
+        let (history, last) = unaccepting(shows, link);
+        let what: Vec<&str> = history.iter().map(|(_, what)| what.as_str()).collect();
+        assert_eq!(what, ["start i:1", "end i:1", "start i:2"], "{shows:?}: {history:?}");
         assert_eq!(last.daemon(&key()).unwrap().record.failed, None);
     }
 }

@@ -139,7 +139,7 @@ fn what_is_remembered_of_a_tenants_objects_beside_those_of_today_is_bounded() {
 }
 
 #[test]
-fn what_is_remembered_of_all_tenants_is_bounded_together_and_the_api_server_was_heard() {
+fn what_is_remembered_of_all_tenants_is_bounded_together_and_listed_objects_stay_known() {
     let (mut inputs, mut api) = (RememberedInputs::default(), Snapshot::default());
     for number in 0..30 {
         let of = |namespace: &str| (config_map(namespace, number), entry(1_000));
@@ -249,15 +249,15 @@ fn what_runs_takes_memory_whatever_its_daemon_set_has_become() {
     let config = config();
     let mut state = tenants_node(&config);
     let names: Vec<String> = (0..bounds::KEPT.each / (250 << 10)).map(|number| format!("d{number:03}")).collect();
-    let told = |state: &AgentState| {
+    let reason_of = |state: &AgentState| {
         let small = names.iter().map(|name| definition(name, 10, 0..0));
         let all: Vec<_> = small.chain([definition("new", 250 << 10, 0..0)]).collect();
         let decision = decided(&shown(&all), state, &config);
         decision.daemon(&ObjectKey::new("a", "new")).unwrap().summary.reason.clone()
     };
-    assert!(!told(&state).contains("memory"), "{}", told(&state));
+    assert!(!reason_of(&state).contains("memory"), "{}", reason_of(&state));
     names.iter().for_each(|name| run(&mut state, &definition(name, 250 << 10, 0..0)));
-    let reason = told(&state);
+    let reason = reason_of(&state);
     assert!(reason.contains("the DaemonSets of namespace a take more than 16777216 bytes"), "{reason}");
     // What it may return to is held as well.
     names.iter().for_each(|name| run(&mut state, &definition(name, 10, 0..0)));
@@ -265,7 +265,7 @@ fn what_runs_takes_memory_whatever_its_daemon_set_has_become() {
         let daemon_set = definition(name, 250 << 10, 0..0);
         record.previous = Some(LastRun { revision: "p".to_owned(), daemon_set, claimed: false });
     }
-    assert!(told(&state).contains("of the agent's memory"), "{}", told(&state));
+    assert!(reason_of(&state).contains("of the agent's memory"), "{}", reason_of(&state));
 }
 
 #[test]
@@ -384,6 +384,6 @@ fn what_is_missing_of_a_tenant_holds_and_releases_no_removal_of_others() {
 
     let plan = planned(&all, &trusted[1..]);
     assert!(plan.removals_held && held(&plan, &tenants[0].key));
-    assert!(!held(&plan, &trusted[0].key), "a tenant who deletes many holds nobody else's");
+    assert!(!held(&plan, &trusted[0].key), "a tenant who deletes many holds no other namespace's");
     assert!(!held(&plan, &ObjectKey::new("b", "d00")));
 }

@@ -22,7 +22,7 @@ fn manifests_without_remembered_inputs_were_made_from_some() {
 }
 
 #[test]
-fn a_damaged_record_of_this_boot_may_have_told_of_a_hand_over() {
+fn a_damaged_record_of_this_boot_may_have_recorded_a_hand_over() {
     let config = tests::config();
     let known = |mode: &str| {
         let mut value = tests::object("d", serde_json::json!({"daemonlet.dev/mode": mode}));

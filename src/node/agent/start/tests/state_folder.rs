@@ -96,14 +96,14 @@ fn a_state_folder_that_others_may_write_to_is_not_used_while_that_is_so() {
 }
 
 #[test]
-fn folders_that_others_may_put_theirs_in_the_place_of_are_told() {
+fn folders_that_others_could_replace_are_reported() {
     let node = TestNode::new();
     chmod(node.root.path(), 0o777);
-    let told = texts(&node.agent());
+    let problems = texts(&node.agent());
     let root = node.root.path().display().to_string();
     for folder in ["ds", "m", "state"] {
         let why = format!("write to {root}, and so put another folder in the place of {root}/{folder}");
-        assert!(told.iter().any(|text| text.contains(&why)), "{told:?}");
+        assert!(problems.iter().any(|text| text.contains(&why)), "{problems:?}");
     }
     chmod(node.root.path(), 0o755);
     assert_eq!(texts(&node.agent()), Vec::<String>::new());

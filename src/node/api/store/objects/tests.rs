@@ -106,9 +106,9 @@ fn what_grows_beyond_the_room_is_not_readable_and_is_once_it_is_small_again() {
     change(&store, "a", 3, 2_000);
     assert_eq!(found(&store, "a", 3), "unknown");
     assert!(store.snapshot().version > before, "a pass looks at it");
-    let told = store.snapshot().version;
+    let seen = store.snapshot().version;
     change(&store, "a", 3, 2_000);
-    assert_eq!(store.snapshot().version, told, "once");
+    assert_eq!(store.snapshot().version, seen, "once");
     change(&store, "a", 3, 900);
     assert_eq!(found(&store, "a", 3), "present");
 }

@@ -9,7 +9,7 @@ fn event(bytes: usize) -> String {
     format!("{}\n", json!({"type": "MODIFIED", "object": object}))
 }
 
-/// A watch that has received `text`, and goes on without a word.
+/// A watch that has received `text`, and then stays silent.
 fn lines(text: &str, turns: &Turns) -> Lines {
     let pieces: Vec<_> =
         text.as_bytes().chunks(16 << 10).map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();

@@ -115,7 +115,7 @@ async fn words<const N: usize>(stream: &mut (impl Stream<Item = WatchItem> + Unp
             Ok(Event::InitDone) => "done".to_owned(),
             Ok(Event::Apply(object)) => format!("applied {}", object.resource_version()),
             Ok(Event::Delete(object)) => format!("deleted {}", object.resource_version()),
-            Err(Error::WatchError(status)) => format!("told {}", status.code),
+            Err(Error::WatchError(status)) => format!("error {}", status.code),
             Err(Error::WatchStartFailed(kube::Error::Api(status))) => format!("refused {}", status.code),
             Err(error) => error.to_string(),
         };
@@ -239,7 +239,7 @@ async fn a_server_without_initial_events_is_asked_for_a_list() {
         refused(500),
     ];
     let (mut stream, asked) = stream(answers, None);
-    assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "applied 5", "told 410"]);
+    assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "applied 5", "error 410"]);
     assert_eq!(words(&mut stream).await, ["init", "listed 5", "done", "deleted ", "refused 500"]);
     assert_eq!(watches(&asked), origins([(true, "3"), (false, "10"), (false, "20")]));
     let list = "?&fieldSelector=metadata.name%3Dc";
@@ -247,7 +247,7 @@ async fn a_server_without_initial_events_is_asked_for_a_list() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_told_and_tried_again() {
+async fn a_refusal_is_reported_and_the_watch_tried_again() {
     let events = [event("ERROR", status(500)), "nonsense\n".to_owned(), event("ADDED", config_map("11"))];
     let answers = vec![refused(403), refused(404), found("3"), refused(429), watch(&events)];
     let (mut stream, asked) = stream(answers, None);
@@ -255,7 +255,7 @@ async fn what_is_refused_is_told_and_tried_again() {
         let [begun, refused] = words(&mut stream).await;
         assert!(begun == "init" && refused.contains("failed to perform initial object list"), "{refused}");
     }
-    assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "refused 429", "told 500"]);
+    assert_eq!(words(&mut stream).await, ["init", "listed 3", "done", "refused 429", "error 500"]);
     let [nonsense, added] = words(&mut stream).await;
     assert!(nonsense.contains("expected") && added == "applied 11", "{nonsense}, {added}");
     assert_eq!(asked.lock().unwrap().len(), 5, "the watch went on");

@@ -1,4 +1,4 @@
-//! What stands in a ControllerRevision that somebody deletes.
+//! What a deleted ControllerRevision said.
 
 use super::*;
 

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// What an agent says on whose node nothing of the daemon runs.
+/// What an agent reports if nothing of the daemon runs on its node.
 fn nothing() -> Value {
     report("a", "two", json!({"previous": hash("one"), "instances": []}), json!([]))
 }
 
-/// What an agent says that leaves the daemon alone.
+/// What an agent reports that leaves the daemon alone.
 fn silent() -> Value {
     json!({"metadata": {"name": "a", "uid": "a", "resourceVersion": "1"}, "spec": {},
         "status": {"agentVersion": "1", "daemons": []}})
@@ -75,7 +75,7 @@ fn a_node_that_is_quarantined_while_it_is_not_well_with_the_revision_has_failed(
         let degraded = condition(&last, "Degraded").2;
         assert!(degraded.contains("it was taken away after the node took the revision"), "{name}: {degraded}");
         assert_eq!(view.note(&last).map(|broken| broken.nodes.len()), Some(1), "{name}");
-        // It counts once, whoever coordinates, and also when its Node is deleted in the end.
+        // It counts once, whichever coordinator decides, and also when its Node is deleted in the end.
         view.state = CoordinatorState::default();
         view.plan(after(200));
         let plan = view.plan(after(270));

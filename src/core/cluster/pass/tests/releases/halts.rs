@@ -13,8 +13,8 @@ fn a_halt_outlives_the_nodes_on_which_it_failed_and_is_about_one_revision() {
     let plan = view.plan(NOW);
     let halted = halt(&plan).expect("it is noted");
     assert_eq!((halted.cause.as_str(), halted.nodes.join(",").as_str()), ("the revision failed on 2 nodes", "a,b"));
-    let (status, reason, words) = condition(&plan, "Halted");
-    assert_eq!((status.as_str(), reason.as_str(), words), ("True", "Failed", halted.words()));
+    let (status, reason, halt_message) = condition(&plan, "Halted");
+    assert_eq!((status.as_str(), reason.as_str(), halt_message), ("True", "Failed", halted.words()));
     assert_eq!(released(&plan).1, "Held");
     view.put(WatchedKind::Revisions, halted_revision(&halted));
     // The nodes go, their replacements have the released revision.
@@ -39,7 +39,7 @@ fn a_halt_outlives_the_nodes_on_which_it_failed_and_is_about_one_revision() {
     let plan = view.plan(NOW);
     assert_eq!(approved(&plan), [("a".to_owned(), hash("three"))]);
     assert!(!self::status(&plan)["conditions"].to_string().contains("Halted"));
-    // Coming back to it finds it halted; somebody who takes the annotation away ends that.
+    // When the DaemonSet comes back to it, it is halted still; removing the annotation ends that.
     let status = view.view.daemons.values().next().unwrap().status.clone();
     view.put(WatchedKind::DaemonSets, wanted("two", json!({}), status));
     assert!(approved(&view.plan(NOW)).is_empty());
@@ -50,7 +50,7 @@ fn a_halt_outlives_the_nodes_on_which_it_failed_and_is_about_one_revision() {
 }
 
 #[test]
-fn a_halt_that_somebody_ended_comes_back_with_the_next_failure_alone() {
+fn a_halt_that_was_ended_comes_back_only_with_the_next_failure() {
     let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0"}));
     let mut retried = revision("two", 2);
     retried["metadata"]["annotations"] = json!({"daemonlet.dev/retried": "a"});
@@ -78,13 +78,13 @@ fn a_retry_outlives_a_takeover_before_the_status_says_that_the_halt_is_ended() {
     view.put(WatchedKind::Revisions, retried);
     let before = view.view.daemons.values().next().unwrap().status.clone();
     let said = Halted { time: NOW.to_string(), cause: "no".to_owned(), nodes: vec!["gone".to_owned()] };
-    let mut told = before.clone();
-    told["observedGeneration"] = json!(3);
-    told["conditions"].as_array_mut().unwrap().iter_mut().filter(|c| c["type"] == "Released").for_each(|c| {
+    let mut with_halt = before.clone();
+    with_halt["observedGeneration"] = json!(3);
+    with_halt["conditions"].as_array_mut().unwrap().iter_mut().filter(|c| c["type"] == "Released").for_each(|c| {
         let message = c["message"].as_str().unwrap().rsplit_once(' ').unwrap().0;
         c["message"] = json!(format!("{message} 3"));
     });
-    told["conditions"]
+    with_halt["conditions"]
         .as_array_mut()
         .unwrap()
         .push(json!({"type": "Halted", "status": "True", "reason": "Failed", "message": said.words()}));
@@ -94,7 +94,7 @@ fn a_retry_outlives_a_takeover_before_the_status_says_that_the_halt_is_ended() {
         plan.writes.iter().any(write)
     };
     let annotations = json!({"daemonlet.dev/max-failed": "0"});
-    view.put(WatchedKind::DaemonSets, wanted("two", annotations.clone(), told));
+    view.put(WatchedKind::DaemonSets, wanted("two", annotations.clone(), with_halt));
     for _ in 0..2 {
         let mut other = ClusterWorld { view: view.view.clone(), state: CoordinatorState::default() };
         let plan = other.plan(NOW);
@@ -160,8 +160,8 @@ fn nothing_more_is_approved_while_a_retry_of_all_cannot_be_noted() {
     view.state.retries.failed(target.clone(), SendError::Refused("you may not".to_owned()), NOW);
     let plan = view.plan(NOW + ms(1));
     assert_eq!(approved(&plan), vec![]);
-    let told = format!("the nodes that are retried cannot be named on ControllerRevision {name}: you may not");
-    assert!(condition(&plan, "Progressing").2.ends_with(&told), "{:?}", condition(&plan, "Progressing"));
+    let why = format!("the nodes that are retried cannot be named on ControllerRevision {name}: you may not");
+    assert!(condition(&plan, "Progressing").2.ends_with(&why), "{:?}", condition(&plan, "Progressing"));
     // Another coordinator has not tried yet.
     view.state = CoordinatorState::default();
     let plan = view.plan(NOW + ms(2));
@@ -185,11 +185,11 @@ fn a_halt_is_noted_whoever_keeps_the_history_and_is_the_same_in_each_pass() {
         report(name, "one", json!({"failed": failed}), json!([]))
     };
     ["a", "b"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
-    // Its ControllerRevision is not there yet: the same is told a second later.
-    let words = condition(&view.plan(NOW), "Halted").2;
-    assert_eq!(condition(&view.plan(NOW + ms(1_000)), "Halted").2, words);
+    // Its ControllerRevision does not exist yet: the condition is the same a second later.
+    let message = condition(&view.plan(NOW), "Halted").2;
+    assert_eq!(condition(&view.plan(NOW + ms(1_000)), "Halted").2, message);
     view.put(WatchedKind::Revisions, of_it);
-    assert_eq!(halt(&view.plan(NOW + ms(2_000))).map(|halted| halted.words()), Some(words));
+    assert_eq!(halt(&view.plan(NOW + ms(2_000))).map(|halted| halted.words()), Some(message));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_daemon_set_that_is_made_again_is_not_halted_by_what_its_former_one_did() {
 }
 
 #[test]
-fn what_the_status_tells_of_a_halt_counts_whenever_its_nodes_are_heard() {
+fn a_halt_in_the_status_counts_whenever_its_nodes_report() {
     let mut view = with_one_released(json!({}));
     ["a", "b"].into_iter().for_each(|name| view.put(WatchedKind::NodeDaemons, failing(name)));
     let plan = view.plan(NOW);
@@ -213,7 +213,7 @@ fn what_the_status_tells_of_a_halt_counts_whenever_its_nodes_are_heard() {
     for name in ["a", "b"] {
         view.put(WatchedKind::NodeDaemons, report(name, "one", json!({}), json!([])));
     }
-    // Another coordinator has not heard yet that agents run it, and decides about others.
+    // Another coordinator does not know yet that agents run it, and decides about others.
     let daemon_set = view.view.daemons.values().next().unwrap().daemon_set.clone();
     let mut stock = wanted("two", json!({}), view.view.daemons.values().next().unwrap().status.clone());
     stock["metadata"]["labels"] = json!({});
@@ -239,10 +239,10 @@ fn a_halt_that_cannot_be_written_stands_until_it_is_ended() {
     let target = RequestTarget::Revision(ObjectKey::new("kube-system", "net"), RevisionChange::Halt, name.clone());
     view.state.retries.failed(target, SendError::Refused("you may not".to_owned()), NOW);
     let plan = view.plan(NOW + ms(1));
-    let words = condition(&plan, "Degraded").2;
+    let message = condition(&plan, "Degraded").2;
     assert!(
-        words.ends_with(&format!("; its halt cannot be noted on ControllerRevision {name}: you may not")),
-        "{words}"
+        message.ends_with(&format!("; its halt cannot be noted on ControllerRevision {name}: you may not")),
+        "{message}"
     );
     live(&mut view, "two", json!({}), &plan);
     // Other machines come in place of both.
@@ -264,7 +264,7 @@ fn a_halt_that_cannot_be_written_stands_until_it_is_ended() {
     let plan = view.plan(NOW + ms(5));
     assert_eq!((halt(&plan), approved(&plan).len()), (None, 1));
     view.put(WatchedKind::Revisions, revision("two", 2));
-    assert_eq!(approved(&view.plan(NOW + ms(6))).len(), 1, "what the status says is its own word by now");
+    assert_eq!(approved(&view.plan(NOW + ms(6))).len(), 1, "this coordinator has written the status itself by now");
 }
 
 #[test]

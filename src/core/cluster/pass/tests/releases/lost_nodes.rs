@@ -13,7 +13,7 @@ fn a_node_that_the_revision_cuts_off_has_failed_after_its_deadline() {
     assert_eq!(halt(&view.plan(NOW + ms(60_000))).map(|halted| halted.nodes), Some(vec!["a".to_owned()]));
     view.state = CoordinatorState::default();
     view.put(WatchedKind::Nodes, node("a", "True"));
-    assert_eq!(halt(&view.plan(NOW + ms(60_000))), None, "it is heard: its agent says so itself");
+    assert_eq!(halt(&view.plan(NOW + ms(60_000))), None, "its agent is alive and reports that itself");
 }
 
 /// A Node that has been unreachable since then.
@@ -38,7 +38,7 @@ fn a_node_that_goes_soon_after_its_update_has_failed_and_one_that_goes_later_has
     assert!(halts(ready.clone(), json!([]), "2023-11-14T22:13:40Z"), "it was ready for some seconds");
     assert!(!halts(ready, json!([]), "2023-11-14T22:14:20Z"), "it goes after the progress deadline");
     let given = || approval("two", "2023-11-14T22:13:20Z");
-    assert!(halts(json!({"replacing": hash("two")}), given(), "2023-11-14T22:13:40Z"), "its last word was the claim");
+    assert!(halts(json!({"replacing": hash("two")}), given(), "2023-11-14T22:13:40Z"), "its last report was the claim");
     assert!(!halts(json!({}), given(), "2023-11-14T22:13:40Z"), "it has not claimed it");
 }
 
@@ -67,7 +67,7 @@ fn a_node_that_is_cordoned_and_goes_while_it_serves_was_taken_away() {
     };
     assert!(!halts(None, ready(), false));
     assert!(halts(None, fresh(), false), "it never served there");
-    assert!(halts(None, ready(), true), "somebody cordons what broke");
+    assert!(halts(None, ready(), true), "a broken node is cordoned by hand");
     assert!(!halts(Some("boot"), ready(), false));
     assert!(halts(Some("drain"), ready(), false), "each node is cordoned that takes it");
 }

@@ -22,7 +22,7 @@ fn what_does_not_become_available_within_the_deadline_has_failed_though_its_agen
         assert!(!is_halted(&mut view, NOW + deadline - ms(1)));
         assert!(is_halted(&mut view, NOW + deadline));
     }
-    // What was wanted before is claimed there: that says nothing of this revision.
+    // The node claims the revision that was wanted before: that says nothing about this one.
     assert!(!is_halted(&mut begun(starts("one", json!({"replacing": hash("three")}))), NOW + deadline));
     // One that was ready meanwhile begins anew, and of one that runs nothing yet no revision is to blame.
     let mut view = begun(starts("two", json!({})));
@@ -32,9 +32,9 @@ fn what_does_not_become_available_within_the_deadline_has_failed_though_its_agen
     assert!(!is_halted(&mut view, NOW + deadline));
     let mut view = begun(report("a", "two", json!({"instances": [], "phase": "waiting"}), json!([])));
     let plan = view.plan(NOW + deadline);
-    let (_, reason, words) = condition(&plan, "Progressing");
+    let (_, reason, message) = condition(&plan, "Progressing");
     assert_eq!(reason, "Held");
-    assert!(words.ends_with("on which it failed or does not become available: a"), "{words}");
+    assert!(message.ends_with("on which it failed or does not become available: a"), "{message}");
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn the_time_that_a_node_waited_is_no_part_of_its_progress_deadline() {
             assert_eq!(!view.plan(NOW + at).halts.is_empty(), halts, "{at:?}");
         }
     }
-    // Nobody says of one that is held that it is late; where nothing holds it, it is told that it waits.
-    for (annotations, told) in [
+    // A node that is held is not reported as late; if nothing holds it, the condition says that it waits.
+    for (annotations, message) in [
         (json!({"daemonlet.dev/paused": "true"}), ""),
         (json!({}), "waits to start, and NodeDaemons says for what, on 1 node: a"),
     ] {
@@ -66,12 +66,12 @@ fn the_time_that_a_node_waited_is_no_part_of_its_progress_deadline() {
         view.put(WatchedKind::NodeDaemons, waits("a"));
         NODES[1..].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
         view.plan(NOW);
-        assert_eq!(condition(&view.plan(NOW + deadline), "Degraded").2, told);
+        assert_eq!(condition(&view.plan(NOW + deadline), "Degraded").2, message);
     }
 }
 
 #[test]
-fn what_is_ready_now_is_not_late_however_long_nobody_looked() {
+fn a_ready_instance_is_not_late_however_long_no_pass_was_made() {
     let mut view = with_one_released(json!({"daemonlet.dev/max-failed": "0"}));
     let starts = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": NOW.to_string()}]});
     let mut begins = report("a", "two", starts, json!([]));

@@ -26,9 +26,9 @@ fn a_trigger_makes_approvals_that_stand_and_what_is_not_understood_holds() {
     }
     let plan = view.plan(NOW + ms(3_600_000));
     assert!(when(&plan).is_empty() && plan.unclaimed.is_empty(), "they have no time limit");
-    let (_, reason, words) = condition(&plan, "Progressing");
+    let (_, reason, message) = condition(&plan, "Progressing");
     assert_eq!(
-        (reason.as_str(), words.as_str()),
+        (reason.as_str(), message.as_str()),
         ("RollingOut", "4 of 4 nodes are left: 4 nodes wait until they are drained")
     );
     let withdrawn = |plan: &ClusterPlan| {
@@ -39,13 +39,13 @@ fn a_trigger_makes_approvals_that_stand_and_what_is_not_understood_holds() {
     annotate(&mut view, json!({"daemonlet.dev/update": "reboot"}));
     let plan = view.plan(NOW + ms(3_600_000));
     assert!(withdrawn(&plan));
-    let (_, reason, words) = condition(&plan, "Progressing");
+    let (_, reason, message) = condition(&plan, "Progressing");
     assert_eq!(reason, "Held");
-    assert!(words.ends_with("the annotation daemonlet.dev/update is not understood: \"reboot\""), "{words}");
+    assert!(message.ends_with("the annotation daemonlet.dev/update is not understood: \"reboot\""), "{message}");
 }
 
 #[test]
-fn what_was_approved_before_a_trigger_was_written_is_not_told_as_unclaimed() {
+fn an_approval_from_before_a_trigger_was_written_is_not_reported_as_unclaimed() {
     for trigger in ["drain", "boot", "manual"] {
         let mut view = with_one_released(json!({}));
         let at = (NOW - UNCLAIMED).to_string();

@@ -4,7 +4,7 @@ use crate::core::cluster::node_daemons::tests::refused_by_schema;
 use crate::core::time::at;
 
 #[test]
-fn what_is_not_known_stays_as_it_was_told() {
+fn what_is_not_known_stays_as_it_was_reported() {
     let reported = InstanceReport { ready_since: Some("2026-01-01T00:00:00Z".to_owned()), ..Default::default() };
     let unready = InstanceReport::default();
     let unknown = Readiness::Unknown("no pod has been listed".to_owned());
@@ -15,7 +15,7 @@ fn what_is_not_known_stays_as_it_was_told() {
 }
 
 #[test]
-fn of_many_refused_daemons_of_a_namespace_the_first_are_told_and_the_others_counted() {
+fn of_many_refused_daemons_of_a_namespace_the_first_are_reported_and_the_others_counted() {
     let report = |namespace: &str, number: usize, phase| DaemonReport {
         namespace: namespace.to_owned(),
         name: format!("d{number}"),
@@ -27,15 +27,15 @@ fn of_many_refused_daemons_of_a_namespace_the_first_are_told_and_the_others_coun
     let waits = report("a", 1_000, State::Waiting);
     let many = (0..512).map(|number| report("a", number, State::Refused));
     let few = (0..20).map(|number| report("b", number, State::Refused));
-    let told = bounded(many.chain([runs.clone(), waits.clone()]).chain(few).collect(), &|_| false);
-    assert_eq!(told.len(), 20 + 2 + 20);
-    assert_eq!(told[19].message, "no; 492 more DaemonSets of this namespace are refused");
-    assert_eq!(told[20..22], [runs, waits]);
-    assert!(told.iter().enumerate().all(|(index, report)| index == 19 || report.message == "no"));
+    let sent = bounded(many.chain([runs.clone(), waits.clone()]).chain(few).collect(), &|_| false);
+    assert_eq!(sent.len(), 20 + 2 + 20);
+    assert_eq!(sent[19].message, "no; 492 more DaemonSets of this namespace are refused");
+    assert_eq!(sent[20..22], [runs, waits]);
+    assert!(sent.iter().enumerate().all(|(index, report)| index == 19 || report.message == "no"));
 }
 
 #[test]
-fn of_many_waiting_daemons_of_a_tenant_each_is_told_the_first_with_the_reason_and_trusted_ones_before() {
+fn of_many_waiting_daemons_of_a_tenant_each_is_reported_the_first_with_the_reason_and_trusted_ones_before() {
     let report = |namespace: &str, number: usize| DaemonReport {
         namespace: namespace.to_owned(),
         name: format!("d{number}"),
@@ -47,14 +47,14 @@ fn of_many_waiting_daemons_of_a_tenant_each_is_told_the_first_with_the_reason_an
     let runs = DaemonReport { instances: vec![InstanceReport::default()], ..report("a", 999) };
     let many = (0..100).map(|number| report("a", number)).chain([runs.clone()]);
     let trusted: Vec<DaemonReport> = (0..30).map(|number| report("b", number)).collect();
-    let told = bounded(many.chain(trusted.clone()).collect(), &|report| report.namespace == "b");
-    assert_eq!(told.len(), 131, "the coordinator has to know of each");
-    assert_eq!(told[..30], trusted);
-    assert_eq!(told[30..49], (0..19).map(|number| report("a", number)).collect::<Vec<_>>());
-    assert_eq!(told[49].message, "it waits; 80 more DaemonSets of this namespace wait and do not say why");
+    let sent = bounded(many.chain(trusted.clone()).collect(), &|report| report.namespace == "b");
+    assert_eq!(sent.len(), 131, "the coordinator has to know of each");
+    assert_eq!(sent[..30], trusted);
+    assert_eq!(sent[30..49], (0..19).map(|number| report("a", number)).collect::<Vec<_>>());
+    assert_eq!(sent[49].message, "it waits; 80 more DaemonSets of this namespace wait and do not say why");
     let is_short = |report: &DaemonReport| report.message.is_empty() && report.pull_failed.as_deref() == Some("");
-    assert!(told[50..130].iter().all(is_short), "{:?}", &told[50..130]);
-    assert_eq!(told[130], runs);
+    assert!(sent[50..130].iter().all(is_short), "{:?}", &sent[50..130]);
+    assert_eq!(sent[130], runs);
 }
 
 #[test]
@@ -104,10 +104,10 @@ fn no_number_of_a_tenants_daemons_keeps_a_report_from_the_api_server() {
     let trusted: Vec<DaemonReport> = (0..30).map(|number| report("b", number)).collect();
     let is_trusted = |report: &DaemonReport| report.namespace == "b";
     let one = (0..3_700).map(|number| report("a", number));
-    let told = bounded(one.chain(trusted.clone()).collect(), &is_trusted);
-    assert_eq!((told.len(), &told[..30]), (130, &trusted[..]));
+    let sent = bounded(one.chain(trusted.clone()).collect(), &is_trusted);
+    assert_eq!((sent.len(), &sent[..30]), (130, &trusted[..]));
     assert_eq!(
-        told[49].message,
+        sent[49].message,
         "host port 80 belongs to another; 3680 more DaemonSets of this namespace wait and do not say why, of which \
          3600 are not listed: at most 100 are"
     );
@@ -115,13 +115,17 @@ fn no_number_of_a_tenants_daemons_keeps_a_report_from_the_api_server() {
     let runs = DaemonReport { instances: vec![InstanceReport::default()], ..report("zz", 0) };
     let many = (0..100).flat_map(|space| (0..100).map(move |number| (space, number)));
     let many = many.map(|(space, number)| report(&format!("n{space:03}"), number));
-    let told = bounded(many.chain([runs.clone()]).chain(trusted.clone()).collect(), &is_trusted);
-    let bytes = serde_json::to_string(&told).map_or(usize::MAX, |json| json.len());
+    let sent = bounded(many.chain([runs.clone()]).chain(trusted.clone()).collect(), &is_trusted);
+    let bytes = serde_json::to_string(&sent).map_or(usize::MAX, |json| json.len());
     assert!(bytes < REPORTS + 1024, "{bytes}");
-    assert_eq!(told[..30], trusted);
-    let last = told.last().unwrap();
-    assert_eq!((&last.namespace, last.instances.len()), (&runs.namespace, 1), "what runs is told before the others");
-    let left_out = 10_031 - told.len();
+    assert_eq!(sent[..30], trusted);
+    let last = sent.last().unwrap();
+    assert_eq!(
+        (&last.namespace, last.instances.len()),
+        (&runs.namespace, 1),
+        "running daemons are reported before the others"
+    );
+    let left_out = 10_031 - sent.len();
     let words = format!(
         "; {left_out} more DaemonSets of this node are not listed: a report has at most 1024 and 1048576 bytes"
     );
@@ -142,10 +146,10 @@ fn no_text_of_a_tenant_keeps_a_report_from_the_api_server() {
         ..DaemonReport::default()
     };
     for count in [1, 100, 1_000] {
-        let told = bounded((0..count).map(report).collect(), &|_| true);
-        assert_eq!(told.len(), count, "each is told");
-        assert!(told.iter().all(|report| report.message.ends_with(" bytes more)")), "and that it is shortened");
-        let bytes = serde_json::to_string(&told).map_or(usize::MAX, |json| json.len());
+        let sent = bounded((0..count).map(report).collect(), &|_| true);
+        assert_eq!(sent.len(), count, "each is reported");
+        assert!(sent.iter().all(|report| report.message.ends_with(" bytes more)")), "and that it is shortened");
+        let bytes = serde_json::to_string(&sent).map_or(usize::MAX, |json| json.len());
         assert!(bytes < 1 << 20, "{count}: {bytes}");
     }
     let fits = DaemonReport { message: "y".repeat(LONGEST), ..report(0) };

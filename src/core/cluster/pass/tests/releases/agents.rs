@@ -1,4 +1,4 @@
-//! Who is waited for: agents that are dead, silent or not heard yet.
+//! Which agents a rollout waits for: dead or silent ones, and those that have not renewed their Lease yet.
 
 use super::*;
 
@@ -13,7 +13,11 @@ fn reports_that_go_with_their_resource_are_no_outage_for_a_minute() {
     view.take(gone("a"));
     view.put(WatchedKind::Nodes, node("b", "Unknown"));
     let lost = view.plan(NOW + ms(1));
-    assert_eq!((status(&lost), lost.troubles.len()), (json!(null), 0), "nor is anything told that changes meanwhile");
+    assert_eq!(
+        (status(&lost), lost.troubles.len()),
+        (json!(null), 0),
+        "nor is anything reported that changes meanwhile"
+    );
     assert!(approved(&lost).is_empty(), "it may be in the middle of a replacement");
     let plan = view.plan(NOW + ms(1) + rollout::UNCLAIMED);
     assert_eq!(status(&plan)["numberReady"], 2);
@@ -44,7 +48,7 @@ fn nothing_more_is_approved_in_a_large_outage() {
 }
 
 #[test]
-fn without_a_mode_agents_on_most_nodes_say_whose_it_is() {
+fn a_daemon_set_without_a_mode_is_run_by_agents_if_most_of_them_report_it() {
     let mut view = world(json!({}));
     let mut plain = wanted("two", json!({}), json!({}));
     plain["metadata"]["labels"] = json!({});
@@ -106,7 +110,7 @@ fn a_dead_agent_is_not_believed() {
 }
 
 #[test]
-fn who_takes_over_believes_no_agent_before_it_is_heard() {
+fn a_new_leader_believes_no_agent_before_it_renews_its_lease() {
     let mut view = with_one_released(json!({}));
     let before = view.view.daemons.values().next().unwrap().status.clone();
     let mut three = before.clone();
@@ -124,7 +128,7 @@ fn who_takes_over_believes_no_agent_before_it_is_heard() {
     assert_eq!(counters, [json!(null), json!(null), json!(null)], "they stay");
     let writes = plan.writes.iter().any(|write| matches!(write, ObjectWrite::Approvals { .. }));
     assert!(!writes, "nothing is given, and nothing is taken back: {:?}", plan.writes);
-    // All but one of those who have it are heard; then the last one is, or is dead.
+    // All but one of those that have it renew; then the last one does, or is dead.
     NODES[1..3].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
     let of = |view: &mut ClusterWorld, second: i64, names: &[&str]| {
         let now = NOW + ms(second * 1_000);
@@ -133,8 +137,8 @@ fn who_takes_over_believes_no_agent_before_it_is_heard() {
         (approved(&plan).len(), status(&plan)["numberReady"].clone())
     };
     assert_eq!(of(&mut view, 15, &["b", "c", "d"]), (0, json!(null)), "it may have the slot");
-    let mut heard = ClusterWorld { view: view.view.clone(), state: view.state.clone() };
-    assert_eq!(of(&mut heard, 30, &NODES), (1, json!(4)));
+    let mut all_renewed = ClusterWorld { view: view.view.clone(), state: view.state.clone() };
+    assert_eq!(of(&mut all_renewed, 30, &NODES), (1, json!(4)));
     for second in [30, 45] {
         view.state.liveness.listed(&renewed(&["b", "c", "d"]), NOW + ms(second * 1_000));
     }
@@ -142,7 +146,7 @@ fn who_takes_over_believes_no_agent_before_it_is_heard() {
 }
 
 #[test]
-fn who_takes_over_releases_nothing_and_forgets_no_broken_node_before_agents_are_heard() {
+fn a_new_leader_releases_nothing_and_forgets_no_broken_node_before_agents_renew_their_leases() {
     let mut view = with_one_released(json!({}));
     NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
     let lost = json!({"nodes": [{"node": "a", "uid": "a", "time": "2023-01-01T00:00:00Z"}]});
@@ -165,7 +169,7 @@ fn who_takes_over_releases_nothing_and_forgets_no_broken_node_before_agents_are_
 }
 
 #[test]
-fn steps_canaries_zones_and_first_installs_wait_until_agents_are_heard() {
+fn steps_canaries_zones_and_first_installs_wait_until_agents_renew_their_leases() {
     let on_first = |annotations: Value, number: usize| {
         let mut view = with_one_released(annotations);
         NODES[..number].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
@@ -232,7 +236,7 @@ fn a_few_nodes_release_nothing_while_the_others_are_silent() {
 }
 
 #[test]
-fn nothing_is_released_while_a_node_is_not_heard_or_kept_and_what_is_released_does_not_halt() {
+fn nothing_is_released_while_a_node_has_no_report_or_is_kept_and_a_released_revision_does_not_halt() {
     let mut view = with_one_released(json!({}));
     ["b", "c", "d"].iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
     view.take(Change::Gone(WatchedKind::NodeDaemons, Box::new(json!({"metadata": {"name": "a"}}))));
@@ -241,7 +245,7 @@ fn nothing_is_released_while_a_node_is_not_heard_or_kept_and_what_is_released_do
     let mut view = with_one_released(json!({"daemonlet.dev/paused": "true"}));
     NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, on_two(name)));
     assert_eq!(released(&view.plan(NOW)).2, message("one"), "a paused rollout releases nothing");
-    // Nodes that fail what is released are told and halt nothing.
+    // Nodes that fail a released revision are reported and halt nothing.
     let mut view = with_one_released(json!({}));
     view.put(
         WatchedKind::DaemonSets,

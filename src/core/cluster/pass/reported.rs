@@ -1,4 +1,4 @@
-//! What the agents say, by daemon.
+//! What the agents report, by daemon.
 //!
 //! Owns the index of one pass, whether a DaemonSet is run by agents, and when it is let go.
 
@@ -12,7 +12,7 @@ use crate::core::cluster::rollout::UNCLAIMED;
 use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::NodeEntry;
 use crate::core::cluster::snapshot::NodeReport;
-use crate::core::cluster::snapshot::Told;
+use crate::core::cluster::snapshot::ReportedDaemon;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::cluster::state::CoordinatorState;
 use crate::core::model::MODE_LABEL;
@@ -33,23 +33,23 @@ impl<'a> Basis<'a> {
         memory.get(key).filter(|_| is_it)
     }
 
-    /// Every node, with what its agent says of a daemon.
+    /// Every node, with what its agent reports of a daemon.
     pub(super) fn nodes_with(&self, daemon: Name) -> impl Iterator<Item = NodeRow<'a>> {
-        let told = self.told.get(&daemon).into_iter().flatten().copied();
-        let nodes = self.view.nodes.iter().zip(self.agents).zip(told.chain(std::iter::repeat(None)));
-        nodes.map(|(((name, entry), agent), told)| NodeRow { name, entry, agent, told })
+        let reported = self.reported.get(&daemon).into_iter().flatten().copied();
+        let nodes = self.view.nodes.iter().zip(self.agents).zip(reported.chain(std::iter::repeat(None)));
+        nodes.map(|(((name, entry), agent), reported)| NodeRow { name, entry, agent, reported })
     }
 }
 
-/// One node, with what its agent says of one daemon.
+/// One node, with what its agent reports of one daemon.
 pub(super) struct NodeRow<'a> {
     pub(super) name: &'a str,
     /// Node and NodeDaemons.
     pub(super) entry: &'a NodeEntry,
     /// What is known of its agent.
     pub(super) agent: &'a AgentFact,
-    /// What the agent says.
-    pub(super) told: Option<&'a Told>,
+    /// What the agent reports.
+    pub(super) reported: Option<&'a ReportedDaemon>,
 }
 
 /// What is known of a node's agent, whatever the daemon: looked up once in a pass.
@@ -79,33 +79,33 @@ impl AgentFact {
     }
 }
 
-/// What the agents say, by daemon: each in the order of the view's nodes. A pass that looks into every report for every
+/// What the agents report, by daemon: each in the order of the view's nodes. A pass that looks into every report for every
 /// question spends most of its time waiting for memory.
-pub(super) fn by_daemon(view: &ClusterSnapshot) -> BTreeMap<Name, Vec<Option<&Told>>> {
+pub(super) fn by_daemon(view: &ClusterSnapshot) -> BTreeMap<Name, Vec<Option<&ReportedDaemon>>> {
     let unreported = |daemon: &WatchedDaemon| (daemon.key, vec![None; view.nodes.len()]);
-    let mut all: BTreeMap<Name, Vec<Option<&Told>>> = view.daemons.values().map(unreported).collect();
+    let mut all: BTreeMap<Name, Vec<Option<&ReportedDaemon>>> = view.daemons.values().map(unreported).collect();
     for (number, entry) in view.nodes.values().enumerate() {
-        for (daemon, told) in entry.report.iter().flat_map(NodeReport::all_told) {
+        for (daemon, reported) in entry.report.iter().flat_map(NodeReport::daemons) {
             let slot = all.get_mut(&daemon).and_then(|of_it| of_it.get_mut(number));
-            slot.into_iter().for_each(|slot| *slot = Some(told));
+            slot.into_iter().for_each(|slot| *slot = Some(reported));
         }
     }
     all
 }
 
-/// Whether the DaemonSet is run by agents in place of the DaemonSet controller: its label says so, or, where it has none
-/// (agents with `default-mode = "static"`, or with the same DaemonSet in a folder), agents on more than half of the
-/// nodes where it should run. Fewer are told and change nothing, so that one identity of a node that was stolen takes
-/// over nothing.
+/// Whether the DaemonSet is run by agents in place of the DaemonSet controller: its label says so, or, where it has
+/// none (agents with `default-mode = "static"`, or with the same DaemonSet in a folder), agents on more than half of
+/// the nodes where it should run. Fewer agents are reported and change nothing, so that a stolen node identity cannot
+/// take a DaemonSet over.
 pub(super) fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut ClusterPlan) -> bool {
     let labels = &daemon.daemon_set.labels;
-    // A misspelt mode was meant for the agents: its definition is refused, and who wrote it is to read that.
+    // A misspelt mode was meant for the agents: the definition is refused, and a condition says so.
     if labels.contains_key(MODE_LABEL) {
         return daemon.daemon_set.mode_label() == Some(Mode::Static) || is_mistyped(labels);
     }
     let (mut should, mut run, mut claim) = (0, 0, None);
-    for NodeRow { name, entry, told, .. } in known.nodes_with(daemon.key) {
-        let is_static = told.is_some_and(|told| told.is_static && told.uid == Some(daemon.uid_name));
+    for NodeRow { name, entry, reported, .. } in known.nodes_with(daemon.key) {
+        let is_static = reported.is_some_and(|reported| reported.is_static && reported.uid == Some(daemon.uid_name));
         claim = claim.or(is_static.then_some(name));
         let should_run = entry.node.is_some() && daemon.should_run(entry);
         should += usize::from(should_run);
@@ -125,7 +125,8 @@ pub(super) fn is_ours(known: &Basis<'_>, daemon: &WatchedDaemon, plan: &mut Clus
 /// may only be late.
 pub(super) fn is_let_go(known: &Basis<'_>, daemon: &WatchedDaemon) -> bool {
     let runs_elsewhere = |row: NodeRow<'_>| {
-        row.entry.report.as_ref().is_some_and(|r| r.said != 0) && row.told.is_none_or(|told| !told.is_static)
+        row.entry.report.as_ref().is_some_and(|r| r.said != 0)
+            && row.reported.is_none_or(|reported| !reported.is_static)
     };
     let has_agent = |row: &NodeRow<'_>| {
         let since = row.agent.unreported;
