@@ -39,6 +39,9 @@ pub(crate) use read::reason as io_reason;
 /// Where the agent has its socket unless the configuration says otherwise.
 pub const DEFAULT_RUN_DIR: &str = "/run/daemonlet";
 
+/// The agent's socket there.
+const SOCKET: &str = "agent.sock";
+
 /// The file that is read when no `--config` is given.
 pub const MAIN_FILE: &str = "/etc/daemonlet/daemonlet.toml";
 
@@ -127,6 +130,13 @@ pub fn load_from(file: Option<&Path>, root: &Path, host: &dyn Host) -> Result<Co
         None => read::system_files(root)?,
     };
     resolved(&files, host)
+}
+
+/// The socket of the agent that runs by the configuration that was in force before `file` became invalid, as far as that
+/// can be told.
+pub fn socket_of_invalid(file: Option<&Path>) -> PathBuf {
+    let run_dir = read::run_dir(file, Path::new("/")).unwrap_or_else(|| PathBuf::from(DEFAULT_RUN_DIR));
+    run_dir.join(SOCKET)
 }
 
 /// Whether [`load_from`] reads no file, and gives the defaults.
@@ -233,7 +243,7 @@ impl Config {
 
     /// The socket that `status`, `plan` and `explain` ask.
     pub fn socket(&self) -> PathBuf {
-        self.run_dir.join("agent.sock")
+        self.run_dir.join(SOCKET)
     }
 
     /// The node as decisions see it before it is registered: configured labels and taints, and

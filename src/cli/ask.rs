@@ -12,8 +12,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cli::CommandFailure;
+use crate::cli::ConfigArgument;
 use crate::cli::Exit;
 use crate::cli::offline;
+use crate::cli::output;
 use crate::config;
 use crate::config::Config;
 use crate::core::model::ObjectKey;
@@ -43,6 +45,39 @@ pub(super) fn ask<T: DeserializeOwned>(config: &Config, request: &SocketOperatio
         }
     };
     understood(&path, &line)
+}
+
+/// An answer, and what is wrong with the configuration, if it is invalid: the agent that runs goes on with the one before.
+pub(super) struct Answer<T> {
+    pub(super) report: T,
+    invalid: Option<CommandFailure>,
+}
+
+impl<T> Answer<T> {
+    /// Ends a command that has shown the report: `exit`, unless the configuration is invalid.
+    pub(super) fn end(self, exit: Exit) -> Exit {
+        let Some(failure) = self.invalid else { return exit };
+        output::errors(&failure.errors);
+        output::remarks("the agent runs on with the configuration before it\n");
+        if exit == Exit::Success { Exit::Refused } else { exit }
+    }
+}
+
+/// As [`ask`]. Where the configuration is invalid, the agent that runs is asked all the same.
+pub(super) fn ask_with<T: DeserializeOwned>(
+    argument: &ConfigArgument,
+    request: &SocketOperation,
+) -> Result<Answer<T>, CommandFailure> {
+    let failure = match argument.load() {
+        Ok(config) => return Ok(Answer { report: ask(&config, request)?, invalid: None }),
+        Err(failure) => failure,
+    };
+    let path = config::socket_of_invalid(argument.config.as_deref());
+    let answer = converse(&path, request).ok().and_then(|line| understood(&path, &line).ok());
+    match answer {
+        Some(report) => Ok(Answer { report, invalid: Some(failure) }),
+        None => Err(failure),
+    }
 }
 
 /// The running agent's answer to `request`; none if no agent runs.

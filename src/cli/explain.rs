@@ -39,17 +39,18 @@ pub(super) fn key(text: &str) -> Result<ObjectKey, String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    let config = arguments.config.load()?;
     let ObjectKey { namespace, name } = arguments.daemon_set.clone();
-    let report: ExplainReport = ask::ask(&config, &SocketOperation::Explain { namespace, name })?;
+    let request = SocketOperation::Explain { namespace, name };
+    let answer: ask::Answer<ExplainReport> = ask::ask_with(&arguments.config, &request)?;
+    let report = &answer.report;
     let text = if arguments.json {
-        output::json(&report)?
+        output::json(report)?
     } else {
-        human(&report, &arguments.daemon_set, Colour::new(&std::io::stdout()))
+        human(report, &arguments.daemon_set, Colour::new(&std::io::stdout()))
     };
     output::data(&text)?;
-    let good = report.problems.is_empty() && report.status.is_some_and(|status| !status.is_bad());
-    Ok(if good { Exit::Success } else { Exit::Refused })
+    let good = report.problems.is_empty() && report.status.as_ref().is_some_and(|status| !status.is_bad());
+    Ok(answer.end(if good { Exit::Success } else { Exit::Refused }))
 }
 
 pub(super) fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> String {

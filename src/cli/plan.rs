@@ -29,10 +29,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    let config = arguments.config.load()?;
-    let report: PlanReport = ask::ask(&config, &SocketOperation::Plan)?;
-    output::data(&if arguments.json { output::json(&report)? } else { human(&report) })?;
-    Ok(exit(&report))
+    let answer: ask::Answer<PlanReport> = ask::ask_with(&arguments.config, &SocketOperation::Plan)?;
+    let report = &answer.report;
+    output::data(&if arguments.json { output::json(report)? } else { human(report) })?;
+    let exit = exit(report);
+    Ok(answer.end(exit))
 }
 
 /// The highest that applies: changes, then whatever keeps a daemon from running.

@@ -35,7 +35,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Show the daemons of this node
 ///
 /// Exit code: 0 all is well, 1 something is refused, failing, not accepted, held, stale or unknown, or there is a
-/// problem.
+/// problem, or the configuration is invalid and the agent runs on with the one before it.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -77,13 +77,13 @@ impl Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    let config = arguments.config.load()?;
     if arguments.watch {
-        return watch(&config, arguments);
+        return watch(&arguments.config.load()?, arguments);
     }
-    let report: StatusReport = ask::ask(&config, &SocketOperation::Status)?;
-    output::data(&text(&report, arguments)?)?;
-    Ok(exit(&report))
+    let answer: ask::Answer<StatusReport> = ask::ask_with(&arguments.config, &SocketOperation::Status)?;
+    output::data(&text(&answer.report, arguments)?)?;
+    let exit = exit(&answer.report);
+    Ok(answer.end(exit))
 }
 
 /// Prints each report that differs from the one before, until the reader closes or the agent ends.

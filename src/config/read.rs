@@ -39,6 +39,21 @@ pub(super) fn own_files(file: &Path) -> Result<Vec<SourceFile>, ConfigError> {
     Ok(files)
 }
 
+/// The `run-dir` of a configuration, whatever else is wrong with that.
+pub(super) fn run_dir(file: Option<&Path>, root: &Path) -> Option<PathBuf> {
+    let files = match file {
+        Some(file) => vec![(file.to_owned(), regular_file::read_text(file).ok()?)],
+        None => system_files(root).ok()?,
+    };
+    let of = |text: &str| {
+        let own = text.lines().take_while(|line| !line.trim_start().starts_with('['));
+        let line = own.filter(|line| line.trim_start().starts_with("run-dir")).last()?;
+        let table: toml::Table = toml::from_str(line).ok()?;
+        Some(PathBuf::from(table.get("run-dir")?.as_str()?))
+    };
+    files.iter().rev().find_map(|(_, text)| of(text)).filter(|path| path.is_absolute())
+}
+
 /// The system's files below `root`: the main file of /etc, /run or /usr/lib (the first that
 /// exists), then the drop-ins of all three (systemd.unit(5) has the same order).
 pub(super) fn system_files(root: &Path) -> Result<Vec<SourceFile>, ConfigError> {

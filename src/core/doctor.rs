@@ -261,7 +261,7 @@ pub fn set_aside(files: &[String]) -> Option<Finding> {
     Some(Finding::warn(
         "checkpoint",
         format!("an agent could not use a file of its state, and set it aside: {first}{more}"),
-        "look for errors of the disk in the kernel's log, then remove it: no agent reads it",
+        "journalctl -u daemonlet says what is wrong with it; remove it then: no agent reads it",
     ))
 }
 

@@ -144,7 +144,7 @@ impl RenderResult {
     /// The same, waiting for `more` with everything that it has.
     pub fn waiting_for(&self, more: Vec<Missing>) -> Self {
         let mut rendering = self.clone();
-        let held = HeldPart { part: Part::Everything, missing: more.clone(), refused: Vec::new(), unconfirmed: true };
+        let held = HeldPart { part: Part::Everything, missing: more.clone(), unconfirmed: true, ..HeldPart::default() };
         match &mut rendering.result {
             Ok(rendered) => {
                 rendered.pod.held.push(held);

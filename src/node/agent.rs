@@ -334,7 +334,8 @@ impl Agent {
             }
         }
         self.last.is_at_rest &= self.state.unusable_configuration == before;
-        self.inputs.reread();
+        let is_foreign = self.state.concerns.removal_guard.is_view_foreign(self.state.inputs.cluster_uid.as_ref());
+        self.inputs.reread(is_foreign);
         self.reporter.notifier().ready(&self.status_line());
         false
     }

@@ -37,6 +37,7 @@ use trust::trusted;
 use trust::why_unsafe;
 
 pub use error::CheckpointError;
+pub use error::DamageCause;
 pub use error::Damaged;
 
 /// Names of records longer than this are shortened; with `.json` and `.bad-<n>` appended, a name stays below the file
@@ -191,13 +192,13 @@ impl CheckpointStore {
         if is_unread {
             // What could not be read is kept for a person: it may be readable by now.
             let why = "could not be read".to_owned();
-            self.set_aside(&mut Damaged { path: path(), why, kept: None, is_read: true });
+            self.set_aside(&mut Damaged { path: path(), why, kept: None, cause: DamageCause::Broken });
         }
         let renamed = match rename() {
             Err(_) if is_folder() => {
                 // It could not be set aside when it was read.
                 let why = "is a folder".to_owned();
-                self.set_aside(&mut Damaged { path: path(), why, kept: None, is_read: true });
+                self.set_aside(&mut Damaged { path: path(), why, kept: None, cause: DamageCause::Broken });
                 rename()
             }
             renamed => renamed,
@@ -253,7 +254,7 @@ impl CheckpointStore {
                     path: self.path.join(file),
                     why: format!("has what belongs into {}", file_name(&name)),
                     kept: None,
-                    is_read: true,
+                    cause: DamageCause::Misplaced,
                 }),
                 None => Loaded::Present(record),
             },
@@ -274,31 +275,32 @@ impl CheckpointStore {
     fn load_file<T: DeserializeOwned>(&self, file: &str) -> Loaded<T> {
         let staged = format!("{file}{STAGED}");
         let name = if is_whole(&self.dir, &staged).unwrap_or(false) { staged.as_str() } else { file };
-        let damaged = |why: String, is_read: bool| {
-            if !is_read {
+        let damaged = |why: String, cause: DamageCause| {
+            if cause == DamageCause::Unreadable {
                 self.unread.lock().unwrap_or_else(PoisonError::into_inner).insert(file.to_owned());
             }
-            Loaded::Damaged(Damaged { path: self.path.join(file), why, kept: None, is_read })
+            Loaded::Damaged(Damaged { path: self.path.join(file), why, kept: None, cause })
         };
         let stat = match self.dir.stat(name) {
             Ok(Some(stat)) => stat,
             Ok(None) => return Loaded::Absent,
-            Err(error) => return damaged(format!("cannot be read ({})", error.source), false),
+            Err(error) => return damaged(format!("cannot be read ({})", error.source), DamageCause::Unreadable),
         };
         if let Err(why) = trusted(&stat) {
-            return damaged(why, true);
+            return damaged(why, DamageCause::Untrusted);
         }
         match self.dir.open_file(name).and_then(|found| found.map(|file| format::read(&file)).transpose()) {
-            Err(error) => damaged(format!("cannot be read ({})", error.source), false),
+            Err(error) => damaged(format!("cannot be read ({})", error.source), DamageCause::Unreadable),
             Ok(Some(Ok(record))) => Loaded::Present(record),
-            Ok(Some(Err(why))) => damaged(why, true),
+            Ok(Some(Err((why, cause)))) => damaged(why, cause),
             Ok(None) => Loaded::Absent,
         }
     }
 
     /// Sets the record `name` aside because its content cannot be used; `why` says what is wrong.
     pub fn reject(&self, name: &str, why: String) -> Damaged {
-        let mut damaged = Damaged { path: self.path.join(file_name(name)), why, kept: None, is_read: true };
+        let mut damaged =
+            Damaged { path: self.path.join(file_name(name)), why, kept: None, cause: DamageCause::Broken };
         self.set_aside(&mut damaged);
         damaged
     }
@@ -307,7 +309,7 @@ impl CheckpointStore {
     /// cannot be read stays until the next save sets it aside: it may be readable again.
     pub fn set_aside(&self, damaged: &mut Damaged) {
         let Some(file) = damaged.path.file_name().and_then(|name| name.to_str()) else { return };
-        if self.read_only || !damaged.is_read {
+        if self.read_only || !damaged.is_read() {
             return;
         }
         let names = (1..MAX_SET_ASIDE).map(|n| format!("{file}{SET_ASIDE}{n}"));

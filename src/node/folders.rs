@@ -18,6 +18,7 @@ mod scan;
 mod watch;
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -261,6 +262,25 @@ impl FolderView {
         let unknown_fields = self.file_of(key).into_iter().flat_map(|file| &file.unknown_fields);
         unknown_fields
             .filter(move |unknown_field| unknown_field.object.as_ref().is_some_and(|object| object.key == *key))
+    }
+
+    /// This view without what files that are not there last defined of `daemons`, as the view before the next [`read`];
+    /// `None`: they define none of them. A file that defines nothing else that runs hides none of its name any more.
+    pub fn without_vanished(&self, daemons: &BTreeSet<ObjectKey>) -> Option<Self> {
+        let defines = |file: &FileView| file.vanished && file.daemon_sets.iter().any(|d| daemons.contains(&d.key));
+        if !self.files.iter().any(|file| defines(file)) {
+            return None;
+        }
+        let mut view = self.clone();
+        view.files.retain_mut(|file| {
+            if !defines(file) {
+                return true;
+            }
+            let file = Arc::make_mut(file);
+            file.daemon_sets.retain(|daemon_set| !daemons.contains(&daemon_set.key));
+            !file.daemon_sets.is_empty()
+        });
+        Some(view)
     }
 
     /// Puts the files' objects in force in the order of their names: the last definition wins, the others are

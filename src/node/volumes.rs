@@ -119,7 +119,7 @@ impl Volumes {
         if volumes.is_empty() {
             return Ok(written);
         }
-        let fail = |source| VolumeError::Pod { uid: uid.to_owned(), source };
+        let fail = |source| VolumeError::pod(uid, source);
         let pod = self.target.make_pod(&self.disk, uid).map_err(fail)?;
         let (mut first, mut unsynced) = (Vec::new(), Unsynced::default());
         let result = self.write_all(&pod, uid, &volumes, &mut written, &mut first, &mut unsynced);
@@ -250,7 +250,7 @@ impl Volumes {
             let tried = pod.create_file(TRIED, &[0; 4_096], 0o600, Owner::default()).and_then(|file| file.sync());
             tried.and(pod.unlink(TRIED)).map(drop)
         });
-        written.map_err(|source| VolumeError::Pod { uid: uid.to_owned(), source })
+        written.map_err(|source| VolumeError::pod(uid, source))
     }
 
     /// Whether each of these volumes of the pod `uid` has data, right or wrong.
@@ -338,8 +338,7 @@ fn write_pod<'v>(
         let (change, stamps) = match write::write(target, pod, volume, unsynced) {
             Ok(written) => written,
             Err(source) => {
-                let error = VolumeError::Write { uid: uid.to_owned(), volume: volume.name.clone(), source };
-                failed = failed.and(Err(error));
+                failed = failed.and(Err(VolumeError::write(uid, &volume.name, source)));
                 continue;
             }
         };

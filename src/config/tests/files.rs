@@ -106,3 +106,16 @@ fn a_fifo_in_the_place_of_a_configuration_is_an_error_and_holds_nothing_up() {
     // As the kubelet's own configuration is read.
     assert!(RealHost.read(&drop_in).is_err());
 }
+
+#[test]
+fn the_socket_of_the_agent_is_known_though_the_configuration_is_invalid() {
+    let root = TempDir::new().unwrap();
+    let socket = |text: &str| {
+        let file = write(root.path(), "node.toml", text);
+        assert!(load_from(Some(&file), root.path(), &FakeHost::default()).is_err());
+        crate::config::socket_of_invalid(Some(&file))
+    };
+    assert_eq!(socket("state-dir = 1\nrun-dir = \"/x\"\n[policy]\nrun-dir = \"/y\""), Path::new("/x/agent.sock"));
+    assert_eq!(socket("run-dir = \"/x\"\nfoo = ["), Path::new("/x/agent.sock"));
+    assert_eq!(socket("run-dir = 7"), Path::new("/run/daemonlet/agent.sock"));
+}

@@ -113,6 +113,11 @@ pub trait ObjectSource {
     /// What is known of `reference`.
     fn lookup(&self, reference: &ObjectRef) -> Lookup<'_>;
 
+    /// Whether nothing is known of `reference` now, and it was not there when what runs was made.
+    fn was_absent(&self, _reference: &ObjectRef) -> bool {
+        false
+    }
+
     /// The object that [`ObjectSource::lookup`] gives, where it has several owners: then its texts need not be copied.
     fn shared(&self, _reference: &ObjectRef) -> Option<Arc<Value>> {
         None

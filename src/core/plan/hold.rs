@@ -105,9 +105,7 @@ impl Planner<'_> {
     /// Hints how a daemon that the configuration no longer selects is released.
     pub(super) fn hint_release(&mut self) {
         if self.record.live().next().is_some() {
-            self.summary.releasable = true;
-            let key = &self.record.key;
-            self.summary.hints.push(format!("to end it: `daemonlet release {key}`, or policy.release = [\"{key}\"]"));
+            self.summary.let_go(&self.record.key);
         }
     }
 }

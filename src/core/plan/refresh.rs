@@ -41,6 +41,8 @@ enum StaleScope {
 struct KeptParts {
     volumes: BTreeSet<String>,
     manifest: bool,
+    /// Whether a part that is not optional keeps what it has.
+    is_bound: bool,
     stale: Vec<(StaleScope, StaleVolume)>,
     /// Objects that do not exist and are no data.
     missing: Vec<Missing>,
@@ -52,11 +54,22 @@ struct KeptParts {
     hints: Vec<String>,
 }
 
+/// What of an instance is not there to be kept.
+#[derive(Clone, Copy, Default)]
+struct LostParts<'a> {
+    manifest: bool,
+    volumes: Option<&'a BTreeSet<String>>,
+}
+
 impl KeptParts {
-    fn of(instance: &Instance, rendering: &RenderResult) -> Self {
-        let mut kept = Self { manifest: rendering.result.is_err(), ..Self::default() };
+    fn of(instance: &Instance, rendering: &RenderResult, lost: LostParts<'_>) -> Self {
+        let is_refused = rendering.result.is_err();
+        let mut kept = Self { manifest: is_refused, is_bound: is_refused, ..Self::default() };
         for held in rendering.held() {
-            kept.add(instance, rendering, held);
+            match held.optional && held.unconfirmed {
+                true => kept.add_optional(instance, held, lost),
+                false => kept.add(instance, rendering, held),
+            }
         }
         if kept.manifest {
             kept.keep_environments(instance, rendering);
@@ -80,6 +93,25 @@ impl KeptParts {
                 self.stale.push((StaleScope::Pod, stale));
             }
         }
+    }
+
+    /// Of what is optional nothing may be known for as long as the API server is away: what is lost does not wait for it.
+    fn add_optional(&mut self, instance: &Instance, held: &HeldPart, lost: LostParts<'_>) {
+        let keeps_manifest = !lost.manifest && lost.volumes.is_none();
+        let is_there = |volume: &String| lost.volumes.is_none_or(|lost| !lost.contains(volume));
+        match &held.part {
+            Part::Environment { container, volume, .. } => {
+                if held.waits_alone() && (instance.waiting.contains(container) || !keeps_manifest) {
+                    self.waiting.insert(container.clone());
+                    return;
+                }
+                self.manifest |= keeps_manifest;
+                self.volumes.extend(Some(volume.clone()).filter(|_| keeps_manifest));
+            }
+            Part::Volume(volume) => self.volumes.extend(Some(volume.clone()).filter(is_there)),
+            Part::Pod | Part::Everything => self.manifest |= keeps_manifest,
+        }
+        self.unknown.extend(held.missing.iter().cloned());
     }
 
     fn add(&mut self, instance: &Instance, rendering: &RenderResult, held: &HeldPart) {
@@ -108,6 +140,7 @@ impl KeptParts {
                 (StaleScope::Pod, MANIFEST)
             }
         };
+        self.is_bound = true;
         // An object that concerns the whole pod is not data: the running instance does not become stale without it.
         match (held.unconfirmed, held.refused.is_empty() && extent == StaleScope::Pod) {
             (true, _) => return self.unknown.extend(held.missing.iter().cloned()),
@@ -144,12 +177,14 @@ impl Planner<'_> {
             kept.add(instance, &rendering, &made_elsewhere(daemon_set));
             return self.note_kept(instance, &rendering, &kept);
         }
-        let mut kept = KeptParts::of(instance, &rendering);
+        let is_lost = self.facts.manifest(&instance.uid) == ManifestFact::Lost;
+        let lost = LostParts { manifest: is_lost, volumes: self.facts.empty_volumes(instance) };
+        let mut kept = KeptParts::of(instance, &rendering, lost);
         self.note_kept(instance, &rendering, &kept);
         let manifest = match self.facts.manifest(&instance.uid) {
             ManifestFact::Missing if self.facts.unreadable_manifests().is_none() => return,
             // It starts anew: missing objects hold it, as at a first start.
-            ManifestFact::Lost if kept.manifest || !kept.volumes.is_empty() => return,
+            ManifestFact::Lost if kept.is_bound => return,
             ManifestFact::Missing => {
                 kept.keep_environments(instance, &rendering);
                 false
@@ -198,7 +233,7 @@ impl Planner<'_> {
         if let Ok(rendered) = &rendering.result {
             self.note(rendered);
         }
-        let mut kept = KeptParts::of(instance, &rendering);
+        let mut kept = KeptParts::of(instance, &rendering, LostParts::default());
         let is_current = match (self.facts.manifest(&instance.uid), &rendering.result) {
             (ManifestFact::Present(digest), Ok(rendered)) => digest == rendered.digest,
             _ => false,

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use crate::core::cluster::node_daemons::MissingReport;
 use crate::core::escape;
 use crate::core::model::Mode;
+use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::record::FailedRevision;
 use crate::core::render::Missing;
@@ -81,6 +82,15 @@ pub struct Summary {
 const HINTS: usize = 20;
 
 impl Summary {
+    /// Says that `release` ends it, and how.
+    pub fn let_go(&mut self, key: &ObjectKey) {
+        let hint = format!("to end it: `daemonlet release {key}`, or policy.release = [\"{key}\"]");
+        self.releasable = true;
+        if !self.hints.contains(&hint) {
+            self.hints.push(hint);
+        }
+    }
+
     /// Bounds the texts, which quote other sources: a template, a registry, a container.
     pub(super) fn shorten(&mut self) {
         let missing = self.missing.as_mut().map(|missing| &mut missing.message);

@@ -131,8 +131,8 @@ impl<'a> RenderContext<'a> {
 
     /// A required ConfigMap or Secret; `None` if it is missing, or optional and absent.
     ///
-    /// An unknown optional object is waited for if the DaemonSet comes from the API, as the kubelet does. A daemon
-    /// from a folder must not wait for an API that may not exist.
+    /// An unknown optional object is waited for if the DaemonSet comes from the API, as the kubelet does, unless what runs
+    /// was made without it. A daemon from a folder must not wait for an API that may not exist.
     pub(super) fn data_object(&mut self, kind: Kind, name: &str, optional: bool) -> Option<&'a Value> {
         match self.look_up_raw(ObjectRef::new(kind, self.namespace(), name)) {
             Lookup::Present(object) => return Some(object),
@@ -142,12 +142,20 @@ impl<'a> RenderContext<'a> {
                 return Some(object);
             }
             Lookup::Absent | Lookup::Deleted(_) if optional => {}
-            Lookup::Unknown if optional && self.is_from_folder() => {}
+            Lookup::Unknown if optional && (self.is_from_folder() || self.was_absent(kind, name)) => {}
             Lookup::Absent | Lookup::Deleted(_) => self.lack(self.namespace(), kind, name, ""),
-            Lookup::Unknown => self.not_known(self.missing(kind.as_str(), self.namespace(), name, "")),
+            Lookup::Unknown => {
+                let missing = self.missing(kind.as_str(), self.namespace(), name, "");
+                self.obstacles.miss_unconfirmed(missing.clone(), optional);
+                self.waiting_for.insert(missing);
+            }
         }
         self.record(kind, name, "", None);
         None
+    }
+
+    fn was_absent(&self, kind: Kind, name: &str) -> bool {
+        self.input.objects.was_absent(&ObjectRef::new(kind, self.namespace(), name))
     }
 
     /// Records that something in the daemon's namespace is missing.
@@ -159,7 +167,7 @@ impl<'a> RenderContext<'a> {
     /// As [`Self::miss`], in another namespace (empty for cluster-scoped things).
     pub(super) fn miss_in(&mut self, kind: &str, namespace: &str, name: &str, key: &str) {
         let missing = self.missing(kind, namespace, name, key);
-        self.obstacles.miss(missing.clone(), false);
+        self.obstacles.miss(missing.clone());
         self.waiting_for.insert(missing);
     }
 
@@ -171,7 +179,7 @@ impl<'a> RenderContext<'a> {
 
     /// Records that something is not known yet.
     pub(super) fn not_known(&mut self, missing: Missing) {
-        self.obstacles.miss(missing.clone(), true);
+        self.obstacles.miss_unconfirmed(missing.clone(), false);
         self.waiting_for.insert(missing);
     }
 

@@ -39,6 +39,9 @@ pub struct HeldPart {
     /// Whether no source has confirmed that the missing objects do not exist.
     #[serde(rename = "unheard")]
     pub unconfirmed: bool,
+    /// Whether all that is missing is optional, and may not exist.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
 }
 
 impl HeldPart {
@@ -65,24 +68,36 @@ impl Obstacles {
         if let Some(at) = self.places.get(&self.part) {
             return *at;
         }
-        self.held.push(HeldPart { part: self.part.clone(), unconfirmed: true, ..HeldPart::default() });
+        let part = self.part.clone();
+        self.held.push(HeldPart { part, unconfirmed: true, optional: true, ..HeldPart::default() });
         self.places.insert(self.part.clone(), self.held.len() - 1);
         self.held.len() - 1
     }
 
-    /// `unconfirmed`: no source has confirmed that it does not exist.
-    pub(super) fn miss(&mut self, missing: Missing, unconfirmed: bool) {
+    /// Something is known not to exist.
+    pub(super) fn miss(&mut self, missing: Missing) {
+        let at = self.lack(missing);
+        (self.held[at].unconfirmed, self.held[at].optional) = (false, false);
+    }
+
+    /// No source has confirmed that something does not exist.
+    pub(super) fn miss_unconfirmed(&mut self, missing: Missing, optional: bool) {
+        let at = self.lack(missing);
+        self.held[at].optional &= optional;
+    }
+
+    fn lack(&mut self, missing: Missing) -> usize {
         let at = self.now();
-        self.held[at].unconfirmed &= unconfirmed;
         if self.lacks.insert((at, missing.clone())) {
             self.held[at].missing.push(missing);
         }
+        at
     }
 
     pub(super) fn refuse(&mut self, error: FieldError) {
         let at = self.now();
         let held = &mut self.held[at];
-        held.unconfirmed = false;
+        (held.unconfirmed, held.optional) = (false, false);
         held.refused.push(error);
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
 use crate::core::model::Mode;
+use crate::core::model::Source;
 use crate::core::record::DaemonRecord;
 use crate::core::rendering::Revision;
 
@@ -45,7 +46,9 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
             wanted(daemon_set, daemon_set.mode_label().unwrap_or(Mode::Static), None)
         }
         FolderState::Absent if record.api_uid.is_none() => {
-            Desired::Gone { reason: "no file defines it any more".to_owned(), by_list: false, ignore_file: None }
+            let is_of_a_file = known.has_file || record.definition().is_some_and(|d| d.source != Source::Api);
+            let what = if is_of_a_file { "no file" } else { "nothing" };
+            Desired::Gone { reason: format!("{what} defines it any more"), by_list: false, ignore_file: None }
         }
         FolderState::Absent if is_unknown(known) => Desired::Unsure { reason: api.to_owned() },
         FolderState::Absent => kept(record, api.to_owned()),

@@ -354,3 +354,22 @@ fn where_nothing_runs_and_no_file_defines_it_nobody_is_asked() {
         resolve(&KnownDefinition { folder: defined, ..gone }, &record(Some("ds-uid"), false), &policy, &namespaces());
     assert!(matches!(resolved, Desired::Confirm { .. }), "{resolved:?}");
 }
+
+#[test]
+fn what_the_api_had_is_not_said_to_be_missing_from_a_file() {
+    let reason = |has_file: bool| {
+        let known = KnownDefinition {
+            folder: FolderState::Absent,
+            api: ApiState::Absent { by_event: false },
+            remembered: None,
+            confirmation: Confirmation::Unasked,
+            has_file,
+            is_superseded: false,
+        };
+        match resolve(&known, &record(None, false), &Policy::default(), &namespaces()) {
+            Desired::Gone { reason, .. } => reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([true, false].map(reason), ["no file defines it any more", "nothing defines it any more"]);
+}

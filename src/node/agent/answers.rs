@@ -196,6 +196,7 @@ impl Agent {
         let before = decide(&observation, &self.state, &self.config, &mut self.render_cache);
         let mut selected = release::select(&self.config.node_name, &self.state.records, &before.plan, keys);
         let keys: Vec<ObjectKey> = selected.records.iter().map(|record| record.key.clone()).collect();
+        self.inputs.forget_vanished(&keys.iter().cloned().collect());
         for record in selected.records {
             tracing::info!(daemonset = %record.key, "a release was asked for");
             self.state.set_record(record);

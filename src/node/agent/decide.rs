@@ -211,7 +211,7 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
         plan.daemons.iter().filter(|d| d.record.live().next().is_some()).map(|d| &d.key).collect();
     let unlisted = api.lists(&Scope::DaemonSets) == 0;
     if unlisted || !unconfirmed.is_empty() || !is_planned {
-        tenant::extend(&mut objects, &state.inputs.objects, &state.policy);
+        tenant::extend(&mut objects, &state.inputs, &state.policy);
     }
     let folders = &observation.folders.objects;
     let is_overridden = |reference: &ObjectRef| is_override(folders.get(reference));

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::config::Config;
+use crate::core::model::ObjectKey;
 use crate::core::record::DaemonRecord;
 use crate::core::set_aside::SuspectTurn;
 use crate::core::time::Timestamp;
@@ -174,12 +175,20 @@ impl Inputs {
         self.folders.watch(Arc::clone(&self.wake));
     }
 
-    /// The next pass reads folders again, and the API's objects by fresh lists.
-    pub(super) fn reread(&mut self) {
+    /// The next pass reads folders again, and the API's objects by fresh lists. `is_foreign`: what the API server has shown
+    /// may be of another cluster, and nothing of it counts any more.
+    pub(super) fn reread(&mut self, is_foreign: bool) {
         self.folders.reread();
-        if let Some(api) = &self.api {
-            api.relist_fresh();
+        match &self.api {
+            Some(api) if is_foreign => api.forget_view(),
+            Some(api) => drop(api.relist_fresh()),
+            None => {}
         }
+    }
+
+    /// The folders' files that are not there define these daemons no more.
+    pub(super) fn forget_vanished(&mut self, daemons: &BTreeSet<ObjectKey>) {
+        self.folders.forget_vanished(daemons);
     }
 
     /// Everything that a pass of an agent in `state` knows. The disk is read through `executor`, which writes it.

@@ -48,6 +48,8 @@ pub(super) struct Objects<'a> {
     pub(super) remembered: &'a Versioned,
     /// Objects that the API server last had and that are not kept.
     pub(super) unread: &'a BTreeSet<ObjectRef>,
+    /// Objects that the API server last said to be gone.
+    pub(super) absent: &'a BTreeSet<ObjectRef>,
     /// Those of folders that override and have given way to a newer version of the API's, with what their file was then.
     pub(super) superseded: &'a BTreeMap<ObjectRef, String>,
     /// Says which namespaces the API may speak for.
@@ -58,6 +60,8 @@ pub(super) struct Objects<'a> {
     pub(super) live: bool,
     /// Whether it is for a daemon that runs or ran here: what it had may be newer than what a folder has.
     pub(super) has_run: bool,
+    /// Whether all that an instance that runs was made with is remembered: what is not was not there.
+    pub(super) had_all: bool,
     /// Whether sealed Secrets could not be opened yet, those of folders among them: none is absent.
     pub(super) is_closed: bool,
     /// Whether the folders may have objects that cannot be read now, and nothing remembers them: none is absent.
@@ -72,6 +76,8 @@ pub(super) enum UsedSource {
     Absent,
     Unknown,
     Rollback,
+    /// Unknown now, and not there when the instance was made.
+    NotHad,
 }
 
 impl UsedSource {
@@ -84,6 +90,7 @@ impl UsedSource {
             UsedSource::Absent => 5,
             UsedSource::Unknown => 6,
             UsedSource::Rollback => 7,
+            UsedSource::NotHad => 8,
         }
     }
 }
@@ -100,11 +107,13 @@ impl<'a> Objects<'a> {
             folders: &observation.folders.objects,
             remembered: &inputs.objects,
             unread: &inputs.unread,
+            absent: &inputs.absent,
             superseded: &inputs.superseded_objects,
             policy,
             rollback_data: None,
             live: false,
             has_run: false,
+            had_all: false,
             is_closed: observation.seal.is_closed,
             are_folders_unread: false,
         }
@@ -151,7 +160,9 @@ impl<'a> Objects<'a> {
             return rollback_data.map_or((UsedSource::Absent, None), |entry| (UsedSource::Rollback, Some(entry)));
         }
         match (self.now(reference), rollback_data) {
-            ((UsedSource::Absent | UsedSource::Unknown, None), Some(entry)) => (UsedSource::Rollback, Some(entry)),
+            ((UsedSource::Absent | UsedSource::Unknown | UsedSource::NotHad, None), Some(entry)) => {
+                (UsedSource::Rollback, Some(entry))
+            }
             (found, _) => found,
         }
     }
@@ -165,6 +176,8 @@ impl<'a> Objects<'a> {
             None if api.lacks_room(reference).is_some() => ApiAnswer::Unread,
             None if listed(api) => ApiAnswer::Gone,
             None if self.unread.contains(reference) => ApiAnswer::Unread,
+            // What it last said, as what is remembered of those that are there.
+            None if self.absent.contains(reference) => ApiAnswer::Gone,
             None => ApiAnswer::Nothing,
         });
         let overrides = is_override(folder) && !self.superseded.contains_key(reference);
@@ -186,8 +199,12 @@ impl<'a> Objects<'a> {
         }
         let may_be_there = self.is_closed && reference.kind == Kind::Secret || self.are_folders_unread;
         match (said, remembered) {
-            (ApiAnswer::Gone, Some(entry)) if self.live => (UsedSource::Deleted, Some(entry)),
+            // Also what starts does with its last data while the API server is not there to say it again.
+            (ApiAnswer::Gone, Some(entry)) if self.live || self.is_unlisted(reference) => {
+                (UsedSource::Deleted, Some(entry))
+            }
             (ApiAnswer::NotConfigured | ApiAnswer::Gone, _) if !may_be_there => (UsedSource::Absent, None),
+            (ApiAnswer::Nothing, None) if self.had_all && !may_be_there => (UsedSource::NotHad, None),
             _ => (UsedSource::Unknown, None),
         }
     }
@@ -244,9 +261,13 @@ impl ObjectSource for Objects<'_> {
         match self.find(reference) {
             (UsedSource::Deleted, Some(entry)) => Lookup::Deleted(&entry.value),
             (_, Some(entry)) => Lookup::Present(&entry.value),
-            (UsedSource::Unknown, None) => Lookup::Unknown,
+            (UsedSource::Unknown | UsedSource::NotHad, None) => Lookup::Unknown,
             (_, None) => Lookup::Absent,
         }
+    }
+
+    fn was_absent(&self, reference: &ObjectRef) -> bool {
+        self.find(reference).0 == UsedSource::NotHad
     }
 
     fn shared(&self, reference: &ObjectRef) -> Option<Arc<Value>> {

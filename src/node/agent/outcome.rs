@@ -26,6 +26,9 @@ pub(super) struct EffectOutcome {
     pub(super) records: BTreeMap<ObjectKey, RecordFate>,
     /// Digests of the volume data that was written, by pod UID.
     pub(super) written: BTreeMap<String, String>,
+    /// Pods whose data or manifest was written in place.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) refreshed: BTreeSet<String>,
     /// Instances of which nothing runs any more.
     pub(super) finished: BTreeSet<String>,
     /// Manifests that were touched: digests of the file with the annotation and without, by pod UID.

@@ -28,12 +28,14 @@ use crate::core::placement;
 use crate::core::plan::Facts;
 use crate::core::plan::Note;
 use crate::core::policy::Judge;
+use crate::core::policy::Releases;
 use crate::core::record::DaemonRecord;
 use crate::core::record::Instance;
 use crate::core::record::RestartCause;
 use crate::core::sources;
 use crate::core::sources::ApiState;
 use crate::core::sources::Desired;
+use crate::core::sources::FolderState;
 use crate::core::sources::KnownDefinition;
 use crate::core::startup_taint;
 use crate::core::startup_taint::ApiServer;
@@ -208,6 +210,13 @@ fn desired<'a>(
         }
         let about = state.definitions.version(key);
         let folder = observation.folders.state(key, &state.inputs.origins, record);
+        let folder = match folder {
+            // It does not start anew before that has been forgotten.
+            FolderState::Present { .. } if is_let_go(observation, state, record) => {
+                FolderState::Unsure { reason: "its file cannot be found" }
+            }
+            folder => folder,
+        };
         let objects_of_it = Objects { live: record.live().next().is_some(), ..*objects };
         let last = record.definition().and_then(|last| last.overlays.as_deref());
         let overlaid = |daemon_set| cache.overlaid(daemon_set, of_node, (&objects_of_it, &state.policy), last);
@@ -281,7 +290,19 @@ fn note_vanished(observation: &Observation, plan: &mut Plan) {
         let path = file.path.display();
         let note = format!("{path} cannot be found, and nothing shows that it was removed: its last version is used");
         daemon.summary.notes.push(Note::Other(note));
+        if daemon.summary.source.as_ref().is_some_and(|source| *source != Source::Api)
+            && daemon.record.live().next().is_some()
+        {
+            daemon.summary.let_go(&daemon.key);
+        }
     }
+}
+
+/// Whether a daemon was released of which a file that is not there has the definition.
+fn is_let_go(observation: &Observation, state: &AgentState, record: &DaemonRecord) -> bool {
+    let file = observation.folders.view.file_of(&record.key);
+    let is_released = record.released || state.policy.releases(&record.key, Releases::Name);
+    is_released && file.is_some_and(|file| file.has_vanished())
 }
 
 /// Names the files that are passed over because another source counts.

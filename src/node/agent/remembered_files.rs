@@ -164,6 +164,15 @@ impl RememberedFiles {
         self.follow_hiding(&folders.view);
     }
 
+    /// Forgets what files last defined of these daemons: what is there is read.
+    pub(super) fn forget(&mut self, daemons: &BTreeSet<&ObjectKey>) {
+        self.0.retain(|_, file| {
+            let before = file.daemon_sets.len();
+            file.daemon_sets.retain(|key, _| !daemons.contains(key));
+            before == file.daemon_sets.len() || !file.daemon_sets.is_empty()
+        });
+    }
+
     /// Takes the files that hide others, and the links to /dev/null.
     fn follow_hiding(&mut self, view: &FolderView) {
         for file in view.files.iter().filter(|file| !file.role().is_plain()) {

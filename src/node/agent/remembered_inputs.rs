@@ -14,9 +14,11 @@ use std::sync::Weak;
 use serde_json::Value;
 
 use crate::core::model::DaemonSet;
+use crate::core::model::Lookup;
 use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::model::ObjectRef;
+use crate::core::model::ObjectSource;
 use crate::core::node;
 use crate::core::render::Endpoint;
 use crate::core::time::Timestamp;
@@ -82,6 +84,9 @@ pub(super) struct RememberedInputs {
     /// Those of them that the API last had and that are not kept: for want of room, or because they could not be sealed.
     #[serde(default)]
     pub(super) unread: BTreeSet<ObjectRef>,
+    /// Objects in use that the API server has last said to be gone.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) absent: BTreeSet<ObjectRef>,
     /// Whether what an agent before this one remembered cannot be read or is older than what runs, and API server and
     /// folders have not shown yet which objects in use they have: instances may have been made from something newer
     /// than is known.
@@ -133,6 +138,7 @@ impl RememberedInputs {
             daemon_sets: saved.daemon_sets.into_iter().map(|d| (d.key.clone(), d)).collect(),
             objects: in_use,
             unread: saved.unread,
+            absent: saved.absent,
             incomplete: saved.incomplete,
             origins: saved.origins.into_iter().collect(),
             superseded: saved.superseded.into_iter().collect(),
@@ -192,6 +198,7 @@ impl RememberedInputs {
             daemon_sets: self.daemon_sets.values().cloned().collect(),
             objects: versioned_objects::values(&self.objects),
             unread: self.unread.clone(),
+            absent: self.absent.clone(),
             incomplete: self.incomplete,
             coordinated: self.coordinated,
             coordination_unknown: self.coordination_unknown,
@@ -217,7 +224,7 @@ impl RememberedInputs {
             (&self.clocks, &self.manifest_dir, &self.kubelet_manifest_dir, &self.api_endpoint),
             &self.node,
             self.node_since,
-            (&self.unread, self.incomplete, &self.origins, &self.superseded),
+            (&self.unread, &self.absent, self.incomplete, &self.origins, &self.superseded),
             &self.superseded_objects,
             &self.files,
             (self.coordinated, self.coordination_unknown),
@@ -271,6 +278,17 @@ impl RememberedInputs {
         let superseded = &self.superseded_objects;
         let is_overridden = |reference: &ObjectRef| !superseded.contains_key(reference) && is_overridden(reference);
         versioned_objects::remember(&mut self.objects, api, used, folders, is_overridden);
+        self.follow_absences(api, used);
+    }
+
+    /// Follows which of the `used` objects the API server says to be gone. What it says nothing of stays as it last was.
+    fn follow_absences(&mut self, api: &Snapshot, used: &BTreeSet<ObjectRef>) {
+        let is_absent = |object: &&ObjectRef| match api.lookup(object) {
+            Lookup::Absent => true,
+            Lookup::Unknown => self.absent.contains(*object) && api.lacks_room(object).is_none(),
+            Lookup::Present(_) | Lookup::Deleted(_) => false,
+        };
+        self.absent = used.iter().filter(is_absent).cloned().collect();
     }
 }
 

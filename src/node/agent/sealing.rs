@@ -80,7 +80,7 @@ impl Sealing {
                 (self.is_closed, self.trouble) = (false, None);
                 return Opened::Damaged(store.reject(SECRETS, "is missing".to_owned()));
             }
-            Loaded::Damaged(why) if !why.is_read => {
+            Loaded::Damaged(why) if !why.is_read() => {
                 self.is_closed = true;
                 self.wait(format!("{CLOSED}: {} {}", why.path.display(), why.why), now);
                 return Opened::Nothing;

@@ -220,6 +220,8 @@ fn recall(
         }
     }
     former_names::follow(state, node_name);
+    let released = state.records.values().filter(|record| record.released).map(|record| &record.key);
+    state.inputs.files.forget(&released.collect());
     inputs.recall_files(&state.inputs.files);
     inputs.begin_folders(match state.purpose {
         Purpose::Answer => FirstLook::Only,

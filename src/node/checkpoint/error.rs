@@ -77,22 +77,42 @@ pub struct Damaged {
     pub why: String,
     /// Where its bytes are kept; `None` if the file could not be renamed.
     pub kept: Option<PathBuf>,
-    /// Whether it could be read.
-    pub is_read: bool,
+    pub cause: DamageCause,
+}
+
+/// Why a record cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DamageCause {
+    /// Its bytes are not those that were written.
+    Broken,
+    /// It is whole, and of another version of the agent.
+    OtherVersion,
+    /// Others may have written it.
+    Untrusted,
+    /// It cannot be read now.
+    Unreadable,
+    /// It is whole, and not where it belongs.
+    Misplaced,
 }
 
 impl Damaged {
+    /// Whether it could be read.
+    pub fn is_read(&self) -> bool {
+        self.cause != DamageCause::Unreadable
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
-        match &self.kept {
-            Some(_) => Some(
-                "what runs goes on: look for errors of the disk in the kernel's log, then remove what is kept; `daemonlet \
-                 doctor` names it until then"
-                    .to_owned(),
-            ),
-            None if self.is_read => None,
-            None => Some("look for errors of the disk in the kernel's log; the next save sets it aside".to_owned()),
-        }
+        const DISK: &str = "look for errors of the disk in the kernel's log";
+        let first = match self.cause {
+            DamageCause::Broken => DISK,
+            DamageCause::OtherVersion => "another version of the agent wrote it, as before a downgrade",
+            DamageCause::Untrusted => "see who owns it and who may write to it: only this agent's user should",
+            DamageCause::Misplaced => "see who copied or moved it",
+            DamageCause::Unreadable => return Some(format!("{DISK}; the next save sets it aside")),
+        };
+        let then = "remove what is kept; `daemonlet doctor` names it until then";
+        self.kept.as_ref().map(|_| format!("what runs goes on: {first}; {then}"))
     }
 }
 

@@ -20,6 +20,8 @@ use crate::node::fsx::File;
 use crate::node::fsx::FsError;
 use crate::node::fsx::NewFile;
 
+use super::error::DamageCause;
+
 /// The first word of every file: format and version.
 const FORM: &str = "daemonlet-checkpoint/1";
 /// More than any record needs; a longer file is damaged.
@@ -84,7 +86,7 @@ impl Write for Sum {
 }
 
 /// The record in `file`, or why there is none.
-pub(super) fn read<T: DeserializeOwned>(file: &File) -> Result<Result<T, String>, FsError> {
+pub(super) fn read<T: DeserializeOwned>(file: &File) -> Result<Result<T, WhyDamaged>, FsError> {
     if file.stat()?.size() <= READ_WHOLE {
         return Ok(decode(&file.read(READ_WHOLE + 1)?));
     }
@@ -102,7 +104,7 @@ pub(super) fn is_whole(file: &File) -> Result<bool, FsError> {
 }
 
 /// Compares `file` with its checksum; gives its JSON.
-fn check(file: &File) -> Result<Result<impl Read + '_, String>, FsError> {
+fn check(file: &File) -> Result<Result<impl Read + '_, WhyDamaged>, FsError> {
     let size = file.stat()?.size();
     let failed = |source| FsError::reading(file.path(), source);
     let mut content = BufReader::with_capacity(PIECE.min(size as usize + 1), file.reader(0));
@@ -114,18 +116,18 @@ fn check(file: &File) -> Result<Result<impl Read + '_, String>, FsError> {
     };
     let begin = first.len() as u64;
     if size > MAX_BYTES {
-        return Ok(Err(format!("is larger than {} MiB", MAX_BYTES >> 20)));
+        return Ok(Err(broken(format!("is larger than {} MiB", MAX_BYTES >> 20))));
     }
-    let Some(length) = size.checked_sub(begin + 1) else { return Ok(Err(CUT_OFF.to_owned())) };
+    let Some(length) = size.checked_sub(begin + 1) else { return Ok(Err(broken(CUT_OFF))) };
     let mut hashed = Sum::default();
     io::copy(&mut content.by_ref().take(length), &mut hashed).map_err(failed)?;
     let mut end = Vec::new();
     content.read_to_end(&mut end).map_err(failed)?;
     if end != b"\n" {
-        return Ok(Err(CUT_OFF.to_owned()));
+        return Ok(Err(broken(CUT_OFF)));
     }
     if hex(&hashed.hash.finalize()) != sum {
-        return Ok(Err(MISMATCH.to_owned()));
+        return Ok(Err(broken(MISMATCH)));
     }
     Ok(Ok(file.reader(begin).take(length)))
 }
@@ -133,31 +135,37 @@ fn check(file: &File) -> Result<Result<impl Read + '_, String>, FsError> {
 const CUT_OFF: &str = "is cut off";
 const MISMATCH: &str = "does not match its checksum";
 
-fn unexpected(error: &serde_json::Error) -> String {
-    format!("does not contain what this version expects ({error})")
+/// What is wrong with a record, and why that may be.
+pub(super) type WhyDamaged = (String, DamageCause);
+
+fn broken(why: impl Into<String>) -> WhyDamaged {
+    (why.into(), DamageCause::Broken)
+}
+
+fn unexpected(error: &serde_json::Error) -> WhyDamaged {
+    (format!("does not contain what this version expects ({error})"), DamageCause::OtherVersion)
 }
 
 /// The checksum in a first line, which ends with its line break.
-fn checksum(line: &[u8]) -> Result<&str, String> {
-    let line = line.strip_suffix(b"\n").ok_or("is cut off in its first line")?;
-    let line = std::str::from_utf8(line).map_err(|_| "does not start like a checkpoint")?;
-    let Some((form, sum)) = line.split_once(" sha256:") else {
-        return Err("does not start like a checkpoint".to_owned());
-    };
+fn checksum(line: &[u8]) -> Result<&str, WhyDamaged> {
+    let line = line.strip_suffix(b"\n").ok_or_else(|| broken("is cut off in its first line"))?;
+    let line = std::str::from_utf8(line).map_err(|_| broken("does not start like a checkpoint"))?;
+    let Some((form, sum)) = line.split_once(" sha256:") else { return Err(broken("does not start like a checkpoint")) };
     if form != FORM {
-        return Err(format!("has the format {form:?}; this version reads {FORM}"));
+        let why = format!("has the format {form:?}; this version reads {FORM}");
+        return Err((why, DamageCause::OtherVersion));
     }
     Ok(sum)
 }
 
 /// The record that the bytes of a file hold, or why there is none.
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
-    let line = bytes.iter().position(|byte| *byte == b'\n').ok_or("is cut off in its first line")?;
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WhyDamaged> {
+    let line = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(|| broken("is cut off in its first line"))?;
     let (first, json) = bytes.split_at(line + 1);
     let sum = checksum(first)?;
-    let json = json.strip_suffix(b"\n").ok_or(CUT_OFF)?;
+    let json = json.strip_suffix(b"\n").ok_or_else(|| broken(CUT_OFF))?;
     if hex(&Sha256::digest(json)) != sum {
-        return Err(MISMATCH.to_owned());
+        return Err(broken(MISMATCH));
     }
     serde_json::from_slice(json).map_err(|error| unexpected(&error))
 }

@@ -16,6 +16,8 @@ use crate::node::fsx::Real;
 use crate::node::fsx::Shared;
 use crate::node::fsx::Simulated;
 
+mod causes;
+
 type Record = BTreeMap<String, u64>;
 
 fn record(n: u64) -> Record {
@@ -277,7 +279,7 @@ fn a_record_that_could_not_be_read_is_kept_when_another_takes_its_place() {
     store.save("a", &record(1)).unwrap();
     disk.fail(Doing::Read, path.join("a.json"), Errno::EIO);
     let Loaded::Damaged(damaged) = store.load::<Record>("a") else { panic!("it is read") };
-    assert_eq!((damaged.kept, damaged.is_read), (None, false));
+    assert_eq!((damaged.is_read(), damaged.kept), (false, None));
     disk.heal();
     assert_eq!(store.load("a"), Loaded::Present(record(1)), "it may be readable again");
     disk.fail(Doing::Read, path.join("a.json"), Errno::EIO);
@@ -386,7 +388,7 @@ fn a_large_record_is_written_and_read_in_pieces() {
         fs::write(&path, &bytes).unwrap();
         let Loaded::Damaged(damaged) = store.load::<Vec<String>>("a") else { panic!("{} bytes", bytes.len()) };
         let Err(why) = super::format::decode::<Vec<String>>(&bytes) else { panic!("{} bytes", bytes.len()) };
-        assert_eq!(damaged.why, why);
+        assert_eq!((damaged.why, damaged.cause), why);
         store.save("a", &large).unwrap();
     }
     store.write_unsynced("a", &large[1..].to_vec()).unwrap();

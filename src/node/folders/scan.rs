@@ -1,6 +1,8 @@
 //! Reading all folders once.
 
 use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -66,14 +68,13 @@ pub fn read(
     }
     reading.rests.end(look);
     reading.carry_masks();
+    let known: HashMap<&str, &Arc<FileView>> = previous.files.iter().rev().map(|file| (&*file.name, file)).collect();
     for (name, candidate) in std::mem::take(&mut reading.names) {
         let name = name.to_string_lossy().into_owned();
-        let before = previous.files.iter().find(|file| file.name == name);
+        let before = known.get(&*name).copied();
         match before.filter(|before| is_hidden_by_trouble(before, &candidate.folder, &reading.view)) {
-            Some(before) => {
-                reading.view.files.push(incomplete(before));
-                reading.view.is_held = true;
-            }
+            // It is carried with all others that have vanished.
+            Some(before) => reading.view.notes.push(passed_over(&candidate.path, &before.path)),
             None => reading.take(name, candidate, before),
         }
     }
@@ -252,10 +253,9 @@ fn is_mask(stat: &Stat) -> bool {
 /// Of a folder that is no longer configured the objects alone are kept, for what still runs with them.
 fn carry_vanished(view: &mut FolderView, previous: &FolderView) {
     let there = view.files.len();
-    for file in &previous.files {
-        if view.files.iter().any(|other| other.name == file.name) || view.masked.contains(&file.name) {
-            continue;
-        }
+    let mut names: HashSet<String> = view.files.iter().map(|file| file.name.clone()).collect();
+    names.extend(view.masked.iter().cloned());
+    for file in previous.files.iter().filter(|file| !names.contains(&file.name)) {
         let kept = match on(view, &file.folder) {
             None if !file.defines_something() => continue,
             None => objects_alone(file),
@@ -302,6 +302,12 @@ fn is_believed(file: &FileView, view: &FolderView) -> bool {
         now.identity == file.mounted || defines_nothing
     };
     on(view, &file.folder).is_some_and(|now| now.identity.is_some() && is_its(now) && now.readable && now.quiet)
+}
+
+/// That the file at `path` does not count, because the one of its name that stood `before` it is kept.
+fn passed_over(path: &Path, before: &Path) -> String {
+    let (path, before) = (path.display(), before.display());
+    format!("{path} is passed over: {before} stood before it, cannot be found, and nothing shows that it was removed")
 }
 
 fn on<'v>(view: &'v FolderView, folder: &Path) -> Option<&'v ScannedFolder> {

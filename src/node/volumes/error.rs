@@ -1,5 +1,8 @@
 //! Why volume data could not be written or cleared.
 
+use std::path::Component;
+use std::path::PathBuf;
+
 use crate::node::fsx::FsError;
 
 /// Volume data that could not be written or cleared.
@@ -39,6 +42,16 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
+    /// A volume that cannot be written.
+    pub(super) fn write(uid: &str, volume: &str, source: FsError) -> Self {
+        Self::Write { uid: uid.to_owned(), volume: volume.to_owned(), source: without_version(source) }
+    }
+
+    /// A pod whose folder cannot be made ready.
+    pub(super) fn pod(uid: &str, source: FsError) -> Self {
+        Self::Pod { uid: uid.to_owned(), source: without_version(source) }
+    }
+
     /// What to do about it, if there is something to do.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -48,4 +61,14 @@ impl VolumeError {
             }
         }
     }
+}
+
+/// The error without the folder of the version, which has another name at each try: what fails again is no news.
+fn without_version(mut error: FsError) -> FsError {
+    let is_version = |part: &Component<'_>| {
+        let name = part.as_os_str().as_encoded_bytes();
+        name.strip_prefix(b"..").and_then(|stamp| stamp.first()).is_some_and(u8::is_ascii_digit)
+    };
+    error.path = error.path.components().filter(|part| !is_version(part)).collect::<PathBuf>();
+    error
 }

@@ -100,3 +100,12 @@ fn what_cannot_be_ended_because_its_manifest_stays_reads_no_old_data() {
     bench.world.data_version = "2".to_owned();
     assert_eq!(kept(&bench), 1, "its manifest may name what the env file does not have any more");
 }
+
+#[test]
+fn what_may_not_exist_is_no_data_that_is_lost() {
+    let mut bench = lacking_its_secret();
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["end uid-a-0"]);
+    let mut bench = lacking_its_secret();
+    bench.world.held.iter_mut().for_each(|held| (held.unconfirmed, held.optional) = (true, true));
+    assert_eq!(bench.pass(&wanted(&daemon_set("a"))), ["refresh uid-a-0 volumes=true manifest=true"]);
+}

@@ -289,3 +289,25 @@ fn what_another_version_or_another_node_name_made_says_that_it_is_not_kept_up_to
     assert_eq!(plan.summary.hints, ["`daemonlet restart kube-system/net` replaces it"]);
     assert_eq!(plan.record.instances[0].stale.len(), 1);
 }
+
+#[test]
+fn what_is_lost_does_not_wait_for_what_may_not_exist() {
+    let optional = |part: Part| HeldPart { unconfirmed: true, optional: true, ..held(part, "c") };
+    let lost = |part: Part| {
+        let mut bench = Bench::running("a");
+        bench.world.manifests.insert(UID.to_owned(), "lost".to_owned());
+        bench.lacks(vec![optional(part)]);
+        bench
+    };
+    assert_eq!(lost(volume("config")).refreshed(), Some((vec!["config".to_owned()], true)), "its data stays");
+    let mut bench = lost(environment("c"));
+    assert_eq!(bench.refreshed(), Some((Vec::new(), true)));
+    assert_eq!(bench.record.instances[0].waiting, ["c".to_owned()].into(), "it may have had it");
+    bench = lost(volume("config"));
+    bench.world.held.push(HeldPart { unconfirmed: true, ..held(volume("other"), "d") });
+    assert_eq!(bench.refreshed(), None, "something else is needed");
+    bench = lost(environment("c"));
+    bench.world.manifests.insert(UID.to_owned(), "other".to_owned());
+    bench.world.stale_volumes.insert(UID.to_owned());
+    assert_eq!(bench.refreshed(), Some((vec!["daemonlet-env-c".to_owned()], false)), "what is there stays as it is");
+}

@@ -88,8 +88,11 @@ impl Executor {
                     outcome.counts.starts += 1;
                 }
                 Action::Refresh { rendering, volumes, manifest, kept } => {
+                    let mut is_news = false;
                     if *volumes {
                         let written = self.write_volumes(rendering, kept, outcome);
+                        is_news |= matches!(written, Ok(true));
+                        let written = written.map(drop);
                         // A failure with the data of an instance that ends does not keep it from ending.
                         match plan.record.ending().any(|instance| instance.uid == rendering.identity.uid) {
                             true => kept_old = kept_old.and(written),
@@ -99,10 +102,14 @@ impl Executor {
                     if let Some(rendered) = rendered(rendering).filter(|_| *manifest) {
                         self.rewrite_manifest(plan, &rendering.identity, rendered, decision)?;
                         self.renamed.push(plan.key.clone());
+                        is_news = true;
                     }
-                    outcome.counts.refreshes += 1;
+                    if is_news {
+                        outcome.refreshed.insert(rendering.identity.uid.clone());
+                        outcome.counts.refreshes += 1;
+                    }
                 }
-                Action::Verify { rendering, kept } => self.write_volumes(rendering, kept, outcome)?,
+                Action::Verify { rendering, kept } => drop(self.write_volumes(rendering, kept, outcome)?),
                 // Done before anything else.
                 Action::CloseGate { .. } | Action::OpenGate { .. } => {}
                 Action::Confirm { .. } | Action::Keep { .. } => {}
@@ -190,17 +197,19 @@ impl Executor {
         }
     }
 
+    /// Gives whether the disk did not have it all.
     fn write_volumes(
         &mut self,
         rendering: &RenderResult,
         kept: &BTreeSet<String>,
         outcome: &mut EffectOutcome,
-    ) -> Result<(), EffectFailure> {
+    ) -> Result<bool, EffectFailure> {
         let uid = &rendering.identity.uid;
         let volumes = rendering.volumes_without(kept);
-        self.volumes.write(uid, volumes.iter().map(|volume| &**volume)).map_err(|e| failure::of(&e, e.hint()))?;
+        let written = self.volumes.write(uid, volumes.iter().map(|volume| &**volume));
+        let written = written.map_err(|e| failure::of(&e, e.hint()))?;
         outcome.written.insert(uid.clone(), rendering.data.without(kept));
-        Ok(())
+        Ok(!written.is_empty())
     }
 
     /// Closes the gate of a new instance before its manifest is written.

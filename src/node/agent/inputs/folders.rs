@@ -1,5 +1,6 @@
 //! The folders as they are read: again when they may have changed, with what was last good.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -11,6 +12,7 @@ use std::time::SystemTime;
 
 use tokio::sync::Notify;
 
+use crate::core::model::ObjectKey;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -99,6 +101,14 @@ impl FolderReader {
             self.version = files.objects().map(|(_, entry)| entry.version).max().unwrap_or(0);
         }
         self.reread();
+    }
+
+    /// What files that are not there last defined of these daemons is let go.
+    pub(super) fn forget_vanished(&mut self, daemons: &BTreeSet<ObjectKey>) {
+        if let Some(view) = self.recalled.as_ref().unwrap_or(&self.last.view).without_vanished(daemons) {
+            self.recalled = Some(view);
+            self.reread();
+        }
     }
 
     /// Says what the folders held before the first reading.

@@ -76,12 +76,13 @@ pub(in crate::node::agent) fn bound(api: Option<&Snapshot>, policy: &Policy, pla
     objects
 }
 
-/// Adds what is `remembered` to the `objects` that daemons need: it is not known of all daemons what these need. Of a
-/// namespace that is not trusted no more than daemons may have of it.
-pub(in crate::node::agent) fn extend(objects: &mut BTreeSet<ObjectRef>, remembered: &Versioned, policy: &Policy) {
+/// Adds those of which something is remembered to the `objects` that daemons need: it is not known of all daemons what
+/// these need. Of a namespace that is not trusted no more than daemons may have of it.
+pub(in crate::node::agent) fn extend(objects: &mut BTreeSet<ObjectRef>, inputs: &RememberedInputs, policy: &Policy) {
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     let known = objects.clone();
-    let others = remembered.keys().filter(|object| !known.contains(object));
+    let remembered = inputs.objects.keys().chain(&inputs.absent);
+    let others: BTreeSet<&ObjectRef> = remembered.filter(|object| !known.contains(object)).collect();
     for object in known.iter().chain(others) {
         let number = numbers.entry(&object.key.namespace).or_default();
         *number += 1;

@@ -55,11 +55,13 @@ fn a_folders_object_does_not_take_the_place_of_what_has_no_room() {
             folders: &folders,
             remembered,
             unread,
+            absent: &BTreeSet::new(),
             superseded: &BTreeMap::new(),
             policy: &policy,
             rollback_data: None,
             live: true,
             has_run: true,
+            had_all: false,
             is_closed: false,
             are_folders_unread: false,
         };
@@ -87,11 +89,13 @@ fn what_is_sealed_may_be_newer_than_a_folders_secret_for_what_runs_with_it() {
         folders: &plain,
         remembered: &nothing,
         unread: &BTreeSet::new(),
+        absent: &BTreeSet::new(),
         superseded: &BTreeMap::new(),
         policy: &policy,
         rollback_data: None,
         live: false,
         has_run: true,
+        had_all: false,
         is_closed: true,
         are_folders_unread: false,
     };
@@ -116,15 +120,67 @@ fn what_a_folder_may_have_and_cannot_be_read_is_unknown_and_not_absent() {
             folders: &nothing,
             remembered: &nothing,
             unread: &unread,
+            absent: &BTreeSet::new(),
             superseded: &BTreeMap::new(),
             policy: &policy,
             rollback_data: None,
             live: true,
             has_run: true,
+            had_all: false,
             is_closed: false,
             are_folders_unread,
         };
         matches!(objects.lookup(&named), Lookup::Absent)
     };
     assert_eq!([true, false].map(lookup), [false, true]);
+}
+
+#[test]
+fn what_the_api_server_last_said_to_be_gone_is_absent_until_it_says_something_else() {
+    let named = ObjectRef::new(Kind::ConfigMap, "a", "c");
+    let entry = || Versioned::from([(named.clone(), Entry { version: 1, value: Arc::new(json!({})) })]);
+    let (silent, nothing, full, policy) = (Snapshot::default(), Versioned::new(), entry(), Policy::default());
+    let (mut shows, absent, none) = (Snapshot::default(), BTreeSet::from([named.clone()]), BTreeSet::new());
+    shows.objects.extend(entry());
+    let gone = Objects {
+        api: Some(&silent),
+        folders: &nothing,
+        remembered: &nothing,
+        unread: &none,
+        absent: &absent,
+        superseded: &BTreeMap::new(),
+        policy: &policy,
+        rollback_data: None,
+        live: false,
+        has_run: true,
+        had_all: false,
+        is_closed: false,
+        are_folders_unread: false,
+    };
+    let unknown = Objects { absent: &none, ..gone };
+    let word = |objects: Objects<'_>| match objects.lookup(&named) {
+        Lookup::Absent => "absent",
+        Lookup::Deleted(_) => "deleted",
+        Lookup::Present(_) => "present",
+        Lookup::Unknown if objects.was_absent(&named) => "not had",
+        Lookup::Unknown => "unknown",
+    };
+    for (objects, expected) in [
+        (gone, "absent"),
+        (Objects { folders: &full, ..gone }, "present"),
+        (Objects { api: Some(&shows), ..gone }, "present"),
+        (Objects { remembered: &full, ..gone }, "deleted"),
+        (Objects { unread: &absent, ..gone }, "unknown"),
+        (unknown, "unknown"),
+        (Objects { had_all: true, ..unknown }, "not had"),
+        (Objects { had_all: true, unread: &absent, ..unknown }, "unknown"),
+        (Objects { had_all: true, remembered: &full, ..unknown }, "present"),
+    ] {
+        assert_eq!(word(objects), expected);
+    }
+    assert_eq!(
+        gone.version(&named),
+        Objects { api: None, ..unknown }.version(&named),
+        "nothing changes by its silence"
+    );
 }

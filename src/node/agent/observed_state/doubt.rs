@@ -8,6 +8,8 @@ use crate::core::model::Lookup;
 use crate::core::model::ObjectRef;
 use crate::core::model::ObjectSource;
 use crate::core::node;
+use crate::core::record::DaemonRecord;
+use crate::core::record::Instance;
 use crate::core::record::WrittenData;
 use crate::core::render::Missing;
 use crate::core::rendering::RenderResult;
@@ -73,6 +75,13 @@ impl ObservedState<'_> {
     /// Whether nothing remembers what the folders had, and a part of them cannot be read.
     pub(super) fn are_folders_unread(&self) -> bool {
         self.state.inputs.incomplete && self.observation.folders.view.is_unread()
+    }
+
+    /// Whether all is remembered that the instance of this number was made with. One that waits for something may have been
+    /// made before anything was known of that.
+    pub(super) fn had_all(&self, record: &DaemonRecord, incarnation: u64) -> bool {
+        let waits = |i: &Instance| i.incarnation == incarnation && !i.waiting.is_empty();
+        !self.state.inputs.incomplete && !record.live().any(waits)
     }
 
     /// The objects of a rendering that the folders define, while another version may count than the one that is known:

@@ -64,6 +64,9 @@ pub(in crate::node::agent) struct SavedInputs {
     /// Objects in use that the API last had and that were not kept.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) unread: BTreeSet<ObjectRef>,
+    /// Objects in use that the API server last said to be gone.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) absent: BTreeSet<ObjectRef>,
     /// Whether earlier ones were lost, and their sources have yet to be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) incomplete: bool,
@@ -188,6 +191,10 @@ impl SavedInputs {
         if self.cluster_uid.is_some() && self.cluster_uid != later.cluster_uid {
             return;
         }
+        let is_there: BTreeSet<&ObjectRef> =
+            later.objects.iter().map(|(object, _)| object).chain(&later.unread).collect();
+        self.absent.retain(|object| !is_there.contains(object));
+        self.absent.extend(later.absent);
         let (unsealed, objects): (BTreeMap<_, _>, BTreeMap<_, _>) =
             later.objects.into_iter().partition(|object| self.sealed && is_secret(object));
         self.objects.retain(|(reference, _)| !objects.contains_key(reference));

@@ -165,3 +165,47 @@ fn what_is_in_use_and_kept_for_a_roll_back_is_in_memory_once_after_a_start_too()
     assert!(is_one(&config_map) && !is_one(&secret));
     assert_eq!(kept[&secret].value, json!({"data": {"k": "kept"}}).into());
 }
+
+#[test]
+fn what_the_api_server_said_to_be_gone_is_remembered_while_it_is_in_use() {
+    use crate::node::api::Entry;
+    use crate::node::api::ScopeState;
+    let reference = |name: &str| ObjectRef::new(Kind::ConfigMap, "ns", name);
+    let shows = |listed: &[&str], present: &[&str]| {
+        let mut api = Snapshot::default();
+        for name in listed {
+            let listed = ScopeState { lists: 1, ..ScopeState::default() };
+            api.scopes.insert(Scope::Object(reference(name)), listed);
+        }
+        let entry = || Entry { version: 1, value: json!({}).into() };
+        api.objects.extend(present.iter().map(|name| (reference(name), entry())));
+        api
+    };
+    let follow = |inputs: &mut RememberedInputs, api: &Snapshot, used: &[&str]| {
+        let used = used.iter().map(|name| reference(name)).collect();
+        inputs.follow(api, &BTreeMap::new(), &used, |_| false, &Versioned::new(), |_| false);
+        inputs.absent.iter().map(|object| object.key.name.clone()).collect::<Vec<_>>()
+    };
+    let mut inputs = RememberedInputs::default();
+    let before = inputs.fingerprint(0);
+    assert_eq!(follow(&mut inputs, &shows(&["a", "b", "c"], &["b"]), &["a", "b", "d"]), ["a"]);
+    assert_ne!(inputs.fingerprint(0), before);
+    let text = serde_json::to_string(&inputs.to_save(&[])).unwrap();
+    let mut again = RememberedInputs::restore(serde_json::from_str(&text).unwrap(), &Records::new());
+    assert_eq!(again.absent, inputs.absent, "over a restart");
+    assert_eq!(follow(&mut again, &shows(&[], &[]), &["a", "b"]), ["a"], "nothing new is said");
+    assert_eq!(follow(&mut again.clone(), &shows(&[], &[]), &["b"]), [""; 0], "nothing uses it");
+    assert_eq!(follow(&mut again, &shows(&["a"], &["a"]), &["a"]), [""; 0], "it is there");
+    let without = serde_json::to_string(&RememberedInputs::default().to_save(&[])).unwrap();
+    assert!(!without.contains("absent"), "state of a version that does not know it is read");
+}
+
+#[test]
+fn what_came_to_be_while_the_state_folder_could_not_be_used_is_absent_no_more() {
+    let object = |name: &str| ObjectRef::new(Kind::ConfigMap, "ns", name);
+    let absent = |names: &[&str]| names.iter().map(|name| object(name)).collect::<BTreeSet<_>>();
+    let mut saved = SavedInputs { absent: absent(&["a", "b"]), ..SavedInputs::default() };
+    let objects = vec![(object("a"), json!({}).into())];
+    saved.overlay(SavedInputs { objects, absent: absent(&["c"]), ..SavedInputs::default() });
+    assert_eq!(saved.absent, absent(&["b", "c"]));
+}

@@ -88,7 +88,7 @@ impl Reported {
         decision.log.0.iter().for_each(crate::node::agent::log::LogLine::write);
         let mut news = NewsReporter { reported: self, decision, api, node, now };
         for daemon in &decision.plan.daemons {
-            news.tell(daemon, outcome.failures.get(&daemon.key));
+            news.tell(daemon, outcome);
         }
         for event in &decision.events {
             if let Some(daemon) = decision.daemon(&event.daemon) {
@@ -130,9 +130,9 @@ impl Reported {
 
 impl NewsReporter<'_> {
     /// Logs and sends as events what a daemon's plan did.
-    fn tell(&mut self, plan: &DaemonPlan, failure: Option<&EffectFailure>) {
+    fn tell(&mut self, plan: &DaemonPlan, outcome: &EffectOutcome) {
         let daemonset = plan.key.to_string();
-        if let Some(failure) = failure {
+        if let Some(failure) = outcome.failures.get(&plan.key) {
             let reported = self.reported.failures.insert(plan.key.clone(), failure.clone());
             if reported.as_ref() == Some(failure) {
                 return;
@@ -155,7 +155,9 @@ impl NewsReporter<'_> {
                         self.event(plan, EventKind::Normal, ("Rendered", "Render"), &note, On::Node);
                     }
                 }
-                Action::Refresh { rendering, volumes, manifest, .. } => {
+                Action::Refresh { rendering, volumes, manifest, .. }
+                    if outcome.refreshed.contains(&rendering.identity.uid) =>
+                {
                     let pod = &rendering.identity.pod_name;
                     tracing::info!(daemonset, pod, volumes, manifest, "brought {pod} up to date in place");
                 }
@@ -173,7 +175,7 @@ impl NewsReporter<'_> {
                     let note = format!("Opened the gate of static pod {pod}: {reason}");
                     self.event(plan, EventKind::Normal, ("GateOpened", "Start"), &note, On::Node);
                 }
-                Action::Confirm { .. } | Action::Keep { .. } | Action::Verify { .. } => {}
+                Action::Confirm { .. } | Action::Keep { .. } | Action::Verify { .. } | Action::Refresh { .. } => {}
             }
         }
         self.tell_failed(plan);

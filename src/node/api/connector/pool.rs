@@ -245,7 +245,9 @@ impl PoolState {
         self.connections.iter().find(|connection| connection.is_usable())
     }
 
+    /// The next connection is made with what the files of the credentials are then.
     pub(super) fn retire_all(&mut self) {
+        self.checked = None;
         for connection in &self.connections {
             connection.retired.store(true, Ordering::Relaxed);
         }

@@ -55,6 +55,32 @@ fn a_folder_in_trouble_uncovers_no_earlier_file() {
 }
 
 #[test]
+fn a_file_that_is_kept_before_an_earlier_one_is_told_and_can_be_let_go() {
+    let mut folders = Folders::new();
+    folders.write(0, "x.yaml", &daemon_set("a", "vendor"));
+    folders.write(1, "x.yaml", &daemon_set("a", "owner"));
+    folders.write(1, "y.yaml", &daemon_set("b", "owner"));
+    folders.later();
+    let aside = folders.paths[1].with_extension("aside");
+    fs::rename(&folders.paths[1], &aside).unwrap();
+    let view = folders.later();
+    let file = |view: &FolderView| view.file_of(&key("a")).unwrap().path.clone();
+    assert!(view.file_of(&key("a")).unwrap().has_vanished() && !view.is_held && view.recheck.is_none());
+    assert!(matches!(&view.notes[..], [note] if note.contains("x.yaml is passed over")), "{:?}", view.notes);
+    assert_eq!(view.without_vanished(&[key("c")].into()).map(|_| ()), None);
+    let view = view.without_vanished(&[key("a")].into()).unwrap();
+    folders.begin(view);
+    assert_eq!(file(folders.later()), folders.paths[0].join("x.yaml"));
+    assert_eq!((folders.names(), folders.view.notes.len()), (vec!["a".to_owned(), "b".to_owned()], 0));
+    // What lies below a mount that is missing is told as elsewhere.
+    fs::rename(&aside, &folders.paths[1]).unwrap();
+    folders.later();
+    fs::remove_file(folders.paths[1].join("x.yaml")).unwrap();
+    assert!(folders.at_once().is_held, "its folder is being changed");
+    assert!(!folders.later().is_held && file(&folders.view) == folders.paths[0].join("x.yaml"));
+}
+
+#[test]
 fn what_a_link_to_dev_null_masks_stays_masked_while_its_folder_is_in_trouble() {
     for restarts in [false, true] {
         let mut folders = Folders::new();

@@ -98,3 +98,19 @@ fn a_volume_that_cannot_be_written_keeps_no_other_from_its_data() {
     let written = volumes.write(UID, &[volume(&[("a", "2")]), token("2")]).unwrap();
     assert_eq!(written.published.into_iter().collect::<Vec<_>>(), ["config"]);
 }
+
+#[test]
+fn what_fails_again_is_the_same_failure() {
+    let fails = |volumes: &mut Volumes, data: &VolumeData| {
+        let error = volumes.write(UID, [data]).unwrap_err();
+        let VolumeError::Write { source, .. } = &error else { panic!("{error}") };
+        (source.to_string(), source.path.clone(), error.hint())
+    };
+    let (root, mut volumes) = root();
+    let refused = volume(&[("k", "1"), ("k/below", "2")]);
+    let first = fails(&mut volumes, &refused);
+    assert_eq!(first.1, place(root.path()).join("k"), "it names volume and key");
+    assert_eq!(fails(&mut volumes, &refused), first);
+    volumes.write(UID, &[volume(&[("a", "1")])]).unwrap();
+    assert_eq!(fails(&mut volumes, &refused), first, "also of one that is there");
+}

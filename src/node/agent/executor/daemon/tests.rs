@@ -170,3 +170,19 @@ fn without_a_record_that_can_be_put_in_json_there_is_no_manifest() {
     assert_eq!(names(folder.path()), [""; 0]);
     assert_eq!(outcome.counts.starts, 0);
 }
+
+#[test]
+fn a_refresh_that_writes_nothing_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut executor, config) = (executor(folder.path()), config());
+    let decision = decided(&observation(None), &state(&config), &config);
+    let kept = BTreeSet::new();
+    let refresh = Action::Refresh { rendering: rendering(OLD, "net-aaaaa"), volumes: true, manifest: false, kept };
+    let plan = DaemonPlan { actions: vec![refresh], ..plan::empty(DaemonRecord::new(key(), 2)) };
+    let mut refreshes = || {
+        let mut outcome = EffectOutcome::default();
+        executor.apply(&plan, &decision, &config, &mut outcome).unwrap();
+        (outcome.counts.refreshes, outcome.refreshed.len())
+    };
+    assert_eq!([refreshes(), refreshes()], [(1, 1), (0, 0)]);
+}

@@ -190,7 +190,8 @@ fn what_is_remembered_counts_among_what_daemons_of_a_namespace_may_have() {
         .flat_map(|number| ["a", "kube-system"].map(|namespace| (config_map(namespace, number), entry(1))))
         .collect();
     let mut objects: BTreeSet<ObjectRef> = (800..1_000).map(|number| config_map("a", number)).collect();
-    extend(&mut objects, &remembered, &policy());
+    let inputs = RememberedInputs { objects: remembered, ..RememberedInputs::default() };
+    extend(&mut objects, &inputs, &policy());
     let of = |namespace: &str| objects.iter().filter(|object| object.key.namespace == namespace).count();
     assert_eq!((of("a"), of("kube-system")), (bounds::OBJECTS, 900));
     assert!((800..1_000).all(|number| objects.contains(&config_map("a", number))), "what daemons need comes first");

@@ -2,6 +2,7 @@
 
 use crate::core::validate;
 use crate::node::agent::decide::tests;
+use crate::node::checkpoint::DamageCause;
 
 use super::*;
 
@@ -39,7 +40,7 @@ fn a_damaged_record_of_this_boot_may_have_recorded_a_hand_over() {
         state.inputs.boot = Some(boot.to_owned());
         state.inputs.daemon_sets.insert(tests::key(), known(mode));
         let path = Path::new("/s/daemons").join(file);
-        let damaged = [Damaged { path, why: "is cut off".to_owned(), kept: None, is_read: true }];
+        let damaged = [Damaged { path, why: "is cut off".to_owned(), kept: None, cause: DamageCause::Broken }];
         let lost = add_lost_records(&mut state, Floor::default());
         note_lost_hand_overs(&mut state, &lost, &damaged, "b");
         let noted = state.records[&tests::key()].hand_over.as_ref().is_some_and(HandOver::is_unknown);

@@ -83,7 +83,7 @@ fn a_state_folder_that_others_may_write_to_is_not_used_while_that_is_so() {
     chmod(&node.path("state"), 0o777);
     node.define("net", "i:2");
     node.define("new", "i:1");
-    agent.inputs.reread();
+    agent.inputs.reread(false);
     runtime.block_on(agent.pass());
     assert_eq!((node.number_of("net"), node.number_of("new")), (0, 0));
     assert!(!node.path("state/daemons/a_new.json").exists());
