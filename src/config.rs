@@ -133,7 +133,7 @@ pub fn load_from(file: Option<&Path>, root: &Path, host: &dyn Host) -> Result<Co
 }
 
 /// The socket of the agent that runs by the configuration that was in force before `file` became invalid, as far as that
-/// can be told.
+/// is known.
 pub fn socket_of_invalid(file: Option<&Path>) -> PathBuf {
     let run_dir = read::run_dir(file, Path::new("/")).unwrap_or_else(|| PathBuf::from(DEFAULT_RUN_DIR));
     run_dir.join(SOCKET)

@@ -84,10 +84,9 @@ const HINTS: usize = 20;
 impl Summary {
     /// Says that `release` ends it, and how.
     pub fn let_go(&mut self, key: &ObjectKey) {
-        let hint = format!("to end it: `daemonlet release {key}`, or policy.release = [\"{key}\"]");
-        self.releasable = true;
-        if !self.hints.contains(&hint) {
-            self.hints.push(hint);
+        if !self.releasable {
+            self.releasable = true;
+            self.hints.push(format!("to end it: `daemonlet release {key}`, or policy.release = [\"{key}\"]"));
         }
     }
 

@@ -55,7 +55,7 @@ fn a_folder_in_trouble_uncovers_no_earlier_file() {
 }
 
 #[test]
-fn a_file_that_is_kept_before_an_earlier_one_is_told_and_can_be_let_go() {
+fn a_file_that_is_kept_before_an_earlier_one_is_named_and_can_be_let_go() {
     let mut folders = Folders::new();
     folders.write(0, "x.yaml", &daemon_set("a", "vendor"));
     folders.write(1, "x.yaml", &daemon_set("a", "owner"));
@@ -72,7 +72,6 @@ fn a_file_that_is_kept_before_an_earlier_one_is_told_and_can_be_let_go() {
     folders.begin(view);
     assert_eq!(file(folders.later()), folders.paths[0].join("x.yaml"));
     assert_eq!((folders.names(), folders.view.notes.len()), (vec!["a".to_owned(), "b".to_owned()], 0));
-    // What lies below a mount that is missing is told as elsewhere.
     fs::rename(&aside, &folders.paths[1]).unwrap();
     folders.later();
     fs::remove_file(folders.paths[1].join("x.yaml")).unwrap();
