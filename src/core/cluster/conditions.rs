@@ -85,12 +85,12 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
             };
             match held {
                 None => (false, "Complete", all),
-                Some(held) => (false, HELD, format!("{all}, and not all have the current overlays: {held}")),
+                Some(_) => (false, HELD, format!("{all}, and not all have the current overlays{}", waits(facts))),
             }
         }
-        (_, None) => (true, "RollingOut", left + &waiting(facts)),
-        (_, Some(held @ Standstill::NoCanary { .. })) => (false, NO_CANARY, format!("{left}: {held}")),
-        (_, Some(held)) => (false, HELD, format!("{left}: {held}")),
+        (_, None) => (true, "RollingOut", left + &waits(facts)),
+        (_, Some(Standstill::NoCanary { .. })) => (false, NO_CANARY, left + &waits(facts)),
+        (_, Some(_)) => (false, HELD, left + &waits(facts)),
     };
     let degraded = match (facts.trouble, facts.causes.is_empty()) {
         (Some((reason, message)), _) => (true, reason, message.to_owned()),
@@ -104,10 +104,15 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
     ]
 }
 
-/// What approved nodes wait for, if they do.
-fn waiting(facts: &ConditionFacts<'_>) -> String {
-    let waiting = facts.waiting.filter(|(_, nodes)| *nodes > 0);
-    waiting.map_or_else(String::new, |(when, nodes)| format!(": {}", when.words_of(nodes)))
+/// Why no further node is approved, and what approved nodes wait for: either may be the reason that nothing happens.
+fn waits(facts: &ConditionFacts<'_>) -> String {
+    let waiting = facts.waiting.filter(|(_, nodes)| *nodes > 0).map(|(when, nodes)| when.words_of(nodes));
+    match (facts.held, waiting) {
+        (Some(held), Some(waiting)) => format!(": {held}; {waiting}"),
+        (Some(held), None) => format!(": {held}"),
+        (None, Some(waiting)) => format!(": {waiting}"),
+        (None, None) => String::new(),
+    }
 }
 
 /// That a rollout is taken back.
@@ -128,13 +133,11 @@ fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static s
             )
         }
         (left, _) => {
-            if let Some(held @ Standstill::Unable(_)) = facts.held {
-                let message = format!("{why}: {} left to go back to revision {revision}: {held}", count(*left));
-                return (false, HELD, message);
+            let message = format!("{why}: {} left to go back to revision {revision}{}", count(*left), waits(facts));
+            match facts.held {
+                Some(Standstill::Unable(_)) => (false, HELD, message),
+                _ => (true, "RollingBack", message),
             }
-            let waits = facts.held.map_or_else(|| waiting(facts), |held| format!(": {held}"));
-            let message = format!("{why}: {} left to go back to revision {revision}{waits}", count(*left));
-            (true, "RollingBack", message)
         }
     }
 }
