@@ -151,13 +151,13 @@ impl Current {
         self.revision["metadata"]["annotations"][name].as_str()
     }
 
-    /// Whether the coordinator has not looked at this generation yet: what it says is of an earlier one. While a DaemonSet
-    /// controller acts on it, too, only the condition `Released` says at which it has looked.
+    /// Whether the coordinator has not looked at this generation yet: what it says is of an earlier one. Once there is a
+    /// condition `Released`, that alone says so: a DaemonSet controller may write `observedGeneration`, too.
     fn is_ahead(&self) -> bool {
         let (status, generation) = self.status();
         let observed = status.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0);
-        let released = RolloutStatus::of(status, generation).released.map_or(0, |released| released.generation);
-        observed.max(released) < generation
+        let released = RolloutStatus::of(status, generation).released;
+        released.map_or(observed, |released| released.generation) < generation
     }
 
     /// What the coordinator says of a DaemonSet controller that acts on it, too.
@@ -175,13 +175,14 @@ impl Current {
     /// Why its rollout is halted, if it is. If the annotation could not be written, only the status has that.
     fn halted(&self) -> Option<Halted> {
         let (status, generation) = self.status();
-        self.mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| Halted::of_status(status, generation))
+        self.mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| Halted::of_status(status, generation, &self.hash))
     }
 
     /// Whether its rollout was taken back.
     fn is_aborted(&self) -> bool {
         let (status, generation) = self.status();
-        self.annotation(ABORTED).is_some_and(|name| name == self.name || released::is_aborted(status, generation))
+        let is_told = || released::is_aborted(status, generation, &self.hash);
+        self.annotation(ABORTED).is_some_and(|name| name == self.name || is_told())
     }
 
     /// The released revision, if it is another.

@@ -29,6 +29,8 @@ pub type Causes = BTreeMap<String, Vec<String>>;
 /// What conditions are made from.
 #[derive(Clone, Debug)]
 pub struct ConditionFacts<'a> {
+    /// The hash of the current revision.
+    pub revision: &'a str,
     pub counters: Counters,
     /// Why the rollout stands still, if it does.
     pub held: Option<&'a Standstill>,
@@ -173,10 +175,14 @@ pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value
         let (status, reason, message) = released::condition(of, *first_instances);
         (released::RELEASED, status, reason, message)
     }));
-    ours.extend(match facts.halted {
-        Some(halted) => Some((released::HALTED, true, released::FAILED, halted.words())),
-        None => facts.is_aborted.then(|| (released::HALTED, true, released::ABORTED, ABORTED.to_owned())),
-    });
+    let halted = match facts.halted {
+        Some(halted) => Some((released::FAILED, halted.words())),
+        None => facts.is_aborted.then(|| (released::ABORTED, ABORTED.to_owned())),
+    };
+    ours.extend(halted.map(|(reason, words)| {
+        let message = released::halted_message(facts.revision, &words);
+        (released::HALTED, true, reason, message)
+    }));
     let is_halted = facts.halted.is_some() || facts.is_aborted;
     let mut merged = merge_all(live, ours, now);
     if !is_halted {
@@ -295,6 +301,7 @@ mod tests {
         let nodes = |count: usize| (0..count).map(|i| format!("n{i}")).collect();
         let causes = Causes::from([("image".to_owned(), nodes(12)), ("probe".to_owned(), nodes(3))]);
         let facts = ConditionFacts {
+            revision: "r",
             counters,
             held: None,
             waiting: None,

@@ -104,6 +104,7 @@ impl RolloutOutcome<'_> {
             causes: &causes,
             trouble: match (self.conflict, self.refused) {
                 (Some(conflict), _) => Some(("Conflict", conflict)),
+            revision: &daemon.hash,
                 (None, Some(refused)) => Some(("NoControllerRevision", refused)),
                 (None, None) => None,
             },

@@ -62,7 +62,7 @@ pub(super) fn halted(
     let unwritten = noted.filter(|noted| noted.stands(uid)).map(|noted| noted.halted.clone());
     // A halt without nodes was written by hand. If the ControllerRevision exists and does not have it, it was ended by
     // hand, too.
-    let in_status = Halted::of_status(&daemon.status, daemon.generation);
+    let in_status = Halted::of_status(&daemon.status, daemon.generation, &daemon.hash);
     let in_status = in_status.filter(|halted| !halted.nodes.is_empty() || current.is_none());
     let is_decided = known.state.decided.get(&daemon.daemon_set.key) == Some(&daemon.uid);
     let of_former_term = || in_status.filter(|_| !is_decided);
@@ -115,7 +115,7 @@ pub(super) fn retried(
 ) -> Option<BTreeSet<String>> {
     let is_as_then = |n: &NodeFact<'_>| n.failed || !n.ready || !n.is_liveness_known();
     // A coordinator that takes over believes the halt in the status as long as it names them.
-    let in_status = Halted::of_status(&daemon.status, daemon.generation);
+    let in_status = Halted::of_status(&daemon.status, daemon.generation, &daemon.hash);
     let is_named = |name: &String| in_status.as_ref().is_some_and(|halted| halted.nodes.contains(name));
     let stays = |name: &String| is_named(name) || facts.iter().any(|n| n.name == name.as_str() && is_as_then(n));
     let mut left: BTreeSet<String> = current.retried.iter().filter(|name| stays(name)).cloned().collect();
