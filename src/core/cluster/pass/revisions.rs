@@ -107,3 +107,13 @@ fn known_revisions<'a>(
     others.extend(view.others_revisions(key));
     (own, others, releases)
 }
+/// The ControllerRevisions of a DaemonSet, and those that it is about to adopt.
+pub(super) fn adopted<'a>(
+    view: &'a ClusterSnapshot,
+    daemon: &'a WatchedDaemon,
+) -> impl Iterator<Item = &'a RevisionFact> {
+    let is_its = |known: &KnownRevision| known.controller.as_ref().is_none_or(|uid| *uid == daemon.uid);
+    let its = of_namespace(view, &daemon.daemon_set.key.namespace);
+    its.map(|(_, known)| known).filter(move |known| is_its(known) && known.is_selected_by(daemon)).map(|k| &k.revision)
+}
+
