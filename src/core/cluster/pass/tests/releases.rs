@@ -201,6 +201,7 @@ fn nothing_is_approved_without_its_controller_revision() {
     assert_eq!((status.as_str(), reason.as_str()), ("True", "NoControllerRevision"));
     assert!(message.ends_with("exceeded quota"), "{message}");
     assert_eq!(self::status(&plan).get("observedGeneration"), None, "counters follow the current revision");
+    assert_eq!(plan.troubles.len(), 1, "and an event says so");
 }
 
 #[test]
