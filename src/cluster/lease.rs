@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::core::cluster::node_daemons::LeaseTerm;
 use crate::core::cluster::overview::CANNOT_LIST;
 use crate::core::json::Json;
-use crate::node::api::words;
+use crate::node::api::ApiFailure;
 
 use super::CoordinatorOptions;
 use super::inputs::ClusterEvent;
@@ -133,7 +133,11 @@ impl Lease {
         match tokio::time::timeout(PATIENCE, self.give_back(client)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!("lease {} is not released: {error}; it expires in {DURATION:?}", self.name)
+                tracing::warn!(
+                    "lease {} is not released: {}; it expires in {DURATION:?}",
+                    self.name,
+                    ApiFailure::from_kube(&error)
+                )
             }
             Err(_) => tracing::warn!("lease {} is not released: no answer; it expires in {DURATION:?}", self.name),
         }
@@ -169,7 +173,7 @@ impl Lease {
     async fn attempt(&mut self, client: &kube::Client) -> Attempt {
         let held = match tokio::time::timeout(PATIENCE, self.write(client)).await {
             Ok(Ok(held)) => held,
-            Ok(Err(error)) => return self.failed(words(&error)),
+            Ok(Err(error)) => return self.failed(ApiFailure::from_kube(&error).message),
             Err(_) => return self.failed(format!("no answer within {} s", PATIENCE.as_secs())),
         };
         if self.last_error.take().is_some() {

@@ -16,6 +16,7 @@ use kube::api::PostParams;
 use kube::api::Preconditions;
 use kube::core::ApiResource;
 use kube::core::GroupVersionKind;
+use kube::core::Status;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -27,8 +28,10 @@ use crate::core::cluster::requests::RequestOutcome;
 use crate::core::cluster::requests::SendError;
 use crate::core::cluster::snapshot::Change;
 use crate::core::cluster::snapshot::WatchedKind;
+use crate::core::escape;
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
+use crate::node::api::ApiFailure;
 
 use super::inputs::ClusterEvent;
 use super::inputs::ClusterEvents;
@@ -37,6 +40,10 @@ use super::watch;
 
 /// Requests at one time.
 const AT_ONCE: usize = 16;
+/// Bytes of the API server's words that are kept.
+const WORDS: usize = 512;
+/// Bytes of a name.
+const NAME: usize = 253;
 /// A request takes no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -106,19 +113,45 @@ fn answer(
         Ok(Ok(Shown::Event)) => (RequestOutcome::Written, None),
         Ok(Ok(Shown::Leases(leases))) => (RequestOutcome::Leases(leases), None),
         Ok(Ok(Shown::Missing(what))) => (RequestOutcome::Outdated(what.to_owned()), None),
-        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
-            (RequestOutcome::Outdated(status.message), None)
+        Ok(Err(error)) => {
+            let words = words(&error);
+            let outcome = match error {
+                kube::Error::Api(status) if matches!(status.code, 404 | 409) => RequestOutcome::Outdated(words),
+                kube::Error::Api(status) => RequestOutcome::Failed(SendError::of(status.code, words)),
+                _ => RequestOutcome::Failed(SendError::Unanswered(words)),
+            };
+            (outcome, None)
         }
-        Ok(Err(kube::Error::Api(status))) => {
-            let code = status.code;
-            (RequestOutcome::Failed(SendError::of(code, kube::Error::Api(status).to_string())), None)
-        }
-        Ok(Err(error)) => (RequestOutcome::Failed(SendError::Unanswered(error.to_string())), None),
         Err(_) => {
             let message = format!("no answer within {} s", PATIENCE.as_secs());
             (RequestOutcome::Failed(SendError::Unanswered(message)), None)
         }
     }
+}
+
+/// Why a request failed, in a bounded number of words: they go into conditions and the log.
+fn words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => refused_data(status),
+        _ => None,
+    }
+    .unwrap_or_else(|| escape::short(&ApiFailure::from_kube(error).message, WORDS).into_owned())
+}
+
+/// What it means that the API server refuses a patch of a ControllerRevision because of its data, which no patch of ours
+/// changes: the API server encodes the object anew to patch it, and compares the bytes of the data with those that are stored.
+/// They differ where they were not written as Go writes JSON (`ValidateControllerRevisionUpdate` of upstream).
+fn refused_data(status: &Status) -> Option<String> {
+    let details = status.details.as_ref().filter(|details| details.kind == "ControllerRevision")?;
+    let is_it = status.code == 422 && details.causes.iter().any(|cause| cause.field == "data");
+    is_it.then(|| {
+        format!(
+            "the API server lets no patch change ControllerRevision {}, not even its annotations: its data is not written as \
+             the API server writes JSON, so that each patch would change the data, too; delete this ControllerRevision: the \
+             coordinator makes the one of the current template anew",
+            escape::short(&details.name, NAME)
+        )
+    })
 }
 
 fn api(client: &kube::Client, kind: WatchedKind, key: &ObjectKey) -> Api<DynamicObject> {

@@ -62,7 +62,12 @@ type KnownAnnotation = (&'static str, fn(&str) -> bool, &'static str, &'static s
 const HELD: &str = "nothing is rolled out";
 
 const KNOWN: [KnownAnnotation; 27] = [
-    (PROGRESS_DEADLINE, |text| progress_deadline(text).is_some(), "a Go duration above 0, such as 10m", "10m is used"),
+    (
+        PROGRESS_DEADLINE,
+        |text| progress_deadline(text).is_some(),
+        "a Go duration above 0, such as 10m",
+        "10m is used, and nothing is rolled out",
+    ),
     (ROLLBACK, |text| matches!(text, "auto" | "off"), "auto or off", "off is used, and nothing is rolled out"),
     (RESTART_ON, |text| text == "config", "config", "changed data restarts nothing"),
     (PAUSED, |text| matches!(text, "true" | "false"), "true or false", "it is paused"),
@@ -78,8 +83,8 @@ const KNOWN: [KnownAnnotation; 27] = [
         "a number of nodes or a percentage, above 0",
         "it starts on no node that never ran it",
     ),
-    (TOPOLOGY_KEY, |text| !text.is_empty(), "a label of Nodes", HELD),
-    (SPREAD_KEY, |text| !text.is_empty(), "a label of Nodes", HELD),
+    (TOPOLOGY_KEY, labels::is_label_key, "the name of a label of Nodes, such as topology.kubernetes.io/zone", HELD),
+    (SPREAD_KEY, labels::is_label_key, "the name of a label of Nodes, such as example.org/rack", HELD),
     (
         WINDOW,
         |text| Window::parse(text).is_ok(),
@@ -131,8 +136,19 @@ const SHOWN: usize = 128;
 
 /// Annotations that bound how far and how fast a rollout goes: one that is not understood holds it, since what its owner
 /// meant by it may be less than what would go on without.
-const STEERING: [&str; 10] =
-    [PAUSED, PARTITION, CANARY, CANARY_HOLD, MAX_FAILED, MAX_UNREACHABLE, TOPOLOGY_KEY, SPREAD_KEY, STEPS, ROLLBACK];
+const STEERING: [&str; 11] = [
+    PAUSED,
+    PARTITION,
+    CANARY,
+    CANARY_HOLD,
+    MAX_FAILED,
+    MAX_UNREACHABLE,
+    TOPOLOGY_KEY,
+    SPREAD_KEY,
+    STEPS,
+    PROGRESS_DEADLINE,
+    ROLLBACK,
+];
 
 /// The annotation of ours on `daemon_set` whose value or name is not understood, in words, if it holds rollouts. One whose
 /// name is unknown does: it is misspelt, or of a later version, and may bound a rollout that would go on without it.

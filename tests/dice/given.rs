@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use daemonlet::core::cluster::conditions;
 use daemonlet::core::cluster::node_daemons::Approval;
+use daemonlet::core::cluster::released;
 use daemonlet::core::cluster::released::HALTED;
 use daemonlet::core::cluster::released::RELEASED;
 use daemonlet::core::cluster::released::RolloutStatus;
@@ -108,7 +109,7 @@ fn is_aborted(daemon: &WatchedDaemon, current: Option<&KnownRevision>) -> bool {
     let named = daemon.daemon_set.annotations.get(ABORTED);
     released.is_none_or(|released| released.hash != daemon.hash)
         && (current.is_some_and(|current| named == Some(&current.revision.name))
-            || named.is_some() && daemonlet::core::cluster::released::is_aborted(&daemon.status, daemon.generation))
+            || named.is_some() && released::is_aborted(&daemon.status, daemon.generation, &daemon.hash))
 }
 
 /// Whether all canary nodes have the wanted revision available.

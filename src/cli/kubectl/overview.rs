@@ -44,8 +44,7 @@ fn human(overview: &Overview, colour: Colour, now: Timestamp) -> String {
         text.push_str("# ready on the wanted revision, = on it and not ready, . not on it\n");
     }
     for rollout in &overview.daemon_sets {
-        let held = if rollout.halted.is_empty() { &rollout.held } else { "" };
-        for said in [held, &rollout.halted, &rollout.degraded].into_iter().filter(|said| !said.is_empty()) {
+        for said in [held(rollout), &rollout.halted, &rollout.degraded].into_iter().filter(|said| !said.is_empty()) {
             text.push_str(&colour.yellow(&format!("{}/{}: {said}", rollout.namespace, rollout.name)));
             text.push('\n');
         }
@@ -65,6 +64,13 @@ fn human(overview: &Overview, colour: Colour, now: Timestamp) -> String {
         text.push_str(&table::table(&["NODE", "DAEMONSET", "STATE", "REVISION", "READY", "REASON"], &late));
     }
     text
+}
+
+/// What holds a rollout, unless that is the halt alone, which is shown by itself.
+fn held(rollout: &Rollout) -> &str {
+    let (_, halt) = rollout.halted.split_once(": ").unwrap_or_default();
+    let is_halt = !halt.is_empty() && rollout.held.ends_with(halt);
+    if is_halt { "" } else { &rollout.held }
 }
 
 fn row(rollout: &Rollout, colour: Colour) -> Vec<Cell> {
@@ -155,6 +161,17 @@ mod tests {
             ready: desired,
             nodes: Vec::new(),
         }
+    }
+
+    #[test]
+    fn what_else_holds_a_halted_rollout_is_shown() {
+        let of = |held: &str| {
+            let halted = "revision 5d8c7: halted since t: it failed on 1 node: n1".to_owned();
+            let rollout = Rollout { held: held.to_owned(), halted, ..rollout(3, 1, 1) };
+            super::held(&rollout).to_owned()
+        };
+        assert_eq!(of("2 of 3 nodes are left: halted since t: it failed on 1 node: n1"), "");
+        assert_eq!(of("2 of 3 nodes are left: paused"), "2 of 3 nodes are left: paused");
     }
 
     #[test]

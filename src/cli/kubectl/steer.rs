@@ -2,6 +2,7 @@
 //!
 //! Owns which annotation each command writes, and what it prints. The coordinator does the rest.
 
+mod follow;
 mod obeyed;
 
 use std::cmp::Reverse;
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use crate::cli::CommandFailure;
 use crate::cli::Exit;
+use crate::clock;
 use crate::core::cluster::broken::BROKEN_ANNOTATION;
 use crate::core::cluster::broken::BrokenNodes;
 use crate::core::cluster::conditions;
@@ -38,7 +40,6 @@ use crate::core::model::PAUSED;
 use crate::core::model::PROMOTED;
 use crate::core::model::RETRY;
 use crate::core::model::STEPS;
-use crate::core::model::UPDATE;
 
 use super::cluster;
 use obeyed::Obeyed;
@@ -151,13 +152,13 @@ impl Current {
         self.revision["metadata"]["annotations"][name].as_str()
     }
 
-    /// Whether the coordinator has not looked at this generation yet: what it says is of an earlier one. While a DaemonSet
-    /// controller acts on it, too, only the condition `Released` says at which it has looked.
+    /// Whether the coordinator has not looked at this generation yet: what it says is of an earlier one. Once there is a
+    /// condition `Released`, that alone says so: a DaemonSet controller may write `observedGeneration`, too.
     fn is_ahead(&self) -> bool {
         let (status, generation) = self.status();
         let observed = status.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0);
-        let released = RolloutStatus::of(status, generation).released.map_or(0, |released| released.generation);
-        observed.max(released) < generation
+        let released = RolloutStatus::of(status, generation).released;
+        released.map_or(observed, |released| released.generation) < generation
     }
 
     /// What the coordinator says of a DaemonSet controller that acts on it, too.
@@ -175,13 +176,14 @@ impl Current {
     /// Why its rollout is halted, if it is. If the annotation could not be written, only the status has that.
     fn halted(&self) -> Option<Halted> {
         let (status, generation) = self.status();
-        self.mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| Halted::of_status(status, generation))
+        self.mark(HALTED_ANNOTATION).map(Halted::of).or_else(|| Halted::of_status(status, generation, &self.hash))
     }
 
     /// Whether its rollout was taken back.
     fn is_aborted(&self) -> bool {
         let (status, generation) = self.status();
-        self.annotation(ABORTED).is_some_and(|name| name == self.name || released::is_aborted(status, generation))
+        let is_told = || released::is_aborted(status, generation, &self.hash);
+        self.annotation(ABORTED).is_some_and(|name| name == self.name || is_told())
     }
 
     /// The released revision, if it is another.
@@ -251,19 +253,11 @@ pub(super) async fn promote(client: &kube::Client, key: &ObjectKey) -> Result<Ve
     let (step, held) = hold(&current, key)?;
     let value = format!("{}/{}/{step}", current.name, current.number());
     current.annotate(client, key, json!({PROMOTED: value})).await?;
-    let paused = match is_paused(&current.daemon_set) {
-        true => format!("; it is paused, so that is after `kubectl daemonlet resume {key}`"),
-        false => String::new(),
-    };
+    let follow = follow::when(&current.daemon_set, key, clock::now());
     Ok(vec![format!(
-        "{key}: {held} of revision {} holds no longer ({PROMOTED}={value}); nodes follow once those that have it are \
-         available{paused}; the next revision holds again",
+        "{key}: {held} of revision {} holds no longer ({PROMOTED}={value}); {follow}; the next revision holds again",
         current.name
     )])
-}
-
-fn is_paused(daemon_set: &Value) -> bool {
-    daemon_set["metadata"]["annotations"][PAUSED].as_str().is_some_and(|value| value != "false")
 }
 
 /// What is written for a rollout of the `revision` that is to begin anew: what was `promoted` of it is void, or its
@@ -275,8 +269,7 @@ fn begins_anew(promoted: Option<&str>, revision: &str) -> Value {
 
 /// What nodes do whose rollout is aborted.
 fn way_back(daemon_set: &Value, released: Option<&Released>, key: &ObjectKey) -> String {
-    let is_paused = is_paused(daemon_set);
-    let is_on_delete = daemon_set.str_at(["spec", "updateStrategy", "type"]) == "OnDelete";
+    let (is_paused, is_on_delete) = (follow::is_paused(daemon_set), follow::is_on_delete(daemon_set));
     match released {
         None => "no revision was released before: nodes keep what they have".to_owned(),
         Some(_) if is_on_delete => "the update strategy is OnDelete: nodes keep what they have".to_owned(),
@@ -285,9 +278,7 @@ fn way_back(daemon_set: &Value, released: Option<&Released>, key: &ObjectKey) ->
             released.name
         ),
         Some(released) => {
-            let update = daemon_set["metadata"]["annotations"][UPDATE].as_str();
-            let when =
-                update.map_or_else(String::new, |update| format!(", each when its trigger comes ({UPDATE}: {update})"));
+            let when = follow::trigger(daemon_set);
             format!("nodes that have it go back to {}, within the same budget{when}", released.name)
         }
     }

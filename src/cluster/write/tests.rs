@@ -54,3 +54,29 @@ async fn a_revision_is_adopted_only_for_a_daemon_set_that_is_there() {
         assert_eq!(patches, if adopts { vec![patch] } else { vec![] });
     }
 }
+
+#[test]
+fn a_refusal_says_why_in_a_bounded_number_of_words() {
+    let refusal = |status: Value| {
+        let status: Status = serde_json::from_value(status).unwrap();
+        match answer(Ok(Err(kube::Error::Api(Box::new(status))))).0 {
+            RequestOutcome::Failed(SendError::Refused(words)) | RequestOutcome::Outdated(words) => words,
+            other => panic!("{other:?}"),
+        }
+    };
+    let quota = json!({"code": 403, "reason": "Forbidden", "message": "exceeded quota", "details": {"kind": "pods"}});
+    assert_eq!(refusal(quota), "exceeded quota (403)");
+    for code in [403, 409] {
+        let long = refusal(json!({"code": code, "message": "\u{e9}".repeat(5_000)}));
+        assert!(long.len() < 600 && long.ends_with("bytes more)"), "{long}");
+    }
+    let details = |field: &str| {
+        let cause =
+            json!({"reason": "FieldValueInvalid", "message": "Invalid value: field is immutable", "field": field});
+        json!({"name": "net-1", "group": "apps", "kind": "ControllerRevision", "causes": [cause]})
+    };
+    let data = refusal(json!({"code": 422, "reason": "Invalid", "message": "immutable", "details": details("data")}));
+    assert!(data.contains("ControllerRevision net-1") && data.contains("delete this ControllerRevision"), "{data}");
+    let other = refusal(json!({"code": 422, "message": "no", "details": details("revision")}));
+    assert_eq!(other, "no (422)");
+}

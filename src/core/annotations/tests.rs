@@ -48,7 +48,7 @@ fn names_are_corrected_and_values_explained() {
         (
             "progress-deadline",
             "0s",
-            "\"0s\" is not a Go duration above 0, such as 10m; 10m is used (write a Go duration above 0, such as 10m)",
+            "\"0s\" is not a Go duration above 0, such as 10m; 10m is used, and nothing is rolled out (write a Go duration above 0, such as 10m)",
         ),
         ("rollback", "yes", "\"yes\" is not auto or off; off is used, and nothing is rolled out (write auto or off)"),
         ("restart-on", "Config", "\"Config\" is not config; changed data restarts nothing (write config)"),

@@ -29,6 +29,8 @@ pub type Causes = BTreeMap<String, Vec<String>>;
 /// What conditions are made from.
 #[derive(Clone, Debug)]
 pub struct ConditionFacts<'a> {
+    /// The hash of the current revision.
+    pub revision: &'a str,
     pub counters: Counters,
     /// Why the rollout stands still, if it does.
     pub held: Option<&'a Standstill>,
@@ -85,12 +87,12 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
             };
             match held {
                 None => (false, "Complete", all),
-                Some(held) => (false, HELD, format!("{all}, and not all have the current overlays: {held}")),
+                Some(_) => (false, HELD, format!("{all}, and not all have the current overlays{}", waits(facts))),
             }
         }
-        (_, None) => (true, "RollingOut", left + &waiting(facts)),
-        (_, Some(held @ Standstill::NoCanary { .. })) => (false, NO_CANARY, format!("{left}: {held}")),
-        (_, Some(held)) => (false, HELD, format!("{left}: {held}")),
+        (_, None) => (true, "RollingOut", left + &waits(facts)),
+        (_, Some(Standstill::NoCanary { .. })) => (false, NO_CANARY, left + &waits(facts)),
+        (_, Some(_)) => (false, HELD, left + &waits(facts)),
     };
     let degraded = match (facts.trouble, facts.causes.is_empty()) {
         (Some((reason, message)), _) => (true, reason, message.to_owned()),
@@ -104,10 +106,15 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
     ]
 }
 
-/// What approved nodes wait for, if they do.
-fn waiting(facts: &ConditionFacts<'_>) -> String {
-    let waiting = facts.waiting.filter(|(_, nodes)| *nodes > 0);
-    waiting.map_or_else(String::new, |(when, nodes)| format!(": {}", when.words_of(nodes)))
+/// Why no further node is approved, and what approved nodes wait for: either may be the reason that nothing happens.
+fn waits(facts: &ConditionFacts<'_>) -> String {
+    let waiting = facts.waiting.filter(|(_, nodes)| *nodes > 0).map(|(when, nodes)| when.words_of(nodes));
+    match (facts.held, waiting) {
+        (Some(held), Some(waiting)) => format!(": {held}; {waiting}"),
+        (Some(held), None) => format!(": {held}"),
+        (None, Some(waiting)) => format!(": {waiting}"),
+        (None, None) => String::new(),
+    }
 }
 
 /// That a rollout is taken back.
@@ -128,13 +135,11 @@ fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static s
             )
         }
         (left, _) => {
-            if let Some(held @ Standstill::Unable(_)) = facts.held {
-                let message = format!("{why}: {} left to go back to revision {revision}: {held}", count(*left));
-                return (false, HELD, message);
+            let message = format!("{why}: {} left to go back to revision {revision}{}", count(*left), waits(facts));
+            match facts.held {
+                Some(Standstill::Unable(_)) => (false, HELD, message),
+                _ => (true, "RollingBack", message),
             }
-            let waits = facts.held.map_or_else(|| waiting(facts), |held| format!(": {held}"));
-            let message = format!("{why}: {} left to go back to revision {revision}{waits}", count(*left));
-            (true, "RollingBack", message)
         }
     }
 }
@@ -170,10 +175,14 @@ pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value
         let (status, reason, message) = released::condition(of, *first_instances);
         (released::RELEASED, status, reason, message)
     }));
-    ours.extend(match facts.halted {
-        Some(halted) => Some((released::HALTED, true, released::FAILED, halted.words())),
-        None => facts.is_aborted.then(|| (released::HALTED, true, released::ABORTED, ABORTED.to_owned())),
-    });
+    let halted = match facts.halted {
+        Some(halted) => Some((released::FAILED, halted.words())),
+        None => facts.is_aborted.then(|| (released::ABORTED, ABORTED.to_owned())),
+    };
+    ours.extend(halted.map(|(reason, words)| {
+        let message = released::halted_message(facts.revision, &words);
+        (released::HALTED, true, reason, message)
+    }));
     let is_halted = facts.halted.is_some() || facts.is_aborted;
     let mut merged = merge_all(live, ours, now);
     if !is_halted {
@@ -292,6 +301,7 @@ mod tests {
         let nodes = |count: usize| (0..count).map(|i| format!("n{i}")).collect();
         let causes = Causes::from([("image".to_owned(), nodes(12)), ("probe".to_owned(), nodes(3))]);
         let facts = ConditionFacts {
+            revision: "r",
             counters,
             held: None,
             waiting: None,

@@ -70,6 +70,8 @@ pub struct Memory {
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// See [`pass::ClusterPlan::unread`].
     pub(super) unread: BTreeMap<ObjectKey, Timestamp>,
+    /// See [`pass::ClusterPlan::awaited`].
+    pub(super) awaited: BTreeMap<ObjectKey, Timestamp>,
     /// See [`pass::ClusterPlan::lacking`].
     pub(super) lacking: BTreeMap<ObjectKey, pass::Lacking>,
     /// DaemonSets that too few agents run: each is logged once.
@@ -207,8 +209,8 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
     decision.requests =
         numbered.map(|(number, (target, version, call))| ClusterRequest { number, target, version, call }).collect();
     let (passed_over, unmentioned, halts, events) = (plan.passed_over, plan.unmentioned, plan.halts, event_plan.next);
-    let (decided, broken, delays, unread, lacking) =
-        (plan.decided, plan.broken, plan.delays, plan.unread, plan.lacking);
+    let (decided, broken, delays, unread, awaited, lacking) =
+        (plan.decided, plan.broken, plan.delays, plan.unread, plan.awaited, plan.lacking);
     decision.memory = is_planned.then_some(Memory {
         passed_over,
         unmentioned,
@@ -217,6 +219,7 @@ pub fn decide(observation: &ClusterObservation, state: &CoordinatorState, settin
         decided,
         broken,
         unread,
+        awaited,
         lacking,
         few,
         left_out,

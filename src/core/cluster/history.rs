@@ -110,6 +110,8 @@ pub struct RevisionFact {
     pub step: Option<String>,
     /// When it was released last: a generation of its DaemonSet. None if that was another object.
     pub released: Option<i64>,
+    /// The same of another object: it may be adopted from a former DaemonSet.
+    pub released_before: Option<i64>,
 }
 
 impl RevisionFact {

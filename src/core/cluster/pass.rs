@@ -197,6 +197,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     );
     let unnoted = current.and_then(|current| releases::unnoted_retry(known, daemon, current));
     rules.hold = rules.hold.or(unnoted).or_else(|| is_restored.then(|| remembered::HOLD.to_owned()));
+    rules.hold = rules.hold.or_else(|| rules::no_zone(&daemon.daemon_set, &facts));
     plan.look(rules::looks_again(&daemon.daemon_set, now + known.state.ahead).map(|at| at - known.state.ahead));
     let advance = match &rules.hold {
         _ if is_aborted || halted.is_some() => Advance::Stopped,
@@ -235,7 +236,10 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     }
     let (counted, look_again) = count(daemon, &facts, now);
     plan.look([rolled.look_again, look_again, history.look_again].into_iter().flatten());
-    let refused = revisions::refused(known, key, &history);
+    let refused = match current.is_none() {
+        true => revisions::refused(known, key, &history).or_else(|| revisions::awaited(known, key, daemon, plan)),
+        false => revisions::refused(known, key, &history),
+    };
     let own = if gated { Vec::new() } else { std::mem::take(&mut history.writes) };
     plan.writes.extend(own.into_iter().chain(marks).map(|write| ObjectWrite::Revision { key: key.clone(), write }));
     approvals::give(known, daemon, (&facts, &rolled), (target, rules.when), plan);

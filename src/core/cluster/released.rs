@@ -132,12 +132,29 @@ fn read(message: &str) -> Option<Released> {
     (is_word(name) && is_word(hash)).then(|| Released { name: name.to_owned(), hash: hash.to_owned(), generation })
 }
 
-/// Whether the status of a DaemonSet of this generation says that people took its rollout back.
-pub fn is_aborted(status: &Value, generation: i64) -> bool {
-    let is_aborted =
-        |c: &Value| c.str_at("type") == HALTED && c.str_at("status") == "True" && c.str_at("reason") == ABORTED;
-    status.at(["observedGeneration"]).and_then(Value::as_i64) == Some(generation)
-        && status.list_at("conditions").iter().any(is_aborted)
+/// The message of the condition `Halted`: it names the revision that it is about.
+pub fn halted_message(revision: &str, words: &str) -> String {
+    format!("revision {revision}: {words}")
+}
+
+/// The words of the condition `Halted` of this `reason`, if it is about the revision with this hash. A message without a
+/// hash, as earlier versions wrote it, is about the template of its generation. Only the condition `Released` proves that
+/// this is the current one: the DaemonSet controller may write `observedGeneration`, too.
+fn halted_words<'a>(status: &'a Value, generation: i64, revision: &str, reason: &str) -> Option<&'a str> {
+    let is_it = |c: &&Value| c.str_at("type") == HALTED && c.str_at("status") == "True" && c.str_at("reason") == reason;
+    let message = status.list_at("conditions").iter().find(is_it)?.str_at("message");
+    let of_it = message.split_once(": ").and_then(|(head, words)| Some((head.split_once(' ')?, words)));
+    if let Some((("revision", named), words)) = of_it {
+        return (named == revision).then_some(words);
+    }
+    let released = RolloutStatus::of(status, generation).released;
+    released.is_some_and(|released| released.generation == generation).then_some(message)
+}
+
+/// Whether the status of a DaemonSet of this generation says that people took back the rollout of the revision with this
+/// hash.
+pub fn is_aborted(status: &Value, generation: i64, revision: &str) -> bool {
+    halted_words(status, generation, revision, ABORTED).is_some()
 }
 
 /// Why a rollout is halted, as the ControllerRevision keeps it.
@@ -169,17 +186,10 @@ impl Halted {
         format!("halted{since}: {}{on}", self.cause)
     }
 
-    /// The halt of the newest revision by its failures, as the status of a DaemonSet shows it; its ControllerRevision
-    /// may not. `None` if the status is of an earlier `generation`, which may have had another revision.
-    pub fn of_status(status: &Value, generation: i64) -> Option<Self> {
-        let seen = match RolloutStatus::of(status, generation).released {
-            Some(released) => released.generation,
-            None => status.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0),
-        };
-        let is_it =
-            |c: &&Value| c.str_at("type") == HALTED && c.str_at("status") == "True" && c.str_at("reason") == FAILED;
-        let condition = status.list_at("conditions").iter().find(is_it).filter(|_| seen == generation)?;
-        Some(Self::read(condition.str_at("message")))
+    /// The halt of the revision with this hash by its failures, as the status of a DaemonSet of this generation shows it;
+    /// its ControllerRevision may not.
+    pub fn of_status(status: &Value, generation: i64, revision: &str) -> Option<Self> {
+        halted_words(status, generation, revision, FAILED).map(Self::read)
     }
 
     /// The reverse of [`Self::words`]; what is not understood is the cause.
@@ -259,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_halt_is_read_from_the_condition_of_todays_generation() {
+    fn a_halt_is_read_from_the_condition_that_is_about_the_revision() {
         let of = |time: &str, cause: &str, nodes: &[&str]| Halted {
             time: time.to_owned(),
             cause: cause.to_owned(),
@@ -270,15 +280,28 @@ mod tests {
             of("2026-11-21T10:00:00Z", "because: of This", &[]),
             of("", "by hand", &[]),
         ] {
-            let status = |reason: &str, seen: i64| {
-                json!({"observedGeneration": seen, "conditions": [
-                    {"type": "Halted", "status": "True", "reason": reason, "message": halted.words()}]})
+            let status = |reason: &str, message: &str| {
+                json!({"observedGeneration": 3, "conditions": [
+                    {"type": "Halted", "status": "True", "reason": reason, "message": message}]})
             };
-            assert_eq!(Halted::of_status(&status("Failed", 3), 3), Some(halted.clone()));
-            assert_eq!(Halted::of_status(&status("Failed", 2), 3), None, "of another template");
-            assert_eq!(Halted::of_status(&status("Aborted", 3), 3), None);
+            let message = halted_message("b2", &halted.words());
+            assert_eq!(Halted::of_status(&status("Failed", &message), 3, "b2"), Some(halted.clone()));
+            assert_eq!(Halted::of_status(&status("Failed", &message), 3, "c3"), None, "of another template");
+            assert_eq!(Halted::of_status(&status("Aborted", &message), 3, "b2"), None);
+            let aborted = |revision| is_aborted(&status("Aborted", &message), 3, revision);
+            assert!(aborted("b2") && !aborted("c3"));
+            // The DaemonSet controller wrote observedGeneration; the condition is as an earlier version wrote it.
+            let mut unnamed = status("Failed", &halted.words());
+            assert_eq!(Halted::of_status(&unnamed, 3, "b2"), None);
+            assert!(!is_aborted(&status("Aborted", "aborted by hand"), 3, "b2"));
+            let released = Released { name: "net-a1".to_owned(), hash: "a1".to_owned(), generation: 3 };
+            let (_, reason, message) = condition(&released, FirstInstances::Held);
+            let released = json!({"type": "Released", "status": "False", "reason": reason, "message": message});
+            unnamed["conditions"].as_array_mut().unwrap().push(released);
+            assert_eq!(Halted::of_status(&unnamed, 3, "b2"), Some(halted.clone()));
+            assert_eq!(Halted::of_status(&unnamed, 4, "c3"), None, "of another template");
         }
         assert_eq!(Halted::read("what is this").cause, "what is this");
-        assert_eq!(Halted::of_status(&json!({}), 0), None);
+        assert_eq!(Halted::of_status(&json!({}), 0, ""), None);
     }
 }

@@ -361,7 +361,7 @@ impl RolloutPlan {
             }
             None => {
                 let old = view.all(|i| view.nodes[i].should_run && is_kept(i)).count();
-                (old.saturating_sub(on_the_way).saturating_sub(reach.kept), Standstill::Partition(reach.kept))
+                (old.saturating_sub(on_the_way).saturating_sub(reach.kept), Standstill::Partition(reach.kept.min(old)))
             }
         };
         if allowed == 0 && !is_moving && !returns {

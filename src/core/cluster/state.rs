@@ -51,6 +51,8 @@ pub struct CoordinatorState {
     pub(super) broken: BTreeMap<ObjectKey, Suspects>,
     /// See [`super::pass::ClusterPlan::unread`].
     pub(super) unread: BTreeMap<ObjectKey, Timestamp>,
+    /// See [`super::pass::ClusterPlan::awaited`].
+    pub(super) awaited: BTreeMap<ObjectKey, Timestamp>,
     /// See [`super::pass::ClusterPlan::lacking`].
     pub(super) lacking: BTreeMap<ObjectKey, Lacking>,
     /// DaemonSets that were logged because too few agents run them.
@@ -230,6 +232,7 @@ impl CoordinatorState {
             self.halts = memory.halts;
             self.broken = memory.broken;
             self.unread = memory.unread;
+            self.awaited = memory.awaited;
             self.lacking = memory.lacking;
             self.events = memory.events;
             self.retries.retain(&memory.wanted);

@@ -1,3 +1,7 @@
+use crate::core::model::UPDATE;
+use crate::core::model::WINDOW;
+use crate::core::time::at;
+
 use super::*;
 
 #[test]
@@ -53,7 +57,7 @@ fn a_canary_phase_is_promoted_beside_a_daemon_set_controller_once_the_coordinato
         let conditions = json!([{"type": "Released", "status": "False", "message": message},
             {"type": "Degraded", "status": "True", "reason": "Conflict", "message": conflict}]);
         let daemon_set = json!({"metadata": {"generation": 2, "annotations": {CANARY: "a=b"}},
-            "status": {"observedGeneration": 1, "conditions": conditions}});
+            "status": {"observedGeneration": 2, "conditions": conditions}});
         let revision = json!({"metadata": {}, "revision": 3});
         let current = Current { daemon_set, revision, name: "net-b".to_owned(), hash: "b".to_owned() };
         hold(&current, &ObjectKey::new("n", "net")).map_err(|failure| failure.errors[0].0.clone())
@@ -93,6 +97,41 @@ fn what_has_no_hold_is_not_promoted() {
         let failure = of(annotations, marks, released).err().map(|failure| failure.errors);
         assert!(failure.as_ref().is_some_and(|errors| errors[0].0.contains(why)), "{why}: {failure:?}");
     }
+}
+
+#[test]
+fn a_promotion_says_what_nodes_wait_for_all_the_same() {
+    let of = |strategy: &str, annotations: Value| {
+        let daemon_set =
+            json!({"metadata": {"annotations": annotations}, "spec": {"updateStrategy": {"type": strategy}}});
+        // A Thursday.
+        follow::when(&daemon_set, &ObjectKey::new("n", "net"), at(0))
+    };
+    let follow = "nodes follow once those that have it are available";
+    assert_eq!(of("RollingUpdate", json!({WINDOW: "Thu"})), follow);
+    assert_eq!(
+        of("RollingUpdate", json!({WINDOW: "Sun"})),
+        format!("{follow}; it is outside its window (Sun), so that is not before it opens")
+    );
+    assert!(of("RollingUpdate", json!({UPDATE: "boot"})).ends_with("trigger comes (daemonlet.dev/update: boot)"));
+    let on_delete = of("OnDelete", json!({PAUSED: "true", WINDOW: "Sun"}));
+    assert!(on_delete.starts_with("the update strategy is OnDelete: each node follows only when its pod is deleted"));
+    assert!(on_delete.ends_with("after `kubectl daemonlet resume n/net`"), "{on_delete}");
+}
+
+#[test]
+fn what_the_daemon_set_controller_has_observed_says_nothing_of_a_halt() {
+    let of = |revision: &str| {
+        let message = released::halted_message("b", "aborted by hand");
+        let condition = |reason| json!({"type": "Halted", "status": "True", "reason": reason, "message": message});
+        let status = json!({"observedGeneration": 3, "conditions": [condition("Aborted")]});
+        let annotations = json!({STEPS: "1, 10m; 100%", ABORTED: "net-b"});
+        let daemon_set = json!({"metadata": {"generation": 3, "annotations": annotations}, "status": status});
+        let name = format!("net-{revision}");
+        let current = Current { daemon_set, revision: json!({"revision": 3}), name, hash: revision.to_owned() };
+        (current.is_aborted(), hold(&current, &ObjectKey::new("n", "net")).is_ok())
+    };
+    assert_eq!((of("b"), of("c")), ((true, false), (false, true)), "of another template it is void");
 }
 
 #[test]

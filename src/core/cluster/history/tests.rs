@@ -21,6 +21,7 @@ fn revision(name: &str, number: i64, image: &str) -> RevisionFact {
         created: at(0),
         halted: None,
         released: None,
+        released_before: None,
         step: None,
         retried: BTreeSet::new(),
         broken: BrokenNodes::default(),

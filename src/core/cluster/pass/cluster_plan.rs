@@ -104,6 +104,8 @@ pub struct ClusterPlan {
     pub(in crate::core::cluster) broken: BTreeMap<ObjectKey, Suspects>,
     /// DaemonSets whose history is not read yet, since when.
     pub unread: BTreeMap<ObjectKey, Timestamp>,
+    /// DaemonSets whose current ControllerRevision the DaemonSet controller is to write, since when.
+    pub awaited: BTreeMap<ObjectKey, Timestamp>,
     /// Nodes that cannot go back because they lack an object, by DaemonSet.
     pub lacking: BTreeMap<ObjectKey, Lacking>,
     /// DaemonSets without a mode that too few agents run in place of the DaemonSet controller.

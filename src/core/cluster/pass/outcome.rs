@@ -50,7 +50,7 @@ pub(super) struct RolloutOutcome<'a> {
     pub(super) counters: Counters,
     /// A DaemonSet controller that acts on it, too.
     pub(super) conflict: Option<&'a str>,
-    /// Why its current ControllerRevision cannot be written.
+    /// Why its current ControllerRevision is not written.
     pub(super) refused: Option<&'a str>,
     /// Whether another controller writes its history and its counters.
     pub(super) is_gated: bool,
@@ -97,7 +97,14 @@ impl RolloutOutcome<'_> {
                 .insert(trouble(TroubleReason::Degraded, &format!("{what}; the condition Degraded says why")), 1);
             causes.insert(format!("{what}: {why}"), Vec::new());
         }
+        // The message may be another at each attempt, which would make another event.
+        if self.refused.is_some() {
+            let cause = "it has no ControllerRevision of the current template, and nothing is rolled out without it; the \
+                         condition Degraded says why";
+            plan.troubles.insert(trouble(TroubleReason::Degraded, cause), 1);
+        }
         let condition_facts = ConditionFacts {
+            revision: &daemon.hash,
             counters: self.counters,
             held: self.rolled.held.as_ref(),
             waiting: self.waiting,

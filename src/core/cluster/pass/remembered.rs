@@ -1,5 +1,6 @@
 //! The released revision, as its ControllerRevision remembers it where the status of the DaemonSet has lost it: another
-//! client replaced the conditions, or the DaemonSet was let go and is taken back.
+//! client replaced the conditions, the DaemonSet was let go and is taken back, or it was deleted without its
+//! ControllerRevisions and created again.
 //!
 //! Owns the mark, and what is decided by it. Must not decide which revision is released.
 
@@ -26,8 +27,10 @@ pub(super) fn restored(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> Option
     if RolloutStatus::of(&daemon.status, daemon.generation).released.is_some() {
         return None;
     }
-    let last =
-        revisions::of(view, daemon).filter(|known| known.released.is_some()).max_by_key(|known| known.released)?;
+    let own = revisions::of(view, daemon).filter_map(|known| Some((known.released?, known)));
+    let of_former = revisions::adopted(view, daemon).filter_map(|known| Some((known.released_before?, known)));
+    let last = own.max_by_key(|(generation, _)| *generation);
+    let (_, last) = last.or_else(|| of_former.max_by_key(|(generation, _)| *generation))?;
     // Everything else in the status is about the template that it was written for.
     let generation = daemon.status.get("observedGeneration").and_then(Value::as_i64).unwrap_or(0);
     let known = Released { name: last.name.clone(), hash: last.hash.clone(), generation };

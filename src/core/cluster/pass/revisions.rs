@@ -17,9 +17,16 @@ use crate::core::cluster::snapshot::ClusterSnapshot;
 use crate::core::cluster::snapshot::KnownRevision;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::ObjectKey;
+use crate::core::model::STATIC_GATE;
+use crate::core::owners;
+use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::Basis;
+use super::ClusterPlan;
+
+/// The DaemonSet controller has so long to write the current ControllerRevision.
+const AWAITED: Span = Span::from_secs(30);
 
 /// What is to be written about the history of a DaemonSet.
 pub(super) fn plan(
@@ -68,6 +75,32 @@ pub(super) fn refused(known: &Basis<'_>, key: &ObjectKey, plan: &history::Revisi
     Some(format!("its ControllerRevision cannot be written, and nothing is rolled out without it: {why}"))
 }
 
+/// Why the current revision is missing though the node selector leaves it to the DaemonSet controller, which has had the time
+/// to write it.
+pub(super) fn awaited(
+    known: &Basis<'_>,
+    key: &ObjectKey,
+    daemon: &WatchedDaemon,
+    plan: &mut ClusterPlan,
+) -> Option<String> {
+    if !owners::is_gated(&daemon.daemon_set) {
+        return None;
+    }
+    // A clock that was set back makes it wait longer once.
+    let since = known.of_it(&known.state.awaited, daemon).copied().filter(|since| *since <= known.now);
+    let since = since.unwrap_or(known.now);
+    plan.awaited.insert(key.clone(), since);
+    if since + AWAITED > known.now {
+        plan.look([since + AWAITED]);
+        return None;
+    }
+    Some(format!(
+        "the node selector {STATIC_GATE} in its template leaves its ControllerRevisions to the DaemonSet controller, which has \
+         written none of the current template, and nothing is rolled out without it: start the DaemonSet controller, or, if \
+         the cluster has none, remove this node selector"
+    ))
+}
+
 /// The ControllerRevisions of a namespace: those of other namespaces, of which there may be many, are not visited.
 fn of_namespace<'a>(
     view: &'a ClusterSnapshot,
@@ -82,6 +115,16 @@ pub(super) fn of<'a>(view: &'a ClusterSnapshot, daemon: &WatchedDaemon) -> impl 
     let (uid, namespace) = (daemon.uid.clone(), &daemon.daemon_set.key.namespace);
     let its = of_namespace(view, namespace).filter(move |(_, known)| known.controller.as_ref() == Some(&uid));
     its.map(|(_, known)| &known.revision)
+}
+
+/// The ControllerRevisions of a DaemonSet, and those that it is about to adopt.
+pub(super) fn adopted<'a>(
+    view: &'a ClusterSnapshot,
+    daemon: &'a WatchedDaemon,
+) -> impl Iterator<Item = &'a RevisionFact> {
+    let is_its = |known: &KnownRevision| known.controller.as_ref().is_none_or(|uid| *uid == daemon.uid);
+    let its = of_namespace(view, &daemon.daemon_set.key.namespace);
+    its.map(|(_, known)| known).filter(move |known| is_its(known) && known.is_selected_by(daemon)).map(|k| &k.revision)
 }
 
 /// The revisions of a DaemonSet, and orphans that match its selector; those of others whose names begin as its own; and

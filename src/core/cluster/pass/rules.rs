@@ -4,6 +4,7 @@ use crate::core::annotations;
 use crate::core::annotations::first_install;
 use crate::core::annotations::int_or_percent;
 use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::rollout::RolloutRules;
 use crate::core::cluster::rollout::resolve;
 use crate::core::cluster::snapshot::WatchedDaemon;
@@ -23,6 +24,7 @@ use crate::core::model::PAUSED;
 use crate::core::model::PROMOTED;
 use crate::core::model::ROLLBACK;
 use crate::core::model::STEPS;
+use crate::core::model::TOPOLOGY_KEY;
 use crate::core::model::UPDATE;
 use crate::core::model::UpdateStrategy;
 use crate::core::model::WINDOW;
@@ -153,6 +155,16 @@ fn not_now(daemon_set: &DaemonSet, installs: Option<&str>, now: Timestamp) -> Op
         Ok(_) => Some(format!("outside its window ({})", short(text))),
         Err(why) => Some(format!("the annotation {WINDOW} is not understood: {}", short(&why))),
     }
+}
+
+/// Why nothing is approved where no node has the label by whose values zones are told apart: it may be misspelt.
+pub(super) fn no_zone(daemon_set: &DaemonSet, facts: &[NodeFact<'_>]) -> Option<String> {
+    let key = annotation(daemon_set, TOPOLOGY_KEY).filter(|_| !annotations::is_uncoordinated(daemon_set))?;
+    let mut nodes = facts.iter().filter(|node| node.belongs).peekable();
+    nodes.peek()?;
+    let is_nowhere = nodes.all(|node| node.zone.is_none_or(str::is_empty));
+    is_nowhere
+        .then(|| format!("no node that the daemon is for has the label {} (annotation {TOPOLOGY_KEY})", short(key)))
 }
 
 /// The next moment at which a window may open or close: a full minute.

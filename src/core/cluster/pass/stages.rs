@@ -137,7 +137,8 @@ pub(super) fn promoted<'a>(annotation: &'a str, revision: &str, number: i64) -> 
 pub(super) fn is_aborted(daemon: &WatchedDaemon, current: Option<&RevisionFact>) -> bool {
     // Its ControllerRevision may have been deleted since, and made again under another name.
     let is_named = |name| {
-        current.is_some_and(|current| current.name == name) || released::is_aborted(&daemon.status, daemon.generation)
+        current.is_some_and(|current| current.name == name)
+            || released::is_aborted(&daemon.status, daemon.generation, &daemon.hash)
     };
     rules::aborted(&daemon.daemon_set).is_some_and(is_named)
         && !is_released(daemon)

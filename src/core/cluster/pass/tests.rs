@@ -12,6 +12,7 @@ use crate::core::time::ms;
 
 mod broken;
 mod clocks;
+mod gated;
 mod overlays;
 mod refused;
 mod stock;
@@ -102,6 +103,7 @@ impl ClusterWorld {
         self.state.decided.clone_from(&plan.decided);
         self.state.broken.clone_from(&plan.broken);
         self.state.unread.clone_from(&plan.unread);
+        self.state.awaited.clone_from(&plan.awaited);
         self.state.lacking.clone_from(&plan.lacking);
         plan.lookups.iter().for_each(|claim| self.state.claims.asked(claim.clone(), now));
         plan

@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use crate::core::time::Timestamp;
 
@@ -70,22 +71,29 @@ const REFUSED: usize = 8;
 
 /// Sorts the `candidates`: those that others come before last (of those whose approvals are refused, the one that is
 /// tried next first; of those that did not claim theirs, the one that was given it longest ago), unavailable ones
-/// first, spread over the values of the spread key, then by name. This is upstream's order but for the chance in it.
+/// first, spread over the values of the spread key, then by name. This is upstream's order but for the chance in it. Of the
+/// values of the spread key that one comes first of which the fewest nodes take a slot now, then the one of which the
+/// fewest have the wanted revision; nodes of zones without a candidate do not count.
 pub(super) fn sort(view: &RolloutView<'_>, candidates: &mut [usize]) {
     let nodes = view.nodes;
     let later = later(view);
     let kind = |index: usize| (later(&nodes[index]), view.progress[index] != NodeProgress::Old(false));
     candidates.sort_by_key(|index| (kind(*index), nodes[*index].name));
-    let mut taken: BTreeMap<Option<&str>, usize> = BTreeMap::new();
-    for index in view.all(|index| view.counts(index)) {
-        let has = nodes[index].approval.is_some() || view.is_new(index);
-        *taken.entry(nodes[index].spread).or_default() += usize::from(has);
+    let zones: BTreeSet<Option<&str>> = candidates.iter().map(|index| nodes[*index].zone).collect();
+    let mut taken: BTreeMap<Option<&str>, (usize, usize)> = BTreeMap::new();
+    // A candidate may take a slot because nothing of it is available: each of them is counted once, when its turn comes.
+    let waiting: BTreeSet<usize> = candidates.iter().copied().collect();
+    let is_in_zone = |index: usize| !waiting.contains(&index) && zones.contains(&nodes[index].zone);
+    for index in view.all(|index| view.counts(index) && is_in_zone(index)) {
+        let (slots, begun) = taken.entry(nodes[index].spread).or_default();
+        *slots += usize::from(view.takes_slot(index));
+        *begun += usize::from(nodes[index].approval.is_some() || view.is_new(index));
     }
     let mut ranks = BTreeMap::new();
     for index in candidates.iter() {
         let rank = taken.entry(nodes[*index].spread).or_default();
         ranks.insert(*index, *rank);
-        *rank += 1;
+        *rank = (rank.0 + 1, rank.1 + 1);
     }
     candidates.sort_by_key(|index| (kind(*index), ranks.get(index).copied()));
 }

@@ -42,13 +42,13 @@ impl RolloutPlan {
 
     /// Says that the step or the partition ends here, where all that is left waits for the rollout to be open.
     pub(super) fn heed_limit(&mut self, view: &RolloutView<'_>, reach: &Reach) {
-        let mut left = view.all(|i| view.is_left(i)).peekable();
-        if self.held.is_some() || left.peek().is_none() || !left.all(|i| view.nodes[i].awaits_it()) {
+        let left: Vec<usize> = view.all(|i| view.is_left(i)).collect();
+        if self.held.is_some() || left.is_empty() || !left.iter().all(|i| view.nodes[*i].awaits_it()) {
             return;
         }
         self.held = match &view.rules.step {
             Some(step) if !reach.is_whole => Some(Standstill::Rule(step.text.clone())),
-            None if reach.kept > 0 => Some(Standstill::Partition(reach.kept)),
+            None if reach.kept > 0 => Some(Standstill::Partition(reach.kept.min(left.len()))),
             _ => None,
         };
     }
@@ -65,8 +65,12 @@ impl RolloutPlan {
         }
     }
 
-    /// Says that other zones wait for this one, where nothing of it is on its way.
+    /// Says that other zones wait for this one, where nothing of it is on its way, nor waits for its trigger.
     pub(super) fn heed_zone(&mut self, view: &RolloutView<'_>, zone: &str) {
+        let waits = |i: usize| view.nodes[i].zone == Some(zone) && view.is_old(i) && view.nodes[i].is_under_way();
+        if view.all(|i| waits(i) && !self.withdraw.contains(&i) && !is_stuck(&view.nodes[i])).next().is_some() {
+            return;
+        }
         let takes = |i: usize| view.counts(i) && view.takes_slot(i);
         let taking: Vec<usize> = view.all(|i| takes(i) && view.nodes[i].zone == Some(zone)).collect();
         if !taking.iter().all(|i| is_stuck(&view.nodes[*i])) || taking.is_empty() && self.slots > 0 {

@@ -290,6 +290,11 @@ fn whole(object: &Value, daemon: &WatchedDaemon) -> KnownRevision {
     let controller = controller(object).map(|owner| owner.str_at("uid").to_owned());
     let labels = strings(object, "labels");
     let annotation = |name: &str| object.at(["metadata", "annotations", name])?.as_str().map(beginning);
+    let mark = annotation(RELEASED_ANNOTATION).and_then(|mark| mark.split_once('/'));
+    let released = |is_its: bool| {
+        let (_, generation) = mark.filter(|(uid, _)| (*uid == daemon.uid) == is_its)?;
+        generation.parse().ok().filter(|number| (0..MOST_GENERATIONS).contains(number))
+    };
     let revision = RevisionFact {
         name: object.str_at(["metadata", "name"]).to_owned(),
         number: object.get("revision").and_then(Value::as_i64).unwrap_or(0),
@@ -300,10 +305,8 @@ fn whole(object: &Value, daemon: &WatchedDaemon) -> KnownRevision {
         created: objects::time(object.str_at(["metadata", "creationTimestamp"])),
         halted: annotation(HALTED_ANNOTATION).map(Halted::of),
         step: annotation(STEP_ANNOTATION).map(str::to_owned),
-        released: annotation(RELEASED_ANNOTATION).and_then(|mark| {
-            let (uid, generation) = mark.split_once('/')?;
-            generation.parse().ok().filter(|number| (0..MOST_GENERATIONS).contains(number) && uid == daemon.uid)
-        }),
+        released: released(true),
+        released_before: released(false),
         broken: annotation(BROKEN_ANNOTATION).map(BrokenNodes::of).unwrap_or_default(),
         retried: annotation(RETRIED_ANNOTATION).into_iter().flat_map(|t| t.split(',')).map(str::to_owned).collect(),
     };

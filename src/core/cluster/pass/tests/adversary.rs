@@ -30,8 +30,9 @@ fn a_value_that_is_not_understood_holds_and_is_shown() {
         with("rollback", &flags),
         with("steps", &steps),
         with("canary", &selectors),
-        with("topology-key", &[""]),
-        with("spread-key", &[""]),
+        with("topology-key", &["", "z ", "??", "no such label"]),
+        with("spread-key", &["", "\u{1f4a5}", "a/b/c"]),
+        with("progress-deadline", &["", "0s", "5 m", "soon"]),
         with("update", &["", "Drain", "never"]),
         with("window", &["", ";", "Mon Mon", "25:00-26:00", "02:00-02:00", "Mon-Fri 02:00", "\u{6708}", &many]),
     ];
@@ -62,8 +63,8 @@ fn what_is_odd_and_understood_keeps_the_budget() {
         ("steps", "1", 1),
         ("steps", "50%; 1", 1),
         ("steps", "100%, 2000000h", 1),
-        ("topology-key", "no such label", 1),
-        ("spread-key", "\u{1f4a5}", 1),
+        ("topology-key", "no.such/label", 0),
+        ("spread-key", "no.such/label", 1),
     ] {
         let plan = rolling(&json!({format!("daemonlet.dev/{name}"): value})).plan(NOW);
         assert_eq!(approved(&plan).len(), wanted, "{name}: {value}");

@@ -8,6 +8,7 @@ use crate::core::cluster::requests::SendError;
 mod agents;
 mod halts;
 mod lost_nodes;
+mod orphaned;
 
 /// The DaemonSet with this template, each at a generation of its own.
 fn wanted(image: &str, annotations: Value, status: Value) -> Value {
@@ -96,13 +97,6 @@ fn the_released_revision_is_known_though_another_client_replaces_the_conditions(
         live(&mut view, "two", annotations.clone(), &plan);
         assert_eq!(approved(&view.plan(NOW + ms(1))).len(), usize::from(annotations == json!({})));
     }
-    // Of another object of that name no mark counts.
-    let mut other = marked("one", 1, 2);
-    other["metadata"]["annotations"] = json!({"daemonlet.dev/released": "other/2"});
-    let mut view = with_one_released(json!({}));
-    view.put(WatchedKind::Revisions, other);
-    view.put(WatchedKind::DaemonSets, wanted("two", json!({}), json!({})));
-    assert_eq!(approved(&view.plan(NOW)).len(), 1);
 }
 
 fn halt(plan: &ClusterPlan) -> Option<Halted> {
@@ -207,6 +201,7 @@ fn nothing_is_approved_without_its_controller_revision() {
     assert_eq!((status.as_str(), reason.as_str()), ("True", "NoControllerRevision"));
     assert!(message.ends_with("exceeded quota"), "{message}");
     assert_eq!(self::status(&plan).get("observedGeneration"), None, "counters follow the current revision");
+    assert_eq!(plan.troubles.len(), 1, "and an event says so");
 }
 
 #[test]

@@ -224,11 +224,13 @@ fn an_abort_outlives_the_name_of_its_controller_revision() {
     let aborted = json!({"daemonlet.dev/aborted": "net-as-the-controller-named-it"});
     let mut view = with_one_released(json!({}));
     let mut aborted_status = view.view.daemons.values().next().unwrap().status.clone();
-    aborted_status["observedGeneration"] = json!(3);
+    // The DaemonSet controller writes it, too.
+    aborted_status["observedGeneration"] = json!(4);
+    let message = crate::core::cluster::released::halted_message(&hash("two"), "aborted by hand");
     aborted_status["conditions"]
         .as_array_mut()
         .unwrap()
-        .push(json!({"type": "Halted", "status": "True", "reason": "Aborted"}));
+        .push(json!({"type": "Halted", "status": "True", "reason": "Aborted", "message": message}));
     let put = |view: &mut ClusterWorld, generation: i64| {
         let mut daemon = daemon_set("two", aborted.clone(), aborted_status.clone());
         daemon["metadata"]["generation"] = json!(generation);
@@ -237,8 +239,11 @@ fn an_abort_outlives_the_name_of_its_controller_revision() {
     put(&mut view, 3);
     let plan = view.plan(NOW);
     assert_eq!((approved(&plan), condition(&plan, "Progressing").1), (vec![], "RolledBack".to_owned()));
-    put(&mut view, 4);
-    assert_eq!(approved(&view.plan(NOW)).len(), 1, "of another template it is void");
+    let mut third = daemon_set("three", aborted, aborted_status);
+    third["metadata"]["generation"] = json!(4);
+    view.put(WatchedKind::DaemonSets, third);
+    view.put(WatchedKind::Revisions, revision("three", 3));
+    assert_eq!(approved(&view.plan(NOW)), [("a".to_owned(), hash("three"))], "of another template it is void");
 }
 
 #[test]

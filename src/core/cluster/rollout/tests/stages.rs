@@ -109,6 +109,7 @@ fn what_is_left_and_cannot_go_on_says_so() {
     let staged = RolloutRules { step: Some(step), ..rules(2) };
     assert_eq!(said(&plan(&staged, ms(0), &[node("a", NEW), waits.clone()], NOW).held), "step 2 of 2");
     let kept = RolloutRules { partition: IntOrPercent::Int(1), ..rules(2) };
+    let kept = RolloutRules { partition: IntOrPercent::Int(5), ..kept };
     assert_eq!(said(&plan(&kept, ms(0), &[node("a", NEW), waits], NOW).held), "1 node is kept on the old revision");
 }
 
@@ -157,6 +158,25 @@ fn a_step_is_spread_over_racks() {
     assert_eq!(approves(&rules(3), &nodes(node("a", OLD))), ["a", "d", "e"]);
     assert_eq!(approves(&rules(2), &nodes(node("a", NEW))), ["d", "e"], "its rack has one already");
     assert_eq!(approves(&rules(4), &nodes(node("a", OLD))), ["a", "d", "e", "b"]);
+    // Only the zone that is updated counts: in the other one no node of `r2` and `r3` is left.
+    let done = ["w", "x", "y"].map(|name| in_zone("y", of("r1", node(name, NEW))));
+    let zone = [in_zone("z", of("r1", node("a", OLD))), in_zone("z", of("r2", node("b", NEW)))];
+    let all = [&done[..], &zone, &[in_zone("z", of("r2", node("c", OLD)))]].concat();
+    assert_eq!(approves(&rules(1), &all), ["a"]);
+    // Of two racks the one comes first in which no node is on its way.
+    let done = ["w", "x", "y"].map(|name| of("r1", node(name, NEW)));
+    let racks = [of("r1", node("b", OLD)), of("r2", approved("c", NOW)), of("r2", node("a", OLD))];
+    assert_eq!(approves(&rules(2), &[&done[..], &racks].concat()), ["b"]);
+    // What takes a slot because it is not available waits as any other.
+    let broken = |rack, name| of(rack, node(name, OLD_BROKEN));
+    assert_eq!(approves(&rules(5), &[broken("r1", "a"), broken("r1", "b"), broken("r2", "c")])[0], "a");
+}
+
+#[test]
+fn no_more_nodes_are_kept_than_have_the_old_revision() {
+    let kept = RolloutRules { partition: IntOrPercent::Int(3), ..rules(1) };
+    let nodes = [node("a", NEW), node("b", NEW), node("c", OLD), node("d", OLD)];
+    assert_eq!(said(&plan(&kept, ms(0), &nodes, NOW).held), "2 nodes are kept on the old revision");
 }
 
 #[test]

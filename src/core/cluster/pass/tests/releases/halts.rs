@@ -1,8 +1,14 @@
 //! Halts: where they are written, what outlives them, and what ends them.
 
+use crate::core::cluster::released;
 use crate::core::cluster::requests::RevisionChange;
 
 use super::*;
+
+/// The message of the condition `Halted` about the second revision.
+fn halted_message(halted: &Halted) -> String {
+    released::halted_message(&hash("two"), &halted.words())
+}
 
 #[test]
 fn a_halt_outlives_the_nodes_on_which_it_failed_and_is_about_one_revision() {
@@ -14,7 +20,7 @@ fn a_halt_outlives_the_nodes_on_which_it_failed_and_is_about_one_revision() {
     let halted = halt(&plan).expect("it is noted");
     assert_eq!((halted.cause.as_str(), halted.nodes.join(",").as_str()), ("the revision failed on 2 nodes", "a,b"));
     let (status, reason, halt_message) = condition(&plan, "Halted");
-    assert_eq!((status.as_str(), reason.as_str(), halt_message), ("True", "Failed", halted.words()));
+    assert_eq!((status.as_str(), reason.as_str(), halt_message), ("True", "Failed", halted_message(&halted)));
     assert_eq!(released(&plan).1, "Held");
     view.put(WatchedKind::Revisions, halted_revision(&halted));
     // The nodes go, their replacements have the released revision.
@@ -87,7 +93,7 @@ fn a_retry_outlives_a_takeover_before_the_status_says_that_the_halt_is_ended() {
     with_halt["conditions"]
         .as_array_mut()
         .unwrap()
-        .push(json!({"type": "Halted", "status": "True", "reason": "Failed", "message": said.words()}));
+        .push(json!({"type": "Halted", "status": "True", "reason": "Failed", "message": halted_message(&said)}));
     let is_forgotten = |plan: &ClusterPlan| {
         let write =
             |w: &ObjectWrite| matches!(w, ObjectWrite::Revision { write: history::RevisionWrite::Retried { .. }, .. });
@@ -189,7 +195,9 @@ fn a_halt_is_noted_whoever_keeps_the_history_and_is_the_same_in_each_pass() {
     let message = condition(&view.plan(NOW), "Halted").2;
     assert_eq!(condition(&view.plan(NOW + ms(1_000)), "Halted").2, message);
     view.put(WatchedKind::Revisions, of_it);
-    assert_eq!(halt(&view.plan(NOW + ms(2_000))).map(|halted| halted.words()), Some(message));
+    let hash = history::RevisionFact::hash_of(&data);
+    let of_halt = |halted: Halted| released::halted_message(&hash, &halted.words());
+    assert_eq!(halt(&view.plan(NOW + ms(2_000))).map(of_halt), Some(message));
 }
 
 #[test]

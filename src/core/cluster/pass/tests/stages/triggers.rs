@@ -45,6 +45,38 @@ fn a_trigger_makes_approvals_that_stand_and_what_is_not_understood_holds() {
 }
 
 #[test]
+fn nodes_of_a_zone_and_canary_nodes_that_wait_for_a_trigger_are_counted() {
+    for (annotations, wanted) in [
+        (json!({"daemonlet.dev/topology-key": "zone"}), ("RollingOut", "1 node waits for `daemonlet approve`")),
+        (
+            json!({"daemonlet.dev/canary": "zone=1"}),
+            (
+                "Held",
+                "the canary nodes have to be available for a while, and are not: a; 1 node waits for `daemonlet approve`",
+            ),
+        ),
+    ] {
+        let mut annotations = annotations;
+        annotations["daemonlet.dev/update"] = json!("manual");
+        let mut view = with_one_released(annotations);
+        for (name, zone) in NODES.iter().zip(["1", "2", "2", "2"]) {
+            let mut node = node(name, "True");
+            node["metadata"]["labels"]["zone"] = json!(zone);
+            view.put(WatchedKind::Nodes, node);
+        }
+        let plan = view.plan(NOW);
+        assert_eq!(when(&plan), [("a".to_owned(), Some(UpdateTrigger::Manual))]);
+        for write in &plan.writes {
+            let ObjectWrite::Approvals { node, spec } = write else { continue };
+            let approvals = serde_json::to_value(&spec.approvals).unwrap();
+            view.put(WatchedKind::NodeDaemons, report(node, "one", json!({}), approvals));
+        }
+        let (_, reason, message) = condition(&view.plan(NOW), "Progressing");
+        assert_eq!((reason.as_str(), message), (wanted.0, format!("4 of 4 nodes are left: {}", wanted.1)));
+    }
+}
+
+#[test]
 fn an_approval_from_before_a_trigger_was_written_is_not_reported_as_unclaimed() {
     for trigger in ["drain", "boot", "manual"] {
         let mut view = with_one_released(json!({}));

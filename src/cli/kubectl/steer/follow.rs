@@ -1,0 +1,48 @@
+//! When nodes follow a rollout whose hold an operator has ended.
+//!
+//! Owns the words. Must not write anything.
+
+use serde_json::Value;
+
+use crate::core::escape;
+use crate::core::json::Json;
+use crate::core::model::ObjectKey;
+use crate::core::model::PAUSED;
+use crate::core::model::UPDATE;
+use crate::core::model::WINDOW;
+use crate::core::time::Timestamp;
+use crate::core::window::Window;
+
+/// Bytes of an annotation that are shown.
+const SHOWN: usize = 128;
+
+/// When nodes follow, as far as the DaemonSet says at `now`.
+pub(super) fn when(daemon_set: &Value, key: &ObjectKey, now: Timestamp) -> String {
+    let paused = match is_paused(daemon_set) {
+        true => format!("; it is paused, so that is after `kubectl daemonlet resume {key}`"),
+        false => String::new(),
+    };
+    if is_on_delete(daemon_set) {
+        return format!("the update strategy is OnDelete: each node follows only when its pod is deleted{paused}");
+    }
+    let closed = daemon_set["metadata"]["annotations"][WINDOW].as_str();
+    let closed = closed.filter(|text| Window::parse(text).is_ok_and(|window| !window.contains(now)));
+    let closed = closed.map_or_else(String::new, |text| {
+        format!("; it is outside its window ({}), so that is not before it opens", escape::short(text, SHOWN))
+    });
+    format!("nodes follow once those that have it are available{}{closed}{paused}", trigger(daemon_set))
+}
+
+/// What each node waits for, if it waits for a trigger.
+pub(super) fn trigger(daemon_set: &Value) -> String {
+    let update = daemon_set["metadata"]["annotations"][UPDATE].as_str();
+    update.map_or_else(String::new, |update| format!(", each when its trigger comes ({UPDATE}: {update})"))
+}
+
+pub(super) fn is_paused(daemon_set: &Value) -> bool {
+    daemon_set["metadata"]["annotations"][PAUSED].as_str().is_some_and(|value| value != "false")
+}
+
+pub(super) fn is_on_delete(daemon_set: &Value) -> bool {
+    daemon_set.str_at(["spec", "updateStrategy", "type"]) == "OnDelete"
+}
