@@ -18,6 +18,7 @@ use daemonlet::simulation::Links;
 use super::gates::ClosedGates;
 use super::kubelet::Manifest;
 use super::kubelet::Phase;
+use super::moves::Fault;
 use super::moves::Move;
 use super::moves::Piece;
 use super::node::KUBELET;
@@ -158,7 +159,9 @@ impl Laws {
         self.begun.clear();
         self.ends = 0;
         let by_agent = &self.removed_by_agent;
-        let was_missed = |at: i64| self.up_at - at > 1_000 && !node.forgets();
+        let is_unseen =
+            node.faults.contains(&Fault::ManifestsReadOnly) || node.faults.contains(&Fault::ManifestsUnreadable);
+        let was_missed = |at: i64| self.up_at - at > 1_000 && !node.forgets() && !is_unseen;
         self.removed.retain(|uid, at| by_agent.contains_key(uid) || was_missed(*at));
         let back = self.manifests.values().find(|m| self.removed_by_agent.get(&m.uid).is_some_and(|at| *at < lost_at));
         if let Some(manifest) = back {

@@ -250,10 +250,12 @@ impl RememberedInputs {
         self.objects.iter().map(|(reference, entry)| (reference.clone(), Arc::downgrade(&entry.value))).collect()
     }
 
-    /// Follows the API's Node, seen at `now`.
-    pub(super) fn follow_node(&mut self, node: NodeView, now: Timestamp) {
+    /// Follows the API's Node at `now`. `is_shown`: the API server is connected, and shows it so.
+    pub(super) fn follow_node(&mut self, node: NodeView, now: Timestamp, is_shown: bool) {
         let is_new = self.node.as_ref().is_some_and(|known| known.uid != node.uid);
-        self.node_since = node::awaits_labels_since(self.node_since, is_new, now);
+        if is_shown || is_new {
+            self.node_since = node::awaits_labels_since(self.node_since, is_new, now);
+        }
         if self.node.as_ref() != Some(&node) {
             self.node = Some(node);
         }

@@ -202,7 +202,9 @@ impl SavedInputs {
         self.unread.extend(later.unread.into_iter().chain(unsealed.into_keys()));
         self.daemon_sets.retain(|known| !later.daemon_sets.iter().any(|later| later.key == known.key));
         self.daemon_sets.extend(later.daemon_sets);
-        self.node = later.node.or_else(|| self.node.take());
+        // A Node that was registered anew is followed as one, from what was known before it.
+        let is_new = self.node.iter().zip(&later.node).any(|(known, later)| known.uid != later.uid);
+        self.node = later.node.filter(|_| !is_new).or_else(|| self.node.take());
         self.node_since = later.node_since.or(self.node_since);
         self.api_endpoint = later.api_endpoint.or_else(|| self.api_endpoint.take());
         self.reached = self.reached.max(later.reached);

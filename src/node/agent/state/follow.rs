@@ -47,6 +47,7 @@ impl AgentState {
             };
             log.warn(format!("{what} {} s: deadlines and back-offs go on as before", jump.as_secs()));
             self.records.values_mut().for_each(|record| record.shift(jump));
+            self.inputs.node_since = self.inputs.node_since.map(|since| since + jump);
             self.unsaved.extend(self.records.keys().cloned());
         }
     }
@@ -54,7 +55,7 @@ impl AgentState {
     pub(super) fn follow_node(&mut self, observation: &Observation, config: &Config) {
         if let Some(entry) = observation.snapshot().and_then(|api| api.node.as_ref()) {
             let node = remembered_inputs::node_view(&entry.value);
-            self.inputs.follow_node(node, observation.now);
+            self.inputs.follow_node(node, observation.now, observation.is_linked());
         }
         // A checkpoint of a node with another name does not describe this one.
         let known = self.inputs.node.clone().filter(|node| node.name == config.node_name);
