@@ -64,7 +64,7 @@ pub struct ManifestDir {
     /// Staged files that are not synced yet.
     prepared: BTreeMap<String, StagedManifest>,
     /// Whether there were renames that are not synced yet.
-    has_unsynced_renames: bool,
+    has_unsynced_names: bool,
     /// Manifests whose attributes cannot be changed, with those.
     immutable: BTreeMap<String, FileAttributes>,
 }
@@ -93,7 +93,7 @@ impl ManifestDir {
             expected: Expected::default(),
             watch: None,
             prepared: BTreeMap::new(),
-            has_unsynced_renames: false,
+            has_unsynced_names: false,
             immutable: BTreeMap::new(),
         }
     }
@@ -270,7 +270,7 @@ impl ManifestDir {
             let _ = stage.unlink(name);
             return Err(fail(source));
         }
-        self.has_unsynced_renames = true;
+        self.has_unsynced_names = true;
         Ok(())
     }
 
@@ -282,10 +282,10 @@ impl ManifestDir {
                 let _ = stage.unlink(name);
             }
         }
-        if self.has_unsynced_renames {
+        if self.has_unsynced_names {
             let fail = |source| ManifestError::Write { path: self.path.clone(), source };
             self.folder.dir().sync().map_err(fail)?;
-            self.has_unsynced_renames = false;
+            self.has_unsynced_names = false;
         }
         Ok(())
     }
@@ -302,7 +302,10 @@ impl ManifestDir {
         self.expected.will_vanish(name);
         let dir = self.folder.dir();
         let removed = dir.unlink(name).map_err(fail)?;
+        // What fails to be synced now is synced with the next pass, which does not find the file any more.
+        self.has_unsynced_names = true;
         dir.sync().map_err(fail)?;
+        self.has_unsynced_names = false;
         Ok(removed)
     }
 

@@ -116,7 +116,8 @@ impl Node {
         for daemon in 0..self.daemons.len() {
             let Daemon { overlay, is_hurt, .. } = &self.daemons[daemon];
             let is_away = self.daemons[daemon].in_api() || self.is_late(daemon) || *is_hurt || overlay.is_some();
-            let is_away = is_away || self.is_folder_away;
+            // Nor does anything tell the labels of the Node.
+            let is_away = is_away || self.is_folder_away || self.selective.contains(&daemon);
             self.daemons[daemon].allowed += u32::from(is_away || is_full);
         }
     }

@@ -111,3 +111,20 @@ fn a_loss_of_power_at_any_moment_leaves_one_manifest_or_the_other() {
         has_stopped
     });
 }
+
+#[test]
+fn a_removal_that_was_not_synced_is_synced_later() {
+    let disk = fsx::Simulated::shared();
+    let folder = Path::new("/m");
+    disk.make_folder(folder);
+    let shared: Shared = Arc::clone(&disk) as Shared;
+    let mut dir = ManifestDir::open(&shared, folder).unwrap();
+    dir.write(NAME, &bytes(&pod("a")), &pod("a")).unwrap();
+    dir.sync().unwrap();
+    disk.fail(fsx::Doing::Sync, folder, nix::errno::Errno::EIO);
+    assert!(dir.remove(NAME).is_err() && dir.sync().is_err());
+    disk.mend(folder);
+    dir.sync().unwrap();
+    disk.crash(fsx::PowerLossKeeps::Nothing);
+    assert!(ManifestDir::open(&shared, folder).unwrap().scan().unwrap().ours.is_empty());
+}
