@@ -143,8 +143,9 @@ class OperationsTest(Coordinated):
         self.admin.apply(self.net("example.org/net:1"))
         until(lambda: re.search(r"kube-system/net +\w+ +\[#{20}\] +3/3 +3/3 +3 running", self.kubectl()[1]), SOON,
               "the rollout is done")
-        code, out, _ = self.kubectl()
-        self.assertEqual(code, 0, out)
+        # Just after the CRD the API server may refuse to list NodeDaemons, which the coordinator says until it has tried again.
+        until(lambda: self.kubectl()[0] == 0, SOON, "the coordinator reads NodeDaemons")
+        _, out, _ = self.kubectl()
         print(out)
         environment = os.environ | {"PATH": f"{self.path}:{os.environ['PATH']}"}
         asked = subprocess.run([tools.program("kubectl"), "__complete", "daemonlet", "pro"], env=environment, capture_output=True,
