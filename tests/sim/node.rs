@@ -18,7 +18,6 @@ use daemonlet::simulation::Simulated;
 
 use super::api;
 use super::api::Reach;
-use super::api::Refusal;
 use super::kubelet::Kubelet;
 use super::kubelet::RuntimeState;
 use super::moves::Draw;
