@@ -53,7 +53,7 @@ pub fn has_its_labels(node: &NodeView, since: Option<Timestamp>) -> bool {
 
 /// Since when a Node may lack labels, after the API server showed it at `now`; `None`: it has them all. `before`: the same
 /// before that. `is_new`: the Node has another UID than the last one. A Node that the API server has shown some minutes after
-/// it was registered anew has its labels; while the API server is silent, nobody knows. After the clock was set back the
+/// it was registered anew has its labels; while the API server is silent, that is not known. After the clock was set back the
 /// minutes begin again.
 pub fn awaits_labels_since(before: Option<Timestamp>, is_new: bool, now: Timestamp) -> Option<Timestamp> {
     let since = before.filter(|since| *since <= now).unwrap_or(now);
