@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::core::cluster::rollout::RolloutHold;
 use crate::core::cluster::steps;
 use crate::core::duration;
 use crate::core::escape;
@@ -150,20 +151,19 @@ const STEERING: [&str; 11] = [
     ROLLBACK,
 ];
 
-/// The annotation of ours on `daemon_set` whose value or name is not understood, in words, if it holds rollouts. One whose
+/// That an annotation of ours on `daemon_set` holds its rollouts, because its value or name is not understood. One whose
 /// name is unknown does: it is misspelt, or of a later version, and may bound a rollout that would go on without it.
-pub fn not_understood(daemon_set: &DaemonSet) -> Option<String> {
+pub fn not_understood(daemon_set: &DaemonSet) -> Option<RolloutHold> {
     let is_value = |name: &str, text: &str| KNOWN.iter().any(|(known, is_value, ..)| *known == name && is_value(text));
-    let value = STEERING.into_iter().find_map(|name| {
-        let text = daemon_set.annotations.get(name).filter(|text| !is_value(name, text))?;
-        Some(format!("the annotation {name} is not understood: {:?}", text.chars().take(SHOWN).collect::<String>()))
+    let value = STEERING.into_iter().find_map(|annotation| {
+        let text = daemon_set.annotations.get(annotation).filter(|text| !is_value(annotation, text))?;
+        Some(RolloutHold::Value { annotation, value: text.chars().take(SHOWN).collect() })
     });
     let is_known = |name: &str| name == MODE_LABEL || KNOWN.iter().any(|(known, ..)| *known == name);
     let name = || daemon_set.annotations.keys().find(|name| name.starts_with(OURS) && !is_known(name));
-    let unknown = |name: &String| {
-        let near = near(name, &KNOWN.map(|(known, ..)| known));
-        let near = near.map(|near| format!(" (did you mean {OURS}{near}?)")).unwrap_or_default();
-        format!("this version does not know the annotation {name}{near}")
+    let unknown = |name: &String| RolloutHold::UnknownAnnotation {
+        name: name.clone(),
+        near: near(name, &KNOWN.map(|(known, ..)| known)).map(|near| format!("{OURS}{near}")),
     };
     value.or_else(|| name().map(unknown))
 }

@@ -288,6 +288,7 @@ fn merge_all(live: &[Value], ours: Vec<(&str, bool, &str, String)>, now: &str) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::cluster::rollout::RolloutHold;
 
     #[test]
     fn foreign_conditions_stay_and_times_change_with_the_status_alone() {
@@ -321,7 +322,7 @@ mod tests {
             "image on 12 nodes: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, …; probe on 3 nodes"
         );
         assert_eq!(merge(&first, &facts, "t2"), first);
-        let paused = Standstill::Rule("paused".to_owned());
+        let paused = Standstill::Hold(RolloutHold::Paused);
         let held = ConditionFacts { held: Some(&paused), ..facts };
         let second = merge(&first, &held, "t2");
         assert_eq!((&second[1]["lastTransitionTime"], &second[2]["lastTransitionTime"]), (&json!("t2"), &json!("t1")));

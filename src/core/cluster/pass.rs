@@ -47,6 +47,7 @@ use super::released::Halted;
 use super::released::KnownHalt;
 use super::rollout;
 use super::rollout::NodeFact;
+use super::rollout::RolloutHold;
 use super::rollout::RolloutRules;
 use super::snapshot::ClusterSnapshot;
 use super::snapshot::ReportedDaemon;
@@ -186,8 +187,8 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         history::RevisionWrite::Renumber { name, number } if current.is_some_and(|c| c.name == *name) => Some(*number),
         _ => None,
     });
-    let stopped = is_aborted.then(|| "its rollout was aborted".to_owned());
-    let stopped = stopped.or_else(|| halted.as_ref().map(Halted::words));
+    let stopped = is_aborted.then_some(RolloutHold::Aborted);
+    let stopped = stopped.or_else(|| halted.clone().map(RolloutHold::Halted));
     let mut rules = rules::of(
         daemon,
         known.settings,
@@ -196,7 +197,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         now + known.state.ahead,
     );
     let unnoted = current.and_then(|current| releases::unnoted_retry(known, daemon, current));
-    rules.hold = rules.hold.or(unnoted).or_else(|| is_restored.then(|| remembered::HOLD.to_owned()));
+    rules.hold = rules.hold.or(unnoted).or(is_restored.then_some(RolloutHold::ReleasedLost));
     rules.hold = rules.hold.or_else(|| rules::no_zone(&daemon.daemon_set, &facts));
     plan.look(rules::looks_again(&daemon.daemon_set, now + known.state.ahead).map(|at| at - known.state.ahead));
     let advance = match &rules.hold {
@@ -213,7 +214,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
         rules.hold = releases::failed_overlays(known, daemon, &facts);
     }
     if current.is_none() {
-        rules.hold = Some("its ControllerRevision is not in the API yet".to_owned());
+        rules.hold = Some(RolloutHold::NoControllerRevision);
     }
     let mut rolled = rollout::plan(&rules, min_ready, &facts, now);
     let (mut target, mut back, mut lacking) = (daemon.wanted, None, None);

@@ -17,6 +17,7 @@ use super::liveness::AgentLiveness;
 use super::names::Name;
 use super::steps::StepLimit;
 pub use canary::NONE as NO_CANARY;
+pub use hold::RolloutHold;
 use outage::is_away;
 pub use outage::is_outage;
 pub use outage::is_silence;
@@ -31,6 +32,7 @@ use withdraw::Reach;
 
 mod canary;
 mod first_install;
+mod hold;
 mod order;
 mod outage;
 mod progress;
@@ -53,8 +55,8 @@ pub struct RolloutRules {
     pub max_unavailable: IntOrPercent,
     /// How many nodes may run both; above 0 it is the budget.
     pub max_surge: IntOrPercent,
-    /// Why no node is approved, and unclaimed approvals are withdrawn: paused, `OnDelete`, or halted.
-    pub hold: Option<String>,
+    /// Why no node is approved, and unclaimed approvals are withdrawn, if that is so.
+    pub hold: Option<RolloutHold>,
     /// Nodes that are kept on the old revision.
     pub partition: IntOrPercent,
     /// On how many nodes at a time it starts that never ran it; `None`: they do not ask.
@@ -262,7 +264,7 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
     if let Some(hold) = &rules.hold {
         plan.held = Some(match canary::is_missing(&view) {
             true => Standstill::NoCanary { also: Some(hold.clone()) },
-            false => Standstill::Rule(hold.clone()),
+            false => Standstill::Hold(hold.clone()),
         });
         return plan;
     }
@@ -357,7 +359,7 @@ impl RolloutPlan {
             // Nodes that run nothing yet are no part of a step.
             Some(step) => {
                 let begun = view.all(|i| view.counts(i) && view.may_have_begun(i)).count();
-                (step.nodes.saturating_sub(begun), Standstill::Rule(step.text.clone()))
+                (step.nodes.saturating_sub(begun), Standstill::Step(step.text.clone()))
             }
             None => {
                 let old = view.all(|i| view.nodes[i].should_run && is_kept(i)).count();

@@ -120,12 +120,15 @@ pub(super) fn causes(
 /// Whether the rollout is held by something other than its nodes: a pause, a step, a partition.
 fn is_withheld(rolled: &RolloutPlan) -> bool {
     use Standstill::Canary;
+    use Standstill::Hold;
     use Standstill::NoCanary;
     use Standstill::Outage;
     use Standstill::Partition;
-    use Standstill::Rule;
+    use Standstill::Step;
     let held = rolled.held.as_ref();
-    held.is_some_and(|held| matches!(held, Rule(_) | NoCanary { .. } | Canary { .. } | Outage { .. } | Partition(_)))
+    held.is_some_and(|held| {
+        matches!(held, Hold(_) | Step(_) | NoCanary { .. } | Canary { .. } | Outage { .. } | Partition(_))
+    })
 }
 
 /// What the API server refuses to store about the rollout of the `current` revision, so that another coordinator would

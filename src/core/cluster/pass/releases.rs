@@ -17,6 +17,7 @@ use crate::core::cluster::requests::RequestTarget;
 use crate::core::cluster::requests::RevisionChange;
 use crate::core::cluster::rollout;
 use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::rollout::RolloutHold;
 use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::rollout::RolloutRules;
 use crate::core::cluster::snapshot::KnownRevision;
@@ -102,7 +103,11 @@ fn cause(number: usize, broken: &Broken) -> String {
 
 /// Why nothing more is approved although the current revision is released: instances of it failed with the overlays of
 /// their nodes, or after these were removed. This lasts until those nodes want other overlays, or are retried.
-pub(super) fn failed_overlays(known: &Basis<'_>, daemon: &WatchedDaemon, facts: &[NodeFact<'_>]) -> Option<String> {
+pub(super) fn failed_overlays(
+    known: &Basis<'_>,
+    daemon: &WatchedDaemon,
+    facts: &[NodeFact<'_>],
+) -> Option<RolloutHold> {
     // A node that went back to what ran with overlays shows that they are gone.
     let has_overlays = |node: &NodeFact<'_>| {
         node.overlays.is_some() || node.instances.iter().any(|i| !i.ending && i.overlays.is_some())
@@ -110,7 +115,7 @@ pub(super) fn failed_overlays(known: &Basis<'_>, daemon: &WatchedDaemon, facts: 
     let failed = facts.iter().filter(|node| node.failed && has_overlays(node)).count();
     let desired = facts.iter().filter(|node| node.should_run).count();
     let is_over = failed > rules::max_failed(&daemon.daemon_set, known.settings, desired);
-    is_over.then(|| format!("the revision failed with its overlays on {failed} nodes"))
+    is_over.then_some(RolloutHold::FailedOverlays(failed))
 }
 
 /// The nodes whose failures of the current revision still do not count, if that is to be written: some no longer report
@@ -143,17 +148,15 @@ pub(super) fn retried(
 
 /// Why nothing more is approved while the nodes of a retry of all cannot be named: the retry would also cover nodes
 /// that fail later. A coordinator that has just taken over does not know whether they can be named.
-pub(super) fn unnoted_retry(known: &Basis<'_>, daemon: &WatchedDaemon, current: &RevisionFact) -> Option<String> {
+pub(super) fn unnoted_retry(known: &Basis<'_>, daemon: &WatchedDaemon, current: &RevisionFact) -> Option<RolloutHold> {
     let (key, name) = (&daemon.daemon_set.key, &current.name);
     if !current.retried.contains(ALL_RETRIED) {
         return None;
     }
     let target = RequestTarget::Revision(key.clone(), RevisionChange::Halt, name.clone());
-    match known.state.retries.failure(&target) {
-        Some(why) => Some(format!("the nodes that are retried cannot be named on ControllerRevision {name}: {why}")),
-        None if known.state.decided.get(key) == Some(&daemon.uid) => None,
-        None => Some(format!("the nodes that are retried are not named on ControllerRevision {name} yet")),
-    }
+    let why = known.state.retries.failure(&target).map(ToString::to_string);
+    let is_decided = known.state.decided.get(key) == Some(&daemon.uid);
+    (why.is_some() || !is_decided).then(|| RolloutHold::RetryUnnamed { revision: name.clone(), why })
 }
 
 /// Whether nodes stay on what they have, however far the rollout has come.

@@ -18,9 +18,6 @@ use crate::core::json::Json;
 
 use super::revisions;
 
-/// Why nothing is approved meanwhile.
-pub(super) const HOLD: &str = "its status no longer names the released revision; that is written again first";
-
 /// The DaemonSet with the condition `Released` as it is to be written again, where its status has none and a
 /// ControllerRevision says which one it was. Its status `Unknown` sets it apart from a written one.
 pub(super) fn restored(view: &ClusterSnapshot, daemon: &WatchedDaemon) -> Option<WatchedDaemon> {

@@ -5,6 +5,7 @@ use crate::core::annotations::first_install;
 use crate::core::annotations::int_or_percent;
 use crate::core::cluster::released::RolloutStatus;
 use crate::core::cluster::rollout::NodeFact;
+use crate::core::cluster::rollout::RolloutHold;
 use crate::core::cluster::rollout::RolloutRules;
 use crate::core::cluster::rollout::resolve;
 use crate::core::cluster::snapshot::WatchedDaemon;
@@ -13,7 +14,6 @@ use crate::core::labels::Selector;
 use crate::core::model::ABORTED;
 use crate::core::model::CANARY;
 use crate::core::model::CANARY_HOLD;
-use crate::core::model::COORDINATION;
 use crate::core::model::DaemonSet;
 use crate::core::model::FIRST_INSTALL;
 use crate::core::model::IntOrPercent;
@@ -23,7 +23,6 @@ use crate::core::model::PARTITION;
 use crate::core::model::PAUSED;
 use crate::core::model::PROMOTED;
 use crate::core::model::ROLLBACK;
-use crate::core::model::STEPS;
 use crate::core::model::TOPOLOGY_KEY;
 use crate::core::model::UPDATE;
 use crate::core::model::UpdateStrategy;
@@ -50,7 +49,7 @@ pub(super) fn of(
     daemon: &WatchedDaemon,
     settings: &Settings,
     current: Option<(&str, i64)>,
-    stopped: Option<String>,
+    stopped: Option<RolloutHold>,
     now: Timestamp,
 ) -> RolloutRules {
     let daemon_set = &*daemon.daemon_set;
@@ -62,12 +61,10 @@ pub(super) fn of(
     let installs = annotation(daemon_set, FIRST_INSTALL).filter(|_| is_new);
     let is_on_delete = is_on_delete(daemon_set);
     let hold = match annotations::is_paused(daemon_set) {
-        true if annotation(daemon_set, PAUSED) == Some("true") => Some("paused".to_owned()),
+        true if annotation(daemon_set, PAUSED) == Some("true") => Some(RolloutHold::Paused),
         true => annotations::not_understood(daemon_set),
-        _ if annotations::is_uncoordinated(daemon_set) => {
-            Some(format!("each node follows by itself ({COORDINATION}: none)"))
-        }
-        _ if is_on_delete && installs.is_none() => Some("the update strategy is OnDelete".to_owned()),
+        _ if annotations::is_uncoordinated(daemon_set) => Some(RolloutHold::Uncoordinated),
+        _ if is_on_delete && installs.is_none() => Some(RolloutHold::OnDelete),
         _ => stopped.or_else(|| not_now(daemon_set, installs, now)),
     };
     let partition = match is_on_delete {
@@ -126,45 +123,40 @@ fn short(text: &str) -> String {
 }
 
 /// Why it is not known how far a rollout may go, if an annotation that bounds it is not understood.
-pub(super) fn unbounded(daemon_set: &DaemonSet) -> Option<String> {
+pub(super) fn unbounded(daemon_set: &DaemonSet) -> Option<RolloutHold> {
     if annotations::is_uncoordinated(daemon_set) {
         return None;
     }
-    if let Some(why) = annotations::not_understood(daemon_set) {
-        return Some(why);
-    }
-    let excluded = annotations::excluded_by_steps(daemon_set)?;
-    Some(format!("the annotation {STEPS} excludes {excluded}: write one of them"))
+    let excluded = || annotations::excluded_by_steps(daemon_set).map(RolloutHold::ExcludedBySteps);
+    annotations::not_understood(daemon_set).or_else(excluded)
 }
 
 /// Why nothing is approved, if an annotation says so; one that is not understood holds, too. `installs`: how many nodes
 /// at a time have first instances, if they wait for that.
-fn not_now(daemon_set: &DaemonSet, installs: Option<&str>, now: Timestamp) -> Option<String> {
-    if let Some(why) = unbounded(daemon_set) {
-        return Some(why);
+fn not_now(daemon_set: &DaemonSet, installs: Option<&str>, now: Timestamp) -> Option<RolloutHold> {
+    if let Some(hold) = unbounded(daemon_set) {
+        return Some(hold);
     }
-    if let Some(text) = installs.filter(|text| first_install(text).is_none()) {
-        return Some(format!("the annotation {FIRST_INSTALL} is not understood: {:?}", short(text)));
-    }
-    if let Some(text) = annotation(daemon_set, UPDATE).filter(|text| UpdateTrigger::parse(text).is_none()) {
-        return Some(format!("the annotation {UPDATE} is not understood: {:?}", short(text)));
+    let installs = installs.filter(|text| first_install(text).is_none()).map(|text| (FIRST_INSTALL, text));
+    let update = || annotation(daemon_set, UPDATE).filter(|text| UpdateTrigger::parse(text).is_none());
+    if let Some((annotation, text)) = installs.or_else(|| update().map(|text| (UPDATE, text))) {
+        return Some(RolloutHold::Value { annotation, value: short(text) });
     }
     let text = annotation(daemon_set, WINDOW)?;
     match Window::parse(text) {
         Ok(window) if window.contains(now) => None,
-        Ok(_) => Some(format!("outside its window ({})", short(text))),
-        Err(why) => Some(format!("the annotation {WINDOW} is not understood: {}", short(&why))),
+        Ok(_) => Some(RolloutHold::OutsideWindow(short(text))),
+        Err(why) => Some(RolloutHold::Window(short(&why))),
     }
 }
 
 /// Why nothing is approved where no node has the label by whose values zones are told apart: it may be misspelt.
-pub(super) fn no_zone(daemon_set: &DaemonSet, facts: &[NodeFact<'_>]) -> Option<String> {
+pub(super) fn no_zone(daemon_set: &DaemonSet, facts: &[NodeFact<'_>]) -> Option<RolloutHold> {
     let key = annotation(daemon_set, TOPOLOGY_KEY).filter(|_| !annotations::is_uncoordinated(daemon_set))?;
     let mut nodes = facts.iter().filter(|node| node.belongs).peekable();
     nodes.peek()?;
     let is_nowhere = nodes.all(|node| node.zone.is_none_or(str::is_empty));
-    is_nowhere
-        .then(|| format!("no node that the daemon is for has the label {} (annotation {TOPOLOGY_KEY})", short(key)))
+    is_nowhere.then(|| RolloutHold::NoZone(short(key)))
 }
 
 /// The next moment at which a window may open or close: a full minute.

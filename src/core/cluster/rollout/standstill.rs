@@ -4,16 +4,19 @@
 
 use std::fmt;
 
+use super::RolloutHold;
 use super::canary;
 use super::taken::Stuck;
 
 /// Why no further node is approved for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standstill {
-    /// What holds the whole rollout, such as a pause; or the step that it is in.
-    Rule(String),
+    /// What holds the whole rollout.
+    Hold(RolloutHold),
+    /// Where the step that it is in stands.
+    Step(String),
     /// No node of the daemon is a canary node; what else holds it, if anything does.
-    NoCanary { also: Option<String> },
+    NoCanary { also: Option<RolloutHold> },
     /// The canary nodes have to be available for a while, and these are not.
     Canary { waiting: Vec<String> },
     /// So many of all nodes are unreachable.
@@ -33,9 +36,10 @@ pub enum Standstill {
 impl fmt::Display for Standstill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rule(text) => f.write_str(text),
+            Self::Hold(hold) => hold.fmt(f),
+            Self::Step(text) => f.write_str(text),
             Self::NoCanary { also: None } => f.write_str(canary::NONE),
-            Self::NoCanary { also: Some(text) } => write!(f, "{text}; {}", canary::NONE),
+            Self::NoCanary { also: Some(hold) } => write!(f, "{hold}; {}", canary::NONE),
             Self::Canary { waiting } if waiting.is_empty() => {
                 f.write_str("the canary nodes have to be available for a while")
             }

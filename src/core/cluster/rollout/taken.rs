@@ -4,6 +4,7 @@
 //! Owns which nodes those are, and the texts. Must not decide who takes a slot.
 
 use super::NodeFact;
+use super::RolloutHold;
 use super::RolloutPlan;
 use super::Standstill;
 use super::progress::NodeProgress;
@@ -34,9 +35,9 @@ impl Stuck {
 
 impl RolloutPlan {
     /// Says what holds it, where nodes are left that it is not given to.
-    pub(super) fn heed_hold(&mut self, view: &RolloutView<'_>, hold: &str) {
+    pub(super) fn heed_hold(&mut self, view: &RolloutView<'_>, hold: &RolloutHold) {
         if self.held.is_none() && view.all(|i| view.is_left(i)).next().is_some() {
-            self.held = Some(Standstill::Rule(hold.to_owned()));
+            self.held = Some(Standstill::Hold(hold.clone()));
         }
     }
 
@@ -47,7 +48,7 @@ impl RolloutPlan {
             return;
         }
         self.held = match &view.rules.step {
-            Some(step) if !reach.is_whole => Some(Standstill::Rule(step.text.clone())),
+            Some(step) if !reach.is_whole => Some(Standstill::Step(step.text.clone())),
             None if reach.kept > 0 => Some(Standstill::Partition(reach.kept.min(left.len()))),
             _ => None,
         };

@@ -156,7 +156,7 @@ fn an_unclaimed_approval_is_withdrawn_and_a_claimed_one_never() {
     let planned = plan(&rules(1), ms(0), &[late.clone(), node("b", OLD)], NOW);
     assert_eq!((planned.withdraw, planned.unclaimed, planned.approve), (vec![0], vec![0], vec![]));
     let claimed = NodeFact { replacing: true, ..late };
-    let paused = RolloutRules { hold: Some("paused".into()), ..rules(1) };
+    let paused = RolloutRules { hold: Some(RolloutHold::Paused), ..rules(1) };
     assert!(plan(&paused, ms(0), &[claimed], NOW).withdraw.is_empty());
     assert_eq!(plan(&paused, ms(0), &[approved("a", NOW)], NOW).withdraw, [0]);
     let withdrawn_but_replacing = NodeFact { replacing: true, ..node("b", OLD) };
@@ -180,7 +180,7 @@ fn holds_say_why() {
     let nodes =
         [node("a", OLD), NodeFact { failed: true, ..node("b", OLD) }, NodeFact { failed: true, ..node("c", OLD) }];
     assert_eq!(approves(&rules(3), &nodes), ["a"], "a node on which it failed is not approved again");
-    let paused = RolloutRules { hold: Some("paused".into()), ..rules(1) };
+    let paused = RolloutRules { hold: Some(RolloutHold::Paused), ..rules(1) };
     let planned = plan(&paused, ms(0), &nodes, NOW);
     assert_eq!((planned.approve.len(), said(&planned.held).as_str()), (0, "paused"));
     let kept = RolloutRules { partition: IntOrPercent::Int(2), ..rules(3) };

@@ -20,9 +20,9 @@ fn canaries_that_are_nowhere_hold_the_rollout() {
     let misplaced = NodeFact { canary: true, should_run: false, belongs: false, ..node("z", OLD) };
     let planned = plan(&rules, ms(0), &[node("a", OLD), node("b", OLD_BROKEN), misplaced], NOW);
     assert_eq!((planned.approve, said(&planned.held).as_str()), (vec![], canary::NONE));
-    let paused = RolloutRules { hold: Some("paused".to_owned()), ..rules };
+    let paused = RolloutRules { hold: Some(RolloutHold::Paused), ..rules };
     let planned = plan(&paused, ms(0), &[node("a", OLD)], NOW);
-    assert_eq!(planned.held, Some(Standstill::NoCanary { also: Some("paused".to_owned()) }), "a pause hides it not");
+    assert_eq!(planned.held, Some(Standstill::NoCanary { also: Some(RolloutHold::Paused) }), "a pause hides it not");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn what_is_left_and_cannot_go_on_says_so() {
     assert_eq!(said(&planned.held), "1 node cannot take it", "a node that broke keeps its slot");
     let planned = plan(&rules(2), ms(0), &[node("a", NEW_BROKEN), away("b")], NOW);
     assert_eq!(planned.held, None, "one is on its way");
-    let paused = RolloutRules { hold: Some("paused".to_owned()), ..rules(2) };
+    let paused = RolloutRules { hold: Some(RolloutHold::Paused), ..rules(2) };
     let planned = plan(&paused, ms(0), &[broken, NodeFact { failed: true, ..node("b", OLD) }], NOW);
     assert_eq!(said(&planned.held), "1 node cannot take it");
     let planned = plan(&paused, ms(0), &[node("a", NEW_BROKEN), away("b")], NOW);
@@ -229,7 +229,7 @@ fn first_installs_are_counted_until_they_are_available() {
     assert_eq!((said(&planned.held).as_str(), planned.stuck), (message, Some((Stuck::Taken, vec![0, 1]))));
     let planned = plan(&few, ms(0), &[broken("a"), given("b"), empty("c")], NOW);
     assert_eq!((said(&planned.held).as_str(), planned.stuck), ("", None), "one is on its way");
-    let held = RolloutRules { hold: Some("paused".to_owned()), ..few.clone() };
+    let held = RolloutRules { hold: Some(RolloutHold::Paused), ..few.clone() };
     let planned = plan(&held, ms(0), &[given("a"), empty("b")], NOW);
     assert_eq!((planned.withdraw, planned.approve, said(&planned.held).as_str()), (vec![0], vec![], "paused"));
     let not_here = NodeFact { able: false, ..empty("a") };

@@ -62,7 +62,7 @@ fn nothing_waits_for_a_node_that_waits_for_the_rollout() {
     let opened = RolloutRules { was_open: true, ..canaries.clone() };
     assert!(is_open(&opened, &[waits(), node("d", NEW)]), "the others are slower");
     assert!(!is_open(&opened, &[waits(), node("d", NEW), node("e", OLD)]));
-    assert!(!is_open(&RolloutRules { hold: Some("paused".to_owned()), ..canaries }, &[waits()]));
+    assert!(!is_open(&RolloutRules { hold: Some(RolloutHold::Paused), ..canaries }, &[waits()]));
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn what_waits_for_a_trigger_is_withdrawn_when_that_or_the_rollout_ends() {
     let withdrawn = |rules: &RolloutRules, nodes: &[NodeFact<'_>]| plan(rules, ms(0), nodes, NOW).withdraw;
     let nodes = [standing("a", UpdateTrigger::Drain)];
     let drain = on(UpdateTrigger::Drain);
-    assert_eq!(withdrawn(&RolloutRules { hold: Some("paused".into()), ..drain.clone() }, &nodes), [0]);
+    assert_eq!(withdrawn(&RolloutRules { hold: Some(RolloutHold::Paused), ..drain.clone() }, &nodes), [0]);
     assert_eq!(withdrawn(&RolloutRules { wanted: Name::first(2), ..drain.clone() }, &nodes), [0]);
     for other in [RolloutRules { when: None, ..drain.clone() }, on(UpdateTrigger::Boot)] {
         assert_eq!(withdrawn(&other, &nodes), [0], "its owner has written another trigger, or none");
