@@ -234,6 +234,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use crate::core::record::Instance;
+    use crate::core::sources::DesiredReason;
     use crate::core::time::at;
 
     use super::*;
@@ -245,7 +246,7 @@ mod tests {
     }
 
     fn subjects(records: &[DaemonRecord], gone: usize) -> Vec<Subject<'_>> {
-        let desired = || Desired::Unsure { reason: String::new() };
+        let desired = || Desired::Unsure { reason: DesiredReason::Unanswered };
         records
             .iter()
             .enumerate()

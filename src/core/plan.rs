@@ -222,22 +222,24 @@ pub fn plan_daemon(
     plan.end_lost_manifests();
     plan.had_ended |= plan.record.has_ended_to_return();
     match desired {
-        Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_deref()),
+        Desired::Wanted { daemon_set, mode, note } => plan.wanted(daemon_set, *mode, note.as_ref()),
         Desired::Held { daemon_set, mode, why, ask } => plan.held(daemon_set, *mode, why, *ask),
         Desired::Refused { mode, errors } => plan.refused(*mode, errors),
-        Desired::Left { reason, taken_away } => plan.left(reason, *taken_away),
-        Desired::Gone { reason, by_list, ignore_file } => plan.gone(reason, *by_list, ignore_file.as_deref()),
-        Desired::Orphaned { reason, ignore_file } => plan.orphaned(reason, ignore_file.as_deref()),
+        Desired::Left { reason, taken_away } => plan.left(&reason.to_string(), *taken_away),
+        Desired::Gone { reason, by_list, ignore_file } => {
+            plan.gone(&reason.to_string(), *by_list, ignore_file.as_deref());
+        }
+        Desired::Orphaned { ignore_file } => plan.orphaned(ignore_file.as_deref()),
         Desired::Confirm { reason } => {
             plan.keep(State::Unknown, &format!("{reason}; asking the API server"));
-            plan.actions.push(Action::Confirm { reason: reason.clone() });
+            plan.actions.push(Action::Confirm { reason: reason.to_string() });
         }
         Desired::Kept { reason } => {
-            plan.keep(State::Unknown, reason);
+            plan.keep(State::Unknown, &reason.to_string());
             plan.hint_release();
         }
-        Desired::SetAside { mode, reason } => plan.set_aside(*mode, reason),
-        Desired::Unsure { reason } => plan.keep(State::Unknown, reason),
+        Desired::SetAside { mode, reason } => plan.set_aside(*mode, &reason.to_string()),
+        Desired::Unsure { reason } => plan.keep(State::Unknown, &reason.to_string()),
     }
     plan.done()
 }

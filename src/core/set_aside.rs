@@ -4,6 +4,8 @@
 //! and what follows if a process ended during such work. Must not measure anything, and must not know who is
 //! trusted: the shell asks for tenants' definitions only.
 
+use std::fmt;
+
 use serde::Deserialize;
 use serde::Serialize;
 use sha2::Digest;
@@ -64,6 +66,15 @@ pub enum Excess {
     Time(Span),
     /// The agent was killed while it worked on it.
     Killed,
+}
+
+/// Why a pass does not work on a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeldBack {
+    /// It was over the bound too often in a row, the last time so.
+    SetAside(Excess),
+    /// It may have been the cause of a kill, and another suspect is worked on now.
+    AwaitsTurn,
 }
 
 /// A definition that was over the bound when it was last worked on.
@@ -141,7 +152,11 @@ impl SetAside {
             _ => 1,
         };
         let costly = Costly { version, times, last };
-        let line = format!("DaemonSet {}: {}", costly.version.key, costly.words());
+        let what = match times {
+            ..TIMES => "; if that happens again, this version is set aside".to_owned(),
+            _ => format!(", {TIMES} times in a row"),
+        };
+        let line = format!("DaemonSet {}: {}{what}", costly.version.key, costly.last);
         self.costly.push(costly);
         let more = self.costly.len().saturating_sub(MOST);
         self.costly.drain(..more);
@@ -164,19 +179,16 @@ impl SetAside {
     }
 
     /// Why a pass does not work on `daemon_set`, if so. `turn`: which of the suspects it works on.
-    pub fn holds_back(&self, daemon_set: &DaemonSet, turn: &SuspectTurn) -> Option<String> {
+    pub fn holds_back(&self, daemon_set: &DaemonSet, turn: &SuspectTurn) -> Option<HeldBack> {
         if !self.knows(&daemon_set.key) {
             return None;
         }
         let version = DefinitionVersion::of(daemon_set);
         if let Some(costly) = self.costly.iter().find(|costly| costly.version == version && costly.times >= TIMES) {
-            return Some(format!("it is set aside: {}", costly.words()));
+            return Some(HeldBack::SetAside(costly.last.clone()));
         }
         let waits = self.suspects.contains(&version) && *turn != SuspectTurn::Of(version);
-        waits.then(|| {
-            "the agent was killed while it worked on several definitions, and works on each of them alone now"
-                .to_owned()
-        })
+        waits.then_some(HeldBack::AwaitsTurn)
     }
 
     /// The suspect whose turn it was has been worked on.
@@ -207,20 +219,26 @@ impl SetAside {
     }
 }
 
-impl Costly {
-    fn words(&self) -> String {
-        let what = match &self.last {
-            Excess::Time(time) => {
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time(time) => {
                 let (spent, most) = (time.as_millis() as f64 / 1_000.0, TIME.as_secs());
-                format!(
-                    "the agent spent {spent:.1} s of processor time on its template in one pass; at most {most} s is allowed"
-                )
+                write!(f, "the agent spent {spent:.1} s of processor time on its template in one pass; ")?;
+                write!(f, "at most {most} s is allowed")
             }
-            Excess::Killed => "the agent was killed while it worked on its template".to_owned(),
-        };
-        match self.times {
-            ..TIMES => format!("{what}; if that happens again, this version is set aside"),
-            _ => format!("{what}, {TIMES} times in a row"),
+            Self::Killed => f.write_str("the agent was killed while it worked on its template"),
+        }
+    }
+}
+
+impl fmt::Display for HeldBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SetAside(last) => write!(f, "it is set aside: {last}, {TIMES} times in a row"),
+            Self::AwaitsTurn => f.write_str(
+                "the agent was killed while it worked on several definitions, and works on each of them alone now",
+            ),
         }
     }
 }
@@ -266,7 +284,7 @@ mod tests {
         costs.observe(&spent(&slow, over()));
         assert!(!is_aside(&costs, &slow), "not in a row");
         costs.observe(&spent(&slow, over()));
-        let why = costs.holds_back(&slow, &SuspectTurn::None).expect("a reason");
+        let why = costs.holds_back(&slow, &SuspectTurn::None).expect("a reason").to_string();
         assert!(why.contains("spent 3.0 s") && why.contains("2 times in a row"), "{why}");
 
         assert!(!is_aside(&costs, &next), "another version is looked at");
@@ -296,7 +314,10 @@ mod tests {
             costs.note_killed(vec![of_b.clone(), of_b.clone()]);
         }
         let why = costs.holds_back(&b, &SuspectTurn::None).expect("a reason");
-        assert_eq!(why, "it is set aside: the agent was killed while it worked on its template, 2 times in a row");
+        assert_eq!(
+            why.to_string(),
+            "it is set aside: the agent was killed while it worked on its template, 2 times in a row"
+        );
         assert!(costs.holds_back(&c, &SuspectTurn::None).is_some(), "it still waits for its turn");
         assert_eq!(costs.holds_back(&c, &SuspectTurn::Of(of_c)), None);
         let json = serde_json::to_string(&costs).unwrap();

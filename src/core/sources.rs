@@ -18,11 +18,13 @@ use crate::core::policy::TooLarge;
 use crate::core::policy::namespace_of;
 use crate::core::policy::same_template;
 use crate::core::record::DaemonRecord;
+use crate::core::set_aside::HeldBack;
 
 mod absent;
 mod folder;
 mod hold;
 mod patched;
+mod reason;
 mod uncovered;
 
 use absent::last_known;
@@ -40,6 +42,8 @@ use hold::held;
 use hold::is_narrowed;
 use hold::resolve_invalid;
 use hold::resolve_too_large;
+pub use reason::DesiredNote;
+pub use reason::DesiredReason;
 use uncovered::resolve_uncovered;
 
 /// The state of one daemon in the folders.
@@ -57,7 +61,7 @@ pub enum FolderState<'a> {
     /// No file defines it, but that is no evidence (folder missing, other file system, unreadable).
     Unsure {
         /// Why it is no evidence.
-        reason: &'a str,
+        reason: &'static str,
     },
 }
 
@@ -131,8 +135,8 @@ pub enum Desired {
         /// The definition in force.
         daemon_set: Arc<DaemonSet>,
         mode: Mode,
-        /// A note for users, such as a refused API version.
-        note: Option<String>,
+        /// Which other version does not count, if one does not.
+        note: Option<DesiredNote>,
     },
     /// The instance stays at the definition that it was made from, whatever is newer.
     Held {
@@ -147,13 +151,13 @@ pub enum Desired {
     Refused { mode: Mode, errors: Vec<FieldError> },
     /// It exists but is not ours here (label, policy).
     Left {
-        reason: String,
+        reason: DesiredReason,
         /// Whether its labels were ours before, and nothing of it is here: what is remembered must not bring it back.
         taken_away: bool,
     },
     /// It is gone: its instance ends.
     Gone {
-        reason: String,
+        reason: DesiredReason,
         /// Whether a list is the only evidence (counted by `max-removals`).
         by_list: bool,
         /// Fingerprint of a folder file that must not bring it back.
@@ -161,21 +165,20 @@ pub enum Desired {
     },
     /// It is gone, and its pods stay.
     Orphaned {
-        reason: String,
         /// Fingerprint of a folder file that must not adopt them.
         ignore_file: Option<String>,
     },
     /// A GET must confirm that it is gone or not ours; until then the instance stays.
     Confirm {
         /// What has to be confirmed.
-        reason: String,
+        reason: DesiredReason,
     },
     /// No source defines it, and there is no evidence that it is gone: the instance stays until it is released.
-    Kept { reason: String },
+    Kept { reason: DesiredReason },
     /// Its definition is set aside: the instance stays as it is on disk.
-    SetAside { mode: Mode, reason: String },
+    SetAside { mode: Mode, reason: HeldBack },
     /// Unknown: the instance stays.
-    Unsure { reason: String },
+    Unsure { reason: DesiredReason },
 }
 
 impl Desired {
@@ -224,32 +227,25 @@ fn by_sources(
         ApiState::Absent { by_event } => resolve_absent(known, *by_event, record, &policy),
         ApiState::Orphaned if record.instances.is_empty() => resolve_absent(known, true, record, &policy),
         ApiState::Orphaned if absent::is_adopted_by_file(known, record) => {
-            resolve_folder(known, record, "the API does not have it")
+            resolve_folder(known, record, DesiredReason::NotInApi)
         }
         ApiState::Orphaned => orphaned(known, record),
         // A file's would be replaced a moment later.
         ApiState::Unread if known.remembered.is_none() && !record.runs() => {
-            Desired::Unsure { reason: "the API server has a DaemonSet of this name, which is being read".to_owned() }
+            Desired::Unsure { reason: DesiredReason::BeingRead }
         }
         ApiState::Unknown | ApiState::Unread => match last_known(known.remembered, record) {
             Some(daemon_set) => resolve_remembered(known, daemon_set, record, (policy, objects)),
-            None if may_be_older(known.folder, record) => {
-                Desired::Unsure { reason: "what runs may be of the API server, which has not answered yet".to_owned() }
-            }
-            None => resolve_folder(known, record, "the API has not answered yet"),
+            None if may_be_older(known.folder, record) => Desired::Unsure { reason: DesiredReason::MayBeOfApi },
+            None => resolve_folder(known, record, DesiredReason::Unanswered),
         },
-        ApiState::None => {
-            let why = "there is no API server to ask";
-            match folder_of(known, record).and_then(|folder| of_the_api(record, folder)) {
-                // A configuration that was changed, or a lost file, is no reason to go back to the folder's version.
-                Some(_) if known.remembered.is_some() && record.runs() => {
-                    let why =
-                        format!("{why}, and what runs is the version that it last had: the folder's is passed over");
-                    held(known, record, None, Hold::Undefined(why))
-                }
-                _ => resolve_folder(known, record, why),
+        ApiState::None => match folder_of(known, record).and_then(|folder| of_the_api(record, folder)) {
+            // A configuration that was changed, or a lost file, is no reason to go back to the folder's version.
+            Some(_) if known.remembered.is_some() && record.runs() => {
+                held(known, record, None, Hold::Undefined(DesiredReason::FolderPassedOver))
             }
-        }
+            _ => resolve_folder(known, record, DesiredReason::NoApiServer),
+        },
     }
 }
 
@@ -327,22 +323,19 @@ fn resolve_deleting(known: &KnownDefinition<'_>, daemon_set: &DaemonSet, record:
     }
     if daemon_set.finalizers.iter().any(|f| f == "foregroundDeletion") {
         return Desired::Gone {
-            reason: "the DaemonSet is being deleted in the foreground".to_owned(),
+            reason: DesiredReason::DeletedInForeground,
             by_list: false,
             ignore_file: ignored_from_now(known, record),
         };
     }
-    Desired::Unsure { reason: "the DaemonSet is being deleted and waits for its finalizers".to_owned() }
+    Desired::Unsure { reason: DesiredReason::AwaitsFinalizers }
 }
 
 fn orphaned(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
-    Desired::Orphaned {
-        reason: "the DaemonSet is deleted and its pods are kept (orphan)".to_owned(),
-        ignore_file: ignored_from_now(known, record),
-    }
+    Desired::Orphaned { ignore_file: ignored_from_now(known, record) }
 }
 
-fn wanted(daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<String>) -> Desired {
+fn wanted(daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<DesiredNote>) -> Desired {
     Desired::Wanted { daemon_set: Arc::clone(daemon_set), mode, note }
 }
 

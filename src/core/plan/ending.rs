@@ -165,12 +165,12 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn orphaned(&mut self, reason: &str, ignore_file: Option<&str>) {
+    pub(super) fn orphaned(&mut self, ignore_file: Option<&str>) {
         self.record.ignored_file = ignore_file.map(str::to_owned);
         for instance in &mut self.record.instances {
             instance.orphaned = true;
         }
-        self.keep(State::Orphaned, reason);
+        self.keep(State::Orphaned, "the DaemonSet is deleted and its pods are kept (orphan)");
         self.summary.state = State::Orphaned;
     }
 }

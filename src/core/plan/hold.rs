@@ -9,7 +9,6 @@ use crate::core::model::DaemonSet;
 use crate::core::model::FieldError;
 use crate::core::model::Mode;
 use crate::core::model::Source;
-use crate::core::model::joined;
 use crate::core::sources::Hold;
 
 use super::Action;
@@ -45,38 +44,28 @@ impl Planner<'_> {
             self.summary.reason.clear();
         }
         match why {
-            Hold::Refused(reason) => {
-                self.hold_refused(reason, "correct the DaemonSet; until then its last valid version counts");
-            }
-            Hold::TooLarge(errors) => {
+            Hold::Refused(_) | Hold::TooLarge(_) => {
+                let errors = if let Hold::TooLarge(errors) = why { errors.as_slice() } else { &[] };
                 self.add_hints(errors.iter().filter_map(|error| error.hint.clone()));
-                let reason = format!("the API's version is refused: {}", joined(errors));
-                self.hold_refused(&reason, "correct the DaemonSet; until then its last valid version counts");
+                self.hold_refused(why, "correct the DaemonSet; until then its last valid version counts");
             }
             Hold::Overlays(errors) => {
-                let (first, others) = errors.split_at(errors.len().min(1));
-                self.add_hints(first.iter().filter_map(|error| error.hint.clone()));
-                let more =
-                    if others.is_empty() { String::new() } else { format!(" (and {} more errors)", others.len()) };
-                let reason = format!("the overlays cannot be applied: {}{more}", joined(first));
-                self.hold_refused(&reason, "correct the list of overlays, or the DaemonSet");
+                self.add_hints(errors.iter().take(1).filter_map(|error| error.hint.clone()));
+                self.hold_refused(why, "correct the list of overlays, or the DaemonSet");
             }
-            Hold::Narrowed(reason) if self.record.runs() => {
+            Hold::Narrowed(_) if self.record.runs() => {
                 self.summary.state = State::Held;
-                self.add_reason(&format!(
-                    "this node's configuration no longer selects it: {reason}; it stays as it is"
-                ));
+                self.add_reason(&format!("this node's configuration no longer selects it: {why}; it stays as it is"));
                 self.hint_release();
             }
             Hold::Forbidden(errors) if self.record.runs() => {
                 self.summary.state = State::Held;
                 self.add_hints(errors.iter().filter_map(|error| error.hint.clone()));
-                let reason = joined(errors);
-                self.add_reason(&format!("[policy] would not let it start any more: {reason}; it stays as it is"));
+                self.add_reason(&format!("[policy] would not let it start any more: {why}; it stays as it is"));
                 self.hint_release();
             }
-            Hold::Undefined(reason) => {
-                self.add_reason(reason);
+            Hold::Undefined(_) => {
+                self.add_reason(&why.to_string());
                 self.hint_release();
             }
             Hold::Narrowed(_) | Hold::Forbidden(_) => {}
@@ -95,11 +84,11 @@ impl Planner<'_> {
         }
     }
 
-    fn hold_refused(&mut self, reason: &str, hint: &str) {
+    fn hold_refused(&mut self, why: &Hold, hint: &str) {
         self.summary.state = State::Refused;
         self.summary.hints.push(hint.to_owned());
         let stays = if self.record.runs() { "; what runs stays as it is" } else { "" };
-        self.add_reason(&format!("{reason}{stays}"));
+        self.add_reason(&format!("{why}{stays}"));
     }
 
     /// Hints how a daemon that the configuration no longer selects is released.

@@ -9,6 +9,7 @@ use crate::core::model::StartGate;
 use crate::core::policy::namespace_of;
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
+use crate::core::sources::DesiredNote;
 use crate::core::time::Span;
 
 use super::Data;
@@ -26,10 +27,10 @@ use super::ready::Availability;
 
 impl Planner<'_> {
     /// Plans a daemon that its sources define.
-    pub(super) fn wanted(&mut self, daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<&str>) {
+    pub(super) fn wanted(&mut self, daemon_set: &Arc<DaemonSet>, mode: Mode, note: Option<&DesiredNote>) {
         self.summary.source = Some(daemon_set.source.clone());
         self.summary.mode = Some(mode);
-        self.summary.notes.extend(note.map(|note| Note::Other(note.to_owned())));
+        self.summary.notes.extend(note.map(|note| Note::Other(note.to_string())));
         self.record.released = false;
         if self.record.runs() {
             self.record.bootstrap = mode == Mode::Bootstrap;

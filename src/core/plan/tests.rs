@@ -51,6 +51,8 @@ use crate::core::record::Phase;
 use crate::core::record::RestartCause;
 use crate::core::render::HeldPart;
 use crate::core::render::Refused;
+use crate::core::set_aside::HeldBack;
+use crate::core::sources::DesiredReason;
 use crate::core::sources::Hold;
 use crate::core::start_order::After;
 

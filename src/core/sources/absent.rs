@@ -12,6 +12,8 @@ use crate::core::record::DaemonRecord;
 
 use super::Confirmation;
 use super::Desired;
+use super::DesiredNote;
+use super::DesiredReason;
 use super::FolderState;
 use super::Hold;
 use super::KnownDefinition;
@@ -34,17 +36,17 @@ pub(super) fn resolve_absent(
 ) -> Desired {
     if record.api_uid.is_none() {
         // The API never had it: the folder alone decides.
-        return resolve_folder(known, record, "the API does not have it");
+        return resolve_folder(known, record, DesiredReason::NotInApi);
     }
     if let FolderState::Present { fingerprint, .. } = known.folder
         && record.ignored_file.as_deref().is_some_and(|ignored| ignored != fingerprint)
     {
         // The file changed after the deletion: the node's owner wants it again.
-        return resolve_folder(known, record, "the API does not have it");
+        return resolve_folder(known, record, DesiredReason::NotInApi);
     }
     if known.confirmation != Confirmation::Gone && is_narrowed(known, record, policy) {
         // The configured selector may hide it.
-        let why = Hold::Narrowed("the DaemonSets that this node's configuration selects do not contain it".to_owned());
+        let why = Hold::Narrowed(DesiredReason::MayBeHidden);
         return match held(known, record, None, why) {
             Desired::Held { daemon_set, mode, why, .. } => {
                 Desired::Held { daemon_set, mode, why, ask: known.confirmation == Confirmation::Unasked }
@@ -52,32 +54,30 @@ pub(super) fn resolve_absent(
             other => other,
         };
     }
-    let reason = if by_event { "the DaemonSet was deleted" } else { "the DaemonSet is not in the API any more" };
+    let reason = if by_event { DesiredReason::Deleted } else { DesiredReason::Unlisted };
     match &known.confirmation {
-        Confirmation::Gone => Desired::Gone {
-            reason: reason.to_owned(),
-            by_list: !by_event,
-            ignore_file: ignored_from_now(known, record),
-        },
+        Confirmation::Gone => {
+            Desired::Gone { reason, by_list: !by_event, ignore_file: ignored_from_now(known, record) }
+        }
         _ if record.instances.is_empty() && record.ignored_file.is_some() => {
-            Desired::Gone { reason: reason.to_owned(), by_list: false, ignore_file: ignored_from_now(known, record) }
+            Desired::Gone { reason, by_list: false, ignore_file: ignored_from_now(known, record) }
         }
         // Nothing of it runs or has run just now, and no file defines it: no caution is needed.
         _ if record.instances.is_empty()
             && known.remembered.is_none()
             && matches!(known.folder, FolderState::Absent) =>
         {
-            Desired::Gone { reason: reason.to_owned(), by_list: false, ignore_file: None }
+            Desired::Gone { reason, by_list: false, ignore_file: None }
         }
         Confirmation::Failed(why) => {
-            Desired::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
+            Desired::Unsure { reason: DesiredReason::Unconfirmed(Box::new(reason), why.clone()) }
         }
         // The configured selector hides it from the watch: it exists and is not ours.
         Confirmation::NotCovered => {
-            Desired::Gone { reason: "it is not selected any more".to_owned(), by_list: false, ignore_file: None }
+            Desired::Gone { reason: DesiredReason::NotSelected, by_list: false, ignore_file: None }
         }
-        Confirmation::StillThere => Desired::Unsure { reason: format!("{reason}, but a direct look still shows it") },
-        Confirmation::Unasked => Desired::Confirm { reason: reason.to_owned() },
+        Confirmation::StillThere => Desired::Unsure { reason: DesiredReason::StillThere(Box::new(reason)) },
+        Confirmation::Unasked => Desired::Confirm { reason },
     }
 }
 
@@ -129,13 +129,20 @@ pub(super) fn resolve_remembered(
         },
         (Covered::Yes(mode), Some(_)) => wanted(daemon_set, mode, None),
         (Covered::No(reason), Some(folder)) => match of_the_api(record, folder) {
-            Some(running) => wanted(running, folder_mode(folder), Some(reason)),
+            Some(running) => wanted(running, folder_mode(folder), Some(DesiredNote::RunningNotRemembered(reason))),
             // The instance may be of the API's version; the folder's would be a step back.
-            None if record.live().any(|instance| instance.daemon_set.is_none()) => Desired::Unsure { reason },
+            None if record.live().any(|instance| instance.daemon_set.is_none()) => {
+                Desired::Unsure { reason: DesiredReason::NotCovered(reason) }
+            }
             None => wanted(folder, folder_mode(folder), None),
         },
-        (Covered::No(reason), None) if known.has_file && record.runs() => Desired::Unsure { reason },
-        (Covered::No(reason), None) if record.runs() => held(known, record, None, Hold::Narrowed(reason)),
-        (Covered::No(reason), None) => Desired::Left { reason, taken_away: false },
+        (Covered::No(reason), None) => {
+            let reason = DesiredReason::NotCovered(reason);
+            match record.runs() {
+                true if known.has_file => Desired::Unsure { reason },
+                true => held(known, record, None, Hold::Narrowed(reason)),
+                false => Desired::Left { reason, taken_away: false },
+            }
+        }
     }
 }

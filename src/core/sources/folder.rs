@@ -12,6 +12,8 @@ use crate::core::rendering::Revision;
 
 use super::ApiState;
 use super::Desired;
+use super::DesiredNote;
+use super::DesiredReason;
 use super::FolderState;
 use super::Hold;
 use super::KnownDefinition;
@@ -33,12 +35,12 @@ pub fn differs_from_unknown(daemon_set: &DaemonSet, record: &DaemonRecord) -> bo
 }
 
 /// What the folders alone want. `api`: why the API server's state is not known.
-pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord, api: &str) -> Desired {
+pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord, api: DesiredReason) -> Desired {
     match known.folder {
         FolderState::Present { daemon_set, fingerprint } => {
             if record.ignored_file.as_deref() == Some(fingerprint) {
                 return Desired::Gone {
-                    reason: format!("it was deleted in the API; {} counts again when it changes", daemon_set.source),
+                    reason: DesiredReason::FileIgnored(daemon_set.source.clone()),
                     by_list: false,
                     ignore_file: Some(fingerprint.to_owned()),
                 };
@@ -46,18 +48,17 @@ pub(super) fn resolve_folder(known: &KnownDefinition<'_>, record: &DaemonRecord,
             wanted(daemon_set, daemon_set.mode_label().unwrap_or(Mode::Static), None)
         }
         FolderState::Absent if record.api_uid.is_none() => {
-            let is_of_a_file = known.has_file || record.definition().is_some_and(|d| d.source != Source::Api);
-            let what = if is_of_a_file { "no file" } else { "nothing" };
-            Desired::Gone { reason: format!("{what} defines it any more"), by_list: false, ignore_file: None }
+            let has_file = known.has_file || record.definition().is_some_and(|d| d.source != Source::Api);
+            Desired::Gone { reason: DesiredReason::Undefined { has_file }, by_list: false, ignore_file: None }
         }
-        FolderState::Absent if is_unknown(known) => Desired::Unsure { reason: api.to_owned() },
-        FolderState::Absent => kept(record, api.to_owned()),
-        FolderState::Unsure { reason } => kept(record, format!("{reason}; {api}")),
+        FolderState::Absent if is_unknown(known) => Desired::Unsure { reason: api },
+        FolderState::Absent => kept(record, api),
+        FolderState::Unsure { reason } => kept(record, DesiredReason::NoEvidence(reason, Box::new(api))),
     }
 }
 
 /// The running instance stays; one that was ended to return comes back as it was.
-fn kept(record: &DaemonRecord, reason: String) -> Desired {
+fn kept(record: &DaemonRecord, reason: DesiredReason) -> Desired {
     match record.definition().filter(|_| record.has_ended_to_return()) {
         Some(daemon_set) => {
             let mode = if record.bootstrap { Mode::Bootstrap } else { Mode::Static };
@@ -70,19 +71,17 @@ fn kept(record: &DaemonRecord, reason: String) -> Desired {
 /// What is wanted of a daemon of the folders whose namespace the policy does not select: DaemonSets of
 /// its name in that namespace do not affect it, neither their creation nor their deletion.
 pub(super) fn resolve_unselected(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Desired {
-    let namespace = &record.key.namespace;
-    let why = format!("policy.namespaces does not contain {namespace}: the API server's DaemonSet says nothing here");
+    let why = DesiredReason::NamespaceNotSelected(record.key.namespace.clone());
     let is_there =
         matches!(known.api, ApiState::Present(_) | ApiState::Invalid { .. } | ApiState::TooLarge(_) | ApiState::Unread);
-    let note = is_there.then(|| format!("the folder's stays in force: {why}"));
     match folder_of(known, record) {
         Some(folder) => match of_the_api(record, folder) {
-            Some(running) => wanted(running, folder_mode(folder), Some(format!("what runs stays: {why}"))),
+            Some(running) => wanted(running, folder_mode(folder), Some(DesiredNote::Running(why))),
             // It may have been selected when that started.
             None if is_unknown(known) && may_be_older(known.folder, record) => Desired::Unsure { reason: why },
-            None => wanted(folder, folder_mode(folder), note),
+            None => wanted(folder, folder_mode(folder), is_there.then_some(DesiredNote::Folder(why))),
         },
-        None => resolve_folder(known, record, &why),
+        None => resolve_folder(known, record, why),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Owns telling a narrower configuration, which alone ends nothing, from a changed DaemonSet, and what lets go of what
 //! is held.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::core::model::DaemonSet;
@@ -18,6 +19,8 @@ use crate::core::policy::TooLarge;
 use crate::core::record::DaemonRecord;
 
 use super::Desired;
+use super::DesiredNote;
+use super::DesiredReason;
 use super::KnownDefinition;
 use super::PolicyAndObjects;
 use super::covers;
@@ -33,7 +36,7 @@ pub enum Hold {
     /// The newest definition is refused; why.
     Refused(String),
     /// The configuration of this node no longer selects it, which alone ends nothing; why it does not.
-    Narrowed(String),
+    Narrowed(DesiredReason),
     /// The newest definition has more than its namespace, which is not trusted, may have.
     TooLarge(Vec<FieldError>),
     /// Its overlays cannot be applied to the newest definition; why not.
@@ -41,15 +44,22 @@ pub enum Hold {
     /// `[policy]` no longer lets such a pod start, which ends nothing, either; the violations.
     Forbidden(Vec<FieldError>),
     /// No source defines it now, and there is no evidence that it is gone; why.
-    Undefined(String),
+    Undefined(DesiredReason),
 }
 
-impl Hold {
-    /// In one line, without what to do about it.
-    fn reason(&self) -> String {
+/// In one line, without what to do about it.
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(reason) | Self::Narrowed(reason) | Self::Undefined(reason) => reason.clone(),
-            Self::TooLarge(errors) | Self::Overlays(errors) | Self::Forbidden(errors) => joined(errors),
+            Self::Refused(why) => write!(f, "the API's version is refused: {why}"),
+            Self::TooLarge(errors) => write!(f, "the API's version is refused: {}", joined(errors)),
+            Self::Overlays(errors) => {
+                let (first, others) = errors.split_at(errors.len().min(1));
+                write!(f, "the overlays cannot be applied: {}", joined(first))?;
+                if others.is_empty() { Ok(()) } else { write!(f, " (and {} more errors)", others.len()) }
+            }
+            Self::Forbidden(errors) => f.write_str(&joined(errors)),
+            Self::Narrowed(reason) | Self::Undefined(reason) => reason.fmt(f),
         }
     }
 }
@@ -66,15 +76,16 @@ pub(super) fn unless_released(desired: Desired, record: &DaemonRecord, policy: &
             }
             _ => false,
         };
-    let reason = match &desired {
-        Desired::Held { why: why @ (Hold::Narrowed(_) | Hold::Forbidden(_) | Hold::Undefined(_)), .. } => why.reason(),
-        Desired::Kept { reason } => reason.clone(),
+    let reason = match desired {
+        Desired::Held { why: why @ (Hold::Narrowed(_) | Hold::Forbidden(_) | Hold::Undefined(_)), .. }
+            if is_released =>
+        {
+            DesiredReason::Hold(Box::new(why))
+        }
+        Desired::Kept { reason } if is_released => reason,
         _ => return desired,
     };
-    match is_released {
-        true => Desired::Gone { reason: format!("it is released: {reason}"), by_list: false, ignore_file: None },
-        false => desired,
-    }
+    Desired::Gone { reason: DesiredReason::Released(Box::new(reason)), by_list: false, ignore_file: None }
 }
 
 /// `desired`, unless its overlays cannot be applied: then the instance that runs, or is to return, is held.
@@ -110,7 +121,7 @@ pub(super) fn by_rules(
 pub(super) fn held(known: &KnownDefinition<'_>, record: &DaemonRecord, mode: Option<Mode>, why: Hold) -> Desired {
     let last = last_known(known.remembered, record);
     let Some(daemon_set) = record.definition().or(last) else {
-        return Desired::Unsure { reason: why.reason() };
+        return Desired::Unsure { reason: DesiredReason::Hold(Box::new(why)) };
     };
     let last = if record.bootstrap { Mode::Bootstrap } else { Mode::Static };
     let mode = mode.or(daemon_set.mode_label()).unwrap_or(last);
@@ -150,17 +161,18 @@ pub(super) fn resolve_invalid(
     rules: PolicyAndObjects<'_>,
 ) -> Desired {
     let folder = folder_of(known, record);
+    let hold = Hold::Refused(reason.to_owned());
     if let (None, Some(folder), None) = (known.remembered, folder, &record.api_uid) {
         // The instance may be of the API's version; the folder's would be a step back.
         if may_be_older(known.folder, record) {
-            return Desired::Unsure { reason: format!("the API's version is refused: {reason}") };
+            return Desired::Unsure { reason: DesiredReason::Hold(Box::new(hold)) };
         }
-        let note = format!("the API's version is refused, the folder's stays in force: {reason}");
+        let note = DesiredNote::FolderNotRefused(reason.to_owned());
         return wanted(folder, folder.mode_label().unwrap_or(Mode::Static), Some(note));
     }
     let mode = last_known(known.remembered, record).and_then(|last| match covers(rules, last, folder, record) {
         Covered::Yes(mode) => Some(mode),
         Covered::No(_) => None,
     });
-    held(known, record, mode, Hold::Refused(format!("the API's version is refused: {reason}")))
+    held(known, record, mode, hold)
 }

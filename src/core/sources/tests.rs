@@ -367,7 +367,7 @@ fn what_the_api_had_is_not_said_to_be_missing_from_a_file() {
             is_superseded: false,
         };
         match resolve(&known, &record(None, false), &Policy::default(), &namespaces()) {
-            Desired::Gone { reason, .. } => reason,
+            Desired::Gone { reason, .. } => reason.to_string(),
             other => panic!("{other:?}"),
         }
     };

@@ -12,6 +12,8 @@ use crate::core::record::DaemonRecord;
 
 use super::Confirmation;
 use super::Desired;
+use super::DesiredNote;
+use super::DesiredReason;
 use super::FolderState;
 use super::Hold;
 use super::KnownDefinition;
@@ -34,34 +36,35 @@ pub(super) fn resolve_uncovered(
     match folder_of(known, record) {
         Some(folder) => match of_the_api(record, folder) {
             // The folder's version would be an unapproved step back, on all nodes at once.
-            Some(running) => {
-                let note = format!("the API's new version is not used, what runs stays: {reason}");
-                wanted(running, folder_mode(folder), Some(note))
-            }
+            Some(running) => wanted(running, folder_mode(folder), Some(DesiredNote::RunningNotApi(reason))),
             // Such as before its Namespace is read.
-            None if may_be_older(known.folder, record) => Desired::Unsure { reason },
-            None => {
-                let note = format!("the API's version is not used, the folder's stays in force: {reason}");
-                wanted(folder, folder_mode(folder), Some(note))
-            }
+            None if may_be_older(known.folder, record) => Desired::Unsure { reason: DesiredReason::NotCovered(reason) },
+            None => wanted(folder, folder_mode(folder), Some(DesiredNote::FolderNotApi(reason))),
         },
-        None if is_narrowed(known, record, policy) => held(known, record, None, Hold::Narrowed(reason)),
+        None if is_narrowed(known, record, policy) => {
+            held(known, record, None, Hold::Narrowed(DesiredReason::NotCovered(reason)))
+        }
         None if let (true, FolderState::Unsure { reason }) = (known.has_file, known.folder) => {
-            Desired::Kept { reason: format!("its file gave it its mode, and {reason}") }
+            Desired::Kept { reason: DesiredReason::ModeOfFile(reason) }
         }
         None if may_be_narrowed(known, record, policy) => {
-            Desired::Kept { reason: format!("what runs may have been selected by an earlier configuration: {reason}") }
+            Desired::Kept { reason: DesiredReason::MayBeNarrowed(reason) }
         }
-        None => match (&known.confirmation, record.instances.is_empty()) {
-            (_, true) => Desired::Left { reason, taken_away: is_taken_away(known, record, policy) },
-            (Confirmation::NotCovered | Confirmation::Gone, false) => {
-                Desired::Gone { reason, by_list: false, ignore_file: None }
+        None => {
+            let reason = DesiredReason::NotCovered(reason);
+            match &known.confirmation {
+                _ if record.instances.is_empty() => {
+                    Desired::Left { reason, taken_away: is_taken_away(known, record, policy) }
+                }
+                Confirmation::NotCovered | Confirmation::Gone => {
+                    Desired::Gone { reason, by_list: false, ignore_file: None }
+                }
+                Confirmation::Failed(why) => {
+                    Desired::Unsure { reason: DesiredReason::Unconfirmed(Box::new(reason), why.clone()) }
+                }
+                Confirmation::Unasked | Confirmation::StillThere => Desired::Confirm { reason },
             }
-            (Confirmation::Failed(why), false) => {
-                Desired::Unsure { reason: format!("{reason}, but that could not be confirmed: {why}") }
-            }
-            (Confirmation::Unasked | Confirmation::StillThere, false) => Desired::Confirm { reason },
-        },
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::core::record::DaemonRecord;
 use crate::core::record::HandOver;
 use crate::core::record::Instance;
 use crate::core::sources::Desired;
+use crate::core::sources::DesiredReason;
 use crate::core::validate;
 
 const BOOT: &str = "b";
@@ -57,7 +58,7 @@ impl TaintBench {
         self.record
             .instances
             .push(Instance { daemon_set: definition, ..Instance::new("u", "p", 0, "r", Timestamp::default()) });
-        self.desired = Desired::Unsure { reason: String::new() };
+        self.desired = Desired::Unsure { reason: DesiredReason::Unanswered };
         self
     }
 
@@ -223,7 +224,7 @@ fn a_daemon_that_hands_over_is_waited_for_until_its_successor_is_ready() {
 #[test]
 fn what_is_being_read_may_ask_for_it_but_not_for_ever() {
     let mut bench = TaintBench::asked();
-    bench.desired = Desired::Unsure { reason: "it is being read".to_owned() };
+    bench.desired = Desired::Unsure { reason: DesiredReason::BeingRead };
     let (taint, _, wake) = bench.at(599);
     assert_eq!((taint.wish(), wake), (DesiredTaint::Unknown, Some(Timestamp::from_secs(600))));
     assert_eq!(bench.at(600).0.wish(), DesiredTaint::NoTaint, "ten minutes after the boot");

@@ -140,7 +140,7 @@ impl ObservedState<'_> {
 impl Facts for ObservedState<'_> {
     fn rendering(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, data: Data) -> Arc<RenderResult> {
         if let Some(why) = self.state.held_back(self.observation, daemon_set) {
-            return self.held_back(daemon_set, incarnation, why);
+            return self.held_back(daemon_set, incarnation, &why);
         }
         let record = self.state.records.get(&daemon_set.key);
         let own = |i: &Instance| i.daemon_set.as_ref().is_some_and(|d| Arc::ptr_eq(d, daemon_set));

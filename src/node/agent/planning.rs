@@ -35,6 +35,7 @@ use crate::core::record::RestartCause;
 use crate::core::sources;
 use crate::core::sources::ApiState;
 use crate::core::sources::Desired;
+use crate::core::sources::DesiredReason;
 use crate::core::sources::FolderState;
 use crate::core::sources::KnownDefinition;
 use crate::core::startup_taint;
@@ -205,7 +206,8 @@ fn desired<'a>(
         }
         let held_back = |daemon_set: Option<&Arc<DaemonSet>>| state.held_back(observation, daemon_set?);
         let api_held_back = held_back(of_api.daemon_set());
-        if let Some(reason) = &api_held_back {
+        let words = api_held_back.as_ref().map(ToString::to_string);
+        if let Some(reason) = &words {
             of_api = ApiState::Invalid { reason };
         }
         let about = state.definitions.version(key);
@@ -251,7 +253,7 @@ fn desired<'a>(
 
 /// What is wanted of every daemon while the node is torn down.
 fn torn_down() -> Desired {
-    Desired::Gone { reason: "this node is torn down".to_owned(), by_list: false, ignore_file: None }
+    Desired::Gone { reason: DesiredReason::TornDown, by_list: false, ignore_file: None }
 }
 
 /// `desired`, unless what runs may have been made with overlays for labels that are not known.
@@ -260,8 +262,7 @@ fn unless_of_other_labels(desired: Desired, record: &DaemonRecord) -> Desired {
         Desired::Wanted { daemon_set, .. }
             if daemon_set.overlays.is_some() && sources::differs_from_unknown(daemon_set, record) =>
         {
-            let reason = "what runs may have overlays for labels of the Node, which has not been read yet".to_owned();
-            Desired::Unsure { reason }
+            Desired::Unsure { reason: DesiredReason::LabelsUnread }
         }
         _ => desired,
     }

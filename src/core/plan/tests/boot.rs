@@ -130,7 +130,7 @@ fn what_was_given_back_before_the_power_went_is_not_made_at_the_boot() {
         ("OnDelete", |_| wanted(&DaemonSet { update_strategy: UpdateStrategy::OnDelete, ..of_api("b", "boot") })),
         ("it is not known what is wanted, and the approval is withdrawn", |bench| {
             bench.world.permission = Some(Permission::Withheld(Withheld::NotApproved));
-            Desired::Unsure { reason: "the folder cannot be read".to_owned() }
+            Desired::Unsure { reason: DesiredReason::Unanswered }
         }),
         ("the definition is refused, and the approval is withdrawn", |bench| {
             bench.world.permission = Some(Permission::Withheld(Withheld::NotApproved));

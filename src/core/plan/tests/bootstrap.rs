@@ -75,7 +75,7 @@ fn what_was_handed_over_does_not_come_back_when_its_label_is_taken_away() {
     let gone = resolved(&bench.record, ApiState::Unknown);
     assert!(!matches!(gone, Desired::Wanted { .. }), "{gone:?}");
     let mut bench = handed_over();
-    bench.pass(&Desired::Left { reason: "the configuration".to_owned(), taken_away: false });
+    bench.pass(&Desired::Left { reason: DesiredReason::NotSelected, taken_away: false });
     assert!(bench.record.hand_over.is_some(), "which may select it again");
 }
 

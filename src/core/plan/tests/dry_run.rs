@@ -119,10 +119,10 @@ fn a_refusal_starts_nothing_ends_nothing_and_outlasts_the_connection_and_the_age
         plan.summary.reason
     );
     assert_eq!(bench.pass(&wanted(&of_api("b"))), NONE);
-    bench.pass(&Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
+    bench.pass(&Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None });
     bench.world.running.clear();
     bench.now += GONE_AFTER;
-    bench.pass(&Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
+    bench.pass(&Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None });
     assert_eq!(bench.record.answer, None, "another DaemonSet of that name is another");
 }
 

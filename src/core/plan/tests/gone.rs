@@ -13,7 +13,7 @@ use super::*;
 #[test]
 fn a_gone_daemon_ends_is_finished_and_keeps_its_number() {
     let mut bench = Bench::running("a");
-    let desired = Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None };
+    let desired = Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None };
     bench.record.previous =
         Some(LastRun { revision: "before".to_owned(), daemon_set: daemon_set("before").into(), claimed: false });
     assert_eq!(bench.pass(&desired), ["end uid-a-0"]);
@@ -99,9 +99,9 @@ fn a_file_that_changes_adopts_what_was_orphaned_and_decides_alone_from_then() {
 fn a_lists_silence_is_held_when_too_much_would_go() {
     let mut bench = Bench::running("a");
     bench.held = true;
-    assert_eq!(bench.pass(&Desired::Gone { reason: "not listed".into(), by_list: true, ignore_file: None }), NONE);
+    assert_eq!(bench.pass(&Desired::Gone { reason: DesiredReason::Unlisted, by_list: true, ignore_file: None }), NONE);
     assert_eq!(
-        bench.pass(&Desired::Gone { reason: "seen deleted".into(), by_list: false, ignore_file: None }),
+        bench.pass(&Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None }),
         ["end uid-a-0"]
     );
 }
@@ -109,15 +109,15 @@ fn a_lists_silence_is_held_when_too_much_would_go() {
 #[test]
 fn doubt_and_orphaning_keep_what_runs() {
     let mut bench = Bench::running("a");
-    assert_eq!(bench.pass(&Desired::Unsure { reason: "the API does not answer".into() }), NONE);
-    assert_eq!(bench.pass(&Desired::Confirm { reason: "not listed".into() }), ["confirm"]);
-    assert_eq!(bench.pass(&Desired::Orphaned { reason: "orphan".into(), ignore_file: None }), NONE);
+    assert_eq!(bench.pass(&Desired::Unsure { reason: DesiredReason::Unanswered }), NONE);
+    assert_eq!(bench.pass(&Desired::Confirm { reason: DesiredReason::Unlisted }), ["confirm"]);
+    assert_eq!(bench.pass(&Desired::Orphaned { ignore_file: None }), NONE);
     assert_eq!(
-        bench.pass(&Desired::Gone { reason: "gone".into(), by_list: false, ignore_file: None }),
+        bench.pass(&Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None }),
         NONE,
         "an orphaned instance stays when its DaemonSet is gone"
     );
-    assert_eq!(bench.plan(&Desired::Unsure { reason: String::new() }).summary.state, State::Orphaned);
+    assert_eq!(bench.plan(&Desired::Unsure { reason: DesiredReason::Unanswered }).summary.state, State::Orphaned);
     assert_eq!(bench.pass(&wanted(&daemon_set("a"))), NONE, "a DaemonSet of the same template adopts it");
     assert!(!bench.record.instances[0].orphaned);
 }
@@ -173,7 +173,7 @@ fn what_others_removed_and_what_is_deleted_ends_unobserved() {
     assert!(matches!(bench.record.instances[0].phase, Phase::Ending { confirmed_by: EndConfirmation::ByTime, .. }));
     let mut bench = Bench::running("a");
     bench.world.end_observable = unobservable;
-    let gone = Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None };
+    let gone = Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None };
     assert_eq!(bench.pass(&gone), ["end uid-a-0"]);
 }
 

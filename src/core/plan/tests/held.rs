@@ -13,7 +13,7 @@ fn held(why: Hold) -> Desired {
 #[test]
 fn what_is_held_keeps_its_revision_and_its_data_fresh_and_says_so() {
     let mut bench = Bench::running("a");
-    let narrowed = held(Hold::Narrowed("namespace x is not allowed".to_owned()));
+    let narrowed = held(Hold::Narrowed(DesiredReason::MayBeHidden));
     let refused = held(Hold::Refused("the label is wrong".to_owned()));
     for (desired, state, releasable) in [(&narrowed, State::Held, true), (&refused, State::Refused, false)] {
         assert_eq!(bench.pass(desired), NONE);
@@ -53,12 +53,12 @@ fn what_the_rules_hold_returns_as_it_was_and_nothing_else_starts() {
         bench.pass(&desired)
     };
     assert_eq!(lost_manifest(Hold::Forbidden(vec![error()])), ["finish uid-a-0", "start uid-a-1"]);
-    assert_eq!(lost_manifest(Hold::Narrowed("namespace x".to_owned())), ["finish uid-a-0"]);
+    assert_eq!(lost_manifest(Hold::Narrowed(DesiredReason::MayBeHidden)), ["finish uid-a-0"]);
     let mut bench = Bench::running("a");
     bench.pass(&wanted(&daemon_set("b")));
     bench.world.running.clear();
     bench.now += GONE_AFTER;
-    let undefined = held(Hold::Undefined("its file has no document".to_owned()));
+    let undefined = held(Hold::Undefined(DesiredReason::FolderPassedOver));
     assert_eq!(bench.pass(&undefined), ["finish uid-a-0", "start uid-a-1"], "it was ended to be replaced");
     let mut bench = Bench::new();
     bench.world.forbids = true;
@@ -69,14 +69,14 @@ fn what_the_rules_hold_returns_as_it_was_and_nothing_else_starts() {
 fn a_release_is_over_once_nothing_of_it_is_left_or_it_is_selected_again() {
     let mut bench = Bench::running("a");
     bench.record.released = true;
-    bench.pass(&Desired::Unsure { reason: "nothing is known".into() });
+    bench.pass(&Desired::Unsure { reason: DesiredReason::Unanswered });
     assert!(bench.record.released, "it waits for its time");
     let mut selected = bench.record.clone();
-    bench.pass(&Desired::Gone { reason: "it is released".into(), by_list: false, ignore_file: None });
+    bench.pass(&Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None });
     assert!(bench.record.released && !bench.record.runs());
     bench.world.running.clear();
     bench.now += GONE_AFTER;
-    bench.pass(&Desired::Gone { reason: "it is released".into(), by_list: false, ignore_file: None });
+    bench.pass(&Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None });
     assert!(!bench.record.released && bench.record.instances.is_empty());
     std::mem::swap(&mut bench.record, &mut selected);
     bench.pass(&wanted(&daemon_set("a")));

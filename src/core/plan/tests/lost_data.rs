@@ -16,7 +16,7 @@ fn found(revision: &str) -> Bench {
 
 #[test]
 fn what_nobody_defines_yet_does_not_start_without_its_data() {
-    let unsure = Desired::Unsure { reason: "the API has not answered yet".to_owned() };
+    let unsure = Desired::Unsure { reason: DesiredReason::Unanswered };
     let mut bench = found("a");
     let plan = bench.plan(&unsure);
     assert_eq!(plan.summary.state, State::Waiting);

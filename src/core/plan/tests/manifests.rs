@@ -5,9 +5,9 @@ use super::*;
 #[test]
 fn an_orphan_ends_when_its_manifest_is_removed() {
     let mut bench = Bench::running("a");
-    assert_eq!(bench.pass(&Desired::Orphaned { reason: "orphan".into(), ignore_file: None }), NONE);
+    assert_eq!(bench.pass(&Desired::Orphaned { ignore_file: None }), NONE);
     bench.world.manifests.clear();
-    let gone = Desired::Gone { reason: "gone".into(), by_list: false, ignore_file: None };
+    let gone = Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None };
     assert_eq!(bench.pass(&gone), ["end uid-a-0"]);
     bench.world.running.clear();
     bench.now += GONE_AFTER;
@@ -27,7 +27,7 @@ fn a_removed_manifest_comes_back_under_a_new_uid() {
 
 #[test]
 fn a_manifest_that_is_removed_while_its_definition_is_unknown_never_comes_back() {
-    let reason = "its folder is missing".to_owned();
+    let reason = DesiredReason::NotSelected;
     let kept = Desired::Kept { reason: reason.clone() };
     for unknown in [Desired::Unsure { reason: reason.clone() }, kept, Desired::Left { reason, taken_away: true }] {
         let mut bench = Bench::running("a");

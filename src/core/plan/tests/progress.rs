@@ -309,7 +309,7 @@ fn a_daemon_that_is_gone_leaves_no_judgement_behind() {
     bench.now += DEADLINE;
     bench.converge(&wanted(&rolling_back("b")));
     assert!(bench.record.failed.is_some());
-    bench.converge(&Desired::Gone { reason: "deleted".into(), by_list: false, ignore_file: None });
+    bench.converge(&Desired::Gone { reason: DesiredReason::Deleted, by_list: false, ignore_file: None });
     assert_eq!((&bench.record.failed, &bench.record.good), (&None, &None));
 }
 

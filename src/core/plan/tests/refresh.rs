@@ -82,7 +82,7 @@ fn a_volume_that_is_called_manifest_is_a_volume() {
     assert_eq!(bench.refreshed(), Some((vec!["manifest".to_owned()], false)));
     let summary = bench.summary();
     assert_eq!((summary.state, summary.stale.len()), (State::Stale, 1));
-    let desired = Desired::SetAside { mode: Mode::Static, reason: "it costs too much".to_owned() };
+    let desired = Desired::SetAside { mode: Mode::Static, reason: HeldBack::AwaitsTurn };
     assert_eq!(bench.plan(&desired).summary.stale.len(), 1);
     let error = FieldError { field: "spec".to_owned(), reason: "no".to_owned(), hint: None };
     bench.lacks(vec![HeldPart { refused: vec![error], ..held(Part::Everything, "c") }]);

@@ -78,7 +78,7 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
         let Desired::Wanted { daemon_set, note, .. } = resolve(&present, record, &Policy::default(), objects) else {
             panic!("it is wanted")
         };
-        (daemon_set.source == Source::Api, note.unwrap_or_default())
+        (daemon_set.source == Source::Api, note.map(|note| note.to_string()).unwrap_or_default())
     };
     assert_eq!(desired(&running, &namespaces()), (true, String::new()));
     assert_eq!(
@@ -116,7 +116,9 @@ fn a_change_of_a_folders_daemon_that_may_not_start_leaves_the_folders_in_force()
     let mut ended = record(Some("ds-uid"), false);
     ended.previous = Some(LastRun { revision: "r".to_owned(), daemon_set: Arc::clone(&kept), claimed: false });
     assert!(desired(&ended, &unseen).0, "its Namespace will be read");
-    assert!(note.is_some_and(|note| note.starts_with("the API's new version is not used, what runs stays: ")));
+    assert!(
+        note.is_some_and(|note| note.to_string().starts_with("the API's new version is not used, what runs stays: "))
+    );
     // Nor is a template that is the folder's own a change.
     let same = with_host(&folder);
     let defined = FolderState::Present { daemon_set: &same, fingerprint: "f" };

@@ -8,6 +8,7 @@ use crate::core::model::DaemonSet;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
 use crate::core::rendering::RenderResult;
+use crate::core::set_aside::HeldBack;
 use crate::node::agent::objects::Objects;
 use crate::node::agent::render_cache::RenderCacheInputs;
 
@@ -15,7 +16,7 @@ use super::ObservedState;
 
 impl ObservedState<'_> {
     /// For `daemon_set`, which is not to be rendered, and `why`: a running instance keeps getting its tokens.
-    pub(super) fn held_back(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, why: String) -> Arc<RenderResult> {
+    pub(super) fn held_back(&self, daemon_set: &Arc<DaemonSet>, incarnation: u64, why: &HeldBack) -> Arc<RenderResult> {
         let is_own = |i: &&Instance| i.daemon_set.as_ref().is_some_and(|d| Arc::ptr_eq(d, daemon_set));
         let runs = |i: &&Instance| i.phase == Phase::Live && i.incarnation == incarnation && is_own(i);
         match self.instances.values().map(|(_, instance)| *instance).find(runs) {
@@ -27,7 +28,7 @@ impl ObservedState<'_> {
                     RenderCacheInputs { objects: &objects, ..self.inputs },
                 )
             }
-            None => Arc::new(RenderResult::held_back(why)),
+            None => Arc::new(RenderResult::held_back(why.to_string())),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::core::model::DaemonSet;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::policy::Policy;
+use crate::core::set_aside::HeldBack;
 use crate::node::agent::log::Log;
 use crate::node::agent::observation::Observation;
 use crate::node::api::Presence;
@@ -36,7 +37,7 @@ impl AgentState {
         &self,
         observation: &Observation,
         daemon_set: &DaemonSet,
-    ) -> Option<String> {
+    ) -> Option<HeldBack> {
         let is_of_api = daemon_set.source == Source::Api;
         if !is_of_api || !is_tenants(&self.policy, daemon_set) {
             return None;

@@ -78,7 +78,7 @@ fn a_node_that_the_newest_revision_selects_and_the_released_one_does_not_waits_f
 fn what_was_released_counts_while_the_status_says_nothing_of_it() {
     let put_back = |uid: &str| DaemonSet { uid: Some(uid.to_owned()), ..of_api("b") };
     let released = |uid: &str| DaemonSet { uid: Some(uid.to_owned()), ..kept(RolloutStatus::default()) };
-    let left = Desired::Left { reason: "its mode was taken away".to_owned(), taken_away: true };
+    let left = Desired::Left { reason: DesiredReason::NotSelected, taken_away: true };
     for (uid, starts) in [("u", "start uid-a-1"), ("another DaemonSet", "start uid-b-1")] {
         let mut bench = Bench::new();
         bench.world.permission = Some(withheld());

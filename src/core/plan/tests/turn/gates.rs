@@ -86,7 +86,7 @@ fn a_gate_stays_closed_while_the_definition_is_in_doubt() {
         records = [0, 1].map(|index: usize| plan.daemons[index].record.clone());
         plan.daemons[1].actions.iter().map(short).collect::<Vec<_>>()
     };
-    let reason = "asking the API server".to_owned();
+    let reason = DesiredReason::Unlisted;
     assert_eq!(pass(wanted(&second), PassPhase::BeforeKubelet), ["close uid-v1-0"]);
     for doubt in [Desired::Confirm { reason: reason.clone() }, Desired::Unsure { reason }] {
         let actions = pass(doubt.clone(), PassPhase::Later);
