@@ -61,7 +61,6 @@ pub struct GoingBack {
     pub unable: usize,
     /// How many run neither of the two: they keep their revision.
     pub others: usize,
-    pub why: &'static str,
 }
 
 /// Why a rollout does not progress: something holds it.
@@ -119,7 +118,8 @@ fn waits(facts: &ConditionFacts<'_>) -> String {
 
 /// That a rollout is taken back.
 fn going_back(back: &GoingBack, facts: &ConditionFacts<'_>) -> (bool, &'static str, String) {
-    let GoingBack { revision, left, unable, others, why } = back;
+    let GoingBack { revision, left, unable, others } = back;
+    let why = if facts.is_aborted { "it was aborted" } else { "it failed" };
     match (left, others) {
         (0, _) if *unable > 0 => {
             let hint = "never ran it, and it has no ControllerRevision: change the template";

@@ -10,13 +10,15 @@ use serde_json::json;
 use sha2::Digest;
 use sha2::Sha256;
 
-use crate::core::bounds::DAEMON_SETS;
 use crate::core::model::ObjectKey;
 use crate::core::named::named;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::snapshot::WatchedDaemon;
+pub use cause::TroubleCause;
+
+mod cause;
 
 /// A cause becomes an event once it has stood for this long.
 const STANDS: Span = Span::from_secs(30);
@@ -52,9 +54,7 @@ pub struct Trouble {
     pub uid: String,
     /// The hash of the revision.
     pub revision: String,
-    pub reason: TroubleReason,
-    /// The cause, which is the same for all nodes and at all times.
-    pub cause: String,
+    pub cause: TroubleCause,
 }
 
 impl Trouble {
@@ -110,7 +110,7 @@ impl TroubleEvents {
                 Some((before, at)) if stood.is_some_and(|since| at >= since) => {
                     (nodes > before).then_some(at.min(now) + PERIOD)
                 }
-                _ if trouble.reason == TroubleReason::RolloutHalted => Some(now),
+                _ if trouble.cause.reason() == TroubleReason::RolloutHalted => Some(now),
                 // A cause that comes back continues the event that was made.
                 _ => (written.is_some() || *number < MOST).then_some(since + STANDS),
             };
@@ -138,47 +138,32 @@ impl TroubleEvents {
 
 /// Too few agents say that they run a DaemonSet without a mode.
 pub(super) fn too_few_agents(key: &ObjectKey, uid: &str) -> Trouble {
-    let cause = "agents on too few nodes say that they run it in place of the DaemonSet controller: it is left alone; \
-                 hint: label it daemonlet.dev/mode=static if they are to";
-    let (key, uid, revision) = (key.clone(), uid.to_owned(), String::new());
-    Trouble { key, uid, revision, reason: TroubleReason::TooFewAgents, cause: cause.to_owned() }
+    Trouble { key: key.clone(), uid: uid.to_owned(), revision: String::new(), cause: TroubleCause::TooFewAgents }
 }
 
 /// A namespace has more DaemonSets than are coordinated there; this is the first that is not.
 pub(super) fn too_many_daemon_sets(key: &ObjectKey, uid: &str) -> Trouble {
-    let cause = format!(
-        "namespace {} has more than {DAEMON_SETS} DaemonSets that are to be coordinated: this one and all that are counted \
-         here are not; hint: delete some, or add the namespace to policy.trusted-namespaces of the coordinator",
-        key.namespace
-    );
-    Trouble {
-        key: key.clone(),
-        uid: uid.to_owned(),
-        revision: String::new(),
-        reason: TroubleReason::TooManyDaemonSets,
-        cause,
-    }
+    let cause = TroubleCause::TooManyDaemonSets(key.namespace.clone());
+    Trouble { key: key.clone(), uid: uid.to_owned(), revision: String::new(), cause }
 }
 
 /// On some nodes no approval of a DaemonSet has room beside those of others.
 pub(super) fn too_many_approvals(daemon: &WatchedDaemon) -> Trouble {
-    let cause = "its rollout waits on nodes that have as many approvals of namespaces that are not trusted as a node may have; \
-                 hint: finish the rollouts there that wait for drain, boot or manual, or add the namespace to \
-                 policy.trusted-namespaces of the coordinator";
     let (key, uid, revision) = (daemon.daemon_set.key.clone(), daemon.uid.clone(), daemon.hash.clone());
-    Trouble { key, uid, revision, reason: TroubleReason::TooManyApprovals, cause: cause.to_owned() }
+    Trouble { key, uid, revision, cause: TroubleCause::TooManyApprovals }
 }
 
 /// The event about `trouble` on so many `nodes`: its name, the body that makes it, and the series of one that is there.
 pub(super) fn body(trouble: &Trouble, nodes: usize, now: Timestamp) -> (String, Value, Value) {
-    let Trouble { key, uid, revision, reason, cause } = trouble;
+    let Trouble { key, uid, revision, cause } = trouble;
+    let (reason, cause) = (cause.reason(), cause.note());
     let mut hash = Sha256::new();
-    [uid, revision, reason.as_str(), cause].iter().for_each(|part| hash.update(format!("{part}\0")));
+    [uid, revision, reason.as_str(), &cause].iter().for_each(|part| hash.update(format!("{part}\0")));
     let hash: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let name = format!("{}.{hash}", key.name);
     let time = format!("{:.6}", jiff::Timestamp::from_millisecond(now.as_millis()).unwrap_or_default());
     let mut note = match revision.as_str() {
-        "" => cause.clone(),
+        "" => cause,
         revision => format!("revision {revision}: {cause}"),
     };
     let end = (0..=NOTE.min(note.len())).rev().find(|at| note.is_char_boundary(*at));
@@ -211,11 +196,15 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::core::record::Cause;
     use crate::core::time::at;
 
-    fn trouble(reason: TroubleReason, cause: &str) -> Trouble {
-        let key = ObjectKey::new("kube-system", "net");
-        Trouble { key, uid: "u".to_owned(), revision: "r".to_owned(), reason, cause: cause.to_owned() }
+    fn trouble(cause: TroubleCause) -> Trouble {
+        Trouble { key: ObjectKey::new("kube-system", "net"), uid: "u".to_owned(), revision: "r".to_owned(), cause }
+    }
+
+    fn image() -> Trouble {
+        trouble(TroubleCause::Failed(Some(Cause::Image)))
     }
 
     #[test]
@@ -225,15 +214,14 @@ mod tests {
         for second in 0..600 {
             // One node more every second, until all 200 have it.
             let nodes = (second + 1).min(200);
-            let standing =
-                BTreeMap::from([(trouble(TroubleReason::Degraded, "image"), usize::try_from(nodes).unwrap())]);
+            let standing = BTreeMap::from([(image(), usize::try_from(nodes).unwrap())]);
             let plan = events.plan(standing, at(second * 1_000));
             written.extend(plan.due.iter().map(|(_, nodes)| (second, *nodes)));
             events = plan.next;
         }
         assert_eq!(written, [(30, 31), (90, 91), (150, 151), (210, 200)], "and never again");
         let passed = events.plan(BTreeMap::new(), at(600_000)).next;
-        let standing = || BTreeMap::from([(trouble(TroubleReason::Degraded, "image"), 200)]);
+        let standing = || BTreeMap::from([(image(), 200)]);
         let again = passed.plan(standing(), at(700_000));
         assert_eq!((again.due.len(), again.look_again), (0, Some(at(730_000))), "it comes back");
         assert_eq!(again.next.plan(standing(), at(730_000)).due.len(), 1);
@@ -246,22 +234,22 @@ mod tests {
         let mut written = BTreeSet::new();
         for second in 0..3_600 {
             // Each stands for half a minute, and then it is another; a halt is written all the same.
-            let cause = format!("cause {}", second / 31);
-            let mut standing = BTreeMap::from([(trouble(TroubleReason::Degraded, &cause), 1)]);
-            standing.extend((second > 3_000).then(|| (trouble(TroubleReason::RolloutHalted, "failed"), 1)));
+            let cause = TroubleCause::StepUnwritten(format!("net-{}", second / 31));
+            let mut standing = BTreeMap::from([(trouble(cause), 1)]);
+            standing.extend((second > 3_000).then(|| (trouble(TroubleCause::Halted("failed".to_owned())), 1)));
             let plan = events.plan(standing, at(second * 1_000));
             written.extend(plan.due.iter().map(|(trouble, _)| trouble.clone()));
             events = plan.next;
         }
-        assert_eq!(written.iter().filter(|trouble| trouble.reason == TroubleReason::RolloutHalted).count(), 1);
+        assert_eq!(written.iter().filter(|trouble| matches!(trouble.cause, TroubleCause::Halted(_))).count(), 1);
         assert_eq!(written.len(), MOST + 1);
     }
 
     #[test]
     fn a_halt_is_written_at_once_other_causes_when_they_last_and_a_failed_write_is_repeated() {
         let events = TroubleEvents::default();
-        let halt = trouble(TroubleReason::RolloutHalted, "failed");
-        let standing = BTreeMap::from([(trouble(TroubleReason::Degraded, "image"), 1), (halt.clone(), 1)]);
+        let halt = trouble(TroubleCause::Halted("failed".to_owned()));
+        let standing = BTreeMap::from([(image(), 1), (halt.clone(), 1)]);
         let mut plan = events.plan(standing.clone(), at(0));
         assert_eq!(plan.due, [(halt.clone(), 1)]);
         assert_eq!(plan.look_again, Some(at(30_000)));
@@ -272,12 +260,12 @@ mod tests {
 
     #[test]
     fn one_name_for_one_cause_of_one_revision() {
-        let (name, event, series) = body(&trouble(TroubleReason::Degraded, "image"), 1, at(1_500));
-        assert_eq!(body(&trouble(TroubleReason::Degraded, "image"), 9, at(9_000)).0, name);
-        assert_ne!(body(&trouble(TroubleReason::Degraded, "probe"), 1, at(1_500)).0, name);
+        let (name, event, series) = body(&image(), 1, at(1_500));
+        assert_eq!(body(&image(), 9, at(9_000)).0, name);
+        assert_ne!(body(&trouble(TroubleCause::Failed(Some(Cause::Probe))), 1, at(1_500)).0, name);
         assert_eq!((event["note"].as_str(), event.get("series")), (Some("revision r: image"), None));
         assert_eq!(event["eventTime"], "1970-01-01T00:00:01.500000Z");
         assert_eq!(series["series"]["count"], 2);
-        assert_eq!(body(&trouble(TroubleReason::Degraded, "image"), 9, at(9_000)).1["series"]["count"], 9);
+        assert_eq!(body(&image(), 9, at(9_000)).1["series"]["count"], 9);
     }
 }

@@ -26,6 +26,7 @@ use crate::core::model::NodeView;
 use crate::core::model::ObjectKey;
 use crate::core::placement::NamespaceSelector;
 use crate::core::policy;
+use crate::core::record::Cause;
 use crate::core::status::State;
 use crate::core::time::Timestamp;
 
@@ -182,8 +183,8 @@ pub struct ReportedDaemon {
     pub replacing: Option<Name>,
     /// Whether it claims one for the next boot.
     pub(super) staged: bool,
-    /// The revision that failed, and the cause.
-    pub failed: Option<(Name, Name)>,
+    /// The revision that failed, and the cause; none: only another version knows it.
+    pub failed: Option<(Name, Option<Cause>)>,
     /// The revision that ran before, and that it can return to.
     pub(super) previous: Option<Name>,
     /// What the daemon is doing.

@@ -1,6 +1,6 @@
 //! What goes wrong with the wanted revision, by cause and node.
 //!
-//! Owns the texts of the causes. Must not decide what follows from them.
+//! Owns which nodes have which cause. Must not decide what follows from it.
 
 use super::Basis;
 use super::broken::Broken;
@@ -10,8 +10,7 @@ use super::facts::missing;
 use super::lacking;
 use super::lacking::Lacking;
 use super::reported::NodeRow;
-use super::status;
-use crate::core::cluster::conditions;
+use crate::core::cluster::events::TroubleCause;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::liveness::AgentLiveness;
 use crate::core::cluster::requests::RequestTarget;
@@ -22,20 +21,13 @@ use crate::core::cluster::rollout::RolloutPlan;
 use crate::core::cluster::rollout::Standstill;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::model::FIRST_INSTALL;
+use crate::core::record::Cause;
+use crate::core::status::State;
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-/// The cause of nodes that are late, and for which no other cause is known.
-const LATE: &str = "not available within the progress deadline";
-/// The cause of nodes on which an older instance stays.
-const ENDS: &str = "an older instance does not end";
-/// The cause of nodes that start nothing though nothing holds it.
-const WAITS: &str = "waits to start, and NodeDaemons says for what,";
-/// The cause of nodes that lack an object.
-pub(super) const MISSING: &str = "needs an object that does not exist";
-/// The cause of nodes whose Nodes were deleted.
-const DELETED: &str = "its Node was deleted after it took the revision and before it was available";
-/// The cause of nodes that may not run it any more, or whose agents leave it alone.
-const TAKEN_AWAY: &str = "it was taken away after the node took the revision and before it was available";
+/// What goes wrong, with the nodes.
+type NodesByCause = BTreeMap<TroubleCause, Vec<String>>;
 
 /// The cause of nodes that lack an object, with the objects that most of them report. `back`: those that are to go
 /// back.
@@ -47,7 +39,7 @@ pub(super) fn missing_objects(known: &Basis<'_>, daemon: &WatchedDaemon, back: O
         reported.filter_map(|reported| missing(reported, daemon.wanted)).map(|objects| known.view.names.text(objects));
     let (most, are_others) = back.map_or_else(|| lacking::most(said), Lacking::most);
     let others = if are_others { ", elsewhere others" } else { "" };
-    format!("{MISSING} ({most}{others})")
+    format!("{} ({most}{others})", TroubleCause::ObjectMissing)
 }
 
 /// What goes wrong, by cause: the revision that failed, else daemons that are refused or failing; agents that do not
@@ -59,44 +51,46 @@ pub(super) fn causes(
     facts: &[NodeFact<'_>],
     (towards, rolled): (&[NodeFact<'_>], &RolloutPlan),
     (broken, back): (&Broken, Option<&Lacking>),
-) -> conditions::Causes {
+) -> NodesByCause {
     let view = known.view;
-    let mut causes = conditions::Causes::new();
-    let mut add = |cause: &str, node: &str| causes.entry(cause.to_owned()).or_default().push(node.to_owned());
+    let mut causes = NodesByCause::new();
+    let mut add = |cause, node: &str| causes.entry(cause).or_default().push(node.to_owned());
     for NodeRow { name: node, reported, .. } in known.nodes_with(daemon.key) {
         let Some(reported) = reported else { continue };
         match (reported.failed, reported.phase) {
-            (Some((revision, cause)), _) if revision == daemon.wanted => add(view.names.text(cause), node),
-            (_, Some(state)) if status::is_trouble(state) => add(state.as_str(), node),
-            _ if reported.pull_failed => add("image cannot be pulled", node),
+            (Some((revision, cause)), _) if revision == daemon.wanted => add(TroubleCause::Failed(cause), node),
+            (_, Some(State::Refused)) => add(TroubleCause::Refused, node),
+            (_, Some(State::Failing)) => add(TroubleCause::Failing, node),
+            (_, Some(State::NotAccepted)) => add(TroubleCause::Failed(Some(Cause::NotAccepted)), node),
+            _ if reported.pull_failed => add(TroubleCause::ImageNotPulled, node),
             _ => {}
         }
     }
     // If no approvals are given, none can be unclaimed.
     for node in towards.iter().filter(|n| n.passed_over.is_some() && n.should_run && !is_withheld(rolled)) {
-        add("approval not claimed", node.name);
+        add(TroubleCause::ApprovalNotClaimed, node.name);
     }
     for node in facts.iter().filter(|n| n.ends_late) {
-        add(ENDS, node.name);
+        add(TroubleCause::OldDoesNotEnd, node.name);
     }
     match back {
-        Some(back) => back.nodes.keys().for_each(|node| add(MISSING, node)),
-        None => facts.iter().filter(|n| n.lacks).for_each(|node| add(MISSING, node.name)),
+        Some(back) => back.nodes.keys().for_each(|node| add(TroubleCause::ObjectMissing, node)),
+        None => facts.iter().filter(|n| n.lacks).for_each(|node| add(TroubleCause::ObjectMissing, node.name)),
     }
     for node in facts.iter().filter(|n| n.refused_until.is_some()) {
-        add("the API server refuses to keep its approvals", node.name);
+        add(TroubleCause::ApprovalsRefused, node.name);
     }
-    broken.deleted.iter().for_each(|node| add(DELETED, node));
-    broken.taken_away.iter().for_each(|node| add(TAKEN_AWAY, node));
+    broken.deleted.iter().for_each(|node| add(TroubleCause::NodeDeleted, node));
+    broken.taken_away.iter().for_each(|node| add(TroubleCause::TakenAway, node));
     if let Some((stuck, nodes)) = &rolled.stuck {
-        nodes.iter().for_each(|index| add(stuck.text(), facts[*index].name));
+        nodes.iter().for_each(|index| add(TroubleCause::Stuck(*stuck), facts[*index].name));
     }
     let counts = |node: &&NodeFact<'_>| node.should_run || node.belongs && (node.replacing || has_wanted(daemon, node));
     for node in facts.iter().filter(counts) {
         match node.agent {
-            AgentLiveness::Dead if node.reports => add("agent does not renew its Lease", node.name),
-            _ if !node.reports => add("no agent", node.name),
-            _ if node.left_alone => add("left alone by its agent", node.name),
+            AgentLiveness::Dead if node.reports => add(TroubleCause::AgentDead, node.name),
+            _ if !node.reports => add(TroubleCause::NoAgent, node.name),
+            _ if node.left_alone => add(TroubleCause::LeftAlone, node.name),
             _ => {}
         }
     }
@@ -108,11 +102,11 @@ pub(super) fn causes(
     for node in facts.iter().filter(|n| is_late(n) && n.ready && n.is_liveness_known() && !named.contains(n.name)) {
         let reported = view.report(node.name).and_then(|report| report.daemon(daemon.key));
         let cause = match reported.is_some_and(delays::waits) {
-            true if is_free => WAITS,
+            true if is_free => TroubleCause::Waits,
             true => continue,
-            false => LATE,
+            false => TroubleCause::Late,
         };
-        causes.entry(cause.to_owned()).or_default().push(node.name.to_owned());
+        causes.entry(cause).or_default().push(node.name.to_owned());
     }
     causes
 }
@@ -133,17 +127,21 @@ fn is_withheld(rolled: &RolloutPlan) -> bool {
 
 /// What the API server refuses to store about the rollout of the `current` revision, so that another coordinator would
 /// not know it, and its message, which may differ at each attempt.
-pub(super) fn unwritten(known: &Basis<'_>, daemon: &WatchedDaemon, current: &RevisionFact) -> Option<(String, String)> {
+pub(super) fn unwritten(
+    known: &Basis<'_>,
+    daemon: &WatchedDaemon,
+    current: &RevisionFact,
+) -> Option<(TroubleCause, String)> {
     let changes = [RevisionChange::Halt, RevisionChange::Broken, RevisionChange::Step];
     let key = &daemon.daemon_set.key;
     changes.into_iter().find_map(|change| {
         let target = RequestTarget::Revision(key.clone(), change, current.name.clone());
         let SendError::Refused(why) = known.state.retries.failure(&target)? else { return None };
         let what = match change {
-            RevisionChange::Halt => "its halt",
-            RevisionChange::Broken => "which nodes it broke",
-            _ => "its step",
+            RevisionChange::Halt => TroubleCause::HaltUnwritten,
+            RevisionChange::Broken => TroubleCause::BrokenUnwritten,
+            _ => TroubleCause::StepUnwritten,
         };
-        Some((format!("{what} cannot be noted on ControllerRevision {}", current.name), why.clone()))
+        Some((what(current.name.clone()), why.clone()))
     })
 }

@@ -7,7 +7,7 @@ use crate::core::cluster::conditions;
 use crate::core::cluster::conditions::ConditionFacts;
 use crate::core::cluster::counters::Counters;
 use crate::core::cluster::events::Trouble;
-use crate::core::cluster::events::TroubleReason;
+use crate::core::cluster::events::TroubleCause;
 use crate::core::cluster::history::RevisionFact;
 use crate::core::cluster::released::FirstInstances;
 use crate::core::cluster::released::Halted;
@@ -76,33 +76,23 @@ impl RolloutOutcome<'_> {
             return;
         }
         let (rolled, broken) = ((self.towards, self.rolled), (self.broken, self.lacking));
-        let mut causes = causes::causes(known, daemon, nodes, rolled, broken);
-        let trouble = |reason, cause: &str| Trouble {
-            key: key.clone(),
-            uid: daemon.uid.clone(),
-            revision: daemon.hash.clone(),
-            reason,
-            cause: cause.to_owned(),
+        let causes = causes::causes(known, daemon, nodes, rolled, broken);
+        let unwritten = self.current.and_then(|current| causes::unwritten(known, daemon, current));
+        let mut trouble = |cause, nodes| {
+            let (key, uid, revision) = (key.clone(), daemon.uid.clone(), daemon.hash.clone());
+            plan.troubles.insert(Trouble { key, uid, revision, cause }, nodes);
         };
-        plan.troubles
-            .extend(causes.iter().map(|(cause, nodes)| (trouble(TroubleReason::Degraded, cause), nodes.len().max(1))));
-        // An event names no object: each other text would be another event.
-        if let Some(nodes) = causes.remove(causes::MISSING) {
-            causes.insert(causes::missing_objects(known, daemon, self.lacking), nodes);
-        }
-        plan.troubles
-            .extend(self.halted.iter().map(|halted| (trouble(TroubleReason::RolloutHalted, &halted.cause), 1)));
-        if let Some((what, why)) = self.current.and_then(|current| causes::unwritten(known, daemon, current)) {
-            plan.troubles
-                .insert(trouble(TroubleReason::Degraded, &format!("{what}; the condition Degraded says why")), 1);
-            causes.insert(format!("{what}: {why}"), Vec::new());
-        }
-        // The message may be another at each attempt, which would make another event.
-        if self.refused.is_some() {
-            let cause = "it has no ControllerRevision of the current template, and nothing is rolled out without it; the \
-                         condition Degraded says why";
-            plan.troubles.insert(trouble(TroubleReason::Degraded, cause), 1);
-        }
+        causes.iter().for_each(|(cause, nodes)| trouble(cause.clone(), nodes.len().max(1)));
+        self.halted.iter().for_each(|halted| trouble(TroubleCause::Halted(halted.cause.clone()), 1));
+        unwritten.iter().for_each(|(cause, _)| trouble(cause.clone(), 1));
+        self.refused.iter().for_each(|_| trouble(TroubleCause::NoControllerRevision, 1));
+        // Events do not name what differs from node to node, or from attempt to attempt: each would be another event.
+        let in_words = |(cause, nodes)| match cause {
+            TroubleCause::ObjectMissing => (causes::missing_objects(known, daemon, self.lacking), nodes),
+            cause => (cause.to_string(), nodes),
+        };
+        let mut causes: conditions::Causes = causes.into_iter().map(in_words).collect();
+        causes.extend(unwritten.map(|(cause, why)| (format!("{cause}: {why}"), Vec::new())));
         let condition_facts = ConditionFacts {
             revision: &daemon.hash,
             counters: self.counters,

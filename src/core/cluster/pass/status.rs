@@ -12,7 +12,6 @@ use crate::core::cluster::released::HALTED;
 use crate::core::cluster::released::RELEASED;
 use crate::core::cluster::snapshot::WatchedDaemon;
 use crate::core::json::Json;
-use crate::core::status::State;
 use crate::core::time::Timestamp;
 
 /// The status that is to be written, if the live one differs. Without counters only conditions are ours.
@@ -92,9 +91,4 @@ pub(super) fn stops(live: &Value, patch: &Value) -> bool {
 
 fn is_done(counters: &Counters) -> bool {
     counters.updated_number_scheduled == counters.desired_number_scheduled && counters.number_unavailable == 0
-}
-
-/// Whether a daemon in this state makes its DaemonSet Degraded.
-pub(super) fn is_trouble(state: State) -> bool {
-    matches!(state, State::Refused | State::Failing | State::NotAccepted)
 }

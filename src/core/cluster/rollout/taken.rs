@@ -15,7 +15,7 @@ use super::withdraw::Reach;
 const SHOWN: usize = 5;
 
 /// What keeps a rollout from going on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stuck {
     /// Nodes that are not ready, on which it failed, or which are late, take the budget.
     Taken,

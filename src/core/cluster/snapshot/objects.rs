@@ -203,7 +203,7 @@ fn reported(names: &mut Names, report: DaemonReport) -> (Name, ReportedDaemon) {
         uid: (!report.uid.is_empty()).then(|| names.of(&report.uid)),
         replacing: report.replacing.map(|claim| names.of(template_hash(&claim))),
         staged: report.staged.is_some(),
-        failed: report.failed.map(|f| (names.of(&f.revision), names.of(cause(&f.cause)))),
+        failed: report.failed.map(|f| (names.of(&f.revision), Cause::from_name(&f.cause))),
         previous: report.previous.map(|p| names.of(&p)),
         phase: report.phase,
         pull_failed: report.pull_failed.is_some(),
@@ -218,11 +218,6 @@ fn reported(names: &mut Names, report: DaemonReport) -> (Name, ReportedDaemon) {
 /// What a revision lacks, as a condition shows it.
 fn objects(text: &str) -> String {
     escape::short(&escape::line(text), OBJECTS).into_owned()
-}
-
-/// Why a revision failed, as one of the causes that agents know: each other text would be another event.
-fn cause(text: &str) -> &'static str {
-    Cause::from_name(text).map_or("other", Cause::as_str)
 }
 
 /// Whether a reported name can be the name of a pod: it becomes part of a request's path.

@@ -58,9 +58,7 @@ fn of_reported(reported: &mut ReportedDaemon, new: &mut impl FnMut(&mut Name)) {
         instance.overlays.iter_mut().for_each(&mut *new);
     }
     let names = reported.uid.iter_mut().chain(&mut reported.overlays).chain(&mut reported.previous);
-    names.chain(&mut reported.replacing).for_each(&mut *new);
-    for (revision, text) in reported.failed.iter_mut().chain(&mut reported.missing) {
-        new(revision);
-        new(text);
-    }
+    let failed = reported.failed.iter_mut().map(|(revision, _)| revision);
+    let missing = reported.missing.iter_mut().flat_map(|(revision, text)| [revision, text]);
+    names.chain(&mut reported.replacing).chain(failed).chain(missing).for_each(new);
 }

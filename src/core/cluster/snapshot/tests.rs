@@ -95,10 +95,8 @@ fn an_agent_that_says_something_new_each_time_fills_no_table() {
             (reported.uid, text(reported.previous), text(reported.failed.map(|f| f.0))),
             (Some(uid), "r0", "r1")
         );
-        assert_eq!(
-            (text(reported.failed.map(|f| f.1)), view.names.text(reported.instances[0].revision)),
-            ("image", "r0")
-        );
+        let cause = reported.failed.and_then(|(_, cause)| cause);
+        assert_eq!((cause, view.names.text(reported.instances[0].revision)), (Some(Cause::Image), "r0"));
         let missing = (text(reported.missing.map(|m| m.0)), text(reported.missing.map(|m| m.1)));
         assert_eq!((missing, text(reported.replacing)), (("r1", "ConfigMap n/c"), "r1"));
     }

@@ -1,7 +1,7 @@
 //! What the DaemonSets of namespaces that are not trusted cost the others.
 
 use super::*;
-use crate::core::cluster::events::TroubleReason;
+use crate::core::cluster::events::TroubleCause;
 
 /// A DaemonSet of a namespace, without a history: its ControllerRevision and its status are to be written.
 fn of(namespace: &str, number: usize) -> Value {
@@ -78,7 +78,7 @@ fn approvals_without_room_make_one_event_for_each_revision() {
             for request in &decision.requests {
                 let answer = match &request.target {
                     RequestTarget::Event(trouble) => {
-                        let of_it = (trouble.reason == TroubleReason::TooManyApprovals)
+                        let of_it = (trouble.cause == TroubleCause::TooManyApprovals)
                             .then(|| (second, trouble.revision.clone()));
                         written.extend(of_it);
                         RequestOutcome::Written

@@ -16,8 +16,8 @@ fn config(name: &str) -> Value {
     lacks(name, "two", "ConfigMap kube-system/config", json!([]))
 }
 
-fn troubles(plan: &ClusterPlan) -> Vec<(&str, usize)> {
-    plan.troubles.iter().map(|(trouble, nodes)| (trouble.cause.as_str(), *nodes)).collect()
+fn troubles(plan: &ClusterPlan) -> Vec<(String, usize)> {
+    plan.troubles.iter().map(|(trouble, nodes)| (trouble.cause.note(), *nodes)).collect()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_node_that_lacks_an_object_gets_no_approval_and_takes_no_slot_and_is_named()
     assert_eq!(approved(&plan), [("b".to_owned(), hash("two"))]);
     let (_, reason, message) = condition(&plan, "Degraded");
     assert_eq!((reason.as_str(), message), ("Failing", format!("{CAUSE} (ConfigMap kube-system/config) on 1 node: a")));
-    assert_eq!(troubles(&plan), [(CAUSE, 1)], "the event names no object");
+    assert_eq!(troubles(&plan), [(CAUSE.to_owned(), 1)], "the event names no object");
     // Its old instance is not ready: that is no reason for others to wait.
     let mut unready = config("a");
     unready["status"]["daemons"][0]["instances"][0]["readySince"] = Value::Null;
@@ -70,7 +70,7 @@ fn where_all_nodes_lack_it_the_rollout_stands_still_until_it_exists() {
         condition(&plan, "Degraded").2,
         format!("{CAUSE} (ConfigMap kube-system/config) on 4 nodes: a, b, c, d")
     );
-    assert_eq!(troubles(&plan), [(CAUSE, 4)], "one event");
+    assert_eq!(troubles(&plan), [(CAUSE.to_owned(), 4)], "one event");
     let (_, reason, revision) = released(&plan);
     assert!(reason != "Complete" && revision.contains(&hash("one")), "{reason} {revision}");
     NODES.iter().for_each(|name| view.put(WatchedKind::NodeDaemons, report(name, "one", json!({}), json!([]))));

@@ -368,7 +368,7 @@ fn a_rollout_that_stands_still_without_a_hold_is_degraded() {
     let plan = view.plan(NOW);
     let cause = "the budget is taken by nodes on which it failed or does not become available";
     assert_eq!(condition(&plan, "Degraded").2, format!("{cause} on 1 node: a"));
-    let of = |plan: &ClusterPlan| plan.troubles.iter().map(|(t, nodes)| (t.cause.clone(), *nodes)).collect::<Vec<_>>();
+    let of = |plan: &ClusterPlan| plan.troubles.iter().map(|(t, nodes)| (t.cause.note(), *nodes)).collect::<Vec<_>>();
     assert_eq!(of(&plan), [(cause.to_owned(), 1)]);
     view.put(WatchedKind::Nodes, node("a", "True"));
     assert_eq!(of(&view.plan(NOW)), []);

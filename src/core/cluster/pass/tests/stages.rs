@@ -356,7 +356,7 @@ fn a_step_that_cannot_be_noted_says_so_and_names_no_time() {
         condition(&plan, "Degraded").2,
         format!("its step cannot be noted on ControllerRevision {name}: you may not")
     );
-    let causes: Vec<&str> = plan.troubles.keys().map(|trouble| trouble.cause.as_str()).collect();
+    let causes: Vec<String> = plan.troubles.keys().map(|trouble| trouble.cause.note()).collect();
     let cause = format!("its step cannot be noted on ControllerRevision {name}; the condition Degraded says why");
     assert_eq!(causes, [cause], "another message of the API server makes no other event");
     assert_eq!(condition(&view.plan(NOW + ms(1_000)), "Progressing"), held, "a status is written once");

@@ -1,7 +1,8 @@
 //! What is decided while a DaemonSet's history is not known yet, and of DaemonSets that are left out.
 
 use super::*;
-use crate::core::cluster::events::TroubleReason;
+use crate::core::cluster::events::Trouble;
+use crate::core::cluster::events::TroubleCause;
 
 #[test]
 fn nothing_is_decided_before_the_history_is_read_where_a_halt_may_stand() {
@@ -40,10 +41,12 @@ fn too_many_daemon_sets_of_a_namespace_make_one_event_with_their_number() {
         view.put(WatchedKind::DaemonSets, daemon);
     }
     let plan = view.plan(NOW);
-    let found: Vec<_> = plan.troubles.iter().filter(|(of, _)| of.reason == TroubleReason::TooManyDaemonSets).collect();
+    let is_it = |trouble: &Trouble| matches!(trouble.cause, TroubleCause::TooManyDaemonSets(_));
+    let found: Vec<_> = plan.troubles.iter().filter(|(trouble, _)| is_it(trouble)).collect();
     let [(trouble, 4)] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((trouble.key.name.as_str(), trouble.uid.as_str()), ("d-100", "100"));
-    assert!(trouble.cause.contains("namespace kube-system has more than 100 DaemonSets"), "{}", trouble.cause);
+    let cause = trouble.cause.note();
+    assert!(cause.contains("namespace kube-system has more than 100 DaemonSets"), "{cause}");
 }
 
 #[test]
