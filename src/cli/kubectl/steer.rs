@@ -205,7 +205,8 @@ fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandF
         return Err(refused(format!("every node that can take revision {name} has it: there is no hold to end")));
     }
     let is_aborted = current.is_aborted();
-    if let Some(stopped) = is_aborted.then(|| "aborted".to_owned()).or_else(|| current.halted().map(|h| h.words())) {
+    if let Some(stopped) = is_aborted.then(|| "aborted".to_owned()).or_else(|| current.halted().map(|h| h.to_string()))
+    {
         let hint = format!("`kubectl daemonlet retry {key}` begins anew, and each step holds again");
         return Err(refused(format!("revision {name} is {stopped}: there is no hold to end")).hint(&hint));
     }
@@ -348,7 +349,7 @@ pub(super) async fn retry(client: &kube::Client, key: &ObjectKey) -> Result<Vec<
         let annotations = json!({HALTED_ANNOTATION: null, BROKEN_ANNOTATION: null, RETRIED_ANNOTATION: retried});
         let patch = json!({"metadata": {"annotations": annotations}});
         cluster::patch(client, &format!("{}/{name}", revisions(key)), &patch).await.map_err(cluster::failed)?;
-        let words = |halted: &Halted| format!("{key}: revision {name} was {}; the halt is ended", halted.words());
+        let words = |halted: &Halted| format!("{key}: revision {name} was {halted}; the halt is ended");
         lines.extend(halted.as_ref().map(words));
     }
     // The words of a halt name its nodes.

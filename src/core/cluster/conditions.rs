@@ -176,7 +176,7 @@ pub fn merge(live: &[Value], facts: &ConditionFacts<'_>, now: &str) -> Vec<Value
         (released::RELEASED, status, reason, message)
     }));
     let halted = match facts.halted {
-        Some(halted) => Some((released::FAILED, halted.words())),
+        Some(halted) => Some((released::FAILED, halted.to_string())),
         None => facts.is_aborted.then(|| (released::ABORTED, ABORTED.to_owned())),
     };
     ours.extend(halted.map(|(reason, words)| {

@@ -3,11 +3,14 @@
 //! Owns how they are written and read. The coordinator writes them; agents decide by them which revision a first
 //! instance has, also while coordinator and API server are away.
 
+use std::fmt;
+
 use serde::Deserialize;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::core::dns;
 use crate::core::json::Json;
 
 /// The condition that names the released revision.
@@ -179,36 +182,34 @@ impl Halted {
         json!({"time": self.time, "cause": self.cause, "nodes": self.nodes}).to_string()
     }
 
-    /// In one line.
-    pub fn words(&self) -> String {
-        let since = if self.time.is_empty() { String::new() } else { format!(" since {}", self.time) };
-        let on = if self.nodes.is_empty() { String::new() } else { format!(": {}", self.nodes.join(", ")) };
-        format!("halted{since}: {}{on}", self.cause)
-    }
-
     /// The halt of the revision with this hash by its failures, as the status of a DaemonSet of this generation shows it;
     /// its ControllerRevision may not.
     pub fn of_status(status: &Value, generation: i64, revision: &str) -> Option<Self> {
         halted_words(status, generation, revision, FAILED).map(Self::read)
     }
 
-    /// The reverse of [`Self::words`]; what is not understood is the cause.
+    /// The reverse of its `Display`; what is not understood is the cause. A cause without nodes that itself ends like
+    /// a list of them cannot be told from one with nodes.
     fn read(message: &str) -> Self {
-        let head = message.split_once(": ").map(|(head, rest)| (head.split(' ').collect::<Vec<_>>(), rest));
-        let (time, rest) = match head.as_ref().map(|(head, rest)| (&head[..], *rest)) {
-            Some((["halted", "since", time], rest)) => (*time, rest),
-            Some((["halted"], rest)) => ("", rest),
+        let (time, rest) = match message.split_once(": ") {
+            Some(("halted", rest)) => ("", rest),
+            Some((head, rest)) if let Some(("halted since", time)) = head.rsplit_once(' ') => (time, rest),
             _ => ("", message),
         };
-        let is_node = |name: &str| {
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
-        };
-        let named =
-            rest.rsplit_once(": ").map(|(cause, nodes)| (cause, nodes.split(", ").map(str::to_owned).collect()));
-        let (cause, nodes) = named
-            .filter(|(_, nodes): &(_, Vec<String>)| nodes.iter().all(|node| is_node(node)))
-            .unwrap_or((rest, Vec::new()));
+        let are_nodes = |nodes: &str| nodes.split(", ").all(|node| dns::subdomain(node).is_none());
+        let named = rest.rsplit_once(": ").filter(|(_, nodes)| are_nodes(nodes));
+        let (cause, nodes) = named.unwrap_or((rest, ""));
+        let nodes = nodes.split(", ").filter(|node| !node.is_empty()).map(str::to_owned).collect();
         Self { time: time.to_owned(), cause: cause.to_owned(), nodes }
+    }
+}
+
+/// In one line.
+impl fmt::Display for Halted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let since = if self.time.is_empty() { "" } else { " since " };
+        let on = if self.nodes.is_empty() { "" } else { ": " };
+        write!(f, "halted{since}{}: {}{on}{}", self.time, self.cause, self.nodes.join(", "))
     }
 }
 
@@ -234,6 +235,34 @@ impl KnownHalt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_halt_is_read_as_it_was_written(
+            time in "(2026-11-21T10:00:00Z)?",
+            cause in "[a-zA-Z0-9 ,:.-]{0,30}",
+            nodes in prop::collection::vec("[a-z0-9]{1,3}([.-][a-z0-9]{1,3})?", 0..4),
+        ) {
+            prop_assume!(!nodes.is_empty() || !cause.contains(": "));
+            let halted = Halted { time, cause, nodes };
+            prop_assert_eq!(Halted::read(&halted.to_string()), halted.clone());
+            let message = halted_message("b2", &halted.to_string());
+            let status = json!({"conditions": [{"type": HALTED, "status": "True", "reason": FAILED, "message": message}]});
+            prop_assert_eq!(Halted::of_status(&status, 1, "b2"), Some(halted));
+        }
+
+        #[test]
+        fn a_released_revision_is_read_as_it_was_written(
+            name in "[a-z0-9.-]{1,9}",
+            hash in "[a-z0-9]{1,9}",
+            generation: i64,
+        ) {
+            let released = Released { name, hash, generation };
+            let (_, _, message) = condition(&released, FirstInstances::Held);
+            prop_assert_eq!(read(&message), Some(released));
+        }
+    }
 
     #[test]
     fn what_is_written_is_read() {
@@ -264,8 +293,8 @@ mod tests {
         let halted =
             Halted { time: "t".to_owned(), cause: "it failed on 2 nodes".to_owned(), nodes: vec!["a".to_owned()] };
         assert_eq!(Halted::of(&halted.annotation()), halted);
-        assert_eq!(halted.words(), "halted since t: it failed on 2 nodes: a");
-        assert_eq!(Halted::of("by hand").words(), "halted: by hand");
+        assert_eq!(halted.to_string(), "halted since t: it failed on 2 nodes: a");
+        assert_eq!(Halted::of("by hand").to_string(), "halted: by hand");
     }
 
     #[test]
@@ -284,14 +313,14 @@ mod tests {
                 json!({"observedGeneration": 3, "conditions": [
                     {"type": "Halted", "status": "True", "reason": reason, "message": message}]})
             };
-            let message = halted_message("b2", &halted.words());
+            let message = halted_message("b2", &halted.to_string());
             assert_eq!(Halted::of_status(&status("Failed", &message), 3, "b2"), Some(halted.clone()));
             assert_eq!(Halted::of_status(&status("Failed", &message), 3, "c3"), None, "of another template");
             assert_eq!(Halted::of_status(&status("Aborted", &message), 3, "b2"), None);
             let aborted = |revision| is_aborted(&status("Aborted", &message), 3, revision);
             assert!(aborted("b2") && !aborted("c3"));
             // The DaemonSet controller wrote observedGeneration; the condition is as an earlier version wrote it.
-            let mut unnamed = status("Failed", &halted.words());
+            let mut unnamed = status("Failed", &halted.to_string());
             assert_eq!(Halted::of_status(&unnamed, 3, "b2"), None);
             assert!(!is_aborted(&status("Aborted", "aborted by hand"), 3, "b2"));
             let released = Released { name: "net-a1".to_owned(), hash: "a1".to_owned(), generation: 3 };

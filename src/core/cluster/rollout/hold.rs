@@ -60,7 +60,7 @@ impl fmt::Display for RolloutHold {
             Self::Uncoordinated => write!(f, "each node follows by itself ({COORDINATION}: none)"),
             Self::OnDelete => f.write_str("the update strategy is OnDelete"),
             Self::Aborted => f.write_str("its rollout was aborted"),
-            Self::Halted(halted) => f.write_str(&halted.words()),
+            Self::Halted(halted) => halted.fmt(f),
             Self::Value { annotation, value } => write!(f, "the annotation {annotation} is not understood: {value:?}"),
             Self::Window(why) => write!(f, "the annotation {WINDOW} is not understood: {why}"),
             Self::UnknownAnnotation { name, near } => {

@@ -7,7 +7,7 @@ use super::*;
 
 /// The message of the condition `Halted` about the second revision.
 fn halted_message(halted: &Halted) -> String {
-    released::halted_message(&hash("two"), &halted.words())
+    released::halted_message(&hash("two"), &halted.to_string())
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_halt_is_noted_whoever_keeps_the_history_and_is_the_same_in_each_pass() {
     assert_eq!(condition(&view.plan(NOW + ms(1_000)), "Halted").2, message);
     view.put(WatchedKind::Revisions, of_it);
     let hash = history::RevisionFact::hash_of(&data);
-    let of_halt = |halted: Halted| released::halted_message(&hash, &halted.words());
+    let of_halt = |halted: Halted| released::halted_message(&hash, &halted.to_string());
     assert_eq!(halt(&view.plan(NOW + ms(2_000))).map(of_halt), Some(message));
 }
 
