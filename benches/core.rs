@@ -309,7 +309,7 @@ impl daemonlet::core::plan::Facts for Quiet {
     }
 
     fn admission_dry_run(&self, _: &Arc<DaemonSet>, _: u64) -> (Question, RequestState) {
-        unreachable!("nobody asks")
+        unreachable!("no admission dry run is requested")
     }
 
     fn mirror_pod_deletion_pending(&self, _: &Instance) -> bool {

@@ -103,9 +103,9 @@ impl Demo {
         }
         say("The instance is the same: no restart");
         self.status()?;
-        say("`unknown` is the truth: no kubelet runs here that would start the pod, and there is nobody to ask");
-        println!("On a node the kubelet reads the manifest folder and starts it; runtime-endpoint and kubeconfig tell");
-        println!("the agent how it is. Next: target/debug/daemonlet render -f examples/cni --node-name n1");
+        say("`unknown` is the truth: no kubelet runs here that would start the pod, and no runtime is asked");
+        println!("On a node the kubelet reads the manifest folder and starts it; with runtime-endpoint or kubeconfig");
+        println!("the agent knows how it is. Next: target/debug/daemonlet render -f examples/cni --node-name n1");
         Ok(())
     }
 

@@ -80,8 +80,8 @@ def run(*argv, **options):
 
 def target_dir():
     """Where cargo builds; asked of cargo, since environment and configuration can move it."""
-    told = run("cargo", "metadata", "--format-version=1", "--no-deps", "--offline", stdout=subprocess.PIPE).stdout
-    return Path(json.loads(told)["target_directory"])
+    metadata = run("cargo", "metadata", "--format-version=1", "--no-deps", "--offline", stdout=subprocess.PIPE).stdout
+    return Path(json.loads(metadata)["target_directory"])
 
 
 def compress(source, target):
@@ -234,7 +234,7 @@ def lint(files):
 
 
 def main():
-    """The command; the exit status is 0 when packages were made and nobody found an error."""
+    """The command; the exit status is 0 when packages were made and no check found an error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", default=HERE)
     parser.add_argument("--binary")

@@ -121,7 +121,7 @@ def repositories(packages, out, key):
     if key:
         run("gpg", "--batch", "--yes", "--armor", "--output", out / "daemonlet.asc", "--export", key)
     else:
-        say("no --key: the repositories are not signed, and apt and dnf take them only if told to trust them")
+        say("no --key: the repositories are not signed, and apt and dnf take them only if configured to trust them")
 
 
 def image(program):

@@ -38,8 +38,8 @@ def compilers(arch, target):
 
 def has(target):
     """Whether Rust's standard library for `target` is here, or rustup fetches it."""
-    told = subprocess.run(["rustc", "--print", "target-libdir", "--target", target], stdout=subprocess.PIPE, text=True, check=False)
-    if told.returncode == 0 and any(Path(told.stdout.strip()).glob("libstd-*")):
+    libdir = subprocess.run(["rustc", "--print", "target-libdir", "--target", target], stdout=subprocess.PIPE, text=True, check=False)
+    if libdir.returncode == 0 and any(Path(libdir.stdout.strip()).glob("libstd-*")):
         return True
     return bool(shutil.which("rustup")) and subprocess.run(["rustup", "target", "add", target], check=False).returncode == 0
 

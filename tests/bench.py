@@ -36,8 +36,8 @@ def human(nanoseconds):
 
 def target_dir():
     """Where cargo builds; asked of cargo, since environment and configuration can move it."""
-    told = subprocess.run(["cargo", "metadata", "--format-version=1", "--no-deps", "--offline"], cwd=REPO, check=True, capture_output=True).stdout
-    return Path(json.loads(told)["target_directory"])
+    metadata = subprocess.run(["cargo", "metadata", "--format-version=1", "--no-deps", "--offline"], cwd=REPO, check=True, capture_output=True).stdout
+    return Path(json.loads(metadata)["target_directory"])
 
 
 def functions():
@@ -51,7 +51,7 @@ def functions():
 
 
 def verdict(met):
-    """The word for a goal that is met, or not."""
+    """The verdict on a goal."""
     return "met" if met else "MISSED"
 
 

@@ -1,4 +1,4 @@
-//! Recordings for `daemonlet replay`, as somebody hands them over.
+//! Recordings for `daemonlet replay`, as an operator hands them over.
 
 use daemonlet::node::agent::replay;
 

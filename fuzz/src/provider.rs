@@ -17,7 +17,7 @@ pub fn check(data: &[u8]) {
         for secret in ["username", "password"].iter().filter_map(|name| entry[*name].as_str()) {
             let is_a_word = secret.len() < 8
                 || "a CredentialProviderResponse of credentialprovider.kubelet.k8s.io/v1".contains(secret);
-            assert!(is_a_word || !why.contains(secret), "a message tells a secret: {why}");
+            assert!(is_a_word || !why.contains(secret), "a message contains a secret: {why}");
         }
     }
 }

@@ -18,7 +18,7 @@ pub fn check(data: &[u8]) {
     let (sandboxes, containers) = rest.split_at(length.min(rest.len()));
     let Some(pods) = agent::runtime_pods(sandboxes, containers) else { return };
     let uids: BTreeSet<&str> = pods.iter().map(|(uid, _)| uid.as_str()).collect();
-    assert_eq!(uids.len(), pods.len(), "a pod is told of twice");
+    assert_eq!(uids.len(), pods.len(), "a pod is listed twice");
 }
 
 /// Other bytes of the same length; `None`: any other bytes will do.

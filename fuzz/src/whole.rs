@@ -69,7 +69,7 @@ pub fn follow(daemon_set: DaemonSet, objects: &mut ObjectMap, node: &NodeView) {
     }
 }
 
-/// As [`follow`] of what nobody has validated: it is only not to panic.
+/// As [`follow`], of what was not validated: it must only not panic.
 pub fn survive(daemon_set: DaemonSet, objects: &mut ObjectMap, node: &NodeView) {
     let daemon_set = Arc::new(daemon_set);
     let revision = Revision::of(&daemon_set);

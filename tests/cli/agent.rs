@@ -1,4 +1,4 @@
-//! `status`, `plan` and `explain` against a socket that answers as told.
+//! `status`, `plan` and `explain` against a socket with prepared answers.
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -114,7 +114,7 @@ fn plan_ends_with_4_when_changes_are_pending() {
 }
 
 #[test]
-fn explain_shows_terms_and_ends_with_1_for_what_nobody_knows() {
+fn explain_shows_terms_and_ends_with_1_for_an_unknown_name() {
     let explain = |status: Value| {
         let terms = json!([{"subject": "taint", "holds": true, "text": "a:NoSchedule, tolerated by Exists"}]);
         json!({"schemaVersion": 1, "node": "n1", "agentRunning": true, "terms": terms, "status": status}).to_string()

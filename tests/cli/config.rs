@@ -55,7 +55,7 @@ fn check_config_says_what_has_no_effect() {
     };
     let expected = key(9, "trusted-namespaces", "b") + &key(10, "grants", "c");
     run(["run", "--check-config", "--config", &file]).is(0, "", &expected);
-    // A default is nobody's mistake, and \"*\" means all.
+    // A default is no mistake of the author, and \"*\" means all.
     for namespaces in ["namespaces = [\"a\"]\n", "namespaces = [\"*\"]\ntrusted-namespaces = [\"b\"]\n"] {
         scratch.write("all.toml", &format!("{own}[policy]\n{namespaces}"));
         run(["run", "--check-config", "--config", &scratch.text("all.toml")]).is(0, "", "");
@@ -86,7 +86,7 @@ fn check_config_says_what_gives_more_than_it_seems_to() {
 }
 
 #[test]
-fn every_command_tells_every_mistake_with_a_suggestion() {
+fn every_command_names_every_mistake_with_a_suggestion() {
     let scratch = Scratch::new(&[("c.toml", "manifest_dir = \"/m\"\n\n[log]\nlevel = 3\n")]);
     let file = scratch.text("c.toml");
     for command in [["run"].as_slice(), &["run", "--print-config"], &["status"], &["plan"], &["explain", "a/b"]] {
@@ -132,7 +132,7 @@ fn init_writes_a_configuration_once_and_shows_the_first_pass() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
     assert_eq!(crate::names(&scratch.path("new")), ["node.toml"]);
     assert_eq!(run(["run", "--check-config", "--config", &file]).code, 0);
-    // A second one only when it is told to.
+    // A second one only with --force.
     run(["init", "-o", &file]).is(
         1,
         "",
@@ -160,11 +160,11 @@ fn init_prints_what_is_asked_for_and_takes_the_place_of_files_alone() {
     assert!(out.starts_with(first) && out.ends_with("namespaces = [\"kube-system\"]\n"), "{out}");
     assert_eq!((code, err.as_str(), crate::names(scratch.0.path())), (Some(0), "", vec!["folder".to_owned()]));
     let invalid = here(&["init", "--kubeconfig", "relative", "-o", "-"]);
-    let told = "error: --kubeconfig: must be an absolute path, not \"relative\"\n";
-    assert_eq!(invalid, (Some(3), String::new(), told.to_owned()));
+    let expected = "error: --kubeconfig: must be an absolute path, not \"relative\"\n";
+    assert_eq!(invalid, (Some(3), String::new(), expected.to_owned()));
     for (file, why) in [("folder", "it is there and is no file"), ("folder/file/x", "folder/file is no folder")] {
-        let told = format!("error: {file}: cannot be written: {why}\nhint: name another file with --output\n");
-        assert_eq!(here(&["init", "--force", "-o", file]), (Some(3), String::new(), told));
+        let expected = format!("error: {file}: cannot be written: {why}\nhint: name another file with --output\n");
+        assert_eq!(here(&["init", "--force", "-o", file]), (Some(3), String::new(), expected));
     }
 }
 
@@ -172,12 +172,12 @@ fn init_prints_what_is_asked_for_and_takes_the_place_of_files_alone() {
 fn init_writes_nothing_that_is_invalid() {
     let scratch = Scratch::new(&[]);
     let file = scratch.text("node.toml");
-    // Nobody is asked where there is no terminal.
-    for (words, told) in [
+    // `init` asks no question without a terminal.
+    for (words, expected) in [
         ("Kube_System", "error: --namespaces: \"Kube_System\" is no namespace\n"),
         (",", "error: --namespaces: no namespace is named\n"),
     ] {
-        run(["init", "--namespaces", words, "-o", &file]).is(3, "", told);
+        run(["init", "--namespaces", words, "-o", &file]).is(3, "", expected);
     }
     assert!(crate::names(scratch.0.path()).is_empty());
     assert!(run(["init", "--namespaces", "a,", "-o", "-"]).out.ends_with("\nnamespaces = [\"a\"]\n"));
@@ -188,13 +188,13 @@ fn a_kubeconfig_that_is_of_no_use_is_named_where_it_is_configured() {
     let scratch = Scratch::new(&[("broken", "apiVersion: v1\nkind: [")]);
     let (broken, none) = (scratch.text("broken"), scratch.text("none"));
     let file = scratch.text("c.toml");
-    for (kubeconfig, told) in [
+    for (kubeconfig, note) in [
         (&broken, format!("note: kubeconfig {broken} cannot be read: ")),
         (&none, format!("note: kubeconfig {none} does not exist yet\nhint: `daemonlet enroll` makes it\n")),
     ] {
         let made = run(["init", "--force", "--kubeconfig", kubeconfig, "-o", &file]);
-        assert!(made.code == 0 && made.err.contains(&told), "{made:?}");
+        assert!(made.code == 0 && made.err.contains(&note), "{made:?}");
         let checked = run(["run", "--check-config", "--config", &file]);
-        assert!(checked.code == 0 && checked.err.contains(&told), "{checked:?}");
+        assert!(checked.code == 0 && checked.err.contains(&note), "{checked:?}");
     }
 }

@@ -72,8 +72,8 @@ fn probed(annotations: &Value) -> Value {
 
 /// The annotations that people write on DaemonSets, as the program lists them for a name that is like none.
 fn known_names() -> BTreeSet<String> {
-    let told = not_understood(&json!({"daemonlet.dev/qqqqqqqqqqqqqqqq": ""})).concat();
-    let names = told.split("known names: ").nth(1).unwrap().trim_end_matches(')').split(", ");
+    let warnings = not_understood(&json!({"daemonlet.dev/qqqqqqqqqqqqqqqq": ""})).concat();
+    let names = warnings.split("known names: ").nth(1).unwrap().trim_end_matches(')').split(", ");
     names.map(str::to_owned).collect()
 }
 

@@ -118,14 +118,14 @@ fn without_an_agent_status_says_what_is_and_promises_nothing() {
     let reason = "its manifest is there; whether it runs is unknown";
     assert!(status.out.contains("unknown") && status.out.contains(reason), "{}", status.out);
     let plan = node.ask(&["plan"]);
-    assert_eq!((plan.code, plan.out.as_str()), (0, "nothing to do\n"), "nobody has looked: nothing is held");
+    assert_eq!((plan.code, plan.out.as_str()), (0, "nothing to do\n"), "no agent has looked: nothing is held");
     std::fs::remove_file(node.0.path("m").join(&node.manifests()[0])).unwrap();
     let status = node.ask(&["status"]).out;
     assert!(status.contains("agent not running; it would ") && !status.contains("its manifest is"), "{status}");
 }
 
 #[test]
-fn plan_tells_what_is_wrong_with_files_and_ends_accordingly() {
+fn plan_shows_what_is_wrong_with_files_and_ends_accordingly() {
     let node = Node::new(&[("refused.yaml", &refused()), ("invalid.yaml", &invalid()), ("syntax.yaml", SYNTAX)]);
     let expected = |out: &str| {
         for line in [
@@ -157,7 +157,7 @@ fn plan_tells_what_is_wrong_with_files_and_ends_accordingly() {
 }
 
 #[test]
-fn explain_tells_what_is_wrong_with_the_definition_itself() {
+fn explain_shows_what_is_wrong_with_the_definition_itself() {
     let node = Node::new(&[("good.yaml", GOOD), ("invalid.yaml", &invalid())]);
     let explained = node.ask(&["explain", "a/invalid"]);
     assert_eq!(explained.code, 1);
@@ -167,24 +167,24 @@ fn explain_tells_what_is_wrong_with_the_definition_itself() {
         explained.out
     );
     assert!(explained.out.contains("invalid.yaml:2: DaemonSet a/invalid: spec.template.metadata.labels: "));
-    let nobody = node.ask(&["explain", "a/nobody"]);
-    assert_eq!(nobody.code, 1);
+    let unknown_name = node.ask(&["explain", "a/nobody"]);
+    assert_eq!(unknown_name.code, 1);
     let unknown = "a/nobody on n1: unknown: no such DaemonSet has been seen\n       hint: `daemonlet status` lists ";
-    assert!(nobody.out.starts_with(unknown), "{}", nobody.out);
+    assert!(unknown_name.out.starts_with(unknown), "{}", unknown_name.out);
     // What does not parse may be anything.
     node.0.write("d/syntax.yaml", SYNTAX);
-    let nobody = node.ask(&["explain", "a/nobody"]);
+    let unknown_name = node.ask(&["explain", "a/nobody"]);
     assert!(
-        nobody.out.contains("could be read\n") && nobody.out.contains("syntax.yaml:1:4: unclosed"),
+        unknown_name.out.contains("could be read\n") && unknown_name.out.contains("syntax.yaml:1:4: unclosed"),
         "{}",
-        nobody.out
+        unknown_name.out
     );
     let good = node.ask(&["explain", "a/good"]);
     assert!(!good.out.contains("syntax.yaml"), "it has a file of its own: {}", good.out);
 }
 
 #[test]
-fn status_and_explain_tell_what_nobody_understands() {
+fn status_and_explain_name_what_is_not_understood() {
     let text = GOOD
         .replace("namespace: a", "namespace: a, annotations: {daemonlet.dev/rolback: auto}")
         .replace("    spec:\n", "    spec:\n      hostNetwrok: true\n");
@@ -202,7 +202,7 @@ fn status_and_explain_tell_what_nobody_understands() {
 }
 
 #[test]
-fn a_restart_that_nobody_could_finish_is_refused() {
+fn a_restart_that_could_not_be_finished_is_refused() {
     let node = Node::new(&[("good.yaml", GOOD)]);
     let _agent = node.start();
     let before = node.manifests();
@@ -234,16 +234,16 @@ fn doctor_blames_an_agent_that_is_gone_and_not_one_that_never_ran() {
 fn doctor_names_a_folder_into_which_others_may_write() {
     let node = Node::new(&[("good.yaml", GOOD)]);
     drop(node.start());
-    let told = |check: &str| {
+    let finding = |check: &str| {
         let report = node.ask(&["doctor", "--json"]).json();
         let findings = report["findings"].as_array().unwrap().clone();
-        findings.into_iter().find(|finding| finding["check"] == check).unwrap()
+        findings.into_iter().find(|found| found["check"] == check).unwrap()
     };
     for (check, folder) in [("manifest folder", "m"), ("state folder", "s")] {
-        assert_eq!(told(check)["level"], "ok", "{}", told(check));
+        assert_eq!(finding(check)["level"], "ok", "{}", finding(check));
         let path = node.0.path(folder);
         std::fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
-        let bad = told(check);
+        let bad = finding(check);
         assert_eq!(bad["level"], "bad", "{bad}");
         assert_eq!(bad["hint"], format!("chmod go-w {}", path.display()));
     }
@@ -252,17 +252,17 @@ fn doctor_names_a_folder_into_which_others_may_write() {
 #[test]
 fn doctor_says_who_is_trusted_and_which_grants_give_the_host_away() {
     let node = Node::new(&[("good.yaml", GOOD)]);
-    let told = || {
+    let finding = || {
         let report = node.ask(&["doctor", "--json"]).json();
         let findings = report["findings"].as_array().unwrap().clone();
-        findings.into_iter().find(|finding| finding["check"] == "policy").unwrap()
+        findings.into_iter().find(|found| found["check"] == "policy").unwrap()
     };
-    let ok = told();
+    let ok = finding();
     let trusted = "trusted (whoever writes DaemonSets there is root on the node): kube-system; with grants: ";
     assert_eq!((&ok["level"], &ok["text"]), (&"ok".into(), &format!("{trusted}none").into()));
     let config = std::fs::read_to_string(node.0.path("c.toml")).unwrap();
     node.0.write("c.toml", &format!("{config}\n[policy.grants.\"a\"]\nhost-paths = [\"/etc\"]\n"));
-    let warned = told();
+    let warned = finding();
     let text = warned["text"].as_str().unwrap();
     assert!(
         text.starts_with(&format!("{trusted}a; policy.grants.\"a\".host-paths: \"/etc\" gives the host away")),
@@ -284,13 +284,16 @@ fn doctor_judges_nothing_that_its_user_may_not_read() {
     let mut command = std::process::Command::new(copy);
     command.args(["doctor", "--config", &node.0.text("c.toml")]);
     let output = crate::as_nobody(&mut command);
-    let told = String::from_utf8(output.stdout).unwrap();
-    let line = |check: &str| told.lines().find(|line| line[6..].starts_with(check)).unwrap_or_default().to_owned();
+    let report = String::from_utf8(output.stdout).unwrap();
+    let line = |check: &str| report.lines().find(|line| line[6..].starts_with(check)).unwrap_or_default().to_owned();
     let manifest = format!("not checked: this user may not read {}", manifest.display());
-    assert!(line("foreign manifests").starts_with("skip") && line("foreign manifests").ends_with(&manifest), "{told}");
-    assert!(line("disk of state-dir").starts_with("skip"), "{told}");
-    assert!(!told.contains("move it out"), "{told}");
-    assert!(told.ends_with(" skipped: run it as root\n"), "{told}");
+    assert!(
+        line("foreign manifests").starts_with("skip") && line("foreign manifests").ends_with(&manifest),
+        "{report}"
+    );
+    assert!(line("disk of state-dir").starts_with("skip"), "{report}");
+    assert!(!report.contains("move it out"), "{report}");
+    assert!(report.ends_with(" skipped: run it as root\n"), "{report}");
     mode(&node.0.path("s"), 0o700);
 }
 
@@ -313,7 +316,7 @@ fn one_pass_says_on_one_stream_what_is_wrong_and_on_the_other_what_it_did() {
 }
 
 #[test]
-fn a_list_of_overlays_in_a_folder_counts_as_soon_as_it_is_written_and_its_mistakes_are_told() {
+fn a_list_of_overlays_in_a_folder_counts_as_soon_as_it_is_written_and_its_mistakes_are_reported() {
     let patched = GOOD.replace("name: good, ", "name: good, annotations: {daemonlet.dev/overlays: o}, ");
     let file = |nodes: &str, argument: &str| {
         format!(

@@ -49,7 +49,7 @@ fn the_sandbox_opens_the_default_folders_and_tmpfiles_makes_them() {
 const UNITS: [&str; 2] = ["daemonlet.service", "daemonlet-boot-guard.service"];
 
 #[test]
-fn the_units_start_before_the_kubelet_and_bind_nobody() {
+fn the_units_start_before_the_kubelet_and_depend_on_no_other_unit() {
     for name in UNITS {
         let unit = read(&format!("systemd/{name}"));
         assert_eq!(values(&unit, "Before"), ["kubelet.service"], "{name}");
@@ -234,8 +234,8 @@ fn the_units_are_not_more_exposed_than_they_have_to_be() {
             return;
         };
         let said = String::from_utf8_lossy(&output.stdout);
-        let told = said.lines().last().unwrap_or_default().to_owned();
-        assert!(output.status.success(), "{name}: more than {tenths} tenths: {told}");
+        let last_line = said.lines().last().unwrap_or_default().to_owned();
+        assert!(output.status.success(), "{name}: more than {tenths} tenths: {last_line}");
     }
 }
 

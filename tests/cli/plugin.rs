@@ -158,8 +158,8 @@ fn forged(kept: &[&str]) -> BTreeMap<String, Value> {
             item["status"]["agentVersion"] = json!("1");
             let condition =
                 |kind: &str| json!({"type": kind, "status": "True", "reason": "Failed", "message": "halted: a"});
-            let told = ["Halted", "Degraded", "Progressing"].map(condition);
-            item["status"]["conditions"].as_array_mut().into_iter().for_each(|all| all.extend(told.clone()));
+            let conditions = ["Halted", "Degraded", "Progressing"].map(condition);
+            item["status"]["conditions"].as_array_mut().into_iter().for_each(|all| all.extend(conditions.clone()));
             for daemon in item["status"]["daemons"].as_array_mut().into_iter().flatten() {
                 daemon["reason"] = json!("why");
             }
@@ -249,19 +249,19 @@ fn nothing_that_a_cluster_holds_forges_a_line_or_a_colour() {
 }
 
 #[test]
-fn a_misspelt_mode_is_told_with_the_command_that_mends_it() {
+fn a_misspelt_mode_is_reported_with_the_command_that_mends_it() {
     let mut all = answers();
     let mut misspelt = released(&rollouts()[0]);
     (misspelt["metadata"]["name"], misspelt["metadata"]["uid"]) = (json!("spelt"), json!("spelt"));
     misspelt["metadata"]["labels"] = json!({"daemonlet.dev/mode": "statik"});
     all.get_mut("/apis/apps/v1/daemonsets").unwrap()["items"].as_array_mut().unwrap().push(misspelt);
-    let told = |words: &[&str]| {
+    let output_of = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         String::from_utf8(against(&words, all.clone(), "not found").stdout).unwrap()
     };
     let mend = "hint: the modes are static and bootstrap: kubectl -n kube-system label --overwrite daemonset spelt \
                 daemonlet.dev/mode=static\n";
-    let (all_of_it, one) = (told(&[]), told(&["explain", "n1", "kube-system/spelt"]));
+    let (all_of_it, one) = (output_of(&[]), output_of(&["explain", "n1", "kube-system/spelt"]));
     let named = format!("left alone (unknown mode): 1 DaemonSet of the API: kube-system/spelt\n{mend}");
     assert!(all_of_it.contains(&named), "{all_of_it}");
     let why = "no   mode and policy: label daemonlet.dev/mode is \"statik\", which is neither static nor bootstrap\n";
@@ -276,16 +276,16 @@ fn options_that_mean_nothing_to_a_command_are_refused() {
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     for command in ["pause", "resume", "promote", "abort", "retry"] {
-        let (code, told) = run(&format!("{command} kube-system/cni -o json"));
-        assert!(code == Some(2) && told.starts_with("error: --output is for what shows something"), "{told}");
-        let (code, told) = run(&format!("{command} kube-system/cni -n other"));
+        let (code, stderr) = run(&format!("{command} kube-system/cni -o json"));
+        assert!(code == Some(2) && stderr.starts_with("error: --output is for what shows something"), "{stderr}");
+        let (code, stderr) = run(&format!("{command} kube-system/cni -n other"));
         let said = "error: kube-system/cni is not in the namespace other, which --namespace says\n";
-        assert_eq!((code, told.as_str()), (Some(2), said), "{command}");
+        assert_eq!((code, stderr.as_str()), (Some(2), said), "{command}");
         assert_eq!(run(&format!("{command} cni")).0, Some(2));
         assert_ne!(run(&format!("{command} -n kube-system cni")).0, Some(2), "as kubectl takes it");
     }
-    let (code, told) = run("doctor -n kube-system");
-    assert!(code == Some(2) && told.starts_with("error: doctor takes no --namespace"), "{told}");
+    let (code, stderr) = run("doctor -n kube-system");
+    assert!(code == Some(2) && stderr.starts_with("error: doctor takes no --namespace"), "{stderr}");
     assert_eq!(run("explain n1 a/b -n c").0, Some(2));
     assert_eq!(run("help"), (Some(0), String::new()));
     assert_eq!(run("help pause"), (Some(0), String::new()));

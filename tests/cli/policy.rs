@@ -79,8 +79,8 @@ fn every_broken_rule_is_named_and_that_there_is_no_configuration() {
         exists("daemonlet.toml") || exists("daemonlet.d")
     });
     let ran = run(["policy", "test", "-f", &file]);
-    let told = ran.err.starts_with("note: there is no configuration file: judged by the defaults, ");
-    assert_eq!((told, ran.err.lines().count()), (!installed, usize::from(!installed)), "{ran:?}");
+    let is_noted = ran.err.starts_with("note: there is no configuration file: judged by the defaults, ");
+    assert_eq!((is_noted, ran.err.lines().count()), (!installed, usize::from(!installed)), "{ran:?}");
 }
 
 /// An agent does not read it: it is bounded as the API server writes it, where each such character is six.

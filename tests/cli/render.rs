@@ -291,15 +291,16 @@ fn what_an_earlier_render_wrote_for_others_is_named() {
     let render = |file: &str| run(["render", "--node-name", "n1", "-f", file, &c, "-o", &out]);
     assert_eq!(render(&a).code, 0);
     let [earlier] = names(&scratch.path("out/manifests")).try_into().unwrap();
-    let told = format!(
+    let message = format!(
         "{out}/manifests/{earlier} stays: an earlier render wrote it for kube-system/cni, which is not in what was read"
     );
     let note = render(&b);
-    assert_eq!((note.code, note.err), (0, format!("note: {told}\n")));
+    assert_eq!((note.code, note.err), (0, format!("note: {message}\n")));
     let strict = run(["render", "--strict", "--node-name", "n1", "-f", &b, &c, "-o", &out]);
     assert_eq!(strict.code, 1, "{strict:?}");
-    let refused =
-        format!("error: {told}, which --strict refuses\nhint: render into a folder that is empty or not there yet\n");
+    let refused = format!(
+        "error: {message}, which --strict refuses\nhint: render into a folder that is empty or not there yet\n"
+    );
     assert!(strict.err.contains(&refused), "{strict:?}");
     assert!(scratch.path(&format!("out/manifests/{earlier}")).exists(), "another render may have been meant");
 }

@@ -179,8 +179,8 @@ fn a_full_disk_is_an_error_and_a_reader_who_leaves_a_bundle_is_none() {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let output = program().args(words).stdout(full).output().unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
-        let told = "error: standard output: cannot be written: no space left on device\n";
-        assert!(output.status.code() == Some(3) && errors.ends_with(told), "{words:?}: {errors}");
+        let expected = "error: standard output: cannot be written: no space left on device\n";
+        assert!(output.status.code() == Some(3) && errors.ends_with(expected), "{words:?}: {errors}");
     }
     let mut child = program().args(bundle).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -237,7 +237,7 @@ fn without_an_agent_each_command_ends_as_the_table_says() {
     for words in [["status"].as_slice(), &["plan"], &["explain", "a/b"], &["support-bundle", "--list"]] {
         let offline = with_config(words);
         assert!(offline.err.starts_with("agent not running: "), "{offline:?}");
-        // What nobody has seen is unknown.
+        // What no agent has seen is unknown.
         assert_eq!(offline.code, i32::from(words[0] == "explain"), "{words:?}: {offline:?}");
     }
     let no_agent = format!(
@@ -292,11 +292,11 @@ fn boot_guard_clean_says_who_may_run_it() {
     let mut command = std::process::Command::new(copy);
     command.args(["boot-guard", "--clean"]);
     let output = crate::as_nobody(&mut command);
-    let told = String::from_utf8(output.stderr).unwrap();
-    let lines: Vec<&str> = told.lines().collect();
-    let [error, hint] = lines.as_slice() else { panic!("{told}") };
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(error.starts_with("error: nftables: table daemonlet-boot-guard is not removed: "), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = stderr.lines().collect();
+    let [error, hint] = lines.as_slice() else { panic!("{stderr}") };
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(error.starts_with("error: nftables: table daemonlet-boot-guard is not removed: "), "{stderr}");
     assert_eq!(*hint, "hint: run this as root, with CAP_NET_ADMIN, as the unit daemonlet-boot-guard does");
 }
 
@@ -310,7 +310,7 @@ fn on_a_terminal(words: &str, variables: &[(&str, &str)]) -> Option<String> {
 }
 
 #[test]
-fn a_terminal_gets_colours_and_120_columns_unless_it_is_told_otherwise() {
+fn a_terminal_gets_colours_and_120_columns_unless_a_variable_says_otherwise() {
     let (scratch, file) = quiet_node();
     let refused = std::fs::read_to_string("tests/golden/cli/refused.yaml").unwrap();
     scratch.write("daemonsets.d/refused.yaml", &refused);

@@ -109,9 +109,9 @@ class Act:
         """A rolling update by kubectl."""
         began = time.monotonic()
         self.kubectl("-n", self.namespace, "set", "env", f"ds/{self.name}", "-c", self.container(), "SHOW=two")
-        told = self.admin.kubectl("-n", self.namespace, "rollout", "status", f"ds/{self.name}", "--timeout=180s").strip().splitlines()[-1]
+        last_line = self.admin.kubectl("-n", self.namespace, "rollout", "status", f"ds/{self.name}", "--timeout=180s").strip().splitlines()[-1]
         self.times["update"] = time.monotonic() - began
-        self.say(f"{told}, {self.times['update']:.1f} s")
+        self.say(f"{last_line}, {self.times['update']:.1f} s")
 
     def pull_plugs(self):
         """Power fails on all machines, and comes back."""
@@ -154,7 +154,7 @@ class Daemonlet(Act):
         self.kubectl("apply", "-f", self.network_file.file)
         self.admin.apply(daemons.probe())
         self.power_on_one_after_the_other()
-        self.network("network", time.monotonic() - self.since_last_power_on(), "nodes come up and get their pod network with nobody to schedule it")
+        self.network("network", time.monotonic() - self.since_last_power_on(), "nodes come up and get their pod network without a scheduler")
         self.update()
         self.bad_update()
         self.lan.swallow(self.cluster.PORT)
@@ -243,7 +243,7 @@ class Stock(Act):
         self.cluster.start_controllers(daemonset_controller=True)
         self.cluster.start_scheduler()
         self.prepare([*self.network_file.images, daemons.kube_proxy_image()])
-        self.say("kube-proxy too: without it a CNI does not find the API server, whose Service's address it is told")
+        self.say("kube-proxy too: without it a CNI does not find the API server, whose Service's address it is given")
         self.admin.apply(*daemons.kube_proxy(self.cluster.url))
         self.kubectl("apply", "-f", self.network_file.file)
         self.admin.apply(daemons.probe())

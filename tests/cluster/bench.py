@@ -3,7 +3,7 @@
 
     bench.py [STORY…]      STORY: `manifest`, `apply`, `power`, `cold`, `hundred`, `coordinator`, `foreign`; all of them without one
 
-`swarm` and `heavy` are told when they are named: they take the whole machine for minutes.
+`swarm` and `heavy` run only when they are named: they take the whole machine for minutes.
 
 Prints lines `bench: WHAT | FIGURE | GOAL | VERDICT`; `make bench` puts them in its table. Measures
 target/release/daemonlet, or $DAEMONLET_BIN.
@@ -24,7 +24,7 @@ from kit import tools  # noqa: E402
 STORIES = ("manifest", "apply", "power", "cold", "hundred", "coordinator", "foreign")
 
 
-def _tell(story):
+def _run(story):
     run = sandbox.Sandbox()
     try:
         child = run.start([str(HERE / "bench.py"), "--inside", story])
@@ -44,14 +44,14 @@ def _go_first(name):
 
 
 def main():
-    """The command; the exit status is 1 when a story could not be told to its end."""
+    """The command; the exit status is 1 when a story did not come to its end."""
     sys.stdout.reconfigure(line_buffering=True)
     if sys.argv[1:2] == ["--inside"]:
         importlib.import_module(f"benches.{sys.argv[2]}").main()
         return 0
     os.environ.setdefault("DAEMONLET_BIN", str(tools.target_dir() / "release/daemonlet"))
     os.environ.setdefault("DAEMONLET_LOG", "info")
-    ended = [_tell(story) for story in sys.argv[1:] or STORIES]
+    ended = [_run(story) for story in sys.argv[1:] or STORIES]
     return int(any(ended))
 
 

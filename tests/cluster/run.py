@@ -107,7 +107,7 @@ def _title(test):
 
 
 class AsWritten(unittest.TestLoader):
-    """Takes a class's tests in the order they are written (and `_inside` the classes): they tell a story."""
+    """Takes a class's tests in the order they are written (and `_inside` the classes): they make a story."""
 
     def getTestCaseNames(self, testCaseClass):  # noqa: N802, N803 (unittest's names)
         written = [name for base in reversed(testCaseClass.__mro__) for name in vars(base)]
@@ -197,15 +197,15 @@ class Lanes:
             for line in child.stdout:
                 print(line, end="", flush=True) if live else block.append(line)
         try:
-            told = json.loads(result.read_text(encoding="utf-8"))
+            record = json.loads(result.read_text(encoding="utf-8"))
             result.unlink()
         except OSError:
-            told = {"tests": [{"outcome": "failed", "test": f"{file} did not come to its end", "seconds": 0.0, "detail": ""}], "processor": None}
+            record = {"tests": [{"outcome": "failed", "test": f"{file} did not come to its end", "seconds": 0.0, "detail": ""}], "processor": None}
         took = time.monotonic() - began
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in _count(told["tests"]).items())
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in _count(record["tests"]).items())
         with self._lock:
-            self.done.append((file, took, told["tests"]))
-        self._say(f"{file}: {counts}, {took:.0f} s, {told['processor'] or 0:.0f} s of processors", "".join(block))
+            self.done.append((file, took, record["tests"]))
+        self._say(f"{file}: {counts}, {took:.0f} s, {record['processor'] or 0:.0f} s of processors", "".join(block))
 
 
 def _count(tests):

@@ -26,7 +26,7 @@ use definition::Definition;
 use definition::definition;
 pub(super) use definition::hash_of;
 use definition::is_refused;
-pub(super) use definition::needs_word;
+pub(super) use definition::needs_approval;
 use definition::status;
 
 /// A new instance is ready after this, if it ever is.
@@ -37,7 +37,7 @@ const DEADLINE: Span = Span::from_secs(60);
 /// A coordinator has listed the Leases after this, and has waited for so long.
 const LOOKED_AFTER: Span = Span::from_secs(90);
 /// What is written has reached a coordinator after this, unless that is stopped.
-const HEARD_AFTER: Span = Span::from_secs(10);
+const KNOWN_AFTER: Span = Span::from_secs(10);
 
 /// What runs.
 #[derive(Clone, Debug)]
@@ -48,16 +48,16 @@ pub(super) struct Running {
     pub(super) created: Timestamp,
     pub(super) ready: Option<Timestamp>,
     /// Since when that is written in the API.
-    told_ready: Option<Timestamp>,
+    reported_ready: Option<Timestamp>,
     /// Whether it took the place of one that was available.
     pub(super) is_disruption: bool,
     /// Whether it is a first instance that an approval was claimed for.
-    pub(super) by_word: bool,
+    pub(super) is_approved_install: bool,
     /// When the approval was given by which it took the place of another.
     pub(super) approved_at: Option<Timestamp>,
 }
 
-/// A node whose pod broke after its agent died: nobody says so.
+/// A node whose pod broke after its agent died: no report says so.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Broken {
     since: Timestamp,
@@ -79,7 +79,7 @@ pub(super) enum Ailment {
 }
 
 /// What a report is made from.
-type Told = (bool, Option<(String, Timestamp, Option<Timestamp>)>, [Option<String>; 5]);
+type ReportedFields = (bool, Option<(String, Timestamp, Option<Timestamp>)>, [Option<String>; 5]);
 
 pub(super) struct Node {
     pub(super) name: String,
@@ -90,7 +90,7 @@ pub(super) struct Node {
     replacing: Option<String>,
     /// What it replaces at its next boot by, and whether that never gets ready.
     staged: Option<(String, bool)>,
-    /// Until when it is drained, and somebody says what is to be said on it.
+    /// Until when it is drained, and an operator sets what is to be set on it.
     pub(super) triggered: Timestamp,
     /// The agent makes no step until then.
     pub(super) dead: Timestamp,
@@ -102,8 +102,8 @@ pub(super) struct Node {
     /// The DaemonSet that it has read, and what of it counts.
     seen: Arc<Value>,
     daemon: Option<Definition>,
-    /// What its last report was made from, while nobody has changed that since.
-    told: Option<Told>,
+    /// What its last report was made from, while that has not been changed since.
+    reported: Option<ReportedFields>,
     /// Who gave what it has just claimed.
     pub(super) claimed_of: Option<LeaseTerm>,
     /// How often it has made its NodeDaemons.
@@ -112,8 +112,17 @@ pub(super) struct Node {
 
 impl Running {
     fn new(hash: String, is_bad: bool, created: Timestamp) -> Self {
-        let (ready, told_ready, approved_at) = (None, None, None);
-        Self { hash, is_bad, created, ready, told_ready, is_disruption: false, by_word: false, approved_at }
+        let (ready, reported_ready, approved_at) = (None, None, None);
+        Self {
+            hash,
+            is_bad,
+            created,
+            ready,
+            reported_ready,
+            is_disruption: false,
+            is_approved_install: false,
+            approved_at,
+        }
     }
 }
 
@@ -123,7 +132,7 @@ impl Node {
         let uid = format!("n{number}");
         let (staged, triggered, dead) = (None, Timestamp::MIN, Timestamp::MIN);
         let (read, seen, daemon, claimed_of) = (Arc::default(), Arc::default(), None, None);
-        let (reports, told) = (0, None);
+        let (reports, reported) = (0, None);
         Self {
             name,
             uid,
@@ -139,7 +148,7 @@ impl Node {
             read,
             seen,
             daemon,
-            told,
+            reported,
             claimed_of,
             reports,
         }
@@ -151,7 +160,7 @@ impl Node {
         self.ailment = Some((ailment, revision.to_owned()));
     }
 
-    /// It is mended, and its agent told to try again. Gives whether anything was wrong.
+    /// It is mended, and its agent is to try again. Gives whether anything was wrong.
     pub(super) fn mend(&mut self) -> bool {
         let Some((_, revision)) = self.ailment.take() else { return false };
         self.failed.take_if(|failed| *failed == revision);
@@ -176,7 +185,7 @@ impl Node {
         self.daemon.as_ref().is_some_and(|daemon| daemon.is_ours)
     }
 
-    /// It reads the DaemonSet. Of a definition that is refused nothing counts: what it was told before stands.
+    /// It reads the DaemonSet. Of a definition that is refused nothing counts: what it read before stands.
     fn read_daemon_set(&mut self, api: &Api) -> Option<()> {
         let read = api.shared(WatchedKind::DaemonSets, &ObjectKey::new(KEY.0, KEY.1))?;
         if !Arc::ptr_eq(read, &self.seen) {
@@ -190,7 +199,7 @@ impl Node {
         Some(())
     }
 
-    /// It boots: what is staged takes the place of what ran, and nobody is asked. Gives the revision.
+    /// It boots: what is staged takes the place of what ran, and no approval is needed. Gives the revision.
     pub(super) fn boot(&mut self, now: Timestamp) -> Option<String> {
         let (hash, is_bad) = self.staged.take()?;
         let old = self.running.take()?;
@@ -202,8 +211,8 @@ impl Node {
 
     /// Its agent dies until then, and its pod breaks, if that is known to have been ready for a while. Gives whether it is.
     pub(super) fn breaks(&mut self, until: Timestamp, now: Timestamp) -> bool {
-        let is_told = |running: &&mut Running| running.told_ready.is_some_and(|told| told + HEARD_AFTER <= now);
-        let Some(running) = self.running.as_mut().filter(is_told).filter(|_| self.dead <= now) else { return false };
+        let is_known = |running: &&mut Running| running.reported_ready.is_some_and(|since| since + KNOWN_AFTER <= now);
+        let Some(running) = self.running.as_mut().filter(is_known).filter(|_| self.dead <= now) else { return false };
         running.ready = None;
         (self.dead, self.broken) = (until, Some(Broken { since: now, known: None }));
         true
@@ -242,10 +251,10 @@ impl Node {
         let serves = api.serves(WatchedKind::NodeDaemons);
         if api.get(WatchedKind::NodeDaemons, &key).is_none() {
             if let Some(running) = &mut self.running {
-                running.told_ready = None;
+                running.reported_ready = None;
             }
             self.read = Arc::default();
-            self.told = None;
+            self.reported = None;
             if serves {
                 self.reports += 1;
                 let uid = format!("{}-{}", self.uid, self.reports);
@@ -288,7 +297,7 @@ impl Node {
             if self.replacing.as_ref() == Some(&running.hash) {
                 self.replacing = None;
             }
-        } else if !daemon.needs_word() {
+        } else if !daemon.needs_approval() {
             self.running = self.first(api, daemon, now);
         }
         let mut replaced = None;
@@ -314,7 +323,7 @@ impl Node {
                     let field = if is_for_boot { "staged" } else { "replacing" };
                     let claim = approval.revision;
                     let mut status = self.status(true);
-                    self.told = None;
+                    self.reported = None;
                     status["daemons"][0][field] = json!(claim);
                     let read = &self.read["metadata"];
                     let metadata = json!({"uid": read["uid"], "resourceVersion": read["resourceVersion"]});
@@ -345,11 +354,11 @@ impl Node {
             let is_bad = is_bad && target == wanted || self.is_spoilt(&target);
             // What was not known to be available when it was approved costs nothing.
             let old = self.running.take();
-            let ready = old.as_ref().and_then(|old| old.told_ready).map(|ready| ready + HEARD_AFTER);
+            let ready = old.as_ref().and_then(|old| old.reported_ready).map(|ready| ready + KNOWN_AFTER);
             let is_disruption = when.is_none() && ready.is_some_and(|ready| approved_at.is_some_and(|at| ready <= at));
-            let by_word = old.is_none();
+            let is_approved_install = old.is_none();
             let new = Running::new(target.clone(), is_bad, now);
-            self.running = Some(Running { is_disruption, by_word, approved_at, ..new });
+            self.running = Some(Running { is_disruption, is_approved_install, approved_at, ..new });
             if let Some(old) = old {
                 self.previous = Some(old.hash);
                 replaced = Some(target);

@@ -1,4 +1,4 @@
-//! An API server in memory: objects with versions, and what its watches tell.
+//! An API server in memory: objects with versions, and what its watches deliver.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Lease {
 pub(super) struct Api {
     objects: BTreeMap<WatchedKind, BTreeMap<ObjectKey, Arc<Value>>>,
     version: u64,
-    /// Each change, which a watch tells sooner or later.
+    /// Each change, which a watch delivers sooner or later.
     pub(super) log: Vec<Change>,
     pub(super) lease: Lease,
     /// `renewTime` of the agents' Leases.
@@ -170,7 +170,7 @@ impl Api {
                 let before = self.get(kind, &key).and_then(claimed).map(str::to_owned);
                 let result = self.patch(kind, &key, &patch);
                 let mode = |daemon: &Value| daemon["metadata"]["labels"][MODE_LABEL] == "static";
-                // What is let go is claimed by nobody: agents end it.
+                // What is let go is claimed by no agent: agents end it.
                 let is_ours = self.list(WatchedKind::DaemonSets).any(mode);
                 let is_lost = is_ours && result.is_ok() && self.get(kind, &key).and_then(claimed) != before.as_deref();
                 self.claim_lost = before.filter(|_| is_lost).map(|claim| format!("{} has claimed {claim}", key.name));

@@ -39,7 +39,7 @@ pub(super) struct Process {
     identity: usize,
     state: CoordinatorState,
     snapshot: Arc<ClusterSnapshot>,
-    /// How much of the API server's log its watches have told.
+    /// How much of the API server's log its watches have delivered.
     seen: usize,
     held: Option<(LeaseTerm, Timestamp)>,
     running: Option<LeaseTerm>,
@@ -119,7 +119,7 @@ impl Process {
         api.lease.holder.take_if(|holder| *holder == self.identity);
     }
 
-    /// The watches tell up to so many changes.
+    /// The watches deliver up to so many changes.
     pub(super) fn watch(&mut self, api: &Api, most: usize) {
         if self.running.is_some() {
             let news = api.log.iter().skip(self.seen).take(most).cloned();
@@ -183,10 +183,10 @@ impl Process {
         let lost = self.lost.given_against(view, &decision.requests);
         let beyond = slots::given_beyond(view, &decision.requests, budget);
         let against = || given::given_against(view, &decision.requests, now);
-        let told = || given::told_against(view, &decision.requests);
+        let status = || given::status_against(view, &decision.requests);
         let is_dead = |node: &str| self.state.liveness.dead_since(node).is_some();
         let stepped = || given::stepped_against(view, &decision.requests, is_dead, now);
-        self.broken = beyond.or(lost).or_else(against).or_else(told).or_else(stepped);
+        self.broken = beyond.or(lost).or_else(against).or_else(status).or_else(stepped);
         let mode = |daemon: &WatchedDaemon| daemon.daemon_set.labels.get(MODE_LABEL).cloned();
         let is_gone = |daemon: &WatchedDaemon| mode(daemon).is_none_or(|mode| mode == "bootstrap");
         let (term, is_let_go) = (self.term, view.daemons.values().all(is_gone));
@@ -215,7 +215,7 @@ impl Process {
     }
 }
 
-/// As watches tell it: of a ControllerRevision the metadata alone.
+/// As watches deliver it: of a ControllerRevision the metadata alone.
 fn as_watched(mut change: Change) -> Change {
     if let Change::Present(WatchedKind::Revisions, object, _) = &mut change {
         **object = json!({"metadata": object["metadata"]});

@@ -59,17 +59,17 @@ impl Life {
             0..3 => {
                 let (names, ailment, wanted) = (self.names(), edges.one_of(&AILMENTS), self.wanted());
                 let name = names[edges.below(names.len())].clone();
-                self.tell(format!("{name} {ailment:?} {wanted}"));
+                self.log(format!("{name} {ailment:?} {wanted}"));
                 self.nodes.entry(name).and_modify(|node| node.ails(ailment, &wanted));
             }
             3 => {
                 let mended = self.nodes.values_mut().filter_map(|node| node.mend().then(|| node.name.clone()));
                 let words = format!("{:?} are mended", mended.collect::<Vec<_>>());
-                self.tell(words);
+                self.log(words);
             }
             11 => {
                 let wanted = self.wanted();
-                self.tell(format!("an object that {wanted} needs is gone"));
+                self.log(format!("an object that {wanted} needs is gone"));
                 self.nodes.values_mut().for_each(|node| node.ails(Ailment::Lacks, &wanted));
             }
             4..6 => self.rename_a_revision(edges),
@@ -102,7 +102,7 @@ impl Life {
         let Some(mut renamed) = all.get(edges.below(all.len())).cloned() else { return };
         let name = renamed.str_at(["metadata", "name"]).to_owned();
         let new = format!("net-restored-{}", edges.below(1_000));
-        self.tell(format!("ControllerRevision {name} is {new} by now"));
+        self.log(format!("ControllerRevision {name} is {new} by now"));
         self.api.delete(WatchedKind::Revisions, &ObjectKey::new(KEY.0, &name));
         renamed["metadata"]["uid"] = json!(format!("uid-{new}-{}", self.api.log.len()));
         renamed["metadata"]["name"] = json!(new);
@@ -111,7 +111,7 @@ impl Life {
 
     /// Something is wrong with the DaemonSet from now on, until its template is written.
     fn is_odd(&mut self, oddness: Oddness) {
-        self.tell(format!("the DaemonSet is {oddness:?}"));
+        self.log(format!("the DaemonSet is {oddness:?}"));
         let mut daemon = Value::clone(&self.daemon());
         let labels = &mut daemon["metadata"]["labels"];
         match oddness {
@@ -146,7 +146,7 @@ impl Life {
         self.budget = self.budget.max(2);
         self.template("good-8", json!({PROGRESS_DEADLINE: "100s"}));
         let wanted = self.wanted();
-        self.tell(format!("{name} {ailment:?} {wanted}"));
+        self.log(format!("{name} {ailment:?} {wanted}"));
         self.nodes.entry(name.clone()).and_modify(|node| node.ails(ailment, &wanted));
         self.rest(if self.nodes.len() > 12 { 200 } else { 60 });
         let has_it = |running: &super::agent::Running| running.hash == wanted && running.ready.is_some();
@@ -155,8 +155,8 @@ impl Life {
         let status = self.daemon()["status"].clone();
         assert_eq!(lacking, [name.as_str()], "another node waits for one that {ailment:?}: {status}");
         let is_named = |c: &&Value| c.str_at("type") == "Degraded" && c.str_at("message").contains(&name);
-        assert!(status.list_at("conditions").iter().any(|c| is_named(&c)), "nobody tells of {name}: {status}");
-        self.tell(format!("{name} is mended"));
+        assert!(status.list_at("conditions").iter().any(|c| is_named(&c)), "no condition names {name}: {status}");
+        self.log(format!("{name} is mended"));
         self.nodes.entry(name).and_modify(|node| _ = node.mend());
         self.rest(60);
         self.is_at_rest();
@@ -178,13 +178,13 @@ impl Life {
         assert_eq!(before, created(self), "a definition that is refused changes what runs");
         self.is_at_rest();
         self.is_odd(edges.one_of(&[Oddness::Unlabelled, Oddness::Stock]));
-        self.rest_untold(45);
+        self.rest_unchecked(45);
         let daemon = self.daemon();
         let ours = daemon["status"].list_at("conditions").iter().filter(|condition| conditions::is_ours(condition));
         assert_eq!(ours.count(), 0, "it is let go: {}", daemon["status"]);
         let approved = |it: &&Value| !it["spec"].list_at("approvals").is_empty();
         assert_eq!(self.api.list(WatchedKind::NodeDaemons).filter(approved).count(), 0, "what is let go is approved");
-        assert_eq!(self.api.writes, 0, "somebody writes of what is let go");
+        assert_eq!(self.api.writes, 0, "the coordinator writes what is let go");
         self.template(&image, json!({}));
         self.rest(60);
         self.is_at_rest();

@@ -1,4 +1,4 @@
-//! What a coordinator gives and tells must fit with what people have written and what is decided, as it sees that itself:
+//! What a coordinator gives and writes must fit with what people have written and what is decided, as it sees that itself:
 //! plainly looked at, for each approval that it gives and each status that it writes.
 
 use serde_json::Value;
@@ -60,8 +60,9 @@ pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest],
     let mode = daemon.daemon_set.labels.get(MODE_LABEL).map(String::as_str);
     for (entry, new) in &given {
         let runs = slots::running(view, entry).map(|(revision, _)| revision);
-        let told = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
-        let lacks = told.and_then(|told| told.missing).is_some_and(|(revision, _)| revision == daemon.wanted);
+        let reported = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
+        let lacks =
+            reported.and_then(|reported| reported.missing).is_some_and(|(revision, _)| revision == daemon.wanted);
         let wrong = match (new.revision == daemon.hash, current) {
             _ if daemon.refused.is_some() => "its definition is refused",
             _ if mode == Some("bootstrap") => "it is let go",
@@ -76,7 +77,7 @@ pub(super) fn given_against(view: &ClusterSnapshot, requests: &[ClusterRequest],
             (false, _) if runs.is_some_and(|runs| runs != daemon.hash && runs != new.revision) => {
                 "its node never had what is taken back"
             }
-            (false, _) if !may_go_back => "another revision is wanted, and nobody goes back",
+            (false, _) if !may_go_back => "another revision is wanted, and no node goes back",
             _ => continue,
         };
         return Some(format!("approves {}, though {wrong}", new.revision));
@@ -125,8 +126,8 @@ fn stays(view: &ClusterSnapshot, entry: &NodeEntry, wanted: &str) -> bool {
     runs && slots::approval(&report.spec.approvals).is_none()
 }
 
-/// What is wrong with what `requests` tell, if anything is.
-pub(super) fn told_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) -> Option<String> {
+/// What is wrong with the status that `requests` write, if anything is.
+pub(super) fn status_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) -> Option<String> {
     let daemon = view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))?;
     let status = requests.iter().find_map(|request| match &request.call {
         Call::PatchStatus(_, patch) => Some(&patch["status"]),
@@ -135,47 +136,47 @@ pub(super) fn told_against(view: &ClusterSnapshot, requests: &[ClusterRequest]) 
     let annotation = |name: &str| daemon.daemon_set.annotations.get(name).map(String::as_str);
     match daemon.daemon_set.labels.get(MODE_LABEL).map(String::as_str) {
         Some("bootstrap") => {
-            let is_told = status.list_at("conditions").iter().any(conditions::is_ours);
-            return is_told.then(|| "tells something of what is let go".to_owned());
+            let has_ours = status.list_at("conditions").iter().any(conditions::is_ours);
+            return has_ours.then(|| "writes a condition of what is let go".to_owned());
         }
         None => return None,
         _ => {}
     }
     if daemon.refused.is_some() {
-        let tells = |status: &Value| RolloutStatus::of(status, 0).halted.is_some();
-        let is_lost = status.get("conditions").is_some() && tells(&daemon.status) && !tells(status);
-        return is_lost.then(|| "tells of a halt no more because the definition is refused".to_owned());
+        let shows_halt = |status: &Value| RolloutStatus::of(status, 0).halted.is_some();
+        let is_lost = status.get("conditions").is_some() && shows_halt(&daemon.status) && !shows_halt(status);
+        return is_lost.then(|| "shows a halt no more because the definition is refused".to_owned());
     }
     let condition = |kind: &str| status.list_at("conditions").iter().find(|c| c.str_at("type") == kind);
     let current = view.revisions.values().find(|known| known.revision.hash == daemon.hash);
     let is_aborted = is_aborted(daemon, current);
     let is_stopped = is_aborted || current.is_some_and(|current| current.revision.halted.is_some());
-    // Of one that is released there is nothing to take back, and what it is told by may be lost.
+    // Of one that is released there is nothing to take back, and the condition that shows it may be lost.
     let is_free = RolloutStatus::of(status, 0).released.is_some_and(|released| released.hash == daemon.hash);
     let is_stopped = is_stopped && !(is_aborted && is_free);
-    let is_told = condition(HALTED).is_some_and(|c| c.str_at("status") == "True");
-    if status.get("conditions").is_some() && is_stopped && !is_told {
-        return Some("does not tell that it is halted or aborted".to_owned());
+    let is_shown = condition(HALTED).is_some_and(|c| c.str_at("status") == "True");
+    if status.get("conditions").is_some() && is_stopped && !is_shown {
+        return Some("does not show that it is halted or aborted".to_owned());
     }
     let reason = condition(RELEASED)?.str_at("reason");
-    let told = RolloutStatus::of(status, 0).released?;
+    let released = RolloutStatus::of(status, 0).released?;
     let before = RolloutStatus::of(&daemon.status, 0).released;
-    if told.hash != daemon.hash {
+    if released.hash != daemon.hash {
         let is_held = is_stopped || annotation(PAUSED) == Some("true");
-        return (is_held && reason != "Held").then(|| format!("tells nodes that join {reason}, though it is held"));
+        return (is_held && reason != "Held").then(|| format!("shows nodes that join {reason}, though it is held"));
     }
     let lacks_it = |entry: &&NodeEntry| {
         // An agent that says nothing of it has left it alone.
-        let is_told = entry.report.as_ref().is_some_and(|report| report.daemon(daemon.key).is_some());
-        let is_counted = is_told && entry.node.as_ref().is_some_and(|node| node.reachable);
+        let is_reported = entry.report.as_ref().is_some_and(|report| report.daemon(daemon.key).is_some());
+        let is_counted = is_reported && entry.node.as_ref().is_some_and(|node| node.reachable);
         is_counted && slots::running(view, entry).is_none_or(|(revision, _)| revision != daemon.hash)
     };
     let lacking = view.nodes.values().filter(lacks_it).count();
     // What was released before the status lost it is released again.
     let is_marked = before.is_none() && current.is_some_and(|current| current.revision.released.is_some());
-    let is_new = !is_marked && before.is_none_or(|before| before.hash != told.hash);
+    let is_new = !is_marked && before.is_none_or(|before| before.hash != released.hash);
     let may_lack = DEAD.max(view.nodes.len() / 3);
-    (is_new && lacking > may_lack).then(|| format!("releases {} that {lacking} nodes do not have", told.hash))
+    (is_new && lacking > may_lack).then(|| format!("releases {} that {lacking} nodes do not have", released.hash))
 }
 
 /// What is wrong with the step that `requests` write, if anything is: the one before has to be done. `is_dead`: whether
@@ -199,8 +200,8 @@ pub(super) fn stepped_against(
     let has_it = |entry: &&NodeEntry| slots::running(view, entry) == Some((daemon.hash.as_str(), true));
     let reachable = |entry: &NodeEntry| entry.node.as_ref().is_some_and(|node| node.reachable);
     let has_failed = |entry: &NodeEntry| {
-        let told = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
-        told.and_then(|told| told.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
+        let reported = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
+        reported.and_then(|reported| reported.failed).is_some_and(|(revision, _)| revision == daemon.wanted)
     };
     let can = |entry: &&NodeEntry| entry.report.is_some() && reachable(entry) && !has_failed(entry);
     let size = rollout::resolve(&steps::parse(text)?.get(before.step - 1)?.nodes, nodes().count()).max(1);
@@ -213,8 +214,8 @@ pub(super) fn stepped_against(
     let is_of_these = steps::parse(&before.of) == steps::parse(text);
     // A node on which it failed, or that has had its time with it, is waited for no more.
     let is_lost = |entry: &&NodeEntry| {
-        let told = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
-        let mut live = told.iter().flat_map(|told| &*told.instances).filter(|i| !i.ending);
+        let reported = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
+        let mut live = reported.iter().flat_map(|reported| &*reported.instances).filter(|i| !i.ending);
         let has_had_time = live.any(|i| i.revision == daemon.wanted && i.created + rollout::UNCLAIMED <= now);
         !has_it(entry)
             && slots::running(view, entry).is_some_and(|(hash, _)| hash == daemon.hash)

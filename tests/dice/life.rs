@@ -125,7 +125,7 @@ impl Life {
         json!({"daemonlet.dev/first-install": nodes.to_string()})
     }
 
-    pub(super) fn tell(&mut self, what: String) {
+    pub(super) fn log(&mut self, what: String) {
         self.story.push(format!("{} s: {what}", (self.now - START).as_secs_ceil()));
     }
 
@@ -156,7 +156,7 @@ impl Life {
 
     /// Another template, or the same with other annotations.
     pub(super) fn template(&mut self, image: &str, annotations: Value) {
-        self.tell(format!("{image} {annotations}"));
+        self.log(format!("{image} {annotations}"));
         let before = self.daemon();
         let template =
             json!({"metadata": {"labels": {"app": "net"}}, "spec": {"containers": [{"name": "c", "image": image}]}});
@@ -190,7 +190,7 @@ impl Life {
     /// The current ControllerRevision is deleted.
     pub(super) fn delete_current(&mut self) {
         let current = self.current();
-        self.tell(format!("ControllerRevision {current} is deleted"));
+        self.log(format!("ControllerRevision {current} is deleted"));
         // Its steps begin anew, and its halt stands.
         let wanted = self.wanted();
         self.had = self.having(&wanted);
@@ -293,7 +293,7 @@ impl Life {
                 // Each of them notes it.
                 let is_known = known.filter_map(|node| node.is_known_dead(now).then_some(())).count() > 0;
                 if is_known && std::mem::take(&mut self.resumes) {
-                    self.tell(format!("coordinator {which} has noticed, and dies"));
+                    self.log(format!("coordinator {which} has noticed, and dies"));
                     self.started += 1;
                     self.processes[which] = Process::new(self.started, now + Span::from_secs(1));
                     let image = self.image();
@@ -333,7 +333,7 @@ impl Life {
             }
         }
         if is_new {
-            self.tell(format!("{name} starts"));
+            self.log(format!("{name} starts"));
             if self.was_let_go {
                 let wanted = self.wanted();
                 self.had = self.had.max(self.having(&wanted));
@@ -343,7 +343,7 @@ impl Life {
         }
         if let Some(revision) = replaced {
             self.spread.entry(revision.clone()).or_default().insert(name.to_owned());
-            self.tell(format!("{name} replaces by {revision}"));
+            self.log(format!("{name} replaces by {revision}"));
             self.budget_holds(name, &revision);
             self.halt_holds(name, &revision);
             self.step_holds(name, &revision);
@@ -356,7 +356,7 @@ impl Life {
         let Some(node) = self.nodes.get_mut(name).filter(|node| node.dead <= now) else { return };
         let replaced = node.boot(now);
         if let Some(revision) = replaced {
-            self.tell(format!("{name} replaces by {revision} at its boot"));
+            self.log(format!("{name} replaces by {revision} at its boot"));
             self.halt_holds(name, &revision);
             self.step_holds(name, &revision);
         }

@@ -1,5 +1,5 @@
 //! Nodes that a revision broke and that were deleted, as plainly as they can be counted: a coordinator that has seen too
-//! many of them gives that revision to no more nodes. Nor does one that has seen it halted, until somebody takes the halt away
+//! many of them gives that revision to no more nodes. Nor does one that has seen it halted, until the halt is taken away
 //! from the ControllerRevision that says it.
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ fn daemon(view: &ClusterSnapshot) -> Option<&WatchedDaemon> {
 }
 
 impl Lost {
-    /// Somebody has said that it is to be tried again.
+    /// An operator has requested that it is tried again.
     pub(super) fn forgive(&mut self) {
         self.lost.clear();
         self.halted_on = None;
@@ -62,7 +62,7 @@ impl Lost {
         if !has_decided {
             return;
         }
-        // What somebody has said it sees later.
+        // It sees later what an operator has requested.
         if current.revision.retried.contains(ALL_RETRIED) {
             self.forgive();
         }
@@ -79,12 +79,13 @@ impl Lost {
             std::mem::take(&mut self.unwell).into_iter().partition(|(uid, _)| there.contains_key(uid.as_str()));
         let gone = gone.into_iter().filter(|(_, name)| !current.revision.is_retried(name));
         self.lost.extend(gone.map(|(uid, _)| uid));
-        let unheard = here.into_iter().filter(|(_, name)| view.report(name).is_none());
-        self.unwell = unheard.collect();
+        let unreported = here.into_iter().filter(|(_, name)| view.report(name).is_none());
+        self.unwell = unreported.collect();
         let is_unwell = |name: &str| {
             let entry = &view.nodes[name];
-            let told = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
-            let is_soon = told.and_then(|told| told.instances.last()).is_some_and(|i| i.created + DEADLINE > now);
+            let reported = entry.report.as_ref().and_then(|report| report.daemon(daemon.key));
+            let is_soon =
+                reported.and_then(|reported| reported.instances.last()).is_some_and(|i| i.created + DEADLINE > now);
             let has_it = slots::running(view, entry) == Some((daemon.hash.as_str(), false));
             has_it && is_soon && !current.revision.is_retried(name)
         };

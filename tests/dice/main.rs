@@ -5,8 +5,8 @@
 //! agents are dead, whoever coordinates, and in what a coordinator gives by what it sees; a coordinator gives nothing that
 //! pause, halt, abort, canary, partition or zones forbid by what it sees; a step's bound holds; what is halted spreads no
 //! further, to nodes that join either; nodes that it broke count when they are deleted, too; what is claimed is not taken
-//! away; nothing is claimed of who does not hold the Lease; first installs start by the word and so many at a time; and
-//! once everybody is well again every node has what is wanted, what is told is true at each moment, and nobody writes,
+//! away; nothing is claimed of who does not hold the Lease; first installs start with an approval and so many at a time; and
+//! once all are well again every node has what is wanted, the status is true at each moment, and no coordinator writes,
 //! also while NodeDaemons are deleted and come back. [`edges`] has more moves and laws, for lives of odd seeds.
 //! `DAEMONLET_SEEDS=5000` plays so many seeds, `DAEMONLET_SEED=7` one; both: so many from that one on. A seed that breaks a
 //! law is printed with its story.
@@ -20,8 +20,8 @@ mod edges;
 mod given;
 mod life;
 mod lost;
+mod recent_truth;
 mod slots;
-mod told;
 
 use std::cell::RefCell;
 use std::num::NonZero;
@@ -45,10 +45,10 @@ const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 /// An approval is withdrawn by then, though both coordinators were stopped for as long as they ever are.
 const WITHDRAWN: Span = Span::from_secs(250);
 /// A coordinator knows of an agent that lives again after this, unless it is stopped: it lists Leases every 15 s.
-const HEARD_AFTER: Span = Span::from_secs(20);
+const KNOWN_AFTER: Span = Span::from_secs(20);
 /// Rounds without a change after which nothing else is waited for.
 const QUIET: usize = 45;
-/// Steps of a life before everybody is well again.
+/// Steps of a life before all are well again.
 const LENGTH: usize = 600;
 
 /// Numbers from a seed: splitmix64.

@@ -27,7 +27,7 @@ fn is_taken(view: &ClusterSnapshot, entry: &NodeEntry) -> bool {
     let (Some(report), Some(daemon)) = (&entry.report, view.daemons.get(&ObjectKey::new(KEY.0, KEY.1))) else {
         return false;
     };
-    let is_claimed = report.daemon(daemon.key).is_some_and(|told| told.replacing.is_some());
+    let is_claimed = report.daemon(daemon.key).is_some_and(|report| report.replacing.is_some());
     let given = approval(&report.spec.approvals).filter(|approval| approval.when.is_none());
     let is_open =
         given.is_some_and(|given| running(view, entry).is_none_or(|(revision, _)| revision != given.revision));

@@ -46,7 +46,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// One that trusts nobody and grants nothing.
+    /// One without trusted namespaces and without grants.
     pub(crate) fn new() -> Self {
         let rules = PodRules { trusted_namespaces: Vec::new(), ..PodRules::default() };
         Self {
@@ -177,7 +177,7 @@ fn a_modest_one_runs() {
 
 /// What this version does not know, a newer kubelet may obey.
 #[test]
-fn no_field_that_nobody_judges_reaches_the_kubelet() {
+fn no_unknown_field_reaches_the_kubelet() {
     let attempts = [
         ("~/fooBar", json!({"path": "/"}), "spec.template.spec.fooBar: unknown field"),
         ("~c/newField", json!(true), "newField: unknown field"),
@@ -218,7 +218,7 @@ fn what_the_kubelet_writes_of_the_pod_itself_is_bounded_too() {
 }
 
 #[test]
-fn no_name_is_a_path_an_option_or_somebody_elses() {
+fn no_name_is_a_path_an_option_or_the_name_of_another_object() {
     let attempts = [
         ("/metadata/name", json!("../x"), "metadata.name"),
         ("/metadata/name", json!("a/b"), "metadata.name"),

@@ -153,10 +153,10 @@ fn no_namespace_object_of_a_cluster_admin_trusts_itself() {
     }
 }
 
-/// With one node's identity, a kubelet's certificate or a bootstrap token nobody becomes a coordinator, an administrator or
-/// a server, and with an identity nobody becomes another node.
+/// With one node's identity, a kubelet's certificate or a bootstrap token, no request makes its holder a coordinator, an
+/// administrator or a server, and no node's identity makes it another node.
 #[test]
-fn no_request_for_a_certificate_makes_somebody_else_of_its_holder() {
+fn no_request_for_a_certificate_gives_its_holder_another_identity() {
     let agents = "daemonlet:nodes";
     let bootstrap = enrolment::BOOTSTRAP_GROUP;
     let ask = |user: &str, groups: &[&str], usages: &[&str], signer: &str, node: &str| {

@@ -163,7 +163,7 @@ fn changes() -> Vec<(Change, bool)> {
 /// The manifest and its pod's UID, or why there is none.
 fn render(change: &Change, index: usize, version: (u32, u32)) -> Result<(String, String), String> {
     let (mut value, mut objects, mut options) = (daemon_set(), objects(), options(version));
-    // The kubelet tells pods apart by their names.
+    // The kubelet distinguishes pods by their names.
     value["metadata"]["name"] = json!(format!("odd-{index}"));
     match change {
         Change::Object(kind, object) => drop(objects.objects.insert(reference(*kind), object.clone())),
@@ -192,25 +192,25 @@ fn what_is_rendered_of_odd_objects_the_kubelet_takes() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut rendered = Vec::new();
         for (index, (change, is_wrong)) in changes.iter().enumerate() {
-            let told = || match change {
+            let description = || match change {
                 Change::Object(kind, object) => format!("{name}: {kind} {:.200}", object.to_string()),
                 Change::DaemonSet(pointer, value) => format!("{name}: {pointer} {:.200}", value.to_string()),
                 Change::Endpoint(host) => format!("{name}: endpoint {host:?}"),
             };
             match render(change, index, version) {
-                Ok(_) if *is_wrong => wrong.push(format!("{}: not refused", told())),
+                Ok(_) if *is_wrong => wrong.push(format!("{}: not refused", description())),
                 Ok((text, uid)) => {
                     fs::write(folder.path().join(format!("{index}.yaml")), text).expect("it is written");
-                    rendered.push((index, uid, told()));
+                    rendered.push((index, uid, description()));
                 }
-                Err(why) if !is_wrong => wrong.push(format!("{}: refused: {why}", told())),
+                Err(why) if !is_wrong => wrong.push(format!("{}: refused: {why}", description())),
                 Err(_) => {}
             }
         }
         let Some(accepts) = &accepts else { continue };
         let (taken, why) = ask_kubelet(accepts, &name, folder.path());
-        for (index, _, told) in rendered.iter().filter(|(_, uid, _)| !taken.contains(uid)) {
-            wrong.push(format!("{told}: the kubelet does not take it: {:?}", why.get(&format!("{index}.yaml"))));
+        for (index, _, description) in rendered.iter().filter(|(_, uid, _)| !taken.contains(uid)) {
+            wrong.push(format!("{description}: the kubelet does not take it: {:?}", why.get(&format!("{index}.yaml"))));
         }
         println!("referenced: {} of {} rendered and taken for {name}", taken.len(), changes.len());
     }

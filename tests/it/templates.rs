@@ -37,8 +37,8 @@ const KINDS: usize = 300;
 
 /// One mutated DaemonSet and what ours says of it.
 struct Case {
-    /// What was done to which document.
-    told: String,
+    /// The document's name and the mutations made to it.
+    description: String,
     value: Value,
     ours: Ours,
 }
@@ -158,11 +158,11 @@ fn judge_all(version: (u32, u32), documents: &[(String, Value)]) -> Vec<String> 
     let mut mutator = Mutator::new(number("DAEMONLET_TEMPLATES_SEED", 1) as u64, documents);
     let mut cases = Vec::new();
     while cases.len() < wanted {
-        let (told, mut value) = mutator.next();
-        // The kubelet tells pods apart by their names.
+        let (description, mut value) = mutator.next();
+        // The kubelet distinguishes pods by their names.
         value["metadata"]["name"] = json!(format!("case-{}", cases.len()));
         let ours = judge(&value, version);
-        cases.push(Case { told, value, ours });
+        cases.push(Case { description, value, ours });
     }
     let name = format!("{}.{}", version.0, version.1);
     let api = ask_api(&templates, &name, &cases);
@@ -214,7 +214,7 @@ fn judge_all(version: (u32, u32), documents: &[(String, Value)]) -> Vec<String> 
                 continue;
             }
         };
-        wrong.push(format!("{name}: {}: {said}", case.told));
+        wrong.push(format!("{name}: {}: {said}", case.description));
     }
     println!(
         "templates: {} of {} documents judged for {name} with {} kinds of mutation: {} taken by all, {} refused by ours \

@@ -91,7 +91,7 @@ pub(crate) struct Server {
     pub(crate) poke: Option<Arc<tokio::sync::Notify>>,
     /// The wall clock, for tokens.
     pub(crate) now_millis: i64,
-    /// Its own clock, which nobody sets.
+    /// Its own clock, which is never set.
     pub(crate) steady: i64,
     /// When each token ends that was given.
     tokens: BTreeMap<String, i64>,

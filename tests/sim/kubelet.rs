@@ -96,7 +96,7 @@ pub(crate) struct Kubelet {
     /// What the last housekeeping saw of the API's pods, and whether pods have changed since.
     kept_at: u64,
     is_untidy: bool,
-    /// Manifests by file, with what tells that it is the same file.
+    /// Manifests by file, with what shows that it is the same file.
     parsed: BTreeMap<String, (String, Option<Manifest>)>,
     pub(crate) room: super::room::Room,
     /// What the runtime does not know of the pods of these daemons.
@@ -214,7 +214,7 @@ impl Kubelet {
         }
         if self.is_untidy && self.house_at <= now {
             self.house_at = now + HOUSEKEEPING;
-            // As the kubelet, which does not know what is nobody's before it has read its folder.
+            // As the kubelet, which does not know which pods have no manifest before it has read its folder.
             if self.has_listed {
                 self.keep_house(server, node);
                 self.kept_at = server.pods_version;

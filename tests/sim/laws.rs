@@ -30,8 +30,8 @@ use super::room::Waiting;
 
 mod changes;
 mod converged;
+mod reports;
 mod taint;
-mod told;
 
 /// How long a daemon that ran may have no manifest while nothing stands in the way, in milliseconds.
 const WITHOUT: i64 = 150_000;
@@ -117,7 +117,7 @@ impl Laws {
         self.note(node, format!("-- {what:?}"));
         self.knows_nothing |= matches!(what, Move::Damage { piece: Piece::Inputs | Piece::Seal, .. });
         if matches!(what, Move::Damage { piece: Piece::Record, .. }) {
-            // Of what has no manifest then, nothing tells that it ran here: its start is a first one.
+            // Of what has no manifest then, nothing shows that it ran here: its start is a first one.
             let here: BTreeSet<&String> = self.manifests.values().map(|manifest| &manifest.daemon).collect();
             self.placed.retain(|daemon| here.contains(daemon));
         }
@@ -142,9 +142,9 @@ impl Laws {
 
     pub(crate) fn lose_power(&mut self, node: &mut Node, lost_at: i64) {
         self.note(node, "the machine boots".to_owned());
-        // What is lost with the power was removed by nobody.
+        // What is lost with the power was removed by no process.
         self.manifests = by_file(node);
-        // Nor does anything tell who removed what the agent had no time to miss.
+        // Nor does anything say who removed what the agent had no time to miss.
         if node.has_new_disk {
             node.has_new_disk = false;
             self.removed.clear();
@@ -239,21 +239,21 @@ impl Laws {
     fn not_without(&mut self, node: &Node, is_up: bool) {
         let passed = node.steady - self.checked_at;
         let here: BTreeSet<&str> = self.manifests.values().map(|manifest| manifest.daemon.as_str()).collect();
-        let is_heard = node.is_reachable() && node.server.lock().unwrap().refusals.is_empty();
-        self.knows_nothing &= !is_heard || !node.has_folders();
-        let has_doubts = node.may_doubt_ends() && !is_heard;
+        let is_served = node.is_reachable() && node.server.lock().unwrap().refusals.is_empty();
+        self.knows_nothing &= !is_served || !node.has_folders();
+        let has_doubts = node.may_doubt_ends() && !is_served;
         let mut late = None;
         for daemon in &node.daemons {
             let name = format!("{SPACE}/{}", daemon.name);
             // Without its overlays or its ConfigMap nothing starts.
             let is_whole = daemon.overlay.as_ref().is_none_or(super::overlays::Overlay::is_as_meant);
             let is_whole = is_whole && daemon.has_config;
-            // Of what was being replaced when the state folder was lost nothing tells that it ran here.
+            // Of what was being replaced when the state folder was lost nothing shows that it ran here.
             let is_forgotten = node.has_older_state() && !here.contains(name.as_str());
             if daemon.wanted().is_none() || daemon.is_on_new_disk || is_forgotten {
                 self.placed.remove(&name);
             }
-            // A mode that nobody knows changes nothing, and so starts nothing either.
+            // An unknown mode changes nothing, and so starts nothing either.
             let may_wait = (node.not_ready.is_some() || daemon.is_mistyped()) && !self.placed.contains(&name);
             // Without its labels the Node is none that a daemon with a selector starts on.
             let may_wait = may_wait || !node.is_labelled && node.selects(daemon);
@@ -339,7 +339,7 @@ fn by_file(node: &mut Node) -> BTreeMap<String, Manifest> {
     read.map(|manifest| (manifest.file.clone(), manifest)).collect()
 }
 
-/// Every file of manifests and pods' data, with what tells that it was written.
+/// Every file of manifests and pods' data, with what shows that it was written.
 fn snapshot(node: &Node) -> BTreeMap<PathBuf, String> {
     let disk: &dyn Disk = &*node.disk;
     let mut files = BTreeMap::new();

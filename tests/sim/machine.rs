@@ -1,6 +1,6 @@
 //! What happens to a whole machine: another name, a copy, folders that are wiped, an agent of another version.
 //!
-//! Owns what each does to the node, and what nobody can know any more after it. Must not judge.
+//! Owns what each does to the node, and what cannot be known any more after it. Must not judge.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Node {
         for daemon in 0..self.daemons.len() {
             let Daemon { overlay, is_hurt, .. } = &self.daemons[daemon];
             let is_away = self.daemons[daemon].in_api() || self.is_late(daemon) || *is_hurt || overlay.is_some();
-            // Nor does anything tell the labels of the Node.
+            // Nor does anything say the labels of the Node.
             let is_away = is_away || self.is_folder_away || self.selective.contains(&daemon);
             self.daemons[daemon].allowed += u32::from(is_away || is_full);
         }
@@ -168,7 +168,7 @@ impl Node {
             serde_json::from_str(String::from_utf8_lossy(data).split_once('\n')?.1).ok()
         };
         let inputs = files.get(&Path::new(STATE).join("inputs.json")).and_then(|data| read(data));
-        let told = [Value::from(self.name.as_str()), inputs.unwrap_or_default()["node"]["name"].clone()];
+        let known_names = [Value::from(self.name.as_str()), inputs.unwrap_or_default()["node"]["name"].clone()];
         for (path, data) in files {
             let text = String::from_utf8_lossy(&data).into_owned();
             let Some((_, json)) = text.split_once('\n') else { continue };
@@ -179,8 +179,8 @@ impl Node {
             match version {
                 Version::NewFormat => {}
                 Version::NewFields => add_fields(&mut value),
-                // Under which name an instance was made, nothing else tells (not-mended).
-                Version::Older if has_untold_name(&value, &told) => continue,
+                // Under which name an instance was made, nothing else says (not-mended).
+                Version::Older if has_unknown_name(&value, &known_names) => continue,
                 Version::Older => remove_fields(&mut value),
             }
             let number = if version == Version::NewFormat { 2 } else { 1 };
@@ -189,7 +189,7 @@ impl Node {
         }
     }
 
-    /// Whether what is wanted can be told from folders, API server and manifests alone.
+    /// Whether what is wanted can be known from folders, API server and manifests alone.
     fn can_forget(&mut self) -> bool {
         let here: Vec<String> = self.kubelet.read(&self.disk).into_values().map(|manifest| manifest.daemon).collect();
         let ends = |name: &str| here.iter().any(|here| here.ends_with(&format!("/{name}")));
@@ -226,10 +226,10 @@ fn add_fields(value: &mut Value) {
     }
 }
 
-/// Whether an instance was made under a name that nothing but its record tells.
-fn has_untold_name(record: &Value, told: &[Value]) -> bool {
+/// Whether an instance was made under a name that only its record says.
+fn has_unknown_name(record: &Value, known_names: &[Value]) -> bool {
     let mut names = record["instances"].as_array().into_iter().flatten().map(|instance| &instance["nodeName"]);
-    names.any(|name| name.is_string() && !told.contains(name))
+    names.any(|name| name.is_string() && !known_names.contains(name))
 }
 
 fn remove_fields(value: &mut Value) {

@@ -157,7 +157,7 @@ fn new_lives(kubeconfig: &str) -> bool {
     let rate = lives as f64 * 60.0 / (processor_time() - worked).as_secs_f64();
     let found = found.into_inner().unwrap();
     for (life, violation) in &found {
-        tell(life, violation, kubeconfig);
+        print_story(life, violation, kubeconfig);
     }
     println!("{lives} lives from seed {first}, {took:.1} s on {threads} processors: {rate:.0} a minute of one");
     found.is_empty()
@@ -168,7 +168,7 @@ fn processor_time() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
-/// Lives one life, twice: the same life must be the same. What breaks a law is made shorter and told.
+/// Lives one life, twice: the same life must be the same. What breaks a law is made shorter and printed.
 fn judge(life: &Life, kubeconfig: &str) -> bool {
     let (one, other) = (life::live(life, kubeconfig), life::live(life, kubeconfig));
     if one.trace != other.trace {
@@ -176,12 +176,12 @@ fn judge(life: &Life, kubeconfig: &str) -> bool {
         return false;
     }
     let Some(violation) = one.violation else { return true };
-    tell(life, &violation, kubeconfig);
+    print_story(life, &violation, kubeconfig);
     false
 }
 
 /// The story of a life that breaks a law, made shorter unless SIM_WHOLE is set.
-fn tell(life: &Life, violation: &Violation, kubeconfig: &str) {
+fn print_story(life: &Life, violation: &Violation, kubeconfig: &str) {
     let (life, violation) = match std::env::var_os("SIM_WHOLE") {
         None => shrink(life.clone(), violation.clone(), kubeconfig),
         Some(_) => (life.clone(), violation.clone()),

@@ -83,7 +83,7 @@ pub(crate) enum Tenant {
 pub(crate) enum NotReady {
     /// Its kubelet says so.
     Unwell,
-    /// Nothing is heard of its kubelet.
+    /// Its kubelet does not report.
     Unreachable,
 }
 
@@ -300,13 +300,13 @@ pub(crate) enum Move {
         blur: Blur,
         seconds: u16,
     },
-    /// Somebody opens a file of the agent to others, or gives it away.
+    /// An operator opens a file of the agent to other users, or gives it away.
     Open {
         daemon: u8,
         file: OwnFile,
         is_given: bool,
     },
-    /// The machine is suspended for so long, and goes on; its connections are gone, or nobody has told it.
+    /// The machine is suspended for so long, and goes on; its connections are gone, and it may not know that.
     Suspend {
         seconds: u32,
         is_cut: bool,
@@ -315,7 +315,7 @@ pub(crate) enum Move {
     ClockWhileDown {
         seconds: i64,
     },
-    /// Somebody has the owner's folder elsewhere for a while.
+    /// The owner's folder is moved away for a while.
     FolderAway {
         seconds: u16,
     },

@@ -78,7 +78,7 @@ pub(crate) struct Node {
     pub(crate) daemons: Vec<Daemon>,
     pub(crate) effects: Arc<Mutex<Effects>>,
     pub(crate) poke: Arc<tokio::sync::Notify>,
-    /// Milliseconds since the life began, which nobody sets.
+    /// Milliseconds since the life began, which is never set.
     pub(crate) steady: i64,
     /// The wall clock's distance from it, and the wall clock.
     pub(crate) wall: Rc<Cell<i64>>,
@@ -114,7 +114,7 @@ pub(crate) struct Node {
     /// Whether what seals can be run all the same, and says no.
     pub(crate) refuses_to_seal: bool,
     pub(crate) has_metrics: bool,
-    /// When somebody last set the clock, and the latest time that it showed before it was set back.
+    /// When the clock was last set, and the latest time that it showed before it was set back.
     pub(crate) clock_set_at: i64,
     /// The boot in which it was forgotten that the clock was set.
     pub(crate) clock_forgotten_in: Option<i64>,
@@ -143,7 +143,7 @@ pub(crate) struct Node {
     pub(crate) is_shutting_down: bool,
     /// Whether the agent that ends with the machine is to leave the startup taint.
     pub(crate) owes_taint: bool,
-    /// Daemons that a vendor's folder defines, too; whether somebody has the owner's folder elsewhere; and whether anything
+    /// Daemons that a vendor's folder defines, too; whether the owner's folder is moved away; and whether anything
     /// of the state folder was lost in this life.
     pub(crate) vendored: BTreeSet<usize>,
     pub(crate) is_folder_away: bool,
@@ -289,7 +289,7 @@ impl Node {
         self.server.lock().unwrap().reach == Reach::Up && self.other.is_none()
     }
 
-    /// Whether what is wanted can be told without the state folder: no file defines an older revision than the API's, or
+    /// Whether what is wanted can be known without the state folder: no file defines an older revision than the API's, or
     /// one that was deleted there, of what has no manifest.
     pub(crate) fn is_plain(&mut self) -> bool {
         let here: Vec<String> = self.kubelet.read(&self.disk).into_values().map(|manifest| manifest.daemon).collect();
@@ -298,7 +298,7 @@ impl Node {
         !self.daemons.iter().any(|daemon| lacks(daemon) || daemon.is_kept_away())
     }
 
-    /// Somebody removes a file, and that has been written to the disk.
+    /// A file is removed, and that has been written to the disk.
     fn remove_for_good(&self, path: &Path) {
         self.as_world(|disk| {
             if disk.unlink(&DiskHandle::Start, path).is_ok() {
@@ -317,7 +317,7 @@ impl Node {
         self.is_state_open || STATE_FAULTS.iter().any(|fault| self.faults.contains(fault))
     }
 
-    /// Whether daemons that start now have to keep their order: nobody has waited as long as they may, and what the agent
+    /// Whether daemons that start now have to keep their order: none has waited as long as it may, and what the agent
     /// knows of the order is what is true.
     pub(crate) fn keeps_order(&self) -> bool {
         self.booted > 0
@@ -338,7 +338,7 @@ impl Node {
             && !self.takes_no_data()
     }
 
-    /// Whether it cannot be told if the kubelet has run in this boot, so that what ended at it, because its data is sealed,
+    /// Whether it cannot be known if the kubelet has run in this boot, so that what ended at it, because its data is sealed,
     /// may have run: the clock was set back before it (not-mended).
     pub(crate) fn may_doubt_ends(&self) -> bool {
         self.is_sealed && self.boots_behind

@@ -23,7 +23,7 @@ pub(crate) fn kind(daemon: usize) -> String {
 }
 
 /// Which conditions a Node has of ours, by type.
-fn told(node: &Value) -> BTreeMap<String, String> {
+fn reported(node: &Value) -> BTreeMap<String, String> {
     let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
     let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
     let all = conditions.map(|condition| (text(condition, "type"), text(condition, "status")));
@@ -81,19 +81,19 @@ impl Node {
                 *status = "False".to_owned();
             }
         }
-        let told = self.server.lock().unwrap().get("nodes", "", &self.name).map(told)?;
-        (told != wanted).then(|| format!("the Node says {told:?}, and {wanted:?} is true"))
+        let reported = self.server.lock().unwrap().get("nodes", "", &self.name).map(reported)?;
+        (reported != wanted).then(|| format!("the Node says {reported:?}, and {wanted:?} is true"))
     }
 
     /// Whether an agent can know what runs here, and write it.
     fn is_certain_of_conditions(&self) -> bool {
-        let is_heard = self.server.lock().unwrap().refusals.is_empty();
+        let is_served = self.server.lock().unwrap().refusals.is_empty();
         let is_settled = |daemon: &usize| {
             let truth = &self.daemons[*daemon];
             truth.wanted().is_none() || truth.is_settled()
         };
         // What was Ready before the clock was set forward seems to have been so before the boot (not-mended).
-        is_heard
+        is_served
             && self.clock_forgotten_in != Some(self.booted)
             && self.not_ready.is_none()
             && self.is_clear()

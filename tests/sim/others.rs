@@ -99,7 +99,7 @@ impl Node {
         );
     }
 
-    /// A DaemonSet controller's pod of one of our DaemonSets is bound to this node, until somebody ends that.
+    /// A DaemonSet controller's pod of one of our DaemonSets is bound to this node, until a heal ends that.
     pub(crate) fn put_stock_pod(&mut self, daemon: usize, seconds: u16) {
         let name = self.daemons[daemon].name.clone();
         if !self.is_reachable() || self.daemons[daemon].api.is_none() {

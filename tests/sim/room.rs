@@ -16,11 +16,11 @@ use super::others::GUESTS;
 
 /// How long a daemon may wait though it has room, in milliseconds in which nothing stands in the agent's way. While no API
 /// server answers, the agent knows no rejection: that time counts less. After an outage it connects within half a minute, and
-/// gives the kubelet another half to tell of the rejection.
+/// gives the kubelet another half to report the rejection.
 const WAITS: i64 = 60_000;
 const WITHOUT_API: i64 = 8;
 /// After which an agent without an API server judges by the kubelet's silence.
-const UNHEARD: i64 = 120_000;
+const MAX_EVENT_DELAY: i64 = 120_000;
 
 /// What stands in the way of daemons.
 #[derive(Default)]
@@ -32,10 +32,10 @@ pub(crate) struct Room {
     ever_rejected: BTreeSet<String>,
     /// Events that are not sent yet, each since when and of what: daemon and revision.
     events: Vec<(i64, (String, u64), Value)>,
-    /// Revisions whose rejection was sent while the agent could still hear of it.
-    heard: BTreeSet<(String, u64)>,
-    /// Whether nobody heard for so long of a rejection that it may be taken for a manifest that is no pod's.
-    pub(crate) is_unheard: bool,
+    /// Revisions whose rejection was sent while the agent still waited for it.
+    in_time: BTreeSet<(String, u64)>,
+    /// Whether a rejection was sent so late that the agent may have taken it for a manifest that is no pod's.
+    pub(crate) is_rejection_missed: bool,
     sent: usize,
 }
 
@@ -67,9 +67,9 @@ impl Room {
 
     /// Pods that wait take the ports that are free. `is_held`: whether a daemon has its own. Gives whether one has.
     pub(crate) fn fill(&mut self, is_held: impl Fn(&str) -> bool, server: &mut api::Server, node: &str) -> bool {
-        // What another cluster has for this node, its kubelet does not hear.
-        let is_heard = !server.is_other;
-        let is_free = |(daemon, has_it): &(&String, &mut bool)| is_heard && !**has_it && !is_held(daemon);
+        // The kubelet does not receive what another cluster has for this node.
+        let is_own_cluster = !server.is_other;
+        let is_free = |(daemon, has_it): &(&String, &mut bool)| is_own_cluster && !**has_it && !is_held(daemon);
         let free = self.occupants.iter_mut().filter(is_free);
         let mut has_changed = false;
         for (daemon, has_it) in free {
@@ -89,10 +89,10 @@ impl Room {
         let events = if server.is_other { Vec::new() } else { std::mem::take(&mut self.events) };
         for (at, revision, mut event) in events {
             self.sent += 1;
-            if server.steady - at <= UNHEARD {
-                self.heard.insert(revision);
+            if server.steady - at <= MAX_EVENT_DELAY {
+                self.in_time.insert(revision);
             } else {
-                self.is_unheard |= !self.heard.contains(&revision);
+                self.is_rejection_missed |= !self.in_time.contains(&revision);
             }
             event["metadata"]["name"] = format!("event-{}", self.sent).into();
             event["source"]["host"] = node.into();

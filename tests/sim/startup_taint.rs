@@ -27,7 +27,7 @@ impl StartupTaint {
         self.asked.contains_key(&daemon)
     }
 
-    /// Whether an agent that has heard everything waits for a daemon, and no such wait can have come to its end.
+    /// Whether an agent that has received everything waits for a daemon, and no such wait can have come to its end.
     pub(crate) fn is_awaited(&self, node: &Node, daemon: usize) -> bool {
         let Some(since) = self.asked.get(&daemon) else { return false };
         let is_known = *since < node.booted && !node.forgets() && !node.has_older_state();
@@ -52,9 +52,9 @@ impl Node {
     /// Whether an agent can know what it is to write, and write it.
     pub(crate) fn can_write_taint(&self) -> bool {
         let server = self.server.lock().unwrap();
-        let is_heard = server.has_taint_policy && server.refusals.is_empty();
+        let is_served = server.has_taint_policy && server.refusals.is_empty();
         drop(server);
-        is_heard && self.is_reachable() && self.has_folders()
+        is_served && self.is_reachable() && self.has_folders()
     }
 
     /// Whether an agent that ends because the machine shuts down leaves it.
@@ -70,9 +70,9 @@ impl Node {
     /// A DaemonSet asks for it, or not any more; it changes with that.
     pub(crate) fn ask_taint(&mut self, daemon: usize, is_asked: bool) {
         let in_api = self.daemons[daemon].in_api();
-        let is_heard = !self.server.lock().unwrap().refusals.contains_key("daemonsets");
+        let is_listed = !self.server.lock().unwrap().refusals.contains_key("daemonsets");
         let steady = self.steady;
-        let can_be = if in_api { self.is_reachable() && is_heard } else { self.can_write(daemon) };
+        let can_be = if in_api { self.is_reachable() && is_listed } else { self.can_write(daemon) };
         let Some(taint) = self.taint.as_mut().filter(|_| can_be) else { return };
         match is_asked {
             true => _ = taint.asked.entry(daemon).or_insert(steady),

@@ -28,7 +28,7 @@ impl Node {
         }
     }
 
-    /// Somebody moves the owner's folder away, for so long.
+    /// The owner's folder is moved away, for so long.
     pub(crate) fn take_folder_away(&mut self, seconds: u16) {
         let is_written = self.heals.iter().any(|(_, heal)| matches!(heal, Heal::FinishWriting(_)));
         if self.is_folder_away || self.is_wiped || is_written {

@@ -1,9 +1,9 @@
-//! What nobody understands, and what strict rendering refuses.
+//! What daemonlet does not understand, and what strict rendering refuses.
 
 use super::*;
 
 #[test]
-fn what_nobody_understands_is_named_with_what_was_meant_and_rendered_all_the_same() {
+fn what_is_not_understood_is_named_with_a_suggestion_and_rendered_all_the_same() {
     let text = GOOD
         .replacen("kube-system}", "kube-system, annotations: {daemonlet.dev/progres-deadline: 1m}}", 1)
         .replacen("    spec:\n", "    spec:\n      hostNetwrok: true\n", 1);

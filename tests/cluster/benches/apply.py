@@ -59,19 +59,19 @@ def main():
                     name = f"{'ours' if ours else 'stock'}-{number}"
                     began = _apply(cluster, _daemon(name, out, ours))
                     ran = started.at(name.__eq__, 60)
-                    if number:  # the first of each warms up what everybody shares
+                    if number:  # the first of each warms up what all share
                         whole[ours].append(ran - began)
                         inner[ours].append(ran - announced.at(name.__eq__))
                         if ours:
                             own.append(written.at(lambda file, name=name: f"_{name}-" in file) - announced.at(name.__eq__))
                     cluster.admin.delete("daemonsets", name, NAMESPACE)
                     node.cri.wait_gone(f"{name}-")
-    _tell("`kubectl apply` → container running", whole)
-    _tell("the same from the DaemonSet's watch event", inner)
+    _show("`kubectl apply` → container running", whole)
+    _show("the same from the DaemonSet's watch event", inner)
     figures.spread("of that, watch event → manifest", own)
 
 
-def _tell(what, times):
+def _show(what, times):
     ours, stock = figures.median(times[True]), figures.median(times[False])
-    figures.told(what, f"median {1e3 * ours:.0f} ms, DaemonSet controller and scheduler {1e3 * stock:.0f} ms, {TIMES} times each by turns",
+    figures.show(what, f"median {1e3 * ours:.0f} ms, DaemonSet controller and scheduler {1e3 * stock:.0f} ms, {TIMES} times each by turns",
                  "≤ stock", ours <= stock)

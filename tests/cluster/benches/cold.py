@@ -1,6 +1,6 @@
 """From exec to twenty daemons on disk: a boot without an API server, manifests and data lost, the checkpoint kept.
 
-The renames are told by inotify: one who lists the folder again and again wakes the agent's own watch of it each time.
+inotify reports the renames: one who lists the folder again and again wakes the agent's own watch of it each time.
 What is lost is moved away, not deleted: ext4 passes over inodes that were deleted within minutes, one by one, and that
 would be three quarters of what is measured.
 """
@@ -21,7 +21,7 @@ from kit.sandbox import scratch
 from kit.wait import until
 
 from benches.figures import median
-from benches.figures import told
+from benches.figures import show
 from benches.stand import events
 
 DAEMONS = 20
@@ -77,5 +77,5 @@ def main():
             time.sleep(2)
             agent.stop()
     half = median(took)
-    told(f"exec → {DAEMONS} checkpointed daemons on disk, no API server", f"median {half:.1f} ms, shortest {min(took):.1f}, longest {max(took):.1f} ms, {TIMES} times; on a processor {median(worked):.1f} ms",
+    show(f"exec → {DAEMONS} checkpointed daemons on disk, no API server", f"median {half:.1f} ms, shortest {min(took):.1f}, longest {max(took):.1f} ms, {TIMES} times; on a processor {median(worked):.1f} ms",
          f"≤ {GOAL} ms", half <= GOAL)

@@ -38,10 +38,10 @@ def _node(number):
 
 
 def _report(number, daemons):
-    told = [{"namespace": "kube-system", "name": name, "uid": uid, "mode": "static", "phase": "running", "instances": [
+    reported = [{"namespace": "kube-system", "name": name, "uid": uid, "mode": "static", "phase": "running", "instances": [
         {"pod": f"{name}-abcde-node-{number:04}", "revision": revision, "created": NOW, "readySince": NOW}]}
         for name, uid, revision in daemons]
-    return {"status": {"agentVersion": "0.1.0", "ready": f"{DAEMONS}/{DAEMONS}", "worst": "", "daemons": told}}
+    return {"status": {"agentVersion": "0.1.0", "ready": f"{DAEMONS}/{DAEMONS}", "worst": "", "daemons": reported}}
 
 
 def _memory(pid):
@@ -86,7 +86,7 @@ def main():
             took = time.monotonic() - began
             time.sleep(5)
             memory = _memory(second.process.pid)
-            figures.told(f"a coordinator's memory, {NODES} nodes x {DAEMONS} daemons",
+            figures.show(f"a coordinator's memory, {NODES} nodes x {DAEMONS} daemons",
                          f"{memory['VmRSS']:.0f} MiB resident, {memory['VmHWM']:.0f} MiB at most", f"≤ {LARGEST} MiB", memory["VmHWM"] <= LARGEST)
-            figures.told("from its start to the last status (the former Lease expires first)", f"{took:.1f} s; a report has {size} bytes")
-            rollout.tell(cluster, second, NODES, DAEMONS)
+            figures.show("from its start to the last status (the former Lease expires first)", f"{took:.1f} s; a report has {size} bytes")
+            rollout.measure(cluster, second, NODES, DAEMONS)

@@ -17,7 +17,7 @@ def median(values):
     return statistics.median(values)
 
 
-def told(what, figure, goal="", met=None):
+def show(what, figure, goal="", met=None):
     """Prints one line for the table; `met`: whether the goal is, None where there is none."""
     verdict = "" if met is None else "met" if met else "MISSED"
     print(f"bench: {what} | {figure} | {goal} | {verdict}", flush=True)
@@ -28,4 +28,4 @@ def spread(what, seconds, median_goal=None, p99_goal=None):
     half, most = 1e3 * median(seconds), 1e3 * quantile(seconds, 0.99)
     goals = [f"{goal} ms" for goal in (median_goal, p99_goal) if goal]
     met = None if not goals else half <= median_goal and most <= p99_goal
-    told(what, f"median {half:.2f} ms, p99 {most:.2f} ms, {len(seconds)} times", "≤ " + " / ".join(goals) if goals else "", met)
+    show(what, f"median {half:.2f} ms, p99 {most:.2f} ms, {len(seconds)} times", "≤ " + " / ".join(goals) if goals else "", met)

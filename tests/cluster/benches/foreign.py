@@ -61,7 +61,7 @@ def _measure(command, config, most):
         took = time.monotonic() - began
         time.sleep(5)
         now = _memory(process.pid)
-        figures.told(f"{command} beside {COUNT} foreign DaemonSets of 900 KB: resident memory",
+        figures.show(f"{command} beside {COUNT} foreign DaemonSets of 900 KB: resident memory",
                      f"{now['VmRSS']:.1f} MiB (own {now['RssAnon']:.1f}, highest {now['VmHWM']:.1f}), listed in {took:.0f} s", f"≤ {most} MiB", now["VmHWM"] <= most)
     finally:
         process.kill()

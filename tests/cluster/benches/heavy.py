@@ -52,9 +52,9 @@ def _written(node, round_):
     return sum(file.read_text(encoding="ascii")[:40] in wanted for file in files)
 
 
-def _told(what, daemonlet):
+def _show_memory(what, daemonlet):
     now = _memory(daemonlet.process.pid)
-    figures.told(f"{COUNT} ConfigMaps of 1 MB in use, {what}", f"{now['VmRSS']:.0f} MiB (own {now['RssAnon']:.0f}, highest {now['VmHWM']:.0f})",
+    figures.show(f"{COUNT} ConfigMaps of 1 MB in use, {what}", f"{now['VmRSS']:.0f} MiB (own {now['RssAnon']:.0f}, highest {now['VmHWM']:.0f})",
                  f"≤ {MOST} MiB", now["VmHWM"] <= MOST)
 
 
@@ -68,7 +68,7 @@ def _settle(node, daemonlet, round_, what):
     until(lambda: _written(node, round_) == COUNT, 240, f"{what}: all have the new data", pause=1)
     seconds = time.monotonic() - began
     time.sleep(20)
-    _told(f"{what}; data on disk {seconds:.0f} s later", daemonlet)
+    _show_memory(f"{what}; data on disk {seconds:.0f} s later", daemonlet)
     _reset(daemonlet)
 
 
@@ -87,9 +87,9 @@ def _story(cluster, node, daemonlet):
         daemon["metadata"]["annotations"] = {"daemonlet.dev/rollback": ROLLBACK}
         api.create("daemonsets", daemon)
     until(lambda: _written(node, 0) == COUNT, 120, "all have their data", pause=1)
-    _told("as they come", daemonlet)
+    _show_memory("as they come", daemonlet)
     time.sleep(40)
-    _told("40 s later", daemonlet)
+    _show_memory("40 s later", daemonlet)
     _reset(daemonlet)
     _change(api, 1)
     _settle(node, daemonlet, 1, "all changed one after the other")
@@ -104,7 +104,7 @@ def _story(cluster, node, daemonlet):
     daemonlet.kill()
     daemonlet.start()
     time.sleep(30)
-    _told("30 s after a start", daemonlet)
+    _show_memory("30 s after a start", daemonlet)
     daemonlet.kill()
     _change(api, 4)
     daemonlet.start()

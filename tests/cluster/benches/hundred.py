@@ -78,32 +78,32 @@ def _story(api, node, daemonlet, secrets):
     pid = daemonlet.process.pid
     empty = until(lambda: _status(daemonlet)["agent"]["api"] == "connected" and _memory(pid), 20, "the agent is connected")
     _create(api, secrets)
-    # Not by asking the agent: nobody asks it every second.
+    # Not by asking the agent: in production it is not asked every second.
     running = lambda: sum(p["status"]["phase"] == "Running" for p in api.list("pods", NAMESPACE) if p["spec"]["nodeName"] == node.name)  # noqa: E731
     until(lambda: running() == COUNT, 120, f"{COUNT} daemons run", pause=1)
     time.sleep(40)  # the last statuses come, the checkpoint is written, and 30 s after its start each daemon counts as good
     if secrets:
-        _tell_memory(f"{COUNT} daemons, {COUNT} ConfigMaps, {COUNT} Secrets: ", _memory(pid), empty)
+        _show_memory(f"{COUNT} daemons, {COUNT} ConfigMaps, {COUNT} Secrets: ", _memory(pid), empty)
     else:
-        _tell(daemonlet, pid, empty)
+        _show(daemonlet, pid, empty)
     _delete(api)
 
 
-def _tell_memory(what, now, empty, most=None):
-    figures.told(what + "resident memory", f"{now['VmRSS']:.1f} MiB (own {now['RssAnon']:.1f}, program {now['RssFile']:.1f}; "
+def _show_memory(what, now, empty, most=None):
+    figures.show(what + "resident memory", f"{now['VmRSS']:.1f} MiB (own {now['RssAnon']:.1f}, program {now['RssFile']:.1f}; "
                  f"highest {now['VmHWM']:.1f}, without daemons {empty['VmRSS']:.1f})", f"≤ {most} MiB" if most else "", now["VmRSS"] <= most if most else None)
 
 
-def _tell(daemonlet, pid, empty):
+def _show(daemonlet, pid, empty):
     settled = _memory(pid)
     what = f"{COUNT} daemons, {COUNT} ConfigMaps: "
     before, cpu, began = _status(daemonlet)["agent"], _cpu(pid), time.monotonic()
     time.sleep(IDLE)
     after, busy = _status(daemonlet)["agent"], (_cpu(pid) - cpu) / (time.monotonic() - began)
     use = after["apiUse"]
-    _tell_memory(what, settled, empty, 16)
-    figures.told(what + f"CPU over {IDLE:.0f} s", f"{100 * busy:.3f} % of a core, {after['passes']['count'] - before['passes']['count']} passes", "< 0.1 %", busy < 0.001)
-    figures.told(what + "to the API server", f"{use['connections']} connections, {use['streams']} streams open; {use['requests']} requests since the start, "
+    _show_memory(what, settled, empty, 16)
+    figures.show(what + f"CPU over {IDLE:.0f} s", f"{100 * busy:.3f} % of a core, {after['passes']['count'] - before['passes']['count']} passes", "< 0.1 %", busy < 0.001)
+    figures.show(what + "to the API server", f"{use['connections']} connections, {use['streams']} streams open; {use['requests']} requests since the start, "
                  f"{use['requests'] - before['apiUse']['requests']} in {IDLE:.0f} s")
     took = []
     for _ in range(PASSES):
@@ -111,5 +111,5 @@ def _tell(daemonlet, pid, empty):
         os.kill(pid, signal.SIGHUP)
         passes = until(lambda count=count: (p := _status(daemonlet)["agent"]["passes"])["count"] > count and p, 5, "a pass")
         took.append(passes["lastMicros"] / 1e3)
-    figures.told("a whole pass over them, with nothing to do", f"median {figures.median(took):.2f} ms, shortest {min(took):.2f} ms, longest {max(took):.2f} ms, {PASSES} times",
+    figures.show("a whole pass over them, with nothing to do", f"median {figures.median(took):.2f} ms, shortest {min(took):.2f} ms, longest {max(took):.2f} ms, {PASSES} times",
                  "≤ 2 ms", figures.median(took) <= 2)

@@ -105,18 +105,18 @@ def _with_and_without(cluster, lan, machine):
 
 
 def _compare(face, boots):
-    """Tells the boots with and without daemonlet, and the difference."""
+    """Shows the boots with and without daemonlet, and the difference."""
     middle = {}
     for daemonlet, took in boots.items():
         kubelet, running, worked = zip(*took)
         middle[daemonlet] = figures.median(running)
-        figures.told(f"power-on → {DAEMONS} daemons running, {'with' if daemonlet else 'without'} daemonlet, API server {face}",
+        figures.show(f"power-on → {DAEMONS} daemons running, {'with' if daemonlet else 'without'} daemonlet, API server {face}",
                      f"median {middle[daemonlet]:.2f} s, {min(running):.2f} to {max(running):.2f} s, {TURNS} boots; kubelet started after {figures.median(kubelet):.2f} s"
                      + (f"; daemonlet's CPU time by then {figures.median(worked):.0f} ms" if daemonlet else ""))
     adds = 1e3 * (middle[True] - middle[False])
     pairs = sorted(1e3 * (one[1] - other[1]) for one, other in zip(boots[True], boots[False]))
     quarter = len(pairs) // 4
-    figures.told(f"what daemonlet adds to it, API server {face}",
+    figures.show(f"what daemonlet adds to it, API server {face}",
                  f"{adds:+.0f} ms between the medians (middle half of the pairs of boots {pairs[quarter]:+.0f} to {pairs[-1 - quarter]:+.0f} ms, load {os.getloadavg()[0]:.1f})",
                  f"≤ {ADDS_AT_MOST} ms", adds <= ADDS_AT_MOST)
 
@@ -138,7 +138,7 @@ def main():
                 with show(cluster, lan):
                     times = _boots(machine)
                 goal = 1.3 if face == "refusing" else 1.5
-                figures.told(f"power-on → daemon with volumes running, API server {face}", f"median {figures.median(times):.2f} s, "
+                figures.show(f"power-on → daemon with volumes running, API server {face}", f"median {figures.median(times):.2f} s, "
                              f"longest {max(times):.2f} s, {TIMES} boots", f"≤ {goal} s", figures.median(times) <= goal)
             cluster.admin.delete("daemonsets", "steady", NAMESPACE)
         with Machine(cluster, lan, "n2", common, daemonlet={"default-mode": "static"}) as machine:

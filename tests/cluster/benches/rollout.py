@@ -117,7 +117,7 @@ class Etcd:
         self.bytes = sum(float(size) for size in sizes)
 
 
-def tell(cluster, leader, nodes, daemons):
+def measure(cluster, leader, nodes, daemons):
     """Idle, three rollouts, and the agents' Leases."""
     what = f"{nodes} stand-ins x {daemons} daemons"
     admin, pid = cluster.admin, leader.process.pid
@@ -126,9 +126,9 @@ def tell(cluster, leader, nodes, daemons):
         for number in range(1, ROLLOUTS + 1):
             rollout(cluster, f"{what}, rollout {number}", nodes, number)
             resident, own = memory_of(pid)
-            figures.told(f"{what}, rollout {number}: the coordinator's memory", f"{resident:.0f} MiB resident, {own:.0f} of its own", "≤ 128 MiB", resident <= 128)
+            figures.show(f"{what}, rollout {number}: the coordinator's memory", f"{resident:.0f} MiB resident, {own:.0f} of its own", "≤ 128 MiB", resident <= 128)
     events = [e for e in admin.list("events", "kube-system") if e.get("regarding", {}).get("kind") == "DaemonSet"]
-    figures.told(f"{what}: events on the DaemonSet of {ROLLOUTS} rollouts", f"{len(events)}", f"≤ {20 * ROLLOUTS}", len(events) <= 20 * ROLLOUTS)
+    figures.show(f"{what}: events on the DaemonSet of {ROLLOUTS} rollouts", f"{len(events)}", f"≤ {20 * ROLLOUTS}", len(events) <= 20 * ROLLOUTS)
     leases(cluster, what, nodes)
 
 
@@ -138,8 +138,8 @@ def idle(cluster, what, pid):
     before, processor = Metrics(cluster), processor_of(pid)
     time.sleep(QUIET)
     share = 100 * (processor_of(pid) - processor) / QUIET
-    figures.told(f"{what}: idle for {QUIET} s: the coordinator's processor", f"{share:.2f} % of a core", "≤ 1 %", share <= 1)
-    figures.told(f"{what}: idle for {QUIET} s: requests of all", Metrics(cluster).since(before), "its Lease")
+    figures.show(f"{what}: idle for {QUIET} s: the coordinator's processor", f"{share:.2f} % of a core", "≤ 1 %", share <= 1)
+    figures.show(f"{what}: idle for {QUIET} s: requests of all", Metrics(cluster).since(before), "its Lease")
 
 
 def rollout(cluster, what, nodes, number):
@@ -165,11 +165,11 @@ def rollout(cluster, what, nodes, number):
     after = Metrics(cluster)
     count = sum(after.verbs.get(key, 0) - before.verbs.get(key, 0) for key in after.verbs if key[0] in ("GET", "LIST", "POST", "PATCH", "PUT", "DELETE"))
     sent = (after.bytes - before.bytes) / 1e6
-    figures.told(f"{what}: time", f"{took:.0f} s")
-    figures.told(f"{what}: requests", after.since(before), "≤ 40,000", count <= 40_000)
-    figures.told(f"{what}: bytes to watches", f"{sent:.0f} MB", "≤ 500 MB", sent <= 500)
+    figures.show(f"{what}: time", f"{took:.0f} s")
+    figures.show(f"{what}: requests", after.since(before), "≤ 40,000", count <= 40_000)
+    figures.show(f"{what}: bytes to watches", f"{sent:.0f} MB", "≤ 500 MB", sent <= 500)
     grown = (Etcd(cluster).bytes - size) / 1e6
-    figures.told(f"{what}: growth of etcd", f"{grown:.0f} MB", "≤ 500 MB", grown <= 500)
+    figures.show(f"{what}: growth of etcd", f"{grown:.0f} MB", "≤ 500 MB", grown <= 500)
 
 
 def leases(cluster, what, nodes):
@@ -191,4 +191,4 @@ def leases(cluster, what, nodes):
         count += second
     took = time.monotonic() - began
     used = ", ".join(f"{who} {100 * (processor_of(pid) - before[who]) / took:.0f} %" for who, pid in parts.items())
-    figures.told(f"{what}: the agents' Leases", f"{count / took:.0f} writes a second of {second}: of a core {used}")
+    figures.show(f"{what}: the agents' Leases", f"{count / took:.0f} writes a second of {second}: of a core {used}")

@@ -16,7 +16,7 @@ _MOVED_TO, _CLOSE_WRITE, _CREATE = 0x80, 0x8, 0x100
 
 
 class PaperNode:
-    """A Node without a kubelet: nobody reads its manifests, and nobody else is measured."""
+    """A Node without a kubelet: nothing reads its manifests, and nothing else is measured."""
 
     def __init__(self, cluster, name, home=None):
         self.cluster, self.name = cluster, name
@@ -93,7 +93,7 @@ def files_appearing(folder, mask=_MOVED_TO):
 
 
 def files_written(folder):
-    """Notes each file that somebody makes in a folder."""
+    """Notes each file that is made in a folder."""
     return files_appearing(folder, _CREATE)
 
 

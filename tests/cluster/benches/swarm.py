@@ -32,7 +32,7 @@ def main():
     numbers = [int(number) for number in os.environ.get("DAEMONLET_SWARM", "100,300,1000").split(",")]
     for number in numbers:
         with ExitStack() as stack:
-            Story(number, stack).tell()
+            Story(number, stack).play()
 
 
 class Metrics:
@@ -92,19 +92,19 @@ class Story:
         self.pool = self.swarm.pool
         self.stack = stack
 
-    def told(self, what, figure, goal="", met=None):
-        figures.told(f"{self.number} nodes: {what}", figure, goal, met)
+    def show(self, what, figure, goal="", met=None):
+        figures.show(f"{self.number} nodes: {what}", figure, goal, met)
 
     def spread(self, what, times, goal=None):
         last = max(times)
-        self.told(what, f"median {figures.median(times):.2f} s, p99 {figures.quantile(times, 0.99):.2f} s, last node {last:.2f} s",
+        self.show(what, f"median {figures.median(times):.2f} s, p99 {figures.quantile(times, 0.99):.2f} s, last node {last:.2f} s",
                   f"≤ {goal:.0f} s" if goal else "", None if goal is None else last <= goal)
 
     def metered(self, what, act):
         """Does it and says what it cost the API server."""
         before = Metrics(self.cluster)
         act()
-        self.told(f"requests, {what}", Metrics(self.cluster).since(before))
+        self.show(f"requests, {what}", Metrics(self.cluster).since(before))
 
     def create(self, name, **pod):
         """Creates a DaemonSet; gives when."""
@@ -139,7 +139,7 @@ class Story:
         until(done, seconds, f"{name} is rolled out: {self.status(name)}", pause=0.5)
         return most
 
-    def tell(self):
+    def play(self):
         """The whole story."""
         self.metered("start", self.start)
         self.metered("create", self.created)
@@ -154,7 +154,7 @@ class Story:
         self.swarm.start()
         reported = lambda: sum(bool(one.get("status", {}).get("agentVersion")) for one in self.admin.list("nodedaemons"))
         until(lambda: reported() == self.number, 600, "every agent has reported", pause=0.5)
-        self.told("agents started → all have written their first status", f"{time.monotonic() - began:.1f} s")
+        self.show("agents started → all have written their first status", f"{time.monotonic() - began:.1f} s")
 
     def created(self):
         metrics, processors = Metrics(self.cluster), Processors(self)
@@ -162,8 +162,8 @@ class Story:
         times = self.swarm.until_all("net", began, 120)
         used = Processors(self).since(processors)
         self.spread("DaemonSet created → manifest", times, CREATED_WITHIN if self.number <= 1000 else None)
-        self.told("processors until then", used)
-        self.told("requests until then", Metrics(self.cluster).since(metrics))
+        self.show("processors until then", used)
+        self.show("requests until then", Metrics(self.cluster).since(metrics))
         self.wait_rolled_out("net", 300)
 
     def labels(self):
@@ -190,14 +190,14 @@ class Story:
         self.change("net", "example.org/net:2")
         most = self.wait_rolled_out("net", 900)
         budget = -(-self.number // 10)
-        self.told("rollout, maxUnavailable 10%", f"{time.monotonic() - began:.1f} s, at most {most} unavailable", f"≤ {budget} unavailable", most <= budget)
+        self.show("rollout, maxUnavailable 10%", f"{time.monotonic() - began:.1f} s, at most {most} unavailable", f"≤ {budget} unavailable", most <= budget)
 
     def memory(self):
         both = [node.memory() for node in self.swarm.nodes]
         resident, own = [r for r, _ in both], [o for _, o in both]
-        self.told("an agent's memory", f"resident median {figures.median(resident):.1f}, most {max(resident):.1f} MiB; of its own median {figures.median(own):.1f} MiB")
+        self.show("an agent's memory", f"resident median {figures.median(resident):.1f}, most {max(resident):.1f} MiB; of its own median {figures.median(own):.1f} MiB")
         for name, pid in (("API server", self.cluster.parts["api"].pid), ("etcd", self.cluster.parts["etcd"].pid), ("coordinator", self.one.process.pid)):
-            self.told(f"memory of the {name}", f"{memory_of(pid)[0]:.0f} MiB")
+            self.show(f"memory of the {name}", f"{memory_of(pid)[0]:.0f} MiB")
 
     def restart(self):
         self.cluster.stop("api")
@@ -209,9 +209,9 @@ class Story:
         lists = {kind: count / self.number for kind, count in metrics.lists.items() if count >= self.number / 2}
         # An agent has one watch of each kind here; the coordinator and this story list a time or two.
         spare = 0.02 + 3 / self.number
-        self.told("lists per agent after the restart", ", ".join(f"{kind} {count:.2f}" for kind, count in sorted(lists.items())) or "none",
+        self.show("lists per agent after the restart", ", ".join(f"{kind} {count:.2f}" for kind, count in sorted(lists.items())) or "none",
                   "≤ 1 a watch", max(lists.values(), default=0) <= 1 + spare)
-        self.told("requests, restart", metrics.since(Empty()))
+        self.show("requests, restart", metrics.since(Empty()))
 
     def lose_coordinator(self):
         two = self.stack.enter_context(Coordinator(self.cluster, "two"))
@@ -220,9 +220,9 @@ class Story:
         self.change("net", "example.org/net:3")
         self.swarm.until_all("net", at, 60, 1)
         took = time.monotonic() - began
-        self.told("coordinator killed → another goes on with the rollout", f"{took:.1f} s", f"≤ {COORDINATOR_WITHIN:.0f} s and one replacement", took <= COORDINATOR_WITHIN + 5)
+        self.show("coordinator killed → another goes on with the rollout", f"{took:.1f} s", f"≤ {COORDINATOR_WITHIN:.0f} s and one replacement", took <= COORDINATOR_WITHIN + 5)
         self.wait_rolled_out("net", 900)
-        self.told("… and ends it", f"{time.monotonic() - began:.1f} s; it writes as {two.name}")
+        self.show("… and ends it", f"{time.monotonic() - began:.1f} s; it writes as {two.name}")
 
 
 class Empty:

@@ -74,9 +74,9 @@ class Api:
         connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": content})
         answer = connection.getresponse()
         if answer.status >= 300:
-            told = answer.read().decode("utf-8", "replace")
+            text = answer.read().decode("utf-8", "replace")
             connection.close()
-            raise Refused(answer.status, f"{method} {path}: {_message(told)}")
+            raise Refused(answer.status, f"{method} {path}: {_message(text)}")
         return connection, answer
 
     def request(self, method, path, body=None, content="application/json", seconds=30):
@@ -233,12 +233,12 @@ class Api:
                 self.kubectl("apply", "-f", "-", stdin=text)
 
 
-def _message(told):
+def _message(text):
     """What a Status says, or the text itself."""
     try:
-        return json.loads(told).get("message", told)
+        return json.loads(text).get("message", text)
     except ValueError:
-        return told
+        return text
 
 
 def _key(item):

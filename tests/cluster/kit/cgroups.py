@@ -1,7 +1,7 @@
 """The control groups of one sandbox: a subtree of its own, in v1, v2 and hybrid layouts alike.
 
 Made and removed from outside, since a sandbox that was killed cannot clean up after itself; the
-folder's name, which carries the sandbox's, tells the remains of an earlier run.
+folder's name, which carries the sandbox's, identifies the remains of an earlier run.
 """
 
 import os
@@ -82,7 +82,7 @@ def follow(name, pid):
 
 
 def processor_seconds(name):
-    """What the processors worked for a run so far, None where nobody counted."""
+    """What the processors worked for a run so far, None where that was not counted."""
     if _unified():
         fields = dict(line.split() for line in (ROOT / name / "cpu.stat").read_text(encoding="ascii").splitlines())
         return int(fields["usage_usec"]) / 1e6

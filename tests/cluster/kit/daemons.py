@@ -16,7 +16,7 @@ CORPUS = tools.REPO.parent / "shared" / "corpus"
 EXAMPLE_CNI = tools.REPO / "examples" / "cni"
 FLANNEL = Path(os.environ.get("DAEMONLET_FLANNEL") or CORPUS / "flannel.yaml")
 KUBE_PROXY_IMAGE = f"registry.k8s.io/kube-proxy:v{tools.KUBERNETES}"
-# A container that runs until it is told to end, at once.
+# A container that runs until it gets SIGTERM, and ends at once then.
 SLEEP = ["sh", "-c", "trap exit TERM; while :; do sleep 3600 & wait; done"]
 
 _INSTALL_CONF = b"""#!/bin/sh

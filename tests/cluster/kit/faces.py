@@ -35,7 +35,7 @@ def swallowing(cluster, lan):
 
 @contextlib.contextmanager
 def gone(cluster, lan):
-    """Its host does not exist: nobody answers for its address."""
+    """Its host does not exist: no host answers for its address."""
     cluster.stop("api")
     lan.leave()
     try:

@@ -1,7 +1,7 @@
 """Following: what is looked at again and again is kept up to date by a watch, and not asked for each time.
 
 Owns the watches of whoever waits (`wait.until`, `wait.never`) or checks beside a story (`truth`). What is asked for once is
-a request; from the second look on it is what the watch has told, until the watch breaks. Outside of it each look is a request.
+a request; from the second look on it is what the watch has delivered, until the watch breaks. Outside of it each look is a request.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ class _Kind:
         self._is_refused = False
 
     def look(self, ask):
-        """What the watch has told, while there is one; else what `ask` gives."""
+        """What the watch has delivered, while there is one; else what `ask` gives."""
         with self._lock:
             if self._objects is not None:
                 return list(self._objects.values())

@@ -96,8 +96,8 @@ def libraries(*programs):
     for path in programs:
         found[path] = os.path.realpath(path)
         # A static program has none, and ldd says so by failing.
-        told = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
-        for word in told.split():
+        listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
+        for word in listed.split():
             if word.startswith("/") and os.path.exists(word):
                 found[word] = os.path.realpath(word)
     return found

@@ -60,7 +60,7 @@ def kubelet_config(name, **fields):
     } | fields)
 
 
-# A command in a shell that waits, when it has ended, until nobody speaks to it any more.
+# A command in a shell that waits, when it has ended, until its input is closed.
 _ENDED = "ended with "
 _HELD = f'"$@" </dev/null; printf "\\n{_ENDED}%s\\n" "$?"; read _'
 

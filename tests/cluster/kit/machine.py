@@ -229,7 +229,7 @@ class Machine:
         self._nspawn = None
 
     def kill(self):
-        """Pulls the plug: everything on it is dead at once, nothing is told, nothing is flushed."""
+        """Pulls the plug: everything on it is dead at once, nothing is notified, nothing is flushed."""
         os.kill(self.leader(), signal.SIGKILL)
         self._nspawn.wait(20)
         self._nspawn = None

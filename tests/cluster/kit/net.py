@@ -53,7 +53,7 @@ class Lan:
         subprocess.run(["nft", "delete", "table", "inet", "dl"], check=True)
 
     def leave(self):
-        """The control plane's host is gone: nobody has its address."""
+        """The control plane's host is gone: no host has its address."""
         _ip("addr", "del", f"{GATEWAY}/24", "dev", "dl-lan")
 
     def come_back(self):

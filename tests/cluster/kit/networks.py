@@ -22,7 +22,7 @@ class Unusable(Exception):
 
 
 class Archive:
-    """An image that somebody saved."""
+    """An image that was saved to a file."""
 
     def __init__(self, path):
         self.path = path

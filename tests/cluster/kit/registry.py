@@ -99,11 +99,11 @@ class Registry:
         return {"mediaType": kind, "digest": self._digest(data), "size": len(data)}
 
     def pulls(self, name):
-        """How often somebody asked what a tag of that repository is."""
+        """How often a client asked what a tag of that repository is."""
         return sum(1 for _, path, _ in self.requests if path.startswith(f"/v2/{name}/manifests/") and "sha256:" not in path)
 
     def answer(self, request):
-        """One request: what a registry says, or what this one is told to do instead."""
+        """One request: what a registry says, or what this one is set to do instead."""
         user = self._user(request)
         self.requests.append((request.command, request.path, user and user[0]))
         if self.hangs:

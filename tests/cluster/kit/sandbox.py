@@ -92,7 +92,7 @@ class Sandbox:
 
 
 def sweep():
-    """Removes what earlier runs left: those whose lock nobody holds any more."""
+    """Removes what earlier runs left: those whose lock no process holds any more."""
     for folder in RUNS.glob("dl-*"):
         try:
             with open(folder / "lock", encoding="utf-8") as lock:

@@ -2,7 +2,7 @@
 
 Owns the layout of the control file. A step is a change of the file system below the given folders,
 or, where asked for, a send on a socket. At one of them the program can be killed or stopped before
-it does it, or told that it failed. The wall clock can be set ahead or back at any time.
+it does it, or be made to see it fail. The wall clock can be set ahead or back at any time.
 """
 
 import errno

@@ -16,7 +16,7 @@ from .wait import until
 
 
 class Runtime:
-    """What stands in for kubelet and runtime of a node that has none: pods run, end, and nobody mirrors them."""
+    """What stands in for kubelet and runtime of a node that has none: pods run, end, and have no mirror pods."""
 
     def __init__(self, name, home, manifests, root):
         self.name, self.home, self.manifests, self.root = name, home, manifests, root
@@ -46,7 +46,7 @@ class Runtime:
 class StandIn:
     """`with StandIn(cluster, "n1") as node:`; for an `Agent`, with its state in `node.state`.
 
-    `cluster` may be None: then there is no API server, and nobody makes mirror pods.
+    `cluster` may be None: then there is no API server, and there are no mirror pods.
     """
 
     def __init__(self, cluster, name, labels=None):
@@ -124,7 +124,7 @@ def _ask(control, name, request):
         connection.connect(str(control))
         connection.sendall(json.dumps(request).encode() + b"\n")
         with connection.makefile() as answer:
-            told = json.loads(answer.readline())
-    if told.get("error"):
-        raise AssertionError(f"{name}: {told['error']}")
-    return {key: value or [] if key in ("pods", "files", "bad") else value for key, value in told.items()}
+            reply = json.loads(answer.readline())
+    if reply.get("error"):
+        raise AssertionError(f"{name}: {reply['error']}")
+    return {key: value or [] if key in ("pods", "files", "bad") else value for key, value in reply.items()}

@@ -124,7 +124,7 @@ class SwarmNode:
             self.note(file)
 
     def files(self):
-        """Its manifests: {file name: seconds since the epoch when it took its name}, as inotify told."""
+        """Its manifests: {file name: seconds since the epoch when it took its name}, as inotify reported."""
         return dict(self._files)
 
     def memory(self):
@@ -220,7 +220,7 @@ class Swarm:
 class Kubelets:
     """All the kubelets, in two threads and a pool: a mirror pod for each manifest, ready at once, gone with it.
 
-    They are told by inotify, as kubelets are: looking at a thousand folders takes a processor of its own.
+    inotify notifies them, as it does kubelets: looking at a thousand folders takes a processor of its own.
     """
 
     def __init__(self, swarm):

@@ -40,7 +40,7 @@ UPSTREAM = {"etcd": "go.etcd.io/etcd/server/v3"} | {
     for name in ("kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
                  "kube-proxy", "kubemark", "kubectl")}
 
-# Debian package -> a file that tells that it is there.
+# Debian package -> a file that shows that it is there.
 PACKAGES = {
     "busybox-static": "/bin/busybox",
     "conntrack": "/usr/sbin/conntrack",
@@ -101,8 +101,8 @@ def bin_dir():
 @functools.cache
 def target_dir():
     """Where cargo builds; asked of cargo, since environment and configuration can move it."""
-    told = subprocess.run(["cargo", "metadata", "--format-version=1", "--no-deps", "--offline"], cwd=REPO, stdout=subprocess.PIPE, check=True).stdout
-    return Path(json.loads(told)["target_directory"])
+    metadata = subprocess.run(["cargo", "metadata", "--format-version=1", "--no-deps", "--offline"], cwd=REPO, stdout=subprocess.PIPE, check=True).stdout
+    return Path(json.loads(metadata)["target_directory"])
 
 
 def _there(path):

@@ -1,7 +1,7 @@
-"""A checker of what is told: once a second it compares counters, conditions, `kubectl get ds`, `kubectl rollout status`,
+"""A checker of what is reported: once a second it compares counters, conditions, `kubectl get ds`, `kubectl rollout status`,
 `kubectl daemonlet` and NodeDaemons with the truth on the nodes.
 
-The truth is what lies in the nodes' manifest folders and what their kubelets say of those pods. What is told may be late:
+The truth is what lies in the nodes' manifest folders and what their kubelets say of those pods. What is reported may be late:
 it has to be what was true at some instant of the last seconds. Who stops a coordinator or an agent excuses it.
 
 The condition `Released` may name another revision only once all nodes that can take it had it; `Halted` is what the
@@ -72,7 +72,7 @@ def _named(words):
 
 
 class Truth:
-    """`with Truth(admin, nodes, "net") as truth:` beside a story; the end fails if something was told that was not so."""
+    """`with Truth(admin, nodes, "net") as truth:` beside a story; the end fails if something was reported that was not so."""
 
     def __init__(self, admin, nodes, daemon, namespace="kube-system", late=LATE, in_a_row=LOOKS):
         self.admin, self.daemon, self.namespace, self.late, self.in_a_row = admin, daemon, namespace, late, in_a_row
@@ -82,7 +82,7 @@ class Truth:
         self.ends, self.lock = threading.Event(), threading.Lock()
         self.plugin = self.thread = self.released = None
         self.following = Following()
-        # The nodes that each revision was seen Ready on: on a busy machine that was long ago when it is told.
+        # The nodes that each revision was seen Ready on: on a busy machine that was long ago when it is reported.
         self.had = {}
 
     def __enter__(self):
@@ -98,9 +98,9 @@ class Truth:
         self.ends.set()
         self.thread.join(60)
         self.following.end()
-        print(f"  told and true: {self.looks} looks, {len(self.wrong)} wrong")
+        print(f"  reported and true: {self.looks} looks, {len(self.wrong)} wrong")
         if kind is None and self.wrong:
-            raise AssertionError("what was told was not so:\n" + "\n".join(self.wrong[:20]))
+            raise AssertionError("what was reported was not so:\n" + "\n".join(self.wrong[:20]))
 
     def joins(self, node):
         """Another node."""
@@ -113,8 +113,8 @@ class Truth:
             self.nodes.pop(name, None)
 
     def excuse(self, *names, seconds=float("inf")):
-        """For so long nothing is expected of what the agents of these nodes tell, and of what is counted of them; without
-        names of nothing at all: nobody coordinates."""
+        """For so long nothing is expected of what the agents of these nodes report, and of what is counted of them; without
+        names of nothing at all: no coordinator runs."""
         with self.lock:
             self.dark.update(dict.fromkeys(names or ("",), time.monotonic() + seconds))
 
@@ -125,7 +125,7 @@ class Truth:
     def _run(self):
         while not self.ends.wait(1):
             try:
-                # A request each time: an API server that is silent tells nothing.
+                # A request each time: an API server that is silent says nothing.
                 it = self.admin.get("daemonsets", self.daemon, self.namespace)
                 if it is not None and it.get("status", {}).get("conditions"):
                     with self.following.here():
@@ -225,15 +225,15 @@ class Truth:
     def _look(self, it):
         self._sample(it)
         it = self.admin.get("daemonsets", self.daemon, self.namespace) or it
-        told = [*self._status(it), *self._reports(it)]
+        reported = [*self._status(it), *self._reports(it)]
         if self.looks % COMMANDS == 0:
-            told += self._commands()
+            reported += self._commands()
         self._sample(it)
         self.looks += 1
         if time.monotonic() - self.began < self.late:
-            return  # what is told may be older than all that was seen
+            return  # what is reported may be older than all that was seen
         dark, history = self._dark(), self.history
-        for what, node, value, of in told:
+        for what, node, value, of in reported:
             if "" in dark or node in dark or (dark and not node):
                 self.since.pop(what, None)
                 continue
@@ -277,22 +277,22 @@ class Truth:
         dark = self._dark()
         with self.lock:
             known = set(self.nodes) - dark
-        # Each node by itself: what is told of one may be late while another's changes.
+        # Each node by itself: what is reported of one may be late while another's changes.
         for name in known:
             yield f"Degraded: {name}", name, name in named, lambda counters, *_, name=name: name in counters["troubled"]
 
     def _released(self, condition, it, is_new):
-        """What is released was had by all nodes that can take it when that was first told; and it is the newest, or it is not."""
+        """What is released was had by all nodes that can take it when that was first reported; and it is the newest, or it is not."""
         found = re.fullmatch(r"ControllerRevision \S+ \(hash (\S+)\) at generation \d+", condition.get("message", ""))
         if not found:
             return
-        told = found.group(1)
+        hash_of = found.group(1)
         if self.released is None or self._dark():
-            self.released = told
-        if told != self.released:
-            yield "Released", "", True, lambda *_: self._had_by_all(told)
+            self.released = hash_of
+        if hash_of != self.released:
+            yield "Released", "", True, lambda *_: self._had_by_all(hash_of)
         if is_new:
-            yield "Released=Complete", "", condition["reason"] == "Complete", lambda counters, *_: counters["wanted"] == told
+            yield "Released=Complete", "", condition["reason"] == "Complete", lambda counters, *_: counters["wanted"] == hash_of
         if is_new and condition["reason"] == "RollingOut":
             paused = it["metadata"].get("annotations", {}).get("daemonlet.dev/paused") == "true"
             yield "Released=RollingOut", "", True, lambda counters, *_: not counters["halted"] and not paused
@@ -308,9 +308,9 @@ class Truth:
     def _reports(self, it):
         for report in self.admin.list("nodedaemons"):
             name = report["metadata"]["name"]
-            told = [daemon for daemon in report.get("status", {}).get("daemons", [])
-                    if (daemon["namespace"], daemon["name"], daemon.get("uid")) == (self.namespace, self.daemon, it["metadata"]["uid"])]
-            live = [one for daemon in told for one in daemon.get("instances", []) if not one.get("ending")]
+            reported = [daemon for daemon in report.get("status", {}).get("daemons", [])
+                        if (daemon["namespace"], daemon["name"], daemon.get("uid")) == (self.namespace, self.daemon, it["metadata"]["uid"])]
+            live = [one for daemon in reported for one in daemon.get("instances", []) if not one.get("ending")]
             value = sorted((one["revision"], bool(one.get("readySince"))) for one in live)
 
             def of(_, here, nodes, name=name):

@@ -39,7 +39,7 @@ def until(check, seconds, what, pause=None):
     """Calls `check` until it gives something true, and returns that; `TooLong` after `seconds`.
 
     For what has no event to wait on (a file in another mount namespace, a peer that does not
-    answer yet). Errors of `check` count as "not yet", and the last is told. With `pause` it looks that often, whatever a
+    answer yet). Errors of `check` count as "not yet", and the last is named. With `pause` it looks that often, whatever a
     look costs: for what passes quickly, or is measured.
     """
     with _followed(check) as look:
@@ -56,7 +56,7 @@ def _until(look, seconds, what, pause):
             if value:
                 return value
             last = value
-        except Exception as error:  # noqa: BLE001  (whatever it is, it is told below)
+        except Exception as error:  # noqa: BLE001  (whatever it is, it is named below)
             last = error
         if time.monotonic() > deadline:
             raise TooLong(f"not within {seconds} s: {what} (last: {last!r})")

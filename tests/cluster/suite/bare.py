@@ -1,6 +1,6 @@
 """Nodes without a kubelet: the agent alone with its folders, against a real API server.
 
-Owns what stories about rules share. A stand-in says in the runtime's place what runs; nobody makes
+Owns what stories about rules share. A stand-in says in the runtime's place what runs; there are no
 mirror pods.
 """
 
@@ -25,7 +25,7 @@ SOON = 20
 
 @dataclass(frozen=True)
 class Instance:
-    """An instance, as its manifest tells."""
+    """An instance, as its manifest has it."""
 
     file: str
     text: str
@@ -88,9 +88,9 @@ class BareNode:
         self.cluster.admin.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "labels": self.labels}})
         self.cluster.admin.patch("nodes", self.name, {"spec": {"taints": None}})
         if self.version:
-            self.tell_version(self.version)
+            self.report_version(self.version)
 
-    def tell_version(self, version):
+    def report_version(self, version):
         """Writes the kubelet's version into the Node's status."""
         self.cluster.admin.patch("nodes", self.name, {"status": {"nodeInfo": {"kubeletVersion": version}}}, sub="status")
 

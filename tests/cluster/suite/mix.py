@@ -194,13 +194,13 @@ class Mix:
             (agent.folder / name).unlink(missing_ok=True)
 
     def delete_pod(self):
-        """Somebody restarts a daemon."""
+        """An operator restarts a daemon."""
         pods = [item for item in self.admin.list("pods", NAMESPACE) if "deletionTimestamp" not in item["metadata"]]
         if pods:
             self.admin.delete("pods", self.dice.choice(pods)["metadata"]["name"], NAMESPACE)
 
     def remove_manifest(self):
-        """Somebody takes a manifest."""
+        """An operator removes a manifest."""
         agent = self.dice.choice(self.agents)
         manifests = list(agent.manifests())
         if manifests:
@@ -249,7 +249,7 @@ class Mix:
             # NoSchedule keeps what runs, and lets nothing begin.
             self.set_taint(agent, [taint | {"effect": "NoExecute"} for taint in self.taints[agent]])
         for agent in self.agents:
-            until(lambda agent=agent: self._has_heard(agent), SETTLE, "what is being deleted is gone, and is known to be")
+            until(lambda agent=agent: self._knows_deletions(agent), SETTLE, "what is being deleted is gone, and is known to be")
         for name in self.files():
             # A file whose daemon was deleted in the API is followed again when it changes, which is after the deletion.
             body = json.loads((self.agents[0].folder / name).read_text(encoding="utf-8"))
@@ -257,12 +257,12 @@ class Mix:
             body["spec"]["updateStrategy"] = {"type": "RollingUpdate"}
             self._write(json.dumps(body), name)
 
-    def _has_heard(self, agent):
+    def _knows_deletions(self, agent):
         """Whether the agent knows of every deletion, and each has ended."""
-        told, names = agent.cli("status", "--json").stdout, self.names()
-        report = json.loads(told)
+        output, names = agent.cli("status", "--json").stdout, self.names()
+        report = json.loads(output)
         of_api = {daemon["name"] for daemon in report["daemons"] if daemon["source"] == "api"}
-        return report["agent"]["api"] == "connected" and "is being deleted" not in told and of_api <= set(names)
+        return report["agent"]["api"] == "connected" and "is being deleted" not in output and of_api <= set(names)
 
     def _data_is_there(self, number):
         for kind, make in (("configmaps", _config), ("secrets", _secret)):

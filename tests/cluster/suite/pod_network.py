@@ -21,9 +21,9 @@ def all_reach_all(machines, prefix="probe-"):
     for machine, (container, _) in probes.items():
         for other, (_, address) in probes.items():
             if machine is not other:
-                told = fetch(machine, container, f"http://{address}:8080/")
-                if told != other.name:
-                    raise AssertionError(f"{machine.name} asked {other.name} at {address} and heard {told!r}")
+                answer = fetch(machine, container, f"http://{address}:8080/")
+                if answer != other.name:
+                    raise AssertionError(f"{machine.name} asked {other.name} at {address} and got {answer!r}")
     return True
 
 

@@ -43,7 +43,7 @@ class Reader(Story):
         return {file: agent.node.data(instance, volume, file) for volume, file in (("settings", "level"), ("keys", "key"), ("token", "token"))}
 
     def without_api(self):
-        """From here on nobody answers."""
+        """From here on no API server answers."""
         self.cluster.stop("api")
         self.addCleanup(self.cluster.start_api)
 

@@ -9,7 +9,7 @@ from kit.control_plane import ControlPlane
 
 
 class Story(unittest.TestCase):
-    """Its tests are told in order; after one that failed the rest are skipped."""
+    """Its tests run in order; after one that failed the rest are skipped."""
 
     broken = None
 

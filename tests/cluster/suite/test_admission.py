@@ -25,7 +25,7 @@ def setUpModule():  # noqa: N802 (unittest's name)
 
 
 class Admission(Story):
-    """What admission changes, what it refuses, and what happens where nobody answers."""
+    """What admission changes, what it refuses, and what happens where nothing answers."""
 
     def setUp(self):
         super().setUp()
@@ -33,10 +33,10 @@ class Admission(Story):
         until(self.may_ask, SOON, "agents may ask")
 
     def may_ask(self):
-        """Whether agents have the right; the policy that holds them has another word."""
-        somebody = self.cluster.user(agents.user("somebody"), [agents.GROUP])
+        """Whether agents have the right; the policy that holds them says otherwise."""
+        one_agent = self.cluster.user(agents.user("somebody"), [agents.GROUP])
         try:
-            somebody.request("POST", f"/api/v1/namespaces/{self.namespace}/pods?dryRun=All", {"metadata": {"name": "a"}, "spec": {"containers": []}})
+            one_agent.request("POST", f"/api/v1/namespaces/{self.namespace}/pods?dryRun=All", {"metadata": {"name": "a"}, "spec": {"containers": []}})
         except Refused as refused:
             return "cannot create resource" not in str(refused)
         return True
@@ -99,8 +99,8 @@ class Admission(Story):
             self.assertIn(words, first.text)
         self.assertNotRegex(first.text, r"kube-api-access-(?!token)")
         self.assertFalse(self.admin.list("pods", self.namespace), "nothing was created")
-        told = agent.cli("explain", f"{self.namespace}/mesh").stdout
-        self.assertIn("yes  the API server's admission: it accepts the pod (revision ", told)
+        explained = agent.cli("explain", f"{self.namespace}/mesh").stdout
+        self.assertIn("yes  the API server's admission: it accepts the pod (revision ", explained)
         self.settled(agent)
         self.assertEqual(self.dry_runs() - before, 1, "one question for one instance")
         # It would answer otherwise now; what runs stays as it is, over a restart and without the API server, too.
@@ -122,7 +122,7 @@ class Admission(Story):
         self.assertNotIn("sidecar", second.text, "the next one is asked about anew")
         self.assertEqual(second.revision, first.revision)
 
-    def test_a_refusal_is_told_in_the_api_servers_words_and_what_runs_stays(self):
+    def test_a_refusal_is_reported_in_the_api_servers_words_and_what_runs_stays(self):
         # No controller fills a quota in here.
         quota = {"hard": {"pods": "1"}, "used": {"pods": "1"}}
         self.admin.create("resourcequotas", {"metadata": {"name": "few", "namespace": self.namespace}, "spec": {"hard": quota["hard"]}})
@@ -133,9 +133,9 @@ class Admission(Story):
         self.assertEqual(found["state"], "refused")
         self.assertIn("pod: the API server refuses it: pods ", found["reason"])
         self.assertFalse(self.instances(agent, "net"))
-        told = until(lambda: [e["note"] for e in self.admin.list("events", self.namespace) if e["reason"] == "Refused"], SOON, "an event")
-        self.assertIn("exceeded quota: few", told[0])
-        # Its last word holds while nobody can be asked.
+        notes = until(lambda: [e["note"] for e in self.admin.list("events", self.namespace) if e["reason"] == "Refused"], SOON, "an event")
+        self.assertIn("exceeded quota: few", notes[0])
+        # Its last answer holds while the API server cannot be asked.
         self.cluster.freeze()
         try:
             agent.restart()
@@ -151,8 +151,8 @@ class Admission(Story):
         self.change("net", "two")
         found = self.says_of(agent, "net", "denied request: two is not wanted here")
         self.assertIn("the old instance stays", found["reason"])
-        told = agent.cli("explain", f"{self.namespace}/net").stdout
-        self.assertRegex(told, r"no   the API server's admission: .*two is not wanted here")
+        explained = agent.cli("explain", f"{self.namespace}/net").stdout
+        self.assertRegex(explained, r"no   the API server's admission: .*two is not wanted here")
         self.keeps(agent, first, "net")
         self.change("net", "three")
         self.instance(agent, "net", other_than=first)
@@ -184,7 +184,7 @@ class Admission(Story):
         agent.cli("retry", f"{self.namespace}/net")
         self.instance(agent, "net", other_than=first, seconds=60)
 
-    def test_a_webhook_that_nobody_serves_holds_no_first_instance_up(self):
+    def test_a_webhook_that_is_not_served_holds_no_first_instance_up(self):
         agent = self.start()
         self.put(self.daemon("old"))
         old = self.instance(agent, "old")

@@ -53,7 +53,7 @@ class Beside(Story):
         self.assertEqual([status[name]["desiredNumberScheduled"] for name in ("gated", "bridge")], [0, 2])
         self.assertNotIn("conditions", status["bridge"])
 
-    def test_2_a_controller_that_acts_is_told(self):
+    def test_2_a_controller_that_acts_is_reported(self):
         self.admin.apply(body("fought", STATIC))
         degraded = lambda: self.world.conditions("fought").get("Degraded", {})
         until(lambda: degraded().get("reason") == "Conflict", SOON, "the condition says it")

@@ -55,7 +55,7 @@ class Bootstrap(Story):
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.agent.cli('status').stdout}\n{self.agent.process.tail(25)}") from None
 
-    def test_1_it_bridges_while_nobody_schedules(self):
+    def test_1_it_bridges_while_no_scheduler_runs(self):
         self.admin.create("configmaps", {"metadata": {"name": "settings", "namespace": NAMESPACE}, "data": {"key": "value"}})
         mount = {"volumeMounts": [{"name": "settings", "mountPath": "/settings"}]}
         volumes = [{"name": "settings", "configMap": {"name": "settings"}}]
@@ -77,9 +77,9 @@ class Bootstrap(Story):
         print(f"          hand-over of a host port: the stock pod runs {time.monotonic() - began:.1f} s after the scheduler came")
         ready = lambda: {c["type"]: c["status"] for c in self.stock("net")[0]["status"]["conditions"]}.get("Ready")
         until(lambda: ready() == "True", SOON, "it is ready")
-        told = self.agent.cli("status")
-        self.assertRegex(told.stdout, r"(?m)^\S+/net +API .* standing by .*the DaemonSet controller's pod net-")
-        self.assertEqual(told.returncode, 0, told.stdout)
+        status = self.agent.cli("status")
+        self.assertRegex(status.stdout, r"(?m)^\S+/net +API .* standing by .*the DaemonSet controller's pod net-")
+        self.assertEqual(status.returncode, 0, status.stdout)
         self.assertIn(": standing by: the DaemonSet controller's pod net-", self.agent.cli("explain", f"{NAMESPACE}/net").stdout)
 
     def test_3_nothing_returns_after_it_was_ready_once(self):

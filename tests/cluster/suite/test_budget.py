@@ -24,7 +24,7 @@ NODES = 5
 SOON = 180
 ROLLOUTS = 50 if os.environ.get("DAEMONLET_LONG") else 3
 LEASE = "daemonlet-coordinator"
-# A gate that nobody opens, and more than the node has.
+# A gate that is never opened, and more than the node has.
 NEVER_READY = {"gates": [{"conditionType": "example.org/never"}]}
 TOO_LARGE = {"container": {"resources": {"requests": {"cpu": "4000"}}}}
 
@@ -84,8 +84,8 @@ class BudgetTest(Coordinated):
         try:
             until(done, within, "the rollout ends", pause=0.2)
         except AssertionError as error:
-            told = [(r["metadata"]["name"], r["spec"], r["status"].get("daemons")) for r in cls.admin.list("nodedaemons")]
-            raise AssertionError(f"{error}\n{cls.status()[1]}\n{told}\n{cls.one.process.tail()}\n{cls.two.process.tail()}") from None
+            reports = [(r["metadata"]["name"], r["spec"], r["status"].get("daemons")) for r in cls.admin.list("nodedaemons")]
+            raise AssertionError(f"{error}\n{cls.status()[1]}\n{reports}\n{cls.one.process.tail()}\n{cls.two.process.tail()}") from None
 
     def images(self):
         """How many nodes have each image, pods that end left out."""
@@ -98,8 +98,8 @@ class BudgetTest(Coordinated):
         newest = max(self.admin.list("controllerrevisions", "kube-system", labels="app=net"), key=lambda r: r["revision"])
         if not newest["data"]["spec"]["template"]["spec"]["containers"][0]["image"].endswith(f":{self.number}"):
             return False
-        told = [d for r in self.admin.list("nodedaemons") for d in r["status"].get("daemons", [])]
-        return any(i["revision"] == newest["metadata"]["labels"]["controller-revision-hash"] for d in told for i in d["instances"])
+        reported = [d for r in self.admin.list("nodedaemons") for d in r["status"].get("daemons", [])]
+        return any(i["revision"] == newest["metadata"]["labels"]["controller-revision-hash"] for d in reported for i in d["instances"])
 
     def test_1_a_holder_that_was_stopped_and_wakes_after_another_took_over_does_no_harm(self):
         self.observer.expect(1)
@@ -157,7 +157,7 @@ class BudgetTest(Coordinated):
         self.assertEqual(self.observer.wrong, [])
 
     def flap(self, node):
-        """The Node is not heard for a while: the kubelet's next look puts it right."""
+        """The Node counts as silent for a while: the kubelet's next look puts it right."""
         self.observer.flaps(node)
         condition = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "flaps"}
         self.admin.patch("nodes", node, {"status": {"conditions": [condition]}}, sub="status")

@@ -31,7 +31,7 @@ def setUpModule():  # noqa: N802 (unittest's name)
 class Checkpoint(Reader):
     """As it is by default: readable for root."""
 
-    def test_what_cannot_be_trusted_is_told_and_set_aside_and_what_runs_stays(self):
+    def test_what_cannot_be_trusted_is_reported_and_set_aside_and_what_runs_stays(self):
         agent, first = self.reader()
         before = self.data(agent, first)
         spoil = {
@@ -54,8 +54,8 @@ class Checkpoint(Reader):
                 agent.start()
                 for file in self.state(agent):
                     self.says(agent, f"{file.name}.* it is not used, its bytes are kept in .*{file.name}.bad-")
-                told = {path.read_bytes() for file in self.state(agent) for path in file.parent.glob(f"{file.name}.bad-*")}
-                self.assertLessEqual(set(kept), told)
+                set_aside = {path.read_bytes() for file in self.state(agent) for path in file.parent.glob(f"{file.name}.bad-*")}
+                self.assertLessEqual(set(kept), set_aside)
                 self.settled(agent)
                 self.keeps(agent, first, "reader", 0.5)
                 self.assertEqual(self.data(agent, first) | {"token": None}, before | {"token": None})
@@ -65,7 +65,7 @@ class Checkpoint(Reader):
         self.settled(agent)
         file = agent.folder / "filed.json"
         file.write_text(json.dumps(self.daemon("filed", labels={})), encoding="utf-8")
-        # Told at the end of the pass that made it.
+        # Reported at the end of the pass that made it.
         until(lambda: '"starting"' in agent.cli("status", "--json").stdout, SOON, "its instance is made")
         agent.kill()
         file.unlink()
@@ -133,7 +133,7 @@ class Checkpoint(Reader):
         again = self.instance(agent, "reader", seconds=5)
         self.assertEqual((again.uid, again.text), (first.uid, text))
         self.assertEqual(self.data(agent, again), before)
-        # From now on it is as ever: what is removed was removed by somebody.
+        # From now on it is as ever: what is removed was removed by an operator.
         until(lambda: "starting" in agent.cli("status").stdout or "unknown" in agent.cli("status").stdout, SOON, "status has it")
         (agent.node.manifests / again.file).unlink()
         never(lambda: any(one.uid == first.uid for one in self.instances(agent, "reader")), 3, "a UID came back in the boot that had it")

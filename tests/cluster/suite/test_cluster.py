@@ -56,9 +56,9 @@ class OneNode(unittest.TestCase):
         never(lambda: self.node.cri.of("plain-"), 1, "the pod came back")
 
     def test_a_user_without_rights_is_refused(self):
-        nobody = self.cluster.user("nobody")
+        without_rights = self.cluster.user("nobody")
         with self.assertRaisesRegex(AssertionError, "403"):
-            nobody.list("daemonsets")
+            without_rights.list("daemonsets")
 
     def test_hollow_nodes_take_static_pods_too(self):
         with ExitStack() as stack:

@@ -65,16 +65,16 @@ class CoordinationTest(RolledOut):
         before = self.images()
         self.annotate(paused="true")
         self.change("2")
-        until(lambda: self.released("1") == "Held", SOON, "the pause is told")
+        until(lambda: self.released("1") == "Held", SOON, "the pause is shown")
         self.truth.excuse()
-        told = {"desiredNumberScheduled": NODES, "updatedNumberScheduled": 0, "numberReady": NODES, "numberAvailable": NODES}
+        expected = {"desiredNumberScheduled": NODES, "updatedNumberScheduled": 0, "numberReady": NODES, "numberAvailable": NODES}
         self.kubectl("delete", "crd", "nodedaemons.daemonlet.dev")
         self.annotate(paused=None)
         for one in self.agents.values():
             one.process.wait_line("changed templates wait until the coordinator's approvals can be", SOON)
         counters = ("desiredNumberScheduled", "updatedNumberScheduled", "numberReady", "numberAvailable")
-        never(lambda: self.images() != before or {field: self.status().get(field, 0) for field in counters} != told, QUIET,
-              "a node changes without an approval, or an outage is told that is none")
+        never(lambda: self.images() != before or {field: self.status().get(field, 0) for field in counters} != expected, QUIET,
+              "a node changes without an approval, or an outage is shown that is none")
         self.annotate(paused="true")
         name = self.join()
         until(lambda: self.images() == before | {name: "1"}, SOON, "the node that joins has the released revision")
@@ -106,9 +106,9 @@ class CoordinationTest(RolledOut):
         # Nothing fails on a hollow node by itself: its agent's word, in its stead.
         self.truth.excuse(bad)
         self.agents[bad].stop()
-        told = self.admin.get("nodedaemons", bad)["status"]["daemons"]
-        told[0]["failed"] = {"revision": self.hash_of("4"), "cause": "image", "message": "no such image"}
-        self.admin.patch("nodedaemons", bad, {"status": {"daemons": told}}, sub="status")
+        daemons = self.admin.get("nodedaemons", bad)["status"]["daemons"]
+        daemons[0]["failed"] = {"revision": self.hash_of("4"), "cause": "image", "message": "no such image"}
+        self.admin.patch("nodedaemons", bad, {"status": {"daemons": daemons}}, sub="status")
         until(lambda: self.condition("Halted")[0] == "True", SOON, "it halts")
         self.assertIn(bad, self.condition("Halted")[2])
         warned = lambda reason: [e for e in self.admin.list("events", "kube-system")
@@ -145,7 +145,7 @@ class CoordinationTest(RolledOut):
         notes = [e["note"] for e in warned("RolloutHalted")]
         self.assertEqual([note.split(":")[0] for note in notes], [f"revision {self.hash_of('4')}"], "one for all nodes and times")
 
-    def test_5_a_node_without_an_agent_holds_nobody_up_for_ever(self):
+    def test_5_a_node_without_an_agent_holds_no_other_up_for_ever(self):
         silent = self.stack.enter_context(HollowNode(self.cluster, "hollow-silent", 20))
         self.admin.wait("nodes", lambda seen: ("", silent.name) in seen, SOON, "it is registered")
         self.truth.joins(silent)
@@ -163,14 +163,14 @@ class CoordinationTest(RolledOut):
         until(lambda: self.status().get("numberReady") == len(self.agents), SOON, "all are ready")
         self.truth.excuse(name)
         self.agents[name].kill()
-        until(lambda: self.condition("Degraded")[2] == f"agent does not renew its Lease on 1 node: {name}", 100, "the dead agent is told")
+        until(lambda: self.condition("Degraded")[2] == f"agent does not renew its Lease on 1 node: {name}", 100, "the dead agent is reported")
         until(lambda: self.status()["numberReady"] == len(self.agents), SOON, "its mirror pod says that it is ready")
-        until(lambda: self.told_silent(name), SOON, "the plugin tells it, too")
+        until(lambda: self.is_shown_silent(name), SOON, "the plugin shows it, too")
 
-    def told_silent(self, name):
+    def is_shown_silent(self, name):
         """Whether `kubectl daemonlet` says that the agent of one node is silent, and that its daemon is ready."""
-        told = self.ask("-o", "json", check=False)
-        nodes = json.loads(told.stdout)["daemonSets"][0]["nodes"]
+        asked = self.ask("-o", "json", check=False)
+        nodes = json.loads(asked.stdout)["daemonSets"][0]["nodes"]
         return [(node["node"], node["ready"]) for node in nodes if node.get("isSilent")] == [(name, True)]
 
     def test_7_a_node_that_breaks_and_is_deleted_counts_also_for_another_coordinator(self):

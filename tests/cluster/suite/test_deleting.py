@@ -17,7 +17,7 @@ from .mirror_world import body
 from .mirror_world import owner
 from .story import Story
 
-# Says when it is told to end, and takes its time.
+# Says when it gets SIGTERM, and takes its time.
 SLOW = ["sh", "-c", 'trap "sleep 3; exit 0" TERM; sleep 100000 & wait; wait']
 
 
@@ -46,8 +46,8 @@ class Deleting(Story):
 
     def status(self, name):
         """What the real node's agent says of a daemon."""
-        told = json.loads(self.world.agent.cli("status", "--json").stdout)
-        return next((d for d in told["daemons"] if d["name"] == name), {})
+        status = json.loads(self.world.agent.cli("status", "--json").stdout)
+        return next((d for d in status["daemons"] if d["name"] == name), {})
 
     def test_01_background_and_foreground(self):
         for how in ("background", "foreground"):
@@ -56,11 +56,11 @@ class Deleting(Story):
                 self.kubectl("delete", f"ds/{how}", f"--cascade={how}", "--timeout=50s")
                 self.gone(how)
 
-    def test_02_orphans_run_on_and_are_told(self):
+    def test_02_orphans_run_on_and_are_reported(self):
         first = self.run_daemon("child", container={"command": SLOW})
         self.kubectl("delete", "ds/child", "--cascade=orphan", "--timeout=20s")
         until(lambda: self.status("child").get("state") == "orphaned", SOON, "status says that it is orphaned")
-        until(lambda: {owner(pod) for pod in self.world.pods("child")} == {""}, SOON, "nobody owns the mirror pods")
+        until(lambda: {owner(pod) for pod in self.world.pods("child")} == {""}, SOON, "the mirror pods have no owner")
         never(lambda: self.cri.of("child-") != [first], 4, "it was restarted")
         self.assertIn("orphaned", self.world.agent.cli("status").stdout)
 
@@ -75,7 +75,7 @@ class Deleting(Story):
         first = self.cri.wait_running("child-")
         self.world.agent.stop()
         self.kubectl("delete", "ds/child", "--cascade=orphan", "--timeout=20s")
-        until(lambda: {owner(pod) for pod in self.world.pods("child")} == {""}, SOON, "nobody owns the mirror pods")
+        until(lambda: {owner(pod) for pod in self.world.pods("child")} == {""}, SOON, "the mirror pods have no owner")
         self.world.agent.start()
         until(lambda: self.status("child").get("state") == "orphaned", SOON, "status says that it is orphaned")
         never(lambda: self.cri.of("child-") != [first], 4, "it was restarted")
@@ -105,7 +105,7 @@ class Deleting(Story):
         first = self.cri.wait_running("picky-")
         self.admin.patch("nodes", name, {"metadata": {"labels": {"disk": "slow"}}})
         until(lambda: not self.world.agent.manifests("_picky-"), SOON, "its manifest goes")
-        going = until(lambda: [p for p in self.world.pods("picky") if "deletionTimestamp" in p["metadata"]], 10, "the API is told that it ends")
+        going = until(lambda: [p for p in self.world.pods("picky") if "deletionTimestamp" in p["metadata"]], 10, "the API server shows that it ends")
         self.assertGreaterEqual(going[0]["metadata"]["deletionGracePeriodSeconds"], 1)
         self.assertEqual(self.cri.of("picky-"), [first], "it has its grace period")
         self.gone("picky")

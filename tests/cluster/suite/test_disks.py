@@ -1,4 +1,4 @@
-"""A node whose disk, clock, folders or limits are against it: told in words, nothing lost, and over when it is over."""
+"""A node whose disk, clock, folders or limits are against it: reported in words, nothing lost, and over when it is over."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Views of the API that are wrong, one kind a story: none of them ends what runs, and each is told."""
+"""Views of the API that are wrong, one kind a story: none of them ends what runs, and each is reported."""
 
 import json
 import shutil
@@ -97,7 +97,7 @@ class Restored(Story):
         self.vanished_are_held(agent, first)
         agent.restart()
         self.vanished_are_held(agent, first)
-        # What is applied again is the same daemon; then all is told apart again.
+        # What is applied again is the same daemon; after that a removal counts again.
         for name in NEW:
             self.put(self.daemon(name))
         until(lambda: "went back" not in agent.cli("status").stdout, SOON, "nothing is missing any more")
@@ -130,7 +130,7 @@ class Restored(Story):
 
 
 class Liar(Story):
-    """Somebody between agent and API server tells of DaemonSets what is not so."""
+    """A proxy between agent and API server shows DaemonSets that are not so."""
 
     def setUp(self):
         super().setUp()
@@ -165,10 +165,10 @@ class Liar(Story):
         except OSError:
             return False
 
-    def lie(self, what, is_told=True):
-        """Tells a lie from now on, or not any more."""
+    def lie(self, what, is_on=True):
+        """Lies from now on, or not any more."""
         file = self.lies / what
-        file.touch() if is_told else file.unlink()
+        file.touch() if is_on else file.unlink()
 
     def test_an_empty_list_ends_nothing(self):
         agent = self.start_agent(kubeconfig=str(self.way))

@@ -20,7 +20,7 @@ from suite import story
 
 NAMESPACE = "kube-system"
 MODE = {"daemonlet.dev/mode": "static"}
-# A second between the word and the end, so that an overlap is there to be seen.
+# A second between SIGTERM and the end, so that an overlap is there to be seen.
 LINGERS = {"command": ["sh", "-c", "trap 'sleep 1; exit' TERM; while :; do sleep 3600 & wait; done"]}
 
 WORLD = SimpleNamespace()
@@ -157,7 +157,7 @@ class Faults(Faulty):
         self.assertEqual(watcher.bad, [])
         self.assertGreater(len(watcher.seen), 3, "too little happened")
 
-    def test_a_daemon_that_goes_before_the_kubelet_has_heard_of_the_api_server_ends(self):
+    def test_a_daemon_that_goes_before_the_kubelet_has_reached_the_api_server_ends(self):
         self.agent.folder.joinpath("forgotten.json").write_text(json.dumps(labelled("forgotten")), encoding="utf-8")
         self.addCleanup(self.agent.folder.joinpath("forgotten.json").unlink, missing_ok=True)
         self.cri.wait_running("forgotten-", 40)
@@ -183,15 +183,15 @@ class Faults(Faulty):
         until(lambda: self.uids("edited") and not {uid, forged} & set(self.uids("edited").values()), 20, "a new instance")
         self.cri.wait_running("edited-")
 
-    def test_a_copy_of_a_manifest_is_told_and_goes_with_it(self):
+    def test_a_copy_of_a_manifest_is_reported_and_goes_with_it(self):
         self.run_daemon(labelled("copied"))
         _, text = self.agent.wait_manifest("copied")
         self.replace("zz-copy.yaml", text + "# mine\n")
-        until(lambda: "zz-copy.yaml: a copy of the manifest" in self.agent.cli("status").stdout, 5, "the copy is told")
+        until(lambda: "zz-copy.yaml: a copy of the manifest" in self.agent.cli("status").stdout, 5, "the copy is reported")
         self.delete_daemon("copied")
         self.assertFalse((self.node.manifests / "zz-copy.yaml").exists())
 
-    def test_a_state_folder_that_somebody_removed_is_made_again(self):
+    def test_a_state_folder_that_was_removed_is_made_again(self):
         daemon = self.run_daemon(labelled("stately"))
         state, lines = self.agent.home / "state", len(self.agent.process.lines)
         self.agent.process.freeze()
@@ -233,7 +233,7 @@ class Faults(Faulty):
         began = time.monotonic()
         until(lambda: self.agent.manifests("meanwhile"), 10, "another daemon's manifest")
         self.assertLess(time.monotonic() - began, 5)
-        self.assertEqual(list(self.agent.manifests("frozen")), first, "the old instance stays while nobody knows the new one's images")
+        self.assertEqual(list(self.agent.manifests("frozen")), first, "the old instance stays while the new one's images are not known")
         self.node.containerd.thaw()
         until(lambda: list(self.agent.manifests("frozen")) not in ([], first), 60, "it is replaced")
         self.cri.wait_running("frozen-", 60)

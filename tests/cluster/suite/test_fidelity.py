@@ -31,8 +31,8 @@ NOT_VALID = {"fluentd-daemonset-loggly-rbac.yaml", "intel-xpumanager-sidecar.yam
 def documents(path):
     """The objects of a file."""
     texts = [text for text in re.split(r"(?m)^---.*$", path.read_text(encoding="utf-8")) if text.strip()]
-    told = subprocess.run([tools.program("yamlread")], input="\n".join(map(json.dumps, texts)), capture_output=True, text=True, check=True)
-    values = [json.loads(line).get("value") for line in told.stdout.splitlines()]
+    decoded = subprocess.run([tools.program("yamlread")], input="\n".join(map(json.dumps, texts)), capture_output=True, text=True, check=True)
+    values = [json.loads(line).get("value") for line in decoded.stdout.splitlines()]
     flat = []
     for value in values:
         if isinstance(value, dict):
@@ -80,8 +80,8 @@ def tolerations(stock, ours):
     """The kubelet makes every static pod tolerate every NoExecute taint; the order means nothing."""
     everything = {"operator": "Exists", "effect": "NoExecute"}
     for pod in (stock, ours):
-        told = [one for one in pod["spec"].get("tolerations", []) if one != everything]
-        pod["spec"]["tolerations"] = sorted(told, key=json.dumps)
+        specific = [one for one in pod["spec"].get("tolerations", []) if one != everything]
+        pod["spec"]["tolerations"] = sorted(specific, key=json.dumps)
 
 
 def account(stock, ours):
@@ -116,16 +116,16 @@ def volumes(stock, ours):
 def waiting(stock, ours):
     """A container whose environment refers to an object that is not there says what it waits for."""
     annotations = ours["metadata"].get("annotations", {})
-    told = set(filter(None, annotations.pop("daemonlet.dev/waiting-containers", "").split(",")))
+    named = set(filter(None, annotations.pop("daemonlet.dev/waiting-containers", "").split(",")))
     if not annotations:
         ours["metadata"].pop("annotations", None)
     for theirs, mine in zip(containers(stock), containers(ours)):
         refers = json.dumps([theirs.get("env"), theirs.get("envFrom")])
-        if mine["name"] in told and ("configMap" in refers or "secret" in refers):
-            told.remove(mine["name"])
+        if mine["name"] in named and ("configMap" in refers or "secret" in refers):
+            named.remove(mine["name"])
             mine["env"] = [one for one in mine["env"] if one["name"] != "DAEMONLET_WAITS_FOR"]
-    if told:
-        ours["metadata"]["waiting without a reference"] = sorted(told)
+    if named:
+        ours["metadata"]["waiting without a reference"] = sorted(named)
 
 
 def gate(stock, ours):
@@ -179,8 +179,8 @@ def app_armor(stock, ours):
     """The API copies the old annotation to the field; of a static pod the kubelet reads the annotation."""
     for theirs, mine in zip(containers(stock), containers(ours)):
         annotation = f"container.apparmor.security.beta.kubernetes.io/{theirs['name']}"
-        told = mine.get("securityContext", {})
-        if ours["metadata"].get("annotations", {}).get(annotation) and "appArmorProfile" not in told:
+        context = mine.get("securityContext", {})
+        if ours["metadata"].get("annotations", {}).get(annotation) and "appArmorProfile" not in context:
             theirs.get("securityContext", {}).pop("appArmorProfile", None)
             if "securityContext" not in mine and not theirs.get("securityContext"):
                 theirs.pop("securityContext", None)
@@ -275,11 +275,11 @@ class Fidelity(unittest.TestCase):
         items = [daemonset | {"apiVersion": "apps/v1", "kind": "DaemonSet"}, *needed]
         source = home / "in.json"
         source.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), encoding="utf-8")
-        told = subprocess.run([agent.binary(), "render", "-f", source, "-o", home, "--json", "--node-name", self.node, "--api-endpoint", "10.0.0.1:6443"],
-                              capture_output=True, text=True, check=False)
-        outcome = next((one for one in json.loads(told.stdout)["outcomes"] if one["outcome"] != "invalid"), None)
+        rendered = subprocess.run([agent.binary(), "render", "-f", source, "-o", home, "--json", "--node-name", self.node, "--api-endpoint", "10.0.0.1:6443"],
+                                  capture_output=True, text=True, check=False)
+        outcome = next((one for one in json.loads(rendered.stdout)["outcomes"] if one["outcome"] != "invalid"), None)
         if not outcome or outcome["outcome"] != "rendered":
-            raise AssertionError(f"{meta['name']}: {told.stdout}{told.stderr}")
+            raise AssertionError(f"{meta['name']}: {rendered.stdout}{rendered.stderr}")
         taken = subprocess.run([tools.program("accepts"), "-dump", home / "manifests", self.node], capture_output=True, text=True, check=False)
         if taken.returncode:
             raise AssertionError(f"{meta['name']}: {taken.stderr}")

@@ -1,4 +1,4 @@
-"""The flagship: an unmodified published CNI DaemonSet on whole machines, with nobody to schedule it.
+"""The flagship: an unmodified published CNI DaemonSet on whole machines, without a scheduler.
 
 Three machines, an API server, controllers without the DaemonSet controller, no scheduler. The
 nodes are NotReady because there is no pod network, and nothing that needs one could bring it.
@@ -68,26 +68,26 @@ class Flannel(Story):
         address = self.admin.get("services", "probe", "kube-system")["spec"]["clusterIP"]
         machine = self.machines[0]
         container, _ = pod_address(machine, "probe-")
-        heard = until(lambda: fetch(machine, container, f"http://{address}/"), 60, "the Service answers")
-        self.assertIn(heard, NAMES)
+        answer = until(lambda: fetch(machine, container, f"http://{address}/"), 60, "the Service answers")
+        self.assertIn(answer, NAMES)
 
     def test_5_power_fails_without_an_api_server_and_flannel_is_back(self):
         self.cluster.stop("api")
         for machine in self.machines:
             machine.kill()
         for machine in self.machines:
-            flanneld, told = self.cold_boot(machine)
+            flanneld, output = self.cold_boot(machine)
             self.assertLess(flanneld, 10, "something waited for the API server")
             # It got as far as asking the API server: so it had its configuration, token, CA and environment.
-            self.assertRegex(told, r"error retrieving pod spec: Get .*/api/v1/namespaces/kube-flannel/pods/kube-flannel-ds-\w{5}-n\d.*refused")
+            self.assertRegex(output, r"error retrieving pod spec: Get .*/api/v1/namespaces/kube-flannel/pods/kube-flannel-ds-\w{5}-n\d.*refused")
 
     def cold_boot(self, machine):
         """Switches a machine on; gives the seconds to flannel's first container and to flanneld, and flanneld's first words."""
         machine.power_on()
-        flanneld, told = until(lambda: machine.first_output("kube-flannel-ds-", "kube-flannel"), 30, f"flanneld says something on {machine.name}")
+        flanneld, output = until(lambda: machine.first_output("kube-flannel-ds-", "kube-flannel"), 30, f"flanneld says something on {machine.name}")
         first, name = machine.cri.created("kube-flannel-ds-", machine.powered_wall)[0]
         print(f"          power-on of {machine.name} to flannel's first container ({name}): {first:.2f} s, to flanneld: {flanneld:.2f} s")
-        return flanneld, told
+        return flanneld, output
 
     def test_6_pods_reach_each_other_ten_seconds_after_the_api_is_back(self):
         self.cluster.start_api()
@@ -102,9 +102,9 @@ class Flannel(Story):
         for machine in self.machines:
             machine.kill()
         for machine in self.machines:
-            flanneld, told = self.cold_boot(machine)
+            flanneld, output = self.cold_boot(machine)
             self.assertLess(flanneld, 10, "the kubelet alone would have waited for half a minute")
-            self.assertRegex(told, "error retrieving pod spec: .*refused")
+            self.assertRegex(output, "error retrieving pod spec: .*refused")
         # Fast refusals put flanneld into crash back-off, which is to end with the outage.
         for machine in self.machines:
             until(lambda machine=machine: "back-off 20s restarting failed container=kube-flannel" in machine.run(

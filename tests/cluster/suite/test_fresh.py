@@ -2,7 +2,7 @@
 
 First manifests, volume data and `/run` are lost, then Secrets come back from the sealed checkpoint,
 at last everything is lost but a folder. What the state folder has forgotten (numbers of instances)
-nobody promises: then daemons run, once, and are not restarted when the API server returns.
+is not promised: then daemons run, once, and are not restarted when the API server returns.
 """
 
 import base64
@@ -168,7 +168,7 @@ class Fresh(Story):
         self.machine.power_off()
         self.wipe(MANIFESTS, "var/lib/kubelet/pods", STATE)
         running = self.boot_without_api(FILED)
-        never(lambda: self.machine.cri.of(f"{STEADY}-") or self.machine.cri.of(f"{FLEETING}-"), 2, "a daemon that nobody knows runs")
+        never(lambda: self.machine.cri.of(f"{STEADY}-") or self.machine.cri.of(f"{FLEETING}-"), 2, "an unknown daemon runs")
         self.assertEqual(sorted(self.uids()), [FILED])
         self.api_returns(running, STEADY)
         self.assertEqual(sorted(self.uids()), [FILED, STEADY])

@@ -64,7 +64,7 @@ class Boot(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 2)
         # It has one more annotation for a second, so that the kubelet tries again.
         until(lambda: self.manifest(machine) == manifest, 10, "the manifest is as before")
-        # Without an agent nobody waits.
+        # Without an agent nothing waits.
         machine.power_off()
         # A machine that boots within the second in which it ended is no machine.
         time.sleep(3)

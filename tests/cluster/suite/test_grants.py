@@ -43,7 +43,7 @@ def setUpModule():  # noqa: N802 (unittest's name)
 
 
 class Grants(unittest.TestCase):
-    """Readers of a folder that somebody else writes to."""
+    """Readers of a folder that another process writes to."""
 
     def setUp(self):
         self.read = {}

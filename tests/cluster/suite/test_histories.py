@@ -63,8 +63,8 @@ class Histories(Coordinated):
 
     def lists(self):
         """How many lists of ControllerRevisions the API server has answered."""
-        told = re.findall(r'^apiserver_request_total\{(.*)\} (\d+)$', self.admin.request("GET", "/metrics"), re.M)
-        return sum(int(count) for labels, count in told if 'resource="controllerrevisions"' in labels and 'verb="LIST"' in labels)
+        counted = re.findall(r'^apiserver_request_total\{(.*)\} (\d+)$', self.admin.request("GET", "/metrics"), re.M)
+        return sum(int(count) for labels, count in counted if 'resource="controllerrevisions"' in labels and 'verb="LIST"' in labels)
 
     def forge(self, name, count, owners):
         """ControllerRevisions in the tenant's namespace."""
@@ -77,8 +77,8 @@ class Histories(Coordinated):
                     "apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": number, "data": {"spec": {"template": {"a": "x" * 200}}},
                     "metadata": {"name": f"{name}-{number}", "labels": {"app": name}, "ownerReferences": owners}}), {"Content-Type": "application/json"})
                 answer = connection.getresponse()
-                told = answer.read()
-                self.assertEqual(answer.status, 201, told)
+                said = answer.read()
+                self.assertEqual(answer.status, 201, said)
             connection.close()
 
         with ThreadPoolExecutor(WRITERS) as pool:
@@ -91,9 +91,9 @@ class Histories(Coordinated):
         before = self.approved_after("second")
         self.forge("forged", COUNT, [])
         lists = self.lists()
-        of_nobody = self.approved_after("third")
+        ownerless = self.approved_after("third")
         self.assertLess(self.lists() - lists, PAGES)
-        self.assertLess(of_nobody, before + AT_MOST)
+        self.assertLess(ownerless, before + AT_MOST)
         # Of a DaemonSet that is coordinated: each is read whole, after what is trusted, and then deleted.
         self.one.process.stop(5)
         owner = self.admin.create("daemonsets", self.daemon("hasty", TENANT))
@@ -101,4 +101,4 @@ class Histories(Coordinated):
         self.forge("hasty", OWNED, [reference])
         owned = self.approved_after("fourth")
         self.assertLess(owned, before + AT_MOST)
-        print(f"          approved {before:.1f} s after the coordinator's start, with {COUNT} of nobody {of_nobody:.1f} s, with {OWNED} of a DaemonSet {owned:.1f} s")
+        print(f"          approved {before:.1f} s after the coordinator's start, with {COUNT} without an owner {ownerless:.1f} s, with {OWNED} of a DaemonSet {owned:.1f} s")

@@ -86,13 +86,13 @@ class Hostile(Coordinated):
         except AssertionError as error:
             raise AssertionError(f"{error}\n{cls.agent.cli('status').stdout}\n{cls.agent.process.tail(25)}\n{cls.one.process.tail(25)}") from None
 
-    def told(self, name):
+    def shown(self, name):
         """What `status` has of a DaemonSet of the tenant."""
         daemons = json.loads(self.agent.cli("status", "--json").stdout)["daemons"]
         return next((one for one in daemons if (one["namespace"], one["name"]) == (TENANT, name)), {"state": "", "reason": ""})
 
     def others_are_served(self):
-        """Nobody fell over, nothing of others changed; and a new version of the trusted daemon goes all its way."""
+        """No process fell over, nothing of others changed; and a new version of the trusted daemon goes all its way."""
         self.assertEqual((self.agent.process.pid, self.one.process.pid), self.pids)
         self.assertTrue(self.agent.process.alive and self.one.process.alive, f"{self.agent.process.tail(40)}\n{self.one.process.tail(40)}")
         for namespace, uid in self.known.items():
@@ -100,9 +100,9 @@ class Hostile(Coordinated):
         type(self).version += 1
         self.admin.patch("daemonsets", "net", {"spec": {"template": {"metadata": {"annotations": {"image": str(self.version)}}}}}, TRUSTED)
         self.known[TRUSTED] = self.only(TRUSTED, self.known[TRUSTED])
-        told = self.agent.cli("status").stdout + self.agent.process.tail(2000) + self.one.process.tail(2000)
-        self.assertEqual(set(re.findall(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", told)), set())
-        self.assertNotIn("panicked", told)
+        output = self.agent.cli("status").stdout + self.agent.process.tail(2000) + self.one.process.tail(2000)
+        self.assertEqual(set(re.findall(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", output)), set())
+        self.assertNotIn("panicked", output)
 
     def attempt(self, what, write):
         """Makes an attempt; whether the API server let it through."""
@@ -142,8 +142,8 @@ class Hostile(Coordinated):
             "128 refused": {"refused": [{"reason": str(n), "count": -9223372036854775808} for n in range(128)]},
             "a message of 2,048 characters": {"worst": strange * 100, "ready": strange, "agentVersion": strange, "daemons": [own | {"message": "\U0001f980" * 2048}]},
             "16 instances": {"daemons": [own | {"instances": [instance(n) for n in range(16)]}]},
-            "what nobody knows": {"daemons": [own | {"phase": strange, "replacing": strange * 10, "staged": strange, "pullFailed": strange * 100,
-                                                     "stockPod": "../../../nodes/ghost", "previous": strange, "failed": {"revision": strange, "cause": strange, "message": strange * 100}}]},
+            "unknown words": {"daemons": [own | {"phase": strange, "replacing": strange * 10, "staged": strange, "pullFailed": strange * 100,
+                                                 "stockPod": "../../../nodes/ghost", "previous": strange, "failed": {"revision": strange, "cause": strange, "message": strange * 100}}]},
             "what it does not have": {"daemons": [own | {"replacing": "f" * 10, "instances": [{"pod": "net-x", "revision": "f" * 10, "created": "0001-01-01T00:00:00Z", "ending": True}]}]},
         }
         write = lambda status: ghost.request("PATCH", path_of("nodedaemons", name="ghost", sub="status"), {"status": {"daemons": None, "refused": None} | status},
@@ -158,8 +158,8 @@ class Hostile(Coordinated):
                 of_net = lambda: self.admin.get("daemonsets", "net", TRUSTED)["status"]
                 status = until(lambda: of_net() if of_net()["numberReady"] == 1 else None, SOON, "it is Ready, as before")
                 self.assertLess(len(json.dumps(status)), 4000, what)
-                told = subprocess.run([plugin, "--kubeconfig", self.admin.kubeconfig], capture_output=True, text=True, check=False, timeout=60).stdout
-                self.assertEqual(set(re.findall(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", told)), set(), what)
+                output = subprocess.run([plugin, "--kubeconfig", self.admin.kubeconfig], capture_output=True, text=True, check=False, timeout=60).stdout
+                self.assertEqual(set(re.findall(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", output)), set(), what)
         self.admin.delete("nodes", "ghost")
 
     def test_1_no_annotation_hurts_others(self):
@@ -209,7 +209,7 @@ class Hostile(Coordinated):
         return {
             "the name of the trusted one": with_metadata("net"),
             "owned by the trusted one": with_metadata("owned", ownerReferences=[owner | {"uid": uid(TRUSTED)}]),
-            "owned by nobody": with_metadata("orphan", ownerReferences=[owner | {"uid": "0"}]),
+            "owned by an unknown UID": with_metadata("orphan", ownerReferences=[owner | {"uid": "0"}]),
             "1,000 owners": with_metadata("many-owners", ownerReferences=[owner | {"uid": str(n), "controller": False, "name": "x" * 250} for n in range(1000)]),
             "1,000 finalizers": with_metadata("finalizers", finalizers=[f"example.test/{'x' * 40}{n}" for n in range(1000)]),
             "250 KiB of annotations": with_metadata("annotated", annotations={f"a{n}": "x" * 1000 for n in range(250)}),
@@ -295,9 +295,9 @@ class Hostile(Coordinated):
         self.others_are_served()
         self.assertGreater(through, len(attempts) * 3 // 4, "the API server refuses too much of it")
         refused = {body["metadata"]["name"]: words for what, words in REFUSED.items() for _, body in attempts[what]}
-        self.assertEqual({name: self.told(name)["state"] for name in refused}, dict.fromkeys(refused, "refused"))
+        self.assertEqual({name: self.shown(name)["state"] for name in refused}, dict.fromkeys(refused, "refused"))
         for name, words in refused.items():
-            self.assertIn(words, self.told(name)["reason"], name)
+            self.assertIn(words, self.shown(name)["reason"], name)
 
     def test_3_no_haste_hurts_others(self):
         for number in range(100):
@@ -309,7 +309,7 @@ class Hostile(Coordinated):
         self.others_are_served()
         self.runs("hasty", "99")
         until(lambda: not self.agent.manifests(f"{TENANT}_again-"), SOON, "nothing is left of what is gone")
-        # A refused one that changes again and again is told now and then.
+        # A refused one that changes again and again is reported now and then.
         for number in range(100):
             self.change("ten-years", str(number))
         self.others_are_served()
@@ -387,4 +387,4 @@ class Hostile(Coordinated):
     def runs(self, name, version):
         """Waits until the one manifest of a DaemonSet of the tenant has this version."""
         has = lambda: re.findall(r"^ +version: (\S+)$", "\n".join(self.agent.manifests(f"{TENANT}_{name}-").values()), re.M)
-        until(lambda: [one.strip("\"'") for one in has()] == [version], SOON, f"{name} runs as {version}: {self.told(name)}")
+        until(lambda: [one.strip("\"'") for one in has()] == [version], SOON, f"{name} runs as {version}: {self.shown(name)}")

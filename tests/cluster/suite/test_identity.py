@@ -178,7 +178,7 @@ class IdentityTest(WaysOut):
         request = re.search(r"daemonlet-\w+", self.identity(made)["renewal"]).group()
         self.admin.kubectl("certificate", "deny", request)
         until(lambda: re.search(rf"problem: identity: the certificate of daemonlet:node:n2 expires at .*{request} was denied", made.cli("status").stdout),
-              SOON, "it is told")
+              SOON, "it is reported")
         self.assertEqual(self.pem(made), old, "the old one stays")
         self.one.start()
 
@@ -229,7 +229,7 @@ class IdentityTest(WaysOut):
             print(f"          {packaged:8} {besides:8} {what}")
         self.assertGreaterEqual(len(rows), 20)
         self.assertEqual({what: row for what, row in rows.items() if row[0] != "refused"}, {})
-        # Reading, being somebody else, and policies (which no policy covers) are RBAC's alone to refuse.
+        # Reading, being another identity, and policies (which no policy covers) are RBAC's alone to refuse.
         alone = {what for what in rows if what.startswith(("read: ", "be: "))}
         self.assertEqual({what for what, row in rows.items() if row[1] != "refused"}, alone)
 
@@ -241,7 +241,7 @@ class IdentityTest(WaysOut):
         for name in ("other-node", "coordinator", "both"):
             self.assertFalse(self.admin.request("GET", f"{REQUESTS}/{name}").get("status"), name)
 
-    def test_8_who_has_a_bootstrap_token_is_a_node_that_exists_and_nobody_else(self):
+    def test_8_who_has_a_bootstrap_token_is_a_node_that_exists_and_no_other_identity(self):
         kubectl = [tools.program("kubectl"), "--kubeconfig", self.by_token(TOKEN)]
 
         def may(*words, stdin=None):
@@ -274,7 +274,7 @@ class IdentityTest(WaysOut):
         given = [one["metadata"]["name"] for one in self.admin.request("GET", REQUESTS)["items"] if one["metadata"]["name"].startswith("token-") and one.get("status")]
         self.assertEqual(given, ["token-n1"])
 
-    def test_9_the_deployments_account_approves_nodes_and_nobody_else(self):
+    def test_9_the_deployments_account_approves_nodes_and_no_other_identity(self):
         self.admin.kubectl("apply", "-f", str(tools.REPO / "packaging/k8s/coordinator-deployment.yaml"))
         account = self.by_token(self.admin.kubectl("create", "token", "daemonlet-coordinator", "-n", "kube-system").strip())
         self.one.process.stop(5)

@@ -94,15 +94,15 @@ class Images(unittest.TestCase):
 
     def daemon(self):
         """What status says of it."""
-        told = json.loads(self.agent.cli("status", "--json").stdout)
-        return next((d for d in told["daemons"] if d["name"] == self.name), {})
+        status = json.loads(self.agent.cli("status", "--json").stdout)
+        return next((d for d in status["daemons"] if d["name"] == self.name), {})
 
     def says(self, pattern, seconds=SOON):
         """Waits until status says so of the daemon."""
-        def told():
+        def found():
             return re.search(pattern, json.dumps(self.daemon()))
         try:
-            return until(told, seconds, pattern)
+            return until(found, seconds, pattern)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.agent.cli('status').stdout}") from None
 
@@ -173,7 +173,7 @@ class PulledFirst(Images):
         self.admin.apply(other)
         until(lambda: [pod for pod, *_ in self.cri.of("other-") if pod != first[0]], 20, "the other one is replaced")
         self.unchanged(old, 0.5)
-        # Given up by its owner: nobody wants that revision any more.
+        # Given up by its owner: no template has that revision any more.
         self.put()
         until(lambda: "pulls image" not in json.dumps(self.daemon()), SOON, "the wish is forgotten")
         self.unchanged(old, 0.5)
@@ -204,7 +204,7 @@ class Anew(Images):
         self.runs(image, other_than=first[0])
         self.says("cannot be pulled: .*connection refused.*; it starts with the image that is on the node")
 
-    def test_an_image_that_nobody_has_is_the_kubelets_to_pull_anew(self):
+    def test_an_image_that_no_registry_has_is_the_kubelets_to_pull_anew(self):
         image = self.registry.push("first:latest", picture("first"))
         self.put(image)
         self.runs(image)

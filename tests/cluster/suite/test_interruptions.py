@@ -78,7 +78,7 @@ class InterruptionsTest(RolledOut):
 
     def dead(self, name):
         """Waits until a node's agent counts as dead."""
-        until(lambda: f"agent does not renew its Lease on 1 node: {name}" in self.condition("Degraded")[2], SOON, f"it is told: {self.status()}")
+        until(lambda: f"agent does not renew its Lease on 1 node: {name}" in self.condition("Degraded")[2], SOON, f"it is reported: {self.status()}")
 
     def coordinator_sleeps(self, sleeper, other, words, **annotations):
         """Who holds the Lease is stopped until another has it; what the owner writes meanwhile holds also when it wakes."""
@@ -114,7 +114,7 @@ class InterruptionsTest(RolledOut):
         self.assertEqual(self.observer.wrong, [])
         self.truth.excuse(seconds=15)
 
-    def test_2_an_agent_that_stops_on_its_old_revision_holds_nobody_up_once_it_counts_as_dead(self):
+    def test_2_an_agent_that_stops_on_its_old_revision_holds_no_other_up_once_it_counts_as_dead(self):
         self.observer.expect(1)
         first, sleeper, *others = self.names
         self.truth.excuse(sleeper)
@@ -179,7 +179,7 @@ class InterruptionsTest(RolledOut):
         self.all_have("6")
         self.truth.excuse(seconds=15)
 
-    def test_5_a_window_that_closes_takes_back_what_nobody_claimed(self):
+    def test_5_a_window_that_closes_takes_back_what_was_not_claimed(self):
         begun, *others = self.names
         clock = lambda seconds: time.strftime("%H:%M", time.gmtime(seconds))
         # To the minute, with time for the first node.
@@ -188,7 +188,7 @@ class InterruptionsTest(RolledOut):
         self.change("7")
         until(lambda: self.granted() == self.names, SOON, "all nodes are approved")
         self.agents[begun].cli("approve", NET, check=True)
-        until(lambda: self.having("7") == [begun], SOON, "the one where somebody said so")
+        until(lambda: self.having("7") == [begun], SOON, "the one on which it was approved")
         until(lambda: self.granted() == others, SOON, "its approval is done")
         self.assertLess(time.time(), ends, "the window is open")
         until(lambda: self.granted() != others, ends + SOON - time.time(), "the window closes")

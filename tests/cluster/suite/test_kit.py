@@ -1,4 +1,4 @@
-"""The kit itself: what is not there is told in one line, and who runs when."""
+"""The kit itself: what is not there is reported in one line, and who runs when."""
 
 import os
 import tempfile
@@ -14,7 +14,7 @@ from kit import tools
 from kit import truth
 
 
-class Told(unittest.TestCase):
+class Missing(unittest.TestCase):
     """What is missing."""
 
     def test_nothing_is_made_inside_a_sandbox(self):
@@ -26,7 +26,7 @@ class Told(unittest.TestCase):
             self.assertEqual(os.listdir(empty), [])
             self.assertGreater(len(tools.missing()), 15)
 
-    def test_a_machine_without_room_is_told_line_by_line(self):
+    def test_a_machine_without_room_is_reported_line_by_line(self):
         self.assertEqual(preflight.check(), [])
         with mock.patch.multiple(preflight, LANE_MEMORY=1 << 60, LANE_DISK=1 << 60, CONTROLLERS={"no-such"}, NAMESPACES=("no-such",)):
             lacks = preflight.check()
@@ -34,7 +34,7 @@ class Told(unittest.TestCase):
         self.assertEqual([line.split(":")[0] for line in lacks], ["memory", "disk", "namespaces", "control groups"], lacks)
         self.assertFalse([line for line in lacks if "\n" in line])
 
-    def test_a_file_that_cannot_be_used_is_told_in_a_line(self):
+    def test_a_file_that_cannot_be_used_is_reported_in_a_line(self):
         self.assertEqual(networks.chosen().daemons, [("kube-system", "example-cni")])
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "net.yaml"
@@ -49,7 +49,7 @@ class Told(unittest.TestCase):
 
 
 class Liar:
-    """An API server whose two nodes run one revision, which says of it what it is told to say."""
+    """An API server whose two nodes run one revision, which says of it what it is set to say."""
 
     def __init__(self, folder):
         self.nodes = [types.SimpleNamespace(name=name, manifests=Path(folder) / name) for name in ("n1", "n2")]
@@ -84,10 +84,10 @@ class Liar:
 
 
 class Checked(unittest.TestCase):
-    """What is told, beside what is so."""
+    """What is reported, beside what is so."""
 
     def looks(self, change, excused=()):
-        """What is found wrong after `change` of what is told."""
+        """What is found wrong after `change` of what is reported."""
         with tempfile.TemporaryDirectory() as folder:
             liar = Liar(folder)
             checker = truth.Truth(liar, liar.nodes, "net", late=0.01)
@@ -95,7 +95,7 @@ class Checked(unittest.TestCase):
             change(liar)
             checker.excuse(*excused, seconds=60 if excused else 0)
             for _ in range(truth.LOOKS):
-                # The commands are the same from somebody else's hand.
+                # A look that runs no commands.
                 checker.looks = 1
                 checker._look(liar.get())
             return [line.split(": ")[1].split(" says")[0] for line in checker.wrong]
@@ -123,18 +123,18 @@ class Checked(unittest.TestCase):
         fail = lambda liar: liar.reports[0]["status"]["daemons"][0].update(failed={"revision": "r1"})
         self.assertEqual(self.looks(fail), ["Degraded"])
         self.assertEqual(self.looks(fail, ["n1"]), [], "its agent is stopped")
-        tell = lambda liar, words: liar.status["conditions"][2].update(reason="Failing", message=words)
-        self.assertEqual(self.looks(lambda liar: (fail(liar), tell(liar, "crash loop on 1 node: n1"))), [])
-        self.assertEqual(self.looks(lambda liar: (fail(liar), tell(liar, "crash loop on 1 node: n2"))), ["Degraded", "Degraded"])
-        self.assertEqual(self.looks(lambda liar: tell(liar, "approval not claimed on 1 node: n1")), [])
+        degrade = lambda liar, words: liar.status["conditions"][2].update(reason="Failing", message=words)
+        self.assertEqual(self.looks(lambda liar: (fail(liar), degrade(liar, "crash loop on 1 node: n1"))), [])
+        self.assertEqual(self.looks(lambda liar: (fail(liar), degrade(liar, "crash loop on 1 node: n2"))), ["Degraded", "Degraded"])
+        self.assertEqual(self.looks(lambda liar: degrade(liar, "approval not claimed on 1 node: n1")), [])
         self.assertIn("Degraded", self.looks(lambda liar: liar.reports.pop()), "it has no agent")
         self.assertEqual(self.looks(lambda liar: liar.status["conditions"][3].update(reason="Held")), ["Released=Complete"])
 
     def test_what_is_released_was_had_by_all(self):
-        def released(liar, told):
+        def released(liar, hash_of):
             checker = truth.Truth(liar, liar.nodes, "net", late=0.01)
             checker.began, checker.looks, checker.released = 0.0, 1, "r0"
-            liar.status["conditions"][3]["message"] = f"ControllerRevision net-{told} (hash {told}) at generation 1"
+            liar.status["conditions"][3]["message"] = f"ControllerRevision net-{hash_of} (hash {hash_of}) at generation 1"
             for _ in range(truth.LOOKS):
                 checker.looks = 1
                 checker._look(liar.get())

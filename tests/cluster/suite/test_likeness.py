@@ -129,7 +129,7 @@ class World:
         """The label of the last node."""
         self.admin.patch("nodes", self.nodes[-1].name, {"metadata": {"labels": {"run": value}}})
 
-    def tell(self):
+    def play(self):
         """The script."""
         self.admin.create("daemonsets", self.net())
         self.rest("created")
@@ -164,9 +164,9 @@ class LikenessTest(unittest.TestCase):
 
     def test_1_one_script_two_clusters(self):
         with World("stock", ours=False) as stock:
-            stock.tell()
+            stock.play()
         with World("ours", ours=True) as ours:
-            ours.tell()
+            ours.play()
         self.assertEqual(list(stock.rests), list(ours.rests))
         for what, seen in stock.rests.items():
             for part, value in seen.items():

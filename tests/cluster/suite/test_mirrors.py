@@ -15,7 +15,7 @@ from .mirror_world import body
 from .mirror_world import owner
 from .story import Story
 
-TALKS = ["sh", "-c", "echo told; trap exit TERM; while :; do sleep 3600 & wait; done"]
+TALKS = ["sh", "-c", "echo hello; trap exit TERM; while :; do sleep 3600 & wait; done"]
 
 
 class Owned(Story):
@@ -42,13 +42,13 @@ class Owned(Story):
         # All pods but the real node's are hollow: theirs have no logs.
         real = next(pod for pod in self.world.pods("net") if pod["spec"]["nodeName"] == self.world.node.name)
         def logs(*args):
-            # A kubelet on loopback tells no address: the API server needs one to ask it.
+            # A kubelet on loopback reports no address: the API server needs one to ask it.
             addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
             self.admin.patch("nodes", self.world.node.name, {"status": {"addresses": addresses}}, sub="status")
             return self.kubectl("logs", *args, check=False)
-        until(lambda: logs(real["metadata"]["name"]) == "told\n", 20, "its log by the pod's name")
-        told = logs("ds/net", "--all-pods=true", "--prefix", "--ignore-errors")
-        self.assertRegex(told, rf"\[pod/{real['metadata']['name']}/\S+\] told")
+        until(lambda: logs(real["metadata"]["name"]) == "hello\n", 20, "its log by the pod's name")
+        prefixed = logs("ds/net", "--all-pods=true", "--prefix", "--ignore-errors")
+        self.assertRegex(prefixed, rf"\[pod/{real['metadata']['name']}/\S+\] hello")
 
     def test_04_services_select_them(self):
         self.admin.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": NAMESPACE},

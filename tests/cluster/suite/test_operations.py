@@ -99,7 +99,7 @@ class OperationsTest(Coordinated):
         cls.kubelet_file.chmod(0o600)
 
     def kubectl(self, *args):
-        """`kubectl daemonlet` as somebody types it; gives code, output and errors."""
+        """`kubectl daemonlet` as an operator types it; gives code, output and errors."""
         environment = os.environ | {"PATH": f"{self.path}:{os.environ['PATH']}", "KUBECONFIG": str(self.admin.kubeconfig)}
         done = subprocess.run([tools.program("kubectl"), "daemonlet", *args], env=environment, capture_output=True, text=True,
                               check=False, timeout=30)
@@ -283,8 +283,8 @@ class OperationsTest(Coordinated):
         text = self.scrape(port=DEPLOYED)
         promtool("check", "metrics", stdin=text)
         self.assertRegex(text, r'daemonlet_coordinator_leads\{identity="pod_\d+_\d+"\} 1\n')
-        for told in ('watch_up{watch="nodedaemons"} 1', f'nodes{{agent="reports"}} {NODES}', 'writes_total{outcome="written"} '):
-            self.assertIn(f"daemonlet_coordinator_{told}", text)
+        for sample in ('watch_up{watch="nodedaemons"} 1', f'nodes{{agent="reports"}} {NODES}', 'writes_total{outcome="written"} '):
+            self.assertIn(f"daemonlet_coordinator_{sample}", text)
         self.assertIn('daemonset="net",condition="Degraded",status="False",reason="AsExpected"} 1\n', text)
         self.assertRegex(self.scrape("/healthz", DEPLOYED), r"^ok: holds the Lease since \S+; the last pass ended \d+ s ago")
         made = "app.kubernetes.io/name=daemonlet-coordinator"
@@ -364,7 +364,7 @@ class OperationsTest(Coordinated):
         bad, found = self.doctor()
         self.assertEqual([name for name, _ in bad], ["API server"], bad)
         self.assertEqual(found["agent"][0]["level"], "warn", "the agent says that it is cut off")
-        until(lambda: re.search(r'daemonlet_api_connected\{node="[^"]+"\} 0\n', self.scrape()), SOON, "the metrics tell, too")
+        until(lambda: re.search(r'daemonlet_api_connected\{node="[^"]+"\} 0\n', self.scrape()), SOON, "the metrics show it, too")
         file = scratch() / "bad.toml"
         file.write_text("manifst-dir = 1\nnode-name = 2\n", encoding="utf-8")
         done = subprocess.run([binary(), "doctor", "--config", file], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""One real kubelet: who deletes a pod gets a new one, what the kubelet rejects is tried again, and what ends is told."""
+"""One real kubelet: who deletes a pod gets a new one, what the kubelet rejects is tried again, and the API server shows what ends."""
 
 import json
 import time
@@ -17,7 +17,7 @@ from kit.wait import until
 NAMESPACE = "kube-system"
 MODE = {"daemonlet.dev/mode": "static"}
 NODE = "node-1"
-# Says when it is told to end, and takes its time.
+# Says when it gets SIGTERM, and takes its time.
 SLOW = ["sh", "-c", 'trap "sleep 4; exit 0" TERM; sleep 100000 & wait; wait']
 WORLD = SimpleNamespace()
 
@@ -77,8 +77,8 @@ class Orders(unittest.TestCase):
 
     def status(self, name):
         """What the agent says of a daemon."""
-        told = json.loads(self.agent.cli("status", "--json").stdout)
-        return next((d for d in told["daemons"] if d["name"] == name), {})
+        status = json.loads(self.agent.cli("status", "--json").stdout)
+        return next((d for d in status["daemons"] if d["name"] == name), {})
 
     def unchanged(self, daemon, seconds, why):
         """Asserts that a daemon stays the very same container."""
@@ -111,7 +111,7 @@ class Restarts(Orders):
     def test_a_failed_pod_is_a_new_pod(self):
         first = self.run_daemon("failed")
         self.mirror(first[0], lambda item: item["status"].get("phase") == "Running")
-        self.admin.patch("pods", first[0], {"status": {"phase": "Failed", "reason": "Test", "message": "somebody says so"}}, NAMESPACE, sub="status")
+        self.admin.patch("pods", first[0], {"status": {"phase": "Failed", "reason": "Test", "message": "a controller says so"}}, NAMESPACE, sub="status")
         self.running("failed", first)
 
     def test_a_restart_by_hand_needs_no_api(self):
@@ -148,7 +148,7 @@ class Rejected(Orders):
     """What the kubelet does not take."""
 
     def pod(self, name, **fields):
-        """A pod of nobody's on the node."""
+        """A pod without an owner on the node."""
         container = {"name": "main", "image": "dl.test/box:1", "command": ["sleep", "100000"]} | fields.pop("container", {})
         self.admin.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
                           "spec": {"nodeName": NODE, "terminationGracePeriodSeconds": 1, "containers": [container]} | fields})
@@ -159,8 +159,8 @@ class Rejected(Orders):
         port = {"ports": [{"containerPort": 4711, "hostPort": 4711}]}
         self.pod("holder", hostNetwork=True, container=port)
         self.apply_daemon("ported", container=port)
-        told = until(lambda: (s := self.status("ported")) and "NodePorts" in s["reason"] and s, 40, "the kubelet's reason shows")
-        self.assertEqual(told["state"], "failing")
+        status = until(lambda: (s := self.status("ported")) and "NodePorts" in s["reason"] and s, 40, "the kubelet's reason shows")
+        self.assertEqual(status["state"], "failing")
         until(lambda: "host port TCP 4711 is held by pod default/holder" in self.status("ported").get("notes", []), 20, "status names who holds it")
         first = self.agent.manifests("ported")
         until(lambda: self.agent.manifests("ported") not in ({}, first), 40, "it is tried again under a new name")
@@ -191,8 +191,8 @@ class Rejected(Orders):
 
     def test_a_daemon_that_fits_no_node_says_so(self):
         self.apply_daemon("giant", container={"resources": {"requests": {"cpu": "5000"}}})
-        told = until(lambda: (s := self.status("giant")) and "reclaim resources" in s["reason"] and s, 40, "the kubelet's reason shows")
-        self.assertIn("UnexpectedAdmissionError", told["reason"])
+        status = until(lambda: (s := self.status("giant")) and "reclaim resources" in s["reason"] and s, 40, "the kubelet's reason shows")
+        self.assertIn("UnexpectedAdmissionError", status["reason"])
 
 
 class Endings(Orders):
@@ -213,10 +213,10 @@ class Endings(Orders):
         wait(lambda found: found and found[0]["conditions"]["ready"], "it gets traffic")
         self.admin.patch("daemonsets", "served", {"spec": {"template": {"metadata": {"annotations": {"round": "two"}}}}}, NAMESPACE)
         wait(lambda found: found and not found[0]["conditions"]["ready"] and found[0]["conditions"]["terminating"], "it is terminating")
-        self.assertEqual(self.cri.of(first[0]), [first], "it ends after it was told, not before")
+        self.assertEqual(self.cri.of(first[0]), [first], "it ends after the API server shows it, not before")
         self.running("served", first)
 
-    def test_a_kubelet_that_has_never_heard_from_an_api_ends_nothing_but_we_do(self):
+    def test_a_kubelet_that_has_never_reached_an_api_server_ends_nothing_but_we_do(self):
         manifest = daemonset("deaf", NAMESPACE, hostNetwork=True, container={"command": SLOW}, terminationGracePeriodSeconds=20)
         file = self.agent.folder / "deaf.json"
         file.write_text(json.dumps(manifest), encoding="utf-8")

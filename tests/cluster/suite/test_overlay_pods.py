@@ -23,7 +23,7 @@ NAMESPACE = "kube-system"
 TENANT = "tenant"
 OVERLAYS = "daemonlet.dev/overlays"
 # A container that says what it was started with.
-TELL = ["sh", "-c", 'echo "$LEVEL $MEMORY $*" > /tmp/told; trap exit TERM; while :; do sleep 3600 & wait; done', "main"]
+SHOWS = ["sh", "-c", 'echo "$LEVEL $MEMORY $*" > /tmp/started; trap exit TERM; while :; do sleep 3600 & wait; done', "main"]
 ENV = [{"name": "LEVEL", "value": "none"},
        {"name": "MEMORY", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}}]
 LIMITS = {"limits": {"memory": "32Mi", "cpu": "100m"}, "requests": {"memory": "8Mi", "cpu": "10m"}}
@@ -39,7 +39,7 @@ def overlays(level, namespace=NAMESPACE, **spec):
 
 def sized(namespace=NAMESPACE, **fields):
     """The DaemonSet, whose template knows nothing of sizes."""
-    container = {"command": TELL, "args": ["plain"], "env": ENV, "resources": LIMITS,
+    container = {"command": SHOWS, "args": ["plain"], "env": ENV, "resources": LIMITS,
                  "securityContext": {"allowPrivilegeEscalation": False}} | fields
     made = daemonset("sized", namespace=namespace, labels=STATIC, terminationGracePeriodSeconds=1, automountServiceAccountToken=False,
                      container=container)
@@ -69,10 +69,10 @@ class OverlayPods(Story):
     def pod(self):
         """The one pod that runs and what its container was started with."""
         found = self.node.cri.of("sized-", NAMESPACE)
-        said = self.node.cri.execute(found[0][2], "cat", "/tmp/told", check=False).strip() if len(found) == 1 else None
+        said = self.node.cri.execute(found[0][2], "cat", "/tmp/started", check=False).strip() if len(found) == 1 else None
         return (found[0][0], said) if said else None
 
-    def wait_told(self, words):
+    def wait_started(self, words):
         """Waits until the container that runs was started with that."""
         until(lambda: self.pod()[1] == words, SOON, f"it was started with {words!r}\n{self.agent.process.tail(20)}")
 
@@ -96,7 +96,7 @@ class OverlayPods(Story):
 
     def test_1_a_node_that_no_patch_is_for_runs_the_template(self):
         self.admin.apply(overlays("a"), sized())
-        self.wait_told("none 32 plain")
+        self.wait_started("none 32 plain")
         self.assertIn(f"none of ConfigMap {NAMESPACE}/sizes applies to this node", self.explain())
         said = self.diff()
         self.assertRegex(said, r'spec\.containers\[main\]\.args +\["plain"\] +\["patched"\]')
@@ -105,7 +105,7 @@ class OverlayPods(Story):
     def test_2_a_label_of_the_node_brings_the_patch_into_the_container(self):
         before = self.pod()
         self.resize("big")
-        self.wait_told("a 48 patched")
+        self.wait_started("a 48 patched")
         self.assertNotEqual(self.pod()[0], before[0], "it is another pod")
         explained = self.explain()
         for field in ("env[LEVEL]", "args", "resources.limits"):
@@ -116,10 +116,10 @@ class OverlayPods(Story):
 
     def test_3_a_changed_list_is_rolled_out_and_the_template_with_it(self):
         self.admin.apply(overlays("b"))
-        self.wait_told("b 48 patched")
+        self.wait_started("b 48 patched")
         self.admin.apply(sized(env=[*ENV, {"name": "MORE", "value": "1"}]))
         until(lambda: "MORE=1" in self.node.cri.execute(self.node.cri.of("sized-")[0][2], "env"), SOON, "the new template runs")
-        self.wait_told("b 48 patched")
+        self.wait_started("b 48 patched")
 
     def test_4_what_is_lost_or_refused_leaves_what_runs(self):
         before = self.pod()
@@ -136,18 +136,18 @@ class OverlayPods(Story):
         # Another template takes along what applied last.
         self.admin.apply(sized(env=ENV, args=["plain", "again"]))
         until(lambda: self.pod()[0] != before[0], SOON, "the new template runs")
-        self.wait_told("b 48 patched")
+        self.wait_started("b 48 patched")
 
     def test_5_offline_what_is_remembered_applies(self):
         self.admin.apply(overlays("d"))
-        self.wait_told("d 48 patched")
+        self.wait_started("d 48 patched")
         before = self.pod()
         self.agent.stop()
         self.cluster.stop("api")
         self.agent.start()
         until(lambda: self.agent.cli("restart", f"{NAMESPACE}/sized").returncode == 0, SOON, "the agent takes the order")
         until(lambda: self.pod()[0] != before[0], SOON, "another pod runs")
-        self.wait_told("d 48 patched")
+        self.wait_started("d 48 patched")
         self.assertIn("spec.containers[main].args", self.explain())
         self.cluster.start_api()
         never(lambda: self.pod()[1] != "d 48 patched", QUIET, "something changes")

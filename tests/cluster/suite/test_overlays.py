@@ -111,8 +111,8 @@ class OverlaysTest(Coordinated):
         explained = self.agents[BIG[0]].cli("explain", f"{NAMESPACE}/net").stdout
         self.assertIn(f"ConfigMap {NAMESPACE}/sizes: overlays.yaml[0] patches spec.containers[main].args", explained)
         done = [self.plugin, "--kubeconfig", self.admin.kubeconfig, "diff", "hollow-0", "hollow-1"]
-        told = subprocess.run(done, capture_output=True, text=True, timeout=30, check=True).stdout
-        self.assertRegex(told, r'spec\.containers\[main\]\.args +- +\["b"\]')
+        shown = subprocess.run(done, capture_output=True, text=True, timeout=30, check=True).stdout
+        self.assertRegex(shown, r'spec\.containers\[main\]\.args +- +\["b"\]')
 
     def test_3_a_label_of_a_node_that_changes_what_applies_is_a_change(self):
         self.admin.patch("nodes", "hollow-0", {"metadata": {"labels": {"size": "big"}}})

@@ -133,7 +133,7 @@ class Packages(Story):
         self.assertTrue(pod.startswith(entries[0]["POD"]), f"{entries[0]['POD']} is no part of {pod}")
         self.assertTrue(entries[0]["UID"])
 
-    def test_a_configuration_with_mistakes_is_told_and_not_used(self):
+    def test_a_configuration_with_mistakes_is_reported_and_not_used(self):
         pid, before = self.show("MainPID"), self.manifests()
         good = self.machine.run("cat", CONFIG)
         self.machine.put(CONFIG, good + "no-such-key = 1\n")
@@ -157,7 +157,7 @@ class Packages(Story):
         pid = self.show("MainPID")
         self.machine.run("kill", "-STOP", pid)
         until(lambda: self.show("MainPID") not in (pid, "0"), 20, "systemd starts it again")
-        self.assertTrue(any("atchdog" in entry["MESSAGE"] for entry in self.machine.journal("UNIT=daemonlet.service")), "nobody spoke of the watchdog")
+        self.assertTrue(any("atchdog" in entry["MESSAGE"] for entry in self.machine.journal("UNIT=daemonlet.service")), "systemd logged nothing of the watchdog")
         self.says("1 daemon, ")
         self.assertEqual(self.runs(), daemon)
         (self.machine.root / "etc/systemd/system/daemonlet.service.d/test.conf").unlink()
@@ -202,7 +202,7 @@ class Packages(Story):
 
     def test_teardown_ends_what_is_ours_and_nothing_else(self):
         name = self.runs()[0]
-        self.machine.put(f"{MANIFESTS}/foreign.yaml", "# somebody's, and no pod\n")
+        self.machine.put(f"{MANIFESTS}/foreign.yaml", "# not daemonlet's, and no pod\n")
         (record,) = (self.machine.root / "var/lib/daemonlet/daemons").glob("kube-system_steady*")
         self.machine.run("systemctl", "stop", "daemonlet")
         uid = self.machine.run("ls", "/var/lib/kubelet/pods").split()
@@ -211,13 +211,13 @@ class Packages(Story):
         self.assertEqual(self.machine.run("ls", MANIFESTS).split(), ["foreign.yaml"])
         self.assertEqual(self.machine.cri.of("steady-"), [])
         until(lambda: not set(uid) & set(self.machine.run("ls", "/var/lib/kubelet/pods").split()), 20, "the pod's folder is gone")
-        self.assertTrue(record.exists(), "nobody remembers that the UID is used up")
+        self.assertTrue(record.exists(), "no record says that the UID is used up")
         self.assertEqual(self.machine.run("daemonlet", "teardown"), f"n1 is torn down: 0 pods ended, no manifest of daemonlet is left in {MANIFESTS}\n")
         self.machine.run("systemctl", "start", "daemonlet")
         self.assertNotEqual(self.runs()[0], name, "the same UID again")
         (self.machine.root / MANIFESTS.lstrip("/") / "foreign.yaml").unlink()
 
-    def test_removal_leaves_the_daemon_and_tells_how_to_drain(self):
+    def test_removal_leaves_the_daemon_and_says_how_to_drain(self):
         daemon, before = self.runs(), self.manifests()
         said = self.apt("remove", "daemonlet")
         self.assertIn("what it started goes on running:", said)

@@ -71,7 +71,7 @@ class Pins(unittest.TestCase):
         return {line.split()[0] for line in node.cri.ctr("images", "ls").splitlines()[1:]}
 
     def collect(self, node):
-        """Has the kubelet take every container and image that nobody needs: too little of its disk is free.
+        """Has the kubelet take every container and image that no pod needs: too little of its disk is free.
 
         (It would evict pods, too; static ones are not evicted.)
         """
@@ -99,7 +99,7 @@ class Pins(unittest.TestCase):
         until(lambda: GOOD in {node.cri.image(container) for _, _, container, _ in node.cri.of("kept-")}, 60, "the good revision runs again, without a registry")
         until(lambda: self.pinned(node) == [GOOD], 60, "what is needed no longer is let go")
 
-    def test_a_runtime_that_cannot_is_told(self):
+    def test_a_runtime_that_cannot_is_reported(self):
         cluster, node, daemonlet = self.world("node-2", None)
         self.go_bad(cluster, daemonlet)
         until(lambda: RISK in daemonlet.cli("status", "--json").stdout, 20, "status names the risk")

@@ -1,7 +1,7 @@
 """Power lost: before every step of every transition, on a disk that keeps only what reached it.
 
 The agent is stopped at the step, everything on the node dies, and the node boots on the disk as it
-is without what nobody had waited for. It must find nothing half written, and reach the end.
+is without what was not synced. It must find nothing half written, and reach the end.
 """
 
 import random

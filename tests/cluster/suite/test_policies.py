@@ -1,4 +1,4 @@
-"""Whether `doctor` can tell that the admission policies hold an agent: each by a dry run that this policy itself has to refuse."""
+"""Whether `doctor` sees that the admission policies hold an agent: each by a dry run that this policy itself has to refuse."""
 
 import json
 import subprocess
@@ -99,7 +99,7 @@ class Policies(Story):
         self.admin.apply(DRY_RUN)
         self.says(agent, ("ok", WELL))
 
-    def test_an_identity_that_no_policy_binds_is_told(self):
+    def test_an_identity_that_no_policy_binds_is_reported(self):
         agent = self.start(kubeconfig=str(self.admin.kubeconfig))
         self.says(agent, ("warn", "not in force for this agent: daemonlet-agent-nodedaemons, "))
         self.assertIn("daemonlet enroll", agent.cli("doctor").stdout)
@@ -125,7 +125,7 @@ class Policies(Story):
         self.addCleanup(remove)
 
         def says(code, **levels):
-            """Waits until each policy has these levels, `ok` unless told."""
+            """Waits until each policy has these levels, `ok` unless `levels` says otherwise."""
             expected = {one: ["ok"] for one in all_of_them} | {f"daemonlet-{name.replace('_', '-')}": level.split() for name, level in levels.items() if name != "who"}
             expected |= {"who may approve": levels["who"].split()} if "who" in levels else {}
             seen = []
@@ -197,7 +197,7 @@ class Policies(Story):
         says(0)
         left = self.admin.kubectl("get", "certificatesigningrequests,configmaps,pods,leases,events", "-A", "-o", "name")
         self.assertNotIn("daemonlet-doctor", left, "all but one request were dry runs, and that one is deleted")
-        # Whoever may be nobody else is told that nothing was checked.
+        # A user who may not impersonate sees that nothing was checked.
         code, found, error = self.plugin(self.cluster.kubeconfig("somebody", ["daemonlet:nodes"]))
         self.assertEqual((code, found), (1, {}))
         self.assertIn("no policy is checked: run it as a cluster admin", error)

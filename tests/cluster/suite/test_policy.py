@@ -54,8 +54,8 @@ class Policy(Story):
         self.put(self.daemon("mighty", PRIVILEGED))
         status = self.refused(agent, "mighty", 'violates PodSecurity "baseline:latest": privileged (container')
         self.assertIn(f"kubectl label --overwrite namespace {self.namespace} {LEVEL}=privileged", "\n".join(status["hints"]))
-        told = agent.cli("explain", f"{self.namespace}/mighty").stdout
-        self.assertIn(f"no   pod: namespace {self.namespace}: violates PodSecurity", told)
+        explained = agent.cli("explain", f"{self.namespace}/mighty").stdout
+        self.assertIn(f"no   pod: namespace {self.namespace}: violates PodSecurity", explained)
         # The API server says the same of the pod that its own controller would create.
         template = self.daemon("mighty", PRIVILEGED)["spec"]["template"]
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "same", "namespace": self.namespace}, "spec": template["spec"]}
@@ -103,7 +103,7 @@ class Policy(Story):
         first = self.instance(agent, "choosy")
         self.select("disk=ssd")
         self.wait_gone(agent, "choosy")
-        told = agent.cli("explain", f"{self.namespace}/choosy").stdout
-        self.assertIn(f"node selector of the namespace: disk=ssd ({SELECTOR} of namespace {self.namespace}): the node does not match", told)
+        explained = agent.cli("explain", f"{self.namespace}/choosy").stdout
+        self.assertIn(f"node selector of the namespace: disk=ssd ({SELECTOR} of namespace {self.namespace}): the node does not match", explained)
         agent.node.label(disk="ssd")
         self.instance(agent, "choosy", other_than=first)

@@ -167,5 +167,5 @@ class Recipes(unittest.TestCase):
             body = daemonset(name, namespace)
             body["metadata"].setdefault("labels" if verb == "label" else "annotations", {})[key] = value.strip("'")
             (self.folder / "one.json").write_text(json.dumps(body), encoding="utf-8")
-            told = json.loads(self.sh("daemonlet render -f one.json --node-name n1 --json"))
-            self.assertEqual([outcome.get("warnings", []) for outcome in told["outcomes"]], [[]], (page, key, value))
+            rendered = json.loads(self.sh("daemonlet render -f one.json --node-name n1 --json"))
+            self.assertEqual([outcome.get("warnings", []) for outcome in rendered["outcomes"]], [[]], (page, key, value))

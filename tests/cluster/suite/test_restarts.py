@@ -27,7 +27,7 @@ from suite.transitions import LONG
 from suite.transitions import SEED
 
 NAMESPACE = "kube-system"
-# A second between the word and the end, so that an overlap is there to be seen.
+# A second between SIGTERM and the end, so that an overlap is there to be seen.
 LINGERS = ["sh", "-c", "trap 'sleep 1; exit' TERM; while :; do sleep 3600 & wait; done"]
 PATIENCE = 120
 WORLD = SimpleNamespace()

@@ -64,7 +64,7 @@ class Revisions(unittest.TestCase):
         return self.cri.wait_running(f"{name}-", 30)
 
     def soon(self, check, seconds, what):
-        """As `until`; a failure also tells what the agent says."""
+        """As `until`; a failure also shows what the agent says."""
         try:
             return until(check, seconds, what, 0.2)
         except TooLong as error:
@@ -134,27 +134,27 @@ class Revisions(unittest.TestCase):
         """The container stays the very same."""
         never(lambda: [one[2] for one in self.cri.of(f"{name}-")] != [container[2]], seconds, "what failed was tried again")
 
-    def test_with_the_api_a_crash_loop_is_rolled_back_with_its_data_and_told(self):
-        self.run_daemon("told")
-        good = self.status("told")["revision"]
-        self.change("told", {"command": CRASHES})
-        bad = self.changed("told", good)
-        back = self.rolled_back("told", good)
+    def test_with_the_api_a_crash_loop_is_rolled_back_with_its_data_and_reported(self):
+        self.run_daemon("looping")
+        good = self.status("looping")["revision"]
+        self.change("looping", {"command": CRASHES})
+        bad = self.changed("looping", good)
+        back = self.rolled_back("looping", good)
         self.assertEqual(self.word(back), ("old", "old"))
-        failed = self.status("told")["failed"]
+        failed = self.status("looping")["failed"]
         self.assertEqual((failed["revision"], failed["cause"]), (bad, "crashLoop"))
         self.assertEqual(failed["message"], "container main ends with exit code 3, its last line: no such device")
-        self.assertIn(f"revision {bad} failed", self.agent.cli("explain", f"{NAMESPACE}/told").stdout)
-        reasons = lambda: {event["reason"] for event in self.admin.list("events", NAMESPACE) if event.get("regarding", {}).get("name") == "told"}
-        self.soon(lambda: {"ProgressDeadlineExceeded", "RolledBack"} <= reasons(), 15, "events tell")
-        self.not_again("told", back)
+        self.assertIn(f"revision {bad} failed", self.agent.cli("explain", f"{NAMESPACE}/looping").stdout)
+        reasons = lambda: {event["reason"] for event in self.admin.list("events", NAMESPACE) if event.get("regarding", {}).get("name") == "looping"}
+        self.soon(lambda: {"ProgressDeadlineExceeded", "RolledBack"} <= reasons(), 15, "events report it")
+        self.not_again("looping", back)
         # The template changes: it is followed again, with the data of today.
-        self.change("told", {"command": READS, "env": []}, "newer")
-        self.soon(lambda: not self.status("told").get("failed") and self.status("told")["state"] == "running" and self.status("told")["revision"] not in (good, bad), 30,
+        self.change("looping", {"command": READS, "env": []}, "newer")
+        self.soon(lambda: not self.status("looping").get("failed") and self.status("looping")["state"] == "running" and self.status("looping")["revision"] not in (good, bad), 30,
               "another template is tried")
-        self.assertEqual(self.word(self.cri.wait_running("told-"))[0], "newer")
+        self.assertEqual(self.word(self.cri.wait_running("looping-"))[0], "newer")
 
-    def test_without_an_api_it_is_rolled_back_and_not_tried_again_until_somebody_says_so(self):
+    def test_without_an_api_it_is_rolled_back_and_not_tried_again_until_an_operator_retries_it(self):
         self.run_daemon("alone")
         good = self.status("alone")["revision"]
         self.change("alone", {"command": CRASHES})
@@ -248,7 +248,7 @@ class Revisions(unittest.TestCase):
         self.soon(lambda: self.admin.get("pods", mirror, NAMESPACE)["metadata"]["labels"]["controller-revision-hash"] == revision, 15, "the mirror pod is corrected")
         self.assertEqual([one[2] for one in self.cri.of("label-")], [first[2]])
 
-    def test_volume_data_that_somebody_changed_or_removed_is_repaired(self):
+    def test_volume_data_that_was_changed_or_removed_is_repaired(self):
         spoils = {
             "changed": lambda folder: (folder / "..data/word").write_text("foreign", encoding="utf-8"),
             "unlinked": lambda folder: os.unlink((folder / "..data").resolve() / "word"),

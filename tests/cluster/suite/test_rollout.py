@@ -94,7 +94,7 @@ class RolloutTest(Coordinated):
         self.kubectl("set", "image", "ds/net", "*=example.org/net:3")
         until(lambda: self.status().get("observedGeneration") == 4 or len(self.revisions()) == 3, SOON, "the change is seen")
         conditions = lambda: {c["type"]: c for c in self.status().get("conditions", [])}
-        until(lambda: conditions().get("Progressing", {}).get("message", "").endswith("paused"), SOON, "the pause is told")
+        until(lambda: conditions().get("Progressing", {}).get("message", "").endswith("paused"), SOON, "the pause is reported")
         self.assertEqual(sorted(self.images().values()), ["example.org/net:1"] * NODES)
         self.admin.patch("daemonsets", "net", {"metadata": {"annotations": {"daemonlet.dev/paused": None}}}, "kube-system")
         self.all_have("example.org/net:3")
@@ -139,7 +139,7 @@ class RolloutTest(Coordinated):
         self.annotate(canary="goes=first", canary_hold="4s", partition="2")
         self.change("5", updateStrategy=self.rolling(5))
         until(lambda: self.of("5") == ["hollow-3"], SOON, "the canary goes first")
-        until(lambda: self.condition("Progressing")[1] == "Held", SOON, "the hold is told")
+        until(lambda: self.condition("Progressing")[1] == "Held", SOON, "the hold is reported")
         self.assertRegex(self.condition("Progressing")[2], "canary nodes")
         until(lambda: len(self.of("5")) > 1, SOON, "the others follow")
         created = {r["metadata"]["name"]: i["readySince"] for r in self.admin.list("nodedaemons")
@@ -148,7 +148,7 @@ class RolloutTest(Coordinated):
                      if p["spec"]["nodeName"] != "hollow-3" and p["spec"]["containers"][0]["image"].endswith(":5")]
         self.assertGreater(min(followers), created["hollow-3"], "no other was made before the canary was available")
         until(lambda: self.of("5") == ["hollow-0", "hollow-1", "hollow-3"], SOON, "two nodes are kept")
-        until(lambda: "2 nodes are kept on the old revision" in (self.condition("Progressing")[2] or ""), SOON, "and it is told")
+        until(lambda: "2 nodes are kept on the old revision" in (self.condition("Progressing")[2] or ""), SOON, "and it is reported")
         until(lambda: self.status()["updatedNumberScheduled"] == 3, SOON, "the three are counted")
         self.annotate(canary=None, canary_hold=None, partition=None)
         self.all_have("example.org/net:5")
@@ -167,9 +167,9 @@ class RolloutTest(Coordinated):
         for one in failing:
             one.kill()
         for one in failing:
-            told = self.admin.get("nodedaemons", one.node.name)["status"]["daemons"]
-            told[0]["failed"] = {"revision": hash_of, "cause": "image", "message": "no such image"}
-            self.admin.patch("nodedaemons", one.node.name, {"status": {"daemons": told}}, sub="status")
+            daemons = self.admin.get("nodedaemons", one.node.name)["status"]["daemons"]
+            daemons[0]["failed"] = {"revision": hash_of, "cause": "image", "message": "no such image"}
+            self.admin.patch("nodedaemons", one.node.name, {"status": {"daemons": daemons}}, sub="status")
         until(lambda: self.condition("Progressing")[1] == "RolledBack", SOON, "it is taken back")
         until(lambda: len(self.of("5")) == NODES and self.status()["numberAvailable"] == NODES, SOON, "every node is back")
         self.assertEqual(self.condition("Degraded")[2], "image on 2 nodes: hollow-3, hollow-4")
@@ -236,7 +236,7 @@ class RolloutTest(Coordinated):
         until(lambda: len([r for r in self.admin.list("controllerrevisions", "kube-system", labels="app=nowhere")]) == 2, SOON, "two revisions")
         self.assertRegex(self.kubectl("rollout", "history", "ds/nowhere"), r"(?m)^1 .*\n2 ")
 
-    def test_c_describe_counts_and_the_report_is_told(self):
+    def test_c_describe_counts_and_the_report_is_shown(self):
         reports = self.admin.list("nodedaemons")
         self.assertEqual([r["status"]["ready"] for r in reports], ["1/1"] * NODES, json.dumps(reports)[:2000])
         self.assertEqual({r["metadata"]["ownerReferences"][0]["kind"] for r in reports}, {"Node"})

@@ -38,7 +38,7 @@ class Room(unittest.TestCase):
         self.addCleanup(self.admin.delete, "daemonsets", name, NAMESPACE)
 
     def pod(self, name, **container):
-        """A pod of nobody's on the node, which runs."""
+        """A pod without an owner on the node, which runs."""
         self.admin.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {
             "nodeName": self.name, "hostNetwork": True, "terminationGracePeriodSeconds": 1,
             "containers": [{"name": "main", "image": "dl.test/box:1", "command": ["sleep", "100000"]} | container]}})

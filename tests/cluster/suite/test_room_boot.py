@@ -19,7 +19,7 @@ PORT = {"ports": [{"containerPort": 4714, "hostPort": 4714}]}
 
 
 def ordinary(name, **container):
-    """A pod of nobody's, bound to the machine."""
+    """A pod without an owner, bound to the machine."""
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {
         "nodeName": "m1", "hostNetwork": True, "terminationGracePeriodSeconds": 1, "tolerations": [{"operator": "Exists"}],
         "containers": [{"name": "main", "image": "dl.test/box:1", "command": ["sleep", "100000"]} | container]}}

@@ -132,7 +132,7 @@ class Identity(Story):
         self.assertEqual(len({first.uid, second.uid, third.uid}), 3)
 
     def remove_manifest(self, agent, instance):
-        """As somebody else would."""
+        """As an operator would."""
         (agent.node.manifests / instance.file).unlink()
 
 
@@ -152,22 +152,22 @@ class Modes(Story):
         self.settled(foreign)
         never(lambda: self.instances(careful, "plain") + self.instances(foreign, "labelled") + self.instances(eager, "wrong"), 2,
               "a DaemonSet that is not covered runs")
-        told = careful.cli("explain", f"{self.namespace}/plain")
-        self.assertIn("no label daemonlet.dev/mode", told.stdout)
-        self.assertEqual(told.returncode, 0, told.stdout)
-        self.assertIn(f"{self.namespace}/plain on {careful.node.name}: left alone (mode: labelled)\n", told.stdout)
+        explained = careful.cli("explain", f"{self.namespace}/plain")
+        self.assertIn("no label daemonlet.dev/mode", explained.stdout)
+        self.assertEqual(explained.returncode, 0, explained.stdout)
+        self.assertIn(f"{self.namespace}/plain on {careful.node.name}: left alone (mode: labelled)\n", explained.stdout)
         selects = f"kubectl -n {self.namespace} label --overwrite daemonset plain daemonlet.dev/mode=static"
-        self.assertIn(f"hint: to run it here: {selects}\n", told.stdout)
+        self.assertIn(f"hint: to run it here: {selects}\n", explained.stdout)
         # Not one daemon here, and yet no riddle.
-        for told, code in ((foreign.cli("status"), 0), (foreign.cli("plan"), 0)):
-            self.assertEqual(told.returncode, code, told.stdout)
+        for shown, code in ((foreign.cli("status"), 0), (foreign.cli("plan"), 0)):
+            self.assertEqual(shown.returncode, code, shown.stdout)
             # Other stories of this file may have left some, too.
-            self.assertRegex(told.stdout, r"(?m)^left alone \(policy.namespaces\): \d+ DaemonSets of the API: \S+/\S+, ")
-            self.assertRegex(told.stdout, r'(?m)^hint: \S+/\S+: to run it here: add "\S+" to policy.namespaces')
+            self.assertRegex(shown.stdout, r"(?m)^left alone \(policy.namespaces\): \d+ DaemonSets of the API: \S+/\S+, ")
+            self.assertRegex(shown.stdout, r'(?m)^hint: \S+/\S+: to run it here: add "\S+" to policy.namespaces')
         alone = json.loads(foreign.cli("status", "--json").stdout)["leftAlone"]
         self.assertIn("namespace", [one["cause"] for one in alone])
-        told = foreign.cli("explain", f"{self.namespace}/labelled").stdout
-        self.assertIn(f"namespace {self.namespace} is not among policy.namespaces (elsewhere)", told)
+        explained = foreign.cli("explain", f"{self.namespace}/labelled").stdout
+        self.assertIn(f"namespace {self.namespace} is not among policy.namespaces (elsewhere)", explained)
         self.assertIn("neither static nor bootstrap", eager.cli("explain", f"{self.namespace}/wrong").stdout)
 
     def test_the_folder_stays_in_force_where_policy_refuses_the_api(self):
@@ -244,7 +244,7 @@ class Gone(Story):
         self.remove("seen")
         self.wait_gone(agent, "seen")
 
-    def test_a_deletion_that_nobody_saw_ends_it(self):
+    def test_a_deletion_that_no_agent_saw_ends_it(self):
         agent = self.start_agent()
         self.put(self.daemon("unseen"))
         self.instance(agent, "unseen")

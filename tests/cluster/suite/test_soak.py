@@ -1,6 +1,6 @@
 """Random changes over fifty daemons for a long time: memory stays flat, and at the end nothing has drifted.
 
-Two hollow nodes. The agent of the first runs from beginning to end, so that its memory tells of
+Two hollow nodes. The agent of the first runs from beginning to end, so that its memory shows
 leaks; the agent of the second is restarted and killed. DAEMONLET_LONG=1 makes it half an hour, else
 it is a minute; DAEMONLET_SEED names the dice.
 """
@@ -126,7 +126,7 @@ class Soak(unittest.TestCase):
         fresh.start()
         stack.callback(fresh.stop)
         self.settled(fresh)
-        # It hears the API server first: a file's older template would run beside its successor for ever, because
+        # It reaches the API server first: a file's older template would run beside its successor for ever, because
         # nothing gets ready on a node without a kubelet.
         for name in mix.files():
             (fresh.folder / name).write_bytes((agent.folder / name).read_bytes())

@@ -102,11 +102,11 @@ class StagesTest(Coordinated):
         until(lambda: len(self.having(number)) == 2, SOON, "the second step")
         self.assertEqual(sorted(ZONES[node] for node in self.having(number)), ["a", "b"], "one of each zone")
         until(lambda: "step 2 of 3 (2 of 4 nodes) holds until" in self.condition("Progressing")[1], SOON, "it holds")
-        never(lambda: len(self.having(number)) != 2, QUIET, "the word for the first step counts for the second")
+        never(lambda: len(self.having(number)) != 2, QUIET, "the promotion of the first step counts for the second")
         # Nor does it count for another step that gets its number.
         self.steps("2, 1h; 50%, 1h; 100%")
         until(lambda: 'daemonlet.dev/promoted names "1/1", which is none of these steps' in self.condition("Progressing")[1], SOON, "it is void")
-        never(lambda: len(self.having(number)) != 2, QUIET, "the word for a step that is edited counts")
+        never(lambda: len(self.having(number)) != 2, QUIET, "the promotion of a step that is edited counts")
         self.steps("1, 1h; 50%, 1h; 100%")
         until(lambda: "step 2 of 3 (2 of 4 nodes) holds until" in self.condition("Progressing")[1], SOON, "it holds")
         self.assertIn("step 2 of 3", self.daemonlet(code=0))
@@ -125,7 +125,7 @@ class StagesTest(Coordinated):
         out = self.daemonlet("abort", "kube-system/net")
         self.assertRegex(out, r"^kube-system/net: the rollout of revision (net-\w+) is aborted \(daemonlet.dev/aborted=\1\); nodes that have it go back")
         until(lambda: set(self.images().values()) == {number - 1}, SOON, "the node goes back")
-        until(lambda: self.condition("Progressing")[0] == "RolledBack", SOON, "that is told")
+        until(lambda: self.condition("Progressing")[0] == "RolledBack", SOON, "that is reported")
         never(lambda: self.having(number), QUIET, "it comes back")
         self.assertIn("was aborted; it is rolled out again", self.daemonlet("retry", "kube-system/net"))
         until(lambda: len(self.having(number)) == 1, SOON, "its first step")
@@ -160,11 +160,11 @@ class StagesTest(Coordinated):
         never(lambda: self.having(number), QUIET, "a node follows")
         annotations = lambda **found: self.admin.patch("daemonsets", "net", {"metadata": {"annotations": {OURS + k: v for k, v in found.items()}}}, "kube-system")
         annotations(window="Mon Europe/Nowhere")
-        until(lambda: "Europe/Nowhere is no time zone" in self.condition("Progressing")[1], SOON, "it is told")
+        until(lambda: "Europe/Nowhere is no time zone" in self.condition("Progressing")[1], SOON, "it is reported")
         annotations(window=None, steps="1; 1")
-        until(lambda: 'daemonlet.dev/steps is not understood: "1; 1"' in self.condition("Progressing")[1], SOON, "it is told")
+        until(lambda: 'daemonlet.dev/steps is not understood: "1; 1"' in self.condition("Progressing")[1], SOON, "it is reported")
         annotations(steps="1; 100%", partition="1")
-        until(lambda: "excludes daemonlet.dev/partition" in self.condition("Progressing")[1], SOON, "it is told")
+        until(lambda: "excludes daemonlet.dev/partition" in self.condition("Progressing")[1], SOON, "it is reported")
         never(lambda: self.having(number), QUIET, "a node follows")
         annotations(steps=None, partition=None, window=f"{time.strftime('%a', today)}-{time.strftime('%a', later)} Europe/Berlin")
         self.all_have()
@@ -177,10 +177,10 @@ class StagesTest(Coordinated):
             return it
         def on():
             return {p["spec"]["nodeName"] for p in self.admin.list("pods", "kube-system", labels="app=first") if "deletionTimestamp" not in p["metadata"]}
-        def told():
+        def messages():
             of = [(n["metadata"]["name"], d) for n in self.admin.list("nodedaemons") for d in n.get("status", {}).get("daemons", [])]
             return {node: d.get("message", "") for node, d in of if d["name"] == "first"}
-        waits = lambda: sum("waits for the coordinator's approval (daemonlet.dev/first-install)" in m for m in told().values())
+        waits = lambda: sum("waits for the coordinator's approval (daemonlet.dev/first-install)" in m for m in messages().values())
         self.one.kill()
         self.admin.apply(first("first", first_install="1", paused="true"))
         until(lambda: waits() == len(ZONES), SOON, "all nodes wait without a coordinator")
@@ -211,7 +211,7 @@ class StagesTest(Coordinated):
         self.assertIn(never_released, others.values())
         self.daemonlet("abort", "kube-system/net")
         until(lambda: self.images() == others | {node: released}, SOON, "the node goes back")
-        until(lambda: self.condition("Progressing")[0] == "RolledBack", SOON, "that is told")
+        until(lambda: self.condition("Progressing")[0] == "RolledBack", SOON, "that is reported")
         self.assertRegex(self.condition("Progressing")[1], r"^it was aborted: no node has it any more; \d nodes? with an older revision than it keep that$")
         never(lambda: self.images() != others | {node: released}, QUIET, "another node changes")
 
@@ -233,9 +233,9 @@ class StagesTest(Coordinated):
         self.assertLessEqual(max(more.values()), 2, f"each is approved once at most: {more}")
         self.assertEqual(self.images(), before, "no node changes")
         self.assertEqual(self.condition("Released")[0], "RollingOut")
-        told = self.daemonlet(code=1)
-        self.assertIn(cause, told)
-        self.assertIn("it needs an object that does not exist (ConfigMap kube-system/later)", told)
+        output = self.daemonlet(code=1)
+        self.assertIn(cause, output)
+        self.assertIn("it needs an object that does not exist (ConfigMap kube-system/later)", output)
         self.admin.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "later", "namespace": "kube-system"}})
         began = time.monotonic()
         self.all_have()

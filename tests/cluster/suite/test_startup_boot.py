@@ -145,7 +145,7 @@ class Boot(unittest.TestCase):
         never(lambda: bound(admin, "early") or not is_tainted(admin, "m2"), 4, "workload came before the daemon")
         self.let(machine, admin, 60)
         until(lambda: bound(admin, "early") == "m2", 30, "workload is bound")
-        # Nobody has set it when the power goes: it comes with the first contact.
+        # It is not set when the power goes: it comes with the first contact.
         machine.kill()
         self.assertFalse(is_tainted(admin, "m2"))
         time.sleep(3)

@@ -117,7 +117,7 @@ def kill_in_the_swap(transition):
                     finished += swap.finish_while_paused(step)
                 else:
                     world.agent.start()
-                world.wait(swap.is_over, f"the swap is over and told after a kill before {step}")
+                world.wait(swap.is_over, f"the swap is over and reported after a kill before {step}")
             node = world.node.ask()
             if node["bad"]:
                 raise AssertionError(f"killed before step {number}: {node['bad']}\n{world.agent.process.tail(40)}")
@@ -127,7 +127,7 @@ def kill_in_the_swap(transition):
 class Swaps(unittest.TestCase):
     """One test a way to swap."""
 
-    def told(self, transition):
+    def check(self, transition):
         """The figures of one."""
         figures = WORLD["runs"][transition].result()
         transitions.report(**figures)
@@ -135,7 +135,7 @@ class Swaps(unittest.TestCase):
         self.assertGreater(figures["finished though paused"], 0, "nothing that was claimed was finished while paused")
 
     def test_a_replacement_that_is_cut_short_ends_with_the_new_pod(self):
-        self.told(transitions.Update)
+        self.check(transitions.Update)
 
     def test_a_surge_that_is_cut_short_never_leaves_the_node_without_a_pod(self):
-        self.told(transitions.Surge)
+        self.check(transitions.Surge)

@@ -99,7 +99,7 @@ class Tenant(Story):
     """Namespaces that may run daemons here, and are not trusted."""
 
     def start(self, **policy):
-        """An agent whose policy trusts nobody, on a node with a core and 1 GiB."""
+        """An agent whose policy trusts no namespace, on a node with a core and 1 GiB."""
         agent = self.start_agent(policy={"namespaces": [self.namespace], "trusted-namespaces": []} | policy)
         self.admin.patch("nodes", agent.node.name, {"status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "110"}}}, sub="status")
         return agent
@@ -108,7 +108,7 @@ class Tenant(Story):
         """A DaemonSet that obeys every rule but for what is given."""
         return self.daemon(name, BOUNDED | (container or {}), **pod)
 
-    def test_no_attempt_reaches_the_node_and_each_is_told(self):
+    def test_no_attempt_reaches_the_node_and_each_is_reported(self):
         agent = self.start(grants={self.namespace: {"host-paths": ["/granted"]}})
         words = {}
         for name, (container, said) in CONTAINERS.items():
@@ -122,9 +122,9 @@ class Tenant(Story):
         self.put(self.bounded("modest"))
         self.instance(agent, "modest")
         for name, (_, said) in words.items():
-            told = lambda name=name: (self.status(agent, name) or {"state": "", "reason": ""})
-            until(lambda told=told: told()["state"] == "refused", SOON, f"{name} is refused")
-            self.assertIn(said, told()["reason"], name)
+            shown = lambda name=name: (self.status(agent, name) or {"state": "", "reason": ""})
+            until(lambda shown=shown: shown()["state"] == "refused", SOON, f"{name} is refused")
+            self.assertIn(said, shown()["reason"], name)
         self.assertEqual([file.split("_")[1].rsplit("-", 1)[0] for file in agent.manifests()], ["modest"])
         # The list shows each with what would allow it.
         hints = "\n".join(self.status(agent, "root")["hints"])
@@ -157,8 +157,8 @@ class Tenant(Story):
 
     def not_read(self, agent, name, words):
         """Waits until a daemon waits for what is not read, and says so."""
-        told = lambda: self.status(agent, name) or {"state": "", "notes": []}
-        until(lambda: told()["state"] == "waiting" and words in "\n".join(told()["notes"]), SOON, f"{name} says {words}")
+        shown = lambda: self.status(agent, name) or {"state": "", "notes": []}
+        until(lambda: shown()["state"] == "waiting" and words in "\n".join(shown()["notes"]), SOON, f"{name} says {words}")
         self.assertFalse(self.instances(agent, name))
 
     def test_what_its_config_maps_take_of_the_agent_is_bounded(self):
@@ -245,10 +245,10 @@ class Tenant(Story):
         first = self.instance(agent, "own")
         for body in (own, self.daemon("own", labels={"daemonlet.dev/mode": "bootstrap"}), self.daemon("own", hostPID=True)):
             self.put(body)
-            until(lambda: "says nothing here" in "\n".join(self.status(agent, "own")["notes"]), SOON, "it is told")
+            until(lambda: "says nothing here" in "\n".join(self.status(agent, "own")["notes"]), SOON, "it is reported")
             self.remove("own", propagation="Foreground")
             until(lambda: "says nothing here" not in "\n".join(self.status(agent, "own")["notes"]), SOON, "it went")
-        never(lambda: [one.uid for one in self.instances(agent, "own")] != [first.uid], 3, "somebody else ended it")
+        never(lambda: [one.uid for one in self.instances(agent, "own")] != [first.uid], 3, "another component ended it")
 
     def test_no_name_of_one_namespace_is_a_file_of_another(self):
         other = f"{self.namespace}-a"
@@ -297,10 +297,10 @@ class Tenant(Story):
         self.assertNotEqual(self.status(agent, "greedy")["state"], "refused", "once may be chance")
         self.kill_at_work(agent, 2)
         self.settled(agent)
-        told = self.status(agent, "greedy")
-        self.assertEqual(told["state"], "refused", told)
-        self.assertIn("it is set aside: the agent was killed while it worked on its template, 2 times in a row; what runs stays", told["reason"])
-        self.assertIn(f"daemonlet retry {self.namespace}/greedy", "\n".join(told["hints"]))
+        status = self.status(agent, "greedy")
+        self.assertEqual(status["state"], "refused", status)
+        self.assertIn("it is set aside: the agent was killed while it worked on its template, 2 times in a row; what runs stays", status["reason"])
+        self.assertIn(f"daemonlet retry {self.namespace}/greedy", "\n".join(status["hints"]))
         self.assertIn("set aside", agent.cli("explain", f"{self.namespace}/greedy").stdout)
         self.assertFalse(list((agent.home / "state").glob("at-work*")), "nothing is noted any more")
         self.put(self.bounded("modest"))

@@ -1,4 +1,4 @@
-"""Approvals that stand until a node is drained, somebody says so on it, or it boots.
+"""Approvals that stand until a node is drained, an operator triggers it there, or it boots.
 
 On hollow nodes, which do not boot: what a boot does is in test_staged.py.
 """
@@ -103,7 +103,7 @@ class TriggersTest(Coordinated):
         number = self.change(update="drain")
         until(lambda: self.granted() == dict.fromkeys(self.agents, "drain"), SOON, "all nodes are approved")
         until(lambda: self.condition("Progressing") == ("RollingOut", "3 of 3 nodes are left: 3 nodes wait until they are drained"), SOON,
-              "it is told")
+              "it is reported")
         never(lambda: self.having(number), QUIET, "a node takes it before it is drained")
         self.assertIn("the node has to be drained or cordoned first", self.overview())
         self.assertIn("kubectl drain hollow-1 --ignore-daemonsets --delete-emptydir-data",
@@ -139,7 +139,7 @@ class TriggersTest(Coordinated):
         # What is not understood holds.
         self.annotate(update="later")
         until(lambda: not self.granted(), SOON, "nothing is approved")
-        until(lambda: 'the annotation daemonlet.dev/update is not understood: "later"' in self.condition("Progressing")[1], SOON, "it is told")
+        until(lambda: 'the annotation daemonlet.dev/update is not understood: "later"' in self.condition("Progressing")[1], SOON, "it is reported")
         self.annotate()
         self.all_have()
 

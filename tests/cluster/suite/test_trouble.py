@@ -1,4 +1,4 @@
-"""Trouble with the API server, one kind a story: survived, told in words, tried again, nothing lost."""
+"""Trouble with the API server, one kind a story: survived, reported in words, tried again, nothing lost."""
 
 import json
 import shutil
@@ -230,8 +230,8 @@ class Trouble(Story):
         self.says(self.agent, "another cluster answers", PATIENCE)
         self.same(6)
         self.keeps(self.agent, filed, "filed", 0.5)
-        told = self.agent.cli("status").stdout
-        self.assertRegex(told, "hint: .*move .*inputs.json away")
+        status = self.agent.cli("status").stdout
+        self.assertRegex(status, "hint: .*move .*inputs.json away")
         # As the hint says.
         self.agent.stop()
         (self.agent.home / "state" / "inputs.json").unlink()

@@ -100,9 +100,9 @@ class Unit(unittest.TestCase):
         given = ("chown", "dac_override", "fowner", "fsetid", "kill", "mknod", "net_bind_service", "net_raw", "setfcap", "setgid", "setpcap", "setuid", "sys_chroot")
         tenant = ["setpriv", "--bounding-set=-all," + ",".join(f"+{name}" for name in given)]
         agent = self.machine.run("systemctl", "show", "--value", "--property=MainPID", "daemonlet.service").strip()
-        told = self.machine.run(*tenant, "sh", "-c", f"sleep 60 & ls /proc/$!/root/etc > /dev/null && echo seen; kill $!; ls /proc/{agent}/root/ 2>&1; head -c 1 /proc/{agent}/environ 2>&1", check=False)
-        self.assertIn("seen", told, "a process that has no more rights is reached, so this can see")
-        self.assertEqual(told.count("Permission denied"), 2, told)
+        output = self.machine.run(*tenant, "sh", "-c", f"sleep 60 & ls /proc/$!/root/etc > /dev/null && echo seen; kill $!; ls /proc/{agent}/root/ 2>&1; head -c 1 /proc/{agent}/environ 2>&1", check=False)
+        self.assertIn("seen", output, "a process that has no more rights is reached, so this can see")
+        self.assertEqual(output.count("Permission denied"), 2, output)
 
     def test_the_journal_has_the_daemons_name_as_a_field(self):
         before = self.machine_running()

@@ -43,7 +43,7 @@ def listing(folder):
             elif os.path.isfile(path) and not key.removeprefix("..version/").endswith(OWN):
                 with open(path, "rb") as content:
                     what = content.read()
-            # Secrets and tokens of the API lie on a tmpfs, whose root is sticky; nobody may write to either.
+            # Secrets and tokens of the API lie on a tmpfs, whose root is sticky; no container may write to either.
             mode = stat.st_mode & ~0o1000 if key == "." else stat.st_mode
             found[key] = (oct(mode), stat.st_uid, stat.st_gid, what)
     return found

@@ -1,4 +1,4 @@
-"""What an agent takes from the API, how little it asks for it, and what it tells."""
+"""What an agent takes from the API, how little it asks for it, and what it reports."""
 
 import hashlib
 import json
@@ -49,11 +49,11 @@ class Rollout(Story):
                 if agent not in took and not any(one.uid == first[agent].uid for one in self.instances(agent, "rolling")):
                     took[agent] = time.monotonic() - began
             time.sleep(0.02)
-        told = ", ".join(f"{took.get(agent, -1):.1f} of {due[agent]:.1f} s" for agent in agents)
-        print(f"          update-jitter {bound:.0f} s: {told}")
+        delays = ", ".join(f"{took.get(agent, -1):.1f} of {due[agent]:.1f} s" for agent in agents)
+        print(f"          update-jitter {bound:.0f} s: {delays}")
         for agent in agents:
-            self.assertGreater(took[agent], due[agent] - 0.7, told)
-            self.assertLess(took[agent], due[agent] + 4, told)
+            self.assertGreater(took[agent], due[agent] - 0.7, delays)
+            self.assertLess(took[agent], due[agent] + 4, delays)
             self.assertEqual(self.instance(agent, "rolling", other_than=first[agent]).revision, revision)
 
     def test_a_change_of_a_file_does_not_wait(self):
@@ -243,8 +243,8 @@ class Values(Story):
         self.put(self.daemon("open"))
         self.instance(agent, "open")
         self.says(agent, "secretive.*waits for the kubelet.s version")
-        never(lambda: self.instances(agent, "secretive"), 1, "it started though nobody knows the kubelet's version")
-        agent.node.tell_version("v1.36.2")
+        never(lambda: self.instances(agent, "secretive"), 1, "it started though the kubelet's version is not known")
+        agent.node.report_version("v1.36.2")
         first = self.instance(agent, "secretive")
         self.assertIn("fileKeyRef", first.text)
         self.assertNotIn("hidden", first.text)
@@ -260,8 +260,8 @@ class Values(Story):
         self.assertIsNotNone(self.status(agent, "secretive"))
 
 
-class Told(Story):
-    """What people are told."""
+class Reported(Story):
+    """What is reported to people."""
 
     def events(self, name):
         """The events on a DaemonSet: {(type, reason): note}."""
@@ -274,20 +274,20 @@ class Told(Story):
                 if (event["regarding"]["kind"], event["regarding"]["name"]) == ("Node", agent.node.name)
                 and (event["related"]["namespace"], event["related"]["name"]) == (self.namespace, name)}
 
-    def test_events_tell_what_begins_and_ends_on_a_node(self):
+    def test_events_show_what_begins_and_ends_on_a_node(self):
         agent = self.start_agent()
-        self.put(self.daemon("told"))
-        first = self.instance(agent, "told")
+        self.put(self.daemon("reported"))
+        first = self.instance(agent, "reported")
         pod = first.file.removeprefix(f"{self.namespace}_").removesuffix(".yaml")
-        events = lambda: self.node_events(agent, "told")
+        events = lambda: self.node_events(agent, "reported")
         until(lambda: pod in events().get(("Normal", "Rendered"), ""), SOON, f"an event says that it was rendered: {events()}")
         described = self.admin.kubectl("describe", "node", agent.node.name)
-        self.assertRegex(described, rf"Normal +Rendered .*daemonlet.*DaemonSet {self.namespace}/told: Rendered static pod {pod}")
-        self.admin.patch("daemonsets", "told", {"metadata": {"labels": {"daemonlet.dev/mode": None}}}, self.namespace)
-        self.wait_gone(agent, "told")
+        self.assertRegex(described, rf"Normal +Rendered .*daemonlet.*DaemonSet {self.namespace}/reported: Rendered static pod {pod}")
+        self.admin.patch("daemonsets", "reported", {"metadata": {"labels": {"daemonlet.dev/mode": None}}}, self.namespace)
+        self.wait_gone(agent, "reported")
         until(lambda: pod in events().get(("Normal", "Removed"), ""), SOON, f"an event says that it was removed: {events()}")
         self.assertIn("no label daemonlet.dev/mode", events()[("Normal", "Removed")])
-        self.assertEqual(self.events("told"), {}, "its owner is told of nothing that went as it should")
+        self.assertEqual(self.events("reported"), {}, "its DaemonSet has no event of what went as it should")
 
     def test_two_nodes_refuse_and_one_event_says_it(self):
         agents = [self.start_agent(), self.start_agent(self.node("-second"))]
@@ -298,18 +298,18 @@ class Told(Story):
         until(events, SOON, "an event says so")
         never(lambda: len(events()) > 1, 5, "the other node says it, too")
 
-    def test_what_is_refused_is_told_by_field(self):
+    def test_what_is_refused_is_reported_by_field(self):
         agent = self.start_agent()
         self.put(self.daemon("refused", volumes=[{"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}]))
         self.says(agent, "refused +API.*refused.*persistentVolumeClaim")
         until(lambda: ("Warning", "Refused") in self.events("refused"), SOON, "an event says so")
         self.assertIn("persistentVolumeClaim", self.events("refused")[("Warning", "Refused")])
         self.assertEqual(agent.cli("status").returncode, 1)
-        told = agent.cli("explain", f"{self.namespace}/refused")
-        self.assertEqual(told.returncode, 1)
-        self.assertIn("persistentVolumeClaim", told.stdout)
+        explained = agent.cli("explain", f"{self.namespace}/refused")
+        self.assertEqual(explained.returncode, 1)
+        self.assertIn("persistentVolumeClaim", explained.stdout)
 
-    def test_what_nobody_understands_is_told_to_whoever_wrote_it(self):
+    def test_what_is_not_understood_is_reported_to_its_author(self):
         agent = self.start_agent()
         self.put(self.daemon("misspelt", annotations={"daemonlet.dev/progres-deadline": "1m", "daemonlet.dev/partition": "half"}))
         self.instance(agent, "misspelt")
@@ -324,8 +324,8 @@ class Told(Story):
         agent = self.start_agent(update_jitter="600s")
         self.put(self.daemon("asked", labels=STATIC, nodeSelector={"kubernetes.io/os": "linux"}))
         never(lambda: self.instances(agent, "asked"), 1, "it runs where it does not belong")
-        told = until(lambda: (found := agent.cli("explain", f"{self.namespace}/asked")).returncode == 0 and found, SOON, "it is explained")
-        self.assertRegex(told.stdout, r"no +node selector.*kubernetes.io/os")
+        explained = until(lambda: (found := agent.cli("explain", f"{self.namespace}/asked")).returncode == 0 and found, SOON, "it is explained")
+        self.assertRegex(explained.stdout, r"no +node selector.*kubernetes.io/os")
         agent.node.label(**{"kubernetes.io/os": "linux"})
         first = self.instance(agent, "asked")
         self.settled(agent)
@@ -337,16 +337,16 @@ class Told(Story):
         self.assertIn("no such DaemonSet has been seen", unknown.stdout)
         agent.stop()
         for command in (["status"], ["plan"], ["explain", f"{self.namespace}/asked"]):
-            told = agent.cli(*command)
-            self.assertIn("agent not running", told.stderr)
+            answer = agent.cli(*command)
+            self.assertIn("agent not running", answer.stderr)
             if command != ["plan"]:
-                self.assertIn("asked", told.stdout)
-        told = agent.cli("plan")
-        self.assertEqual((told.returncode, told.stdout), (0, "nothing to do\n"))
+                self.assertIn("asked", answer.stdout)
+        answer = agent.cli("plan")
+        self.assertEqual((answer.returncode, answer.stdout), (0, "nothing to do\n"))
         (agent.node.manifests / first.file).unlink()
-        told = agent.cli("plan")
-        self.assertEqual(told.returncode, 4, told.stdout)
-        self.assertIn(f"{self.namespace}/asked: ", told.stdout)
+        answer = agent.cli("plan")
+        self.assertEqual(answer.returncode, 4, answer.stdout)
+        self.assertIn(f"{self.namespace}/asked: ", answer.stdout)
         never(lambda: self.instances(agent, "asked"), 1, "looking changed something")
         self.assertFalse(self.report(agent)["agent"]["running"])
 

@@ -15,7 +15,7 @@ GRACE = 60
 
 
 class Witness(unittest.TestCase):
-    """One kubelet, and an agent that may ask it and nobody else."""
+    """One kubelet, and an agent that may ask it and no other component."""
 
     def test_a_replacement_waits_for_the_kubelets_word_and_no_longer(self):
         cluster = self.enterContext(ControlPlane())
@@ -28,15 +28,15 @@ class Witness(unittest.TestCase):
              "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": agent.GROUP}]})
         node = self.enterContext(Node(cluster))
         self.enterContext(Agent(node, **{"runtime-endpoint": "", "kubelet-endpoint": "https://127.0.0.1:10250"}))
-        manifest = daemonset("told", namespace=NAMESPACE, labels={"daemonlet.dev/mode": "static"}, hostNetwork=True,
+        manifest = daemonset("swapped", namespace=NAMESPACE, labels={"daemonlet.dev/mode": "static"}, hostNetwork=True,
                              terminationGracePeriodSeconds=GRACE)
         cluster.admin.apply(manifest)
-        first = node.cri.wait_running("told-", 30)
-        cluster.admin.patch("daemonsets", "told", {"spec": {"template": {"metadata": {"annotations": {"round": "two"}}}}}, NAMESPACE)
+        first = node.cri.wait_running("swapped-", 30)
+        cluster.admin.patch("daemonsets", "swapped", {"spec": {"template": {"metadata": {"annotations": {"round": "two"}}}}}, NAMESPACE)
         seen = []
 
         def replaced():
-            pods = [pod for pod, _, _, _ in node.cri.of("told-")]
+            pods = [pod for pod, _, _, _ in node.cri.of("swapped-")]
             seen.append(len(pods))
             return len(pods) == 1 and pods != [first[0]]
         until(replaced, GRACE / 2, "the new instance runs long before the grace period is over")

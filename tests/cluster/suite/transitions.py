@@ -242,7 +242,7 @@ class Clear(Transition):
             world.put()
             world.wait(world.runs, "the daemon runs")
         for uid in world.record()["ended"]:
-            # Without a kubelet nobody else would.
+            # Without a kubelet nothing else would.
             (world.node.root / "pods" / uid / "volumes").mkdir(parents=True, exist_ok=True)
 
     def trigger(self, world):
@@ -254,7 +254,7 @@ class Clear(Transition):
 
 
 class Lost(Transition):
-    """Somebody removes the manifest: a new instance takes over."""
+    """An operator removes the manifest: a new instance takes over."""
 
     uid = None
 
@@ -269,7 +269,7 @@ class Lost(Transition):
 
 
 class Damage(Transition):
-    """Somebody changes the data of a volume: it is repaired."""
+    """An operator changes the data of a volume: it is repaired."""
 
     steady = True
 
@@ -285,7 +285,7 @@ class Damage(Transition):
 
 
 class Edit(Transition):
-    """Somebody changes a manifest without its marks: it is put back in place."""
+    """An operator changes a manifest without its marks: it is put back in place."""
 
     steady = True
     meant = None

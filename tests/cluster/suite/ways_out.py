@@ -60,7 +60,7 @@ class WaysOut(Story):
         return "PASSES"
 
     def world(self):
-        """What there is to attack; n1's agent is down, so that nobody else writes in its name."""
+        """What there is to attack; n1's agent is down, so that no agent writes in its name."""
         if self.agents["n1"].process.alive:
             self.agents["n1"].stop()
         type(self).n1 = self.api(self.agents["n1"])
@@ -190,7 +190,7 @@ class WaysOut(Story):
             "change its mirror pod's image": patch_pod(spec={"containers": [{"name": "a", "image": "example.org/evil"}]}),
             "give its mirror pod to another DaemonSet": patch_pod(ownerReferences=[self.owner("other")]),
             "give its mirror pod to a blocking owner": patch_pod(ownerReferences=[self.owner("net", blockOwnerDeletion=True)]),
-            "give its mirror pod to nobody": patch_pod(ownerReferences=None),
+            "take the owner from its mirror pod": patch_pod(ownerReferences=None),
             "put its mirror pod behind another Service": patch_pod(labels={"app": "victim"}),
             "take a label off its mirror pod": patch_pod(labels={"app": None}),
             "annotate its mirror pod": patch_pod(annotations={"daemonlet.dev/daemonset": "kube-system/other"}),
@@ -204,7 +204,7 @@ class WaysOut(Story):
             "dry run of a pod for another node": post(f"{path_of('pods', system)}?dryRun=All", **self.pod_of("net", "n2")),
             "dry run of a pod that is bound": post(f"{path_of('pods', system)}?dryRun=All", **self.pod_of("net", "n1", nodeName="n1")),
             "dry run of a pod for any node": post(f"{path_of('pods', system)}?dryRun=All", **self.pod_of("net", "n1", affinity=None)),
-            "dry run of a pod of nobody": post(f"{path_of('pods', system)}?dryRun=All", **self.pod_of("", "n1") | {"metadata": {"name": "evil"}}),
+            "dry run of a pod of no DaemonSet": post(f"{path_of('pods', system)}?dryRun=All", **self.pod_of("", "n1") | {"metadata": {"name": "evil"}}),
             "bind a pod": post(f"{path_of('pods', system)}/ordinary/binding", metadata={"name": "ordinary"}, target={"kind": "Node", "name": "n1"}),
             "evict a pod": post(f"{path_of('pods', system)}/ordinary/eviction", apiVersion="policy/v1", kind="Eviction", metadata={"name": "ordinary"}),
             "exec into a pod": lambda: n1.request("POST", f"{pod}/exec?command=sh&stdout=true"),
@@ -227,7 +227,7 @@ class WaysOut(Story):
             "taint its own Node": lambda: n1.patch("nodes", "n1", {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}),
             "taint another Node": lambda: n1.patch("nodes", "n2", {"spec": {"taints": [{"key": "daemonlet.dev/starting", "effect": "NoSchedule"}]}}),
             "write its Node's status": lambda: n1.patch("nodes", "n1", {"status": {"phase": "Running"}}, sub="status"),
-            "be: somebody else, by impersonation": impersonate,
+            "be: another identity, by impersonation": impersonate,
             "bind itself to cluster-admin": binding,
             "widen its own role": lambda: n1.patch("clusterroles", agents.ROLE, {"rules": []}),
             "make a ServiceAccount": post(path_of("serviceaccounts", system), metadata={"name": "evil"}),

@@ -49,7 +49,7 @@ impl Definition {
     }
 
     /// Whether first instances start only with the coordinator's approval.
-    pub(super) fn needs_word(&self) -> bool {
+    pub(super) fn needs_approval(&self) -> bool {
         self.has_first_install && self.status.released.is_none()
     }
 }
@@ -77,8 +77,8 @@ pub(super) fn is_refused(daemon: &Value) -> bool {
 }
 
 /// Whether first instances start only with the coordinator's approval.
-pub(crate) fn needs_word(daemon: &Value) -> bool {
-    Definition::of(daemon).needs_word()
+pub(crate) fn needs_approval(daemon: &Value) -> bool {
+    Definition::of(daemon).needs_approval()
 }
 
 /// The hash of a template.

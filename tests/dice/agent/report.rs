@@ -23,19 +23,19 @@ impl Node {
             let running = self.running.as_ref().map(|running| (running.hash.clone(), running.created, running.ready));
             let staged = self.staged.as_ref().map(|(hash, _)| hash.clone());
             let marks = [self.replacing.clone(), self.failed.clone(), self.previous.clone(), staged, self.missing()];
-            let told = Some((is_ours, running, marks));
+            let inputs = Some((is_ours, running, marks));
             match api.shared(WatchedKind::NodeDaemons, &key) {
                 // Nothing else writes its status.
-                Some(live) if told == self.told => self.read = Arc::clone(live),
+                Some(live) if inputs == self.reported => self.read = Arc::clone(live),
                 _ => {
                     let patch = json!({"status": self.status(is_ours)});
                     let written = api.patch(WatchedKind::NodeDaemons, &key, &patch).ok();
-                    self.told = told.filter(|_| written.is_some());
+                    self.reported = inputs.filter(|_| written.is_some());
                     self.read = written.unwrap_or_default();
                 }
             }
             if let Some(running) = self.running.as_mut().filter(|running| running.ready.is_some()) {
-                running.told_ready.get_or_insert(now);
+                running.reported_ready.get_or_insert(now);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::QUIET;
 use crate::agent;
 use crate::agent::Node;
 use crate::coordinator::Trap;
-use crate::told;
+use crate::recent_truth;
 
 use super::Life;
 
@@ -23,10 +23,10 @@ use super::Life;
 const STANDSTILL: usize = 25;
 
 impl Life {
-    /// Everybody is well, and nobody touches anything: all come to rest at what is wanted.
+    /// All are well, and nothing is changed any more: they come to rest at what is wanted.
     pub(crate) fn calm_down(&mut self) {
         self.wake();
-        self.is_told_what_holds();
+        self.status_says_what_holds();
         let image = if self.image().starts_with("bad") { "good-9".to_owned() } else { self.image() };
         let annotations = match self.dice.below(4) {
             0 | 1 => json!({}),
@@ -34,25 +34,25 @@ impl Life {
             _ => json!({UPDATE: self.dice.one_of(&["drain", "boot", "manual"])}),
         };
         self.template(&image, annotations);
-        self.tell("calm".to_owned());
+        self.log("calm".to_owned());
         // Nodes of a good revision were deleted in the middle of it, and that halts it.
         self.rest(5);
         self.retry();
         self.rest(300);
         self.is_at_rest();
-        // Nothing of what runs, and nothing of what is told of it, changes with the resource.
+        // Nothing of what runs, and nothing of what the status says of it, changes with the resource.
         let before: Vec<_> =
             self.nodes.values().map(|node| node.running.clone()).map(|r| r.map(|r| r.created)).collect();
-        self.tell("NodeDaemons are deleted".to_owned());
+        self.log("NodeDaemons are deleted".to_owned());
         self.api.hide(true);
         self.rest(30);
-        self.tell("NodeDaemons are served again".to_owned());
+        self.log("NodeDaemons are served again".to_owned());
         self.api.show();
         self.rest(60);
         self.is_at_rest();
         let after: Vec<_> =
             self.nodes.values().map(|node| node.running.clone()).map(|r| r.map(|r| r.created)).collect();
-        assert_eq!(before, after, "somebody replaces what runs, and nobody wanted that");
+        assert_eq!(before, after, "what runs is replaced, which was not wanted");
         self.others_go_on();
         self.comes_back();
     }
@@ -72,9 +72,9 @@ impl Life {
         self.unreachable.clear();
     }
 
-    /// Nobody touches anything, and nothing happens any more: where nodes do not have what is wanted, the status says what
+    /// Nothing is changed, and nothing happens any more: where nodes do not have what is wanted, the status says what
     /// keeps them from it.
-    fn is_told_what_holds(&mut self) {
+    fn status_says_what_holds(&mut self) {
         let (mut quiet, mut seen) = (0, 0);
         for _ in 0..STANDSTILL * 10 {
             self.round();
@@ -90,21 +90,22 @@ impl Life {
         }
         let daemon = self.daemon();
         let conditions = daemon["status"].list_at("conditions");
-        let is_told = |c: &Value| match c.str_at("type") {
+        let is_reason = |c: &Value| match c.str_at("type") {
             "Progressing" => conditions::is_held(c),
             kind => matches!(kind, "Degraded" | HALTED) && c.str_at("status") == "True",
         };
-        assert!(conditions.iter().any(is_told), "nothing goes on, and nobody says why: {}", daemon["status"]);
+        assert!(conditions.iter().any(is_reason), "nothing goes on, and no condition says why: {}", daemon["status"]);
     }
 
-    /// So many rounds in which everybody does what there is to do, or until all has been at rest for [`QUIET`]. What is told may be as old as that of some of them.
+    /// So many rounds in which all do what there is to do, or until all has been at rest for [`QUIET`]. What the status
+    /// reports may be as old as that of some of them.
     pub(crate) fn rest(&mut self, rounds: usize) {
-        let mut told = told::Told::default();
-        self.go_on_for(rounds, |life| told.look(life.nodes.values(), &life.daemon()));
+        let mut truth = recent_truth::RecentTruth::default();
+        self.go_on_for(rounds, |life| truth.look(life.nodes.values(), &life.daemon()));
     }
 
-    /// The same where nobody tells anything.
-    pub(crate) fn rest_untold(&mut self, rounds: usize) {
+    /// The same without a check of the status.
+    pub(crate) fn rest_unchecked(&mut self, rounds: usize) {
         self.go_on_for(rounds, |_| {});
     }
 
@@ -125,13 +126,13 @@ impl Life {
         }
     }
 
-    /// Everybody does what there is to do.
+    /// All do what there is to do.
     fn round(&mut self) {
         for which in 0..2 {
             let settings = Settings { default_node_selector: String::new(), exact_rollouts: false };
             let process = &mut self.processes[which];
             process.renew(&mut self.api, self.now);
-            // A pass in the middle of what a watch tells.
+            // A pass in the middle of what a watch delivers.
             process.watch(&self.api, 3);
             process.pass(&self.api, (&settings, self.budget), self.now);
             process.watch(&self.api, usize::MAX);
@@ -153,7 +154,7 @@ impl Life {
         self.nodes.values().all(has_it)
     }
 
-    /// Whether all is as it is told and wanted.
+    /// Whether all is as it is reported and wanted.
     pub(crate) fn is_at_rest(&self) {
         let daemon = self.daemon();
         let hash = agent::hash_of(&daemon["spec"]["template"]);
@@ -185,7 +186,7 @@ impl Life {
         let approved = |it: &&Value| it["spec"]["approvals"].as_array().is_some_and(|approvals| !approvals.is_empty());
         let approved: Vec<&Value> = self.api.list(WatchedKind::NodeDaemons).filter(approved).collect();
         assert!(approved.is_empty(), "what is done is approved: {approved:?}");
-        assert_eq!(self.api.writes, 0, "somebody writes though nothing happens; {conditions}");
+        assert_eq!(self.api.writes, 0, "a coordinator writes though nothing happens; {conditions}");
         assert!(self.api.events.len() < 60, "{} events", self.api.events.len());
     }
 }

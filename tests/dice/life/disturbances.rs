@@ -36,7 +36,7 @@ impl Life {
             29 | 30 => {
                 let released = RolloutStatus::of(&self.daemon()["status"], 0).released;
                 if released.is_some_and(|released| released.hash != self.wanted()) {
-                    self.tell("it is halted by hand, and its ControllerRevision will be deleted".to_owned());
+                    self.log("it is halted by hand, and its ControllerRevision will be deleted".to_owned());
                     let by_hand = Halted { time: self.now.to_string(), cause: "by hand".to_owned(), nodes: vec![] };
                     let annotations = json!({HALTED_ANNOTATION: by_hand.annotation()});
                     let key = ObjectKey::new(KEY.0, self.current());
@@ -59,20 +59,20 @@ impl Life {
             26 => self.delete_current(),
             27 | 28 => {
                 let until = later + Span::from_secs(100);
-                self.tell(format!("all agents but that of {name} are dead until {}", (until - START).as_secs_ceil()));
+                self.log(format!("all agents but that of {name} are dead until {}", (until - START).as_secs_ceil()));
                 self.nodes.values_mut().filter(|node| node.name != name).for_each(|node| node.dead = until);
             }
             18 | 19 => {
                 let are_deleted = self.dice.below(2) == 0;
                 let words = if are_deleted { "deleted" } else { "not served" };
-                self.tell(format!("NodeDaemons are {words} until {}", (later - START).as_secs_ceil()));
+                self.log(format!("NodeDaemons are {words} until {}", (later - START).as_secs_ceil()));
                 self.api.hide(are_deleted);
                 (self.hidden, self.hindered) = (later, self.hindered.max(later));
             }
             20 | 21 => {
                 let failing = self.nodes.values().find(|node| node.has_failed()).map(|node| node.name.clone());
                 let name = failing.unwrap_or(name);
-                self.tell(format!("{name} is replaced by a new machine of that name"));
+                self.log(format!("{name} is replaced by a new machine of that name"));
                 self.leave(&name);
                 self.joined += 1;
                 self.nodes.insert(name.clone(), Node::new(name.clone(), self.joined));
@@ -86,7 +86,7 @@ impl Life {
                 };
                 let broken = self.nodes.values().find(is_broken).map(|node| node.name.clone());
                 if let Some(name) = broken {
-                    self.tell(format!("{name} is deleted, as it is not well"));
+                    self.log(format!("{name} is deleted, as it is not well"));
                     self.leave(&name);
                     self.join();
                 }
@@ -98,16 +98,16 @@ impl Life {
                 self.untriggers = true;
             }
             14 | 15 => {
-                self.tell("a coordinator will be stopped at its next approval".to_owned());
+                self.log("a coordinator will be stopped at its next approval".to_owned());
                 self.processes.iter_mut().for_each(|process| process.trap = Trap::Set);
             }
             16 => {
-                self.tell(format!("coordinators may write nothing until {}", (later - START).as_secs_ceil()));
+                self.log(format!("coordinators may write nothing until {}", (later - START).as_secs_ceil()));
                 self.api.refuses = later;
                 self.hindered = self.hindered.max(later);
             }
             10 | 11 => {
-                self.tell(format!("{name} is drained until {}", (later - START).as_secs_ceil()));
+                self.log(format!("{name} is drained until {}", (later - START).as_secs_ceil()));
                 self.nodes.entry(name).and_modify(|node| node.triggered = later);
             }
             12 | 13 => self.boot(&name),
@@ -127,7 +127,7 @@ impl Life {
             3 => {
                 let which = self.dice.below(2);
                 let is_in_order = self.dice.below(2) == 0;
-                self.tell(format!("coordinator {which} {}", if is_in_order { "is stopped in order" } else { "dies" }));
+                self.log(format!("coordinator {which} {}", if is_in_order { "is stopped in order" } else { "dies" }));
                 if is_in_order {
                     self.processes[which].stop(&mut self.api);
                 }
@@ -136,11 +136,11 @@ impl Life {
             }
             4 => {
                 let which = self.dice.below(2);
-                self.tell(format!("coordinator {which} is stopped until {}", (later - START).as_secs_ceil()));
+                self.log(format!("coordinator {which} is stopped until {}", (later - START).as_secs_ceil()));
                 self.processes[which].frozen = later;
             }
             5 => {
-                self.tell(format!("{name} is unreachable until {}", (later - START).as_secs_ceil()));
+                self.log(format!("{name} is unreachable until {}", (later - START).as_secs_ceil()));
                 self.ready(&name, "Unknown");
                 self.unreachable.insert(name.clone(), later);
                 self.nodes.entry(name).and_modify(|node| node.dead = later);
@@ -159,7 +159,7 @@ impl Life {
                     .find_map(|node| node.breaks(until, now).then(|| node.name.clone()));
                 if let Some(name) = broken {
                     let until = (until - START).as_secs_ceil();
-                    self.tell(format!("{name} breaks, and its agent is dead until {until}"));
+                    self.log(format!("{name} breaks, and its agent is dead until {until}"));
                     // Others are left when that is noticed.
                     if are_left {
                         self.template(&image, json!({"daemonlet.dev/paused": "true"}));
@@ -168,16 +168,16 @@ impl Life {
                 }
             }
             6 => {
-                self.tell(format!("the agent of {name} is dead until {}", (later - START).as_secs_ceil()));
+                self.log(format!("the agent of {name} is dead until {}", (later - START).as_secs_ceil()));
                 self.nodes.entry(name).and_modify(|node| node.dead = later);
             }
             7 if names.len() > 3 => {
-                self.tell(format!("{name} goes"));
+                self.log(format!("{name} goes"));
                 self.leave(&name);
             }
             8 if names.len() < 12 => {
                 self.join();
-                self.tell(format!("n{:02} joins", self.joined));
+                self.log(format!("n{:02} joins", self.joined));
             }
             _ => {
                 let (image, name) = (self.image(), self.current());
@@ -197,7 +197,7 @@ impl Life {
 
     /// `kubectl daemonlet retry`: the halt of the current revision ends, and failures of now count no more.
     pub(super) fn retry(&mut self) {
-        self.tell("retry".to_owned());
+        self.log("retry".to_owned());
         (self.deleted, self.deletes) = (None, false);
         let failed: Vec<String> =
             self.nodes.values().filter(|node| node.has_failed()).map(|node| node.name.clone()).collect();

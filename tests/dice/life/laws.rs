@@ -13,8 +13,8 @@ use daemonlet::core::model::STEPS;
 use daemonlet::core::time::Timestamp;
 use serde_json::Value;
 
-use crate::HEARD_AFTER;
 use crate::KEY;
+use crate::KNOWN_AFTER;
 use crate::WITHDRAWN;
 use crate::agent;
 use crate::agent::Node;
@@ -22,9 +22,10 @@ use crate::agent::Node;
 use super::Life;
 
 impl Life {
-    /// No more nodes are without the service that a rollout took from them than the budget allows. One that was not
-    /// heard when the approval was given does not count, unless it has the revision that the rollout goes to. One that broke after that counts where a
-    /// coordinator knew that its agent is dead, whoever gave the approval after that.
+    /// No more nodes are without the service that a rollout took from them than the budget allows. One
+    /// whose agent was not known to live when the approval was given does not count, unless it has the revision that the
+    /// rollout goes to. One that broke after that counts where a coordinator knew that its agent is dead, whoever gave the
+    /// approval after that.
     pub(super) fn budget_holds(&self, name: &str, hash: &str) {
         let new = self.nodes[name].running.as_ref().filter(|running| running.is_disruption);
         let approved_at = new.and_then(|running| running.approved_at);
@@ -37,8 +38,8 @@ impl Life {
                     is_known && running.hash == hash
                 }
                 None => {
-                    let was_heard = node.dead + HEARD_AFTER <= approved_at.map_or(self.now, |at| at.min(self.now));
-                    running.is_disruption && (was_heard || running.hash == hash && is_reported(node))
+                    let was_known = node.dead + KNOWN_AFTER <= approved_at.map_or(self.now, |at| at.min(self.now));
+                    running.is_disruption && (was_known || running.hash == hash && is_reported(node))
                 }
             }
         };
@@ -54,15 +55,16 @@ impl Life {
     pub(super) fn installs_hold(&self, name: &str) {
         let daemon = self.daemon();
         let hash = agent::hash_of(&daemon["spec"]["template"]);
-        let running = |node: &Node| node.running.clone().filter(|r| r.by_word && r.ready.is_none() && r.hash == hash);
+        let running =
+            |node: &Node| node.running.clone().filter(|r| r.is_approved_install && r.ready.is_none() && r.hash == hash);
         // One that broke later was available once.
         let is_known = |node: &&Node| node.broken.is_none();
         let is_counted = |node: &&Node| is_known(node) && running(node).is_some();
         let started: Vec<&str> = self.nodes.values().filter(is_counted).map(|n| n.name.as_str()).collect();
         assert!(started.len() <= self.install, "{name} makes it {started:?} of {}", self.install);
-        let needs_word = agent::needs_word(&daemon);
-        let has_word = self.nodes[name].running.as_ref().is_some_and(|running| running.by_word);
-        assert!(!needs_word || has_word, "{name} starts without a word");
+        let needs_approval = agent::needs_approval(&daemon);
+        let has_approval = self.nodes[name].running.as_ref().is_some_and(|running| running.is_approved_install);
+        assert!(!needs_approval || has_approval, "{name} starts without an approval");
     }
 
     /// Since when a revision is halted, if it is.
@@ -78,7 +80,7 @@ impl Life {
         self.now - since.max(self.hindered) >= WITHDRAWN
     }
 
-    /// A revision that is halted goes to no more nodes, but for approvals that nobody was there to withdraw.
+    /// A revision that is halted goes to no more nodes, but for approvals that no coordinator was there to withdraw.
     pub(super) fn halt_holds(&self, name: &str, hash: &str) {
         let deleted = self.deleted.as_ref().filter(|(deleted, _)| deleted == hash).map(|(_, since)| *since);
         let since = self.halted(hash).or(deleted).filter(|since| self.is_late(*since));
@@ -88,7 +90,9 @@ impl Life {
     /// A node that never ran it starts with the released revision while nodes are kept on that.
     pub(super) fn first_holds(&self, name: &str) {
         let daemon = self.daemon();
-        let Some(running) = self.nodes[name].running.as_ref().filter(|running| !running.by_word) else { return };
+        let Some(running) = self.nodes[name].running.as_ref().filter(|running| !running.is_approved_install) else {
+            return;
+        };
         let released = RolloutStatus::of(&daemon["status"], 0).released;
         if released.is_none_or(|released| released.hash == running.hash) {
             return;

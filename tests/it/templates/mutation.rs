@@ -32,13 +32,13 @@ impl<'a> Mutator<'a> {
         // Half of them from our own documents, which come first and have every field.
         let among = if self.below(2) == 0 { self.documents.len().min(3) } else { self.documents.len() };
         let (name, value) = &self.documents[self.below(among)];
-        let (mut value, mut told) = (value.clone(), name.clone());
+        let (mut value, mut description) = (value.clone(), name.clone());
         let changes = 1 + usize::from(self.below(4) == 0);
         for _ in 0..changes {
             let done = if self.below(3) == 0 { self.add(&mut value) } else { self.change(&mut value) };
-            told = format!("{told}: {done}");
+            description = format!("{description}: {done}");
         }
-        (told, value)
+        (description, value)
     }
 
     /// Steele, Lea and Flood's SplitMix64.

@@ -8,7 +8,7 @@ const WAITS: [(&str, &str); 12] = [
     ("agent.rs", "the loop waits, and a pass for its inputs"),
     ("agent/answers.rs", "an answer is a pass, and waits for its inputs"),
     ("agent/inputs.rs", "the inputs wait for the runtime"),
-    ("agent/inputs/folders.rs", "tells the loop that a folder may have changed"),
+    ("agent/inputs/folders.rs", "notifies the loop when a folder may have changed"),
     ("agent/inputs/pod_status_source.rs", "asks the runtime and the kubelet"),
     ("agent/inputs/runtime.rs", "waits for the runtime's answer, and no longer than a bound"),
     ("agent/leaving.rs", "an agent that ends waits for its last request, and no longer than a bound"),

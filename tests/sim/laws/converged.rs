@@ -16,8 +16,8 @@ use super::opened;
 impl Laws {
     /// After the faults have ended, the node is as it is wanted.
     pub(crate) fn converged(&mut self, node: &Node) {
-        if node.kubelet.room.is_unheard {
-            // What returned in its stead stays, until somebody retries the other.
+        if node.kubelet.room.is_rejection_missed {
+            // What returned in its stead stays, until an operator retries the other.
             return;
         }
         for daemon in &node.daemons {

@@ -55,14 +55,14 @@ pub(crate) enum Fault {
     PodsBroken,
 }
 
-/// A file of the agent whose mode and owner somebody changes.
+/// A file of the agent whose mode and owner an operator changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum OwnFile {
     Manifest,
     Data,
 }
 
-/// What somebody removes whole.
+/// What an operator removes whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Place {
     /// The folders of DaemonSets and of manifests.

@@ -44,7 +44,7 @@ impl Node {
                 | Move::ClockWhileDown { .. }
         );
         if ends && self.is_state_open {
-            // What was heard meanwhile goes with the process.
+            // What the process received meanwhile goes with it.
             self.forget_data();
         }
         let count = self.daemons.len();
@@ -52,11 +52,11 @@ impl Node {
         match what {
             Move::Apply { daemon } => {
                 let daemon = index(daemon);
-                // One that is new is not heard of while DaemonSets are refused.
-                let is_heard = !self.server.lock().unwrap().refusals.contains_key("daemonsets");
+                // A new one is not listed while DaemonSets are refused.
+                let is_listed = !self.server.lock().unwrap().refusals.contains_key("daemonsets");
                 if self.daemons[daemon].in_api()
                     && self.is_reachable()
-                    && (is_heard || self.daemons[daemon].api.is_some())
+                    && (is_listed || self.daemons[daemon].api.is_some())
                 {
                     self.apply(daemon);
                 }
@@ -180,7 +180,7 @@ impl Node {
             }
             Move::RemoveManifest { daemon } => {
                 let daemon = index(daemon);
-                // Nobody removes anything from a machine that is off.
+                // Nothing is removed from a machine that is off.
                 let is_off = at < self.booted;
                 if let Some(path) = self.manifest_of(daemon).filter(|_| !is_off && !self.needs_state(daemon)) {
                     self.remove_for_good(&path);
@@ -295,8 +295,8 @@ impl Node {
             Move::After { daemon, before } => {
                 let (daemon, before) = (index(daemon), before.map(index));
                 let in_api = self.daemons[daemon].in_api();
-                let is_heard = !self.server.lock().unwrap().refusals.contains_key("daemonsets");
-                if in_api && (!self.is_reachable() || !is_heard) || !in_api && !self.can_write(daemon) {
+                let is_listed = !self.server.lock().unwrap().refusals.contains_key("daemonsets");
+                if in_api && (!self.is_reachable() || !is_listed) || !in_api && !self.can_write(daemon) {
                     return;
                 }
                 self.ordered_at = self.steady;

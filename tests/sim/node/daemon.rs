@@ -34,9 +34,9 @@ pub(crate) struct Daemon {
     pub(super) has_second: bool,
     /// So many ends of an instance are explained beyond what the revision explains.
     pub(crate) allowed: u32,
-    /// What tells of its newest data is lost or cannot be kept.
+    /// What names its newest data is lost or cannot be kept.
     pub(crate) data_may_go_back: bool,
-    /// When somebody removed its data: until it is noticed, that is missing.
+    /// When an operator removed its data: until it is noticed, that is missing.
     pub(crate) data_removed: Option<i64>,
     /// Whether it has run in this life.
     pub(crate) has_run: bool,
@@ -75,7 +75,7 @@ impl Daemon {
         }
     }
 
-    /// Whether nothing but its record tells that its file does not count.
+    /// Whether only its record says that its file does not count.
     pub(super) fn is_kept_away(&self) -> bool {
         self.home == Home::Both && self.api.is_none() && !self.file_counts && self.file.is_some()
     }

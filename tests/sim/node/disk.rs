@@ -28,7 +28,7 @@ pub(super) fn second_file(daemon: u8) -> String {
     format!("{FOLDER}/aa-{daemon}.yaml")
 }
 
-/// Somebody's own static pod.
+/// A static pod that is not daemonlet's.
 pub(crate) fn foreign() -> &'static str {
     "apiVersion: v1\nkind: Pod\nmetadata: {name: etcd, namespace: kube-system, uid: foreign}\nspec: {containers: [{name: e, image: e}]}\n"
 }
@@ -71,7 +71,7 @@ pub(super) fn chmod(disk: &Arc<Simulated>, path: &Path, mode: u32) {
     file.and_then(|file| disk.set_mode(&file, mode)).unwrap_or_default();
 }
 
-/// The file is nobody's.
+/// Gives the file to the user `nobody`.
 pub(super) fn give(disk: &Arc<Simulated>, path: &Path) {
     let nobody = Owner { uid: Some(65_534), gid: None };
     disk.set_owner_at(&DiskHandle::Start, path, nobody).unwrap_or_default();

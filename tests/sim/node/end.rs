@@ -1,4 +1,4 @@
-//! What ends the process that runs, and what is told of the disk until then.
+//! What ends the process that runs, and what is recorded of the disk until then.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub(crate) enum End {
     },
 }
 
-/// What is told of the disk, and when the process is to die of it.
+/// What is recorded of the disk, and when the process is to die of it.
 #[derive(Default)]
 pub(crate) struct Effects {
     pub(crate) log: Vec<(Doing, PathBuf, bool)>,

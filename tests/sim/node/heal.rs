@@ -75,7 +75,7 @@ impl Node {
         }
         self.effects.lock().unwrap().left = None;
         for index in 0..self.daemons.len() {
-            // What somebody mistyped, he corrects.
+            // A label that an operator mistyped is corrected.
             if self.daemons[index].label == Label::Mistyped {
                 self.label(index, Label::Static);
             }
@@ -118,7 +118,7 @@ impl Node {
             Heal::Backup => {
                 self.forget_data();
                 if !self.is_reachable() {
-                    // What it said since is not known: what it said before counts until it is heard again.
+                    // What it said since is not known: what it said before counts until it answers again.
                     self.daemons.iter_mut().filter(|daemon| daemon.in_api()).for_each(|daemon| daemon.allowed += 1);
                 }
                 // Which UIDs were used since, and what a file defined that says nothing now, is not known either.

@@ -20,7 +20,7 @@ impl Node {
     }
 
     /// At the boot after a shutdown, volumes have no Secrets where these are sealed, and what seals may come later than the
-    /// agent. What needs a Secret that nobody knows waits for it then.
+    /// agent. What needs a Secret that no source holds waits for it then.
     pub(crate) fn lose_secrets(&mut self) {
         if !self.is_sealed {
             return;
@@ -76,7 +76,7 @@ impl Node {
         self.wall.set(self.wall.get() + seconds * 1_000);
     }
 
-    /// Nothing tells that the clock was another one in this boot (not-mended).
+    /// Nothing shows that the clock was another one in this boot (not-mended).
     pub(crate) fn forget_clock(&mut self) {
         if self.clock_set_at >= self.booted {
             self.clock_forgotten_in = Some(self.booted);
@@ -87,7 +87,7 @@ impl Node {
         let seconds = i64::from(seconds);
         self.set_clock(seconds);
         if !self.has_agent {
-            // Nothing tells that from time that has passed.
+            // Nothing distinguishes that from time that has passed.
             self.clock_forgotten_in = Some(self.booted);
         }
         self.suspended.set(self.suspended.get() + seconds * 1_000);

@@ -28,19 +28,19 @@ use super::disk::overwrite;
 use super::disk::volume_path;
 
 impl Node {
-    /// Whether nothing but its manifest tells which revision of a daemon is wanted: the folder's is older than the API's,
+    /// Whether only its manifest says which revision of a daemon is wanted: the folder's is older than the API's,
     /// and what was remembered of that cannot be used.
     pub(super) fn needs_state(&self, daemon: usize) -> bool {
         self.is_state_open && self.daemons[daemon].home == Home::Both
     }
 
-    /// What the API server, or a folder that cannot be read, last said is not remembered, but what it said before: until
-    /// it is heard again, that counts.
+    /// What the API server, or a folder that cannot be read, last said is not remembered, but what it said before: that
+    /// counts until it answers again.
     pub(crate) fn forget_data(&mut self) {
         let is_unreadable = self.faults.contains(&Fault::FolderUnreadable) || self.is_folder_away;
         for daemon in 0..self.daemons.len() {
-            let is_unheard = self.daemons[daemon].in_api() || self.is_late(daemon) || is_unreadable;
-            self.daemons[daemon].data_may_go_back |= is_unheard;
+            let is_lost = self.daemons[daemon].in_api() || self.is_late(daemon) || is_unreadable;
+            self.daemons[daemon].data_may_go_back |= is_lost;
         }
     }
 
@@ -66,10 +66,10 @@ impl Node {
         files
     }
 
-    /// A manifest, or data of a pod, becomes everybody's to write, or another user's.
+    /// A manifest, or data of a pod, becomes writable for every user, or another user's.
     pub(super) fn open_file(&mut self, daemon: usize, file: OwnFile, is_given: bool) {
         let name = self.full_name(daemon);
-        // On a disk that is read-only nobody can.
+        // A disk that is read-only allows that to no user.
         let read_only = match file {
             OwnFile::Manifest => Fault::ManifestsReadOnly,
             OwnFile::Data => Fault::PodsReadOnly,
@@ -96,8 +96,8 @@ impl Node {
         self.inputs_damaged_at.is_some_and(|at| self.steady - at <= BACK)
     }
 
-    /// What runs without its file, because the agent could not write down its end or had no time to, nobody remembers to
-    /// have had one.
+    /// Of what runs without its file, because the agent could not write down its end or had no time to, no record
+    /// says that it had one.
     fn lose_origins(&mut self) {
         for daemon in 0..self.daemons.len() {
             let path = self.path(daemon);

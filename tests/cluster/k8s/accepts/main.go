@@ -35,7 +35,7 @@ import (
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
-// reasons is a logger that keeps what the file source complains about: it has no other way to tell.
+// reasons is a logger that keeps what the file source complains about: it has no other way to report it.
 type reasons struct {
 	mu   sync.Mutex
 	said []string
@@ -119,8 +119,8 @@ func ask(dir, node string, dump, strict bool) (taken, files int, err error) {
 	}
 	// As the kubelet does at start; privileged pods do not validate otherwise.
 	capabilities.Initialize(capabilities.Capabilities{AllowPrivileged: true})
-	heard := &reasons{}
-	logger := logr.New(heard)
+	logged := &reasons{}
+	logger := logr.New(logged)
 	ctx := klog.NewContext(context.Background(), logger)
 	pods := config.NewPodConfig(&record.FakeRecorder{}, unobserved{})
 	config.NewSourceFile(logger, dir, types.NodeName(node), time.Hour, pods.Channel(ctx, kubetypes.FileSource))
@@ -134,7 +134,7 @@ func ask(dir, node string, dump, strict bool) (taken, files int, err error) {
 	for _, pod := range update.Pods {
 		if strict {
 			if why := refusal(pod); why != "" {
-				heard.add(errors.New(why), "", []any{"pod", pod.Name})
+				logged.add(errors.New(why), "", []any{"pod", pod.Name})
 				continue
 			}
 		}
@@ -149,9 +149,9 @@ func ask(dir, node string, dump, strict bool) (taken, files int, err error) {
 		}
 		fmt.Println(string(line))
 	}
-	heard.mu.Lock()
-	defer heard.mu.Unlock()
-	for _, line := range heard.said {
+	logged.mu.Lock()
+	defer logged.mu.Unlock()
+	for _, line := range logged.said {
 		fmt.Fprintln(os.Stderr, line)
 	}
 	return taken, len(names), nil

@@ -150,7 +150,7 @@ func (a *api) follow(each func(gone bool, n *node)) error {
 func route(gone bool, n *node) error {
 	_, pods, err := net.ParseCIDR(n.Spec.PodCIDR)
 	if err != nil {
-		return nil // no range yet: another event tells it
+		return nil // no range yet: another event brings it
 	}
 	via := n.internalIP()
 	if via == nil {

@@ -1,4 +1,4 @@
-// Command liar stands between an agent and the API server and tells of DaemonSets what it is told to tell.
+// Command liar stands between an agent and the API server and changes what that says of DaemonSets as it is asked to.
 //
 //	liar LISTEN SERVER CA CERT KEY CLIENT-CERT CLIENT-KEY LIES
 //

@@ -11,7 +11,7 @@ import (
 // request is one line of the control socket.
 type request struct {
 	// Op is "watch" (look at the folders, which are there now), "reboot" (everything that ran is dead,
-	// and nobody watches the folders), or "state".
+	// and nothing watches the folders), or "state".
 	Op string `json:"op"`
 	// Steady has the daemons that must not be without an instance from now on.
 	Steady []string `json:"steady"`
@@ -64,7 +64,7 @@ func serveControl(path string, n *Node) error {
 func (n *Node) answer(asked request) reply {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var told reply
+	var answer reply
 	if asked.Stop != nil {
 		n.stopDelay = time.Duration(*asked.Stop) * time.Millisecond
 	}
@@ -86,7 +86,7 @@ func (n *Node) answer(asked request) reply {
 	switch asked.Op {
 	case "watch":
 		if err := n.takeOver(); err != nil {
-			told.Error = err.Error()
+			answer.Error = err.Error()
 		}
 	case "reboot":
 		for _, p := range n.pods {
@@ -102,13 +102,13 @@ func (n *Node) answer(asked request) reply {
 		n.used, n.rounds = map[string]bool{}, map[string]int{}
 	}
 	for _, p := range n.pods {
-		told.Pods = append(told.Pods, seen{p.UID, p.Owner, p.Name, p.Round, p.running, p.ending, p.restarts})
+		answer.Pods = append(answer.Pods, seen{p.UID, p.Owner, p.Name, p.Round, p.running, p.ending, p.restarts})
 	}
-	sort.Slice(told.Pods, func(i, j int) bool { return told.Pods[i].Pod < told.Pods[j].Pod })
+	sort.Slice(answer.Pods, func(i, j int) bool { return answer.Pods[i].Pod < answer.Pods[j].Pod })
 	for file := range n.files {
-		told.Files = append(told.Files, file)
+		answer.Files = append(answer.Files, file)
 	}
-	sort.Strings(told.Files)
-	told.Bad, told.Events, told.Reads = n.bad, n.events, n.reads
-	return told
+	sort.Strings(answer.Files)
+	answer.Bad, answer.Events, answer.Reads = n.bad, n.events, n.reads
+	return answer
 }

@@ -59,23 +59,23 @@ func podAnnotations(p *Pod) map[string]string {
 func (s *runtimeService) ListPodSandbox(_ context.Context, asked *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
 	s.node.mu.Lock()
 	defer s.node.mu.Unlock()
-	told := &cri.ListPodSandboxResponse{}
+	response := &cri.ListPodSandboxResponse{}
 	for _, p := range s.node.pods {
 		if !p.running {
 			continue
 		}
-		told.Items = append(told.Items, &cri.PodSandbox{
+		response.Items = append(response.Items, &cri.PodSandbox{
 			Id: p.UID, Metadata: &cri.PodSandboxMetadata{Name: p.Name, Uid: p.UID, Namespace: p.Namespace},
 			State: cri.PodSandboxState_SANDBOX_READY, CreatedAt: p.created.UnixNano(), Labels: podLabels(p), Annotations: podAnnotations(p),
 		})
 	}
-	return told, nil
+	return response, nil
 }
 
 func (s *runtimeService) ListContainers(_ context.Context, asked *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
 	s.node.mu.Lock()
 	defer s.node.mu.Unlock()
-	told := &cri.ListContainersResponse{}
+	response := &cri.ListContainersResponse{}
 	for _, p := range s.node.pods {
 		if !p.running {
 			continue
@@ -83,14 +83,14 @@ func (s *runtimeService) ListContainers(_ context.Context, asked *cri.ListContai
 		for _, container := range p.pod.Spec.Containers {
 			labels := podLabels(p)
 			labels["io.kubernetes.container.name"] = container.Name
-			told.Containers = append(told.Containers, &cri.Container{
+			response.Containers = append(response.Containers, &cri.Container{
 				Id: p.UID + "." + container.Name, PodSandboxId: p.UID, Metadata: &cri.ContainerMetadata{Name: container.Name},
 				Image: &cri.ImageSpec{Image: container.Image}, State: cri.ContainerState_CONTAINER_RUNNING,
 				CreatedAt: p.created.UnixNano(), Labels: labels,
 			})
 		}
 	}
-	return told, nil
+	return response, nil
 }
 
 func (s *runtimeService) ContainerStatus(_ context.Context, asked *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {

@@ -1,5 +1,5 @@
 // Command standin is a node that watches daemonlet: in place of kubelet and container runtime it takes
-// the manifests of a folder, "runs" their pods for as long as it is told to, and says so by a CRI socket.
+// the manifests of a folder, "runs" their pods for as long as it is asked to, and says so by a CRI socket.
 //
 //	standin -manifests DIR -root DIR -state DIR -cri SOCKET -control SOCKET [-kubeconfig FILE -node NAME]
 //

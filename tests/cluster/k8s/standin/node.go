@@ -120,7 +120,7 @@ func (n *Node) appeared(file string) {
 		}
 	}
 	if round, err := strconv.Atoi(pod.Annotations["round"]); err == nil {
-		// Of files that were there already nobody knows the order.
+		// The order of files that were there already is not known.
 		if round < n.rounds[owner] && n.watching {
 			n.violation("%s goes back from round %d to %d", owner, n.rounds[owner], round)
 		}

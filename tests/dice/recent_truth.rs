@@ -1,4 +1,4 @@
-//! What the status of the DaemonSet tells must have been true a moment ago.
+//! What the status of the DaemonSet reports must have been true a moment ago.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,9 @@ use daemonlet::core::json::Json;
 use super::agent;
 use super::agent::Node;
 
-/// Looks that what is told may be behind. A look is 3 s, an instance gets ready in as many, and a status has its turn.
+/// Looks that the status may be behind. A look is 3 s, an instance gets ready in as many, and a status has its turn.
 const LATE: usize = 8;
-/// Looks before the first judgement: what is told may be from the time before.
+/// Looks before the first judgement: the status may be from the time before.
 const FIRST: usize = 20;
 
 /// Nodes that there are, that have the wanted revision, and that are ready; and whether each has what it wants.
@@ -21,13 +21,13 @@ type Counts = [usize; 3];
 
 /// What was true at the last looks.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct RecentTruth {
     looks: usize,
     last: VecDeque<Counts>,
 }
 
-impl Told {
-    /// Compares what is told with what was true at the last looks and is now.
+impl RecentTruth {
+    /// Compares what the status reports with what was true at the last looks and is now.
     pub(super) fn look<'n>(&mut self, nodes: impl Iterator<Item = &'n Node>, daemon: &Value) {
         let wanted = agent::hash_of(&daemon["spec"]["template"]);
         let mut now = Counts::default();
@@ -45,12 +45,12 @@ impl Told {
         }
         let status = &daemon["status"];
         let fields = ["desiredNumberScheduled", "updatedNumberScheduled", "numberReady"];
-        let told: Counts = fields.map(|field| usize::try_from(status[field].as_u64().unwrap_or(0)).unwrap());
+        let reported: Counts = fields.map(|field| usize::try_from(status[field].as_u64().unwrap_or(0)).unwrap());
         for (which, field) in fields.into_iter().enumerate() {
             // It may have been so between two looks.
             let counts = || self.last.iter().map(|counts| counts[which]);
-            let was = counts().min() <= Some(told[which]) && Some(told[which]) <= counts().max();
-            assert!(was, "{field} is told as {}, and was {:?}", told[which], self.last);
+            let was = counts().min() <= Some(reported[which]) && Some(reported[which]) <= counts().max();
+            assert!(was, "the status reports {field} as {}, and was {:?}", reported[which], self.last);
         }
         let reason = |kind: &str| {
             let found = status.list_at("conditions").iter().find(|c| c.str_at("type") == kind);

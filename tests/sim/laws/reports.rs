@@ -1,4 +1,4 @@
-//! The laws of what the agent says of itself: its status and its metrics.
+//! The laws of what the agent reports of itself: its status and its metrics.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::Laws;
 impl Laws {
     /// What the agent says is what is.
     pub(crate) fn status(&mut self, node: &Node, status: Option<Value>) {
-        let Some(status) = status.filter(|_| !node.kubelet.room.is_unheard) else { return };
+        let Some(status) = status.filter(|_| !node.kubelet.room.is_rejection_missed) else { return };
         let daemons = status["daemons"].as_array().cloned().unwrap_or_default();
         for daemon in &node.daemons {
             let of = daemons.iter().find(|d| d["name"] == *daemon.name && d["namespace"] == SPACE);
@@ -38,7 +38,7 @@ impl Laws {
 
     /// What metrics say is what is; `None`: this life has none.
     pub(crate) fn metrics(&mut self, node: &Node, text: Option<String>) {
-        let Some(text) = text.filter(|_| !node.kubelet.room.is_unheard) else { return };
+        let Some(text) = text.filter(|_| !node.kubelet.room.is_rejection_missed) else { return };
         if std::env::var_os("DAEMONLET_SIM_METRICS").is_some() {
             eprintln!("{text}");
         }
