@@ -203,6 +203,7 @@ impl Node {
         self.forget_clock();
         self.restored_in = Some(self.booted);
         self.has_lost_state = true;
+        self.forget_overrides();
         self.daemons.iter_mut().filter(|daemon| daemon.file.is_none()).for_each(|daemon| daemon.highest = 0);
     }
 }

@@ -23,6 +23,7 @@ mod node_conditions;
 mod not_ready;
 mod others;
 mod overlays;
+mod overriding;
 mod room;
 mod selection;
 mod startup_taint;

@@ -9,6 +9,7 @@ use super::api::Reach;
 use super::api::Refusal;
 use super::kubelet::RuntimeState;
 
+mod counting;
 mod disk;
 mod draw;
 mod drawn;
@@ -321,6 +322,11 @@ pub(crate) enum Move {
     },
     /// The Node is registered anew, and has its label so much later.
     Register {
+        seconds: u16,
+    },
+    /// The owner's file overrides what the API server says, for a while.
+    Override {
+        daemon: u8,
         seconds: u16,
     },
     /// The configuration selects less for a while; the agent starts anew before and after.

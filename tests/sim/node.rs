@@ -235,6 +235,7 @@ impl Node {
                 config: 1,
                 secret: 1,
                 has_config: true,
+                overrides: false,
                 is_hurt: false,
                 has_second: false,
                 allowed: 0,

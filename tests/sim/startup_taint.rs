@@ -73,6 +73,8 @@ impl Node {
         let is_listed = !self.server.lock().unwrap().refusals.contains_key("daemonsets");
         let steady = self.steady;
         let can_be = if in_api { self.is_reachable() && is_listed } else { self.can_write(daemon) };
+        // A newer version in the API would count.
+        let can_be = can_be && !self.daemons[daemon].overrides;
         let Some(taint) = self.taint.as_mut().filter(|_| can_be) else { return };
         match is_asked {
             true => _ = taint.asked.entry(daemon).or_insert(steady),

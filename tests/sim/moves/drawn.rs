@@ -5,7 +5,6 @@ use crate::api::Refusal;
 use crate::kubelet::RuntimeState;
 
 use super::Blur;
-use super::Fewer;
 use super::HOUR;
 use super::Home;
 use super::Life;
@@ -16,6 +15,9 @@ use super::RESOURCES;
 use super::Renaming;
 use super::Tenant;
 use super::Version;
+use super::counting::add_overrides;
+use super::counting::add_selection;
+use super::counting::add_vendor;
 use super::disk::Damage;
 use super::disk::Fault;
 use super::disk::Hurt;
@@ -75,6 +77,7 @@ impl Life {
         let vendored = add_vendor(&mut Draw::new(seed ^ 0x7e4d), &daemons, &mut moves);
         let free = vendored.is_empty() && overlaid.is_empty();
         let selective = add_selection(&mut Draw::new(seed ^ 0x5e1e), &daemons, free, &mut moves);
+        add_overrides(&mut Draw::new(seed ^ 0x0e44), &daemons, &mut moves);
         moves.retain(|(at, _)| *at < HOUR);
         let draw = &mut Draw::new(seed ^ 0xc0de);
         let conditioned = if draw.below(3) == 0 { some(draw) } else { Vec::new() };
@@ -114,7 +117,7 @@ fn add_others(draw: &mut Draw, daemons: u64, moves: &mut Vec<(i64, Move)>) -> Ve
 }
 
 /// Things go wrong together: near another move.
-fn insert_near(draw: &mut Draw, moves: &mut Vec<(i64, Move)>, what: Move) {
+pub(super) fn insert_near(draw: &mut Draw, moves: &mut Vec<(i64, Move)>, what: Move) {
     let near = moves[draw.below(moves.len() as u64) as usize].0;
     let at = near + draw.below(20_000) as i64 - 8_000;
     let place = moves.partition_point(|(other, _)| *other <= at);
@@ -206,53 +209,6 @@ fn add_broken_disks(draw: &mut Draw, moves: &mut Vec<(i64, Move)>) {
         };
         insert_near(draw, moves, what);
     }
-}
-
-/// In one life of three a vendor defines some daemons, and the folders that hide its files go and come. Gives which.
-fn add_vendor(draw: &mut Draw, daemons: &[Home], moves: &mut Vec<(i64, Move)>) -> Vec<u8> {
-    if draw.below(3) > 0 {
-        return Vec::new();
-    }
-    let in_folder = (0..daemons.len() as u8).filter(|daemon| daemons[usize::from(*daemon)] != Home::Api);
-    let vendored: Vec<u8> = in_folder.filter(|_| draw.below(3) > 0).collect();
-    for _ in 0..if vendored.is_empty() { 0 } else { 2 + draw.below(4) } {
-        let daemon = draw.one_of(&vendored);
-        let seconds = draw.one_of(&[2_u16, 8, 25, 70, 200, 600]);
-        let what = match draw.below(8) {
-            0..=2 => Move::FolderAway { seconds },
-            3 => Move::UnmountFolder { seconds },
-            4 => Move::DiskFault { fault: Fault::FolderUnreadable, seconds },
-            5 => Move::Mask { daemon },
-            6 => Move::RestartAgent,
-            _ => Move::PowerLoss { kept: draw.below(4) as u8, effect: None, reach: Reach::Refused },
-        };
-        insert_near(draw, moves, what);
-    }
-    vendored
-}
-
-/// In one life of three it changes what is selected here: by labels of the Node, or by a configuration. Gives which daemons
-/// ask for a label.
-fn add_selection(draw: &mut Draw, daemons: &[Home], is_free: bool, moves: &mut Vec<(i64, Move)>) -> Vec<u8> {
-    if draw.below(3) > 0 || !is_free {
-        return Vec::new();
-    }
-    let selective = (0..daemons.len() as u8).filter(|_| draw.below(3) > 0).collect();
-    for _ in 0..2 + draw.below(4) {
-        let seconds = draw.one_of(&[2_u16, 8, 25, 70, 200]);
-        // What a folder defines may take another template from the API, if the policy lets it.
-        let is_mixed = daemons.contains(&Home::Both);
-        let fewer = if is_mixed || draw.below(2) == 0 { Fewer::Folders } else { Fewer::Namespaces };
-        let what = match draw.below(8) {
-            0..=1 => Move::LabelNode { is_big: draw.below(2) == 0 },
-            2..=3 => Move::Register { seconds },
-            4..=5 => Move::SelectFewer { fewer, seconds },
-            6 => Move::RestartAgent,
-            _ => Move::PowerLoss { kept: draw.below(4) as u8, effect: None, reach: Reach::Refused },
-        };
-        insert_near(draw, moves, what);
-    }
-    selective
 }
 
 /// In one life of two the machine is shut down: what an agent does then matters to taint and sealed secrets alone.

@@ -54,7 +54,9 @@ impl Node {
                 let daemon = index(daemon);
                 // A new one is not listed while DaemonSets are refused.
                 let is_listed = !self.server.lock().unwrap().refusals.contains_key("daemonsets");
+                // A newer version would count (docs/daemonsets.md).
                 if self.daemons[daemon].in_api()
+                    && !self.daemons[daemon].overrides
                     && self.is_reachable()
                     && (is_listed || self.daemons[daemon].api.is_some())
                 {
@@ -63,7 +65,7 @@ impl Node {
             }
             Move::Delete { daemon } => {
                 let daemon = index(daemon);
-                if self.daemons[daemon].in_api() && self.is_reachable() {
+                if self.daemons[daemon].in_api() && self.is_reachable() && !self.daemons[daemon].overrides {
                     let key = api::id("daemonsets", SPACE, &self.daemons[daemon].name);
                     self.server.lock().unwrap().delete(&key);
                     self.daemons[daemon].api = None;
@@ -143,6 +145,7 @@ impl Node {
                 let daemon = index(daemon);
                 if self.daemons[daemon].file.is_some() && self.can_write(daemon) && !self.daemons[daemon].has_second {
                     self.remove_for_good(&self.path(daemon));
+                    self.api_counts_again(daemon);
                     self.daemons[daemon].file = None;
                     self.daemons[daemon].origin_is_lost = self.lacks_inputs();
                 }
@@ -152,6 +155,7 @@ impl Node {
                 if self.daemons[daemon].file.is_some() && self.can_write(daemon) && !self.daemons[daemon].has_second {
                     let path = self.path(daemon);
                     self.as_world(|disk| link(disk, &path, "/dev/null"));
+                    self.api_counts_again(daemon);
                     self.daemons[daemon].file = None;
                     self.daemons[daemon].origin_is_lost = false;
                 }
@@ -296,7 +300,10 @@ impl Node {
                 let (daemon, before) = (index(daemon), before.map(index));
                 let in_api = self.daemons[daemon].in_api();
                 let is_listed = !self.server.lock().unwrap().refusals.contains_key("daemonsets");
-                if in_api && (!self.is_reachable() || !is_listed) || !in_api && !self.can_write(daemon) {
+                if self.daemons[daemon].overrides
+                    || in_api && (!self.is_reachable() || !is_listed)
+                    || !in_api && !self.can_write(daemon)
+                {
                     return;
                 }
                 self.ordered_at = self.steady;
@@ -312,6 +319,7 @@ impl Node {
             Move::Overlay { daemon, change, seconds } => self.change_overlay(index(daemon), change, seconds),
             Move::LabelNode { is_big } => self.label_node(is_big),
             Move::Register { seconds } => self.register(seconds),
+            Move::Override { daemon, seconds } => self.override_api(index(daemon), seconds),
             Move::SelectFewer { fewer, seconds } => self.select_fewer(fewer, seconds),
             Move::Occupy { daemon, seconds } => self.occupy(index(daemon), seconds),
             Move::EndReady { why, seconds } => self.end_ready(why, seconds),

@@ -30,6 +30,8 @@ pub(crate) struct Daemon {
     pub(crate) config: u64,
     pub(crate) secret: u64,
     pub(crate) has_config: bool,
+    /// Whether its file overrides the API's.
+    pub(crate) overrides: bool,
     pub(crate) is_hurt: bool,
     pub(super) has_second: bool,
     /// So many ends of an instance are explained beyond what the revision explains.
@@ -71,6 +73,7 @@ impl Daemon {
         match self.home {
             Home::Api => of_api,
             Home::Folder => self.file,
+            Home::Both if self.overrides => self.file,
             Home::Both => of_api.or(self.file.filter(|_| self.file_counts && self.api.is_none())),
         }
     }

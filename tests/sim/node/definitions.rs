@@ -226,6 +226,9 @@ impl Node {
         if self.daemons[daemon].overlay.is_some() {
             annotations["daemonlet.dev/overlays"] = format!("o-{name}").into();
         }
+        if self.daemons[daemon].overrides && !in_api {
+            annotations["daemonlet.dev/override"] = "true".into();
+        }
         let ports = if self.has_ports { crate::room::ports(name) } else { json!([]) };
         let mut object = json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
             "metadata": {"name": name, "namespace": SPACE, "labels": mode, "annotations": annotations},

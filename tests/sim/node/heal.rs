@@ -43,6 +43,7 @@ pub(crate) enum Heal {
     Blur(u8),
     Label,
     Selection,
+    Override(u8),
 }
 
 impl Node {
@@ -147,6 +148,7 @@ impl Node {
             }
             Heal::Label => self.get_label(),
             Heal::Selection => self.select_all(),
+            Heal::Override(daemon) => self.end_override(usize::from(daemon)),
             Heal::Etc => self.restore_etc(),
             Heal::Seal => self.seals = true,
             Heal::TaintPolicy => self.server.lock().unwrap().has_taint_policy = true,
