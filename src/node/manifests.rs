@@ -251,6 +251,8 @@ impl ManifestDir {
             let why = format!("{} bytes; the kubelet reads at most {MAX_BYTES}", bytes.len());
             return Err(ManifestError::Check { path, why });
         }
+        let claimed = self.scan_cache.claim(self.folder.dir(), name.as_ref());
+        claimed.map_err(|source| ManifestError::ManifestFolder { path: path.clone(), source })?;
         self.refuse_foreign(name)?;
         let Some(stage) = self.folder.stage() else { return Err(ManifestError::ReadOnly { path: self.path.clone() }) };
         let fail = |source| ManifestError::Write { path: path.clone(), source };
