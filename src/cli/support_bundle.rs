@@ -2,6 +2,7 @@
 //!
 //! Owns the content, and that no secret is in it: data that cannot be redacted is left out, and the bundle says so.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -30,9 +31,12 @@ use crate::node::recording::export::for_bundle;
 use crate::node::recording::redact;
 use crate::node::recording::redact::DigestKey;
 use crate::node::socket::SocketOperation;
+use crate::regular_file;
 
 /// The recording's name in a bundle.
 pub(super) const RECORDING: &str = "recording.cbor";
+/// The most bytes of a record.
+const MAX_RECORD: u64 = 64 << 20;
 /// How many log lines.
 const LINES: &str = "1000";
 
@@ -178,18 +182,18 @@ impl Bundle {
                 return self.lacks("records", &why);
             }
         };
-        let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
-        names.sort();
-        for name in names.iter().filter_map(|name| name.to_str()).filter(|name| name.ends_with(".json")) {
-            let text = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
-            // The first line says which form the rest has.
-            let json = text.split_once('\n').map(|(_, json)| serde_json::from_str::<Value>(json));
-            match json {
-                Some(Ok(mut record)) => {
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let records = names.map(|name| name.strip_suffix(".tmp").map(str::to_owned).unwrap_or(name));
+        let records: BTreeSet<String> = records.filter(|name| name.ends_with(".json")).collect();
+        for name in records {
+            // What was written last is not in its place yet where the agent has just died.
+            let staged = record(&folder.join(format!("{name}.tmp"))).ok();
+            match staged.map_or_else(|| record(&folder.join(&name)), Ok) {
+                Ok(mut record) => {
                     close_digests(&mut record, &key);
                     self.add_json(&format!("records/{name}"), &record);
                 }
-                _ => self.lacks(&format!("records/{name}"), "it is damaged, and may hold anything"),
+                Err(why) => self.lacks(&format!("records/{name}"), &why),
             }
         }
     }
@@ -229,6 +233,15 @@ impl Bundle {
         }
         archive.into_inner()?.finish()?.flush()
     }
+}
+
+/// The record at `path`, or why there is none.
+fn record(path: &Path) -> Result<Value, String> {
+    let unread = |error| format!("it cannot be read: {}", config::io_reason(&error));
+    let bytes = regular_file::read_at_most(path, MAX_RECORD).map_err(unread)?;
+    // The first line says which form the rest has.
+    let json = bytes.splitn(2, |byte| *byte == b'\n').nth(1).unwrap_or_default();
+    serde_json::from_slice(json).map_err(|_| "it is damaged, and may hold anything".to_owned())
 }
 
 /// An agent of another version may say what this program does not understand.
@@ -276,5 +289,37 @@ fn log_lines() -> Result<String, String> {
         Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
         Err(error) => Err(format!("journalctl: {}", config::io_reason(&error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_whole_record_is_in_a_bundle_and_what_cannot_be_read_is_named() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = state.path().join("daemons");
+        fs::create_dir(&folder).unwrap();
+        for (name, number) in [("a_new.json.tmp", 1), ("a_two.json", 1), ("a_two.json.tmp", 2), ("a_cut.json", 3)] {
+            fs::write(folder.join(name), format!("form\n{{\"number\": {number}}}")).unwrap();
+        }
+        fs::write(folder.join("a_cut.json.tmp"), "form\n{\"num").unwrap();
+        fs::write(folder.join("a_bad.json"), "form\n{").unwrap();
+        nix::unistd::mkfifo(&folder.join("a_fifo.json"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut bundle = Bundle::default();
+        bundle.records(state.path());
+        let number = |(name, bytes): &(String, Vec<u8>)| {
+            let record: Value = serde_json::from_slice(bytes).unwrap();
+            (name.clone(), record["number"].as_u64().unwrap())
+        };
+        let expected = [("records/a_cut.json", 3), ("records/a_new.json", 1), ("records/a_two.json", 2)];
+        let found: Vec<_> = bundle.files.iter().map(number).collect();
+        assert_eq!(found, expected.map(|(name, number)| (name.to_owned(), number)));
+        assert!(bundle.missing[0].contains("a_bad.json (it is damaged"), "{:?}", bundle.missing);
+        assert!(bundle.missing[1].contains("a_fifo.json (it cannot be read: it is not a regular file"));
+        assert_eq!(bundle.missing.len(), 2);
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         Ok::<Teardown, CommandFailure>(agent.teardown(arguments.timeout).await)
     })?;
     output::lines(done(&config, &drain))?;
-    Ok(if drain.left.is_empty() && drain.on_node.is_empty() { Exit::Success } else { Exit::Refused })
+    Ok(if drain.is_complete() { Exit::Success } else { Exit::Refused })
 }
 
 fn refusal(error: AgentError) -> CommandFailure {
@@ -96,7 +96,7 @@ fn would(config: &Config, drain: &Teardown) -> Vec<String> {
 /// The output at the end.
 fn done(config: &Config, drain: &Teardown) -> Vec<String> {
     let folder = config.manifest_dir.display();
-    if drain.left.is_empty() {
+    if drain.left.is_empty() && !drain.is_unread {
         let count = drain.found.len();
         let pods = if count == 1 { "pod" } else { "pods" };
         let node = &drain.node;
@@ -175,6 +175,13 @@ mod tests {
         let lines = done(&config(), &drain);
         assert!(lines[0].ends_with("run `daemonlet teardown` again to continue"), "{lines:?}");
         assert_eq!(lines[1..], ["  a/b b-1: the runtime is silent"]);
+        let [object, reason] = ["manifest folder", "/m is a link"].map(str::to_owned);
+        let problems = vec![Problem { object, reason, hint: None }];
+        let unread = Teardown { node: "n1".into(), is_unread: true, problems, ..Teardown::default() };
+        assert!(!unread.is_complete(), "nothing is known to run, and what does is not seen");
+        let lines = done(&config(), &unread);
+        assert!(lines[0].starts_with("n1 is not torn down yet"), "{lines:?}");
+        assert_eq!(lines[1..], ["  manifest folder: /m is a link"]);
     }
 
     #[test]

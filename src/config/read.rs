@@ -21,6 +21,9 @@ use crate::regular_file;
 pub(super) const DROP_INS: [&str; 3] =
     ["/usr/lib/daemonlet/daemonlet.d", "/run/daemonlet/daemonlet.d", "/etc/daemonlet/daemonlet.d"];
 
+/// The main file's places, of which the first that is there counts.
+const MAIN_FILES: [&str; 3] = [MAIN_FILE, "/run/daemonlet/daemonlet.toml", "/usr/lib/daemonlet/daemonlet.toml"];
+
 /// A file's path and text.
 pub(super) type SourceFile = (PathBuf, String);
 
@@ -41,17 +44,20 @@ pub(super) fn own_files(file: &Path) -> Result<Vec<SourceFile>, ConfigError> {
 
 /// The `run-dir` of a configuration, whatever else is wrong with that.
 pub(super) fn run_dir(file: Option<&Path>, root: &Path) -> Option<PathBuf> {
-    let files = match file {
-        Some(file) => vec![(file.to_owned(), regular_file::read_text(file).ok()?)],
-        None => system_files(root).ok()?,
+    let below = |path: &str| root.join(path.trim_start_matches('/'));
+    let (main, folders) = match file {
+        Some(file) => (Some(file.to_owned()), vec![file.with_extension("d")]),
+        None => (MAIN_FILES.map(below).into_iter().find(|main| main.exists()), DROP_INS.map(below).to_vec()),
     };
+    let files = main.into_iter().chain(drop_in_paths(&folders).0);
+    let texts = files.filter_map(|path| regular_file::read_text(&path).ok());
     let of = |text: &str| {
         let own = text.lines().take_while(|line| !line.trim_start().starts_with('['));
         let line = own.filter(|line| line.trim_start().starts_with("run-dir")).last()?;
         let table: toml::Table = toml::from_str(line).ok()?;
         Some(PathBuf::from(table.get("run-dir")?.as_str()?))
     };
-    files.iter().rev().find_map(|(_, text)| of(text)).filter(|path| path.is_absolute())
+    texts.filter_map(|text| of(&text)).last().filter(|path| path.is_absolute())
 }
 
 /// The system's files below `root`: the main file of /etc, /run or /usr/lib (the first that
@@ -59,8 +65,7 @@ pub(super) fn run_dir(file: Option<&Path>, root: &Path) -> Option<PathBuf> {
 pub(super) fn system_files(root: &Path) -> Result<Vec<SourceFile>, ConfigError> {
     let below = |path: &str| root.join(path.trim_start_matches('/'));
     let mut files = Vec::new();
-    for main in [MAIN_FILE, "/run/daemonlet/daemonlet.toml", "/usr/lib/daemonlet/daemonlet.toml"] {
-        let main = below(main);
+    for main in MAIN_FILES.map(below) {
         match regular_file::read_text(&main) {
             Ok(text) => {
                 files.push((main, text));
@@ -77,15 +82,30 @@ pub(super) fn system_files(root: &Path) -> Result<Vec<SourceFile>, ConfigError> 
 /// The `*.toml` files of `folders` by name: a later folder's file replaces an earlier one's of the
 /// same name, an empty one (also a link to /dev/null) masks it.
 fn drop_ins(folders: &[PathBuf]) -> Result<Vec<SourceFile>, ConfigError> {
-    let mut by_name = BTreeMap::new();
+    let (paths, unlisted) = drop_in_paths(folders);
+    if let Some(error) = unlisted {
+        return Err(error);
+    }
+    let mut files = Vec::new();
+    for path in paths {
+        let text = regular_file::read_text(&path).map_err(|error| unreadable(&path, &error))?;
+        if !text.is_empty() {
+            files.push((path, text));
+        }
+    }
+    Ok(files)
+}
+
+/// The paths of [`drop_ins`], as far as the folders can be listed, and the last error of one that cannot.
+fn drop_in_paths(folders: &[PathBuf]) -> (Vec<PathBuf>, Option<ConfigError>) {
+    let (mut by_name, mut failed) = (BTreeMap::new(), None);
     for folder in folders {
-        let entries = match fs::read_dir(folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(unreadable(folder, &error)),
-        };
-        for entry in entries {
-            let path = entry.map_err(|error| unreadable(folder, &error))?.path();
+        let listed = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        match &listed {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => failed = Some(unreadable(folder, error)),
+            _ => {}
+        }
+        for path in listed.into_iter().flatten().map(|entry| entry.path()) {
             let name = path.file_name().unwrap_or_default().to_owned();
             let hidden = name.to_string_lossy().starts_with('.');
             if !hidden && path.extension().is_some_and(|extension| extension == "toml") {
@@ -93,14 +113,7 @@ fn drop_ins(folders: &[PathBuf]) -> Result<Vec<SourceFile>, ConfigError> {
             }
         }
     }
-    let mut files = Vec::new();
-    for path in by_name.into_values() {
-        let text = regular_file::read_text(&path).map_err(|error| unreadable(&path, &error))?;
-        if !text.is_empty() {
-            files.push((path, text));
-        }
-    }
-    Ok(files)
+    (by_name.into_values().collect(), failed)
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> ConfigError {

@@ -216,7 +216,9 @@ impl Plan {
     /// Gives up what is only needed to write.
     pub fn shrink(&mut self) {
         for action in self.daemons.iter_mut().flat_map(|daemon| &mut daemon.actions) {
-            if let Action::Start { rendering, .. }
+            if let Action::End { successor, .. } = action {
+                *successor = None;
+            } else if let Action::Start { rendering, .. }
             | Action::Refresh { rendering, .. }
             | Action::Verify { rendering, .. } = action
             {

@@ -105,6 +105,9 @@ pub enum Action {
         /// Its pod's name.
         pod: String,
         reason: String,
+        /// What it makes room for, and ends only if the disk takes that.
+        #[serde(skip)]
+        successor: Option<Arc<RenderResult>>,
     },
     /// Nothing of the instance runs any more: the rest of its folder is cleared later.
     Finish {

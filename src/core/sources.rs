@@ -39,6 +39,7 @@ use folder::resolve_folder;
 pub use hold::Hold;
 use hold::by_rules;
 use hold::held;
+pub use hold::is_made_by_override;
 use hold::is_narrowed;
 use hold::resolve_invalid;
 use hold::resolve_too_large;
@@ -211,9 +212,12 @@ fn by_sources(
     policy: Judge<'_>,
     objects: &dyn ObjectSource,
 ) -> Desired {
-    let overrides = |folder: &&Arc<DaemonSet>| is_override(folder) && !known.is_superseded && !is_newer(known);
+    let overrides = |folder: &&Arc<DaemonSet>| is_override(folder) && !has_given_way(known);
     if let Some(folder) = folder_of(known, record).filter(overrides) {
         return wanted(folder, folder_mode(folder), None);
+    }
+    if let Some(held) = hold::held_override(known, record) {
+        return held;
     }
     let is_of_a_file = |d: &Arc<DaemonSet>| d.source != Source::Api;
     let has_file = known.has_file || record.definition().is_some_and(is_of_a_file);
@@ -252,6 +256,11 @@ fn by_sources(
 /// Whether the node's owner gives a folder's DaemonSet precedence.
 pub fn is_override(daemon_set: &DaemonSet) -> bool {
     daemon_set.annotations.get(OVERRIDE_ANNOTATION).is_some_and(|value| value == "true")
+}
+
+/// Whether a file that overrides counts no more, as the API has, or has had, something newer.
+fn has_given_way(known: &KnownDefinition<'_>) -> bool {
+    known.is_superseded || is_newer(known)
 }
 
 /// Whether the API shows another version than the one that is remembered.

@@ -185,6 +185,9 @@ pub struct Passes {
 /// [`AgentStatus::api`] where no API server is configured.
 pub const NO_API: &str = "none";
 
+/// [`AgentStatus::api`] where one is configured, and only a running agent would ask it.
+pub const API_NOT_ASKED: &str = "not asked: no agent runs";
+
 /// One daemon on this node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -351,9 +351,15 @@ impl Agent {
         let found = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
         self.connect();
         self.drive(Until::TornDown(tokio::time::Instant::now() + patience), &mut Callers::default(), None).await;
+        if !self.state.unsaved.is_empty() {
+            // That folders are cleared is on disk with the pass after.
+            self.pass().await;
+        }
         let left = teardown::remaining(&self.state, &self.last.plan, &self.last.outcome);
+        let is_unread = self.last.observation.manifests.current().is_none();
         let on_node = leaving::clear_node(&self.config, &self.state, &self.last, &self.requests).await;
-        Teardown { node: self.config.node_name.clone(), found, left, on_node, problems: self.last.problems.clone() }
+        let (node, problems) = (self.config.node_name.clone(), self.last.problems.clone());
+        Teardown { node, found, left, on_node, problems, is_unread }
     }
 
     /// What there is to report of.

@@ -71,6 +71,8 @@ pub struct CheckpointStore {
     path: PathBuf,
     dir: Dir,
     read_only: bool,
+    /// Whether the folder is not there; `dir` is the one above.
+    is_missing: bool,
     /// Records that were there and could not be read.
     unread: Mutex<BTreeSet<String>>,
 }
@@ -92,20 +94,24 @@ impl CheckpointStore {
                 let _ = put_in_force(&dir, &name, file);
             }
         }
-        Ok(Self { path: path.to_owned(), dir, read_only: false, unread: Mutex::default() })
+        Ok(Self { path: path.to_owned(), dir, read_only: false, is_missing: false, unread: Mutex::default() })
     }
 
-    /// Opens the folder read-only: nothing is created, removed or set aside. `None` if it does not exist.
-    ///
-    /// # Errors
-    /// As [`CheckpointStore::open`].
+    /// Opens the folder to look at: nothing is created, removed or set aside. `None` if it does not exist.
     pub fn open_read_only(disk: &Shared, path: &Path) -> Result<Option<Self>, CheckpointError> {
         match Dir::open(disk, path) {
             Ok(dir) => {
                 refuse_unsafe(path, &dir)?;
-                Ok(Some(Self { path: path.to_owned(), dir, read_only: true, unread: Mutex::default() }))
+                Ok(Some(Self {
+                    path: path.to_owned(),
+                    dir,
+                    read_only: true,
+                    is_missing: false,
+                    unread: Mutex::default(),
+                }))
             }
-            Err(e) if e.source.kind() == ErrorKind::NotFound => Ok(None),
+            // The end of a link that leads nowhere may be there later.
+            Err(e) if e.source.kind() == ErrorKind::NotFound && disk.look_at_link(path).is_err() => Ok(None),
             Err(source) => Err(CheckpointError::Folder { path: path.to_owned(), source }),
         }
     }
@@ -113,6 +119,17 @@ impl CheckpointStore {
     /// The store in the folder `name` (created, 0700, if missing) of this one.
     pub fn folder(&self, name: &str) -> Result<CheckpointStore, CheckpointError> {
         CheckpointStore::open(self.dir.disk(), &self.path.join(name))
+    }
+
+    /// The store in the folder `name` of this one; read-only, and without a record if there is no such folder.
+    pub fn folder_read_only(&self, name: &str) -> Result<Self, CheckpointError> {
+        let (disk, path) = (self.dir.disk(), self.path.join(name));
+        if let Some(folder) = Self::open_read_only(disk, &path)? {
+            return Ok(folder);
+        }
+        let dir =
+            Dir::open(disk, &self.path).map_err(|source| CheckpointError::Folder { path: path.clone(), source })?;
+        Ok(Self { path, dir, read_only: true, is_missing: true, unread: Mutex::default() })
     }
 
     /// Whether the path still leads to the folder that was opened, and no other user may write to it.
@@ -244,7 +261,7 @@ impl CheckpointStore {
         &self,
         name_of: impl Fn(&T) -> Option<String>,
     ) -> Result<Vec<Loaded<T>>, CheckpointError> {
-        let names = self.dir.names();
+        let names = if self.is_missing { Ok(Vec::new()) } else { self.dir.names() };
         let names = names.map_err(|source| CheckpointError::Folder { path: self.path.clone(), source })?;
         let names = names.iter().filter_map(|name| name.to_str());
         let files: BTreeSet<&str> = names.map(|name| name.strip_suffix(STAGED).unwrap_or(name)).collect();

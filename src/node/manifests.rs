@@ -169,6 +169,20 @@ impl ManifestDir {
         }
     }
 
+    /// Whether the disk takes `bytes` as the manifest `name`.
+    ///
+    /// # Errors
+    /// What it does not take.
+    pub fn try_room(&mut self, name: &str, bytes: &[u8]) -> Result<(), ManifestError> {
+        check_name(name)?;
+        self.reopen_if_replaced()?;
+        let path = self.path.join(name);
+        let Some(stage) = self.folder.stage() else { return Err(ManifestError::ReadOnly { path: self.path.clone() }) };
+        let staged = stage_file(stage, name, bytes, self.prepared.remove(name));
+        let gone = stage.unlink(name);
+        staged.and(gone).map(drop).map_err(|source| ManifestError::Write { path, source })
+    }
+
     /// Whether the manifest `name` is prepared.
     pub fn has_prepared(&self, name: &str) -> bool {
         self.prepared.contains_key(name)
@@ -237,6 +251,8 @@ impl ManifestDir {
             let why = format!("{} bytes; the kubelet reads at most {MAX_BYTES}", bytes.len());
             return Err(ManifestError::Check { path, why });
         }
+        let claimed = self.scan_cache.claim(self.folder.dir(), name.as_ref());
+        claimed.map_err(|source| ManifestError::ManifestFolder { path: path.clone(), source })?;
         self.refuse_foreign(name)?;
         let Some(stage) = self.folder.stage() else { return Err(ManifestError::ReadOnly { path: self.path.clone() }) };
         let fail = |source| ManifestError::Write { path: path.clone(), source };

@@ -25,6 +25,7 @@ use crate::core::volume::VolumeData;
 use crate::node::fsx;
 use crate::node::fsx::Dir;
 use crate::node::fsx::FsError;
+use crate::node::fsx::NewFile;
 use crate::node::fsx::Owner;
 use crate::node::fsx::Shared;
 use crate::node::fsx::Stamp;
@@ -35,6 +36,12 @@ pub use layout::VolumesRoot;
 
 /// The file that tries whether the disk takes data.
 const TRIED: &str = ".daemonlet-try";
+
+/// What files and folders are rounded up to, where it is tried whether they have room.
+const BLOCK: usize = 4_096;
+
+/// The folders that a volume has of its own, for itself, its version and its marker.
+const FOLDERS_OF_VOLUME: usize = 3;
 
 /// The result of one pass over the volumes of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -243,12 +250,31 @@ impl Volumes {
     /// # Errors
     /// What it does not take.
     pub fn try_disk(&self, uid: &str) -> Result<(), VolumeError> {
+        self.try_blocks(uid, 1)
+    }
+
+    /// Whether the disk has room for `volumes` besides those of the pod `uid`.
+    ///
+    /// # Errors
+    /// What it does not take.
+    pub fn try_room(&self, uid: &str, volumes: &[VolumeData]) -> Result<(), VolumeError> {
+        let of_files =
+            |volume: &VolumeData| volume.files.values().map(|file| file.data.len() / BLOCK + 1).sum::<usize>();
+        match volumes.iter().map(|volume| of_files(volume) + FOLDERS_OF_VOLUME).sum() {
+            0 => Ok(()),
+            blocks => self.try_blocks(uid, blocks),
+        }
+    }
+
+    fn try_blocks(&self, uid: &str, blocks: usize) -> Result<(), VolumeError> {
         layout::check_uid(uid)?;
         let written = self.target.make_pod(&self.disk, uid).and_then(|pod| {
             // An agent may have ended before it removed its own.
             pod.unlink(TRIED)?;
-            let tried = pod.create_file(TRIED, &[0; 4_096], 0o600, Owner::default()).and_then(|file| file.sync());
-            tried.and(pod.unlink(TRIED)).map(drop)
+            let fill = |file: &mut NewFile<'_>| (0..blocks).try_for_each(|_| file.put(&[0; BLOCK]));
+            let tried = pod.create_file_with(TRIED, 0o600, Owner::default(), fill).and_then(|file| file.sync());
+            let gone = pod.unlink(TRIED);
+            tried.and(gone).map(drop)
         });
         written.map_err(|source| VolumeError::pod(uid, source))
     }

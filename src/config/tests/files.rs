@@ -118,4 +118,9 @@ fn the_socket_of_the_agent_is_known_though_the_configuration_is_invalid() {
     assert_eq!(socket("state-dir = 1\nrun-dir = \"/x\"\n[policy]\nrun-dir = \"/y\""), Path::new("/x/agent.sock"));
     assert_eq!(socket("run-dir = \"/x\"\nfoo = ["), Path::new("/x/agent.sock"));
     assert_eq!(socket("run-dir = 7"), Path::new("/run/daemonlet/agent.sock"));
+    // A drop-in that cannot be read hides no other one.
+    write(root.path(), "node.d/10-run.toml", "run-dir = \"/y\"");
+    write(root.path(), "node.d/20-bad.toml", "node-nam = 1");
+    fs::create_dir(root.path().join("node.d/30-folder.toml")).unwrap();
+    assert_eq!(socket("run-dir = \"/x\""), Path::new("/y/agent.sock"));
 }

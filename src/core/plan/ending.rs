@@ -2,9 +2,12 @@
 //!
 //! Owns the way from the end of an instance to its last trace. Must not decide which instances end, except those of a daemon that is gone.
 
+use std::sync::Arc;
+
 use crate::core::record::EndConfirmation;
 use crate::core::record::Instance;
 use crate::core::record::Phase;
+use crate::core::rendering::RenderResult;
 use crate::core::time::Span;
 
 use super::Action;
@@ -35,6 +38,7 @@ impl Planner<'_> {
                     uid: instance.uid.clone(),
                     pod: instance.pod_name.clone(),
                     reason: reason.clone(),
+                    successor: None,
                 });
                 continue;
             }
@@ -95,8 +99,19 @@ impl Planner<'_> {
         let Some(pod) = self.record.instance(uid).map(|i| i.pod_name.clone()) else { return };
         let (since, boot) = (self.context.now, self.context.boot.to_owned());
         self.record.end(uid, &Phase::Ending { since, reason: reason.to_owned(), boot, returns, confirmed_by });
-        self.actions.push(Action::End { uid: uid.to_owned(), pod, reason: reason.to_owned() });
+        self.actions.push(Action::End { uid: uid.to_owned(), pod, reason: reason.to_owned(), successor: None });
         self.wake(self.context.now + poll_interval(Span::ZERO));
+    }
+
+    /// The instance `uid`, whose end is planned, makes room for `next`.
+    pub(super) fn ends_for(&mut self, uid: &str, next: &Arc<RenderResult>) {
+        for action in &mut self.actions {
+            if let Action::End { uid: ends, successor, .. } = action
+                && ends == uid
+            {
+                *successor = Some(Arc::clone(next));
+            }
+        }
     }
 
     pub(super) fn gone(&mut self, reason: &str, by_list: bool, ignore_file: Option<&str>) {

@@ -114,6 +114,7 @@ impl Planner<'_> {
                     self.end_as(&old.uid, &cause, true, confirmed_by);
                 }
             }
+            self.ends_for(&old.uid, &prepared.rendering);
             self.show_as(old, State::Replacing, "the old instance ends first");
         }
     }

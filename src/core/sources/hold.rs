@@ -18,13 +18,17 @@ use crate::core::policy::Releases;
 use crate::core::policy::TooLarge;
 use crate::core::record::DaemonRecord;
 
+use super::ApiState;
 use super::Desired;
 use super::DesiredNote;
 use super::DesiredReason;
+use super::FolderState;
 use super::KnownDefinition;
 use super::PolicyAndObjects;
 use super::covers;
 use super::folder_of;
+use super::has_given_way;
+use super::is_override;
 use super::last_known;
 use super::may_be_older;
 use super::resolve_uncovered;
@@ -104,6 +108,19 @@ pub(super) fn is_narrowed(known: &KnownDefinition<'_>, record: &DaemonRecord, po
     let last = last_known(known.remembered, record);
     let is_left = |last: &Arc<DaemonSet>| matches!(policy.covers(last, None), Covered::No(_));
     record.runs() && !known.has_file && last.is_some_and(is_left)
+}
+
+/// What runs by the override of a file that shows nothing now, such as an empty one: it is held, until the API has
+/// something newer.
+pub(super) fn held_override(known: &KnownDefinition<'_>, record: &DaemonRecord) -> Option<Desired> {
+    let FolderState::Unsure { reason } = known.folder else { return None };
+    let is_held = known.api != ApiState::None && is_made_by_override(record) && !has_given_way(known);
+    is_held.then(|| held(known, record, None, Hold::Undefined(DesiredReason::OverrideUnread(reason))))
+}
+
+/// Whether a file's override made what runs, or is to return.
+pub fn is_made_by_override(record: &DaemonRecord) -> bool {
+    record.definition().is_some_and(|made_from| made_from.source != Source::Api && is_override(made_from))
 }
 
 /// The violations that both the instance and the newest definition have.

@@ -44,6 +44,8 @@ pub enum DesiredReason {
     NoEvidence(&'static str, Box<Self>),
     /// Its file gave it its mode and may still be there, for this reason.
     ModeOfFile(&'static str),
+    /// What its file last defined overrides the API server's, and the file shows nothing now, for this reason.
+    OverrideUnread(&'static str),
     /// It was deleted in the API, and its file, which must not bring it back, has not changed since.
     FileIgnored(Source),
     /// Nothing defines it.
@@ -90,6 +92,7 @@ impl fmt::Display for DesiredReason {
             }
             Self::NoEvidence(of_folder, of_api) => return write!(f, "{of_folder}; {of_api}"),
             Self::ModeOfFile(why) => return write!(f, "its file gave it its mode, and {why}"),
+            Self::OverrideUnread(why) => return write!(f, "{why}; what it last defined overrides the API server's"),
             Self::FileIgnored(source) => {
                 return write!(f, "it was deleted in the API; {source} counts again when it changes");
             }

@@ -273,6 +273,19 @@ fn the_node_owners_override_counts_until_the_api_has_something_newer() {
         let case = SourcesCase { remembered: Some(&api), ..SourcesCase::new(folder(), of_api) };
         assert_eq!(case.desired(&record(Some("ds-uid"), true)), expected);
     }
+    // An empty file, or one that cannot be read, does not take its override back.
+    let unsure = FolderState::Unsure { reason: "its file has no document" };
+    let runs = running(&file);
+    for (of_api, expected) in [
+        (ApiState::Unknown, "held, Static, ask=false"),
+        (ApiState::Present(&api), "held, Static, ask=false"),
+        (ApiState::Present(&newer), "wanted from API, Static"),
+    ] {
+        let case = SourcesCase { remembered: Some(&api), has_file: true, ..SourcesCase::new(unsure, of_api) };
+        assert_eq!(case.desired(&runs), expected);
+    }
+    let case = SourcesCase { remembered: Some(&api), ..SourcesCase::new(FolderState::Absent, ApiState::Present(&api)) };
+    assert_eq!(case.desired(&runs), "wanted from API, Static", "it was removed");
 }
 
 #[test]

@@ -106,9 +106,8 @@ impl Agent {
         let began = Instant::now();
         let observation = self.observe().await;
         let decision = decide(&observation, &self.state, &self.config, &mut self.render_cache);
-        let report = self.view().plan_report_of(&decision.plan, &observation, &decision.problems);
         self.carry_out(observation, decision, began);
-        to_json(&report)
+        to_json(&self.reporter.plan(&self.view()))
     }
 
     /// Forgets the daemon's failed revision and its back-offs, on disk first, and makes a pass.

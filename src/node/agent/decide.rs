@@ -24,6 +24,7 @@ use crate::core::plan::Action;
 use crate::core::plan::DaemonPlan;
 use crate::core::plan::State;
 use crate::core::set_aside::SuspectTurn;
+use crate::core::sources;
 use crate::core::status::Problem;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
@@ -196,8 +197,13 @@ fn follow(observation: &Observation, state: &mut AgentState, plan: &Plan, beyond
         }
     }
     // A definition that a folder overrides stays as remembered: otherwise every version in the API would become that one.
+    // So does one that runs by such a file that shows nothing now.
+    let is_unread = |d: &&DaemonPlan| {
+        sources::is_made_by_override(&d.record) && observation.folders.is_unsure(&d.record, &state.inputs.origins)
+    };
+    let unread = plan.daemons.iter().filter(is_unread).map(|d| &d.key);
     let frozen: BTreeSet<&ObjectKey> =
-        overrides.into_keys().filter(|key| !state.inputs.superseded.contains_key(*key)).collect();
+        overrides.into_keys().chain(unread).filter(|key| !state.inputs.superseded.contains_key(*key)).collect();
     let is_first = |key: &&ObjectKey| {
         !state.inputs.daemon_sets.contains_key(*key) && state.policy.allows_namespace(&key.namespace)
     };

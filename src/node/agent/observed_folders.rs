@@ -57,9 +57,9 @@ impl ObservedFolders {
         overriding.filter_map(|daemon_set| Some((&daemon_set.key, self.fingerprint(&daemon_set.key)?)))
     }
 
-    /// Whether the file of `key` is as it was when the API got a newer version of it.
+    /// Whether the file of `key` is as it was when the API got a newer version of it, or is not known.
     pub(super) fn is_superseded(&self, key: &ObjectKey, superseded: &BTreeMap<ObjectKey, String>) -> bool {
-        superseded.get(key).is_some_and(|file| self.fingerprint(key) == Some(file))
+        superseded.get(key).is_some_and(|file| self.fingerprint(key).is_none_or(|now| now == file))
     }
 
     /// Whether no file overrides the API's `key` any more as the file with that fingerprint did. A file that cannot be read
@@ -69,7 +69,7 @@ impl ObservedFolders {
             FolderState::Present { fingerprint, .. } => {
                 fingerprint != file || !self.get(key).is_some_and(|daemon_set| sources::is_override(daemon_set))
             }
-            FolderState::Absent => true,
+            FolderState::Absent => !self.may_define(key),
             FolderState::Unsure { .. } => false,
         }
     }
@@ -191,6 +191,11 @@ impl ObservedFolders {
             }
             state => state,
         }
+    }
+
+    /// Whether the folders do not show what they define of a daemon.
+    pub(super) fn is_unsure(&self, record: &DaemonRecord, origins: &BTreeMap<ObjectKey, FolderOrigin>) -> bool {
+        matches!(self.state(&record.key, origins, record), FolderState::Unsure { .. })
     }
 
     /// Whether a file may be meant to define `key`, though none does.

@@ -39,7 +39,7 @@ pub fn answer_offline(config: Config, request: &SocketOperation) -> Result<Value
     let view = agent.view();
     Ok(match request {
         SocketOperation::Status => to_json(&agent.reporter.status(&view)),
-        SocketOperation::Plan => to_json(&view.plan_report()),
+        SocketOperation::Plan => to_json(&agent.reporter.plan(&view)),
         SocketOperation::Explain { namespace, name } => to_json(&view.explain(&ObjectKey::new(namespace, name))),
         SocketOperation::Retry { .. } => json!({"error": "the agent does not run: nothing is changed"}),
         SocketOperation::Approve { .. } => json!({"error": "the agent does not run: nothing is approved"}),

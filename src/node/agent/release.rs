@@ -12,7 +12,6 @@ use crate::core::record::DaemonRecord;
 use crate::core::replies::ReleaseReport;
 use crate::core::replies::ReleasedDaemon;
 use crate::core::status::SCHEMA_VERSION;
-use crate::core::status::State;
 
 use super::records::Records;
 
@@ -69,7 +68,7 @@ pub(super) fn entry(key: &ObjectKey, what: &str) -> ReleasedDaemon {
 
 /// The daemons of a plan that the configuration no longer selects, each with what lets it go.
 pub(super) fn held(plan: &Plan) -> Vec<String> {
-    let is_held = |d: &&DaemonPlan| d.summary.state == State::Held;
+    let is_held = |d: &&DaemonPlan| d.summary.releasable;
     let line =
         |d: &DaemonPlan| format!("{} would be held: {}; {}", d.key, d.summary.reason, d.summary.hints.join("; "));
     plan.daemons.iter().filter(is_held).map(line).collect()
@@ -78,8 +77,27 @@ pub(super) fn held(plan: &Plan) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use crate::core::plan;
+    use crate::core::status::State;
 
     use super::*;
+
+    #[test]
+    fn what_is_kept_for_want_of_evidence_is_told_with_what_is_held() {
+        let daemon = |name: &str, state: State, releasable: bool| {
+            let mut daemon = plan::empty(DaemonRecord::new(ObjectKey::new("a", name), 0));
+            (daemon.summary.state, daemon.summary.releasable) = (state, releasable);
+            daemon
+        };
+        let daemons = vec![
+            daemon("held", State::Held, true),
+            daemon("kept", State::Running, true),
+            daemon("runs", State::Running, false),
+        ];
+        let plan = Plan { daemons, removals_held: false, ..Plan::default() };
+        let lines = held(&plan);
+        assert!(lines[0].starts_with("a/held would be held") && lines[1].starts_with("a/kept would be held"));
+        assert_eq!(lines.len(), 2);
+    }
 
     #[test]
     fn only_what_is_held_may_be_released() {

@@ -25,7 +25,6 @@ use crate::core::model::ObjectKey;
 use crate::core::model::ObjectSource;
 use crate::core::model::Source;
 use crate::core::overlays;
-use crate::core::pass::Plan;
 use crate::core::policy::Covered;
 use crate::core::policy::namespace_of;
 use crate::core::replies::ExplainReport;
@@ -49,7 +48,6 @@ use super::decision::Decision;
 use super::failure::EffectFailure;
 use super::last_pass::LastPass;
 use super::objects::Objects;
-use super::observation::Observation;
 use super::outcome::EffectOutcome;
 use super::recorder::Recorder;
 use super::state::AgentState;
@@ -135,6 +133,15 @@ impl Reporter {
     }
 }
 
+impl Reporter {
+    /// What a plan would change, with the problems of the status.
+    pub(in crate::node::agent) fn plan(&self, view: &ReportInputs<'_>) -> PlanReport {
+        let mut report = view.plan_report();
+        report.problems.extend(self.identity.problem());
+        report
+    }
+}
+
 impl ReportInputs<'_> {
     /// Whether an agent runs, and this is its view.
     fn is_running(&self) -> bool {
@@ -159,13 +166,9 @@ impl ReportInputs<'_> {
         )
     }
 
-    /// What the last decision would change.
+    /// What the last decision changes, and what keeps daemons from running.
     pub(super) fn plan_report(&self) -> PlanReport {
-        self.plan_report_of(&self.last.plan, &self.last.observation, &self.last.problems)
-    }
-
-    /// What a plan changes, and what keeps daemons from running.
-    pub(super) fn plan_report_of(&self, plan: &Plan, observation: &Observation, problems: &[Problem]) -> PlanReport {
+        let (plan, observation) = (&self.last.plan, &self.last.observation);
         let tokens = changes::tokens(plan, observation, self.state.node.uid.as_deref());
         let failures = self.last.outcome.failures.iter().map(failed);
         let waiting = tokens.into_iter().chain(changes::pulls(plan, observation)).chain(changes::files(observation));
@@ -175,7 +178,7 @@ impl ReportInputs<'_> {
             agent_running: self.is_running(),
             changes: changes(plan).into_iter().chain(waiting).collect(),
             held: held(plan, self.is_running()),
-            problems: problems.iter().cloned().chain(self.api_problems()).chain(failures).collect(),
+            problems: self.last.problems.iter().cloned().chain(self.api_problems()).chain(failures).collect(),
             left_alone: self.left_alone(),
         }
     }

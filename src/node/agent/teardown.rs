@@ -29,6 +29,15 @@ pub struct Teardown {
     pub on_node: Vec<Problem>,
     /// What went wrong beside single pods.
     pub problems: Vec<Problem>,
+    /// Whether the manifest folder cannot be read: then what is found need not be all.
+    pub is_unread: bool,
+}
+
+impl Teardown {
+    /// Whether nothing of ours is known to be left.
+    pub fn is_complete(&self) -> bool {
+        self.left.is_empty() && self.on_node.is_empty() && !self.is_unread
+    }
 }
 
 /// One pod of ours.

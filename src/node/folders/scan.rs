@@ -134,7 +134,7 @@ impl FolderReading<'_> {
 
     /// Takes a file without any document: it masks, and ends nothing that runs.
     fn take_empty(&mut self, name: String, before: Option<&Arc<FileView>>) {
-        self.view.files.extend(before.map(|before| there(objects_alone(before))));
+        self.view.files.extend(before.map(|before| there(emptied(before))));
         self.view.empty.push(name.clone());
         self.view.masked.push(name);
     }
@@ -258,7 +258,7 @@ fn carry_vanished(view: &mut FolderView, previous: &FolderView) {
     for file in previous.files.iter().filter(|file| !names.contains(&file.name)) {
         let kept = match on(view, &file.folder) {
             None if !file.defines_something() => continue,
-            None => objects_alone(file),
+            None => objects_alone(file, Vec::new()),
             Some(_) if is_believed(file, view) => continue,
             Some(folder) => {
                 let (is_quiet, lacks_mount) = (folder.quiet, file.lacks_mount(folder.identity.as_ref()));
@@ -331,10 +331,15 @@ fn is_hidden_by_trouble(before: &FileView, folder: &Path, view: &FolderView) -> 
     rank(&before.folder) > rank(folder) && !is_believed(before, view)
 }
 
-/// The objects of an empty file that stay in force: those of daemons that run, and none that would start.
-fn objects_alone(file: &Arc<FileView>) -> Arc<FileView> {
-    // What was wrong in it is not there any more.
-    let problems: Vec<InputProblem> = file.problems.first().map(|_| file::empty(&file.path)).into_iter().collect();
+/// The objects of an empty file, which stay in force. It is a problem where it has some, or was broken before.
+fn emptied(file: &Arc<FileView>) -> Arc<FileView> {
+    let has_problem = !file.objects.is_empty() || !file.problems.is_empty();
+    objects_alone(file, has_problem.then(|| file::empty(&file.path)).into_iter().collect())
+}
+
+/// The objects of a file that stay in force: those of daemons that run, and none that would start. What was wrong in it
+/// is not there any more: it has `problems`.
+fn objects_alone(file: &Arc<FileView>, problems: Vec<InputProblem>) -> Arc<FileView> {
     if file.daemon_sets.is_empty() && !file.complete && !file.held && file.problems == problems {
         return Arc::clone(file);
     }

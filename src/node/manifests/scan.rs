@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,6 +160,20 @@ impl ScanCache {
         self.names.extend(names.map(OsString::from));
     }
 
+    /// A manifest is about to get this name, so what a loss of power leaves of one under it counts as not there, though no
+    /// record knows of it. No other program gives such names.
+    pub(super) fn claim(&mut self, dir: &Dir, name: &OsStr) -> Result<(), FsError> {
+        let is_known = self.names.contains(name) || self.files.get(name).is_some_and(|known| known.verdict.is_ok());
+        let stat = if is_known { None } else { dir.stat(name)? };
+        if let Some(stat) = stat
+            && is_torn(dir, name, &stat)?
+        {
+            self.files.remove(name);
+            self.names.insert(name.to_owned());
+        }
+        Ok(())
+    }
+
     /// Whether the manifest of the pod `uid` lies under its former name, or what a loss of power has left of it.
     pub(super) fn is_place_of(&self, dir: &Dir, uid: &str, name: &str, former: &str) -> Result<bool, FsError> {
         let holds = |file: &str| self.last.ours.get(file).map(|manifest| manifest.uid == uid);
@@ -193,6 +208,10 @@ impl ScanCache {
         if let Some(known) = known.filter(|known| known.is_old && known.stamp == stamp) {
             return Ok(Some(known.verdict.clone()));
         }
+        let is_ours = self.names.contains(name) || known.is_some_and(|known| known.verdict.is_ok());
+        if is_ours && stat.kind == FileKind::Link {
+            refuse_link(dir, name)?;
+        }
         let written = self.written.get(name);
         let verdict = match judge(dir, name, &stat, written)? {
             // A file known to be ours that was overwritten in place: still ours, and to be repaired.
@@ -219,6 +238,18 @@ impl ScanCache {
     }
 }
 
+/// The kubelet follows a link in the place of a manifest of ours: unless it leads to no file, the pod may run on.
+fn refuse_link(dir: &Dir, name: &OsStr) -> Result<(), FsError> {
+    let path = dir.path().join(name);
+    let source = match dir.disk().look(&path) {
+        Ok(stat) if stat.kind != FileKind::File => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Ok(_) => io::Error::other("it is a symbolic link, which the kubelet follows: put the file itself in its place"),
+        Err(error) => error,
+    };
+    Err(FsError::reading(path, source))
+}
+
 /// Whether the file `name` is what is left of a manifest of ours: nothing, zeros, or its beginning. No manifest of
 /// others looks like that.
 fn is_torn(dir: &Dir, name: &OsStr, stat: &Stat) -> Result<bool, FsError> {
@@ -226,7 +257,8 @@ fn is_torn(dir: &Dir, name: &OsStr, stat: &Stat) -> Result<bool, FsError> {
         return Ok(false);
     }
     let Some(bytes) = dir.read_file(name, MAX_BYTES + 1)? else { return Ok(true) };
-    Ok(bytes.first().is_none_or(|first| *first == 0) || bytes.starts_with(HEAD.as_bytes()))
+    let head = HEAD.as_bytes();
+    Ok(bytes.first() == Some(&0) || bytes.starts_with(head) || head.starts_with(&bytes))
 }
 
 /// Whether the file `name` is ours by its content; `written`: what we last wrote to it.

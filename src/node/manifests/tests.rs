@@ -167,6 +167,35 @@ fn a_foreign_file_is_never_touched_or_counted() {
 }
 
 #[test]
+fn a_link_in_the_place_of_a_manifest_is_not_its_removal_as_the_kubelet_follows_it() {
+    for is_known in [true, false] {
+        let (_root, mut dir) = fresh();
+        put(&mut dir, &pod("a"));
+        if is_known {
+            // Another process, to which the record tells the name.
+            dir = ManifestDir::open(&Real::shared(), dir.path()).unwrap();
+            dir.remember([NAME.to_owned()].into_iter());
+        } else {
+            dir.scan().unwrap();
+        }
+        let (path, moved) = (dir.path().join(NAME), dir.path().parent().unwrap().join("moved"));
+        fs::rename(&path, &moved).unwrap();
+        symlink(&moved, &path).unwrap();
+        let scan = dir.scan().unwrap();
+        assert!(scan.ours.is_empty());
+        assert!(scan.unreadable[NAME].source.to_string().contains("the kubelet follows"), "{scan:?}");
+        assert!(dir.remove(NAME).is_err());
+        assert!(dir.write(NAME, &bytes(&pod("a")), &pod("a")).is_err());
+        assert!(path.is_symlink(), "it is not ours");
+        // The kubelet ends the pod of a link that leads nowhere.
+        fs::remove_file(&moved).unwrap();
+        assert!(dir.scan().unwrap().unreadable.is_empty());
+        symlink(dir.path(), &moved).unwrap();
+        assert!(dir.scan().unwrap().unreadable.is_empty(), "or to a folder");
+    }
+}
+
+#[test]
 fn drift_is_seen_and_a_spoiled_manifest_stays_ours() {
     let (_root, mut dir) = fresh();
     put(&mut dir, &pod("a"));

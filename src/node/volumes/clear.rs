@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use super::Cleared;
+use super::TRIED;
 use super::layout::VolumesRoot;
 use super::write::DATA;
 use super::write::is_into_data;
@@ -23,6 +24,7 @@ pub(super) fn clear(disk: &Shared, target: &VolumesRoot, uid: &str) -> Result<Cl
     if let Some(at) = mount_below(disk, pod.path())? {
         return Ok(Cleared::Mounted { at });
     }
+    pod.unlink(TRIED)?;
     let volumes_path = target.volumes_below_pod();
     let volumes = descend(&pod, &volumes_path)?;
     if let Some(volumes) = &volumes {

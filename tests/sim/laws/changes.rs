@@ -7,6 +7,7 @@ use daemonlet::simulation::Doing;
 
 use crate::api::THEIR_TOKEN;
 use crate::kubelet::Manifest;
+use crate::kubelet::Phase;
 use crate::moves::Fault;
 use crate::node::KUBELET;
 use crate::node::MANIFESTS;
@@ -116,8 +117,14 @@ impl Laws {
     fn ended_by_agent(&mut self, node: &mut Node, was: &Manifest) {
         let name = was.daemon.strip_prefix(&format!("{SPACE}/")).unwrap_or_default().to_owned();
         let steady = node.steady;
+        let is_full = node.has_no_room(was)
+            && node.kubelet.pods.get(&was.uid).is_some_and(|p| matches!(p.phase, Phase::Running { .. }));
         let Some(daemon) = node.daemons.iter_mut().find(|daemon| daemon.name == name) else { return };
         if daemon.wanted() != Some(was.revision) {
+            if is_full && daemon.wanted().is_some() {
+                let what = format!("{} of {} at revision {}", was.name, was.daemon, was.revision);
+                self.violate(steady, "a full disk ends nothing that is to be replaced", what);
+            }
             return;
         }
         if node.kubelet.room.has_rejected(&was.uid) {

@@ -138,6 +138,8 @@ fn a_replacement_waits_until_the_end_of_the_old_one_can_be_observed() {
     bench.record.order_restart("uid-a-0", RestartCause::ByHand, bench.now, &Fingerprint::Unknown);
     assert_eq!(bench.pass(&new), NONE, "an order waits, too");
     bench.world.end_observable = Some(EndObservable::By(EndConfirmation::NeverStarted));
+    let makes_room = |action: &Action| matches!(action, Action::End { successor: Some(_), .. });
+    assert!(bench.plan(&new).actions.iter().any(makes_room), "where the disk does not take the new one, it stays");
     assert_eq!(bench.pass(&new), ["end uid-a-0"]);
     let Phase::Ending { boot, returns, confirmed_by, .. } = &bench.record.instances[0].phase else { panic!() };
     assert_eq!((boot.as_str(), *returns, *confirmed_by), ("boot-1", true, EndConfirmation::NeverStarted));

@@ -57,7 +57,8 @@ impl Executor {
         let mut kept_old = Ok(());
         for (index, action) in plan.actions.iter().enumerate() {
             match action {
-                Action::End { uid, pod, .. } => {
+                Action::End { uid, pod, successor, .. } => {
+                    self.try_room(uid, successor.as_deref())?;
                     self.end(plan, uid, pod, decision, outcome)?;
                     outcome.counts.ends += 1;
                 }
@@ -159,6 +160,20 @@ impl Executor {
                 outcome.records.remove(&plan.key);
             }
         })
+    }
+
+    /// Whether the disk takes what comes in the place of the instance `uid`; that stays otherwise.
+    fn try_room(&mut self, uid: &str, successor: Option<&RenderResult>) -> Result<(), EffectFailure> {
+        let Some(rendered) = successor.and_then(rendered) else { return Ok(()) };
+        let kept = |mut failure: EffectFailure| {
+            failure.message =
+                format!("the old instance stays, as the disk does not take the new one: {}", failure.message);
+            failure
+        };
+        let room = self.volumes.try_room(uid, &rendered.pod.volumes);
+        room.map_err(|e| kept(failure::of(&e, e.hint())))?;
+        let Some(manifests) = &mut self.manifests else { return Err(unusable("manifest")) };
+        manifests.try_room(&rendered.file, rendered.text.as_bytes()).map_err(|e| kept(failure::of(&e, e.hint())))
     }
 
     /// The record first: its incarnation number must be on disk before the manifest goes.

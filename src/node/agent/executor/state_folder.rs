@@ -41,8 +41,8 @@ pub(in crate::node::agent) fn look_at_state(
     config: &Config,
 ) -> Result<Option<StateFolder>, CheckpointError> {
     let Some(inputs) = CheckpointStore::open_read_only(files, &config.state_dir)? else { return Ok(None) };
-    let records = CheckpointStore::open_read_only(files, &config.state_dir.join(DAEMONS))?;
-    Ok(records.map(|records| StateFolder { inputs, records }))
+    let records = inputs.folder_read_only(DAEMONS)?;
+    Ok(Some(StateFolder { inputs, records }))
 }
 
 /// Whether an agent that starts could use the state folder.

@@ -22,11 +22,11 @@ pub(super) fn held(plan: &Plan, looked: bool) -> Vec<HeldDaemon> {
         _ if !d.summary.stale.is_empty() => true,
         State::Refused | State::Held => true,
         State::Failing | State::NotAccepted => does_nothing(d),
+        // Data alone may change while a new template waits, or while the runtime is to say when the old instance is gone.
+        _ if awaited(d).is_some() || d.asks_runtime => !d.actions.iter().any(replaces),
         State::Unknown => does_nothing(d) && looked,
         // Its file does not count.
         State::NotSelected if d.record.ignored_file.is_some() && d.summary.source.is_some() => true,
-        // Data alone may change while a new template waits.
-        _ if awaited(d).is_some() => !d.actions.iter().any(replaces),
         State::Waiting => does_nothing(d),
         _ => false,
     };
@@ -44,13 +44,15 @@ fn awaited(daemon: &DaemonPlan) -> Option<&String> {
 }
 
 fn hold(daemon: &DaemonPlan) -> HeldDaemon {
+    let is_asked = daemon.asks_runtime && daemon.summary.reason.is_empty();
+    let asked = || "the container runtime is asked first what runs".to_owned();
     HeldDaemon {
         namespace: daemon.key.namespace.clone(),
         name: daemon.key.name.clone(),
         state: daemon.summary.state,
-        reason: daemon.summary.reason.clone(),
+        reason: if is_asked { asked() } else { daemon.summary.reason.clone() },
         stale_volumes: daemon.summary.stale.clone(),
-        wanted_revision: awaited(daemon).cloned(),
+        wanted_revision: awaited(daemon).or(daemon.asks_runtime.then_some(&daemon.summary.revision)).cloned(),
         hint: Some(daemon.summary.hints.join("; ")).filter(|hint| !hint.is_empty()),
     }
 }
@@ -234,6 +236,19 @@ mod tests {
         assert_eq!(of(&daemon), expected);
         (daemon.summary.state, daemon.summary.wanted_revision) = (State::Waiting, None);
         assert_eq!(of(&daemon), [("updates are paused".to_owned(), None)]);
+    }
+
+    #[test]
+    fn what_is_to_be_replaced_is_held_though_its_state_was_not_observed() {
+        let mut daemon = plan::empty(DaemonRecord::new(ObjectKey::new("a", "net"), 0));
+        daemon.summary.state = State::Unknown;
+        let is_held = |daemon: &DaemonPlan| {
+            !held(&Plan { daemons: vec![daemon.clone()], removals_held: false, ..Plan::default() }, false).is_empty()
+        };
+        assert!(!is_held(&daemon));
+        assert!(is_held(&DaemonPlan { asks_runtime: true, ..daemon.clone() }), "such as with the node's former name");
+        daemon.summary.wanted_revision = Some("r2".to_owned());
+        assert!(is_held(&daemon));
     }
 
     #[test]

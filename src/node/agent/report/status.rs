@@ -10,6 +10,7 @@ use crate::core::model::FieldError;
 use crate::core::model::ObjectKey;
 use crate::core::model::Source;
 use crate::core::plan::DaemonPlan;
+use crate::core::status::API_NOT_ASKED;
 use crate::core::status::AgentStatus;
 use crate::core::status::ApiUse;
 use crate::core::status::DaemonStatus;
@@ -215,9 +216,12 @@ impl ReportInputs<'_> {
         TokensStatus { default_expiration_seconds: life.as_secs(), held: held.collect() }
     }
 
-    /// `connected`, `none`, or why not, and since when.
+    /// `connected`, `none`, or why there is no connection, and since when.
     fn api_words(&self) -> (String, Option<String>) {
-        let Some(api) = self.api else { return (NO_API.to_owned(), None) };
+        let Some(api) = self.api else {
+            let word = if self.config.kubeconfig.is_none() { NO_API } else { API_NOT_ASKED };
+            return (word.to_owned(), None);
+        };
         match api.health().state {
             LinkHealth::Connecting => ("connecting".to_owned(), None),
             LinkHealth::Ok => ("connected".to_owned(), None),

@@ -15,6 +15,7 @@ use crate::core::render::Endpoint;
 use crate::core::set_aside::DefinitionVersion;
 use crate::node::agent::configured::render_options;
 use crate::node::agent::decide::tests::config;
+use crate::node::socket::SocketOperation;
 
 use super::*;
 

@@ -154,5 +154,7 @@ fn objects_of_a_file_that_was_emptied_stay() {
         folders.later();
         assert_eq!((folders.names().len(), folders.view.objects().count()), (0, 1));
         assert_eq!(folders.view.held().count(), 0, "no change of it waits to count");
+        let problems = folders.problems();
+        assert!(matches!(&problems[..], [one] if one.contains("has no document")), "{problems:?}");
     }
 }

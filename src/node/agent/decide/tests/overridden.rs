@@ -42,6 +42,19 @@ impl OverridingNode {
         std::fs::write(self.folder.path().join("net.json"), file.to_string()).unwrap();
     }
 
+    fn empty(&self) {
+        std::fs::write(self.folder.path().join("net.json"), "").unwrap();
+    }
+
+    /// The instance was made from the file.
+    fn run_the_files(&mut self) {
+        let path = self.folder.path().join("net.json");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let file = validate::daemon_set(&serde_json::from_str(&text).unwrap(), DefinedIn::File { path }).unwrap();
+        let record = self.state.records.get_mut(&key()).unwrap();
+        record.instances.iter_mut().for_each(|instance| instance.daemon_set = Some(Arc::new(file.clone())));
+    }
+
     /// Whose definition counts after some passes in which the API server answers every question, and whether something
     /// ends.
     fn passes(&mut self, says: OverriddenSays) -> (&'static str, bool) {
@@ -50,7 +63,7 @@ impl OverridingNode {
             self.passes += 1;
             let mut api = Snapshot::default();
             if let OverriddenSays::Has(image) = says {
-                let mut object = object("d", json!({}));
+                let mut object = object("d", json!({"daemonlet.dev/mode": "static"}));
                 object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
                 let version = image.bytes().fold(0, |version, byte| version * 256 + u64::from(byte));
                 api.daemon_sets.insert(key(), Definition::of(&object, version));
@@ -118,4 +131,30 @@ fn what_the_api_has_after_it_deleted_what_a_file_overrode_is_newer() {
     assert_eq!(node.passes(OverriddenSays::Has("i:1")), ("api", false));
     node.write("i:3", true);
     assert_eq!(node.passes(OverriddenSays::Has("i:1")), ("file", false), "the file has changed");
+}
+
+#[test]
+fn what_runs_by_an_override_stays_while_its_file_is_empty_until_the_api_has_something_newer() {
+    let mut node = OverridingNode::new();
+    node.write("i:2", true);
+    assert_eq!(node.passes(OverriddenSays::Has("i:1")), ("file", false));
+    node.run_the_files();
+    node.empty();
+    for says in [OverriddenSays::Has("i:1"), OverriddenSays::Nothing, OverriddenSays::Has("i:1")] {
+        assert_eq!(node.passes(says), ("file", false));
+    }
+    assert_eq!(node.passes(OverriddenSays::Has("i:3")), ("api", false));
+    assert_eq!(node.passes(OverriddenSays::Has("i:3")), ("api", false), "the file does not come back");
+}
+
+#[test]
+fn a_file_that_gave_way_and_is_emptied_for_a_while_does_not_come_back() {
+    let mut node = OverridingNode::new();
+    node.write("i:2", true);
+    assert_eq!(node.passes(OverriddenSays::Has("i:1")), ("file", false));
+    assert_eq!(node.passes(OverriddenSays::Has("i:3")), ("api", false));
+    node.empty();
+    assert_eq!(node.passes(OverriddenSays::Has("i:3")), ("api", false));
+    node.write("i:2", true);
+    assert_eq!(node.passes(OverriddenSays::Has("i:3")), ("api", false));
 }

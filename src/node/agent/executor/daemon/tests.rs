@@ -28,7 +28,9 @@ use crate::node::agent::executor::state_folder::StateFolder;
 use crate::node::agent::gates::Gates;
 use crate::node::agent::sealing::Sealing;
 use crate::node::checkpoint::CheckpointStore;
+use crate::node::fsx;
 use crate::node::fsx::Real;
+use crate::node::fsx::Shared;
 use crate::node::manifests::ManifestDir;
 use crate::node::volumes::Volumes;
 use crate::node::volumes::VolumesRoot;
@@ -72,7 +74,10 @@ fn rendering(uid: &str, pod_name: &str) -> Arc<RenderResult> {
 }
 
 fn executor(folder: &Path) -> Executor {
-    let files = Real::shared();
+    executor_on(Real::shared(), folder)
+}
+
+fn executor_on(files: Shared, folder: &Path) -> Executor {
     let inputs = CheckpointStore::open(&files, &folder.join("state")).unwrap();
     let records = inputs.folder("daemons").unwrap();
     let volumes = Volumes::new(files.clone(), VolumesRoot::kubelet(folder.join("kubelet")));
@@ -93,7 +98,7 @@ fn swap(executor: &mut Executor) -> DaemonPlan {
     record.instances.push(Instance::new(NEW, "net-bbbbb", 1, "b", at(1)));
     let (uid, pod, reason) = (OLD.to_owned(), "net-aaaaa".to_owned(), String::new());
     let start = Action::Start { rendering: rendering(NEW, "net-bbbbb"), reason: reason.clone() };
-    DaemonPlan { actions: vec![start, Action::End { uid, pod, reason }], ..plan::empty(record) }
+    DaemonPlan { actions: vec![start, Action::End { uid, pod, reason, successor: None }], ..plan::empty(record) }
 }
 
 fn names(folder: &Path) -> Vec<String> {
@@ -185,4 +190,34 @@ fn a_refresh_that_writes_nothing_is_none() {
         (outcome.counts.refreshes, outcome.refreshed.len())
     };
     assert_eq!([refreshes(), refreshes()], [(1, 1), (0, 0)]);
+}
+
+#[test]
+fn a_disk_without_room_for_the_new_instance_keeps_the_old_one() {
+    let config = config();
+    let decision = decided(&observation(None), &state(&config), &config);
+    for full in ["/n/kubelet", "/n/manifests"] {
+        let disk = fsx::Simulated::shared();
+        disk.make_folder(Path::new("/n/kubelet/pods"));
+        let mut executor = executor_on(Arc::clone(&disk) as Shared, Path::new("/n"));
+        let mut plan = swap(&mut executor);
+        plan.record.instances.truncate(1);
+        let (uid, pod, reason) = (OLD.to_owned(), "net-aaaaa".to_owned(), String::new());
+        let successor = Some(rendering(NEW, "net-bbbbb"));
+        plan.actions = vec![Action::End { uid, pod, reason, successor }];
+        for doing in [fsx::Doing::Create, fsx::Doing::Write] {
+            disk.fail(doing, Path::new(full), nix::errno::Errno::ENOSPC);
+        }
+        let mut outcome = EffectOutcome::default();
+        let failure = executor.apply(&plan, &decision, &config, &mut outcome).unwrap_err();
+        assert!(failure.message.contains("the old instance stays"), "{}", failure.message);
+        assert!(failure.hint.unwrap().contains("is full"));
+        let has_manifest =
+            |executor: &mut Executor| !executor.manifests.as_mut().unwrap().scan().unwrap().ours.is_empty();
+        assert!(has_manifest(&mut executor), "{full}");
+        assert!(outcome.records.is_empty() && outcome.counts.ends == 0, "what was known before stays in force");
+        disk.mend(Path::new(full));
+        executor.apply(&plan, &decision, &config, &mut outcome).unwrap();
+        assert!(!has_manifest(&mut executor), "{full}");
+    }
 }

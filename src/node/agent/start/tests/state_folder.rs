@@ -108,3 +108,26 @@ fn folders_that_others_could_replace_are_reported() {
     chmod(node.root.path(), 0o755);
     assert_eq!(texts(&node.agent()), Vec::<String>::new());
 }
+
+#[test]
+fn the_plan_of_an_agent_has_the_problems_of_the_pass_that_it_makes() {
+    let node = TestNode::new();
+    let mut agent = node.agent();
+    chmod(&node.path("state"), 0o777);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let plan = runtime.block_on(agent.answer(&SocketOperation::Plan));
+    assert!(plan["problems"].to_string().contains("until it can be used, nothing is ended"), "{plan}");
+}
+
+#[test]
+fn an_answer_without_an_agent_uses_what_is_remembered_though_the_records_are_lost() {
+    let node = TestNode::new();
+    let agent = node.agent();
+    let config = agent.config.clone();
+    drop(agent);
+    fs::remove_dir_all(node.path("state/daemons")).unwrap();
+    assert!(Agent::to_answer(config.clone()).unwrap().executor.state.is_some());
+    assert!(!node.path("state/daemons").exists());
+    swap(&node.path("state"), |state| symlink("/nowhere/at/all", state).unwrap());
+    assert!(Agent::to_answer(config).is_err(), "what the link leads to may be there later");
+}
