@@ -329,7 +329,8 @@ impl RolloutPlan {
                 left -= 1;
             }
             // What is unavailable already costs nothing to replace, and what waits for a trigger does not before that.
-            let is_free = view.progress[index] == NodeProgress::Old(false) || waits_for_trigger;
+            let is_free =
+                view.progress[index] == NodeProgress::Old(false) || view.has_surplus(index) || waits_for_trigger;
             if is_free || self.slots < view.budget {
                 self.slots += usize::from(!view.takes_slot(index) && !waits_for_trigger);
                 self.waiting += usize::from(waits_for_trigger);
