@@ -81,7 +81,7 @@ pub(super) fn stage(
         let is_available = live().any(|i| rollout::available(node.ready, i, min_ready(daemon), now));
         let has_it = live().next().is_some();
         // A node that has just taken it and is away may have been cut off by it: its deadline decides.
-        let is_gone = || !node.reachable || node.agent == AgentLiveness::Dead;
+        let is_gone = || !node.ready || node.agent == AgentLiveness::Dead;
         let had_time = || live().all(|i| i.created + deadline(daemon) <= now);
         // A node that claims it and failed before it had it keeps its place in the step.
         let claims = node.replacing && !has_it;
