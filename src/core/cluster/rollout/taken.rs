@@ -108,7 +108,9 @@ impl RolloutPlan {
 
 /// Whether what a node has taken of the budget does not come back by itself.
 pub(super) fn is_stuck(node: &NodeFact<'_>) -> bool {
-    !node.ready || node.failed || node.late || node.ends_late
+    // Where nothing runs, the time before its approval counts as well. One that is not claimed in time is withdrawn.
+    let is_given = node.approval.is_some() && !node.replacing && node.instances.is_empty();
+    !node.ready || node.failed || node.late && !is_given || node.ends_late
 }
 
 /// The first of these names.

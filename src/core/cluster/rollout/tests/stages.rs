@@ -207,6 +207,16 @@ fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
 }
 
 #[test]
+fn a_first_install_that_was_approved_late_is_not_stuck_before_it_begins() {
+    let few = RolloutRules { first_install: Some(IntOrPercent::Int(1)), ..rules(1) };
+    let given = NodeFact { late: true, instances: &[], ..approved("a", NOW) };
+    let planned = plan(&few, ms(0), &[given.clone(), node("b", &[])], NOW);
+    assert_eq!((planned.held, planned.stuck, planned.approve), (None, None, vec![]));
+    let begun = NodeFact { replacing: true, ..given };
+    assert_eq!(plan(&few, ms(0), &[begun, node("b", &[])], NOW).stuck, Some((Stuck::Taken, vec![0])));
+}
+
+#[test]
 fn first_installs_are_counted_until_they_are_available() {
     let few = RolloutRules { first_install: Some(IntOrPercent::Int(2)), ..rules(5) };
     let empty = |name| node(name, &[]);
