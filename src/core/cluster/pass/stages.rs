@@ -33,6 +33,8 @@ pub(super) enum Advance {
     GoesOn,
     /// Something holds it for now: it stays in its step, and nothing is noted.
     Held,
+    /// It is outside its window: it stays in its step, whose hold may begin.
+    Closed,
     /// It is halted or aborted: if it goes on, it starts again from the first step.
     Stopped,
 }
@@ -104,11 +106,11 @@ pub(super) fn stage(
     }
     let unavailable = rollout::names(&unavailable);
     let is_away = rollout::is_outage(rules, facts) || rollout::is_silence(rules, facts);
-    let is_frozen = advance == Advance::Held || is_away;
+    let (is_frozen, is_closed) = (advance == Advance::Held || is_away, advance == Advance::Closed);
     let unavailable = unavailable.as_str();
-    let of_nodes = StepFacts { desired, able, away, have, done, lost, unavailable, is_frozen, promoted, now };
+    let of_nodes = StepFacts { desired, able, away, have, done, lost, unavailable, is_frozen, is_closed, promoted, now };
     let (mut limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
-    if advance == Advance::Held {
+    if advance == Advance::Held || is_closed && state.since.is_none() {
         return Stage { limit: Some(limit), ..Stage::default() };
     }
     // A further step that was reached without some nodes is noted before anything is approved of it: the next pass may find
