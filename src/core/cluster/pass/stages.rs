@@ -66,6 +66,11 @@ pub(super) fn stage(
         return Stage::default();
     }
     let number = number.unwrap_or(current.number);
+    // The pods of a deleted DaemonSet of this name are no earlier revision of it.
+    let is_first = number == 1 && RolloutStatus::of(&daemon.status, daemon.generation).released.is_none();
+    if is_first {
+        return Stage::default();
+    }
     let known = current.step(number);
     let before = known.clone().unwrap_or_else(|| StepState::first(number, text));
     if advance == Advance::Stopped {

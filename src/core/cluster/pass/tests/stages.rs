@@ -95,6 +95,21 @@ fn a_step_that_is_done_after_its_window_has_closed_begins_its_hold() {
 }
 
 #[test]
+fn the_first_template_has_no_steps_though_nodes_run_what_a_deleted_daemon_set_left() {
+    let mut view = world(json!({}));
+    ["one", "two"].into_iter().zip(1..).for_each(|(image, number)| {
+        view.take(Change::Gone(WatchedKind::Revisions, Box::new(revision(image, number))));
+    });
+    view.put(WatchedKind::Revisions, revision("two", 1));
+    annotate(&mut view, json!({"daemonlet.dev/steps": STEPS}));
+    view.put(WatchedKind::NodeDaemons, on_two("a"));
+    let plan = view.plan(NOW);
+    assert_eq!((approved(&plan), step(&plan)), (vec![("b".to_owned(), hash("two"))], None), "within the budget");
+    view.put(WatchedKind::Revisions, revision("two", 2));
+    assert_eq!(approved(&view.plan(NOW + ms(1))), [], "the second template has them");
+}
+
+#[test]
 fn a_hold_is_ended_by_hand_for_this_revision_and_step_alone() {
     let first = StepState { since: Some(NOW.to_string()), size: 1, ..StepState::first(2, STEPS) };
     let promotions = [("two", "1/1", 2), ("two", "2/2", 0), ("one", "1/1", 0), ("two", "1", 0), ("two", "1/25%", 0)];
