@@ -245,7 +245,8 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
     plan.is_through = reach.is_whole;
     plan.is_open = rules.hold.is_none() && (reach.is_whole || view.runs_nowhere());
     withdraw::beyond_reach(&view, &reach, &mut plan.withdraw);
-    let waits = |i: usize| nodes[i].waits_for_trigger() && view.is_old(i) && !plan.withdraw.contains(&i);
+    let withdrawn = withdraw::indices(&plan.withdraw);
+    let waits = |i: usize| nodes[i].waits_for_trigger() && view.is_old(i) && !withdrawn.contains(&i);
     plan.waiting = view.all(waits).count();
     let (installs, blocking) = first_install::plan(&view, &mut plan.withdraw);
     let candidates: Vec<usize> = view.all(|i| view.is_old(i) && view.may_be_approved(i)).collect();
