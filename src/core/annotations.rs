@@ -151,16 +151,16 @@ const STEERING: [&str; 11] = [
     ROLLBACK,
 ];
 
-/// That an annotation of ours on `daemon_set` holds its rollouts, because its value or name is not understood. One whose
+/// That one of these annotations of a DaemonSet holds its rollouts, because its value or name is not understood. One whose
 /// name is unknown does: it is misspelt, or of a later version, and may bound a rollout that would go on without it.
-pub fn not_understood(daemon_set: &DaemonSet) -> Option<RolloutHold> {
+pub fn not_understood(annotations: &BTreeMap<String, String>) -> Option<RolloutHold> {
     let is_value = |name: &str, text: &str| KNOWN.iter().any(|(known, is_value, ..)| *known == name && is_value(text));
     let value = STEERING.into_iter().find_map(|annotation| {
-        let text = daemon_set.annotations.get(annotation).filter(|text| !is_value(annotation, text))?;
+        let text = annotations.get(annotation).filter(|text| !is_value(annotation, text))?;
         Some(RolloutHold::Value { annotation, value: text.chars().take(SHOWN).collect() })
     });
     let is_known = |name: &str| name == MODE_LABEL || KNOWN.iter().any(|(known, ..)| *known == name);
-    let name = || daemon_set.annotations.keys().find(|name| name.starts_with(OURS) && !is_known(name));
+    let name = || annotations.keys().find(|name| name.starts_with(OURS) && !is_known(name));
     let unknown = |name: &String| RolloutHold::UnknownAnnotation {
         name: name.clone(),
         near: near(name, &KNOWN.map(|(known, ..)| known)).map(|near| format!("{OURS}{near}")),
@@ -168,10 +168,15 @@ pub fn not_understood(daemon_set: &DaemonSet) -> Option<RolloutHold> {
     value.or_else(|| name().map(unknown))
 }
 
-/// The annotation that [`STEPS`] of `daemon_set` excludes, if it has one: which of the two counts is not known.
-pub fn excluded_by_steps(daemon_set: &DaemonSet) -> Option<&'static str> {
-    daemon_set.annotations.get(STEPS)?;
-    [CANARY, PARTITION, FIRST_INSTALL].into_iter().find(|name| daemon_set.annotations.contains_key(*name))
+/// Why these annotations of a DaemonSet do not say how far its rollouts may go: one is not understood, or [`STEPS`] excludes
+/// another, and which of the two counts is not known.
+pub fn unbounded(annotations: &BTreeMap<String, String>) -> Option<RolloutHold> {
+    not_understood(annotations).or_else(|| excluded_by_steps(annotations).map(RolloutHold::ExcludedBySteps))
+}
+
+fn excluded_by_steps(annotations: &BTreeMap<String, String>) -> Option<&'static str> {
+    annotations.get(STEPS)?;
+    [CANARY, PARTITION, FIRST_INSTALL].into_iter().find(|name| annotations.contains_key(*name))
 }
 
 /// A selector of canary nodes has no more bytes, and no more requirements: all of it is compared with each node.
@@ -234,7 +239,7 @@ pub fn unknown_fields(daemon_set: &DaemonSet) -> Vec<FieldError> {
 fn unknown(daemon_set: &DaemonSet) -> impl Iterator<Item = FieldError> {
     let annotations = ours(&daemon_set.annotations).filter_map(|(n, v)| annotation(n, v));
     let labels = ours(&daemon_set.labels).filter_map(|(n, v)| label(n, v));
-    let excluded = excluded_by_steps(daemon_set).map(|excluded| FieldError {
+    let excluded = excluded_by_steps(&daemon_set.annotations).map(|excluded| FieldError {
         field: format!("metadata.annotations[{STEPS}]"),
         reason: format!("it excludes {excluded}; the rollout is held"),
         hint: Some("write one of them".to_owned()),

@@ -73,10 +73,7 @@ pub(super) async fn pause(
             "{key}: {PAUSED}=true is written, but it has no label {MODE_LABEL} and no coordinator reports on it: only \
              agents that run it by their configuration obey"
         ),
-        true => format!(
-            "{key}: paused ({PAUSED}=true); nodes that have claimed their approval finish, nodes that join start with \
-             the released revision"
-        ),
+        true => format!("{key}: paused ({PAUSED}=true); {}", follow::under_pause(&live)),
         false => format!("{key}: not paused any more ({PAUSED} is removed)"),
     };
     Ok(vec![said])
@@ -209,6 +206,10 @@ fn hold(current: &Current, key: &ObjectKey) -> Result<(String, String), CommandF
     {
         let hint = format!("`kubectl daemonlet retry {key}` begins anew, and each step holds again");
         return Err(refused(format!("revision {name} is {stopped}: there is no hold to end")).hint(&hint));
+    }
+    if let Some(why) = follow::unbounded(&current.daemon_set) {
+        let message = format!("{why}: nothing is rolled out, and a hold that has not begun would be over before it does");
+        return Err(refused(message).hint("correct the annotations first"));
     }
     match (current.annotation(STEPS), current.annotation(CANARY)) {
         (Some(text), _) => {

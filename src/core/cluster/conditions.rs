@@ -15,6 +15,7 @@ use super::released;
 use super::released::FirstInstances;
 use super::released::Halted;
 use super::released::Released;
+use super::rollout::RolloutHold;
 use super::rollout::Standstill;
 
 /// Node names in a condition at most.
@@ -85,6 +86,10 @@ pub fn conditions(facts: &ConditionFacts<'_>) -> [(&'static str, bool, &'static 
                 nodes => format!("{nodes} nodes have the current revision"),
             };
             match held {
+                None if facts.halted.is_some() || facts.is_aborted => {
+                    let halted = facts.halted.cloned().map(RolloutHold::Halted);
+                    (false, HELD, format!("{all}: {}", halted.unwrap_or(RolloutHold::Aborted)))
+                }
                 None => (false, "Complete", all),
                 Some(_) => (false, HELD, format!("{all}, and not all have the current overlays{}", waits(facts))),
             }
@@ -288,7 +293,6 @@ fn merge_all(live: &[Value], ours: Vec<(&str, bool, &str, String)>, now: &str) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::cluster::rollout::RolloutHold;
 
     #[test]
     fn foreign_conditions_stay_and_times_change_with_the_status_alone() {
@@ -322,6 +326,17 @@ mod tests {
             "image on 12 nodes: n0, n1, n2, n3, n4, n5, n6, n7, n8, n9, …; probe on 3 nodes"
         );
         assert_eq!(merge(&first, &facts, "t2"), first);
+        let halted = Halted { time: "t0".to_owned(), cause: "it failed".to_owned(), nodes: vec!["a".to_owned()] };
+        let all = Counters { updated_number_scheduled: 3, ..counters };
+        let ended = |halted, is_aborted| {
+            let [(_, is_so, reason, message), ..] =
+                conditions(&ConditionFacts { counters: all, halted, is_aborted, ..facts.clone() });
+            (is_so, reason, message)
+        };
+        let have = "3 nodes have the current revision";
+        assert_eq!(ended(None, false), (false, "Complete", have.to_owned()));
+        assert_eq!(ended(Some(&halted), false), (false, "Held", format!("{have}: {halted}")));
+        assert_eq!(ended(None, true), (false, "Held", format!("{have}: its rollout was aborted")));
         let paused = Standstill::Hold(RolloutHold::Paused);
         let held = ConditionFacts { held: Some(&paused), ..facts };
         let second = merge(&first, &held, "t2");

@@ -22,11 +22,11 @@ pub struct Counters {
     pub number_misscheduled: usize,
     /// Nodes that should run it.
     pub desired_number_scheduled: usize,
-    /// Nodes whose oldest instance is ready, on a node that is.
+    /// Nodes whose oldest instance that does not end is ready, on a node that is.
     pub number_ready: usize,
     /// Nodes whose oldest instance is of the current revision.
     pub updated_number_scheduled: usize,
-    /// Nodes whose oldest instance is available.
+    /// Nodes whose oldest instance that does not end is available.
     pub number_available: usize,
     /// Desired less available.
     pub number_unavailable: usize,
@@ -60,9 +60,11 @@ pub fn count(nodes: &[NodeFact<'_>], wanted: Name, min_ready: Span, now: Timesta
         let Some(oldest) = oldest else { continue };
         counters.current_number_scheduled += 1;
         counters.updated_number_scheduled += usize::from(oldest.revision == wanted);
-        counters.number_ready += usize::from(node.ready && oldest.ready_since.is_some());
-        counters.number_available += usize::from(available(node.ready, oldest, min_ready, now));
-        if let Some(at) = oldest.ready_since.map(|since| since + min_ready).filter(|at| *at > now && node.ready) {
+        // A pod that ends is Ready to upstream until it has ended, and no agent reports since when.
+        let serving = node.instances.iter().find(|instance| !instance.ending).unwrap_or(oldest);
+        counters.number_ready += usize::from(node.ready && serving.ready_since.is_some());
+        counters.number_available += usize::from(available(node.ready, serving, min_ready, now));
+        if let Some(at) = serving.ready_since.map(|since| since + min_ready).filter(|at| *at > now && node.ready) {
             look_again = Some(look_again.map_or(at, |l| l.min(at)));
         }
     }
@@ -89,6 +91,7 @@ mod tests {
         let (past, wanted) = (names.of("past"), names.of("wanted"));
         let (new, old, unready) = ([instance(wanted, Some(0))], [instance(past, Some(90))], [instance(wanted, None)]);
         let surge = [instance(past, Some(0)), instance(wanted, Some(95))];
+        let ends = [InstanceFact { ending: true, ..instance(past, None) }, instance(wanted, Some(0))];
         let node = |name, instances| NodeFact {
             name,
             should_run: true,
@@ -122,18 +125,19 @@ mod tests {
             node("old, not available yet", &old),
             node("unready", &unready),
             node("surge: the oldest counts", &surge),
+            node("surge: the old one ends", &ends),
             node("empty", &[]),
             NodeFact { ready: false, ..node("ready on a NotReady node", &new) },
             NodeFact { should_run: false, ..node("misscheduled", &new) },
             NodeFact { should_run: false, ..node("nothing to do with it", &[]) },
         ];
         let expected = Counters {
-            current_number_scheduled: 5,
+            current_number_scheduled: 6,
             number_misscheduled: 1,
-            desired_number_scheduled: 6,
-            number_ready: 3,
+            desired_number_scheduled: 7,
+            number_ready: 4,
             updated_number_scheduled: 3,
-            number_available: 2,
+            number_available: 3,
             number_unavailable: 4,
         };
         assert_eq!(count(&nodes, wanted, ms(20), at(100)), (expected, Some(at(110))));

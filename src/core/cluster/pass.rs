@@ -202,6 +202,7 @@ fn coordinate(known: &Basis<'_>, key: &ObjectKey, daemon: &WatchedDaemon, plan: 
     plan.look(rules::looks_again(&daemon.daemon_set, now + known.state.ahead).map(|at| at - known.state.ahead));
     let advance = match &rules.hold {
         _ if is_aborted || halted.is_some() => Advance::Stopped,
+        Some(RolloutHold::OutsideWindow(_)) => Advance::Closed,
         Some(_) => Advance::Held,
         None => Advance::GoesOn,
     };

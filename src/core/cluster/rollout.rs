@@ -245,7 +245,8 @@ pub fn plan(rules: &RolloutRules, min_ready: Span, nodes: &[NodeFact<'_>], now: 
     plan.is_through = reach.is_whole;
     plan.is_open = rules.hold.is_none() && (reach.is_whole || view.runs_nowhere());
     withdraw::beyond_reach(&view, &reach, &mut plan.withdraw);
-    let waits = |i: usize| nodes[i].waits_for_trigger() && view.is_old(i) && !plan.withdraw.contains(&i);
+    let withdrawn = withdraw::indices(&plan.withdraw);
+    let waits = |i: usize| nodes[i].waits_for_trigger() && view.is_old(i) && !withdrawn.contains(&i);
     plan.waiting = view.all(waits).count();
     let (installs, blocking) = first_install::plan(&view, &mut plan.withdraw);
     let candidates: Vec<usize> = view.all(|i| view.is_old(i) && view.may_be_approved(i)).collect();
@@ -329,7 +330,8 @@ impl RolloutPlan {
                 left -= 1;
             }
             // What is unavailable already costs nothing to replace, and what waits for a trigger does not before that.
-            let is_free = view.progress[index] == NodeProgress::Old(false) || waits_for_trigger;
+            let is_free =
+                view.progress[index] == NodeProgress::Old(false) || view.has_surplus(index) || waits_for_trigger;
             if is_free || self.slots < view.budget {
                 self.slots += usize::from(!view.takes_slot(index) && !waits_for_trigger);
                 self.waiting += usize::from(waits_for_trigger);
@@ -348,11 +350,12 @@ impl RolloutPlan {
         let is_kept = |i: usize| view.is_old(i) && !view.returns(i);
         let is_given = |i: usize| is_kept(i) && (view.nodes[i].approval.is_some() || view.nodes[i].staged);
         let on_the_way = view.all(is_given).count();
-        let stands_still = |i: usize| view.nodes[i].failed || view.nodes[i].late;
+        let stands_still = |i: usize| !view.nodes[i].ready || view.nodes[i].failed || view.nodes[i].late;
+        let is_between = |i: usize| view.nodes[i].replacing && view.progress[i] == NodeProgress::Missing;
         // One that is kept and not available takes a slot, and is on no way.
         let takes = |i: usize| !is_kept(i) && view.takes_slot(i) && (view.counts(i) || view.is_given_slot(i));
         let is_moving = match &view.rules.step {
-            Some(_) => view.all(|i| is_given(i) && !stands_still(i)).next().is_some(),
+            Some(_) => view.all(|i| (is_given(i) || is_between(i)) && !stands_still(i)).next().is_some(),
             None => view.all(|i| (is_given(i) || takes(i)) && !stands_still(i)).next().is_some(),
         };
         let (allowed, why) = match &view.rules.step {

@@ -66,8 +66,8 @@ pub struct WatchedNode {
     pub ready: bool,
     /// Whether its Ready condition is not Unknown.
     pub reachable: bool,
-    /// If it is Unknown: since when.
-    pub away_since: Option<Timestamp>,
+    /// If it is not True: since when.
+    pub not_ready_since: Option<Timestamp>,
 }
 
 /// What is known under one node's name.

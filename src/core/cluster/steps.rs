@@ -173,6 +173,8 @@ pub(super) struct StepFacts<'a> {
     pub(super) unavailable: &'a str,
     /// Whether so many nodes are away, or have a dead agent, that the others do not speak for the step.
     pub(super) is_frozen: bool,
+    /// Whether it is outside its window: a step may begin its hold, and no step follows another.
+    pub(super) is_closed: bool,
     /// Whether a hold is ended by hand.
     pub(super) promoted: Promotion<'a>,
     /// The time.
@@ -191,7 +193,7 @@ pub(super) fn course(
     let size = |step: &RolloutStep| resolve(&step.nodes, facts.desired).max(1);
     let before = (state.of != of).then(|| parse(&state.of).unwrap_or_default());
     if let Some(before) = before.filter(|before| before != steps) {
-        if facts.is_frozen {
+        if facts.is_frozen || facts.is_closed {
             let text = "its steps were changed, and no other node follows while nodes are unreachable or have a dead \
                          agent, or something else holds the rollout";
             let limit = StepLimit { nodes: facts.have, is_last: false, text: text.to_owned() };
@@ -243,6 +245,9 @@ pub(super) fn course(
         // A clock that was set back makes no hold longer.
         let since = since.filter(|since| *since <= facts.now).unwrap_or(facts.now);
         (state.since, state.size) = (Some(since.to_string()), nodes);
+        if facts.is_closed {
+            return (limit(waits_for()), state, None);
+        }
         let until = since + step.hold;
         let is_over = is_promoted || until <= facts.now;
         if !is_over {

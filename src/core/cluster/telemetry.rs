@@ -14,6 +14,7 @@ use crate::core::time::Timestamp;
 use super::conditions;
 use super::observation::ClusterObservation;
 use super::observation::Leadership;
+use super::observation::WatchHealth;
 use super::snapshot::ClusterSnapshot;
 use super::snapshot::WatchedKind;
 use super::state::CoordinatorState;
@@ -60,9 +61,12 @@ pub fn facts(
 /// The kinds of objects that cannot be listed, watched or read, with commas between them: each was tried.
 pub fn cannot_list(observation: &ClusterObservation, state: &CoordinatorState) -> String {
     let (view, now) = (&observation.snapshot, observation.now);
-    let has_failed = |kind: WatchedKind, at: Timestamp| !view.is_listed(kind) || now - at <= FAILED;
-    let watches =
-        observation.watches.iter().filter(|(kind, progress)| progress.failed.is_some_and(|at| has_failed(**kind, at)));
+    let is_over = |progress: &WatchHealth, at: Timestamp| progress.last_event.is_some_and(|event| event > at);
+    let has_failed = |kind: WatchedKind, progress: &WatchHealth| {
+        let at = progress.failed.filter(|at| !view.is_listed(kind) || now - *at <= FAILED && !is_over(progress, *at));
+        at.is_some()
+    };
+    let watches = observation.watches.iter().filter(|(kind, progress)| has_failed(**kind, progress));
     let leases = state.liveness.is_failing(now).then_some(LEASES);
     let names: Vec<&str> = watches.map(|(kind, _)| kind.plural()).chain(leases).collect();
     names.join(", ")
@@ -158,6 +162,15 @@ mod tests {
         assert_eq!(cannot_list(&observation, &state), "nodes", "a list that fails once is none that is missed");
         observation.now = at(67_000);
         assert_eq!(cannot_list(&observation, &state), "nodes, leases");
+        let watch = |last_event, failed| WatchHealth { last_event: Some(at(last_event)), failed: Some(at(failed)) };
+        let mut listed = ClusterSnapshot::default();
+        listed.take(Change::Begin(WatchedKind::Nodes));
+        listed.take(Change::Complete(WatchedKind::Nodes));
+        observation.snapshot = Arc::new(listed);
+        for (last_event, failed, lists) in [(66_000, 66_500, "nodes, leases"), (66_900, 66_500, "leases")] {
+            observation.watches.insert(WatchedKind::Nodes, watch(last_event, failed));
+            assert_eq!(cannot_list(&observation, &state), lists, "it fails no more once it brings something");
+        }
         let of: Vec<&str> = leader.conditions.iter().map(|condition| condition.condition.as_str()).collect();
         assert_eq!(of, ["Degraded"]);
         let text = crate::core::metrics::coordinator(&leader, None);

@@ -146,9 +146,7 @@ impl Planner<'_> {
     /// was released: they may be put back.
     pub(super) fn left(&mut self, reason: &str, taken_away: bool) {
         if taken_away && self.record.instances.is_empty() {
-            let known_release = self.record.known_release.take();
             self.record.retire();
-            self.record.known_release = known_release;
         }
         self.keep(State::LeftAlone, reason);
     }

@@ -38,12 +38,12 @@ impl DaemonRecord {
         self.instances.is_empty() && *self == bare()
     }
 
-    /// Removes everything except what outlives the daemon: its number, folders still to be cleared, and the file that
-    /// must not bring it back.
+    /// Removes everything except what outlives the daemon: its number, folders still to be cleared, the file that must
+    /// not bring it back, and what was released: the DaemonSet may be put back.
     pub fn retire(&mut self) {
-        let ended = std::mem::take(&mut self.ended);
-        let ignored_file = self.ignored_file.take();
-        *self = Self { ended, ignored_file, ..Self::new(self.key.clone(), self.next_incarnation) };
+        let (ended, ignored_file) = (std::mem::take(&mut self.ended), self.ignored_file.take());
+        let known_release = self.known_release.take();
+        *self = Self { ended, ignored_file, known_release, ..Self::new(self.key.clone(), self.next_incarnation) };
     }
 }
 

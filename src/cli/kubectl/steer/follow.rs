@@ -4,6 +4,9 @@
 
 use serde_json::Value;
 
+use crate::core::annotations;
+use crate::core::cluster::released::RolloutStatus;
+use crate::core::cluster::rollout::RolloutHold;
 use crate::core::escape;
 use crate::core::json::Json;
 use crate::core::model::ObjectKey;
@@ -31,6 +34,25 @@ pub(super) fn when(daemon_set: &Value, key: &ObjectKey, now: Timestamp) -> Strin
         format!("; it is outside its window ({}), so that is not before it opens", escape::short(text, SHOWN))
     });
     format!("nodes follow once those that have it are available{}{closed}{paused}", trigger(daemon_set))
+}
+
+/// What nodes do while it is paused.
+pub(super) fn under_pause(daemon_set: &Value) -> String {
+    let generation = daemon_set.at(["metadata", "generation"]).and_then(Value::as_i64).unwrap_or(0);
+    let status = daemon_set.get("status").unwrap_or(&Value::Null);
+    let joins = match RolloutStatus::of(status, generation).released {
+        _ if is_on_delete(daemon_set) => "the newest revision (OnDelete)",
+        None => "the newest revision, as none was released yet",
+        Some(_) => "the released revision",
+    };
+    format!("nodes that have claimed their approval finish, nodes that join start with {joins}")
+}
+
+/// Why nothing is rolled out, if an annotation that bounds the rollout is not understood.
+pub(super) fn unbounded(daemon_set: &Value) -> Option<RolloutHold> {
+    let annotations = daemon_set.at(["metadata", "annotations"]).and_then(Value::as_object);
+    let text = |(name, text): (&String, &Value)| Some((name.clone(), text.as_str()?.to_owned()));
+    annotations::unbounded(&annotations.into_iter().flatten().filter_map(text).collect())
 }
 
 /// What each node waits for, if it waits for a trigger.

@@ -1,3 +1,5 @@
+use crate::core::model::MAX_FAILED;
+use crate::core::model::PARTITION;
 use crate::core::model::UPDATE;
 use crate::core::model::WINDOW;
 use crate::core::time::at;
@@ -93,9 +95,27 @@ fn what_has_no_hold_is_not_promoted() {
         (by_steps(), json!({HALTED_ANNOTATION: "by hand"}), "a", "revision net-b is halted: by hand"),
         (json!({STEPS: steps, ABORTED: "net-b"}), json!({}), "a", "revision net-b is aborted"),
         (json!({}), json!({}), "a", "it has neither steps nor canary nodes"),
+        (json!({STEPS: steps, MAX_FAILED: "many"}), json!({}), "a", "the annotation daemonlet.dev/max-failed is not"),
+        (json!({STEPS: steps, PARTITION: "1"}), json!({}), "a", "daemonlet.dev/steps excludes daemonlet.dev/partition"),
     ] {
         let failure = of(annotations, marks, released).err().map(|failure| failure.errors);
         assert!(failure.as_ref().is_some_and(|errors| errors[0].0.contains(why)), "{why}: {failure:?}");
+    }
+}
+
+#[test]
+fn a_pause_says_with_what_nodes_that_join_start() {
+    let message = "ControllerRevision net-a (hash a) at generation 1";
+    let released = json!([{"type": "Released", "status": "True", "message": message}]);
+    for (strategy, conditions, joins) in [
+        ("RollingUpdate", released.clone(), "the released revision"),
+        ("RollingUpdate", json!([]), "the newest revision, as none was released yet"),
+        ("OnDelete", released, "the newest revision (OnDelete)"),
+    ] {
+        let spec = json!({"updateStrategy": {"type": strategy}});
+        let daemon_set = json!({"metadata": {"generation": 1}, "spec": spec, "status": {"conditions": conditions}});
+        let said = follow::under_pause(&daemon_set);
+        assert!(said.ends_with(&format!("nodes that join start with {joins}")), "{said}");
     }
 }
 

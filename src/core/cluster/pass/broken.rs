@@ -190,7 +190,7 @@ fn suspect(
     // If this process does not remember the node, an autoscaler's taint counts as set while it was well.
     let is_removed = || node.view.taints.iter().any(|taint| REMOVED.contains(&taint.key.as_str()));
     let is_leaving = is_announced && (node.ready || before.map_or_else(is_removed, |before| before.is_leaving));
-    let since = before.and_then(|before| before.since).or(node.away_since).filter(|since| *since <= known.now);
+    let since = before.and_then(|before| before.since).or(node.not_ready_since).filter(|since| *since <= known.now);
     let since = since.unwrap_or(known.now);
     let verdict = if current.is_retried(fact.name) {
         NodeVerdict::Innocent

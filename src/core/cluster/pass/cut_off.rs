@@ -38,21 +38,22 @@ pub(super) fn is_cut_off(
     let claimed = claimed.map(|claimed| dead.map_or(claimed, |dead| dead.max(claimed)));
     let Some(took) = newest.map(|newest| newest.created).or(claimed) else { return false };
     // A node that goes away long after its update has another reason.
-    let away = if node.reachable { dead } else { away_since(known, daemon, node) };
+    let seen = suspect(known, daemon, node).and_then(|suspect| suspect.since);
+    let away = seen.or_else(|| if node.reachable { dead } else { not_ready_since(known, daemon, node) });
     let was_ready = newest.is_some_and(|newest| newest.ready_since.is_some());
     // Its removal was announced while it was well: an operator or an autoscaler has taken it away.
     if was_ready && suspect(known, daemon, node).is_some_and(|suspect| suspect.is_leaving) {
         return false;
     }
-    let is_soon = !was_ready || away.is_some_and(|away| away < took + deadline);
+    let is_soon = away.map_or(!was_ready, |away| away < took + deadline);
     is_soon && took + deadline <= known.now
 }
 
-/// Since when a node is unreachable: by the condition of its Node, or, if the clock by which that was written is ahead,
+/// Since when a node is not ready: by the condition of its Node, or, if the clock by which that was written is ahead,
 /// since this coordinator saw it.
-fn away_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<Timestamp> {
+pub(super) fn not_ready_since(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode) -> Option<Timestamp> {
     let seen = || suspect(known, daemon, node)?.since;
-    node.away_since.filter(|since| *since <= known.now).or_else(seen)
+    node.not_ready_since.filter(|since| *since <= known.now).or_else(seen)
 }
 
 /// What was seen of a node that may have been broken by the wanted revision.

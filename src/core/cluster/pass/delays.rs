@@ -11,12 +11,14 @@ use crate::core::cluster::rollout::InstanceFact;
 use crate::core::cluster::rollout::NodeFact;
 use crate::core::cluster::snapshot::ReportedDaemon;
 use crate::core::cluster::snapshot::WatchedDaemon;
+use crate::core::cluster::snapshot::WatchedNode;
 use crate::core::model::PROGRESS_DEADLINE;
 use crate::core::status::State;
 use crate::core::time::Span;
 use crate::core::time::Timestamp;
 
 use super::Basis;
+use super::cut_off;
 use super::reported::NodeRow;
 
 /// The progress deadline where none is written.
@@ -32,7 +34,12 @@ pub struct NodeDelay {
     has_begun: bool,
     /// Since when its agent is seen to claim an approval.
     claimed: Option<Timestamp>,
+    /// When it took the wanted revision that is not ready there.
+    took: Option<Timestamp>,
 }
+
+/// The clocks of nodes and coordinator differ by no more.
+const SKEW: Span = Span::from_secs(10);
 
 /// Within this time a new instance has to be available.
 pub(super) fn deadline(daemon: &WatchedDaemon) -> Span {
@@ -80,10 +87,27 @@ pub(super) fn of(known: &Basis<'_>, daemon: &WatchedDaemon, row: &NodeRow<'_>) -
     let is_ready = node.is_some_and(|node| node.ready) && newest.is_some_and(|newest| newest.ready_since.is_some());
     let is_alive = row.agent.liveness == AgentLiveness::Alive;
     let is_late_yet = node.is_some() && is_alive && (is_begun || newest.is_none()) && !is_ready;
+    let claimed = reported.replacing.map(|_| since(before.claimed));
+    let made = newest.filter(|newest| newest.revision == daemon.wanted).map(|newest| newest.created);
+    let goes_on = is_begun || newest.is_none() && !waits(reported);
+    let took = [before.took, claimed.filter(|_| is_begun), made].into_iter().flatten().min().filter(|_| goes_on);
     // An instance that is made anew gets no more time.
     let has_begun = is_late_yet && (is_begun || before.has_begun && !waits(reported));
-    let not_ready = is_late_yet.then(|| since(before.not_ready.filter(|_| before.has_begun == has_begun)));
-    Some(NodeDelay { not_ready, has_begun, claimed: reported.replacing.map(|_| since(before.claimed)) })
+    let before = before.not_ready.filter(|_| before.has_begun == has_begun);
+    let is_apart = || node.zip(took).is_some_and(|(node, took)| breaks_apart(known, daemon, node, took));
+    let counts = is_late_yet && (before.is_some() || !is_apart());
+    Some(NodeDelay {
+        not_ready: counts.then(|| since(before)),
+        has_begun: counts && has_begun,
+        claimed,
+        took: took.filter(|_| !is_ready),
+    })
+}
+
+/// Whether a Node is not Ready for a reason of its own: since before it took the revision, or since long after.
+fn breaks_apart(known: &Basis<'_>, daemon: &WatchedDaemon, node: &WatchedNode, took: Timestamp) -> bool {
+    let since = cut_off::not_ready_since(known, daemon, node).unwrap_or(known.now);
+    !node.ready && (since + SKEW < took || since >= took + deadline(daemon))
 }
 
 /// When an older instance that ends is late: the wanted one has been ready for the progress deadline by then.

@@ -129,7 +129,11 @@ pub(super) fn retried(
     // A coordinator that takes over believes the halt in the status as long as it names them.
     let in_status = Halted::of_status(&daemon.status, daemon.generation, &daemon.hash);
     let is_named = |name: &String| in_status.as_ref().is_some_and(|halted| halted.nodes.contains(name));
-    let stays = |name: &String| is_named(name) || facts.iter().any(|n| n.name == name.as_str() && is_as_then(n));
+    if current.retried.is_empty() {
+        return None;
+    }
+    let as_then: BTreeSet<&str> = facts.iter().filter(|n| is_as_then(n)).map(|n| n.name).collect();
+    let stays = |name: &String| is_named(name) || as_then.contains(name.as_str());
     let mut left: BTreeSet<String> = current.retried.iter().filter(|name| stays(name)).cloned().collect();
     if current.retried.contains(ALL_RETRIED) {
         let claims = |n: &NodeFact<'_>| n.replacing && n.approval.is_some_and(|given| given.revision == daemon.wanted);

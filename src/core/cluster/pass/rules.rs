@@ -62,7 +62,7 @@ pub(super) fn of(
     let is_on_delete = is_on_delete(daemon_set);
     let hold = match annotations::is_paused(daemon_set) {
         true if annotation(daemon_set, PAUSED) == Some("true") => Some(RolloutHold::Paused),
-        true => annotations::not_understood(daemon_set),
+        true => annotations::not_understood(&daemon_set.annotations),
         _ if annotations::is_uncoordinated(daemon_set) => Some(RolloutHold::Uncoordinated),
         _ if is_on_delete && installs.is_none() => Some(RolloutHold::OnDelete),
         _ => stopped.or_else(|| not_now(daemon_set, installs, now)),
@@ -127,8 +127,7 @@ pub(super) fn unbounded(daemon_set: &DaemonSet) -> Option<RolloutHold> {
     if annotations::is_uncoordinated(daemon_set) {
         return None;
     }
-    let excluded = || annotations::excluded_by_steps(daemon_set).map(RolloutHold::ExcludedBySteps);
-    annotations::not_understood(daemon_set).or_else(excluded)
+    annotations::unbounded(&daemon_set.annotations)
 }
 
 /// Why nothing is approved, if an annotation says so; one that is not understood holds, too. `installs`: how many nodes

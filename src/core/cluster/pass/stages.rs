@@ -33,6 +33,8 @@ pub(super) enum Advance {
     GoesOn,
     /// Something holds it for now: it stays in its step, and nothing is noted.
     Held,
+    /// It is outside its window: it stays in its step, whose hold may begin.
+    Closed,
     /// It is halted or aborted: if it goes on, it starts again from the first step.
     Stopped,
 }
@@ -64,6 +66,11 @@ pub(super) fn stage(
         return Stage::default();
     }
     let number = number.unwrap_or(current.number);
+    // The pods of a deleted DaemonSet of this name are no earlier revision of it.
+    let is_first = number == 1 && RolloutStatus::of(&daemon.status, daemon.generation).released.is_none();
+    if is_first {
+        return Stage::default();
+    }
     let known = current.step(number);
     let before = known.clone().unwrap_or_else(|| StepState::first(number, text));
     if advance == Advance::Stopped {
@@ -81,7 +88,7 @@ pub(super) fn stage(
         let is_available = live().any(|i| rollout::available(node.ready, i, min_ready(daemon), now));
         let has_it = live().next().is_some();
         // A node that has just taken it and is away may have been cut off by it: its deadline decides.
-        let is_gone = || !node.reachable || node.agent == AgentLiveness::Dead;
+        let is_gone = || !node.ready || node.agent == AgentLiveness::Dead;
         let had_time = || live().all(|i| i.created + deadline(daemon) <= now);
         // A node that claims it and failed before it had it keeps its place in the step.
         let claims = node.replacing && !has_it;
@@ -104,11 +111,11 @@ pub(super) fn stage(
     }
     let unavailable = rollout::names(&unavailable);
     let is_away = rollout::is_outage(rules, facts) || rollout::is_silence(rules, facts);
-    let is_frozen = advance == Advance::Held || is_away;
+    let (is_frozen, is_closed) = (advance == Advance::Held || is_away, advance == Advance::Closed);
     let unavailable = unavailable.as_str();
-    let of_nodes = StepFacts { desired, able, away, have, done, lost, unavailable, is_frozen, promoted, now };
+    let of_nodes = StepFacts { desired, able, away, have, done, lost, unavailable, is_frozen, is_closed, promoted, now };
     let (mut limit, state, look_again) = steps::course((&steps, text), &before, of_nodes);
-    if advance == Advance::Held {
+    if advance == Advance::Held || is_closed && state.since.is_none() {
         return Stage { limit: Some(limit), ..Stage::default() };
     }
     // A further step that was reached without some nodes is noted before anything is approved of it: the next pass may find

@@ -6,6 +6,7 @@ use super::order;
 use super::progress::NodeProgress;
 use super::progress::RolloutView;
 use super::resolve;
+use super::withdraw::indices;
 
 /// The nodes without an instance that may start one now; where there are some and none may, those that they wait for. What
 /// was given to more of them than are allowed by now is withdrawn.
@@ -17,8 +18,9 @@ pub(super) fn plan(view: &RolloutView<'_>, withdraw: &mut Vec<usize>) -> (Vec<us
     let number = view.all(begun).count();
     let in_doubt = view.all(|i| begun(i) && view.is_in_doubt(i)).count();
     let is_missing = |index: usize| !view.nodes[index].replacing && view.progress[index] == NodeProgress::Missing;
+    let withdrawn = indices(withdraw);
     let is_idle =
-        |index: usize| is_missing(index) && view.nodes[index].approval.is_some() && !withdraw.contains(&index);
+        |index: usize| is_missing(index) && view.nodes[index].approval.is_some() && !withdrawn.contains(&index);
     let idle: Vec<usize> = view.all(is_idle).collect();
     withdraw.extend(idle.into_iter().rev().take((number - in_doubt).saturating_sub(most)));
     let mut candidates: Vec<usize> = view.all(|i| is_missing(i) && view.may_be_approved(i)).collect();

@@ -122,12 +122,18 @@ impl<'a> RolloutView<'a> {
                 !released || node.replacing || node.approval.is_some_and(may_leave)
             }
             NodeProgress::Both(_) => true,
+            NodeProgress::Old(_) if self.has_surplus(index) => true,
             _ if node.replacing || node.broken || self.is_given_slot(index) => true,
             // It waits for this very rollout, which would wait for it.
             NodeProgress::Missing if node.awaits_it() => false,
             NodeProgress::Missing | NodeProgress::Old(false) => (is_known || rules.exact) && !self.surges,
             NodeProgress::Old(true) => false,
         }
+    }
+
+    /// Whether a surge to another revision is not over on a node: to replace what it began starts nothing more.
+    pub(super) fn has_surplus(&self, index: usize) -> bool {
+        self.surges && self.is_old(index) && self.nodes[index].live().count() > 1
     }
 
     /// Whether a node has an approval that takes a slot before it is claimed.
@@ -165,12 +171,13 @@ fn of(node: &NodeFact<'_>, rules: &RolloutRules, min_ready: Span, now: Timestamp
     let Some(newest) = node.newest() else { return NodeProgress::Missing };
     // With the wanted revision a node gives its slot back only once that is certain.
     let is_available = node.is_liveness_known() && available(node.ready, newest, min_ready, now);
-    if node.live().any(updated) && !node.live().all(updated) {
-        return NodeProgress::Both(is_available && updated(newest));
-    }
     if !updated(newest) {
-        // Of two old ones, as a surge leaves them, the agent keeps the one that serves.
+        // Of two, as a surge leaves them, the agent keeps the one that serves. The older one may be what is wanted: the node
+        // has yet to leave the newer one.
         return NodeProgress::Old(node.live().any(|i| available(node.ready, i, min_ready, now)));
+    }
+    if !node.live().all(updated) {
+        return NodeProgress::Both(is_available);
     }
     let held = !rules.exact && node.approval.is_some() && newest.created + HOLD > now;
     // An old instance that still ends holds the slot, too.

@@ -10,6 +10,7 @@ use super::Standstill;
 use super::progress::NodeProgress;
 use super::progress::RolloutView;
 use super::withdraw::Reach;
+use super::withdraw::indices;
 
 /// Nodes that a reason names at most.
 const SHOWN: usize = 5;
@@ -68,8 +69,9 @@ impl RolloutPlan {
 
     /// Says that other zones wait for this one, where nothing of it is on its way, nor waits for its trigger.
     pub(super) fn heed_zone(&mut self, view: &RolloutView<'_>, zone: &str) {
+        let withdrawn = indices(&self.withdraw);
         let waits = |i: usize| view.nodes[i].zone == Some(zone) && view.is_old(i) && view.nodes[i].is_under_way();
-        if view.all(|i| waits(i) && !self.withdraw.contains(&i) && !is_stuck(&view.nodes[i])).next().is_some() {
+        if view.all(|i| waits(i) && !withdrawn.contains(&i) && !is_stuck(&view.nodes[i])).next().is_some() {
             return;
         }
         let takes = |i: usize| view.counts(i) && view.takes_slot(i);
@@ -108,7 +110,9 @@ impl RolloutPlan {
 
 /// Whether what a node has taken of the budget does not come back by itself.
 pub(super) fn is_stuck(node: &NodeFact<'_>) -> bool {
-    !node.ready || node.failed || node.late || node.ends_late
+    // Where nothing runs, the time before its approval counts as well. One that is not claimed in time is withdrawn.
+    let is_given = node.approval.is_some() && !node.replacing && node.instances.is_empty();
+    !node.ready || node.failed || node.late && !is_given || node.ends_late
 }
 
 /// The first of these names.

@@ -118,6 +118,18 @@ fn what_a_surge_left_beside_an_old_instance_that_serves_is_no_free_slot() {
 }
 
 #[test]
+fn a_surge_is_taken_back_where_it_goes_on_and_keeps_its_slot_until_then() {
+    let surges = RolloutRules { max_surge: IntOrPercent::Int(1), ..rules(0) };
+    // What is wanted again, and beside it what is not.
+    let surging = [NEW[0], InstanceFact { created: at(1), ..OLD_BROKEN[0] }];
+    assert_eq!(approves(&surges, &[node("a", &surging), node("b", OLD)]), ["a"], "its slot is not free before");
+    let given = NodeFact { instances: &surging, ..approved("a", NOW) };
+    let planned = plan(&surges, ms(0), &[given, node("b", OLD)], NOW);
+    assert_eq!((planned.approve, planned.withdraw, planned.slots), (vec![], vec![], 1));
+    assert_eq!(approves(&surges, &[node("a", NEW), node("b", OLD)]), ["b"]);
+}
+
+#[test]
 fn a_node_that_may_leave_the_wanted_revision_takes_a_slot() {
     let old = |name| node(name, OLD);
     let replacing = NodeFact { replacing: true, ..node("b", NEW) };

@@ -3,6 +3,8 @@
 //! Owns which those are: void, unclaimed for too long, done, over the budget, or beyond what the rollout reaches now.
 //! Must not give any. A node that replaces already finishes: a claimed approval stays.
 
+use std::collections::BTreeSet;
+
 use super::NodeFact;
 use super::RolloutPlan;
 use super::UNCLAIMED;
@@ -13,6 +15,11 @@ use super::order;
 use super::progress::NodeProgress;
 use super::progress::RolloutView;
 use super::resolve;
+
+/// These indices of nodes, to look them up: of many nodes many may be withdrawn at once.
+pub(super) fn indices(withdrawn: &[usize]) -> BTreeSet<usize> {
+    withdrawn.iter().copied().collect()
+}
 
 /// How far a rollout goes now.
 pub(super) struct Reach {
@@ -70,10 +77,11 @@ pub(super) fn ended(view: &RolloutView<'_>, plan: &mut RolloutPlan) {
 /// Lease approved at once. An agent that has claimed meanwhile wins, and what is withdrawn keeps its slot until it is
 /// gone. A slot that is only in doubt takes back nothing.
 pub(super) fn over_budget(view: &RolloutView<'_>, plan: &mut RolloutPlan) {
+    let withdrawn = indices(&plan.withdraw);
     let certain = view.all(|i| view.counts(i) && !view.is_in_doubt(i) && view.takes_slot(i)).count();
     let is_idle = |index: usize| {
         let waits = view.is_given_slot(index) && !view.nodes[index].replacing;
-        waits && view.progress[index] == NodeProgress::Old(true) && !plan.withdraw.contains(&index)
+        waits && view.progress[index] == NodeProgress::Old(true) && !withdrawn.contains(&index)
     };
     let idle: Vec<usize> = view.all(is_idle).collect();
     plan.withdraw.extend(idle.into_iter().rev().take(certain.saturating_sub(view.budget)));
@@ -83,9 +91,10 @@ pub(super) fn over_budget(view: &RolloutView<'_>, plan: &mut RolloutPlan) {
 /// does one that waits for a trigger stand on a node that is away or whose agent cannot take the revision any more: it would
 /// keep the place of another in its step and its zone.
 pub(super) fn beyond_reach(view: &RolloutView<'_>, reach: &Reach, withdraw: &mut Vec<usize>) {
+    let withdrawn = indices(withdraw);
     let waits = |index: usize| {
         let node = &view.nodes[index];
-        node.approval.is_some() && !node.replacing && view.is_old(index) && !withdraw.contains(&index)
+        node.approval.is_some() && !node.replacing && view.is_old(index) && !withdrawn.contains(&index)
     };
     let waiting: Vec<usize> = view.all(waits).collect();
     let zone = if reach.is_canary { None } else { order::within_zone(view, &mut Vec::new()) };
@@ -101,10 +110,11 @@ pub(super) fn beyond_reach(view: &RolloutView<'_>, reach: &Reach, withdraw: &mut
             || node.waits_for_trigger() && is_unable
     };
     let (out, rest): (Vec<usize>, Vec<usize>) = waiting.into_iter().partition(is_out);
-    let is_given = |index: usize| view.nodes[index].is_under_way() && !out.contains(&index);
+    let is_out = indices(&out);
+    let is_given = |index: usize| view.nodes[index].is_under_way() && !is_out.contains(&index);
     let surplus = match &view.rules.step {
         Some(step) => {
-            let has_begun = |i: usize| view.counts(i) && !out.contains(&i) && (view.is_new(i) || is_given(i));
+            let has_begun = |i: usize| view.counts(i) && !is_out.contains(&i) && (view.is_new(i) || is_given(i));
             view.all(has_begun).count().saturating_sub(step.nodes)
         }
         None => {

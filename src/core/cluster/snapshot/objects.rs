@@ -93,15 +93,15 @@ impl ClusterSnapshot {
         let since = ready.and_then(|condition| condition.text_at("lastTransitionTime")?.parse().ok());
         let ready = ready.and_then(|condition| condition.text_at("status")).unwrap_or("Unknown");
         let (ready, reachable) = (ready == "True", ready != "Unknown");
-        let away_since: Option<Timestamp> = since.filter(|_| !reachable);
+        let not_ready_since: Option<Timestamp> = since.filter(|_| !ready);
         let entry = self.entry(view.name.clone());
         if let Some(old) = entry.node.as_mut().filter(|old| old.view == view) {
-            let is_new = (old.ready, old.reachable, old.away_since) != (ready, reachable, away_since);
-            (old.ready, old.reachable, old.away_since) = (ready, reachable, away_since);
+            let is_new = (old.ready, old.reachable, old.not_ready_since) != (ready, reachable, not_ready_since);
+            (old.ready, old.reachable, old.not_ready_since) = (ready, reachable, not_ready_since);
             return is_new;
         }
         let (index, node) =
-            (entry.index, entry.node.insert(WatchedNode { ready, reachable, away_since, view }).clone());
+            (entry.index, entry.node.insert(WatchedNode { ready, reachable, not_ready_since, view }).clone());
         self.daemons.values_mut().for_each(|daemon| daemon.place(index, &node));
         true
     }

@@ -28,6 +28,7 @@ fn facts(done: usize, now: i64) -> StepFacts<'static> {
         lost: 0,
         unavailable: "",
         is_frozen: false,
+        is_closed: false,
         promoted: Promotion::None,
         now: at(now),
     }

@@ -207,6 +207,32 @@ fn a_step_bounds_how_many_have_it_and_keeps_the_rollout_closed() {
 }
 
 #[test]
+fn a_step_and_a_partition_hold_once_nothing_is_on_its_way() {
+    let two = StepLimit { nodes: 1, is_last: false, text: "step 1 of 2".to_owned() };
+    let steps = RolloutRules { step: Some(two), ..rules(2) };
+    let between = NodeFact { replacing: true, ..node("a", &[]) };
+    let held = |rules: &RolloutRules, first: NodeFact<'_>| said(&plan(rules, ms(0), &[first, node("b", OLD)], NOW).held);
+    assert_eq!(held(&steps, between.clone()), "", "it is being replaced");
+    assert_eq!(held(&steps, NodeFact { late: true, ..between }), "step 1 of 2");
+    let partition = RolloutRules { partition: IntOrPercent::Int(1), ..rules(2) };
+    assert_eq!(held(&partition, node("a", NEW_BROKEN)), "", "it may become available");
+    for away in [NodeFact { ready: false, ..node("a", NEW) }, NodeFact { ready: false, reachable: false, ..node("a", NEW) }]
+    {
+        assert_eq!(held(&partition, away), "1 node is kept on the old revision");
+    }
+}
+
+#[test]
+fn a_first_install_that_was_approved_late_is_not_stuck_before_it_begins() {
+    let few = RolloutRules { first_install: Some(IntOrPercent::Int(1)), ..rules(1) };
+    let given = NodeFact { late: true, instances: &[], ..approved("a", NOW) };
+    let planned = plan(&few, ms(0), &[given.clone(), node("b", &[])], NOW);
+    assert_eq!((planned.held, planned.stuck, planned.approve), (None, None, vec![]));
+    let begun = NodeFact { replacing: true, ..given };
+    assert_eq!(plan(&few, ms(0), &[begun, node("b", &[])], NOW).stuck, Some((Stuck::Taken, vec![0])));
+}
+
+#[test]
 fn first_installs_are_counted_until_they_are_available() {
     let few = RolloutRules { first_install: Some(IntOrPercent::Int(2)), ..rules(5) };
     let empty = |name| node(name, &[]);

@@ -79,12 +79,18 @@ fn what_was_released_counts_while_the_status_says_nothing_of_it() {
     let put_back = |uid: &str| DaemonSet { uid: Some(uid.to_owned()), ..of_api("b") };
     let released = |uid: &str| DaemonSet { uid: Some(uid.to_owned()), ..kept(RolloutStatus::default()) };
     let left = Desired::Left { reason: DesiredReason::NotSelected, taken_away: true };
+    let gone = Desired::Gone { reason: DesiredReason::NotSelected, by_list: false, ignore_file: None };
     for (uid, starts) in [("u", "start uid-a-1"), ("another DaemonSet", "start uid-b-1")] {
         let mut bench = Bench::new();
         bench.world.permission = Some(withheld());
         bench.world.released = Some(ReleasedDefinition::Known(Arc::new(of_api("a"))));
         assert_eq!(bench.pass(&wanted(&released("u"))), ["start uid-b-0"]);
-        bench.record.instances.clear();
+        // Without the label the instance ends as one that is gone; after that, the DaemonSet is left alone.
+        assert_eq!(bench.pass(&gone), ["end uid-b-0"]);
+        bench.world.running.clear();
+        bench.now += GONE_AFTER;
+        assert_eq!(bench.pass(&gone), ["finish uid-b-0"]);
+        bench.record.ended.clear();
         bench.pass(&left);
         assert!(bench.record.is_bare(), "it can be forgotten: {:?}", bench.record);
         assert_eq!(bench.pass(&wanted(&put_back(uid))), [starts]);

@@ -43,6 +43,49 @@ fn a_node_that_goes_soon_after_its_update_has_failed_and_one_that_goes_later_has
 }
 
 #[test]
+fn nodes_that_are_not_ready_for_a_reason_of_their_own_halt_nothing() {
+    // A node takes the revision at NOW. Its Node has this condition since then, and the agent reports the pod as not ready.
+    let halts = |status: &str, since: i64, is_old: bool| {
+        let mut view =
+            with_one_released(json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"}));
+        let second = |seconds: i64| (NOW + ms(seconds * 1_000)).to_string();
+        let instance = |is_ready: bool| {
+            let ready = (is_ready && !is_old).then(|| second(0));
+            json!({"instances": [{"pod": "p", "revision": hash("two"), "created": second(0), "readySince": ready}]})
+        };
+        let mut broken = node("a", status);
+        broken["status"]["conditions"][0]["lastTransitionTime"] = json!(second(since));
+        view.put(WatchedKind::NodeDaemons, report("a", "two", instance(true), json!([])));
+        if is_old {
+            view.put(WatchedKind::Nodes, broken.clone());
+        }
+        view.plan(NOW);
+        let seen = since.max(1);
+        view.put(WatchedKind::Nodes, broken);
+        view.put(WatchedKind::NodeDaemons, report("a", "two", instance(false), json!([])));
+        let passes = [seen, seen + 1, seen + 59, seen + 61, seen + 600];
+        passes.into_iter().any(|at| halt(&view.plan(NOW + ms(at * 1_000))).is_some())
+    };
+    assert!(!halts("Unknown", 3_600, false), "its kubelet stops an hour after");
+    assert!(!halts("False", 3_600, false), "it breaks an hour after");
+    assert!(!halts("False", -3_600, true), "it was broken before");
+    assert!(halts("Unknown", 20, false), "the revision may have cut it off");
+    assert!(halts("False", 20, false), "the revision may have broken it");
+}
+
+#[test]
+fn a_node_that_was_never_ready_with_it_counts_though_it_goes_long_after() {
+    let mut view = with_one_released(json!({"daemonlet.dev/progress-deadline": "1m"}));
+    let fresh = json!({"instances": [{"pod": "p", "revision": hash("two"), "created": NOW.to_string()}]});
+    for name in ["a", "b"] {
+        view.put(WatchedKind::NodeDaemons, report(name, "two", fresh.clone(), json!([])));
+        view.plan(NOW);
+        view.put(WatchedKind::Nodes, away(name, &(NOW + ms(90_000)).to_string()));
+    }
+    assert!(halt(&view.plan(NOW + ms(90_000))).is_some());
+}
+
+#[test]
 fn a_node_that_is_cordoned_and_goes_while_it_serves_was_taken_away() {
     let halts = |trigger: Option<&str>, instance: Value, is_late: bool| {
         let mut annotations = json!({"daemonlet.dev/max-failed": "0", "daemonlet.dev/progress-deadline": "1m"});
