@@ -11,12 +11,14 @@ use std::time::Duration;
 use clap::Args;
 use clap::Parser;
 use clap::Subcommand;
+use clap::ValueEnum;
 
 use crate::config;
 use crate::config::Config;
 use crate::config::ConfigError;
 use crate::core::time::Span;
 use crate::log;
+use crate::log::LogError;
 use crate::log::StateOutput;
 use crate::node::agent::AgentError;
 use crate::node::api::words;
@@ -128,7 +130,11 @@ impl From<ConfigError> for CommandFailure {
 
 impl From<AgentError> for CommandFailure {
     fn from(error: AgentError) -> Self {
-        let failure = Self::new(Exit::Refused, words(&error));
+        let exit = match error {
+            AgentError::State(_) | AgentError::Lock { .. } => Exit::Unreadable,
+            _ => Exit::Refused,
+        };
+        let failure = Self::new(exit, words(&error));
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,
@@ -190,6 +196,28 @@ impl ConfigArgument {
     }
 }
 
+/// Whether JSON is printed.
+#[derive(Debug, Args)]
+struct JsonArgument {
+    /// Print JSON (schemaVersion 1); -o json, as kubectl takes it, is the same
+    #[arg(long)]
+    json: bool,
+    #[arg(short, long, value_enum, hide = true)]
+    output: Option<JsonOutputFormat>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum JsonOutputFormat {
+    /// JSON (schemaVersion 1)
+    Json,
+}
+
+impl JsonArgument {
+    fn is_wanted(&self) -> bool {
+        self.json || self.output.is_some()
+    }
+}
+
 /// The runtime of the program's asynchronous part.
 fn event_loop() -> Result<tokio::runtime::Runtime, CommandFailure> {
     tokio::runtime::Builder::new_current_thread()
@@ -208,7 +236,12 @@ fn duration(text: &str) -> Result<Duration, String> {
 fn start_log(config: &Config, state: StateOutput) -> Result<(), CommandFailure> {
     log::init(&config.log_level, config.log_target, state).map_err(|error| {
         let source = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-        CommandFailure::new(Exit::Unreadable, format!("{error}{source}"))
+        let failure = |message: String| CommandFailure::new(Exit::Unreadable, message);
+        let origin = config.origins.get("log.target").filter(|_| matches!(error, LogError::Journal { .. }));
+        match origin {
+            Some(origin) => failure(format!("{origin}: {error}{source}")).hint("set log.target = \"stderr\""),
+            None => failure(format!("{error}{source}")),
+        }
     })
 }
 

@@ -5,6 +5,7 @@ use clap::Args;
 use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
+use crate::cli::JsonArgument;
 use crate::cli::ask;
 use crate::cli::event_loop;
 use crate::cli::output;
@@ -27,9 +28,8 @@ use crate::node::socket::SocketOperation;
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// Print JSON (schemaVersion 1)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgument,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
@@ -47,7 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
             DoctorReport::new("", failure.errors.into_iter().map(bad).collect())
         }
     };
-    let text = match arguments.json {
+    let text = match arguments.json.is_wanted() {
         true => output::json(&report)?,
         false => human(&report, Colour::new(&std::io::stdout())),
     };
@@ -74,8 +74,8 @@ pub(super) fn report_with(
 fn agent(asked: Result<Option<StatusReport>, CommandFailure>) -> (AgentFinding, Option<StatusReport>) {
     match asked {
         Ok(Some(status)) => {
-            let bad = status.daemons.iter().filter(|daemon| daemon.is_bad()).count();
-            (AgentFinding::Runs { problems: status.problems.len() + bad }, Some(status))
+            let daemons = status.daemons.iter().filter(|daemon| daemon.is_bad()).count();
+            (AgentFinding::Runs { problems: status.problems.len(), daemons }, Some(status))
         }
         Ok(None) => (AgentFinding::Absent, None),
         Err(failure) => (AgentFinding::Unreachable(failure.message()), None),

@@ -26,7 +26,8 @@ const KUBECONFIG: &str = "/etc/daemonlet/kubeconfig";
 ///
 /// Asks the cluster for a client certificate named daemonlet:node:<node-name> and waits until a person
 /// approves it (or the coordinator, if it is configured so). The running agent renews it. Exit code: 0 there is
-/// one (also: there was one), 1 not approved, refused or not reachable, 3 no usable kubeconfig to ask with.
+/// one (also: there was one), 1 not approved, refused or not reachable, 3 no usable kubeconfig to ask with, or a file
+/// cannot be written.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -80,7 +81,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
 }
 
 fn failure(error: EnrolmentError) -> CommandFailure {
-    let exit = if error.is_of_kubeconfig() { Exit::Unreadable } else { Exit::Refused };
+    let exit = if error.is_of_files() { Exit::Unreadable } else { Exit::Refused };
     let failure = CommandFailure::new(exit, words(&error));
     match error.hint() {
         Some(hint) => failure.hint(hint),

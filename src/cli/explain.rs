@@ -5,6 +5,7 @@ use clap::Args;
 use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
+use crate::cli::JsonArgument;
 use crate::cli::ask;
 use crate::cli::output;
 use crate::cli::output::Colour;
@@ -12,6 +13,9 @@ use crate::core::model::ObjectKey;
 use crate::core::replies::ExplainReport;
 use crate::core::status::State;
 use crate::node::socket::SocketOperation;
+
+/// What to look at on a node that has seen no DaemonSet of a name.
+const UNSEEN: &str = "`daemonlet status` lists what this node knows, `daemonlet help sources` says what it reads";
 
 /// Show why a DaemonSet does or does not run on this node
 ///
@@ -24,9 +28,8 @@ pub(super) struct Arguments {
     /// The DaemonSet
     #[arg(value_name = "NAMESPACE/NAME", value_parser = key)]
     daemon_set: ObjectKey,
-    /// Print JSON (schemaVersion 1)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgument,
 }
 
 pub(super) fn key(text: &str) -> Result<ObjectKey, String> {
@@ -43,17 +46,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let request = SocketOperation::Explain { namespace, name };
     let answer: ask::Answer<ExplainReport> = ask::ask_with(&arguments.config, &request)?;
     let report = &answer.report;
-    let text = if arguments.json {
+    let text = if arguments.json.is_wanted() {
         output::json(report)?
     } else {
-        human(report, &arguments.daemon_set, Colour::new(&std::io::stdout()))
+        human(report, &arguments.daemon_set, UNSEEN, Colour::new(&std::io::stdout()))
     };
     output::data(&text)?;
     let good = report.problems.is_empty() && report.status.as_ref().is_some_and(|status| !status.is_bad());
     Ok(answer.end(if good { Exit::Success } else { Exit::Refused }))
 }
 
-pub(super) fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> String {
+/// The report as people read it; `unseen`: the hint if no DaemonSet of this name has been seen.
+pub(super) fn human(report: &ExplainReport, key: &ObjectKey, unseen: &str, colour: Colour) -> String {
     let report = &output::printable(report);
     let state = match &report.status {
         Some(status) if status.reason.is_empty() => status.state.as_str().to_owned(),
@@ -64,9 +68,7 @@ pub(super) fn human(report: &ExplainReport, key: &ObjectKey, colour: Colour) -> 
     };
     let mut text = format!("{key} on {}: {state}\n", report.node);
     if report.status.is_none() && report.problems.is_empty() {
-        text.push_str(
-            "       hint: `daemonlet status` lists what this node knows, `daemonlet help sources` says what it reads\n",
-        );
+        text.push_str(&output::line(format!("       hint: {unseen}")));
     }
     for term in &report.terms {
         let mark = match term.holds {
@@ -127,9 +129,9 @@ mod tests {
             }],
         };
         let key = ObjectKey::new("kube-system", "cni");
-        output::assert_unforgeable(&report, |report| human(report, &key, Colour::none()));
+        output::assert_unforgeable(&report, |report| human(report, &key, UNSEEN, Colour::none()));
         assert_eq!(
-            human(&report, &key, Colour::none()),
+            human(&report, &key, UNSEEN, Colour::none()),
             "kube-system/cni on n1: unknown: no such DaemonSet could be read\n       source: API\n  \
              yes  node selector: a = b\n  no   taint: x=y:NoSchedule: no toleration matches\n  \
              no   f.yaml:3: not an object\n       hint: make it one\n"

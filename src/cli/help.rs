@@ -108,11 +108,9 @@ mod tests {
             page: page.to_owned(),
             text: text.to_owned(),
         };
-        let links =
-            "## B\n[a](#c-d) [b](#e) [c](g.md) [d](g.md#h)\n[e](g.md#none) [f](i.md) [g](https://k)\n### C: D\n";
+        let links = "## B\n[a](#c-d) [b](#e) [c](g.md) [d](g.md#h)\n[e](g.md#none) [f](i.md) [g](https://k)\n[`[h]`](g.md#h)\n### C: D\n";
         let topics = [topic("b", "a.md", links), topic("g", "g.md", "# G\n## H\n"), topic("h", "g.md", "## H\n")];
-        let shown =
-            "## B\na b (a.md) c (daemonlet help g) d (daemonlet help h)\ne (g.md) f (i.md) g (https://k)\n### C: D\n";
+        let shown = "## B\na b (a.md) c (daemonlet help g) d (daemonlet help h)\ne (g.md) f (i.md) g (https://k)\n`[h]` (daemonlet help h)\n### C: D\n";
         assert_eq!(with_targets(&topics[0], &topics), shown);
     }
 

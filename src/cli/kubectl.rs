@@ -28,6 +28,7 @@ use crate::cli::event_loop;
 use crate::cli::output;
 use crate::cli::parse;
 use crate::cli::plugin;
+use crate::core::dns;
 
 use named::OneDaemonSet;
 use named::Steered;
@@ -54,7 +55,7 @@ struct Arguments {
     #[arg(long, global = true)]
     context: Option<String>,
     /// DaemonSets of this namespace only; where one is named, the namespace of a name without one
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, value_parser = namespace)]
     namespace: Option<String>,
     /// The form of the output, of commands that show something
     #[arg(short, long, value_enum, global = true)]
@@ -70,6 +71,9 @@ enum KubectlOutputFormat {
 #[derive(Debug, Subcommand)]
 enum KubectlCommand {
     /// Show what runs on a node and why, or why not
+    ///
+    /// Exit code: 0 all is well there, 1 something is not, there is no such node or DaemonSet, or the cluster does not
+    /// answer, 2 bad usage, 3 no usable kubeconfig.
     Explain {
         /// The node's name
         node: String,
@@ -77,6 +81,9 @@ enum KubectlCommand {
         only: OneDaemonSet,
     },
     /// Show what overlays make differ between two nodes
+    ///
+    /// Exit code: 0 compared, 1 a DaemonSet cannot be compared, there is no such node or DaemonSet, or the cluster does
+    /// not answer, 2 bad usage, 3 no usable kubeconfig.
     Diff {
         /// One node's name
         #[arg(value_name = "NODE")]
@@ -91,19 +98,46 @@ enum KubectlCommand {
     ///
     /// Each is tried by a dry run of a write that it has to refuse, in the name of an agent and of whoever may approve
     /// certificates as a coordinator: it takes the right to impersonate users and groups. To try an approval, it makes a
-    /// CertificateSigningRequest that no controller signs, and deletes it.
+    /// CertificateSigningRequest that no controller signs, and deletes it. Exit code: 0 each policy that there is something
+    /// to try on refuses it, or could not be tried, 1 one is not in force, the user may not impersonate, or the cluster
+    /// does not answer, 2 bad usage, 3 no usable kubeconfig.
     Doctor,
     /// Hold the rollout of a DaemonSet: no more nodes follow
+    ///
+    /// Exit code: 0 it is paused, 1 nothing would obey, or the API server refuses the write or does not answer, 2 bad usage,
+    /// 3 no usable kubeconfig.
     Pause(Steered),
     /// Let a paused rollout go on
+    ///
+    /// Exit code: 0 it is not paused, 1 the API server refuses the write or does not answer, 2 bad usage, 3 no usable
+    /// kubeconfig.
     Resume(Steered),
     /// End the hold of the step or canary phase that a rollout is in
+    ///
+    /// Exit code: 0 it goes on, 1 there is nothing to promote, or the API server refuses the write or does not answer, 2 bad
+    /// usage, 3 no usable kubeconfig.
     Promote(Steered),
     /// Take a rollout back to the released revision
+    ///
+    /// Exit code: 0 it goes back, 1 there is nothing to abort, or the API server refuses the write or does not answer, 2 bad
+    /// usage, 3 no usable kubeconfig.
     Abort(Steered),
     /// End the halt of a rollout that failed, or its abort
+    ///
+    /// Exit code: 0 it is tried again, 1 there is nothing to retry, or the API server refuses the write or does not answer,
+    /// 2 bad usage, 3 no usable kubeconfig.
     Retry(Steered),
 }
+
+/// Options of every command that mean nothing to one.
+const REFUSED: [(&str, &str); 6] = [
+    ("doctor", "namespace"),
+    ("pause", "output"),
+    ("resume", "output"),
+    ("promote", "output"),
+    ("abort", "output"),
+    ("retry", "output"),
+];
 
 impl Arguments {
     /// Refuses what means nothing to the command.
@@ -133,9 +167,25 @@ impl Arguments {
     }
 }
 
-/// Its command line, without examples.
+/// The name of a namespace as an argument.
+fn namespace(text: &str) -> Result<String, String> {
+    match dns::label(text) {
+        Some(why) => Err(format!("{text:?} is no namespace's name: {why}")),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// Its command line, without examples. The help of a command does not show the options that [`Arguments::check`] refuses.
 pub(super) fn command() -> clap::Command {
-    <Arguments as clap::CommandFactory>::command()
+    let command = <Arguments as clap::CommandFactory>::command();
+    let hidden: Vec<(&str, clap::Arg)> = REFUSED
+        .iter()
+        .filter_map(|(name, option)| {
+            let argument = command.get_arguments().find(|argument| argument.get_id() == option)?;
+            Some((*name, argument.clone().hide(true)))
+        })
+        .collect();
+    hidden.into_iter().fold(command, |command, (name, option)| command.mut_subcommand(name, |one| one.arg(option)))
 }
 
 /// Whether the program was called as the plugin.
@@ -171,7 +221,7 @@ fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let read = || runtime.block_on(cluster::read(&client));
     let namespace = arguments.namespace.as_deref();
     let steered = match &arguments.command {
-        None => return overview::print(&read()?.overview(namespace), json),
+        None => return overview::print(&read()?.overview(namespace), namespace, json),
         Some(KubectlCommand::Explain { node, only }) => {
             return match only.key(namespace)? {
                 Some(key) => explain::one(&read()?, node, &key, json),

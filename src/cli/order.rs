@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
+use crate::cli::JsonArgument;
 use crate::cli::ask;
 use crate::cli::explain;
 use crate::cli::output;
@@ -21,9 +22,8 @@ pub(super) struct OrderArguments {
     /// The DaemonSet
     #[arg(value_name = "NAMESPACE/NAME", value_parser = explain::key)]
     daemon_set: ObjectKey,
-    /// Print JSON (schemaVersion 1)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgument,
 }
 
 impl OrderArguments {
@@ -36,7 +36,7 @@ impl OrderArguments {
         let config = self.config.load()?;
         let ObjectKey { namespace, name } = self.daemon_set.clone();
         let report = ask::order(&config, &request(namespace, name))?;
-        output::data(&if self.json { output::json(&report)? } else { human(&report, &self.daemon_set) })?;
+        output::data(&if self.json.is_wanted() { output::json(&report)? } else { human(&report, &self.daemon_set) })?;
         Ok(report)
     }
 }

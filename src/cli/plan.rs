@@ -5,6 +5,7 @@ use clap::Args;
 use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
+use crate::cli::JsonArgument;
 use crate::cli::ask;
 use crate::cli::output;
 use crate::cli::output::Colour;
@@ -23,15 +24,14 @@ use crate::node::socket::SocketOperation;
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// Print JSON (schemaVersion 1)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgument,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let answer: ask::Answer<PlanReport> = ask::ask_with(&arguments.config, &SocketOperation::Plan)?;
     let report = &answer.report;
-    output::data(&if arguments.json { output::json(report)? } else { human(report) })?;
+    output::data(&if arguments.json.is_wanted() { output::json(report)? } else { human(report) })?;
     let exit = exit(report);
     Ok(answer.end(exit))
 }

@@ -59,7 +59,7 @@ enum PolicyCommand {
 /// Every rule that is broken is named, also where `status` names the first ones only.
 /// Not judged: how much of the node its pods may request together, what the cluster's admission says, and what
 /// comes of objects that are not among the files, which are named. Exit code: 0 nothing refused,
-/// 1 something refused, 3 a path unreadable or a document invalid.
+/// 1 something refused or no DaemonSet in the files, 3 a path unreadable or a document invalid.
 #[derive(Debug, Args)]
 struct Test {
     #[command(flatten)]
@@ -124,6 +124,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     output::remarks(&report::lines(&not_taken, &BTreeMap::new(), Colour::new(&std::io::stderr())));
     if inputs.daemon_sets.is_empty() && not_taken.is_empty() && inputs.unreadable.is_empty() {
         output::remarks(&inputs::nothing_in(&arguments.files));
+        exit = Exit::Refused;
     }
     output::errors(&inputs.unreadable);
     Ok(exit.max(if inputs.unreadable.is_empty() { Exit::Success } else { Exit::Unreadable }))

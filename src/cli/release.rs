@@ -6,6 +6,7 @@ use clap::Args;
 use crate::cli::CommandFailure;
 use crate::cli::ConfigArgument;
 use crate::cli::Exit;
+use crate::cli::JsonArgument;
 use crate::cli::ask;
 use crate::cli::explain;
 use crate::cli::output;
@@ -30,9 +31,8 @@ pub(super) struct Arguments {
     /// Release everything that is held
     #[arg(long, group = "what")]
     all: bool,
-    /// Print JSON (schemaVersion 1)
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: JsonArgument,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
         Some(report) => report,
         None => ask::release_offline(&config, &arguments.daemon_sets)?,
     };
-    output::data(&if arguments.json { output::json(&report)? } else { human(&report) })?;
+    output::data(&if arguments.json.is_wanted() { output::json(&report)? } else { human(&report) })?;
     Ok(if report.refused.is_empty() { Exit::Success } else { Exit::Refused })
 }
 

@@ -27,14 +27,18 @@ const MAX_BUNDLE: u64 = 512 << 20;
 /// Exit code: 0 every decision is the same, 1 one differs, 3 the bundle cannot be read.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// What `daemonlet support-bundle` wrote, or the recording in it
+    /// What `daemonlet support-bundle` wrote, or the recording in it; - for standard input
     bundle: PathBuf,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     let path = &arguments.bundle;
-    let refuse = |why: &str| CommandFailure::new(Exit::Unreadable, format!("{}: {why}", path.display()));
-    let recording = read(path).map_err(|why| refuse(&why))?;
+    let name = if path == Path::new("-") { Path::new("<stdin>") } else { path };
+    let refuse = |why: &str| CommandFailure::new(Exit::Unreadable, format!("{}: {why}", name.display()));
+    let recording = read(path).map_err(|why| refuse(&why))?.ok_or_else(|| {
+        refuse(&format!("it has no {RECORDING}: no agent answered when it was made"))
+            .hint("make it again while the agent answers: daemonlet support-bundle")
+    })?;
     let report = replay::replay(&recording).map_err(|error| match error {
         ReadError::NotOne(_) => refuse(&error.to_string()).hint("give a file that `daemonlet support-bundle` wrote"),
         _ => refuse(&error.to_string()),
@@ -47,21 +51,24 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     Ok(if is_same { Exit::Success } else { Exit::Refused })
 }
 
-/// The recording of a bundle.
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+/// The recording of a bundle, or what it is that is no bundle; none: the bundle has no recording.
+fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let words = |error: std::io::Error| format!("cannot be read: {}", config::io_reason(&error));
-    let bytes = bounded(File::open(path).map_err(words)?).map_err(words)?;
+    let bytes = match path == Path::new("-") {
+        true => bounded(std::io::stdin()).map_err(words)?,
+        false => bounded(File::open(path).map_err(words)?).map_err(words)?,
+    };
     if !bytes.starts_with(&GZIP) {
-        return Ok(bytes);
+        return Ok(Some(bytes));
     }
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&*bytes).take(MAX_BUNDLE));
     for entry in archive.entries().map_err(words)? {
         let entry = entry.map_err(words)?;
         if entry.path().is_ok_and(|path| path == Path::new(RECORDING)) {
-            return bounded(entry).map_err(words);
+            return bounded(entry).map(Some).map_err(words);
         }
     }
-    Err(format!("it has no {RECORDING}: it was made without a running agent"))
+    Ok(None)
 }
 
 /// All of `reader`, and one byte more than a recording may have at most: it is refused later.

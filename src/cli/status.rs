@@ -40,14 +40,14 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
-    /// Print JSON (schemaVersion 1)
+    /// Print JSON (schemaVersion 1); -o json is the same
     #[arg(long)]
     json: bool,
     /// Go on, with the progress of pulls and replacements: on a terminal in place, else printed again
     /// whenever something has changed
     #[arg(long)]
     watch: bool,
-    /// Whole sources and reasons, also on a terminal, where they are cut to fit 120 columns
+    /// wide: whole sources and reasons, also on a terminal, where they are cut to fit 120 columns
     #[arg(short, long, value_enum)]
     output: Option<StatusOutputFormat>,
 }
@@ -55,24 +55,40 @@ pub(super) struct Arguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum StatusOutputFormat {
     Wide,
+    Json,
 }
-
-/// How wide SOURCE may be there.
-const SOURCE_WIDTH: usize = 20;
 
 /// A terminal, on which the table is to fit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Screen {
     width: usize,
+    /// How wide SOURCE may be.
+    source: usize,
     /// From when SINCE is counted back.
     now: Timestamp,
 }
 
+impl Screen {
+    fn new(now: Timestamp) -> Self {
+        Self { width: output::COLUMNS, source: 20, now }
+    }
+
+    /// Whether the table of `report` leaves something out to fit.
+    fn cuts(self, report: &StatusReport) -> bool {
+        let whole = Self { width: usize::MAX, source: usize::MAX, ..self };
+        let [shown, whole] = [self, whole].map(|screen| human(report, Colour::new(&std::io::stdout()), Some(screen)));
+        shown != whole
+    }
+}
+
 impl Arguments {
+    fn wants_json(&self) -> bool {
+        self.json || self.output == Some(StatusOutputFormat::Json)
+    }
+
     /// The terminal, if the table is to fit one.
     fn screen(&self) -> Option<Screen> {
-        (self.output.is_none() && std::io::stdout().is_terminal())
-            .then(|| Screen { width: output::COLUMNS, now: now() })
+        (!self.wants_json() && self.output.is_none() && std::io::stdout().is_terminal()).then(|| Screen::new(now()))
     }
 }
 
@@ -82,13 +98,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
     let answer: ask::Answer<StatusReport> = ask::ask_with(&arguments.config, &SocketOperation::Status)?;
     output::data(&text(&answer.report, arguments)?)?;
+    if arguments.screen().is_some_and(|screen| screen.cuts(&answer.report)) {
+        output::remarks("hint: -o wide shows what is cut\n");
+    }
     let exit = exit(&answer.report);
     Ok(answer.end(exit))
 }
 
 /// Prints each report that differs from the one before, until the reader closes or the agent ends.
 fn watch(config: &Config, arguments: &Arguments) -> Result<Exit, CommandFailure> {
-    let json = arguments.json;
+    let json = arguments.wants_json();
     let mut last: Option<StatusReport> = None;
     let in_place = !json && std::io::stdout().is_terminal();
     loop {
@@ -124,7 +143,7 @@ fn says_the_same(one: &StatusReport, other: &StatusReport) -> bool {
 }
 
 fn text(report: &StatusReport, arguments: &Arguments) -> Result<String, CommandFailure> {
-    match arguments.json {
+    match arguments.wants_json() {
         true => output::json(report),
         false => Ok(human(report, Colour::new(&std::io::stdout()), arguments.screen())),
     }
@@ -206,7 +225,7 @@ fn row(daemon: &DaemonStatus, api: &str, colour: Colour, screen: Option<Screen>)
     };
     let mut since = daemon.since.clone().unwrap_or_default();
     if let Some(screen) = screen {
-        source = table::end_of(&source, SOURCE_WIDTH);
+        source = table::end_of(&source, screen.source);
         since = since.parse().map_or(since, |then| age(screen.now, then));
     }
     let state = daemon.state.as_str();

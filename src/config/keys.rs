@@ -83,7 +83,7 @@ keys! {
     /// Default: the host name in lower case. `run --once` needs this key.
     node_name: String = ("node-name", NODE_NAME, r#""node-1.example""#);
     /// How to reach the API server. "": no API; DaemonSets come from folders alone.
-    /// Default: /etc/daemonlet/kubeconfig if that file exists when the agent starts, otherwise "".
+    /// Default: /etc/daemonlet/kubeconfig if that file exists when the agent starts or reloads, otherwise "".
     kubeconfig: Option<PathBuf> = ("kubeconfig", Optional(PATH), r#""/etc/daemonlet/kubeconfig""#);
     /// host:port of the API server for pods with hostNetwork (KUBERNETES_SERVICE_HOST and _PORT).
     /// "": the server in the kubeconfig, unless that has a path: then such pods wait for this key.

@@ -253,6 +253,6 @@ fn suggestion(section: &str, path: &str, value: &DeValue<'_>) -> String {
         Some((distance, candidate)) if distance <= 3.max(candidate.len() / 4) => {
             format!("did you mean \"{candidate}\"?")
         }
-        _ => "`daemonlet run --print-config` lists every key".to_owned(),
+        _ => "`daemonlet help configuration` lists every key".to_owned(),
     }
 }

@@ -72,7 +72,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "\"state-dir\" belongs to the top of the file, before any [section]",
     ),
     ("[polcy]\nnamespaces = []", "FILE:1: unknown key \"polcy\"", "did you mean \"policy\"?"),
-    ("colour = 1", "FILE:1: unknown key \"colour\"", "`daemonlet run --print-config` lists every key"),
+    ("colour = 1", "FILE:1: unknown key \"colour\"", "`daemonlet help configuration` lists every key"),
     ("log = \"info\"", "FILE:1: log: expected a table, [log]", ""),
     ("state-dir = 3", "FILE:1: state-dir: expected an absolute path, not 3", ""),
     ("state-dir = \"\"", "FILE:1: state-dir: must be an absolute path, not \"\"", ""),

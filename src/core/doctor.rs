@@ -126,10 +126,12 @@ impl DoctorReport {
 /// The agent, as its socket shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgentFinding {
-    /// It answers, with so many problems.
+    /// It answers, and this is what `status` shows.
     Runs {
-        /// Problems not tied to a daemon, plus daemons in a bad state.
+        /// Problems beside single daemons.
         problems: usize,
+        /// Daemons in a bad state.
+        daemons: usize,
     },
     /// Nothing listens on its socket.
     Absent,
@@ -152,12 +154,18 @@ pub fn skip(closed: &BTreeMap<&'static str, String>, findings: Vec<Finding>) -> 
 pub fn agent(agent: &AgentFinding, ours: usize) -> Finding {
     const CHECK: &str = "agent";
     match agent {
-        AgentFinding::Runs { problems: 0 } => Finding::ok(CHECK, "runs and reports no problems"),
-        AgentFinding::Runs { problems } => Finding::warn(
-            CHECK,
-            format!("runs, and tells {problems} problem{}", if *problems == 1 { "" } else { "s" }),
-            "see `daemonlet status`",
-        ),
+        AgentFinding::Runs { problems: 0, daemons: 0 } => Finding::ok(CHECK, "runs and reports no problems"),
+        AgentFinding::Runs { problems, daemons } => {
+            let what = [
+                (*problems, ["problem", "problems"]),
+                (*daemons, ["daemon that needs a look", "daemons that need a look"]),
+            ];
+            let counted = what.iter().filter(|(count, _)| *count > 0);
+            let words: Vec<String> = counted
+                .map(|(count, [one, more])| format!("{count} {}", if *count == 1 { one } else { more }))
+                .collect();
+            Finding::warn(CHECK, format!("runs, and reports {}", words.join(" and ")), "see `daemonlet status -o wide`")
+        }
         AgentFinding::Absent if ours > 0 => Finding::bad(
             CHECK,
             format!(

@@ -121,9 +121,9 @@ impl EnrolmentError {
         }
     }
 
-    /// Whether there is no kubeconfig that can be used.
-    pub fn is_of_kubeconfig(&self) -> bool {
-        matches!(self, Self::NoSource(_) | Self::Source(_) | Self::Connection(_))
+    /// Whether there is no kubeconfig that can be used, or a file cannot be read or written.
+    pub fn is_of_files(&self) -> bool {
+        matches!(self, Self::NoSource(_) | Self::Source(_) | Self::Connection(_) | Self::Files(_))
     }
 
     /// What to do about it.

@@ -99,6 +99,7 @@ fn status_is_a_table_or_json_and_ends_with_1_when_something_is_wrong() {
     let (run, _) = ask(&["status", "--json"], &status("failing"));
     assert_eq!((run.code, run.err.as_str()), (1, ""));
     assert_eq!(run.json(), serde_json::from_str::<Value>(&status("failing")).unwrap());
+    assert_eq!(ask(&["status", "-o", "json"], &status("failing")).0.json(), run.json(), "as kubectl takes it");
 }
 
 #[test]
@@ -109,6 +110,7 @@ fn plan_ends_with_4_when_changes_are_pending() {
     let (run, request) = ask(&["plan"], &plan(json!([])));
     assert_eq!(request, json!({"op": "plan"}));
     run.is(0, "nothing to do\n", "");
+    assert_eq!(ask(&["plan", "-o", "json"], &plan(json!([]))).0.json()["agentRunning"], true);
     let change = json!([{"namespace": "a", "name": "b", "action": "write manifest a-b.yaml", "reason": "it is new"}]);
     ask(&["plan"], &plan(change)).0.is(4, "a/b: write manifest a-b.yaml (it is new)\n", "");
 }

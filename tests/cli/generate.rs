@@ -93,6 +93,10 @@ fn what_cannot_be_read_or_run_is_said() {
             assert!(run.err.contains(word), "{command:?} {run:?}");
         }
     }
+    scratch.write("below/only/all.yaml", FILE);
+    let hint = "hint: of a folder only its own *.yaml, *.yml and *.json are read, not its subfolders\n";
+    let nothing = format!("no DaemonSet in what was read\n{hint}");
+    run(["generate", "rbac", "-f", &scratch.text("below")]).is(1, "", &nothing);
 }
 
 #[test]
@@ -128,6 +132,13 @@ fn enrolling_says_what_it_needs() {
     assert_eq!(none.code, 3);
     let absent = "error: no kubeconfig to ask with: /nowhere/kubelet.conf does not exist\nhint: ";
     assert!(none.err.starts_with(absent), "{}", none.err);
+    scratch.write("kubelet.conf", "apiVersion: v1\nkind: Config\n");
+    scratch.write("d.toml", &format!("state-dir = \"{state}/in/the/way\"\nkubeconfig = \"{kubeconfig}\"\n{config}"));
+    std::fs::remove_dir_all(&state).unwrap();
+    scratch.write("state", "a file");
+    let unkept = run(["enroll", "--config", &scratch.text("d.toml"), "--from", &scratch.text("kubelet.conf")]);
+    assert!(unkept.code == 3 && unkept.err.contains("error: identity cannot be kept: "), "{unkept:?}");
+    std::fs::remove_file(&state).unwrap();
     scratch.write("kubeconfig", "apiVersion: v1\nkind: Config\n");
     let taken = run(["enroll", "--config", &scratch.text("c.toml")]);
     assert!(taken.err.contains("exists and was not made by daemonlet"), "{}", taken.err);

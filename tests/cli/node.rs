@@ -298,6 +298,15 @@ fn doctor_judges_nothing_that_its_user_may_not_read() {
 }
 
 #[test]
+fn beside_an_agent_another_one_says_how_to_ask_and_how_to_end_it() {
+    let node = Node::new(&[]);
+    let _agent = node.start();
+    let ran = node.ask(&["run", "--once"]);
+    let hint = "hint: the agent runs: `daemonlet status` asks it, `systemctl stop daemonlet` ends it\n";
+    assert!(ran.code == 1 && ran.err.ends_with(&format!(": another daemonlet has it\n{hint}")), "{ran:?}");
+}
+
+#[test]
 fn one_pass_says_on_one_stream_what_is_wrong_and_on_the_other_what_it_did() {
     let node = Node::new(&[("good.yaml", GOOD), ("refused.yaml", &refused()), ("syntax.yaml", SYNTAX)]);
     let ran = node.ask(&["run", "--once"]);

@@ -84,14 +84,18 @@ fn answers() -> BTreeMap<String, Value> {
     answers
 }
 
-/// Answers; what is not among them is not found, which `said` says.
+/// What an API server without hostile texts says of what is not there.
+const MISSING: &str = "not found";
+
+/// Answers; what is not among them is not found, or where `said` is something else, forbidden.
 async fn serve(listener: TcpListener, answers: Arc<BTreeMap<String, Value>>, said: &'static str) {
     while let Ok((stream, _)) = listener.accept().await {
         let answers = Arc::clone(&answers);
         let answer = service_fn(move |request: Request<Incoming>| {
             let found = answers.get(request.uri().path());
-            let code = if found.is_some() { 200 } else { 404 };
-            let missing = || json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": said});
+            let (refusal, reason) = if said == MISSING { (404, "NotFound") } else { (403, "Forbidden") };
+            let code = if found.is_some() { 200 } else { refusal };
+            let missing = || json!({"kind": "Status", "code": refusal, "reason": reason, "message": said});
             let body = found.cloned().unwrap_or_else(missing).to_string().into_bytes();
             let response = Response::builder().status(code).header("content-type", "application/json");
             std::future::ready(Ok::<_, Infallible>(response.body(Body::from(body)).unwrap()))
@@ -102,7 +106,7 @@ async fn serve(listener: TcpListener, answers: Arc<BTreeMap<String, Value>>, sai
 
 /// Runs `kubectl daemonlet` with these words.
 pub(crate) fn kubectl_daemonlet(words: &[String]) -> Output {
-    against(words, answers(), "not found")
+    against(words, answers(), MISSING)
 }
 
 fn against(words: &[String], answers: BTreeMap<String, Value>, missing: &'static str) -> Output {
@@ -216,8 +220,8 @@ fn nothing_that_a_cluster_holds_forges_a_line_or_a_colour() {
     ];
     let missing = || [("/api/v1/nodes/n1".to_owned(), json!({"metadata": {"name": FORGED}}))].into();
     let worlds = [
-        ("its texts", forged(&matching), "not found"),
-        ("its names", forged(&["kind", "type", "status", "daemonlet.dev/mode"]), "not found"),
+        ("its texts", forged(&matching), MISSING),
+        ("its names", forged(&["kind", "type", "status", "daemonlet.dev/mode"]), MISSING),
         ("its answers", missing(), FORGED),
     ];
     let mut seen = 0;
@@ -257,7 +261,7 @@ fn a_misspelt_mode_is_reported_with_the_command_that_mends_it() {
     all.get_mut("/apis/apps/v1/daemonsets").unwrap()["items"].as_array_mut().unwrap().push(misspelt);
     let output_of = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        String::from_utf8(against(&words, all.clone(), "not found").stdout).unwrap()
+        String::from_utf8(against(&words, all.clone(), MISSING).stdout).unwrap()
     };
     let mend = "hint: the modes are static and bootstrap: kubectl -n kube-system label --overwrite daemonset spelt \
                 daemonlet.dev/mode=static\n";
@@ -284,9 +288,59 @@ fn options_that_mean_nothing_to_a_command_are_refused() {
         assert_eq!(run(&format!("{command} cni")).0, Some(2));
         assert_ne!(run(&format!("{command} -n kube-system cni")).0, Some(2), "as kubectl takes it");
     }
+    let refused = "error: invalid value 'No' for '--namespace <NAMESPACE>': \"No\" is no namespace's name: ";
+    let (code, stderr) = run("-n No");
+    assert!(code == Some(2) && stderr.starts_with(refused), "{stderr}");
     let (code, stderr) = run("doctor -n kube-system");
     assert!(code == Some(2) && stderr.starts_with("error: doctor takes no --namespace"), "{stderr}");
     assert_eq!(run("explain n1 a/b -n c").0, Some(2));
     assert_eq!(run("help"), (Some(0), String::new()));
     assert_eq!(run("help pause"), (Some(0), String::new()));
+}
+
+/// A help shows no option that the command refuses.
+#[test]
+fn a_help_has_what_its_command_takes_and_how_it_ends() {
+    let help = |command: &str| {
+        String::from_utf8(kubectl_daemonlet(&[command.to_owned(), "--help".to_owned()]).stdout).unwrap()
+    };
+    for (command, takes_namespace, takes_output) in [
+        ("explain", true, true),
+        ("diff", true, true),
+        ("doctor", false, true),
+        ("pause", true, false),
+        ("resume", true, false),
+        ("promote", true, false),
+        ("abort", true, false),
+        ("retry", true, false),
+    ] {
+        let text = help(command);
+        let has = ["--namespace", "--output"].map(|option| text.contains(option));
+        assert_eq!(has, [takes_namespace, takes_output], "{text}");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert!(words.join(" ").contains("Exit code: 0 "), "{text}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_named_as_it_was_asked_for() {
+    let output_of = |words: &str| {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        let output = kubectl_daemonlet(&words);
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    };
+    let (_, out, _) = output_of("-n nope");
+    assert!(out.contains("\nno DaemonSet of namespace nope is run by daemonlet\n"), "{out}");
+    let (code, out, _) = output_of("explain n1 a/b");
+    let hint = "\n       hint: `kubectl daemonlet explain n1` lists what runs there\n";
+    assert!(code == 1 && out.ends_with(hint), "{out}");
+    for words in ["pause a/b", "promote a/b", "diff n1 n2 a/b"] {
+        let (code, _, err) = output_of(words);
+        assert_eq!(
+            (code, err.as_str()),
+            (1, "error: there is no DaemonSet a/b\nhint: see `kubectl get ds -A`\n"),
+            "{words}"
+        );
+    }
 }

@@ -41,6 +41,7 @@ fn verdicts_say_what_grants_it() {
     test(&["good.yaml"]).is(0, note, "");
     assert_eq!(test(&["broken.yaml"]).code, 3);
     assert_eq!(test(&["nowhere.yaml"]).code, 3);
+    test(&["restricted.yaml"]).is(1, "", "no DaemonSet in what was read\n");
 }
 
 #[test]

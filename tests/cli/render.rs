@@ -158,6 +158,14 @@ fn what_is_no_file_in_a_folder_is_passed_over() {
 }
 
 #[test]
+fn what_has_no_end_is_not_read_to_its_end_and_a_pipe_is() {
+    let endless = run(["render", "--node-name", "n1", "-f", "/dev/zero"]);
+    endless.is(3, "", "error: /dev/zero: cannot be read: it is longer than 10 MiB\n");
+    let piped = run_with_input(["render", "--node-name", "n1", "-f", "/dev/stdin"], GOOD);
+    assert!(piped.code == 0 && piped.err.starts_with("rendered kube-system/cni: "), "{piped:?}");
+}
+
+#[test]
 fn a_refusal_names_file_field_reason_and_what_to_do() {
     let scratch = Scratch::new(&[("a.yaml", CLAIM)]);
     let file = scratch.text("a.yaml");

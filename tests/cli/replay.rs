@@ -55,6 +55,8 @@ fn a_decision_that_has_changed_is_found() {
 fn what_cannot_be_read_is_named() {
     let ran = run(["replay", "/nowhere"]);
     ran.is(3, "", "error: /nowhere: cannot be read: no such file or directory\n");
+    let ran = crate::run_with_input(["replay", "-"], "a: b");
+    assert!(ran.code == 3 && ran.err.starts_with("error: <stdin>: it is no recording: "), "{}", ran.err);
     let ran = run(["replay", &root().join("Cargo.toml").display().to_string()]);
     assert_eq!(ran.code, 3);
     let text = "it is no recording: it does not begin as a support bundle's does\nhint: give a file that ";
@@ -100,7 +102,9 @@ fn without_an_agent_a_bundle_has_what_the_disk_has_and_says_so() {
     assert!(String::from_utf8_lossy(&files(&bundle)["README.txt"]).contains("no agent is running"));
     let replayed = run(["replay", &bundle.display().to_string()]);
     assert_eq!(replayed.code, 3);
-    assert!(replayed.err.contains("made without a running agent"), "{}", replayed.err);
+    let none =
+        "it has no recording.cbor: no agent answered when it was made\nhint: make it again while the agent answers: ";
+    assert!(replayed.err.contains(none), "{}", replayed.err);
     let nowhere = node.0.text("none/bundle.tar.gz");
     let failed = node.ask(&["support-bundle", "-o", &nowhere]);
     let expected = format!("error: {nowhere}: cannot be written: no such file or directory\nhint: name another file ");

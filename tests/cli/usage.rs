@@ -119,6 +119,8 @@ fn help_knows_commands_and_topics() {
     assert!(all.out.lines().all(|line| line.len() <= 100), "{}", all.out);
     assert_eq!(help(&["generate", "rbac"]).out, run(["generate", "rbac", "--help"]).out);
     assert!(help(&["exit-codes"]).out.starts_with("## Exit codes\n"));
+    let keys = help(&["configuration"]).out;
+    assert!(["update-jitter", "trusted-namespaces"].iter().all(|key| keys.contains(key)), "a hint says so: {keys}");
     let topics = all.out.split("daemonlet help TOPIC:\n").nth(1).unwrap().split([',', '\n']).map(str::trim);
     for topic in topics.filter(|topic| !topic.is_empty()) {
         for (columns, widest) in [(None, 120), (Some("80"), 80), (Some("500"), 120)] {
@@ -199,11 +201,11 @@ fn an_error_says_what_cannot_be_used_once() {
     );
     scratch.write("c.toml", &config);
     // A teardown without its records would end nothing, and does not wait.
-    for command in ["status", "teardown"] {
+    for command in ["status", "plan", "teardown"] {
         let run = run([command, "--config", &scratch.text("c.toml")]);
         let first = run.err.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
         let why = format!("error: state-dir: {state}: cannot open it: not a directory");
-        assert_eq!((run.code, first), (1, why.as_str()), "{run:?}");
+        assert_eq!((run.code, first), (3, why.as_str()), "{run:?}");
         assert!(!run.err.contains("this is what the first pass"), "{run:?}");
     }
 }
@@ -254,13 +256,31 @@ fn without_an_agent_each_command_ends_as_the_table_says() {
     // Where a folder cannot be used, nothing is said to be done or gone.
     std::fs::remove_dir_all(scratch.path("state")).unwrap();
     scratch.write("state", "in the way");
-    for words in
-        [["status"].as_slice(), &["plan"], &["release", "--all"], &["teardown", "--dry-run"], &["run", "--once"]]
-    {
+    for (words, code) in [
+        (["status"].as_slice(), 3),
+        (&["plan"], 3),
+        (&["release", "--all"], 3),
+        (&["teardown", "--dry-run"], 3),
+        (&["run", "--once"], 1),
+    ] {
         let blind = with_config(words);
-        assert_eq!(blind.code, 1, "{words:?}: {blind:?}");
+        assert_eq!(blind.code, code, "{words:?}: {blind:?}");
         assert!(!blind.out.contains("nothing of daemonlet is on n1"), "{words:?}: {blind:?}");
     }
+}
+
+#[test]
+fn a_journal_that_cannot_be_reached_is_named_with_its_key() {
+    if std::path::Path::new("/run/systemd/journal/socket").exists() {
+        return;
+    }
+    let (scratch, file) = quiet_node();
+    let config = std::fs::read_to_string(&file).unwrap();
+    scratch.write("c.toml", &format!("log.target = \"journal\"\n{config}"));
+    let ran = run(["run", "--once", "--config", &file]);
+    let named = format!("error: {file}:1: log.target: the journal cannot be reached: ");
+    assert!(ran.code == 3 && ran.err.starts_with(&named), "{ran:?}");
+    assert!(ran.err.ends_with("\nhint: set log.target = \"stderr\"\n"), "{ran:?}");
 }
 
 /// What `boot-guard --clean` says after `before`, in a network of its own; `None` where nothing here makes one.
@@ -330,6 +350,8 @@ fn a_terminal_gets_colours_and_120_columns_unless_a_variable_says_otherwise() {
     let plain = on_a_terminal(&ask, &[("TERM", "dumb")]).unwrap();
     assert!(row(&plain).chars().count() <= 120 && row(&plain).contains("/refused.yaml "), "{plain}");
     let wide = on_a_terminal(&format!("{ask} -o wide"), &[]).unwrap();
+    let hint = "hint: -o wide shows what is cut\n";
+    assert!(plain.ends_with(hint) && !wide.contains(hint), "{plain}{wide}");
     let piped = run(["status", "--config", &file]).out;
     assert!(row(&wide).contains(reason) && row(&piped).contains(reason) && !has_colours(&piped), "{wide}{piped}");
 }

@@ -28,7 +28,8 @@ use crate::core::yaml;
 
 /// Roles that let agents read exactly what the DaemonSets in FILES use, and get their tokens
 ///
-/// Exit code: 0 all DaemonSets are in it, 1 one is refused, or its overlays are, 3 a path unreadable or a document invalid.
+/// Exit code: 0 all DaemonSets are in it, 1 one is refused, or its overlays are, or there is none, 3 a path unreadable or a
+/// document invalid.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// Files, folders (their *.yaml, *.yml and *.json, not recursive), or - for standard input:
@@ -100,10 +101,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandFailure> {
     }
     output::yaml(&manifests)?;
     output::remarks(&report::lines(&not_taken, &BTreeMap::new(), output::Colour::new(&std::io::stderr())));
-    if inputs.daemon_sets.is_empty() && not_taken.is_empty() && inputs.unreadable.is_empty() {
-        output::remarks(&inputs::nothing_in(&arguments.files));
-    }
     output::errors(&inputs.unreadable);
-    let unreadable = if inputs.unreadable.is_empty() { Exit::Success } else { Exit::Unreadable };
-    Ok(report::exit(&not_taken, false).max(unreadable))
+    if !inputs.unreadable.is_empty() {
+        return Ok(Exit::Unreadable);
+    }
+    if inputs.daemon_sets.is_empty() && not_taken.is_empty() {
+        output::remarks(&inputs::nothing_in(&arguments.files));
+        return Ok(Exit::Refused);
+    }
+    Ok(report::exit(&not_taken, false))
 }

@@ -29,7 +29,7 @@ pub(crate) fn part(page: &str, heading: &str) -> String {
 pub(crate) fn with_targets(topic: &TopicPart, topics: &[TopicPart]) -> String {
     let (mut plain, mut text) = (String::new(), topic.text.as_str());
     while let Some((before, after)) = text.split_once("](")
-        && let (Some((start, words)), Some((target, rest))) = (before.rsplit_once('['), after.split_once(')'))
+        && let (Some((start, words)), Some((target, rest))) = (split_at_opening(before), after.split_once(')'))
     {
         plain.push_str(start);
         plain.push_str(words);
@@ -37,6 +37,21 @@ pub(crate) fn with_targets(topic: &TopicPart, topics: &[TopicPart]) -> String {
         text = rest;
     }
     plain + text
+}
+
+/// `text` before and after the bracket that the one behind it closes.
+fn split_at_opening(text: &str) -> Option<(&str, &str)> {
+    let mut closed = 0;
+    let opens = |letter| {
+        match letter {
+            ']' => closed += 1,
+            '[' if closed > 0 => closed -= 1,
+            _ => return letter == '[',
+        }
+        false
+    };
+    let at = text.rfind(opens)?;
+    Some((&text[..at], &text[at + 1..]))
 }
 
 /// What is printed for a `target` in the page of `from`; empty: it is in the same text.

@@ -9,7 +9,7 @@ pub(crate) const TOPICS: &[(&str, &str, &str)] = &[
     ("bounds", "limits.md", "Bounds"),
     ("changes", "daemonsets.md", "What a change does"),
     ("conditions", "coordinator.md", "Conditions"),
-    ("configuration", "configuration.md", "Files"),
+    ("configuration", "configuration.md", "Configuration"),
     ("exit-codes", "cli.md", "Exit codes"),
     ("first-install", "steering.md", "First installs"),
     ("full-node", "daemonsets.md", "On a full node"),

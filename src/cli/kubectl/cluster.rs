@@ -170,6 +170,21 @@ pub(super) fn failed(failure: api::ApiFailure) -> CommandFailure {
     }
 }
 
+/// The path of a DaemonSet.
+pub(super) fn daemon_set_path(key: &ObjectKey) -> String {
+    format!("/apis/apps/v1/namespaces/{}/daemonsets/{}", key.namespace, key.name)
+}
+
+/// The DaemonSet that a command names.
+pub(super) async fn daemon_set(client: &kube::Client, key: &ObjectKey) -> Result<Value, CommandFailure> {
+    get(client, &daemon_set_path(key)).await.map_err(|failure| match failure.kind {
+        FailureKind::NotFound => {
+            CommandFailure::new(Exit::Refused, format!("there is no DaemonSet {key}")).hint("see `kubectl get ds -A`")
+        }
+        _ => failed(failure),
+    })
+}
+
 /// Every object of a list.
 pub(super) async fn list(client: &kube::Client, path: &str) -> Result<Vec<Value>, api::ApiFailure> {
     let mut items = Vec::new();

@@ -131,8 +131,7 @@ pub(super) async fn print(
         DiffReport { schema_version: SCHEMA_VERSION, nodes: nodes.map(str::to_owned), daemon_sets: Vec::new() };
     let mut exit = Exit::Success;
     if let Some(key) = only {
-        let path = format!("/apis/apps/v1/namespaces/{}/daemonsets/{}", key.namespace, key.name);
-        let object = cluster::get(client, &path).await.map_err(cluster::failed)?;
+        let object = cluster::daemon_set(client, key).await?;
         exit = report.add(client, &object, &labels).await;
     } else {
         let mut pages = cluster::Pages::new("/apis/apps/v1/daemonsets", cluster::DAEMON_SETS_PAGE);

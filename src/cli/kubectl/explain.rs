@@ -163,7 +163,10 @@ pub(super) fn one(cluster: &ClusterOverview, name: &str, key: &ObjectKey, json: 
     };
     let text = match json {
         true => output::json(&report)?,
-        false => explain::human(&report, key, Colour::new(&std::io::stdout())),
+        false => {
+            let elsewhere = format!("`kubectl daemonlet explain {name}` lists what runs there");
+            explain::human(&report, key, &elsewhere, Colour::new(&std::io::stdout()))
+        }
     };
     output::data(&text)?;
     let good = report.status.is_some_and(|status| !status.is_bad());

@@ -18,9 +18,13 @@ use crate::core::time::Timestamp;
 /// The bar's width.
 const WIDTH: usize = 20;
 
-pub(super) fn print(overview: &Overview, json: bool) -> Result<Exit, CommandFailure> {
+/// Prints everything, or the DaemonSets of `namespace`.
+pub(super) fn print(overview: &Overview, namespace: Option<&str>, json: bool) -> Result<Exit, CommandFailure> {
     let now = clock::now();
-    let text = if json { output::json(overview)? } else { human(overview, Colour::new(&std::io::stdout()), now) };
+    let text = match json {
+        true => output::json(overview)?,
+        false => human(overview, namespace, Colour::new(&std::io::stdout()), now),
+    };
     output::data(&text)?;
     let rollouts = &overview.daemon_sets;
     let is_leaderless = rollouts.iter().any(|rollout| rollout.in_api) && overview.coordinator.words(now).1;
@@ -29,13 +33,17 @@ pub(super) fn print(overview: &Overview, json: bool) -> Result<Exit, CommandFail
     Ok(if is_bad || is_leaderless { Exit::Refused } else { Exit::Success })
 }
 
-fn human(overview: &Overview, colour: Colour, now: Timestamp) -> String {
+fn human(overview: &Overview, namespace: Option<&str>, colour: Colour, now: Timestamp) -> String {
     let (leader, is_missing) = overview.coordinator.words(now);
     let leader = format!("coordinator: {leader}");
     let leader = if is_missing { colour.yellow(&leader) + "\n" } else { output::line(leader) };
     let left_alone = status::left_alone(&overview.left_alone, colour);
     if overview.daemon_sets.is_empty() {
-        return format!("{leader}no node runs daemons by daemonlet\n{left_alone}");
+        let nothing = match namespace {
+            Some(namespace) => format!("no DaemonSet of namespace {namespace} is run by daemonlet"),
+            None => "no node runs daemons by daemonlet".to_owned(),
+        };
+        return format!("{leader}{nothing}\n{left_alone}");
     }
     let head = ["DAEMONSET", "REVISION", "ROLLOUT", "UPDATED", "READY", "NODES"];
     let rows: Vec<Vec<Cell>> = overview.daemon_sets.iter().map(|rollout| row(rollout, colour)).collect();
@@ -216,11 +224,11 @@ mod tests {
         let daemon_sets = vec![Rollout { nodes, held, ..rollout(3, 1, 1) }];
         let mut overview = Overview { schema_version: 1, coordinator, daemon_sets, left_alone: Vec::new() };
         assert!(
-            human(&overview, Colour::none(), at(31_000))
+            human(&overview, None, Colour::none(), at(31_000))
                 .starts_with("coordinator: one has not renewed its Lease for 31 s: no rollout goes on\nDAEMONSET")
         );
         assert_eq!(
-            human(&overview, Colour::none(), at(1_000)),
+            human(&overview, None, Colour::none(), at(1_000)),
             "coordinator: one since t\n\
              DAEMONSET        REVISION  ROLLOUT                 UPDATED  READY  NODES\n\
              kube-system/net  5d8c7     [######..............]  1/3      3/3    1 missing, 2 running\n\
@@ -236,7 +244,7 @@ mod tests {
             daemon_sets: vec!["a/b".to_owned(), "a/c\n\x1b[32m".to_owned()],
             hint: "label it".to_owned(),
         }];
-        let shown = human(&overview, Colour::none(), at(1_000));
+        let shown = human(&overview, None, Colour::none(), at(1_000));
         let named =
             "left alone (unknown mode): 2 DaemonSets of the API: a/b, a/c\\n\\u001b[32m\nhint: a/b: label it\n\nNODE";
         assert!(shown.contains(named), "{shown}");
@@ -244,7 +252,7 @@ mod tests {
         let daemon_sets = vec![Rollout { nodes, ..rollout(0, 0, 0) }];
         let overview = Overview { daemon_sets, left_alone: Vec::new(), ..overview };
         assert_eq!(
-            human(&overview, Colour::none(), at(1_000)),
+            human(&overview, None, Colour::none(), at(1_000)),
             "coordinator: one since t\n\
              DAEMONSET        REVISION  ROLLOUT  UPDATED  READY  NODES\n\
              kube-system/net  5d8c7     -        0/0      0/0    1 standing by\n"

@@ -47,17 +47,13 @@ use obeyed::is_uncoordinated;
 use obeyed::uncoordinated;
 use obeyed::unheeded;
 
-fn daemon_set(key: &ObjectKey) -> String {
-    format!("/apis/apps/v1/namespaces/{}/daemonsets/{}", key.namespace, key.name)
-}
-
 /// Pauses the rollouts of a DaemonSet, or lets them go on; gives the lines to print.
 pub(super) async fn pause(
     client: &kube::Client,
     key: &ObjectKey,
     is_paused: bool,
 ) -> Result<Vec<String>, CommandFailure> {
-    let live = cluster::get(client, &daemon_set(key)).await.map_err(cluster::failed)?;
+    let live = cluster::daemon_set(client, key).await?;
     if !is_paused && live["metadata"]["annotations"].get(PAUSED).is_none() {
         return Ok(vec![format!("{key}: it is not paused (no annotation {PAUSED}); nothing is changed")]);
     }
@@ -67,7 +63,7 @@ pub(super) async fn pause(
     }
     let value = is_paused.then_some("true");
     let patch = json!({"metadata": {"annotations": {PAUSED: value}}});
-    cluster::patch(client, &daemon_set(key), &patch).await.map_err(cluster::failed)?;
+    cluster::patch(client, &cluster::daemon_set_path(key), &patch).await.map_err(cluster::failed)?;
     let said = match is_paused {
         true if obeyed == Obeyed::Unknown => format!(
             "{key}: {PAUSED}=true is written, but it has no label {MODE_LABEL} and no coordinator reports on it: only \
@@ -97,7 +93,7 @@ fn revisions(key: &ObjectKey) -> String {
 }
 
 async fn current(client: &kube::Client, key: &ObjectKey) -> Result<Current, CommandFailure> {
-    let daemon_set = cluster::get(client, &daemon_set(key)).await.map_err(cluster::failed)?;
+    let daemon_set = cluster::daemon_set(client, key).await?;
     let data = history::data(daemon_set.at(["spec", "template"]).unwrap_or(&Value::Null));
     let bytes = history::bytes(&data);
     let path = revisions(key);
@@ -136,7 +132,7 @@ impl Current {
     /// Writes annotations of the DaemonSet; null removes one.
     async fn annotate(&self, client: &kube::Client, key: &ObjectKey, annotations: Value) -> Result<(), CommandFailure> {
         let patch = json!({"metadata": {"annotations": annotations}});
-        cluster::patch(client, &daemon_set(key), &patch).await.map(drop).map_err(cluster::failed)
+        cluster::patch(client, &cluster::daemon_set_path(key), &patch).await.map(drop).map_err(cluster::failed)
     }
 
     fn status(&self) -> (&Value, i64) {

@@ -98,9 +98,7 @@ type NamedText = (PathBuf, io::Result<String>);
 /// The texts at `path`: one file, standard input (`-`), or a folder's files by name.
 fn texts(path: &Path) -> Vec<NamedText> {
     if path == Path::new("-") {
-        let mut text = String::new();
-        let read = io::stdin().read_to_string(&mut text);
-        return vec![(PathBuf::from("<stdin>"), read.map(|_| text))];
+        return vec![(PathBuf::from("<stdin>"), bounded(io::stdin()))];
     }
     if !path.is_dir() {
         return vec![(path.to_owned(), text(path))];
@@ -119,9 +117,19 @@ fn texts(path: &Path) -> Vec<NamedText> {
     }
 }
 
-/// Reads a file; text that is not UTF-8 is an error that says so.
 fn text(path: &Path) -> io::Result<String> {
-    String::from_utf8(fs::read(path)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+    bounded(fs::File::open(path)?)
+}
+
+/// All of `reader`; what is longer than any document, as a device without an end, or is not UTF-8 is an error that says so.
+fn bounded(reader: impl Read) -> io::Result<String> {
+    let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
+    let mut bytes = Vec::new();
+    reader.take(yaml::MAX_TEXT as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > yaml::MAX_TEXT {
+        return Err(invalid("it is longer than 10 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|_| invalid("it is not UTF-8"))
 }
 
 /// Whether `path` is a file, or cannot be looked at, which is reported later: a pipe would be waited for without end.

@@ -109,7 +109,7 @@ fn the_table_has_a_line_a_daemon_and_problems_below() {
     (pulling.notes, pulling.hints) = (vec!["a note".to_owned()], vec!["a hint".to_owned()]);
     pulling.replacing = Some("r2".to_owned());
     pulling.pull = Some(PullStatus { image: "x:2".into(), number: 1, count: 2, since: "now".into() });
-    for screen in [None, Some(Screen { width: output::COLUMNS, now: Timestamp::from_secs(0) })] {
+    for screen in [None, Some(Screen::new(Timestamp::from_secs(0)))] {
         output::assert_unforgeable(&report, |report| {
             human(report, Colour::none(), screen)
                 + &live::lines(report, screen.map(|screen| screen.now), Colour::none())
@@ -188,7 +188,12 @@ fn on_a_screen_the_table_fits_and_says_how_long_ago() {
     let path = "/etc/daemonlet/daemonsets.d/kube-flannel.yaml".into();
     let [mut short, mut long] = ["kube-flannel-ds", "net"].map(|name| daemon(name, State::Running));
     (short.source, long.reason) = (Some(Source::File { path }), "because ".repeat(40));
-    let text = human(&report(vec![short, long]), Colour::none(), Some(Screen { width: output::COLUMNS, now }));
+    let screen = Screen::new(now);
+    let whole = daemon("a", State::Running);
+    for (one, is_cut) in [(&whole, false), (&short, true), (&long, true)] {
+        assert_eq!(screen.cuts(&report(vec![one.clone()])), is_cut, "{one:?}");
+    }
+    let text = human(&report(vec![short, long]), Colour::none(), Some(screen));
     let table: Vec<&str> = text.lines().take(3).collect();
     assert!(table.iter().all(|line| line.chars().count() <= output::COLUMNS), "{text}");
     assert!(table[1].contains("…d/kube-flannel.yaml ") && table[1].ends_with(" 60m ago"), "{text}");

@@ -7,7 +7,7 @@ use super::Finding;
 /// The name of the check.
 pub const CHECK: &str = "definition folders";
 
-/// Judges the folders of `folders`, of which users other than root may write to the paths `open`.
+/// Judges the folders of the key `folders`, of which users other than root may write to the paths `open`.
 pub fn examine(open: &[String]) -> Finding {
     match open.is_empty() {
         true => Finding::ok(CHECK, "only root may write to them"),
@@ -17,4 +17,12 @@ pub fn examine(open: &[String]) -> Finding {
             format!("chown root {0}; chmod go-w {0}", open.join(" ")),
         ),
     }
+}
+
+/// Names the files `readable`, which have Secrets and which every user of the node can read.
+pub fn readable(readable: &[String]) -> Option<Finding> {
+    (!readable.is_empty()).then(|| {
+        let text = format!("every user of this node can read the Secrets in {}", readable.join(", "));
+        Finding::warn(CHECK, text, format!("chmod o-r {}", readable.join(" ")))
+    })
 }

@@ -300,6 +300,9 @@ fn who_may_write_a_definition_is_root_on_the_node() {
     assert_eq!(open.level, Severity::Bad);
     assert!(open.text.contains("may write to /d, /d/x.yaml and so decide what runs as root"), "{open:?}");
     assert_eq!(open.hint.as_deref(), Some("chown root /d /d/x.yaml; chmod go-w /d /d/x.yaml"));
+    assert_eq!(folders::readable(&[]), None);
+    let found = folders::readable(&["/d/x.yaml".to_owned()]).unwrap();
+    assert_eq!((found.level, found.hint.as_deref()), (Severity::Warn, Some("chmod o-r /d/x.yaml")));
 }
 
 #[test]
@@ -309,9 +312,15 @@ fn the_exit_code_counts_what_is_bad_and_stays_a_code() {
     let mixed =
         DoctorReport::new("n1", vec![Finding::ok("a", "b"), Finding::warn("c", "d", "e"), Finding::bad("f", "g", "h")]);
     assert_eq!((mixed.bad, mixed.warnings), (1, 1));
-    assert_eq!(agent(&AgentFinding::Runs { problems: 1 }, 2).text, "runs, and tells 1 problem");
+    for (problems, daemons, text) in [
+        (1, 0, "runs, and reports 1 problem"),
+        (0, 1, "runs, and reports 1 daemon that needs a look"),
+        (2, 3, "runs, and reports 2 problems and 3 daemons that need a look"),
+    ] {
+        assert_eq!(agent(&AgentFinding::Runs { problems, daemons }, 2).text, text);
+    }
     assert_eq!(
-        [AgentFinding::Runs { problems: 0 }, AgentFinding::Absent, AgentFinding::Unreachable("s".into())]
+        [AgentFinding::Runs { problems: 0, daemons: 0 }, AgentFinding::Absent, AgentFinding::Unreachable("s".into())]
             .map(|a| agent(&a, 0).level),
         [Severity::Ok, Severity::Warn, Severity::Bad]
     );

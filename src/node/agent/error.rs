@@ -54,6 +54,9 @@ impl AgentError {
             AgentError::Runtime(error) => error.hint(),
             AgentError::Kubelet(error) => error.hint(),
             AgentError::Socket(error) => error.hint(),
+            AgentError::Locked { .. } => {
+                Some("the agent runs: `daemonlet status` asks it, `systemctl stop daemonlet` ends it".to_owned())
+            }
             _ => None,
         }
     }

@@ -1,11 +1,15 @@
-//! Who may write to the folders that define DaemonSets.
+//! Who may write to the folders that define DaemonSets, and who can read the Secrets there.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
 
+use crate::core::input;
+use crate::core::model::Kind;
+use crate::core::yaml;
 use crate::node::doctor::way;
+use crate::regular_file;
 
 /// The most paths that are named.
 const MOST: usize = 5;
@@ -36,6 +40,24 @@ fn is_open(path: &Path) -> bool {
     let own = nix::unistd::geteuid().as_raw();
     let is_others = |data: &fs::Metadata| data.mode() & 0o022 != 0 || data.uid() != 0 && data.uid() != own;
     fs::metadata(path).is_ok_and(|data| (data.is_file() || data.is_dir()) && is_others(&data))
+}
+
+/// The files of `folders` that have Secrets and that every user can read.
+pub(super) fn readable_secrets(folders: &[PathBuf]) -> Vec<String> {
+    let allows = |path: &Path, bits: u32| fs::metadata(path).is_ok_and(|data| data.mode() & bits != 0);
+    let folders = folders.iter().filter(|folder| allows(folder, 0o001));
+    let files = folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let readable = files.map(|file| file.path()).filter(|path| allows(path, 0o004) && has_secret(path));
+    let mut named: Vec<String> = readable.map(|path| path.display().to_string()).collect();
+    named.sort();
+    named.truncate(MOST);
+    named
+}
+
+fn has_secret(path: &Path) -> bool {
+    let bytes = regular_file::read_at_most(path, yaml::MAX_TEXT as u64).unwrap_or_default();
+    let file = input::parse_file(path, &String::from_utf8_lossy(&bytes));
+    file.objects.iter().any(|(reference, _)| reference.kind == Kind::Secret)
 }
 
 #[cfg(test)]
@@ -80,5 +102,25 @@ mod tests {
         chmod("above", 0o777);
         let above = path("above").display().to_string();
         assert_eq!(open(&[path("above/defs"), path("above/none")]), [above], "it could be another one");
+    }
+
+    #[test]
+    fn a_file_with_secrets_that_every_user_can_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let (secret, other) = (folder.path().join("secret.yaml"), folder.path().join("other.yaml"));
+        let object = |kind: &str| format!("apiVersion: v1\nkind: {kind}\nmetadata: {{name: s, namespace: a}}\n");
+        fs::write(&secret, object("Secret")).unwrap();
+        fs::write(&other, object("ConfigMap")).unwrap();
+        let named = vec![secret.display().to_string()];
+        for (folder_mode, mode, expected) in
+            [(0o755, 0o644, &named), (0o755, 0o640, &vec![]), (0o700, 0o644, &vec![]), (0o711, 0o604, &named)]
+        {
+            chmod(folder.path(), folder_mode);
+            chmod(&secret, mode);
+            chmod(&other, mode);
+            let found = readable_secrets(&[folder.path().to_owned(), "/nowhere".into()]);
+            assert_eq!(&found, expected, "{folder_mode:o} {mode:o}");
+        }
     }
 }
