@@ -20,9 +20,13 @@ use crate::core::model::Source;
 use crate::core::policy;
 use crate::core::validate;
 use crate::core::yaml;
+use crate::core::yaml::YamlFault;
 
 /// The hint for a document that looks like a template a tool should have rendered.
 const TEMPLATE: &str = "this is a template: let its tool (helm template, kustomize build, …) fill it in first";
+
+/// The hint for a key that is set twice.
+const SET_TWICE: &str = "kubectl takes the last one; remove the other";
 
 /// The most problems that are reported of one file.
 const MAX_PROBLEMS: usize = 100;
@@ -146,7 +150,10 @@ pub fn parse_file(path: &Path, text: &str) -> ParsedFile {
                 object: None,
                 field: None,
                 reason: error.message,
-                hint: is_template(text, error.line).then(|| TEMPLATE.to_owned()),
+                hint: match error.fault {
+                    YamlFault::KeySetTwice => Some(SET_TWICE.to_owned()),
+                    _ => is_template(text, error.line).then(|| TEMPLATE.to_owned()),
+                },
                 kind: ProblemKind::Syntax,
             }),
         }

@@ -152,3 +152,14 @@ fn of_many_problems_the_first_are_reported_and_the_others_counted() {
     let file = parse_file(Path::new("f"), &(daemon_set.to_owned() + &unknown));
     assert_eq!((file.daemon_sets.len(), file.unknown_fields.len(), file.is_incomplete()), (1, 101, false));
 }
+
+#[test]
+fn a_key_that_is_set_twice_is_refused_with_what_kubectl_does() {
+    for text in ["kind: DaemonSet\nkind: DaemonSet\n", "{\"kind\": \"DaemonSet\", \"kind\": \"DaemonSet\"}"] {
+        let problem = parse(text).problems.remove(0);
+        assert_eq!(
+            (problem.reason.as_str(), problem.hint.as_deref()),
+            ("key \"kind\" is set twice", Some("kubectl takes the last one; remove the other"))
+        );
+    }
+}
