@@ -38,7 +38,7 @@ pub enum ProblemKind {
     Syntax,
     /// The API server would not accept the object.
     Invalid,
-    /// The object is valid; one of its fields is unknown and ignored.
+    /// A field is unknown and ignored; the object may be valid without it.
     UnknownField,
 }
 
@@ -240,17 +240,19 @@ fn read_document(path: &Path, line: usize, value: Value, file: &mut ParsedFile) 
     for object in convert::objects(value) {
         match object {
             Ok(DocumentObject::DaemonSet(value)) => {
+                let name = convert::name_of(&value);
+                let unknown_field =
+                    |error| InputProblem { kind: ProblemKind::UnknownField, ..invalid(name.clone(), error) };
+                let unknown_fields = validate::unknown_fields(&value).into_iter().map(unknown_field);
                 match policy::checked(&value, Source::File { path: path.to_owned() }) {
                     Ok(daemon_set) => {
-                        let name = convert::name_of(&value);
-                        let unknown_field =
-                            |error| InputProblem { kind: ProblemKind::UnknownField, ..invalid(name.clone(), error) };
-                        file.unknown_fields.extend(validate::unknown_fields(&value).into_iter().map(unknown_field));
+                        file.unknown_fields.extend(unknown_fields);
                         file.daemon_sets.push(daemon_set);
                     }
                     Err(errors) => {
-                        let name = convert::name_of(&value);
                         file.problems.extend(errors.into_iter().map(|error| invalid(name.clone(), error)));
+                        // What is required may be there under a misspelt name.
+                        file.problems.extend(unknown_fields);
                     }
                 }
             }

@@ -163,3 +163,18 @@ fn a_key_that_is_set_twice_is_refused_with_what_kubectl_does() {
         );
     }
 }
+
+#[test]
+fn a_misspelt_field_of_a_refused_daemon_set_is_named() {
+    for (good, bad, expected) in [
+        ("matchLabels", "matchLabel", "spec.selector.matchLabel: matchLabels"),
+        ("containers", "container", "spec.template.spec.container: containers"),
+    ] {
+        let file = parse(&GOOD.replacen(good, bad, 1));
+        assert!(file.daemon_sets.is_empty() && file.unknown_fields.is_empty());
+        let unknown = file.problems.iter().filter(|problem| problem.kind == ProblemKind::UnknownField);
+        let meant = unknown.map(|p| format!("{}: {}", p.field.as_ref().unwrap(), p.hint.as_ref().unwrap()));
+        let expected = expected.split_once(": ").unwrap();
+        assert_eq!(meant.collect::<Vec<_>>(), [format!("{}: did you mean {}?", expected.0, expected.1)]);
+    }
+}
